@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use apus_net::{ListenAddress, StartError};
+use apus_net::{EngineStartError, ListenAddress};
 
 use super::diagnostics::{Diagnostics, Finding};
 use super::plan::ServerPlan;
@@ -29,7 +29,7 @@ impl ListenerSpans {
 
     /// What is to be said of an address that cannot be listened on, at the first place that names it;
     /// `None` if the error is another, or no place does.
-    pub fn explain(&self, error: &StartError) -> Option<Diagnostics> {
+    pub fn explain(&self, error: &EngineStartError) -> Option<Diagnostics> {
         let refused = error.address()?;
         let (_, span) = self.spans.iter().find(|(named, _)| named == refused)?;
         let cause = error

@@ -9,7 +9,7 @@ use apus_compress::Compression;
 use apus_files::{Symlinks, TryFiles};
 use apus_http::{Network, TrustedProxies};
 use apus_net::tls::{TlsSite, UnknownName};
-use apus_net::{Account, Limits, ListenAddress, client};
+use apus_net::{Limits, ListenAddress, SystemAccount, client};
 use apus_patterns::Glob;
 use apus_php::handler::PhpSettings;
 use apus_php::plan::WorkerPoolPlan;
@@ -48,7 +48,7 @@ pub struct GlobalPlan {
     /// Whether HTTP/2 with prior knowledge is accepted in clear text.
     pub h2c: bool,
     /// The user that a server started as root switches to; `None`: the default.
-    pub account: Option<Account>,
+    pub account: Option<SystemAccount>,
     /// The path of the control socket; `None`: the default.
     pub control_socket: Option<PathBuf>,
     /// The store of cached responses.
@@ -148,7 +148,7 @@ pub struct UpstreamPlan {
     /// The group, without the TLS of its nodes. Its name is `site/group`, or the URL of a single origin.
     pub group: GroupPlan,
     /// The TLS of each node; `None` is clear text.
-    pub tls: Vec<Option<client::TlsSettings>>,
+    pub tls: Vec<Option<client::ClientTlsSettings>>,
 }
 
 impl UpstreamPlan {

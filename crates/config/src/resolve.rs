@@ -14,7 +14,7 @@ use std::thread::available_parallelism;
 use apus_compress::Compression;
 use apus_http::TrustedProxies;
 use apus_net::tls::UnknownName;
-use apus_net::{Account, Limits, ListenAddress, UnknownAccount};
+use apus_net::{AccountError, Limits, ListenAddress, SystemAccount};
 use apus_sites::{ForceHttps, HstsPolicy};
 
 use super::diagnostics::{Diagnostics, Finding};
@@ -207,19 +207,19 @@ pub(super) fn account(
     user: Option<&Setting<Text>>,
     group: Option<&Setting<Text>>,
     reader: &mut ConfigReader<'_>,
-) -> Option<Account> {
+) -> Option<SystemAccount> {
     let group_name = group.map(|group| group.0.as_str());
     let found = match (user, group) {
         (None, None) => return None,
-        (Some(user), _) => Account::find(&user.0, group_name),
-        (None, Some(_)) => Account::unprivileged(group_name),
+        (Some(user), _) => SystemAccount::find(&user.0, group_name),
+        (None, Some(_)) => SystemAccount::unprivileged(group_name),
     };
     let error = match found {
         Ok(account) => return Some(account),
         Err(error) => error,
     };
     let span = match (&error, user, group) {
-        (UnknownAccount::Group(_), _, Some(group)) => &group.span,
+        (AccountError::Group(_), _, Some(group)) => &group.span,
         (_, Some(user), _) => &user.span,
         (_, None, Some(group)) => &group.span,
         (_, None, None) => return None,

@@ -72,7 +72,7 @@ pub fn status(
     told
 }
 
-fn totals(totals: &apus_net::Totals) -> Map<String, Value> {
+fn totals(totals: &apus_net::WorkerTotals) -> Map<String, Value> {
     let named = totals.iter();
     named
         .map(|(name, value)| (name.to_owned(), value.into()))

@@ -1,4 +1,4 @@
-//! Accepting connections, which goes on whatever happens.
+//! AcceptTask connections, which goes on whatever happens.
 
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -12,12 +12,12 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use crate::connection::{self, Accepted};
-use crate::descriptors::{self, Descriptor};
+use crate::connection::{self, AcceptedSocket};
+use crate::descriptors::{self, DescriptorPermit};
 use crate::listen::BoundSocket;
-use crate::quiet::QuietSocket;
-use crate::socket::{Socket, canonical};
-use crate::worker::{LiveListener, Worker};
+use crate::read_interest::ReadInterestSocket;
+use crate::socket::{StreamSocket, canonical};
+use crate::worker::{Worker, WorkerListener};
 
 /// How long accept rests when the process has no descriptors or memory left. Clients wait in the
 /// queue of the socket meanwhile.
@@ -59,7 +59,7 @@ impl AcceptSocket {
         })
     }
 
-    async fn accept(&self) -> io::Result<Accepted> {
+    async fn accept(&self) -> io::Result<AcceptedSocket> {
         match self {
             Self::Tcp { listener, local } => {
                 let (socket, peer) = listener.accept().await?;
@@ -67,8 +67,8 @@ impl AcceptSocket {
                     let local = socket.local_addr();
                     local.map_or(Peer::Unix, |address| Peer::Ip(canonical(address)))
                 });
-                Ok(Accepted {
-                    socket: Socket::Tcp(socket, Descriptor::of_client()),
+                Ok(AcceptedSocket {
+                    socket: StreamSocket::Tcp(socket, DescriptorPermit::of_client()),
                     peer: Peer::Ip(canonical(peer)),
                     local,
                 })
@@ -78,9 +78,9 @@ impl AcceptSocket {
                 let accepted = listener.async_io(Interest::READABLE, |listener| {
                     Ok(rustix::net::accept_with(listener, flags)?)
                 });
-                let socket = QuietSocket::new(accepted.await?.into())?;
-                Ok(Accepted {
-                    socket: Socket::Unix(socket, Descriptor::of_client()),
+                let socket = ReadInterestSocket::new(accepted.await?.into())?;
+                Ok(AcceptedSocket {
+                    socket: StreamSocket::Unix(socket, DescriptorPermit::of_client()),
                     peer: Peer::Unix,
                     local: Peer::Unix,
                 })
@@ -92,7 +92,7 @@ impl AcceptSocket {
 /// Accepts until `finish`, and then what had connected before.
 pub(crate) async fn accept(
     worker: Rc<Worker>,
-    listener: Rc<LiveListener>,
+    listener: Rc<WorkerListener>,
     socket: AcceptSocket,
     finish: Rc<Notify>,
 ) {
@@ -135,7 +135,7 @@ pub(crate) async fn accept(
 /// for.
 fn may_stay(worker: &Worker) -> bool {
     let closed = worker.make_room(2, worker.clock.ticks());
-    let is_refused = closed == 0 && descriptors::are_out();
+    let is_refused = closed == 0 && descriptors::are_exhausted();
     if is_refused {
         worker.counters.accepted.add(1);
         worker.counters.refused.add(1);
@@ -144,7 +144,7 @@ fn may_stay(worker: &Worker) -> bool {
 }
 
 /// Starts to serve a connection, if there is room for it.
-fn enter(worker: &Rc<Worker>, listener: &Rc<LiveListener>, accepted: Accepted) {
+fn enter(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedSocket) {
     let peer = accepted.peer;
     worker.counters.accepted.add(1);
     let limits = worker.limits();
@@ -160,17 +160,17 @@ fn enter(worker: &Rc<Worker>, listener: &Rc<LiveListener>, accepted: Accepted) {
         true => None,
         false => peer.ip(),
     };
-    let place = worker.table.enter(client, limits.connections_per_address);
+    let slot = worker.table.enter(client, limits.connections_per_address);
     let counted = worker.all.enter(limits.max_connections);
-    let (Some(place), Some(counted)) = (place, counted) else {
+    let (Some(slot), Some(counted)) = (slot, counted) else {
         worker.counters.refused.add(1);
         return;
     };
     worker.counters.connections.set(worker.table.open() as u64);
     let (worker, listener) = (Rc::clone(worker), Rc::clone(listener));
-    // Boxed: the runtime moves a task from place to place before it keeps it.
+    // Boxed: the runtime moves a task from slot to slot before it keeps it.
     tokio::task::spawn_local(Box::pin(async move {
-        let http2 = connection::serve(&worker, &listener, place, accepted).await;
+        let http2 = connection::serve(&worker, &listener, slot, accepted).await;
         if let Some(http2) = http2 {
             tokio::task::spawn_local(async move {
                 let _counted = counted;

@@ -18,7 +18,7 @@ const NOBODY: u32 = 65_534;
 
 /// A user with its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
+pub struct SystemAccount {
     /// The name of the user, or its number if it has no name.
     pub name: String,
     /// The number of the user.
@@ -29,13 +29,13 @@ pub struct Account {
     pub groups: Vec<u32>,
 }
 
-impl Account {
+impl SystemAccount {
     /// The account of a user, by name or number. `group` takes the place of the user's own groups.
     ///
     /// # Errors
     /// There is no such user or group.
-    pub fn find(user: &str, group: Option<&str>) -> Result<Self, UnknownAccount> {
-        Database::of_system().find(user, group)
+    pub fn find(user: &str, group: Option<&str>) -> Result<Self, AccountError> {
+        AccountDatabase::of_system().find(user, group)
     }
 
     /// The user that a server started as root becomes unless it is told otherwise: `www-data`, or
@@ -43,8 +43,8 @@ impl Account {
     ///
     /// # Errors
     /// There is no such group.
-    pub fn unprivileged(group: Option<&str>) -> Result<Self, UnknownAccount> {
-        let system = Database::of_system();
+    pub fn unprivileged(group: Option<&str>) -> Result<Self, AccountError> {
+        let system = AccountDatabase::of_system();
         match UNPRIVILEGED.iter().find(|name| system.user(name).is_some()) {
             Some(name) => system.find(name, group),
             None => {
@@ -87,7 +87,7 @@ impl Account {
         self.assume_with(&self.raw_groups())
     }
 
-    /// As [`Account::assume`], with its groups as the system call takes them: nothing is allocated.
+    /// As [`SystemAccount::assume`], with its groups as the system call takes them: nothing is allocated.
     pub(crate) fn assume_with(&self, groups: &[Gid]) -> io::Result<()> {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         set_thread_groups(groups)?;
@@ -118,7 +118,7 @@ impl Account {
 /// The name or number of no account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum UnknownAccount {
+pub enum AccountError {
     /// There is no such user.
     User(String),
     /// There is no such group.
@@ -127,7 +127,7 @@ pub enum UnknownAccount {
     GroupMissing(u32),
 }
 
-impl fmt::Display for UnknownAccount {
+impl fmt::Display for AccountError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::User(name) => write!(f, "there is no user `{name}` in /etc/passwd"),
@@ -140,7 +140,7 @@ impl fmt::Display for UnknownAccount {
     }
 }
 
-impl std::error::Error for UnknownAccount {}
+impl std::error::Error for AccountError {}
 
 /// Whether a map of a user namespace has a number: lines of the first inside, the first outside, and how
 /// many there are.
@@ -162,12 +162,12 @@ fn number(text: &str) -> Option<u32> {
 }
 
 /// The text of `/etc/passwd` and `/etc/group`.
-struct Database {
+struct AccountDatabase {
     passwd: String,
     group: String,
 }
 
-impl Database {
+impl AccountDatabase {
     fn of_system() -> Self {
         // A container may have neither; then there are numbers alone.
         let read = |path| fs::read(path).unwrap_or_default();
@@ -210,19 +210,19 @@ impl Database {
         self.group.lines().filter_map(of_line).collect()
     }
 
-    fn find(&self, user: &str, group: Option<&str>) -> Result<Account, UnknownAccount> {
+    fn find(&self, user: &str, group: Option<&str>) -> Result<SystemAccount, AccountError> {
         let group = match group {
             Some(name) => Some(
                 self.group(name)
-                    .ok_or_else(|| UnknownAccount::Group(name.to_owned()))?,
+                    .ok_or_else(|| AccountError::Group(name.to_owned()))?,
             ),
             None => None,
         };
         let (name, uid, own_gid) = match (self.user(user), number(user), group) {
             (Some(known), _, _) => known,
             (None, Some(uid), Some(gid)) => (user, uid, gid),
-            (None, Some(uid), None) => return Err(UnknownAccount::GroupMissing(uid)),
-            (None, None, _) => return Err(UnknownAccount::User(user.to_owned())),
+            (None, Some(uid), None) => return Err(AccountError::GroupMissing(uid)),
+            (None, None, _) => return Err(AccountError::User(user.to_owned())),
         };
         let mut groups = vec![group.unwrap_or(own_gid)];
         if group.is_none() {
@@ -232,7 +232,7 @@ impl Database {
                     .filter(|gid| *gid != own_gid),
             );
         }
-        Ok(Account {
+        Ok(SystemAccount {
             name: name.to_owned(),
             uid,
             gid: group.unwrap_or(own_gid),
@@ -245,8 +245,8 @@ impl Database {
 mod tests {
     use super::*;
 
-    fn database() -> Database {
-        Database {
+    fn database() -> AccountDatabase {
+        AccountDatabase {
             passwd: "root:x:0:0:root:/root:/bin/bash\nwww-data:x:33:33::/var/www:/bin/false\n\
                      broken\n"
                 .to_owned(),
@@ -283,12 +283,12 @@ mod tests {
     #[test]
     fn who_is_unknown_is_named() {
         let error = |user, group| database().find(user, group).unwrap_err();
-        assert_eq!(error("nemo", None), UnknownAccount::User("nemo".to_owned()));
-        assert_eq!(error("7", None), UnknownAccount::GroupMissing(7));
+        assert_eq!(error("nemo", None), AccountError::User("nemo".to_owned()));
+        assert_eq!(error("7", None), AccountError::GroupMissing(7));
         assert_eq!(
             error("root", Some("nemo")),
-            UnknownAccount::Group("nemo".to_owned())
+            AccountError::Group("nemo".to_owned())
         );
-        assert_eq!(error("", None), UnknownAccount::User(String::new()));
+        assert_eq!(error("", None), AccountError::User(String::new()));
     }
 }

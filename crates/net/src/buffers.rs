@@ -1,4 +1,4 @@
-//! Buffers of a worker, lent to connections while they have bytes in flight.
+//! BufferPool of a worker, lent to connections while they have bytes in flight.
 //!
 //! A connection that waits holds none, which is why an idle one is small.
 
@@ -21,29 +21,29 @@ const PAGES_KEPT: usize = 8;
 const KEPT: usize = 64;
 
 thread_local! {
-    static BUFFERS: Rc<Buffers> = Rc::default();
+    static BUFFERS: Rc<BufferPool> = Rc::default();
 }
 
 /// The bytes in a buffer of this thread, to which it comes back if the last of them are dropped here.
-pub(crate) fn lend(buffer: Vec<u8>) -> Bytes {
-    Bytes::from_owner(Lent {
+pub(crate) fn freeze(buffer: Vec<u8>) -> Bytes {
+    Bytes::from_owner(PooledBuffer {
         buffer,
         home: thread::current().id(),
     })
 }
 
-struct Lent {
+struct PooledBuffer {
     buffer: Vec<u8>,
     home: ThreadId,
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for PooledBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.buffer
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
         if thread::current().id() == self.home {
             let buffer = std::mem::take(&mut self.buffer);
@@ -55,12 +55,12 @@ impl Drop for Lent {
 
 /// The free buffers of one worker, whose thread they stay on.
 #[derive(Default)]
-pub(crate) struct Buffers {
+pub(crate) struct BufferPool {
     free: RefCell<Vec<Vec<u8>>>,
     pages: RefCell<Vec<Box<[u8]>>>,
 }
 
-impl Buffers {
+impl BufferPool {
     /// Those of this thread.
     pub(crate) fn of_thread() -> Rc<Self> {
         BUFFERS.with(Rc::clone)
@@ -106,15 +106,15 @@ mod tests {
     use super::*;
 
     fn free() -> usize {
-        Buffers::of_thread().free.borrow().len()
+        BufferPool::of_thread().free.borrow().len()
     }
 
     #[test]
     fn what_was_lent_comes_back_with_the_last_part_of_it() {
-        let buffers = Buffers::of_thread();
+        let buffers = BufferPool::of_thread();
         let mut buffer = buffers.take();
         buffer.extend_from_slice(b"some content");
-        let whole = lend(buffer);
+        let whole = freeze(buffer);
         let part = whole.slice(5..);
         drop(whole);
         assert_eq!(free(), 0);
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_thread_keeps_no_buffers_of_another() {
-        let lent = lend(Buffers::of_thread().take());
+        let lent = freeze(BufferPool::of_thread().take());
         let kept = thread::spawn(move || {
             drop(lent);
             free()

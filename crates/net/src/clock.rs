@@ -24,14 +24,14 @@ pub(crate) fn deadline_from(since: u32, after: Duration) -> u32 {
 }
 
 /// Time as a worker sees it: ticks for deadlines, and the `Date` field (RFC 9110 section 6.6.1).
-pub(crate) struct Clock {
+pub(crate) struct WorkerClock {
     start: Instant,
     ticks: Cell<u32>,
     second: Cell<u64>,
     date: RefCell<[u8; 29]>,
 }
 
-impl Clock {
+impl WorkerClock {
     pub(crate) fn new() -> Self {
         let clock = Self {
             start: Instant::now(),

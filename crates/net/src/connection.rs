@@ -5,34 +5,34 @@ use std::rc::Rc;
 
 use apus_http::{ConnectionInfo, Peer};
 
-use crate::h1::{self, HandOver};
+use crate::connection_table::ConnectionSlot;
+use crate::h1::{self, ProtocolSwitch};
 use crate::h2;
-use crate::input::Input;
+use crate::input::InputBuffer;
 use crate::proxy;
-use crate::socket::Socket;
-use crate::table::Place;
+use crate::socket::StreamSocket;
 use crate::tls;
 use crate::transport::Transport;
-use crate::worker::{LiveListener, Worker};
+use crate::worker::{Worker, WorkerListener};
 
 /// A connection whose client speaks HTTP/2, before anything of that was done.
-pub(crate) struct Http2 {
-    place: Place,
-    parts: (Transport, Rc<ConnectionInfo>, Input),
+pub(crate) struct Http2Handoff {
+    slot: ConnectionSlot,
+    parts: (Transport, Rc<ConnectionInfo>, InputBuffer),
 }
 
-impl Http2 {
+impl Http2Handoff {
     /// Serves the connection to its end.
-    pub(crate) async fn serve(self, worker: &Worker, listener: &LiveListener) {
-        let Self { place, parts } = self;
-        let mut connection = Box::new(h2::Connection::new(worker, listener, &place, parts));
+    pub(crate) async fn serve(self, worker: &Worker, listener: &WorkerListener) {
+        let Self { slot, parts } = self;
+        let mut connection = Box::new(h2::Http2Connection::new(worker, listener, &slot, parts));
         connection.serve().await;
     }
 }
 
 /// A connection that was accepted.
-pub(crate) struct Accepted {
-    pub(crate) socket: Socket,
+pub(crate) struct AcceptedSocket {
+    pub(crate) socket: StreamSocket,
     pub(crate) peer: Peer,
     pub(crate) local: Peer,
 }
@@ -41,11 +41,11 @@ pub(crate) struct Accepted {
 /// own, which has no room to keep for all that comes before, and for HTTP/1.1.
 pub(crate) async fn serve(
     worker: &Worker,
-    listener: &LiveListener,
-    mut place: Place,
-    accepted: Accepted,
-) -> Option<Http2> {
-    let Accepted {
+    listener: &WorkerListener,
+    mut slot: ConnectionSlot,
+    accepted: AcceptedSocket,
+) -> Option<Http2Handoff> {
+    let AcceptedSocket {
         mut socket,
         peer,
         local,
@@ -59,8 +59,8 @@ pub(crate) async fn serve(
     let mut early = Vec::new();
     let proxies = listener.proxy_protocol_from();
     if proxies.iter().any(|network| network.contains(&peer)) {
-        place.begun(&worker.clock, worker.limits().handshake_timeout);
-        match proxy::read_head(&mut socket, &place, &mut info).await {
+        slot.set_reading_head(&worker.clock, worker.limits().handshake_timeout);
+        match proxy::read_head(&mut socket, &slot, &mut info).await {
             Ok(rest) => early = rest,
             Err(error) => {
                 count_failure(worker, &error);
@@ -70,7 +70,7 @@ pub(crate) async fn serve(
         }
         if let Some(client) = info.peer.ip()
             && info.peer != peer
-            && !place.is_from(client, worker.limits().connections_per_address)
+            && !slot.count_client(client, worker.limits().connections_per_address)
         {
             worker.counters.refused.add(1);
             tracing::debug!(%client, %peer, "refused a connection: too many of its client");
@@ -80,12 +80,12 @@ pub(crate) async fn serve(
     let transport = match listener.tls() {
         None => Transport::Clear(socket),
         Some(settings) => {
-            place.begun(&worker.clock, worker.limits().handshake_timeout);
+            slot.set_reading_head(&worker.clock, worker.limits().handshake_timeout);
             // Boxed: a connection in clear text has no room to keep for a handshake.
             let handshake = Box::pin(tls::accept(
                 &settings,
                 socket,
-                &place,
+                &slot,
                 &worker.buffers,
                 early,
             ));
@@ -107,19 +107,20 @@ pub(crate) async fn serve(
     };
     let http2 = matches!(&transport, Transport::Tls(stream) if stream.is_http2());
     let parts = if http2 {
-        (transport, Rc::new(info), Input::new(early))
+        (transport, Rc::new(info), InputBuffer::new(early))
     } else {
-        let mut connection = h1::Connection::new(worker, listener, &place, transport, info, early);
+        let mut connection =
+            h1::Http1Connection::new(worker, listener, &slot, transport, info, early);
         match connection.serve().await {
-            Some(HandOver::Tunnel(tunnel)) => {
+            Some(ProtocolSwitch::Tunnel(tunnel)) => {
                 tunnel(connection.into_duplex()).await;
                 return None;
             }
-            Some(HandOver::Http2) => connection.into_parts(),
+            Some(ProtocolSwitch::Http2) => connection.into_parts(),
             None => return None,
         }
     };
-    Some(Http2 { place, parts })
+    Some(Http2Handoff { slot, parts })
 }
 
 fn count_failure(worker: &Worker, error: &io::Error) {

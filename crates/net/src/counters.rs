@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that one thread writes and any thread reads.
 #[derive(Default)]
-pub(crate) struct Counter(AtomicU64);
+pub(crate) struct WorkerCounter(AtomicU64);
 
-impl Counter {
+impl WorkerCounter {
     /// Adds without a locked instruction: there is one writer.
     pub(crate) fn add(&self, more: u64) {
         self.0.store(
@@ -29,17 +29,17 @@ macro_rules! counters {
         /// The counters of one worker, on cache lines of their own.
         #[derive(Default)]
         #[repr(align(128))]
-        pub(crate) struct Counters {
-            $(pub(crate) $name: Counter,)*
+        pub(crate) struct WorkerCounters {
+            $(pub(crate) $name: WorkerCounter,)*
         }
 
         /// What was counted since the start, or is counted now.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Totals {
+        pub struct WorkerTotals {
             $($(#[$doc])* pub $name: u64,)*
         }
 
-        impl Totals {
+        impl WorkerTotals {
             /// Names and values, in order.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)*].into_iter()
@@ -52,9 +52,9 @@ macro_rules! counters {
             }
         }
 
-        impl Counters {
-            pub(crate) fn read(&self) -> Totals {
-                Totals { $($name: self.$name.get(),)* }
+        impl WorkerCounters {
+            pub(crate) fn read(&self) -> WorkerTotals {
+                WorkerTotals { $($name: self.$name.get(),)* }
             }
         }
     };
@@ -115,5 +115,5 @@ pub struct WorkerStatus {
     /// Times it died and was replaced.
     pub restarts: u64,
     /// What it counted, together with those it replaced.
-    pub totals: Totals,
+    pub totals: WorkerTotals,
 }

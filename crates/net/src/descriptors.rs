@@ -30,12 +30,12 @@ thread_local! {
 
 /// The descriptor of a connection, counted for as long as this is there.
 #[derive(Debug)]
-pub(crate) enum Descriptor {
+pub(crate) enum DescriptorPermit {
     Client,
     Origin,
 }
 
-impl Descriptor {
+impl DescriptorPermit {
     /// That of a connection with a client.
     pub(crate) fn of_client() -> Self {
         OPEN.fetch_add(1, Ordering::Relaxed);
@@ -48,7 +48,7 @@ impl Descriptor {
     /// # Errors
     /// There is none, which is told as the lack of descriptors.
     pub(crate) async fn of_origin() -> io::Result<Self> {
-        if let Some(bounds) = Bounds::now() {
+        if let Some(bounds) = DescriptorBounds::now() {
             bounds.make_room_for_origin().await?;
         }
         OPEN.fetch_add(1, Ordering::Relaxed);
@@ -57,7 +57,7 @@ impl Descriptor {
     }
 }
 
-impl Drop for Descriptor {
+impl Drop for DescriptorPermit {
     fn drop(&mut self) {
         OPEN.fetch_sub(1, Ordering::Relaxed);
         if matches!(self, Self::Origin) {
@@ -69,7 +69,7 @@ impl Drop for Descriptor {
 /// How many connections there may be. What is above is for files, and for what the process always has
 /// open.
 #[derive(Clone, Copy)]
-struct Bounds {
+struct DescriptorBounds {
     /// Past this, there are no more to origins, so that requests that wait for these do not keep out those
     /// who come for something else; but for a share that clients do not take either.
     origins: u64,
@@ -80,7 +80,7 @@ struct Bounds {
     all: u64,
 }
 
-impl Bounds {
+impl DescriptorBounds {
     fn now() -> Option<Self> {
         let limit = getrlimit(Resource::Nofile).current?;
         let without = |part: u64, kept: u64| limit.saturating_sub(limit / part + kept);
@@ -112,18 +112,18 @@ impl Bounds {
 }
 
 /// Names the function that closes idle connections of this thread, for connections to origins that it opens.
-pub(crate) fn make_room_by(close_idle: impl Fn(u64, Duration) -> u64 + 'static) {
+pub(crate) fn set_idle_closer(close_idle: impl Fn(u64, Duration) -> u64 + 'static) {
     CLOSE_IDLE.set(Some(Box::new(close_idle)));
 }
 
 /// Whether there are so many connections that idle ones have to close for one that was just accepted.
 pub(crate) fn are_short() -> bool {
-    Bounds::now().is_some_and(|bounds| OPEN.load(Ordering::Relaxed) > bounds.idle)
+    DescriptorBounds::now().is_some_and(|bounds| OPEN.load(Ordering::Relaxed) > bounds.idle)
 }
 
 /// Whether there are so many connections that one that was just accepted cannot stay.
-pub(crate) fn are_out() -> bool {
-    Bounds::now().is_some_and(|bounds| OPEN.load(Ordering::Relaxed) > bounds.all)
+pub(crate) fn are_exhausted() -> bool {
+    DescriptorBounds::now().is_some_and(|bounds| OPEN.load(Ordering::Relaxed) > bounds.all)
 }
 
 /// Has clients of this thread close that have been idle for a while; returns how many.
@@ -132,7 +132,7 @@ fn close_idle(wanted: u64) -> u64 {
 }
 
 /// Whether an error is the lack of descriptors, of the process or of the system.
-pub(crate) fn is_lack(error: &io::Error) -> bool {
+pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     [Errno::MFILE, Errno::NFILE]
         .iter()

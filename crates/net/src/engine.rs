@@ -11,22 +11,22 @@ use std::time::Duration;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::counters::{Counters, Totals, WorkerStatus};
-use crate::listen::{Binder, Bound};
-use crate::pace;
-use crate::plan::{ListenAddress, Plan};
-use crate::run::{self, Command, Ended, Setup};
-use crate::table::OpenConnections;
+use crate::connection_table::ConnectionCount;
+use crate::counters::{WorkerCounters, WorkerStatus, WorkerTotals};
+use crate::listen::{Binder, BoundAddress};
+use crate::plan::{EnginePlan, ListenAddress};
+use crate::run::{self, WorkerCommand, WorkerEnd, WorkerSetup};
+use crate::scheduler;
 
 /// The running engine. Dropping it stops the workers at once.
 pub struct Engine {
-    shared: Arc<Shared>,
+    shared: Arc<EngineShared>,
     ended: watch::Receiver<usize>,
 }
 
-struct Shared {
-    state: Mutex<State>,
-    all: Arc<OpenConnections>,
+struct EngineShared {
+    state: Mutex<EngineState>,
+    all: Arc<ConnectionCount>,
     ended: watch::Sender<usize>,
     /// The cores that this process may use.
     cores: CpuSet,
@@ -34,35 +34,37 @@ struct Shared {
     binder: Option<Arc<dyn Binder>>,
 }
 
-struct State {
-    plan: Arc<Plan>,
-    bound: Vec<Arc<Bound>>,
-    workers: Vec<Running>,
+struct EngineState {
+    plan: Arc<EnginePlan>,
+    bound: Vec<Arc<BoundAddress>>,
+    workers: Vec<WorkerHandle>,
     stopping: bool,
 }
 
-struct Running {
-    commands: mpsc::UnboundedSender<Command>,
-    counters: Arc<Counters>,
+struct WorkerHandle {
+    commands: mpsc::UnboundedSender<WorkerCommand>,
+    counters: Arc<WorkerCounters>,
     core: Option<usize>,
     restarts: Arc<AtomicU64>,
 }
 
 /// What the engine does at this moment.
 #[derive(Clone, Debug)]
-pub struct Status {
+pub struct EngineStatus {
     /// Each worker.
     pub workers: Vec<WorkerStatus>,
     /// The addresses that are listened on, with the ports that were picked.
     pub listening: Vec<ListenAddress>,
 }
 
-impl Status {
+impl EngineStatus {
     /// The sum over all workers.
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> WorkerTotals {
         self.workers
             .iter()
-            .fold(Totals::default(), |sum, worker| sum.plus(&worker.totals))
+            .fold(WorkerTotals::default(), |sum, worker| {
+                sum.plus(&worker.totals)
+            })
     }
 }
 
@@ -71,7 +73,7 @@ impl Engine {
     ///
     /// # Errors
     /// An address cannot be bound, or a thread cannot be started. Nothing is left running then.
-    pub fn start(plan: Plan) -> Result<Self, StartError> {
+    pub fn start(plan: EnginePlan) -> Result<Self, EngineStartError> {
         Self::start_with(plan, None)
     }
 
@@ -79,11 +81,14 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::start`].
-    pub fn start_with(plan: Plan, binder: Option<Arc<dyn Binder>>) -> Result<Self, StartError> {
+    pub fn start_with(
+        plan: EnginePlan,
+        binder: Option<Arc<dyn Binder>>,
+    ) -> Result<Self, EngineStartError> {
         let bound = bind(&plan, &[], binder.as_deref())?;
         let (ended, receiver) = watch::channel(0);
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State {
+        let shared = Arc::new(EngineShared {
+            state: Mutex::new(EngineState {
                 plan: Arc::new(plan),
                 bound,
                 workers: Vec::new(),
@@ -104,10 +109,10 @@ impl Engine {
             .collect();
         for index in 0..state.plan.workers.get() {
             let core = cores.get(index % cores.len().max(1)).copied();
-            let counters = Arc::new(Counters::default());
+            let counters = Arc::new(WorkerCounters::default());
             let restarts = Arc::default();
             let commands = spawn(&engine.shared, index, core, Arc::clone(&counters))?;
-            state.workers.push(Running {
+            state.workers.push(WorkerHandle {
                 commands,
                 counters,
                 core,
@@ -124,7 +129,7 @@ impl Engine {
     ///
     /// # Errors
     /// An address of the new plan cannot be bound. The old plan stays in force whole.
-    pub fn reload(&self, plan: Plan) -> Result<(), StartError> {
+    pub fn reload(&self, plan: EnginePlan) -> Result<(), EngineStartError> {
         let mut state = self.shared.lock();
         let mut plan = plan;
         if let Some(workers) = NonZeroUsize::new(state.workers.len()) {
@@ -132,7 +137,7 @@ impl Engine {
         }
         let bound = bind(&plan, &state.bound, self.shared.binder.as_deref())?;
         for fresh in &bound {
-            fresh.set_mode().map_err(|source| StartError {
+            fresh.set_mode().map_err(|source| EngineStartError {
                 address: Some(fresh.address().clone()),
                 source,
             })?;
@@ -151,7 +156,7 @@ impl Engine {
             let mut state = self.shared.lock();
             state.stopping = true;
             for worker in &state.workers {
-                let _ = worker.commands.send(Command::Stop { within });
+                let _ = worker.commands.send(WorkerCommand::Stop { within });
             }
             // The workers hold sockets of their own, which close once their queues are empty: who
             // comes after that is refused, rather than left waiting until everything ends.
@@ -163,9 +168,9 @@ impl Engine {
     }
 
     /// What the engine does at this moment.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> EngineStatus {
         let state = self.shared.lock();
-        Status {
+        EngineStatus {
             workers: state
                 .workers
                 .iter()
@@ -191,7 +196,7 @@ impl Drop for Engine {
         let mut state = self.shared.lock();
         state.stopping = true;
         for worker in &state.workers {
-            let _ = worker.commands.send(Command::Stop {
+            let _ = worker.commands.send(WorkerCommand::Stop {
                 within: Duration::ZERO,
             });
         }
@@ -199,44 +204,48 @@ impl Drop for Engine {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl EngineShared {
+    fn lock(&self) -> MutexGuard<'_, EngineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl EngineState {
     /// Gives every worker the plan, and waits until it is in force everywhere.
-    fn hand_out(&self, plan: &Arc<Plan>, bound: &[Arc<Bound>]) -> Result<(), StartError> {
+    fn hand_out(
+        &self,
+        plan: &Arc<EnginePlan>,
+        bound: &[Arc<BoundAddress>],
+    ) -> Result<(), EngineStartError> {
         let mut waiting = Vec::with_capacity(self.workers.len());
         for (index, worker) in self.workers.iter().enumerate() {
             waiting.push(run_plan(&worker.commands, index, plan, bound)?);
         }
         for done in waiting {
             match wait_blocking(done) {
-                Some(result) => result.map_err(StartError::worker)?,
-                None => return Err(StartError::worker(io::Error::other("a worker died"))),
+                Some(result) => result.map_err(EngineStartError::worker)?,
+                None => return Err(EngineStartError::worker(io::Error::other("a worker died"))),
             }
         }
         Ok(())
     }
 }
 
-type Done = oneshot::Receiver<io::Result<()>>;
+type PlanReceipt = oneshot::Receiver<io::Result<()>>;
 
 fn run_plan(
-    commands: &mpsc::UnboundedSender<Command>,
+    commands: &mpsc::UnboundedSender<WorkerCommand>,
     index: usize,
-    plan: &Arc<Plan>,
-    bound: &[Arc<Bound>],
-) -> Result<Done, StartError> {
+    plan: &Arc<EnginePlan>,
+    bound: &[Arc<BoundAddress>],
+) -> Result<PlanReceipt, EngineStartError> {
     let sockets = bound
         .iter()
         .map(|bound| bound.socket(index))
         .collect::<io::Result<_>>()
-        .map_err(StartError::worker)?;
+        .map_err(EngineStartError::worker)?;
     let (done, waiting) = oneshot::channel();
-    let _ = commands.send(Command::Run {
+    let _ = commands.send(WorkerCommand::Run {
         plan: Arc::clone(plan),
         sockets,
         done,
@@ -246,7 +255,7 @@ fn run_plan(
 
 /// Waits for a worker, also on a thread that runs a runtime of its own: workers answer within
 /// moments, and nothing else goes on while a plan changes.
-fn wait_blocking(done: Done) -> Option<io::Result<()>> {
+fn wait_blocking(done: PlanReceipt) -> Option<io::Result<()>> {
     thread::scope(|scope| {
         scope
             .spawn(|| done.blocking_recv().ok())
@@ -258,10 +267,10 @@ fn wait_blocking(done: Done) -> Option<io::Result<()>> {
 
 /// Binds what the plan listens on, in its order, with the sockets that are there already.
 fn bind(
-    plan: &Plan,
-    existing: &[Arc<Bound>],
+    plan: &EnginePlan,
+    existing: &[Arc<BoundAddress>],
     binder: Option<&dyn Binder>,
-) -> Result<Vec<Arc<Bound>>, StartError> {
+) -> Result<Vec<Arc<BoundAddress>>, EngineStartError> {
     plan.listeners
         .iter()
         .map(|listener| {
@@ -272,9 +281,9 @@ fn bind(
             existing
                 .iter()
                 .find_map(|bound| bound.with_other_mode(address))
-                .unwrap_or_else(|| Bound::new(address, plan.workers.get(), existing, binder))
+                .unwrap_or_else(|| BoundAddress::new(address, plan.workers.get(), existing, binder))
                 .map(Arc::new)
-                .map_err(|source| StartError {
+                .map_err(|source| EngineStartError {
                     address: Some(address.clone()),
                     source,
                 })
@@ -284,13 +293,13 @@ fn bind(
 
 /// Starts the thread of a worker.
 fn spawn(
-    shared: &Arc<Shared>,
+    shared: &Arc<EngineShared>,
     index: usize,
     core: Option<usize>,
-    counters: Arc<Counters>,
-) -> Result<mpsc::UnboundedSender<Command>, StartError> {
+    counters: Arc<WorkerCounters>,
+) -> Result<mpsc::UnboundedSender<WorkerCommand>, EngineStartError> {
     let (sender, commands) = mpsc::unbounded_channel();
-    let setup = Setup {
+    let setup = WorkerSetup {
         index,
         counters,
         all: Arc::clone(&shared.all),
@@ -316,33 +325,33 @@ fn spawn(
                     let _ = sched_setaffinity(None, &all_cores);
                 })
                 .thread_keep_alive(Duration::from_secs(10))
-                .on_thread_park(pace::before_wait)
-                .on_thread_unpark(pace::after_wait)
+                .on_thread_park(scheduler::before_wait)
+                .on_thread_unpark(scheduler::after_wait)
                 .build_local(Default::default());
             let ended = match runtime {
                 Ok(runtime) => {
                     let run = std::panic::AssertUnwindSafe(|| runtime.block_on(run::run(setup)));
-                    let ended = std::panic::catch_unwind(run).unwrap_or(Ended::Broken);
+                    let ended = std::panic::catch_unwind(run).unwrap_or(WorkerEnd::Failed);
                     runtime.shutdown_background();
                     ended
                 }
                 Err(error) => {
                     tracing::error!(%error, "a worker cannot start its runtime");
-                    Ended::Stopped
+                    WorkerEnd::Stopped
                 }
             };
             match ended {
-                Ended::Stopped => shared.ended.send_modify(|ended| *ended += 1),
-                Ended::Broken => replace(&shared, index),
+                WorkerEnd::Stopped => shared.ended.send_modify(|ended| *ended += 1),
+                WorkerEnd::Failed => replace(&shared, index),
             }
         })
-        .map_err(StartError::worker)?;
+        .map_err(EngineStartError::worker)?;
     Ok(sender)
 }
 
 /// Starts a worker in the place of one that died, on the same sockets: clients who wait in their
 /// queues are served by it.
-fn replace(shared: &Arc<Shared>, index: usize) {
+fn replace(shared: &Arc<EngineShared>, index: usize) {
     let mut state = shared.lock();
     if state.stopping {
         shared.ended.send_modify(|ended| *ended += 1);
@@ -378,12 +387,12 @@ fn pin(core: usize) {
 
 /// Why a plan cannot be run.
 #[derive(Debug)]
-pub struct StartError {
+pub struct EngineStartError {
     address: Option<ListenAddress>,
     source: io::Error,
 }
 
-impl StartError {
+impl EngineStartError {
     fn worker(source: io::Error) -> Self {
         Self {
             address: None,
@@ -416,7 +425,7 @@ impl StartError {
     }
 }
 
-impl fmt::Display for StartError {
+impl fmt::Display for EngineStartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.address {
             Some(address) => write!(f, "cannot listen on {address}: {}", self.source)?,
@@ -429,7 +438,7 @@ impl fmt::Display for StartError {
     }
 }
 
-impl std::error::Error for StartError {
+impl std::error::Error for EngineStartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.source)
     }
@@ -444,7 +453,7 @@ mod tests {
 
     use super::*;
     use crate::limits::Limits;
-    use crate::plan::Listener;
+    use crate::plan::ListenerPlan;
 
     /// The answer to a request over a connection of its own.
     fn answer(engine: &Engine) -> io::Result<String> {
@@ -467,11 +476,11 @@ mod tests {
         let id = |request: apus_http::Request| {
             Response::text(StatusCode::OK, format!("id {}", request.connection().id)).into()
         };
-        let engine = Engine::start(Plan {
+        let engine = Engine::start(EnginePlan {
             workers: NonZeroUsize::MIN,
             limits: Limits::default(),
             server_field: None,
-            listeners: vec![Listener {
+            listeners: vec![ListenerPlan {
                 address: ListenAddress::Tcp {
                     address: ([127, 0, 0, 1], 0).into(),
                     ipv6_only: false,
@@ -485,7 +494,9 @@ mod tests {
         .unwrap();
         let before = answer(&engine).unwrap();
         for restarts in 1..=3 {
-            let _ = engine.shared.lock().workers[0].commands.send(Command::Die);
+            let _ = engine.shared.lock().workers[0]
+                .commands
+                .send(WorkerCommand::Die);
             let start = Instant::now();
             while engine.status().workers[0].restarts < restarts {
                 assert!(start.elapsed() < Duration::from_secs(20));
@@ -500,7 +511,7 @@ mod tests {
                 "a number came again"
             );
         }
-        let plan = Plan::clone(&engine.shared.lock().plan);
+        let plan = EnginePlan::clone(&engine.shared.lock().plan);
         engine.reload(plan).unwrap();
         assert!(answer(&engine).is_ok());
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -4,19 +4,19 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::buffers::{BUFFER, Buffers, lend};
+use crate::buffers::{BUFFER, BufferPool, freeze};
 
 /// A part this large is handed on without a copy.
 const WITHOUT_COPY: usize = 16 * 1024;
 
 /// Bytes that were read and not consumed yet; holds no buffer while there are none.
 #[derive(Default)]
-pub(crate) struct Input {
+pub(crate) struct InputBuffer {
     buffer: Vec<u8>,
     start: usize,
 }
 
-impl Input {
+impl InputBuffer {
     pub(crate) fn new(early: Vec<u8>) -> Self {
         Self {
             buffer: early,
@@ -43,7 +43,7 @@ impl Input {
     }
 
     /// Adds what was just read into `read`.
-    pub(crate) fn add(&mut self, read: Vec<u8>, buffers: &Buffers) {
+    pub(crate) fn add(&mut self, read: Vec<u8>, buffers: &BufferPool) {
         if self.is_empty() {
             buffers.put(std::mem::replace(&mut self.buffer, read));
             self.start = 0;
@@ -55,7 +55,7 @@ impl Input {
     }
 
     /// A buffer to read into, behind what is unread.
-    pub(crate) fn room(&mut self, buffers: &Buffers) -> &mut Vec<u8> {
+    pub(crate) fn room(&mut self, buffers: &BufferPool) -> &mut Vec<u8> {
         if self.is_empty() {
             self.start = 0;
             if self.buffer.capacity() < BUFFER {
@@ -77,7 +77,7 @@ impl Input {
     }
 
     /// Gives the buffer back for the time of a wait, keeping a small copy of what is in it.
-    pub(crate) fn rest(&mut self, buffers: &Buffers) {
+    pub(crate) fn rest(&mut self, buffers: &BufferPool) {
         if self.start == 0 && self.buffer.capacity() == self.buffer.len() {
             return;
         }
@@ -100,7 +100,7 @@ impl Input {
         }
         let rest = unread.get(consumed..).unwrap_or_default().to_vec();
         let start = self.start;
-        let whole = lend(std::mem::replace(&mut self.buffer, rest));
+        let whole = freeze(std::mem::replace(&mut self.buffer, rest));
         self.start = 0;
         whole.slice(start.saturating_add(part.start)..start.saturating_add(part.end))
     }
@@ -130,7 +130,7 @@ impl Input {
             }
             end += part.len();
         }
-        lend(whole).slice(start..end)
+        freeze(whole).slice(start..end)
     }
 
     fn drop_consumed(&mut self) {

@@ -1,16 +1,17 @@
 //! The engine: workers, listeners, TLS and sockets, driving the codecs over real connections.
 //!
-//! [`Engine::start`] takes a [`Plan`] and runs it on one pinned thread per worker. A worker owns
+//! [`Engine::start`] takes a [`EnginePlan`] and runs it on one pinned thread per worker. A worker owns
 //! its sockets, its connections and its services; nothing on the path of a request is shared with
 //! another thread.
 
 mod accept;
 mod account;
+mod body;
 mod buffers;
 pub mod client;
 mod clock;
 mod connection;
-mod content;
+mod connection_table;
 mod counters;
 mod descriptors;
 mod engine;
@@ -21,27 +22,26 @@ mod input;
 mod limits;
 mod linger;
 mod listen;
-mod pace;
 mod plan;
 mod proxy;
-mod quiet;
+mod read_interest;
 mod run;
+mod scheduler;
 mod socket;
 mod spawn;
-mod stopping;
-mod table;
+mod stop;
 pub mod tls;
 mod transport;
-mod turn;
 mod worker;
+mod yield_task;
 
-pub use account::{Account, UnknownAccount};
+pub use account::{AccountError, SystemAccount};
 pub use clock::coarse_now;
-pub use counters::{Totals, WorkerStatus};
-pub use engine::{Engine, StartError, Status};
+pub use counters::{WorkerStatus, WorkerTotals};
+pub use engine::{Engine, EngineStartError, EngineStatus};
 pub use limits::Limits;
 pub use listen::{Binder, bind_listener};
-pub use plan::{ListenAddress, Listener, Plan};
-pub use quiet::QuietSocket;
-pub use spawn::{fork, spawn_tied};
-pub use stopping::stopping;
+pub use plan::{EnginePlan, ListenAddress, ListenerPlan};
+pub use read_interest::ReadInterestSocket;
+pub use spawn::{fork, spawn_dependent};
+pub use stop::worker_stop;

@@ -3,7 +3,7 @@
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use crate::table::Place;
+use crate::connection_table::ConnectionSlot;
 use crate::transport::Transport;
 use crate::worker::Worker;
 
@@ -16,7 +16,7 @@ pub(crate) const LINGER_AT_END: Duration = Duration::from_secs(1);
 
 /// How long, and how much, a closed connection is read.
 #[derive(Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct LingerLimits {
     /// Between two reads.
     pub(crate) idle: Duration,
     /// Bytes in all.
@@ -26,16 +26,16 @@ pub(crate) struct Patience {
 /// Ends our side and reads on for a while.
 pub(crate) async fn linger(
     worker: &Worker,
-    place: &Place,
+    slot: &ConnectionSlot,
     transport: &mut Transport,
-    Patience { idle, mut bytes }: Patience,
+    LingerLimits { idle, mut bytes }: LingerLimits,
 ) {
-    place.reprieve();
+    slot.renew();
     // Its client has its response, and may have to make room.
-    place.idle(&worker.clock, idle);
+    slot.set_idle(&worker.clock, idle);
     let until = worker.clock.deadline(LINGER);
     let mut shut = false;
-    let _ = place
+    let _ = slot
         .wait(|cx| {
             if !shut {
                 ready!(transport.poll_shutdown(cx))?;
@@ -50,7 +50,7 @@ pub(crate) async fn linger(
                 if read == 0 || bytes == 0 || worker.clock.ticks() >= until {
                     return Poll::Ready(Ok(()));
                 }
-                place.idle(&worker.clock, idle);
+                slot.set_idle(&worker.clock, idle);
             }
         })
         .await;

@@ -79,7 +79,7 @@ impl BoundSocket {
 
 /// The sockets of one address for all workers, open as long as this is: a worker that dies leaves
 /// nobody in its queue behind.
-pub(crate) struct Bound {
+pub(crate) struct BoundAddress {
     address: ListenAddress,
     local: ListenAddress,
     sockets: Vec<BoundSocket>,
@@ -95,7 +95,7 @@ impl Drop for SocketFile {
     }
 }
 
-impl Bound {
+impl BoundAddress {
     /// Binds an address for so many workers.
     ///
     /// `existing` are our own: another address of a port that one of them has is free for us.

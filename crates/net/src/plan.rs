@@ -13,7 +13,7 @@ use crate::tls::TlsSettings;
 
 /// What the engine is to run.
 #[derive(Clone)]
-pub struct Plan {
+pub struct EnginePlan {
     /// Worker threads; the first is pinned to the first core this process may use, and so on.
     pub workers: NonZeroUsize,
     /// What one client may cost.
@@ -21,12 +21,12 @@ pub struct Plan {
     /// The value of `Server` where a response has none (RFC 9110 section 10.2.4).
     pub server_field: Option<Arc<str>>,
     /// Where to listen, and what answers there. No address twice.
-    pub listeners: Vec<Listener>,
+    pub listeners: Vec<ListenerPlan>,
 }
 
 /// One listening socket (of each worker, with `SO_REUSEPORT`) and what answers there.
 #[derive(Clone)]
-pub struct Listener {
+pub struct ListenerPlan {
     /// Where.
     pub address: ListenAddress,
     /// TLS; `None` is clear text.

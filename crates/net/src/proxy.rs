@@ -5,13 +5,13 @@ use std::io;
 use apus_codec::proxy_protocol;
 use apus_http::{ConnectionInfo, Peer};
 
-use crate::socket::{Socket, canonical};
-use crate::table::Place;
+use crate::connection_table::ConnectionSlot;
+use crate::socket::{StreamSocket, canonical};
 
 /// Reads the head, puts the addresses in it into `info`, and gives what was read behind it.
 pub(crate) async fn read_head(
-    socket: &mut Socket,
-    place: &Place,
+    socket: &mut StreamSocket,
+    slot: &ConnectionSlot,
     info: &mut ConnectionInfo,
 ) -> io::Result<Vec<u8>> {
     let mut input = Vec::with_capacity(1024);
@@ -32,7 +32,7 @@ pub(crate) async fn read_head(
         }
         // The parser says no before its longest head is passed.
         input.reserve(1024);
-        if place.wait(|cx| socket.poll_read(cx, &mut input)).await? == 0 {
+        if slot.wait(|cx| socket.poll_read(cx, &mut input)).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }

@@ -12,19 +12,19 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::accept::{self, AcceptSocket};
-use crate::counters::Counters;
+use crate::connection_table::{ConnectionCount, NEVER};
+use crate::counters::WorkerCounters;
 use crate::descriptors;
 use crate::listen::BoundSocket;
-use crate::pace::Pace;
-use crate::plan::{ListenAddress, Plan};
-use crate::table::{NEVER, OpenConnections};
-use crate::worker::{LiveListener, Parts, Worker};
+use crate::plan::{EnginePlan, ListenAddress};
+use crate::scheduler::TickScheduler;
+use crate::worker::{ListenerParts, Worker, WorkerListener};
 
 /// What a worker is told.
-pub(crate) enum Command {
+pub(crate) enum WorkerCommand {
     /// Take this plan over. The sockets are those of its listeners, in order.
     Run {
-        plan: Arc<Plan>,
+        plan: Arc<EnginePlan>,
         sockets: Vec<BoundSocket>,
         done: oneshot::Sender<io::Result<()>>,
     },
@@ -36,38 +36,38 @@ pub(crate) enum Command {
 }
 
 /// A listener that this worker accepts from.
-struct Accepting {
-    live: Rc<LiveListener>,
+struct AcceptTask {
+    live: Rc<WorkerListener>,
     task: JoinHandle<()>,
     finish: Rc<tokio::sync::Notify>,
 }
 
 /// What a worker is made of.
-pub(crate) struct Setup {
+pub(crate) struct WorkerSetup {
     pub(crate) index: usize,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) all: Arc<OpenConnections>,
-    pub(crate) commands: mpsc::UnboundedReceiver<Command>,
+    pub(crate) counters: Arc<WorkerCounters>,
+    pub(crate) all: Arc<ConnectionCount>,
+    pub(crate) commands: mpsc::UnboundedReceiver<WorkerCommand>,
 }
 
 /// Why a worker ended.
-pub(crate) enum Ended {
+pub(crate) enum WorkerEnd {
     /// It was told to.
     Stopped,
     /// It cannot go on, and another has to take its place.
-    Broken,
+    Failed,
 }
 
 /// Runs a worker on this thread until it is told to stop.
-pub(crate) async fn run(setup: Setup) -> Ended {
-    let Setup {
+pub(crate) async fn run(setup: WorkerSetup) -> WorkerEnd {
+    let WorkerSetup {
         index,
         counters,
         all,
         mut commands,
     } = setup;
     let worker = Rc::new(Worker::new(index, counters, all));
-    descriptors::make_room_by({
+    descriptors::set_idle_closer({
         let worker = Rc::downgrade(&worker);
         move |wanted, idle| {
             worker
@@ -75,29 +75,29 @@ pub(crate) async fn run(setup: Setup) -> Ended {
                 .map_or(0, |worker| worker.close_idle(wanted, idle))
         }
     });
-    let mut accepting: HashMap<ListenAddress, Accepting> = HashMap::new();
-    let mut pace = Pace::new(&worker.clock, &worker.table);
+    let mut accepting: HashMap<ListenAddress, AcceptTask> = HashMap::new();
+    let mut scheduler = TickScheduler::new(&worker.clock, &worker.table);
     loop {
         tokio::select! {
             command = commands.recv() => match command {
-                Some(Command::Run { plan, sockets, done }) => {
+                Some(WorkerCommand::Run { plan, sockets, done }) => {
                     let result = take_over(&worker, &mut accepting, &plan, sockets);
                     let _ = done.send(result);
                 }
-                Some(Command::Stop { within }) => {
-                    stop(&worker, accepting, within, &mut pace).await;
-                    return Ended::Stopped;
+                Some(WorkerCommand::Stop { within }) => {
+                    stop(&worker, accepting, within, &mut scheduler).await;
+                    return WorkerEnd::Stopped;
                 }
                 #[cfg(test)]
-                Some(Command::Die) => panic!("told to die"),
-                None => return Ended::Stopped,
+                Some(WorkerCommand::Die) => panic!("told to die"),
+                None => return WorkerEnd::Stopped,
             },
-            () = pace.next() => {
-                turn(&worker);
-                pace.turned(NEVER);
+            () = scheduler.next() => {
+                tick(&worker);
+                scheduler.schedule_next(NEVER);
                 if accepting.values().any(|accepting| accepting.task.is_finished()) {
                     // Its panic was caught by the runtime; without it this worker is deaf.
-                    return Ended::Broken;
+                    return WorkerEnd::Failed;
                 }
             }
         }
@@ -105,7 +105,7 @@ pub(crate) async fn run(setup: Setup) -> Ended {
 }
 
 /// Looks at the time, and ends what is past it.
-fn turn(worker: &Worker) {
+fn tick(worker: &Worker) {
     worker.clock.advance();
     worker.table.sweep(&worker.clock);
     worker.counters.connections.set(worker.table.open() as u64);
@@ -114,8 +114,8 @@ fn turn(worker: &Worker) {
 /// Puts a plan in force: all that can fail comes first.
 fn take_over(
     worker: &Rc<Worker>,
-    accepting: &mut HashMap<ListenAddress, Accepting>,
-    plan: &Plan,
+    accepting: &mut HashMap<ListenAddress, AcceptTask>,
+    plan: &EnginePlan,
     sockets: Vec<BoundSocket>,
 ) -> io::Result<()> {
     let mut fresh = Vec::new();
@@ -124,7 +124,11 @@ fn take_over(
             true => None,
             false => Some(AcceptSocket::new(socket)?),
         };
-        fresh.push((listener.address.clone(), Parts::of(listener), socket));
+        fresh.push((
+            listener.address.clone(),
+            ListenerParts::of(listener),
+            socket,
+        ));
     }
     worker.take_over(plan);
     let mut gone = std::mem::take(accepting);
@@ -135,7 +139,7 @@ fn take_over(
                 entry
             }
             (None, Some(socket)) => {
-                let live = Rc::new(LiveListener::new(parts));
+                let live = Rc::new(WorkerListener::new(parts));
                 let finish = Rc::new(tokio::sync::Notify::new());
                 let task = tokio::task::spawn_local(accept::accept(
                     Rc::clone(worker),
@@ -143,7 +147,7 @@ fn take_over(
                     socket,
                     Rc::clone(&finish),
                 ));
-                Accepting { live, task, finish }
+                AcceptTask { live, task, finish }
             }
             (None, None) => continue,
         };
@@ -160,9 +164,9 @@ fn take_over(
 /// Ends: takes what clients have already connected, lets it be answered, and waits for that.
 async fn stop(
     worker: &Rc<Worker>,
-    accepting: HashMap<ListenAddress, Accepting>,
+    accepting: HashMap<ListenAddress, AcceptTask>,
     within: Duration,
-    pace: &mut Pace,
+    scheduler: &mut TickScheduler,
 ) {
     for entry in accepting.values() {
         entry.finish.notify_one();
@@ -176,9 +180,9 @@ async fn stop(
     while worker.table.open() > 0 && worker.clock.ticks() < deadline {
         tokio::select! {
             () = worker.table.emptied() => {}
-            () = pace.next() => {
-                turn(worker);
-                pace.turned(deadline);
+            () = scheduler.next() => {
+                tick(worker);
+                scheduler.schedule_next(deadline);
             }
         }
     }

@@ -14,16 +14,16 @@ use rustix::net::SendFlags;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::descriptors::Descriptor;
-use crate::quiet::QuietSocket;
+use crate::descriptors::DescriptorPermit;
+use crate::read_interest::ReadInterestSocket;
 
 /// A connected socket.
-pub(crate) enum Socket {
-    Tcp(TcpStream, Descriptor),
-    Unix(QuietSocket, Descriptor),
+pub(crate) enum StreamSocket {
+    Tcp(TcpStream, DescriptorPermit),
+    Unix(ReadInterestSocket, DescriptorPermit),
 }
 
-impl Socket {
+impl StreamSocket {
     /// Reads into the spare capacity of `buffer`; 0 at the end.
     pub(crate) fn poll_read(
         &mut self,

@@ -9,7 +9,7 @@ use std::process::{Child, Command};
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-use crate::account::Account;
+use crate::account::SystemAccount;
 
 /// The first descriptor after those of standard input, output and error.
 const FIRST_DESCRIPTOR: i32 = 3;
@@ -20,7 +20,10 @@ const FIRST_DESCRIPTOR: i32 = 3;
 ///
 /// # Errors
 /// It cannot be started.
-pub fn spawn_tied(command: &mut Command, account: Option<&Account>) -> io::Result<Child> {
+pub fn spawn_dependent(
+    command: &mut Command,
+    account: Option<&SystemAccount>,
+) -> io::Result<Child> {
     let us = rustix::process::getpid();
     let account = account.map(|account| (account.clone(), account.raw_groups()));
     command.process_group(0);

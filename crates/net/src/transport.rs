@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use apus_http::Sealed;
 
-use crate::socket::Socket;
+use crate::socket::StreamSocket;
 use crate::tls::TlsStream;
 
 /// The byte stream of a connection.
 pub(crate) enum Transport {
-    Clear(Socket),
+    Clear(StreamSocket),
     Tls(Box<TlsStream>),
 }
 
@@ -117,7 +117,7 @@ impl Transport {
             Self::Clear(socket) => socket,
             Self::Tls(stream) => stream.socket_mut(),
         };
-        if let Socket::Tcp(socket, _) = socket {
+        if let StreamSocket::Tcp(socket, _) = socket {
             let _ = socket2::SockRef::from(&*socket).set_tcp_notsent_lowat(bytes);
         }
     }
@@ -138,7 +138,7 @@ impl Transport {
             // Without a close_notify the client can tell already.
             Self::Tls(_) => return,
         };
-        if let Socket::Tcp(socket, _) = socket {
+        if let StreamSocket::Tcp(socket, _) = socket {
             let _ = socket2::SockRef::from(&*socket).set_linger(Some(Duration::ZERO));
         }
     }

@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use apus_http::{ConnectionInfo, Network, Response, Service, StatusCode};
 
-use crate::buffers::Buffers;
-use crate::clock::{Clock, deadline_from};
-use crate::counters::Counters;
+use crate::buffers::BufferPool;
+use crate::clock::{WorkerClock, deadline_from};
+use crate::connection_table::{ConnectionCount, ConnectionTable};
+use crate::counters::WorkerCounters;
 use crate::limits::Limits;
-use crate::plan::{Listener, Plan};
-use crate::table::{OpenConnections, Table};
+use crate::plan::{EnginePlan, ListenerPlan};
 use crate::tls::TlsSettings;
 
 /// What the connections of a worker share.
 pub(crate) struct Worker {
-    pub(crate) clock: Rc<Clock>,
-    pub(crate) buffers: Rc<Buffers>,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) table: Rc<Table>,
-    pub(crate) all: Arc<OpenConnections>,
+    pub(crate) clock: Rc<WorkerClock>,
+    pub(crate) buffers: Rc<BufferPool>,
+    pub(crate) counters: Arc<WorkerCounters>,
+    pub(crate) table: Rc<ConnectionTable>,
+    pub(crate) all: Arc<ConnectionCount>,
     limits: RefCell<Rc<Limits>>,
     server_field: RefCell<Option<Arc<str>>>,
     stopping: Cell<bool>,
@@ -31,12 +31,16 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// A worker without a plan.
-    pub(crate) fn new(index: usize, counters: Arc<Counters>, all: Arc<OpenConnections>) -> Self {
+    pub(crate) fn new(
+        index: usize,
+        counters: Arc<WorkerCounters>,
+        all: Arc<ConnectionCount>,
+    ) -> Self {
         // Those it replaces have used as many.
         let entered = counters.read().accepted;
         Self {
-            clock: Rc::new(Clock::new()),
-            buffers: Buffers::of_thread(),
+            clock: Rc::new(WorkerClock::new()),
+            buffers: BufferPool::of_thread(),
             counters,
             table: Rc::default(),
             all,
@@ -49,7 +53,7 @@ impl Worker {
     }
 
     /// Puts in force what a plan says for all listeners.
-    pub(crate) fn take_over(&self, plan: &Plan) {
+    pub(crate) fn take_over(&self, plan: &EnginePlan) {
         self.limits.replace(Rc::new(plan.limits.clone()));
         self.server_field.replace(plan.server_field.clone());
     }
@@ -57,7 +61,7 @@ impl Worker {
     /// Has connections end once no request is open.
     pub(crate) fn stop(&self) {
         self.stopping.set(true);
-        crate::stopping::announce();
+        crate::stop::announce_stop();
     }
 
     /// The limits in force.
@@ -109,21 +113,21 @@ impl Worker {
 }
 
 /// A listener as the connections that came over it see it. A reload changes what is inside.
-pub(crate) struct LiveListener {
-    parts: RefCell<Parts>,
+pub(crate) struct WorkerListener {
+    parts: RefCell<ListenerParts>,
     removed: Cell<bool>,
 }
 
 /// What a plan says of one listener, ready for this worker.
-pub(crate) struct Parts {
+pub(crate) struct ListenerParts {
     service: Rc<dyn Service>,
     tls: Option<Arc<TlsSettings>>,
     http2: bool,
     proxy_protocol_from: Rc<[Network]>,
 }
 
-impl LiveListener {
-    pub(crate) fn new(parts: Parts) -> Self {
+impl WorkerListener {
+    pub(crate) fn new(parts: ListenerParts) -> Self {
         Self {
             parts: RefCell::new(parts),
             removed: Cell::new(false),
@@ -131,7 +135,7 @@ impl LiveListener {
     }
 
     /// Puts in force what the plan has of this listener now.
-    pub(crate) fn take_over(&self, parts: Parts) {
+    pub(crate) fn take_over(&self, parts: ListenerParts) {
         self.parts.replace(parts);
     }
 
@@ -166,8 +170,8 @@ impl LiveListener {
     }
 }
 
-impl Parts {
-    pub(crate) fn of(listener: &Listener) -> Self {
+impl ListenerParts {
+    pub(crate) fn of(listener: &ListenerPlan) -> Self {
         Self {
             service: listener.service.service(),
             tls: listener.tls.clone(),

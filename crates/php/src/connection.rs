@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread::{self, ThreadId};
 
-use apus_net::QuietSocket;
+use apus_net::ReadInterestSocket;
 use bytes::BytesMut;
 
 use crate::record::WorkerRecord;
@@ -15,7 +15,7 @@ use crate::wire::{WireDecoder, WireError, WorkerEvent};
 /// The connection to one worker.
 #[derive(Debug)]
 pub(crate) struct WorkerConnection {
-    socket: QuietSocket,
+    socket: ReadInterestSocket,
     /// The thread whose reactor has the socket.
     thread: ThreadId,
     decoder: WireDecoder,
@@ -38,7 +38,7 @@ impl WorkerConnection {
         record: Arc<WorkerRecord>,
     ) -> io::Result<Self> {
         Ok(Self {
-            socket: QuietSocket::new(socket)?,
+            socket: ReadInterestSocket::new(socket)?,
             thread: thread::current().id(),
             decoder,
             input,
@@ -57,7 +57,7 @@ impl WorkerConnection {
         if self.thread == thread {
             return Ok(self);
         }
-        let socket = QuietSocket::new(self.socket.into_std())?;
+        let socket = ReadInterestSocket::new(self.socket.into_std())?;
         Ok(Self {
             socket,
             thread,

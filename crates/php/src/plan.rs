@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_net::Account;
+use apus_net::SystemAccount;
 use apus_net::client::Address;
 
 /// The plan of a pool of workers.
@@ -68,7 +68,7 @@ pub struct PhpCgiPlan {
     /// The environment, without `PATH`.
     pub environment: Vec<(String, String)>,
     /// The user of the processes, if it is not that of this process.
-    pub account: Option<Account>,
+    pub account: Option<SystemAccount>,
 }
 
 /// How an application handles requests.

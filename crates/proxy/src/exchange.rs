@@ -8,7 +8,7 @@ use std::time::Instant;
 use apus_codec::proxy_protocol::Header;
 use apus_http::fields::cookie_value;
 use apus_http::{Body, Request, Response, Source, StatusCode};
-use apus_net::client::{ClientRequest, RequestHead, Stderr};
+use apus_net::client::{ClientRequest, ClientRequestHead, Stderr};
 use apus_upstream::plan::{GroupPlan, HashKey, Strategy};
 use apus_upstream::{Context, Delivered, Upstreams, WorkerGroup, hash_key, is_idempotent};
 
@@ -71,7 +71,7 @@ impl Exchange {
     pub async fn ask(
         &self,
         request: &Request,
-        head: &Rc<RequestHead>,
+        head: &Rc<ClientRequestHead>,
         body: Body,
     ) -> Result<(Delivered, Source), Response> {
         let Some(group) = &self.group else {
@@ -112,7 +112,11 @@ impl Exchange {
 }
 
 /// What consistent hashing goes by; `None` where the group has none, or the request no such thing.
-pub(super) fn hash_key_of(plan: &GroupPlan, request: &Request, head: &RequestHead) -> Option<u64> {
+pub(super) fn hash_key_of(
+    plan: &GroupPlan,
+    request: &Request,
+    head: &ClientRequestHead,
+) -> Option<u64> {
     let Strategy::ConsistentHash(key) = &plan.strategy else {
         return None;
     };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use apus_codec::proxy_protocol::Header;
 use apus_http::{Body, Method, Request};
-use apus_net::client::{Cause, ClientRequest, RequestHead};
+use apus_net::client::{ClientRequest, ClientRequestHead, FailureCause};
 use apus_upstream::{Context, FailedKind, Upstreams, WorkerGroup};
 
 use super::exchange::hash_key_of;
@@ -81,7 +81,7 @@ impl Copies {
     pub(super) fn of(
         self: &Rc<Self>,
         request: &Request,
-        head: &Rc<RequestHead>,
+        head: &Rc<ClientRequestHead>,
         body: Body,
     ) -> Body {
         if !self.is_due(head) {
@@ -111,7 +111,7 @@ impl Copies {
         body
     }
 
-    fn is_due(&self, head: &RequestHead) -> bool {
+    fn is_due(&self, head: &ClientRequestHead) -> bool {
         let method = &head.method;
         if head.upgrade.is_some()
             || *method == Method::CONNECT
@@ -125,16 +125,16 @@ impl Copies {
     }
 
     /// The head of a copy.
-    fn head(&self, head: &Rc<RequestHead>) -> Rc<RequestHead> {
+    fn head(&self, head: &Rc<ClientRequestHead>) -> Rc<ClientRequestHead> {
         if head.scheme == self.settings.scheme && !head.expects_continue {
             return Rc::clone(head);
         }
-        Rc::new(RequestHead {
+        Rc::new(ClientRequestHead {
             scheme: self.settings.scheme,
             // It is the request itself that waits for the origin's word.
             expects_continue: false,
             params: None,
-            ..RequestHead::clone(head)
+            ..ClientRequestHead::clone(head)
         })
     }
 
@@ -162,7 +162,7 @@ impl Copies {
             Err(failed) => {
                 let of_content = matches!(
                     &failed.kind,
-                    FailedKind::Node { failure, .. } if matches!(failure.cause, Cause::Source(_))
+                    FailedKind::Node { failure, .. } if matches!(failure.cause, FailureCause::Source(_))
                 );
                 let is_behind = copy.watch.is_some_and(|watch| watch.was_cut());
                 match of_content && is_behind {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use apus_http::{BodyError, HeaderValue, Request, Response, StatusCode, header};
-use apus_net::client::{Cause, Failure};
+use apus_net::client::{FailureCause, RequestFailure};
 use apus_upstream::{Attempt, AttemptOutcome, Failed, FailedKind, NodeLabel};
 
 use super::forward::Circle;
@@ -128,11 +128,11 @@ fn status(kind: &FailedKind) -> StatusCode {
     }
 }
 
-fn of_failure(failure: &Failure) -> StatusCode {
+fn of_failure(failure: &RequestFailure) -> StatusCode {
     match &failure.cause {
-        Cause::TimedOut => StatusCode::GATEWAY_TIMEOUT,
-        Cause::Source(error) => of_content(error),
-        Cause::NoDescriptors => StatusCode::SERVICE_UNAVAILABLE,
+        FailureCause::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+        FailureCause::Source(error) => of_content(error),
+        FailureCause::NoDescriptors => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_GATEWAY,
     }
 }
@@ -184,6 +184,6 @@ fn cause(kind: &FailedKind) -> &'static str {
 }
 
 /// Whether it was the client that did not send its content.
-fn is_of_client(cause: &Cause) -> bool {
-    matches!(cause, Cause::Source(_))
+fn is_of_client(cause: &FailureCause) -> bool {
+    matches!(cause, FailureCause::Source(_))
 }

@@ -7,7 +7,7 @@ use apus_http::path::InvalidPath;
 use apus_http::{
     Answer, Body, Method, Request, Response, Service, ServiceFactory, StatusCode, Version,
 };
-use apus_net::client::{ClientResponse, RequestHead};
+use apus_net::client::{ClientRequestHead, ClientResponse};
 use apus_upstream::Upstreams;
 use bytes::Bytes;
 
@@ -60,7 +60,7 @@ struct Inner {
 /// A request, and what is to be sent of it.
 struct Asked {
     request: Request,
-    head: Rc<RequestHead>,
+    head: Rc<ClientRequestHead>,
     handshake: Option<Handshake>,
 }
 
@@ -87,7 +87,7 @@ impl Service for ProxyService {
 
 impl Inner {
     /// The head of the request for the origin.
-    fn head(&self, request: &Request) -> Result<RequestHead, Response> {
+    fn head(&self, request: &Request) -> Result<ClientRequestHead, Response> {
         let settings = &self.settings;
         let target = target(request, settings).map_err(refuse)?;
         let mut headers = forward::fields(request, &settings.forwarding)
@@ -106,7 +106,7 @@ impl Inner {
             Host::Client => request.authority().unwrap_or("").into(),
             Host::Fixed(host) => host.clone(),
         };
-        Ok(RequestHead {
+        Ok(ClientRequestHead {
             method: request.method().clone(),
             scheme: settings.scheme,
             authority,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 
-use apus_net::client::{Address, Tls, TlsSettings};
+use apus_net::client::{Address, ClientTlsSettings, Tls};
 use apus_upstream::Upstreams;
 use apus_upstream::plan::{GroupPlan, NodePlan, Place};
 
@@ -96,7 +96,7 @@ fn nodes(address: &str, settings: &mut ProxySettings) -> Result<Vec<NodePlan>, S
     let tls = match scheme {
         "https" => {
             settings.host = Host::Fixed(authority.as_str().into());
-            let tls = Tls::new(&TlsSettings::new(host));
+            let tls = Tls::new(&ClientTlsSettings::new(host));
             Some(tls.map_err(|error| error.to_string())?)
         }
         _ => None,

@@ -3,7 +3,7 @@
 //! HTTP/1.1 has keys for it, an extended CONNECT has none.
 
 use apus_http::{Headers, Request, StatusCode, Version};
-use apus_net::client::{ClientResponse, RequestHead};
+use apus_net::client::{ClientRequestHead, ClientResponse};
 use apus_websocket::codec::accept_key;
 use aws_lc_rs::rand;
 use base64::Engine;
@@ -19,7 +19,7 @@ pub(super) struct Handshake {
 
 /// The handshake that a request is, if it is one. Gives it a key where HTTP has none; a request of
 /// HTTP/1.1 without one is no handshake, and offers nothing to the origin.
-pub(super) fn begin(request: &Request, head: &mut RequestHead) -> Option<Handshake> {
+pub(super) fn begin(request: &Request, head: &mut ClientRequestHead) -> Option<Handshake> {
     if !head.upgrade.as_deref()?.eq_ignore_ascii_case("websocket") {
         return None;
     }

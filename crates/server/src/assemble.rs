@@ -10,7 +10,7 @@ use std::sync::Arc;
 use apus_files::{Files, VariantStore};
 use apus_http::ServiceFactory;
 use apus_net::tls::{ClientAuth, TlsSettings, TlsSite};
-use apus_net::{ListenAddress, Listener};
+use apus_net::{ListenAddress, ListenerPlan};
 use apus_sites::{Location, LocationPattern, Site, Sites};
 
 use apus_access_log::AccessLogs;
@@ -40,7 +40,7 @@ pub struct ProcessResources<'a> {
 pub fn assemble(
     plan: &config::ServerPlan,
     resources: ProcessResources<'_>,
-) -> io::Result<apus_net::Plan> {
+) -> io::Result<apus_net::EnginePlan> {
     let addresses: Vec<_> = distinct_listeners(plan)
         .into_iter()
         .map(|listener| (listener, members(plan, &listener.address)))
@@ -74,7 +74,7 @@ pub fn assemble(
         else {
             continue;
         };
-        listeners.push(Listener {
+        listeners.push(ListenerPlan {
             address: listener.address.clone(),
             tls: match listener.tls {
                 true => Some(tls_settings(plan, members)?),
@@ -89,7 +89,7 @@ pub fn assemble(
             },
         });
     }
-    Ok(apus_net::Plan {
+    Ok(apus_net::EnginePlan {
         workers: plan.global.workers,
         limits: plan.global.limits.clone(),
         server_field: plan.global.server_header.then(|| "Apus".into()),
@@ -333,13 +333,13 @@ mod tests {
 
     use super::*;
 
-    fn plan(folder: &Path, text: &str) -> apus_net::Plan {
+    fn plan(folder: &Path, text: &str) -> apus_net::EnginePlan {
         let plan = config::parse_str(text, "apus.toml", folder, &|_| None);
         let plan = plan.unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
         assembled(&plan).unwrap()
     }
 
-    fn assembled(plan: &config::ServerPlan) -> io::Result<apus_net::Plan> {
+    fn assembled(plan: &config::ServerPlan) -> io::Result<apus_net::EnginePlan> {
         let resources = ProcessResources {
             logs: &AccessLogs::new().0,
             variants: &Arc::new(VariantStore::new(0)),
@@ -348,17 +348,17 @@ mod tests {
         assemble(plan, resources)
     }
 
-    fn get(listener: &Listener, host: &str, path: &str) -> Response {
+    fn get(listener: &ListenerPlan, host: &str, path: &str) -> Response {
         get_over(listener, host, path, None)
     }
 
-    fn get_over(listener: &Listener, host: &str, path: &str, tls: Option<TlsInfo>) -> Response {
+    fn get_over(listener: &ListenerPlan, host: &str, path: &str, tls: Option<TlsInfo>) -> Response {
         get_in(Version::HTTP_11, listener, host, path, tls)
     }
 
     fn get_in(
         version: Version,
-        listener: &Listener,
+        listener: &ListenerPlan,
         host: &str,
         path: &str,
         tls: Option<TlsInfo>,

@@ -13,7 +13,7 @@ use apus_http::{
     Body, ConnectionInfo, Headers, InvalidField, InvalidTarget, Method, Peer, Request,
     RequestParts, StatusCode, Target, TlsInfo, TlsVersion, Version,
 };
-use apus_net::{ListenAddress, Listener};
+use apus_net::{ListenAddress, ListenerPlan};
 use serde_json::json;
 
 use crate::folder_config::{FolderConfig, ListenArgument};
@@ -106,7 +106,7 @@ pub fn explain(
 fn request(
     question: &ExplainRequest,
     url: &Url<'_>,
-    listener: &Listener,
+    listener: &ListenerPlan,
     trace: &Trace,
 ) -> Result<Request, ExplainError> {
     let method = Method::from_bytes(question.method.as_bytes())

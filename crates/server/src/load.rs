@@ -11,7 +11,7 @@ use std::{fmt, fs, io};
 use apus_cache::service::Cache;
 use apus_control::{ControlError, Request, Response, ask, socket_path};
 use apus_files::VariantStore;
-use apus_net::Account;
+use apus_net::SystemAccount;
 use apus_php::plan::WorkerPoolPlan;
 use apus_php::{Launcher, WorkerPools};
 use apus_upstream::Upstreams;
@@ -66,7 +66,7 @@ pub(crate) enum Certificates {
 
 /// All that a source says, ready to run.
 pub(crate) struct LoadedPlan {
-    pub(crate) plan: apus_net::Plan,
+    pub(crate) plan: apus_net::EnginePlan,
     /// The groups of origins, which have to be in force before the plan is.
     pub(crate) groups: Vec<GroupPlan>,
     /// PHP that stays in memory; it runs already.
@@ -75,7 +75,7 @@ pub(crate) struct LoadedPlan {
     pub(crate) listening: ListenerSpans,
     pub(crate) control_socket: Option<PathBuf>,
     /// The user that the source wants.
-    pub(crate) account: Option<Account>,
+    pub(crate) account: Option<SystemAccount>,
     pub(crate) log_level: &'static str,
     /// Bytes of memory that responses may take beyond their own pieces.
     pub(crate) response_memory: u64,

@@ -17,7 +17,7 @@ use apus_control::{
 };
 use apus_http::ResponseMemory;
 use apus_memory::give_back_free_memory;
-use apus_net::{Account, Binder, Engine, StartError};
+use apus_net::{Binder, Engine, EngineStartError, SystemAccount};
 use apus_php::WorkerPool;
 use apus_php::plan::WorkerPoolPlan;
 use apus_upstream::Upstreams;
@@ -459,9 +459,9 @@ impl ControlThread {
     /// otherwise they would have to be made anew if it cannot be.
     async fn put_in_force(
         &mut self,
-        plan: apus_net::Plan,
+        plan: apus_net::EnginePlan,
         groups: Vec<GroupPlan>,
-    ) -> Result<(), StartError> {
+    ) -> Result<(), EngineStartError> {
         let before = &self.loaded.groups;
         let is_gone = |old: &&GroupPlan| !groups.iter().any(|new| new.name == old.name);
         let gone = before.iter().filter(is_gone);
@@ -590,12 +590,12 @@ fn refuse_unreadable(source: &ConfigSource) -> Result<(), ServeError> {
         return Ok(());
     };
     rustix::fs::access(folder, Access::READ_OK | Access::EXEC_OK).map_err(|error| {
-        ServeError::Unreadable(folder.clone(), Account::current_name(), error.into())
+        ServeError::Unreadable(folder.clone(), SystemAccount::current_name(), error.into())
     })
 }
 
 /// Says as which user the server runs, where that may not be what was meant.
-fn tell_user(argument: Option<&str>, configured: Option<&Account>) {
+fn tell_user(argument: Option<&str>, configured: Option<&SystemAccount>) {
     let user = geteuid();
     let other = match (argument, configured) {
         (Some(name), _) => Some(name.to_owned()),
@@ -606,8 +606,8 @@ fn tell_user(argument: Option<&str>, configured: Option<&Account>) {
         warn!("the server stays root, as it was told: a fault in it is one of the whole system");
     } else if user.is_root() {
         warn!("the server stays root: its user namespace has no other user for it to become");
-    } else if let Some(other) = other.filter(|other| *other != Account::current_name()) {
-        let user = Account::current_name();
+    } else if let Some(other) = other.filter(|other| *other != SystemAccount::current_name()) {
+        let user = SystemAccount::current_name();
         warn!(%user, "the server was not started as root, so it does not become `{other}`");
     }
 }
@@ -664,7 +664,7 @@ pub enum ServeError {
     /// Another server runs for the same source, or the control socket cannot be made.
     Control(ControlError),
     /// An address that no file names cannot be listened on, or a worker cannot be started.
-    Start(StartError),
+    Start(EngineStartError),
     /// The system refuses what the control thread needs.
     Runtime(io::Error),
     /// It cannot give up root.
@@ -703,7 +703,7 @@ impl From<ControlError> for ServeError {
 
 impl ServeError {
     /// A plan cannot be run. An address that is to blame is shown where the file names it.
-    fn start(error: StartError, listening: &ListenerSpans) -> Self {
+    fn start(error: EngineStartError, listening: &ListenerSpans) -> Self {
         match listening.explain(&error) {
             Some(mistake) => Self::Load(LoadError::mistakes(mistake)),
             None => Self::Start(error),

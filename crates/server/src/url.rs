@@ -3,7 +3,7 @@
 use std::fmt;
 
 use apus_http::url::UrlParts;
-use apus_net::{ListenAddress, Listener};
+use apus_net::{ListenAddress, ListenerPlan};
 
 /// The parts of a URL, as they were written.
 pub(crate) struct Url<'a> {
@@ -58,12 +58,12 @@ impl<'a> Url<'a> {
     /// no port.
     pub(crate) fn listener<'l>(
         &self,
-        listeners: &'l [Listener],
-    ) -> Result<&'l Listener, InvalidUrl> {
+        listeners: &'l [ListenerPlan],
+    ) -> Result<&'l ListenerPlan, InvalidUrl> {
         let mut fitting = listeners
             .iter()
             .filter(|one| one.tls.is_some() == self.is_secure);
-        let port_of = |listener: &Listener| match &listener.address {
+        let port_of = |listener: &ListenerPlan| match &listener.address {
             ListenAddress::Tcp { address, .. } => Some(address.port()),
             _ => None,
         };

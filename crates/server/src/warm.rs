@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use apus_http::{Body, Frame, Headers, Method, Peer, StatusCode};
 use apus_net::client::{
-    Address, ClientRequest, ClientResponse, Origin, Protocol, ProxyHead, RequestHead, Timeouts,
-    Tls, TlsSettings, connect,
+    Address, ClientRequest, ClientRequestHead, ClientResponse, ClientTlsSettings, Origin, Protocol,
+    ProxyHead, Timeouts, Tls, connect,
 };
-use apus_net::{ListenAddress, Listener};
+use apus_net::{ListenAddress, ListenerPlan};
 use tokio::sync::mpsc;
 
 use crate::folder_config::FolderConfig;
@@ -92,7 +92,7 @@ pub fn warm(
 
 /// The URLs in a list: one in each line, or those of a sitemap; those of its sitemaps, if it names
 /// some.
-async fn urls(list: &str, listeners: &[Listener]) -> Result<Vec<String>, WarmError> {
+async fn urls(list: &str, listeners: &[ListenerPlan]) -> Result<Vec<String>, WarmError> {
     let text = if list.starts_with("http://") || list.starts_with("https://") {
         sitemap(list, listeners).await?
     } else {
@@ -108,7 +108,7 @@ async fn urls(list: &str, listeners: &[Listener]) -> Result<Vec<String>, WarmErr
     Ok(urls)
 }
 
-async fn sitemap(url: &str, listeners: &[Listener]) -> Result<String, WarmError> {
+async fn sitemap(url: &str, listeners: &[ListenerPlan]) -> Result<String, WarmError> {
     let failed = |why: String| WarmError::Sitemap(url.to_owned(), why);
     let mut response = get(url, listeners).await.map_err(failed)?;
     if response.status != StatusCode::OK {
@@ -157,7 +157,7 @@ fn unescaped(text: &str) -> String {
 }
 
 /// Fetches a URL whole: a part would not be stored.
-async fn fetch(url: &str, listeners: &[Listener]) -> Result<WarmResult, String> {
+async fn fetch(url: &str, listeners: &[ListenerPlan]) -> Result<WarmResult, String> {
     let mut response = get(url, listeners).await?;
     while let Some(frame) = response.body.frame().await {
         frame.map_err(|error| error.to_string())?;
@@ -175,7 +175,7 @@ async fn fetch(url: &str, listeners: &[Listener]) -> Result<WarmResult, String> 
     })
 }
 
-async fn get(url: &str, listeners: &[Listener]) -> Result<ClientResponse, String> {
+async fn get(url: &str, listeners: &[ListenerPlan]) -> Result<ClientResponse, String> {
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let listener = url
         .listener(listeners)
@@ -202,7 +202,7 @@ async fn get(url: &str, listeners: &[Listener]) -> Result<ClientResponse, String
     let opened = connect(&origin, None, &timeouts).await;
     let connection = opened.map_err(|failure| failure.to_string())?;
     let request = ClientRequest {
-        head: Rc::new(RequestHead {
+        head: Rc::new(ClientRequestHead {
             method: Method::GET,
             scheme: scheme(url.is_secure),
             authority: url.authority.into(),
@@ -223,7 +223,7 @@ async fn get(url: &str, listeners: &[Listener]) -> Result<ClientResponse, String
 }
 
 /// Where the server itself is found on this machine.
-fn origin(url: &Url<'_>, listener: &Listener) -> Result<Origin, String> {
+fn origin(url: &Url<'_>, listener: &ListenerPlan) -> Result<Origin, String> {
     let (address, peer) = match &listener.address {
         ListenAddress::Tcp { address, ipv6_only } => {
             let ip = match address.ip() {
@@ -245,9 +245,9 @@ fn origin(url: &Url<'_>, listener: &Listener) -> Result<Origin, String> {
         None => None,
         // It is this machine, and its certificate may be for the outside only.
         Some(_) => {
-            let settings = TlsSettings {
+            let settings = ClientTlsSettings {
                 verify: false,
-                ..TlsSettings::new(url.host.trim_matches(['[', ']']))
+                ..ClientTlsSettings::new(url.host.trim_matches(['[', ']']))
             };
             Some(Tls::new(&settings).map_err(|error| error.to_string())?)
         }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use apus_net::client::{Cause, Failure, Phase};
+use apus_net::client::{FailureCause, RequestFailure, RequestPhase};
 
 use crate::health::Totals;
 
@@ -56,21 +56,21 @@ impl FailureKind {
     }
 
     /// The kind of a failure that is the node's; `None` for others, as of the request's own content.
-    pub(crate) fn of(failure: &Failure) -> Option<Self> {
+    pub(crate) fn of(failure: &RequestFailure) -> Option<Self> {
         match (&failure.cause, failure.phase) {
             (
-                Cause::Request(_)
-                | Cause::Source(_)
-                | Cause::Refused
-                | Cause::NoTunnel
-                | Cause::NoDescriptors,
+                FailureCause::Request(_)
+                | FailureCause::Source(_)
+                | FailureCause::Refused
+                | FailureCause::NoTunnel
+                | FailureCause::NoDescriptors,
                 _,
             ) => None,
-            (Cause::TimedOut, _) => Some(Self::TimedOut),
-            (_, Phase::Connect) => Some(Self::Connect),
-            (_, Phase::Tls) => Some(Self::Tls),
-            (_, Phase::Content) => Some(Self::Content),
-            (Cause::Protocol(_), _) => Some(Self::Protocol),
+            (FailureCause::TimedOut, _) => Some(Self::TimedOut),
+            (_, RequestPhase::Connect) => Some(Self::Connect),
+            (_, RequestPhase::Tls) => Some(Self::Tls),
+            (_, RequestPhase::Content) => Some(Self::Content),
+            (FailureCause::Protocol(_), _) => Some(Self::Protocol),
             _ => Some(Self::Closed),
         }
     }

@@ -102,7 +102,7 @@ impl SocketDriver {
             last_read_at: now,
             has_pinged: false,
             closing_at: None,
-            stopping: Some(Box::pin(apus_net::stopping())),
+            stopping: Some(Box::pin(apus_net::worker_stop())),
         }
     }
 

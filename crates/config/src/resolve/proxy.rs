@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use apus_net::Account;
+use apus_net::SystemAccount;
 use apus_proxy::{
     CookieRules, Forwarding, Hold, Host, Mirror, PathChange, ProxySettings, RedirectRule,
     Substitution, Substitutions,
@@ -340,7 +340,7 @@ pub(super) fn hold_request(
 fn warn_of_read_only(folder: &Setting<FilePath>, reader: &mut ConfigReader<'_>) {
     let path = &folder.value.0;
     if rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_err() {
-        let user = Account::current_name();
+        let user = SystemAccount::current_name();
         let title = format!("the user `{user}` may not write to {}", path.display());
         reader.report(Finding::warning(
             &folder.span,

@@ -9,32 +9,32 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
 use super::{
-    Address, Cause, ClientRequest, ClientResponse, Failure, FastCgi, Http1, Http2, Origin, Phase,
-    Protocol, ProxyHead, Timeouts,
+    Address, ClientRequest, ClientResponse, FailureCause, FastCgiClient, Http1Client, Http2Client,
+    Origin, Protocol, ProxyHead, RequestFailure, RequestPhase, Timeouts,
 };
-use crate::descriptors::{self, Descriptor};
-use crate::quiet::QuietSocket;
-use crate::socket::Socket;
+use crate::descriptors::{self, DescriptorPermit};
+use crate::read_interest::ReadInterestSocket;
+use crate::socket::StreamSocket;
 use crate::tls;
 use crate::transport::Transport;
 
 /// A connection to an origin.
 #[derive(Debug)]
-pub enum Connection {
+pub enum OriginConnection {
     /// One request at a time.
-    Http1(Http1),
+    Http1(Http1Client),
     /// Many requests at once.
-    Http2(Http2),
+    Http2(Http2Client),
     /// One request at a time, to an application.
-    FastCgi(FastCgi),
+    FastCgi(FastCgiClient),
 }
 
-impl Connection {
+impl OriginConnection {
     /// Sends a request.
     ///
     /// # Errors
-    /// There is no response; see [`Failure`].
-    pub async fn send(self, request: ClientRequest) -> Result<ClientResponse, Failure> {
+    /// There is no response; see [`RequestFailure`].
+    pub async fn send(self, request: ClientRequest) -> Result<ClientResponse, RequestFailure> {
         match self {
             Self::Http1(connection) => connection.send(request).await,
             Self::Http2(connection) => connection.send(request).await,
@@ -47,19 +47,24 @@ impl Connection {
 /// head; without one the head says that the connection is the proxy's own, as for a health check.
 ///
 /// # Errors
-/// The phase is [`Phase::Connect`] or [`Phase::Tls`].
+/// The phase is [`RequestPhase::Connect`] or [`RequestPhase::Tls`].
 pub async fn connect(
     origin: &Origin,
     client: Option<proxy_protocol::Header>,
     timeouts: &Timeouts,
-) -> Result<Connection, Failure> {
-    let mut socket = within(timeouts.connect, Phase::Connect, open(&origin.address)).await?;
+) -> Result<OriginConnection, RequestFailure> {
+    let mut socket = within(
+        timeouts.connect,
+        RequestPhase::Connect,
+        open(&origin.address),
+    )
+    .await?;
     if let Some(version) = origin.proxy_head.version() {
         let mut head = Vec::with_capacity(128);
         proxy_protocol::write(version, &client.unwrap_or_default(), &mut head);
         within(
             timeouts.connect,
-            Phase::Connect,
+            RequestPhase::Connect,
             write_all(&mut socket, &head),
         )
         .await?;
@@ -67,9 +72,11 @@ pub async fn connect(
     let Some(tls) = &origin.tls else {
         let transport = Transport::Clear(socket);
         return Ok(match origin.protocol {
-            Protocol::Http1 | Protocol::Auto => Connection::Http1(Http1::new(transport)),
-            Protocol::Http2 => Connection::Http2(Http2::start(transport, timeouts)),
-            Protocol::FastCgi => Connection::FastCgi(FastCgi::new(transport)),
+            Protocol::Http1 | Protocol::Auto => {
+                OriginConnection::Http1(Http1Client::new(transport))
+            }
+            Protocol::Http2 => OriginConnection::Http2(Http2Client::start(transport, timeouts)),
+            Protocol::FastCgi => OriginConnection::FastCgi(FastCgiClient::new(transport)),
         });
     };
     let offered = match origin.protocol {
@@ -80,18 +87,22 @@ pub async fn connect(
         Protocol::FastCgi => &[],
     };
     let handshake = tls::connect(socket, tls.config(), tls.name(), offered);
-    let stream = within(timeouts.tls, Phase::Tls, Box::pin(handshake)).await?;
+    let stream = within(timeouts.tls, RequestPhase::Tls, Box::pin(handshake)).await?;
     match (stream.is_http2(), origin.protocol) {
-        (_, Protocol::FastCgi) => Ok(Connection::FastCgi(FastCgi::new(Transport::Tls(stream)))),
-        (true, _) => Ok(Connection::Http2(Http2::start(
+        (_, Protocol::FastCgi) => Ok(OriginConnection::FastCgi(FastCgiClient::new(
+            Transport::Tls(stream),
+        ))),
+        (true, _) => Ok(OriginConnection::Http2(Http2Client::start(
             Transport::Tls(stream),
             timeouts,
         ))),
-        (false, Protocol::Http2) => Err(Failure::unsent(
-            Phase::Tls,
-            Cause::Protocol("the origin does not speak HTTP/2".into()),
+        (false, Protocol::Http2) => Err(RequestFailure::unsent(
+            RequestPhase::Tls,
+            FailureCause::Protocol("the origin does not speak HTTP/2".into()),
         )),
-        (false, _) => Ok(Connection::Http1(Http1::new(Transport::Tls(stream)))),
+        (false, _) => Ok(OriginConnection::Http1(Http1Client::new(Transport::Tls(
+            stream,
+        )))),
     }
 }
 
@@ -120,25 +131,25 @@ impl ProxyHead {
 /// The outcome of a step, if it comes in time.
 async fn within<T>(
     time: Duration,
-    phase: Phase,
+    phase: RequestPhase,
     step: impl Future<Output = io::Result<T>>,
-) -> Result<T, Failure> {
+) -> Result<T, RequestFailure> {
     let cause = match tokio::time::timeout(time, step).await {
         Ok(Ok(done)) => return Ok(done),
         Ok(Err(error)) => match (error.kind(), phase) {
-            (io::ErrorKind::UnexpectedEof, _) => Cause::Closed,
+            (io::ErrorKind::UnexpectedEof, _) => FailureCause::Closed,
             // What rustls says of the origin.
-            (io::ErrorKind::InvalidData, Phase::Tls) => Cause::Protocol(error.into()),
-            _ if descriptors::is_lack(&error) => Cause::NoDescriptors,
-            _ => Cause::Io(error),
+            (io::ErrorKind::InvalidData, RequestPhase::Tls) => FailureCause::Protocol(error.into()),
+            _ if descriptors::is_exhausted(&error) => FailureCause::NoDescriptors,
+            _ => FailureCause::Io(error),
         },
-        Err(_) => Cause::TimedOut,
+        Err(_) => FailureCause::TimedOut,
     };
-    Err(Failure::unsent(phase, cause))
+    Err(RequestFailure::unsent(phase, cause))
 }
 
-async fn open(address: &Address) -> io::Result<Socket> {
-    let descriptor = Descriptor::of_origin().await?;
+async fn open(address: &Address) -> io::Result<StreamSocket> {
+    let descriptor = DescriptorPermit::of_origin().await?;
     match address {
         Address::Ip(address) => {
             let socket = TcpStream::connect(address).await?;
@@ -148,11 +159,11 @@ async fn open(address: &Address) -> io::Result<Socket> {
                 .with_time(KEEP_ALIVE)
                 .with_interval(KEEP_ALIVE_AGAIN);
             let _ = SockRef::from(&socket).set_tcp_keepalive(&keep_alive);
-            Ok(Socket::Tcp(socket, descriptor))
+            Ok(StreamSocket::Tcp(socket, descriptor))
         }
         Address::Unix(path) => loop {
-            match QuietSocket::connect(path) {
-                Ok(socket) => return Ok(Socket::Unix(socket, descriptor)),
+            match ReadInterestSocket::connect(path) {
+                Ok(socket) => return Ok(StreamSocket::Unix(socket, descriptor)),
                 // Too many wait to be accepted. Over TCP the kernel would try again, too.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     tokio::time::sleep(BUSY_AGAIN).await;
@@ -163,7 +174,7 @@ async fn open(address: &Address) -> io::Result<Socket> {
     }
 }
 
-async fn write_all(socket: &mut Socket, mut bytes: &[u8]) -> io::Result<()> {
+async fn write_all(socket: &mut StreamSocket, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let written = poll_fn(|cx| socket.poll_write(cx, &[IoSlice::new(bytes)])).await?;
         if written == 0 {

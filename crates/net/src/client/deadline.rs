@@ -14,7 +14,7 @@ use tokio::time::Sleep;
 use super::Timeouts;
 use crate::clock::{TICK, coarse_now};
 
-/// Limits below this are kept by the exact time.
+/// ExchangeDeadlines below this are kept by the exact time.
 const EXACT: Duration = Duration::from_secs(2);
 
 /// The first time at which `after` has surely passed from now.
@@ -38,17 +38,17 @@ pub(super) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<I
 
 /// How long an exchange over a connection waits for what.
 #[derive(Default)]
-pub(super) struct Limits {
+pub(super) struct ExchangeDeadlines {
     /// Those of the current request.
     timeouts: Option<Rc<Timeouts>>,
-    timer: Deadline,
+    timer: DeadlineTimer,
     /// When the origin has to have taken something of what is sent.
     pub(super) write_until: Option<Instant>,
     /// When the origin has to have sent something.
     pub(super) read_until: Option<Instant>,
 }
 
-impl Limits {
+impl ExchangeDeadlines {
     /// Begins an exchange.
     pub(super) fn begin(&mut self, timeouts: Rc<Timeouts>) {
         self.timeouts = Some(timeouts);
@@ -84,11 +84,11 @@ impl Limits {
 
 /// The timer of a connection.
 #[derive(Default)]
-pub(super) struct Deadline {
+pub(super) struct DeadlineTimer {
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-impl Deadline {
+impl DeadlineTimer {
     /// Ready when `at` has passed; until then `cx` is woken in time.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
         let due = tokio::time::Instant::from_std(at);
@@ -117,7 +117,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn is_kept_although_the_timer_was_armed_for_an_earlier_one() {
         let start = tokio::time::Instant::now();
-        let mut deadline = Deadline::default();
+        let mut deadline = DeadlineTimer::default();
         let at = |seconds| (start + Duration::from_secs(seconds)).into_std();
         for seconds in [10, 60, 30] {
             let polled = poll_fn(|cx| Poll::Ready(deadline.poll(cx, at(seconds)))).await;

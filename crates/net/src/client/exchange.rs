@@ -7,46 +7,46 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use super::deadline::Limits;
-use super::upload::{Broken, Framing, Upload};
-use super::{Cause, Phase, Timeouts};
-use crate::buffers::Buffers;
+use super::deadline::ExchangeDeadlines;
+use super::upload::{RequestUpload, UploadError, UploadFraming};
+use super::{FailureCause, RequestPhase, Timeouts};
+use crate::buffers::BufferPool;
 use crate::clock::coarse_now;
-use crate::input::Input;
+use crate::input::InputBuffer;
 use crate::transport::Transport;
 
 /// A connection that carries one request at a time.
-pub(super) struct Wire<C> {
+pub(super) struct SerialConnection<C> {
     pub(super) transport: Transport,
     pub(super) codec: C,
-    pub(super) buffers: Rc<Buffers>,
-    pub(super) input: Input,
-    pub(super) upload: Upload,
+    pub(super) buffers: Rc<BufferPool>,
+    pub(super) input: InputBuffer,
+    pub(super) upload: RequestUpload,
     /// Why no more can be sent, until the origin has said what it has to say.
     pub(super) lost: Option<io::Error>,
-    pub(super) limits: Limits,
+    pub(super) limits: ExchangeDeadlines,
     pub(super) requests: u64,
     pub(super) opened_at: Instant,
 }
 
-impl<C: Framing> Wire<C> {
+impl<C: UploadFraming> SerialConnection<C> {
     /// A fresh connection.
     pub(super) fn new(transport: Transport, codec: C) -> Self {
         Self {
             transport,
             codec,
-            buffers: Buffers::of_thread(),
-            input: Input::default(),
-            upload: Upload::default(),
+            buffers: BufferPool::of_thread(),
+            input: InputBuffer::default(),
+            upload: RequestUpload::default(),
             lost: None,
-            limits: Limits::default(),
+            limits: ExchangeDeadlines::default(),
             requests: 0,
             opened_at: coarse_now(),
         }
     }
 
     /// Begins an exchange with this request.
-    pub(super) fn begin(&mut self, upload: Upload, timeouts: Rc<Timeouts>) {
+    pub(super) fn begin(&mut self, upload: RequestUpload, timeouts: Rc<Timeouts>) {
         self.upload = upload;
         self.requests += 1;
         self.limits.begin(timeouts);
@@ -55,7 +55,7 @@ impl<C: Framing> Wire<C> {
     /// Holds nothing more of the exchange that ended.
     pub(super) fn end(&mut self) {
         self.input.rest(&self.buffers);
-        self.upload = Upload::default();
+        self.upload = RequestUpload::default();
         self.limits.end();
     }
 
@@ -63,18 +63,21 @@ impl<C: Framing> Wire<C> {
     ///
     /// # Errors
     /// The content's source failed.
-    pub(super) fn send(&mut self, cx: &mut Context<'_>) -> Result<(), (Phase, Cause)> {
+    pub(super) fn send(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Result<(), (RequestPhase, FailureCause)> {
         if self.upload.is_over() || self.lost.is_some() {
             return Ok(());
         }
         match self.poll_send(cx) {
             Poll::Pending | Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(Broken::Source(error))) => {
-                return Err((Phase::Send, Cause::Source(error)));
+            Poll::Ready(Err(UploadError::Source(error))) => {
+                return Err((RequestPhase::Send, FailureCause::Source(error)));
             }
             // It may have said why before it went away. What it said can be read, even if it is not
             // there yet for who asks; and if there is nothing, that is told, too.
-            Poll::Ready(Err(Broken::Origin(error))) => {
+            Poll::Ready(Err(UploadError::Origin(error))) => {
                 self.lost = Some(error);
                 self.limits.write_until = None;
             }
@@ -94,7 +97,7 @@ impl<C: Framing> Wire<C> {
     }
 
     /// Sends what can be sent, and watches over the time that the origin takes to take it.
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), UploadError>> {
         let before = self.upload.sent();
         let polled = self
             .upload
@@ -115,25 +118,25 @@ impl<C: Framing> Wire<C> {
 }
 
 /// A request and its answer.
-pub(super) trait Exchange {
+pub(super) trait ClientExchange {
     /// What frames the request's content.
-    type Codec: Framing;
+    type Codec: UploadFraming;
     /// A part of the answer.
-    type Received;
+    type Part;
 
     /// What it goes over.
-    fn wire(&mut self) -> &mut Wire<Self::Codec>;
+    fn wire(&mut self) -> &mut SerialConnection<Self::Codec>;
 
     /// What the origin sent, as far as it was read.
-    fn take_received(&mut self) -> Result<Option<Self::Received>, Cause>;
+    fn parse_part(&mut self) -> Result<Option<Self::Part>, FailureCause>;
 
     /// What the end of the connection means.
-    fn received_all(&mut self) -> Result<Self::Received, Cause>;
+    fn handle_eof(&mut self) -> Result<Self::Part, FailureCause>;
 
     /// Waits for what comes next of the answer.
-    fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Received, Cause>> {
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Part, FailureCause>> {
         loop {
-            if let Some(received) = self.take_received()? {
+            if let Some(received) = self.parse_part()? {
                 return Poll::Ready(Ok(received));
             }
             let wire = self.wire();
@@ -142,18 +145,18 @@ pub(super) trait Exchange {
             if polled.is_pending() {
                 wire.input.rest(&wire.buffers);
             }
-            if ready!(polled).map_err(Cause::Io)? == 0 {
-                return Poll::Ready(self.received_all());
+            if ready!(polled).map_err(FailureCause::Io)? == 0 {
+                return Poll::Ready(self.handle_eof());
             }
         }
     }
 
     /// Waits for content, and goes on sending the request's meanwhile: PHP reads what a script left of it
     /// before it ends the answer.
-    fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Received, Cause>> {
+    fn poll_body_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Part, FailureCause>> {
         loop {
             self.wire().send_on(cx);
-            let received = self.poll_received(cx);
+            let received = self.poll_part(cx);
             let wire = self.wire();
             if received.is_ready() {
                 wire.limits.read_until = None;
@@ -162,7 +165,7 @@ pub(super) trait Exchange {
             wire.limits.expect(|timeouts| timeouts.read);
             let passed = ready!(wire.limits.poll(cx));
             if wire.limits.write_until.take() != Some(passed) {
-                return Poll::Ready(Err(Cause::TimedOut));
+                return Poll::Ready(Err(FailureCause::TimedOut));
             }
             // The origin goes on answering and reads no more.
             wire.stop_sending();

@@ -8,11 +8,11 @@ use apus_http::{Body, BodyError};
 
 /// Why there is no response. Its text names the phase and the cause.
 #[derive(Debug)]
-pub struct Failure {
+pub struct RequestFailure {
     /// How far the request was.
-    pub phase: Phase,
+    pub phase: RequestPhase,
     /// What happened.
-    pub cause: Cause,
+    pub cause: FailureCause,
     /// Whether the origin may have seen any of the request. If not, it can be sent again whatever its
     /// method is.
     pub request_sent: bool,
@@ -22,7 +22,7 @@ pub struct Failure {
 
 /// How far a request was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
+pub enum RequestPhase {
     /// The socket was being connected.
     Connect,
     /// The TLS handshake was going on.
@@ -38,7 +38,7 @@ pub enum Phase {
 /// What happened to a request.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum FailureCause {
     /// The socket failed: refused, reset, unreachable.
     Io(io::Error),
     /// The origin was too slow.
@@ -64,9 +64,9 @@ pub enum Cause {
     Source(BodyError),
 }
 
-impl Failure {
+impl RequestFailure {
     /// A failure before anything was sent.
-    pub(super) fn unsent(phase: Phase, cause: Cause) -> Self {
+    pub(super) fn unsent(phase: RequestPhase, cause: FailureCause) -> Self {
         Self {
             phase,
             cause,
@@ -76,7 +76,7 @@ impl Failure {
     }
 }
 
-impl Phase {
+impl RequestPhase {
     /// One word, as for a log.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -89,13 +89,13 @@ impl Phase {
     }
 }
 
-impl fmt::Display for Phase {
+impl fmt::Display for RequestPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for FailureCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
@@ -111,31 +111,31 @@ impl fmt::Display for Cause {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for RequestFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.phase {
-            Phase::Connect => "cannot connect",
-            Phase::Tls => "no TLS connection",
-            Phase::Send => "the request could not be sent",
-            Phase::Head => "no response",
-            Phase::Content => "the response broke off",
+            RequestPhase::Connect => "cannot connect",
+            RequestPhase::Tls => "no TLS connection",
+            RequestPhase::Send => "the request could not be sent",
+            RequestPhase::Head => "no response",
+            RequestPhase::Content => "the response broke off",
         };
         write!(f, "{what}: {}", self.cause)
     }
 }
 
-impl Error for Failure {
+impl Error for RequestFailure {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.cause {
-            Cause::Io(error) => Some(error),
-            Cause::Protocol(error) | Cause::Request(error) => Some(&**error),
-            Cause::Source(error) => Some(error),
-            Cause::TimedOut
-            | Cause::Closed
-            | Cause::Refused
-            | Cause::Reset
-            | Cause::NoTunnel
-            | Cause::NoDescriptors => None,
+            FailureCause::Io(error) => Some(error),
+            FailureCause::Protocol(error) | FailureCause::Request(error) => Some(&**error),
+            FailureCause::Source(error) => Some(error),
+            FailureCause::TimedOut
+            | FailureCause::Closed
+            | FailureCause::Refused
+            | FailureCause::Reset
+            | FailureCause::NoTunnel
+            | FailureCause::NoDescriptors => None,
         }
     }
 }

@@ -10,7 +10,7 @@ use apus_http::{Body, Duplex, Headers, Interim, Method, StatusCode, Version};
 /// The head of a request on its way to an origin. It is shared, so that sending it again to another
 /// origin costs nothing.
 #[derive(Clone, Debug)]
-pub struct RequestHead {
+pub struct ClientRequestHead {
     /// The method.
     pub method: Method,
     /// `http` or `https`: what HTTP/2 has as `:scheme`.
@@ -37,7 +37,7 @@ pub struct RequestHead {
 /// A request on its way to an origin.
 pub struct ClientRequest {
     /// The head.
-    pub head: Rc<RequestHead>,
+    pub head: Rc<ClientRequestHead>,
     /// The content. A body whose length is known is sent with `Content-Length`.
     pub body: Body,
     /// Where 100 and 103 go, if they are of use to anybody.
@@ -50,7 +50,7 @@ pub struct ClientRequest {
 }
 
 /// Takes what an application wrote to its standard error for a request.
-pub type Stderr = Rc<dyn Fn(&RequestHead, &[u8])>;
+pub type Stderr = Rc<dyn Fn(&ClientRequestHead, &[u8])>;
 
 /// How long the steps of a request to an origin may take. They are kept to about a quarter of a
 /// second, and never too early.

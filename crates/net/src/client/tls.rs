@@ -17,7 +17,7 @@ use crate::tls::{Certificate, MinVersion, TlsError};
 
 /// What TLS to an origin asks of it and shows to it.
 #[derive(Clone, Debug)]
-pub struct TlsSettings {
+pub struct ClientTlsSettings {
     /// The name that is asked for (RFC 6066 section 3) and that the certificate has to be for: a DNS
     /// name or an IP address.
     pub server_name: String,
@@ -32,7 +32,7 @@ pub struct TlsSettings {
     pub min_version: MinVersion,
 }
 
-impl TlsSettings {
+impl ClientTlsSettings {
     /// Verified TLS to an origin of this name, trusting whom the system trusts.
     pub fn new(server_name: impl Into<String>) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Tls {
     /// # Errors
     /// The name is neither a DNS name nor an IP address, an authority cannot be used, or the system
     /// trusts nobody.
-    pub fn new(settings: &TlsSettings) -> Result<Self, TlsError> {
+    pub fn new(settings: &ClientTlsSettings) -> Result<Self, TlsError> {
         let name = ServerName::try_from(settings.server_name.clone())
             .map_err(|_| TlsError(format!("`{}` is no server name", settings.server_name)))?;
         let authorities = match (&settings.authorities, settings.verify) {
@@ -136,7 +136,7 @@ fn system_authorities() -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 /// What tells these settings from others, the name apart.
-fn identity(settings: &TlsSettings, authorities: &[CertificateDer<'_>]) -> [u8; 32] {
+fn identity(settings: &ClientTlsSettings, authorities: &[CertificateDer<'_>]) -> [u8; 32] {
     let mut hash = Context::new(&SHA256);
     let mut field = |bytes: &[u8]| {
         hash.update(&(bytes.len() as u64).to_le_bytes());
@@ -154,7 +154,7 @@ fn identity(settings: &TlsSettings, authorities: &[CertificateDer<'_>]) -> [u8; 
 }
 
 fn config(
-    settings: &TlsSettings,
+    settings: &ClientTlsSettings,
     authorities: Vec<CertificateDer<'static>>,
 ) -> Result<ClientConfig, TlsError> {
     let why = |error: rustls::Error| TlsError(error.to_string());
@@ -183,7 +183,7 @@ fn config(
 }
 
 fn roots(
-    settings: &TlsSettings,
+    settings: &ClientTlsSettings,
     authorities: Vec<CertificateDer<'static>>,
 ) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();

@@ -11,7 +11,7 @@ use apus_http::{Body, BodyError, FileRange, Frame, Headers};
 use bytes::{Buf, Bytes};
 use rustix::io::Errno;
 
-use crate::buffers::{Buffers, PAGE};
+use crate::buffers::{BufferPool, PAGE};
 use crate::file::{is_cached, read_cached, read_cold};
 use crate::transport::Transport;
 
@@ -25,7 +25,7 @@ const GATHER: usize = 32 * 1024;
 const FILE_TURN: u64 = 1024 * 1024;
 
 /// How content is framed on its way out.
-pub(super) trait Framing {
+pub(super) trait UploadFraming {
     /// Appends what stands before `len` bytes of data, or before the first of them if one frame does not
     /// hold all. Tells how many it holds.
     fn start(&mut self, len: u64, out: &mut Vec<u8>) -> u64;
@@ -37,7 +37,7 @@ pub(super) trait Framing {
     fn end(&mut self, trailers: Option<&Headers>, out: &mut Vec<u8>);
 }
 
-impl Framing for h1::ClientConnection {
+impl UploadFraming for h1::ClientConnection {
     fn start(&mut self, len: u64, out: &mut Vec<u8>) -> u64 {
         self.send_chunk_start(usize::try_from(len).unwrap_or(usize::MAX), out);
         len
@@ -52,7 +52,7 @@ impl Framing for h1::ClientConnection {
     }
 }
 
-impl Framing for fastcgi::ClientConnection {
+impl UploadFraming for fastcgi::ClientConnection {
     fn start(&mut self, len: u64, out: &mut Vec<u8>) -> u64 {
         let held = len.min(Self::DATA_MOST as u64);
         self.send_data_start(held as usize, out);
@@ -68,14 +68,14 @@ impl Framing for fastcgi::ClientConnection {
 
 /// A request that is being sent.
 #[derive(Default)]
-pub(super) struct Upload {
+pub(super) struct RequestUpload {
     /// What was encoded; the first `written` bytes of it have left.
     out: Vec<u8>,
     written: usize,
     /// Whether TLS may keep some of what was written until it is flushed.
     unflushed: bool,
     /// What goes out behind `out`.
-    piece: Piece,
+    piece: UploadChunk,
     /// What one frame did not hold of the content that was taken last.
     rest: Option<Frame>,
     body: Body,
@@ -85,7 +85,7 @@ pub(super) struct Upload {
     content: u64,
     /// Bytes of content still to come, where the head told how many there are.
     left: Option<u64>,
-    state: State,
+    state: UploadState,
     /// A part of a file that is being read from its disk.
     cold: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>>,
     /// Bytes that have left.
@@ -93,7 +93,7 @@ pub(super) struct Upload {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum UploadState {
     /// Waits for the origin to ask for the content.
     Held,
     Flowing,
@@ -106,16 +106,16 @@ enum State {
 
 /// Content at hand.
 #[derive(Default)]
-enum Piece {
+enum UploadChunk {
     #[default]
     None,
     Bytes(Bytes),
     File(FileRange),
     /// A part of a file in memory, and the rest of the file.
-    Page(Page, FileRange),
+    Page(UploadPage, FileRange),
 }
 
-struct Page {
+struct UploadPage {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
@@ -123,14 +123,14 @@ struct Page {
 
 /// Why a request is not sent to its end.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(super) enum UploadError {
     /// The origin is gone.
     Origin(io::Error),
     /// The content's source failed.
     Source(BodyError),
 }
 
-impl Upload {
+impl RequestUpload {
     /// A request whose head was encoded into `out`. `length` is what the head tells of the content's.
     pub(super) fn new(out: Vec<u8>, body: Body, length: Option<u64>, is_held: bool) -> Self {
         Self {
@@ -138,8 +138,8 @@ impl Upload {
             body,
             left: length,
             state: match is_held {
-                true => State::Held,
-                false => State::Flowing,
+                true => UploadState::Held,
+                false => UploadState::Flowing,
             },
             ..Self::default()
         }
@@ -147,12 +147,12 @@ impl Upload {
 
     /// Whether all was sent that is going to be.
     pub(super) fn is_over(&self) -> bool {
-        matches!(self.state, State::Ended | State::Stopped) && self.is_flushed()
+        matches!(self.state, UploadState::Ended | UploadState::Stopped) && self.is_flushed()
     }
 
     /// Whether the request was sent to its end.
     pub(super) fn is_whole(&self) -> bool {
-        self.state == State::Ended && self.is_flushed()
+        self.state == UploadState::Ended && self.is_flushed()
     }
 
     /// Bytes that the origin may have seen.
@@ -167,12 +167,12 @@ impl Upload {
 
     /// Whether nothing of a frame that was begun is outstanding.
     pub(super) fn is_between_frames(&self) -> bool {
-        self.state != State::Stopped && self.is_flushed()
+        self.state != UploadState::Stopped && self.is_flushed()
     }
 
     /// Whether the content waits for the origin to ask for it.
     pub(super) fn is_held(&self) -> bool {
-        self.state == State::Held
+        self.state == UploadState::Held
     }
 
     /// Whether bytes wait for the origin to take them.
@@ -188,17 +188,17 @@ impl Upload {
 
     /// Lets the content flow.
     pub(super) fn release(&mut self) {
-        if self.state == State::Held {
-            self.state = State::Flowing;
+        if self.state == UploadState::Held {
+            self.state = UploadState::Flowing;
         }
     }
 
     /// Sends no more, and lets the source of the content know.
-    pub(super) fn stop(&mut self, buffers: &Buffers) {
+    pub(super) fn stop(&mut self, buffers: &BufferPool) {
         if !self.is_over() {
-            self.state = State::Stopped;
+            self.state = UploadState::Stopped;
         }
-        self.piece = Piece::None;
+        self.piece = UploadChunk::None;
         self.rest = None;
         self.cold = None;
         self.written = 0;
@@ -219,23 +219,23 @@ impl Upload {
         &mut self,
         cx: &mut Context<'_>,
         transport: &mut Transport,
-        codec: &mut impl Framing,
-        buffers: &Buffers,
-    ) -> Poll<Result<(), Broken>> {
+        codec: &mut impl UploadFraming,
+        buffers: &BufferPool,
+    ) -> Poll<Result<(), UploadError>> {
         let mut turn = FILE_TURN;
         let mut is_source_pending = false;
         loop {
-            let can_gather = matches!(self.piece, Piece::None) && self.out.len() < GATHER;
-            if self.state == State::Flowing && can_gather && !is_source_pending {
+            let can_gather = matches!(self.piece, UploadChunk::None) && self.out.len() < GATHER;
+            if self.state == UploadState::Flowing && can_gather && !is_source_pending {
                 match self.poll_source(cx, codec) {
                     Poll::Ready(Ok(())) => continue,
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Source(error))),
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(UploadError::Source(error))),
                     Poll::Pending => is_source_pending = true,
                 }
             }
             if self.is_written() {
                 if self.unflushed {
-                    ready!(transport.poll_flush(cx)).map_err(Broken::Origin)?;
+                    ready!(transport.poll_flush(cx)).map_err(UploadError::Origin)?;
                     self.unflushed = false;
                 }
                 if self.out.capacity() > 0 {
@@ -243,10 +243,10 @@ impl Upload {
                     buffers.put(std::mem::take(&mut self.out));
                 }
                 return match self.state {
-                    State::Ended | State::Stopped => Poll::Ready(Ok(())),
-                    State::Held => Poll::Pending,
-                    State::Flowing if is_source_pending => Poll::Pending,
-                    State::Flowing => continue,
+                    UploadState::Ended | UploadState::Stopped => Poll::Ready(Ok(())),
+                    UploadState::Held => Poll::Pending,
+                    UploadState::Flowing if is_source_pending => Poll::Pending,
+                    UploadState::Flowing => continue,
                 };
             }
             if turn == 0 {
@@ -255,7 +255,7 @@ impl Upload {
             }
             let written = ready!(self.poll_write(cx, transport, buffers, turn))?;
             turn = turn.saturating_sub(written as u64);
-            if matches!(self.piece, Piece::None) {
+            if matches!(self.piece, UploadChunk::None) {
                 codec.finish(&mut self.out);
             }
         }
@@ -263,18 +263,18 @@ impl Upload {
 
     /// Whether nothing is at hand, and TLS keeps nothing back.
     fn is_flushed(&self) -> bool {
-        self.out.capacity() == 0 && !self.unflushed && matches!(self.piece, Piece::None)
+        self.out.capacity() == 0 && !self.unflushed && matches!(self.piece, UploadChunk::None)
     }
 
     fn is_written(&self) -> bool {
-        self.written >= self.out.len() && matches!(self.piece, Piece::None)
+        self.written >= self.out.len() && matches!(self.piece, UploadChunk::None)
     }
 
     /// Takes the next frame of the content and encodes it.
     fn poll_source(
         &mut self,
         cx: &mut Context<'_>,
-        codec: &mut impl Framing,
+        codec: &mut impl UploadFraming,
     ) -> Poll<Result<(), BodyError>> {
         let frame = match self.rest.take() {
             Some(rest) => Some(rest),
@@ -290,7 +290,7 @@ impl Upload {
                     self.out.extend_from_slice(&bytes);
                     codec.finish(&mut self.out);
                 } else {
-                    self.piece = Piece::Bytes(bytes);
+                    self.piece = UploadChunk::Bytes(bytes);
                 }
                 Ok(())
             }
@@ -301,7 +301,7 @@ impl Upload {
                         self.rest = Some(Frame::File(behind(&range, held)));
                         range.len = held;
                     }
-                    self.piece = Piece::File(range);
+                    self.piece = UploadChunk::File(range);
                 }
                 Ok(())
             }
@@ -345,13 +345,13 @@ impl Upload {
     fn end(
         &mut self,
         trailers: Option<&Headers>,
-        codec: &mut impl Framing,
+        codec: &mut impl UploadFraming,
     ) -> Result<(), BodyError> {
         if self.left.is_some_and(|left| left > 0) {
             return Err(BodyError::Disconnected);
         }
         codec.end(trailers, &mut self.out);
-        self.state = State::Ended;
+        self.state = UploadState::Ended;
         Ok(())
     }
 
@@ -360,30 +360,30 @@ impl Upload {
         &mut self,
         cx: &mut Context<'_>,
         transport: &mut Transport,
-        buffers: &Buffers,
+        buffers: &BufferPool,
         most: u64,
-    ) -> Poll<Result<usize, Broken>> {
+    ) -> Poll<Result<usize, UploadError>> {
         let unwritten = self.out.get(self.written..).unwrap_or_default();
-        let origin = Broken::Origin;
+        let origin = UploadError::Origin;
         let written = match &mut self.piece {
-            Piece::None => ready!(transport.poll_write(cx, &[IoSlice::new(unwritten)])),
-            Piece::Bytes(bytes) if unwritten.is_empty() => {
+            UploadChunk::None => ready!(transport.poll_write(cx, &[IoSlice::new(unwritten)])),
+            UploadChunk::Bytes(bytes) if unwritten.is_empty() => {
                 ready!(transport.poll_write(cx, &[IoSlice::new(bytes)]))
             }
-            Piece::Bytes(bytes) => {
+            UploadChunk::Bytes(bytes) => {
                 ready!(transport.poll_write(cx, &[IoSlice::new(unwritten), IoSlice::new(bytes)]))
             }
-            Piece::File(_) if transport.sends_files() && !unwritten.is_empty() => {
+            UploadChunk::File(_) if transport.sends_files() && !unwritten.is_empty() => {
                 ready!(transport.poll_write_more(cx, unwritten))
             }
-            Piece::File(_) if transport.sends_files() => {
+            UploadChunk::File(_) if transport.sends_files() => {
                 return self.poll_send_file(cx, transport, most);
             }
-            Piece::File(_) => {
+            UploadChunk::File(_) => {
                 ready!(self.poll_read_page(cx, buffers))?;
                 return Poll::Ready(Ok(0));
             }
-            Piece::Page(page, _) => ready!(transport.poll_write(
+            UploadChunk::Page(page, _) => ready!(transport.poll_write(
                 cx,
                 &[IoSlice::new(unwritten), IoSlice::new(page.unwritten())]
             )),
@@ -397,7 +397,7 @@ impl Upload {
     }
 
     /// Takes so many bytes off what is at hand.
-    fn advance(&mut self, written: usize, buffers: &Buffers) {
+    fn advance(&mut self, written: usize, buffers: &BufferPool) {
         self.sent = self.sent.saturating_add(written as u64);
         self.unflushed = true;
         let of_out = written.min(self.out.len().saturating_sub(self.written));
@@ -408,21 +408,21 @@ impl Upload {
         }
         let of_piece = written - of_out;
         self.piece = match std::mem::take(&mut self.piece) {
-            Piece::Bytes(mut bytes) if of_piece < bytes.len() => {
+            UploadChunk::Bytes(mut bytes) if of_piece < bytes.len() => {
                 bytes.advance(of_piece);
-                Piece::Bytes(bytes)
+                UploadChunk::Bytes(bytes)
             }
-            Piece::Page(mut page, rest) => {
+            UploadChunk::Page(mut page, rest) => {
                 page.start += of_piece;
                 if page.start < page.end {
-                    Piece::Page(page, rest)
+                    UploadChunk::Page(page, rest)
                 } else {
                     buffers.put_page(page.bytes);
-                    Piece::of_file(rest)
+                    UploadChunk::of_file(rest)
                 }
             }
-            Piece::File(range) => Piece::of_file(range),
-            Piece::Bytes(_) | Piece::None => Piece::None,
+            UploadChunk::File(range) => UploadChunk::of_file(range),
+            UploadChunk::Bytes(_) | UploadChunk::None => UploadChunk::None,
         };
     }
 
@@ -432,8 +432,8 @@ impl Upload {
         cx: &mut Context<'_>,
         transport: &mut Transport,
         most: u64,
-    ) -> Poll<Result<usize, Broken>> {
-        let Piece::File(range) = &mut self.piece else {
+    ) -> Poll<Result<usize, UploadError>> {
+        let UploadChunk::File(range) = &mut self.piece else {
             return Poll::Ready(Ok(0));
         };
         if let Some(cold) = &mut self.cold {
@@ -453,14 +453,14 @@ impl Upload {
         let sent = ready!(transport.poll_send_file(cx, &range.file, range.offset, len));
         let sent = sent.map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::IO | Errno::INVAL | Errno::OVERFLOW) => source(error),
-            _ => Broken::Origin(error),
+            _ => UploadError::Origin(error),
         })?;
         if sent == 0 {
-            return Poll::Ready(Err(Broken::Source(BodyError::Disconnected)));
+            return Poll::Ready(Err(UploadError::Source(BodyError::Disconnected)));
         }
         let rest = behind(range, sent as u64);
         self.sent = self.sent.saturating_add(sent as u64);
-        self.piece = Piece::of_file(rest);
+        self.piece = UploadChunk::of_file(rest);
         Poll::Ready(Ok(sent))
     }
 
@@ -468,9 +468,9 @@ impl Upload {
     fn poll_read_page(
         &mut self,
         cx: &mut Context<'_>,
-        buffers: &Buffers,
-    ) -> Poll<Result<(), Broken>> {
-        let Piece::File(range) = &mut self.piece else {
+        buffers: &BufferPool,
+    ) -> Poll<Result<(), UploadError>> {
+        let UploadChunk::File(range) = &mut self.piece else {
             return Poll::Ready(Ok(()));
         };
         if let Some(cold) = &mut self.cold {
@@ -490,22 +490,22 @@ impl Upload {
             return Poll::Pending;
         };
         match read.map_err(source)? {
-            0 => Poll::Ready(Err(Broken::Source(BodyError::Disconnected))),
+            0 => Poll::Ready(Err(UploadError::Source(BodyError::Disconnected))),
             end => {
-                let page = Page {
+                let page = UploadPage {
                     bytes,
                     start: 0,
                     end,
                 };
                 let rest = behind(range, end as u64);
-                self.piece = Piece::Page(page, rest);
+                self.piece = UploadChunk::Page(page, rest);
                 Poll::Ready(Ok(()))
             }
         }
     }
 }
 
-impl Piece {
+impl UploadChunk {
     fn of_file(range: FileRange) -> Self {
         match range.len {
             0 => Self::None,
@@ -514,14 +514,14 @@ impl Piece {
     }
 }
 
-impl Page {
+impl UploadPage {
     fn unwritten(&self) -> &[u8] {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 }
 
-fn source(error: io::Error) -> Broken {
-    Broken::Source(error.into())
+fn source(error: io::Error) -> UploadError {
+    UploadError::Source(error.into())
 }
 
 fn behind(range: &FileRange, bytes: u64) -> FileRange {

@@ -11,26 +11,27 @@ use std::time::Duration;
 use apus_codec::h1::{BodyFraming, ContentFraming, RequestHead};
 use apus_http::{Answer, Body, Completion, Method, Outcome, Request, Response, StatusCode};
 
-use super::incoming::Incoming;
-use super::send::{Broken, GATHER};
-use super::{Connection, End, HandOver};
+use super::request_body::Http1RequestBody;
+use super::send::{BodySendError, GATHER};
+use super::{Http1Connection, Http1End, ProtocolSwitch};
 
 /// Pipelined bytes that are read ahead while a handler works, to notice a client that goes away.
 const READ_AHEAD: usize = 16 * 1024;
 
-impl Connection<'_> {
+impl Http1Connection<'_> {
     /// Answers one request; tells when it was the last one.
-    pub(super) async fn exchange(&mut self, request: RequestHead) -> io::Result<Option<End>> {
+    pub(super) async fn exchange(&mut self, request: RequestHead) -> io::Result<Option<Http1End>> {
         // The time for the head is over, and nobody may take the connection for idle.
-        self.place.untimed();
+        self.slot.clear_deadline();
         let (mut incoming, body) = match request.content {
             ContentFraming::None => (None, Body::Empty),
             ContentFraming::Length(length) => {
-                let (incoming, body) = Incoming::new(Some(length), request.expects_continue);
+                let (incoming, body) =
+                    Http1RequestBody::new(Some(length), request.expects_continue);
                 (Some(incoming), body)
             }
             ContentFraming::Chunked => {
-                let (incoming, body) = Incoming::new(None, request.expects_continue);
+                let (incoming, body) = Http1RequestBody::new(None, request.expects_continue);
                 (Some(incoming), body)
             }
         };
@@ -56,16 +57,16 @@ impl Connection<'_> {
     async fn wait_for(
         &mut self,
         mut future: Pin<Box<dyn Future<Output = Response>>>,
-        incoming: &mut Option<Incoming>,
+        incoming: &mut Option<Http1RequestBody>,
     ) -> io::Result<Response> {
         if !self.out.is_empty() {
             // Earlier answers must not wait for this one.
             self.flush().await?;
         }
-        self.place.untimed();
+        self.slot.clear_deadline();
         let mut timed = false;
         let response = poll_fn(|cx| {
-            self.place.register(cx);
+            self.slot.register(cx);
             self.interims.watch(cx);
             loop {
                 match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
@@ -87,7 +88,7 @@ impl Connection<'_> {
         .await;
         if timed {
             // What was not taken yet leaves with the answer.
-            self.place.untimed();
+            self.slot.clear_deadline();
         }
         response
     }
@@ -98,7 +99,7 @@ impl Connection<'_> {
     pub(super) fn poll_meanwhile(
         &mut self,
         cx: &mut Context<'_>,
-        incoming: &mut Option<Incoming>,
+        incoming: &mut Option<Http1RequestBody>,
     ) -> io::Result<Poll<()>> {
         match incoming {
             Some(incoming) if !incoming.failed && !self.codec.request_body_done() => {
@@ -127,9 +128,9 @@ impl Connection<'_> {
     async fn respond(
         &mut self,
         mut response: Response,
-        incoming: &mut Option<Incoming>,
+        incoming: &mut Option<Http1RequestBody>,
         connect: bool,
-    ) -> io::Result<Option<End>> {
+    ) -> io::Result<Option<Http1End>> {
         self.encode_interims();
         let limit = self.limits.requests_per_connection;
         if self.codec.keeps_alive() && (self.is_ending() || (limit > 0 && self.requests >= limit)) {
@@ -146,7 +147,7 @@ impl Connection<'_> {
                 Box::pin(self.drain(incoming)).await?;
                 if !self.codec.request_body_done() {
                     self.codec.close();
-                    return Ok(Some(End::Linger));
+                    return Ok(Some(Http1End::Linger));
                 }
             } else if !content.content.is_abandoned() {
                 // The answer still reads it, as when it sends it back.
@@ -181,12 +182,13 @@ impl Connection<'_> {
         };
         let outcome = match &body_bytes {
             Ok(_) => Outcome::Complete,
-            Err(Broken::Source { .. }) => Outcome::SourceFailed,
-            Err(Broken::Client { .. }) => Outcome::ClientGone,
+            Err(BodySendError::Source { .. }) => Outcome::SourceFailed,
+            Err(BodySendError::Client { .. }) => Outcome::ClientGone,
         };
         if response.is_observed() {
             let sent = match &body_bytes {
-                Ok(sent) | Err(Broken::Source { sent } | Broken::Client { sent, .. }) => *sent,
+                Ok(sent)
+                | Err(BodySendError::Source { sent } | BodySendError::Client { sent, .. }) => *sent,
             };
             let completion = Completion {
                 status: response.status(),
@@ -201,7 +203,7 @@ impl Connection<'_> {
         }
         match body_bytes {
             Ok(_) => {}
-            Err(Broken::Source { .. }) => {
+            Err(BodySendError::Source { .. }) => {
                 self.worker.counters.broken_responses.add(1);
                 // Cut off without an end, so that the client can tell; what was sent may arrive.
                 let _ = self.flush().await;
@@ -211,11 +213,13 @@ impl Connection<'_> {
                 }
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
-            Err(Broken::Client { error, .. }) => return Err(error),
+            Err(BodySendError::Client { error, .. }) => return Err(error),
         }
         if self.codec.is_tunnel() {
             self.flush().await?;
-            return Ok(tunnel.map(|tunnel| End::HandOver(HandOver::Tunnel(tunnel))));
+            return Ok(
+                tunnel.map(|tunnel| Http1End::ProtocolSwitch(ProtocolSwitch::Tunnel(tunnel)))
+            );
         }
         if !self.codec.request_body_done() && self.codec.keeps_alive() {
             Box::pin(self.drain(incoming)).await?;
@@ -224,7 +228,11 @@ impl Connection<'_> {
             self.flush().await?;
             let whole =
                 self.codec.request_body_done() && self.input.is_empty() && !self.closes_first;
-            return Ok(Some(if whole { End::Close } else { End::Linger }));
+            return Ok(Some(if whole {
+                Http1End::Close
+            } else {
+                Http1End::Linger
+            }));
         }
         if self.out.len() >= GATHER {
             self.flush().await?;

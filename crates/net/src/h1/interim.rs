@@ -5,10 +5,10 @@
 use std::io;
 use std::task::{Context, Poll, ready};
 
-use super::Connection;
-use super::incoming::Incoming;
+use super::Http1Connection;
+use super::request_body::Http1RequestBody;
 
-impl Connection<'_> {
+impl Http1Connection<'_> {
     /// Encodes what was queued for the current request, and forgets what is left of earlier ones.
     pub(super) fn encode_interims(&mut self) {
         while let Some((request, status, headers)) = self.interims.next() {
@@ -27,7 +27,7 @@ impl Connection<'_> {
     pub(super) fn poll_interims(
         &mut self,
         cx: &mut Context<'_>,
-        incoming: &mut Option<Incoming>,
+        incoming: &mut Option<Http1RequestBody>,
         timed: &mut bool,
     ) -> Poll<io::Result<()>> {
         loop {

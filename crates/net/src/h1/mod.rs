@@ -3,8 +3,8 @@
 //! The responses to pipelined requests leave in one write.
 
 mod exchange;
-mod incoming;
 mod interim;
+mod request_body;
 mod send;
 mod tunnel;
 mod write;
@@ -17,33 +17,33 @@ use std::time::{Duration, Instant};
 use apus_codec::h1::{Event, HeadLimits, ProtocolError, RequestHead, ServerConnection};
 use apus_http::{ConnectionInfo, Duplex, Headers, InterimQueue, StatusCode, Tunnel};
 
-pub(crate) use self::tunnel::Raw;
-use self::write::Written;
-use crate::input::Input;
+pub(crate) use self::tunnel::Http1Tunnel;
+use self::write::PendingCompletion;
+use crate::connection_table::ConnectionSlot;
+use crate::input::InputBuffer;
 use crate::limits::Limits;
-use crate::linger::{LINGER_AT_END, LINGER_IDLE, Patience, linger};
-use crate::table::Place;
+use crate::linger::{LINGER_AT_END, LINGER_IDLE, LingerLimits, linger};
 use crate::transport::Transport;
-use crate::worker::{LiveListener, Worker};
+use crate::worker::{Worker, WorkerListener};
 
 /// How long the first request of a connection may take to come when nothing more is accepted: who
 /// connected before may have sent it.
 const LAST_FIRST_REQUEST: Duration = Duration::from_secs(1);
 
 /// A connection that speaks HTTP/1.1.
-pub(crate) struct Connection<'a> {
+pub(crate) struct Http1Connection<'a> {
     worker: &'a Worker,
-    listener: &'a LiveListener,
-    place: &'a Place,
+    listener: &'a WorkerListener,
+    slot: &'a ConnectionSlot,
     limits: Rc<Limits>,
     transport: Transport,
     info: Rc<ConnectionInfo>,
     codec: ServerConnection,
-    input: Input,
+    input: InputBuffer,
     /// Bytes that were encoded and not written.
     out: Vec<u8>,
     /// Whose answers are in `out`, waiting to be told how it went.
-    written: Vec<Written>,
+    written: Vec<PendingCompletion>,
     /// When the first byte of the current head came.
     arrived: Instant,
     requests: u64,
@@ -56,29 +56,29 @@ pub(crate) struct Connection<'a> {
 }
 
 /// How a connection ends.
-enum End {
+enum Http1End {
     /// All that was to be said was said and read.
     Close,
     /// The client may still be sending.
     Linger,
     /// The connection goes on as another protocol.
-    HandOver(HandOver),
+    ProtocolSwitch(ProtocolSwitch),
 }
 
 /// What a connection goes on with.
-pub(crate) enum HandOver {
+pub(crate) enum ProtocolSwitch {
     /// Without HTTP.
     Tunnel(Tunnel),
     /// With HTTP/2, whose preface was found and is still to be read.
     Http2,
 }
 
-impl<'a> Connection<'a> {
+impl<'a> Http1Connection<'a> {
     /// A connection before its first request. `early` are bytes that were read already.
     pub(crate) fn new(
         worker: &'a Worker,
-        listener: &'a LiveListener,
-        place: &'a Place,
+        listener: &'a WorkerListener,
+        slot: &'a ConnectionSlot,
         transport: Transport,
         info: ConnectionInfo,
         early: Vec<u8>,
@@ -93,10 +93,10 @@ impl<'a> Connection<'a> {
             limits,
             worker,
             listener,
-            place,
+            slot,
             transport,
             info: Rc::new(info),
-            input: Input::new(early),
+            input: InputBuffer::new(early),
             out: Vec::new(),
             written: Vec::new(),
             arrived: Instant::now(),
@@ -108,19 +108,19 @@ impl<'a> Connection<'a> {
     }
 
     /// Serves the connection to its end; tells what takes it over then, if anything does.
-    pub(crate) async fn serve(&mut self) -> Option<HandOver> {
+    pub(crate) async fn serve(&mut self) -> Option<ProtocolSwitch> {
         let end = self.serve_requests().await;
         // What is left in `out` could not be written.
         self.settle_written(false);
         match end {
-            Ok(End::Close) => {
-                self.place.busy(&self.worker.clock, LINGER_IDLE);
-                let ended = self.place.wait(|cx| self.transport.poll_close_notify(cx));
+            Ok(Http1End::Close) => {
+                self.slot.set_busy(&self.worker.clock, LINGER_IDLE);
+                let ended = self.slot.wait(|cx| self.transport.poll_close_notify(cx));
                 let _ = ended.await;
             }
             // What is rare is boxed, so that an idle connection keeps no room for it.
-            Ok(End::Linger) => Box::pin(self.linger()).await,
-            Ok(End::HandOver(next)) => return Some(next),
+            Ok(Http1End::Linger) => Box::pin(self.linger()).await,
+            Ok(Http1End::ProtocolSwitch(next)) => return Some(next),
             Err(error) => {
                 if error.kind() == io::ErrorKind::TimedOut {
                     self.worker.counters.timeouts.add(1);
@@ -135,42 +135,42 @@ impl<'a> Connection<'a> {
 
     /// The connection as a tunnel has it.
     pub(crate) fn into_duplex(self) -> Box<dyn Duplex> {
-        self.place.untimed();
-        Box::new(Raw::new(self.transport, self.input))
+        self.slot.clear_deadline();
+        Box::new(Http1Tunnel::new(self.transport, self.input))
     }
 
     /// What HTTP/2 takes over.
-    pub(crate) fn into_parts(self) -> (Transport, Rc<ConnectionInfo>, Input) {
+    pub(crate) fn into_parts(self) -> (Transport, Rc<ConnectionInfo>, InputBuffer) {
         (self.transport, self.info, self.input)
     }
 
-    async fn serve_requests(&mut self) -> io::Result<End> {
+    async fn serve_requests(&mut self) -> io::Result<Http1End> {
         loop {
             let head = match self.read_head().await {
                 Ok(Some(head)) => head,
-                Ok(None) => return Ok(End::Close),
+                Ok(None) => return Ok(Http1End::Close),
                 // A client with prior knowledge (RFC 9113 section 3.3).
-                Err(Unread::Protocol(ProtocolError::Http2Preface)) if self.listener.http2() => {
-                    return Ok(End::HandOver(HandOver::Http2));
+                Err(HeadError::Protocol(ProtocolError::Http2Preface)) if self.listener.http2() => {
+                    return Ok(Http1End::ProtocolSwitch(ProtocolSwitch::Http2));
                 }
-                Err(Unread::Protocol(ProtocolError::OtherProtocol)) => {
+                Err(HeadError::Protocol(ProtocolError::OtherProtocol)) => {
                     self.worker.counters.bad_requests.add(1);
                     tracing::debug!(peer = %self.info.peer, "closed on another protocol");
-                    return Ok(End::Linger);
+                    return Ok(Http1End::Linger);
                 }
-                Err(Unread::Protocol(error)) => {
+                Err(HeadError::Protocol(error)) => {
                     self.worker.counters.bad_requests.add(1);
                     tracing::debug!(peer = %self.info.peer, %error, "refused a request");
                     return self.refuse(error.status(), &error.to_string()).await;
                 }
-                Err(Unread::Slow) => {
+                Err(HeadError::Slow) => {
                     self.worker.counters.timeouts.add(1);
-                    self.place.reprieve();
+                    self.slot.renew();
                     let why = "the request's head did not come in time";
                     tracing::debug!(peer = %self.info.peer, error = why, "refused a request");
                     return self.refuse(StatusCode::REQUEST_TIMEOUT, why).await;
                 }
-                Err(Unread::Io(error)) => return Err(error),
+                Err(HeadError::Io(error)) => return Err(error),
             };
             self.worker.counters.requests.add(1);
             self.requests += 1;
@@ -183,7 +183,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Reads up to the next request; `None` when there is none to come.
-    async fn read_head(&mut self) -> Result<Option<RequestHead>, Unread> {
+    async fn read_head(&mut self) -> Result<Option<RequestHead>, HeadError> {
         let mut timed = false;
         loop {
             let (consumed, event) = self.codec.handle_input(self.input.unread())?;
@@ -198,16 +198,16 @@ impl<'a> Connection<'a> {
             let idle = self.codec.is_idle() && self.input.is_empty();
             if !idle {
                 if !timed {
-                    self.place
-                        .begun(&self.worker.clock, self.limits.head_timeout);
+                    self.slot
+                        .set_reading_head(&self.worker.clock, self.limits.head_timeout);
                     timed = true;
                 }
             } else if self.requests == 0 {
-                self.place
-                    .idle(&self.worker.clock, self.limits.head_timeout);
+                self.slot
+                    .set_idle(&self.worker.clock, self.limits.head_timeout);
             } else {
-                self.place
-                    .idle(&self.worker.clock, self.limits.idle_timeout);
+                self.slot
+                    .set_idle(&self.worker.clock, self.limits.idle_timeout);
             }
             match self.read_more(idle).await {
                 Ok(0) => return Ok(None),
@@ -221,7 +221,7 @@ impl<'a> Connection<'a> {
                         io::ErrorKind::TimedOut | io::ErrorKind::ConnectionAborted if idle => {
                             Ok(None)
                         }
-                        io::ErrorKind::TimedOut => Err(Unread::Slow),
+                        io::ErrorKind::TimedOut => Err(HeadError::Slow),
                         _ => Err(error.into()),
                     };
                 }
@@ -231,19 +231,18 @@ impl<'a> Connection<'a> {
 
     /// Waits for input; 0 at its end, and when an idle connection is told to end.
     async fn read_more(&mut self, idle: bool) -> io::Result<usize> {
-        let place = self.place;
-        place
-            .wait(|cx| match self.poll_fill(cx) {
-                Poll::Pending if idle && self.is_ending() => {
-                    if self.requests > 0 || self.arrived.elapsed() >= LAST_FIRST_REQUEST {
-                        return Poll::Ready(Ok(0));
-                    }
-                    place.idle(&self.worker.clock, LAST_FIRST_REQUEST);
-                    Poll::Pending
+        let slot = self.slot;
+        slot.wait(|cx| match self.poll_fill(cx) {
+            Poll::Pending if idle && self.is_ending() => {
+                if self.requests > 0 || self.arrived.elapsed() >= LAST_FIRST_REQUEST {
+                    return Poll::Ready(Ok(0));
                 }
-                polled => polled,
-            })
-            .await
+                slot.set_idle(&self.worker.clock, LAST_FIRST_REQUEST);
+                Poll::Pending
+            }
+            polled => polled,
+        })
+        .await
     }
 
     /// Reads what is there; 0 at the end.
@@ -277,7 +276,7 @@ impl<'a> Connection<'a> {
     }
 
     /// Answers what could not be understood, or not in time, and ends.
-    async fn refuse(&mut self, status: StatusCode, why: &str) -> io::Result<End> {
+    async fn refuse(&mut self, status: StatusCode, why: &str) -> io::Result<Http1End> {
         self.codec.close();
         let mut headers = Headers::new();
         let _ = headers.try_append("content-type", "text/plain; charset=utf-8");
@@ -289,7 +288,7 @@ impl<'a> Connection<'a> {
         self.encode_head(status, &headers, Some(text.len() as u64));
         self.out.extend_from_slice(text.as_bytes());
         self.flush().await?;
-        Ok(End::Linger)
+        Ok(Http1End::Linger)
     }
 
     /// Ends our side and reads on for a while.
@@ -300,28 +299,28 @@ impl<'a> Connection<'a> {
             false => LINGER_IDLE,
         };
         // A client may get its answer while it still uploads a file.
-        let patience = Patience {
+        let patience = LingerLimits {
             idle,
             bytes: usize::MAX,
         };
-        linger(self.worker, self.place, &mut self.transport, patience).await;
+        linger(self.worker, self.slot, &mut self.transport, patience).await;
     }
 }
 
 /// Why there is no request.
-enum Unread {
+enum HeadError {
     Protocol(ProtocolError),
     Slow,
     Io(io::Error),
 }
 
-impl From<ProtocolError> for Unread {
+impl From<ProtocolError> for HeadError {
     fn from(error: ProtocolError) -> Self {
         Self::Protocol(error)
     }
 }
 
-impl From<io::Error> for Unread {
+impl From<io::Error> for HeadError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }

@@ -10,20 +10,20 @@ use std::task::{Poll, ready};
 use apus_codec::h1::{BodyFraming, ServerConnection};
 use apus_http::{Body, BodyError, Frame};
 
-use super::Connection;
-use super::incoming::Incoming;
+use super::Http1Connection;
+use super::request_body::Http1RequestBody;
 
 /// Encoded bytes that are gathered before a write, while more can be had at once.
 pub(super) const GATHER: usize = 32 * 1024;
 
-impl Connection<'_> {
+impl Http1Connection<'_> {
     /// Sends content; gives its length.
     pub(super) async fn send_body(
         &mut self,
         body: Body,
         framing: BodyFraming,
-        incoming: &mut Option<Incoming>,
-    ) -> Result<u64, Broken> {
+        incoming: &mut Option<Http1RequestBody>,
+    ) -> Result<u64, BodySendError> {
         match body {
             Body::Empty => {
                 self.codec.send_end(None, &mut self.out);
@@ -32,14 +32,14 @@ impl Connection<'_> {
             Body::Bytes(bytes) => {
                 self.send_bytes(&bytes)
                     .await
-                    .map_err(|error| Broken::Client { error, sent: 0 })?;
+                    .map_err(|error| BodySendError::Client { error, sent: 0 })?;
                 self.codec.send_end(None, &mut self.out);
                 Ok(bytes.len() as u64)
             }
             Body::Sealed(sealed) => {
                 self.send_sealed(&sealed)
                     .await
-                    .map_err(|error| Broken::Client { error, sent: 0 })?;
+                    .map_err(|error| BodySendError::Client { error, sent: 0 })?;
                 self.codec.send_end(None, &mut self.out);
                 Ok(sealed.bytes().len() as u64)
             }
@@ -56,8 +56,8 @@ impl Connection<'_> {
         &mut self,
         mut body: Body,
         framing: BodyFraming,
-        incoming: &mut Option<Incoming>,
-    ) -> Result<u64, Broken> {
+        incoming: &mut Option<Http1RequestBody>,
+    ) -> Result<u64, BodySendError> {
         let mut sent = 0;
         let length = match framing {
             BodyFraming::Length(length) => Some(length),
@@ -65,29 +65,29 @@ impl Connection<'_> {
         };
         let mut trailers = None;
         while let Some(frame) = self.next_frame(&mut body, incoming).await {
-            let frame = frame.map_err(|error| Broken::Client { error, sent })?;
+            let frame = frame.map_err(|error| BodySendError::Client { error, sent })?;
             let len = match &frame {
                 Ok(Frame::Data(bytes)) => bytes.len() as u64,
                 Ok(Frame::File(range)) => range.len,
                 Ok(Frame::Trailers(_)) => 0,
                 Err(error) => {
                     tracing::warn!(%error, "the content of a response broke off");
-                    return Err(Broken::Source { sent });
+                    return Err(BodySendError::Source { sent });
                 }
             };
             if length.is_some_and(|length| sent + len > length) {
                 tracing::error!("the content of a response is longer than it said");
-                return Err(Broken::Source { sent });
+                return Err(BodySendError::Source { sent });
             }
             match frame {
                 Ok(Frame::Data(bytes)) => {
                     self.encode_framing(|codec, out| codec.send_chunk_start(bytes.len(), out));
                     let result = self.send_bytes(&bytes).await;
-                    result.map_err(|error| Broken::Client { error, sent })?;
+                    result.map_err(|error| BodySendError::Client { error, sent })?;
                     self.encode_framing(ServerConnection::send_chunk_end);
                     if self.out.len() >= GATHER {
                         let result = self.flush().await;
-                        result.map_err(|error| Broken::Client { error, sent })?;
+                        result.map_err(|error| BodySendError::Client { error, sent })?;
                     }
                 }
                 Ok(Frame::File(range)) => {
@@ -105,7 +105,7 @@ impl Connection<'_> {
         }
         if length.is_some_and(|length| sent < length) {
             tracing::error!("the content of a response is shorter than it said");
-            return Err(Broken::Source { sent });
+            return Err(BodySendError::Source { sent });
         }
         self.encode_framing(|codec, out| codec.send_end(trailers.as_ref(), out));
         Ok(sent)
@@ -122,11 +122,11 @@ impl Connection<'_> {
     async fn next_frame(
         &mut self,
         body: &mut Body,
-        incoming: &mut Option<Incoming>,
+        incoming: &mut Option<Http1RequestBody>,
     ) -> Option<io::Result<Result<Frame, BodyError>>> {
         let mut flushed = self.out.is_empty();
         let frame = poll_fn(|cx| {
-            self.place.register(cx);
+            self.slot.register(cx);
             loop {
                 let polled = catch_unwind(AssertUnwindSafe(|| body.poll_frame(cx)));
                 match polled {
@@ -139,12 +139,12 @@ impl Connection<'_> {
                     }
                 }
                 if !flushed {
-                    if self.place.expired() {
+                    if self.slot.is_expired() {
                         return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                     }
                     ready!(self.poll_flush_out(cx, &mut false))?;
                     flushed = true;
-                    self.place.untimed();
+                    self.slot.clear_deadline();
                     self.rest();
                 }
                 if self.poll_meanwhile(cx, incoming)?.is_pending() {
@@ -161,14 +161,14 @@ impl Connection<'_> {
 }
 
 /// Why an answer is not whole.
-pub(super) enum Broken {
+pub(super) enum BodySendError {
     /// Its source failed after so many bytes.
     Source { sent: u64 },
     /// The client is gone, or too slow.
     Client { error: io::Error, sent: u64 },
 }
 
-impl Broken {
+impl BodySendError {
     /// The same where so many bytes had been sent before.
     fn after(self, before: u64) -> Self {
         match self {

@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 
 use apus_http::Duplex;
 
-use crate::input::Input;
+use crate::input::InputBuffer;
 use crate::transport::Transport;
 
 /// A connection after HTTP.
-pub(crate) struct Raw {
+pub(crate) struct Http1Tunnel {
     transport: Transport,
-    early: Input,
+    early: InputBuffer,
 }
 
 thread_local! {
@@ -20,13 +20,13 @@ thread_local! {
     static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Raw {
-    pub(crate) fn new(transport: Transport, early: Input) -> Self {
+impl Http1Tunnel {
+    pub(crate) fn new(transport: Transport, early: InputBuffer) -> Self {
         Self { transport, early }
     }
 }
 
-impl Duplex for Raw {
+impl Duplex for Http1Tunnel {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         if self.early.is_empty() {
             let mut read = READ.take();
@@ -38,7 +38,7 @@ impl Duplex for Raw {
             }
             if read.len() > len {
                 // There was room for more than was asked for.
-                self.early = Input::new(read.split_off(len));
+                self.early = InputBuffer::new(read.split_off(len));
             }
             read.clear();
             READ.set(read);
@@ -51,7 +51,7 @@ impl Duplex for Raw {
         }
         self.early.consume(len);
         if self.early.is_empty() {
-            self.early = Input::default();
+            self.early = InputBuffer::default();
         }
         Poll::Ready(Ok(len))
     }

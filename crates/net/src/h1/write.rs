@@ -9,8 +9,8 @@ use apus_codec::h1::BodyFraming;
 use apus_http::{Completion, FileRange, Headers, Outcome, ResponseHead, Sealed, StatusCode};
 use rustix::io::Errno;
 
-use super::Connection;
-use super::send::Broken;
+use super::Http1Connection;
+use super::send::BodySendError;
 use crate::file::{is_cached, read_away, read_cached, read_cold};
 
 /// A body up to this size is copied behind its head; a larger one is written from where it is.
@@ -22,12 +22,12 @@ const FILE_TURN: u64 = 1024 * 1024;
 type Observer = Box<dyn FnOnce(&Completion)>;
 
 /// An answer whose last bytes are encoded, and who wants to know when they left.
-pub(super) struct Written {
+pub(super) struct PendingCompletion {
     observers: Vec<Observer>,
     completion: Completion,
 }
 
-impl Connection<'_> {
+impl Http1Connection<'_> {
     /// Encodes the head of an answer; tells how its content is framed and how long the head is.
     pub(super) fn encode_head(
         &mut self,
@@ -181,29 +181,29 @@ impl Connection<'_> {
     ) -> Poll<io::Result<T>> {
         if polled.is_ready() && std::mem::take(timed) {
             // The source of what comes next may take its time.
-            self.place.untimed();
+            self.slot.clear_deadline();
         }
         if polled.is_pending() {
-            self.place.register(cx);
-            if self.place.expired() {
+            self.slot.register(cx);
+            if self.slot.is_expired() {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             if progress || !*timed {
                 *timed = true;
-                self.place
-                    .busy(&self.worker.clock, self.limits.send_timeout);
+                self.slot
+                    .set_busy(&self.worker.clock, self.limits.send_timeout);
             }
         }
         polled
     }
 
     /// Sends a part of a file.
-    pub(super) async fn send_file(&mut self, range: &FileRange) -> Result<(), Broken> {
+    pub(super) async fn send_file(&mut self, range: &FileRange) -> Result<(), BodySendError> {
         if range.len == 0 {
             return Ok(());
         }
         let mut sent = 0;
-        let client = |sent| move |error| Broken::Client { error, sent };
+        let client = |sent| move |error| BodySendError::Client { error, sent };
         if self.transport.sends_files() {
             self.write_out_before_file().await.map_err(client(0))?;
         }
@@ -219,14 +219,14 @@ impl Connection<'_> {
             let moved = match moved {
                 Ok(0) => {
                     tracing::warn!("a file became shorter while it was sent");
-                    return Err(Broken::Source { sent });
+                    return Err(BodySendError::Source { sent });
                 }
                 Ok(moved) => moved,
-                Err(PartError::File(error)) => {
+                Err(FileSendError::File(error)) => {
                     tracing::warn!(%error, "a file cannot be read on");
-                    return Err(Broken::Source { sent });
+                    return Err(BodySendError::Source { sent });
                 }
-                Err(PartError::Client(error)) => return Err(client(sent)(error)),
+                Err(FileSendError::Client(error)) => return Err(client(sent)(error)),
             };
             sent += moved;
             turn += moved;
@@ -260,13 +260,13 @@ impl Connection<'_> {
         range: &FileRange,
         offset: u64,
         left: u64,
-    ) -> Result<u64, PartError> {
+    ) -> Result<u64, FileSendError> {
         let left = left.min(FILE_TURN);
         // A call that finds the file cold would hold up every connection of this worker.
         if !is_cached(range, offset + left - 1) {
             read_cold(range, offset, left)
                 .await
-                .map_err(PartError::File)?;
+                .map_err(FileSendError::File)?;
         }
         let mut timed = false;
         let moved = poll_fn(|cx| {
@@ -275,8 +275,8 @@ impl Connection<'_> {
         })
         .await
         .map_err(|error| match Errno::from_io_error(&error) {
-            Some(Errno::IO | Errno::INVAL | Errno::OVERFLOW) => PartError::File(error),
-            _ => PartError::Client(error),
+            Some(Errno::IO | Errno::INVAL | Errno::OVERFLOW) => FileSendError::File(error),
+            _ => FileSendError::Client(error),
         })?;
         self.worker.counters.bytes_out.add(moved as u64);
         Ok(moved as u64)
@@ -288,7 +288,7 @@ impl Connection<'_> {
         range: &FileRange,
         offset: u64,
         left: u64,
-    ) -> Result<u64, PartError> {
+    ) -> Result<u64, FileSendError> {
         let mut page = self.worker.buffers.take_page();
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(page.len());
         let part = page.get_mut(..len).unwrap_or_default();
@@ -296,12 +296,12 @@ impl Connection<'_> {
         if read.is_none() {
             read_cold(range, offset, len as u64)
                 .await
-                .map_err(PartError::File)?;
+                .map_err(FileSendError::File)?;
             read = read_cached(range, part, offset);
         }
         let (result, read) = match read {
             Some(read) => {
-                let read = read.map_err(PartError::File)?;
+                let read = read.map_err(FileSendError::File)?;
                 let part = page.get(..read).unwrap_or_default();
                 (self.write_out_and(part).await, read)
             }
@@ -312,19 +312,19 @@ impl Connection<'_> {
                     offset,
                     len: left,
                 };
-                let bytes = read_away(part).await.map_err(PartError::File)?;
+                let bytes = read_away(part).await.map_err(FileSendError::File)?;
                 (self.write_out_and(&bytes).await, bytes.len())
             }
         };
         self.worker.buffers.put_page(page);
-        result.map_err(PartError::Client)?;
+        result.map_err(FileSendError::Client)?;
         Ok(read as u64)
     }
 
     /// Remembers who wants to know when the answer that was encoded last has left.
     pub(super) fn note_written(&mut self, observers: Vec<Observer>, completion: Completion) {
         let outcome = completion.outcome;
-        self.written.push(Written {
+        self.written.push(PendingCompletion {
             observers,
             completion,
         });
@@ -351,14 +351,14 @@ impl Connection<'_> {
 }
 
 /// Why a part of a file was not sent.
-enum PartError {
+enum FileSendError {
     /// The file cannot be read: a faulty disk, a share that is gone.
     File(io::Error),
     /// The client is gone, or too slow.
     Client(io::Error),
 }
 
-impl Written {
+impl PendingCompletion {
     fn tell(mut self, duration: std::time::Duration) {
         self.completion.duration = duration;
         for observer in self.observers {

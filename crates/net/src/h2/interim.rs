@@ -5,9 +5,9 @@
 use apus_codec::h2::StreamKey;
 use apus_http::{Interim, StatusCode};
 
-use super::{Connection, OUT_MOST};
+use super::{Http2Connection, OUT_MOST};
 
-impl Connection<'_> {
+impl Http2Connection<'_> {
     /// What sends the interim responses of a stream's request.
     pub(super) fn interim(&self, key: StreamKey) -> Interim {
         let slot = u64::try_from(key.slot()).unwrap_or(u64::MAX);

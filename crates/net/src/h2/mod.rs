@@ -2,7 +2,7 @@
 //!
 //! A turn of the task reads what is there and handles all frames in it. The service is called for
 //! each request where it is found; an answer that is there at once is encoded at once, one that has
-//! to be waited for stays in the stream's place. Then those streams are polled that were woken, and
+//! to be waited for stays in the stream's slot. Then those streams are polled that were woken, and
 //! the heads and content of all streams that have any leave in one write, in the order that
 //! priorities ask for. This repeats while the socket takes it, with a look at the input between two
 //! writes, until the connection has had its share of the worker.
@@ -16,15 +16,15 @@
 //! to keep encrypted is as a rule nothing and never more than a batch. A client that does not take
 //! its answers is not read.
 //!
-//! A stream has a place of about 200 bytes, what its handler keeps, content of the request that was
+//! A stream has a slot of about 200 bytes, what its handler keeps, content of the request that was
 //! not read yet, and one frame of the answer's content. All unread content of a connection is at most
 //! `h2_receive_window`, and twice that in memory.
 //!
 //! A connection without an open stream holds no buffer, and soon no tables either: what it costs is
 //! its task, the codec with its compression tables, and TLS.
 
-mod incoming;
 mod interim;
+mod request_body;
 mod requests;
 mod responses;
 mod send;
@@ -44,17 +44,17 @@ use std::time::Instant;
 use apus_codec::h2::{Config, Connection as Codec, StreamKey};
 use apus_http::{ConnectionInfo, InterimQueue};
 
-use self::responses::Written;
-use self::stream::Streams;
-use self::timers::Timers;
-use self::wakers::Wakers;
-use self::write::Batch;
-use crate::input::Input;
+use self::responses::QueuedCompletion;
+use self::stream::ServerStreams;
+use self::timers::ServerTimers;
+use self::wakers::StreamWakers;
+use self::write::WriteBatch;
+use crate::connection_table::ConnectionSlot;
+use crate::input::InputBuffer;
 use crate::limits::Limits;
-use crate::linger::{LINGER_AT_END, LINGER_IDLE, Patience, linger};
-use crate::table::Place;
+use crate::linger::{LINGER_AT_END, LINGER_IDLE, LingerLimits, linger};
 use crate::transport::Transport;
-use crate::worker::{LiveListener, Worker};
+use crate::worker::{Worker, WorkerListener};
 
 /// Bytes that one write takes: eight full TLS records. A small answer waits for no more than this of
 /// a large one on its connection, and for less where the client is slow ([`BATCH_LEAST`]).
@@ -81,38 +81,38 @@ const TURN_REQUESTS: usize = 128;
 const TURN_ROUNDS: usize = 16;
 
 /// A connection that speaks HTTP/2.
-pub(crate) struct Connection<'a> {
+pub(crate) struct Http2Connection<'a> {
     worker: &'a Worker,
-    listener: &'a LiveListener,
-    place: &'a Place,
+    listener: &'a WorkerListener,
+    slot: &'a ConnectionSlot,
     limits: Rc<Limits>,
     transport: Transport,
     info: Rc<ConnectionInfo>,
     codec: Codec,
-    input: Input,
+    input: InputBuffer,
     /// Whether there may be whole frames in the input.
     unhandled: bool,
     /// What is to be written.
-    out: Batch,
+    out: WriteBatch,
     /// Whether the last write may have filled the socket.
     wrote_much: bool,
     /// Bytes that the next write takes.
     batch: usize,
-    streams: Streams,
+    streams: ServerStreams,
     /// How many streams the client may have open.
-    slots: usize,
-    wakers: Wakers,
+    stream_slots: usize,
+    wakers: StreamWakers,
     /// What services want said before their answers.
     interims: InterimQueue,
     /// The slots that are polled now; kept for its memory.
     woken: Vec<usize>,
-    /// Streams that were answered before their request was whole.
+    /// ServerStreams that were answered before their request was whole.
     unfinished: Vec<StreamKey>,
     /// Those of them whose clients still send, and since when.
     abandoned: Vec<(StreamKey, u32)>,
     /// Whose answers are in `out`, waiting to be told how it went.
-    written: VecDeque<Written>,
-    timers: Timers,
+    written: VecDeque<QueuedCompletion>,
+    timers: ServerTimers,
     turn: Turn,
     /// When something was read last.
     arrived: Instant,
@@ -122,12 +122,12 @@ pub(crate) struct Connection<'a> {
     /// Whether the client sends nothing more.
     client_left: bool,
     /// How it ends, once `out` is written.
-    end: Option<End>,
+    end: Option<Http2End>,
 }
 
 /// How a connection ends.
 #[derive(Clone, Copy)]
-enum End {
+enum Http2End {
     /// The client is gone.
     Close,
     /// The client may still be sending.
@@ -152,13 +152,13 @@ impl Turn {
     }
 }
 
-impl<'a> Connection<'a> {
+impl<'a> Http2Connection<'a> {
     /// A connection before the client's preface, some of which may have been read already.
     pub(crate) fn new(
         worker: &'a Worker,
-        listener: &'a LiveListener,
-        place: &'a Place,
-        (mut transport, info, input): (Transport, Rc<ConnectionInfo>, Input),
+        listener: &'a WorkerListener,
+        slot: &'a ConnectionSlot,
+        (mut transport, info, input): (Transport, Rc<ConnectionInfo>, InputBuffer),
     ) -> Self {
         transport.limit_unsent(UNSENT_MOST);
         worker.counters.h2_connections.add(1);
@@ -172,12 +172,12 @@ impl<'a> Connection<'a> {
             receive_window: limits.h2_receive_window,
             extended_connect: true,
         };
-        let mut out = Batch::default();
+        let mut out = WriteBatch::default();
         let codec = Codec::server(config, out.frames(&worker.buffers));
         Self {
             worker,
             listener,
-            place,
+            slot,
             transport,
             info,
             codec,
@@ -186,16 +186,16 @@ impl<'a> Connection<'a> {
             out,
             wrote_much: false,
             batch: BATCH,
-            streams: Streams::default(),
-            slots: usize::try_from(limits.h2_max_concurrent_streams).unwrap_or(1),
+            streams: ServerStreams::default(),
+            stream_slots: usize::try_from(limits.h2_max_concurrent_streams).unwrap_or(1),
             limits,
-            wakers: Wakers::default(),
+            wakers: StreamWakers::default(),
             interims: InterimQueue::default(),
             woken: Vec::new(),
             unfinished: Vec::new(),
             abandoned: Vec::new(),
             written: VecDeque::new(),
-            timers: Timers::new(worker.clock.ticks()),
+            timers: ServerTimers::new(worker.clock.ticks()),
             turn: Turn::default(),
             arrived: Instant::now(),
             requests: 0,
@@ -213,18 +213,18 @@ impl<'a> Connection<'a> {
         self.settle_lost();
         self.rest();
         match end {
-            Ok(End::Close) => {}
-            Ok(End::Linger) => {
+            Ok(Http2End::Close) => {}
+            Ok(Http2End::Linger) => {
                 self.shrink();
                 let idle = match self.is_told_to_end() {
                     true => LINGER_AT_END,
                     false => LINGER_IDLE,
                 };
-                let patience = Patience {
+                let patience = LingerLimits {
                     idle,
                     bytes: LINGER_MOST,
                 };
-                linger(self.worker, self.place, &mut self.transport, patience).await;
+                linger(self.worker, self.slot, &mut self.transport, patience).await;
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 self.worker.counters.timeouts.add(1);
@@ -235,15 +235,15 @@ impl<'a> Connection<'a> {
     }
 
     /// One turn of the task.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<End>> {
-        self.place.register(cx);
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Http2End>> {
+        self.slot.register(cx);
         self.wakers.bind(cx.waker());
         self.interims.watch(cx);
         // A reload may have changed them.
         self.limits = self.worker.limits();
         self.turn = Turn::default();
         self.keep_time();
-        if self.place.expired() {
+        if self.slot.is_expired() {
             self.on_deadline()?;
         }
         loop {
@@ -271,15 +271,15 @@ impl<'a> Connection<'a> {
     }
 
     /// How the connection ends, if it is at its end.
-    fn ended(&self) -> Option<End> {
+    fn ended(&self) -> Option<Http2End> {
         if self.client_left {
-            return Some(End::Close);
+            return Some(Http2End::Close);
         }
         if !self.out.is_empty() || self.timers.is_blocked() {
             return None;
         }
         if self.end.is_none() && self.codec.is_ending() && self.codec.is_finished() {
-            return Some(End::Linger);
+            return Some(Http2End::Linger);
         }
         self.end
     }

@@ -9,14 +9,14 @@ use std::time::Instant;
 use apus_codec::h2::{ConnectionError, Event, Flood, HeadRefusal, RequestHead, StreamKey};
 use apus_http::{Answer, Body, BodyError, Method, Outcome, Request, Response};
 
-use super::incoming::Incoming;
-use super::stream::{Kind, Work};
-use super::{Connection, End, OUT_MOST};
+use super::request_body::Http2RequestBody;
+use super::stream::{StreamKind, StreamWork};
+use super::{Http2Connection, Http2End, OUT_MOST};
 
 /// Bytes that are read before they are looked at.
 const READ_MOST: usize = 16 * 1024;
 
-impl Connection<'_> {
+impl Http2Connection<'_> {
     /// Reads what is there and does what it asks for; tells whether there was anything.
     pub(super) fn poll_input(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         // What cannot be answered now is not read: the answers would gather here.
@@ -121,16 +121,17 @@ impl Connection<'_> {
         self.turn.requests += 1;
         let key = request.stream;
         let kind = match request.head.method {
-            _ if request.is_tunnel => Kind::ExtendedConnect,
-            Method::CONNECT => Kind::Connect,
-            _ => Kind::Answer,
+            _ if request.is_tunnel => StreamKind::ExtendedConnect,
+            Method::CONNECT => StreamKind::Connect,
+            _ => StreamKind::Regular,
         };
-        let (incoming, body) = if kind != Kind::Answer {
-            (Some(Incoming::for_tunnel(request.end)), Body::Empty)
+        let (incoming, body) = if kind != StreamKind::Regular {
+            (Some(Http2RequestBody::for_tunnel(request.end)), Body::Empty)
         } else if request.end {
             (None, Body::Empty)
         } else {
-            let (incoming, body) = Incoming::new(request.content_length, request.expects_continue);
+            let (incoming, body) =
+                Http2RequestBody::new(request.content_length, request.expects_continue);
             (Some(incoming), body)
         };
         let stream = self.streams.enter(key);
@@ -144,8 +145,8 @@ impl Connection<'_> {
             Ok(Answer::Now(response)) => self.respond(key, response),
             Ok(Answer::Later(future)) => {
                 if let Some(stream) = self.streams.get(key) {
-                    stream.work = Work::Answer(future);
-                    self.wakers.mark(key.slot(), self.slots);
+                    stream.work = StreamWork::Response(future);
+                    self.wakers.mark(key.slot(), self.stream_slots);
                 }
             }
             Err(_) => {
@@ -186,7 +187,7 @@ impl Connection<'_> {
         tracing::debug!(peer = %self.info.peer, %error, "closed an HTTP/2 connection");
         self.unhandled = false;
         self.lose_all();
-        self.end = Some(End::Linger);
+        self.end = Some(Http2End::Linger);
     }
 
     /// Lets go of a stream that the client ended.
@@ -199,7 +200,7 @@ impl Connection<'_> {
         }
         // What it reads and writes fails now.
         drop((stream.incoming, stream.source));
-        if let Work::Tunnel(tunnel) = stream.work {
+        if let StreamWork::Tunnel(tunnel) = stream.work {
             tokio::task::spawn_local(tunnel);
         }
     }

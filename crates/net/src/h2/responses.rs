@@ -7,12 +7,12 @@ use std::time::Duration;
 use apus_codec::h2::{Content, ErrorCode, StreamKey};
 use apus_http::{Body, Outcome, Response, ResponseHead, StatusCode};
 
-use super::stream::{Chunk, Kind, Observed, Work};
-use super::{Connection, tunnel};
+use super::stream::{BodyChunk, CompletionObservers, StreamKind, StreamWork};
+use super::{Http2Connection, tunnel};
 use crate::clock::deadline_from;
-use crate::table::NEVER;
+use crate::connection_table::NEVER;
 
-/// Streams that are remembered as abandoned before those that have ended are forgotten.
+/// ServerStreams that are remembered as abandoned before those that have ended are forgotten.
 const ABANDONED_MOST: usize = 64;
 
 /// How long the client of an abandoned stream may take to see that its answer is whole. A reset that
@@ -20,13 +20,13 @@ const ABANDONED_MOST: usize = 64;
 const ABANDONED_TIME: Duration = Duration::from_secs(1);
 
 /// An answer whose last bytes are encoded, and who wants to know when they left.
-pub(super) struct Written {
+pub(super) struct QueuedCompletion {
     /// They are out when so many bytes of the connection are.
     at: u64,
-    observed: Box<Observed>,
+    observed: Box<CompletionObservers>,
 }
 
-impl Connection<'_> {
+impl Http2Connection<'_> {
     /// Polls what streams wait for, where that may go on now; tells whether there was any.
     pub(super) fn poll_streams(&mut self) -> bool {
         if !self.wakers.is_any_woken() {
@@ -44,7 +44,7 @@ impl Connection<'_> {
     }
 
     fn poll_stream(&mut self, key: StreamKey) {
-        let waker = self.wakers.waker(key.slot(), self.slots);
+        let waker = self.wakers.waker(key.slot(), self.stream_slots);
         let mut cx = Context::from_waker(&waker);
         self.poll_work(key, &mut cx);
         self.ask_source(key, &mut cx);
@@ -56,10 +56,10 @@ impl Connection<'_> {
             return;
         };
         match std::mem::take(&mut stream.work) {
-            Work::None => {}
-            Work::Answer(mut future) => {
+            StreamWork::None => {}
+            StreamWork::Response(mut future) => {
                 match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-                    Ok(Poll::Pending) => stream.work = Work::Answer(future),
+                    Ok(Poll::Pending) => stream.work = StreamWork::Response(future),
                     Ok(Poll::Ready(response)) => {
                         // What it kept of the request's content is abandoned before the answer.
                         drop(future);
@@ -71,13 +71,13 @@ impl Connection<'_> {
                     }
                 }
             }
-            Work::Reading(mut reading) => match reading.as_mut().poll(cx) {
-                Poll::Pending => stream.work = Work::Reading(reading),
+            StreamWork::Reading(mut reading) => match reading.as_mut().poll(cx) {
+                Poll::Pending => stream.work = StreamWork::Reading(reading),
                 Poll::Ready(read) => self.take_read(key, read),
             },
-            Work::Tunnel(mut tunnel) => {
+            StreamWork::Tunnel(mut tunnel) => {
                 match catch_unwind(AssertUnwindSafe(|| tunnel.as_mut().poll(cx))) {
-                    Ok(Poll::Pending) => stream.work = Work::Tunnel(tunnel),
+                    Ok(Poll::Pending) => stream.work = StreamWork::Tunnel(tunnel),
                     Ok(Poll::Ready(())) => drop(tunnel),
                     Err(_) => {
                         self.worker.counters.panics.add(1);
@@ -98,9 +98,9 @@ impl Connection<'_> {
         let status = response.status();
         let mut tunnel = response.take_tunnel();
         let opens = match stream.kind {
-            Kind::Answer => false,
-            Kind::Connect => status.is_success(),
-            Kind::ExtendedConnect => status == StatusCode::SWITCHING_PROTOCOLS,
+            StreamKind::Regular => false,
+            StreamKind::Connect => status.is_success(),
+            StreamKind::ExtendedConnect => status == StatusCode::SWITCHING_PROTOCOLS,
         };
         if !opens || tunnel.is_none() {
             tunnel = None;
@@ -113,13 +113,13 @@ impl Connection<'_> {
             } else if opens {
                 tracing::error!("a service accepted CONNECT and took no stream over; sent a 500");
                 response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
-            } else if stream.kind == Kind::ExtendedConnect && status.is_success() {
+            } else if stream.kind == StreamKind::ExtendedConnect && status.is_success() {
                 // The service does not know the protocol, and answered what it took for a GET. To the
                 // client a 2xx would be a tunnel.
                 response = Response::new(StatusCode::NOT_IMPLEMENTED);
             }
         }
-        let mut observed = Observed::of(&mut response, self.arrived);
+        let mut observed = CompletionObservers::of(&mut response, self.arrived);
         let body = match tunnel {
             Some(_) => Body::Empty,
             None => response.take_body(),
@@ -154,21 +154,21 @@ impl Connection<'_> {
             let input = input.and_then(|incoming| incoming.take_for_tunnel());
             let (duplex, source) = tunnel::over(input);
             stream.source = Some(source);
-            stream.work = Work::Tunnel(tunnel(duplex));
+            stream.work = StreamWork::Tunnel(tunnel(duplex));
             self.tell_written(key);
-            self.wakers.mark(key.slot(), self.slots);
+            self.wakers.mark(key.slot(), self.stream_slots);
             return;
         }
         match body {
             Body::Stream(source) => {
                 stream.source = Some(source);
                 stream.left = length;
-                self.wakers.mark(key.slot(), self.slots);
+                self.wakers.mark(key.slot(), self.stream_slots);
             }
             whole => {
                 stream.next = whole.into();
                 match &stream.next {
-                    Chunk::Empty => self.send_end(key),
+                    BodyChunk::Empty => self.send_end(key),
                     _ => self.codec.want_send(key),
                 }
             }
@@ -180,7 +180,7 @@ impl Connection<'_> {
         let at = self.out.added();
         let stream = self.streams.get(key);
         if let Some(observed) = stream.and_then(|stream| stream.observed.take()) {
-            self.written.push_back(Written { at, observed });
+            self.written.push_back(QueuedCompletion { at, observed });
         }
     }
 
@@ -195,7 +195,7 @@ impl Connection<'_> {
             return;
         };
         stream.source = None;
-        if !matches!(stream.work, Work::Tunnel(_)) {
+        if !matches!(stream.work, StreamWork::Tunnel(_)) {
             self.streams.remove(key);
             // The rest of the request's content is not wanted, but it may have come already.
             self.unfinished.push(key);
@@ -208,9 +208,9 @@ impl Connection<'_> {
             return;
         }
         if let Some(stream) = self.streams.remove(key)
-            && let Work::Tunnel(tunnel) = stream.work
+            && let StreamWork::Tunnel(tunnel) = stream.work
         {
-            // All is said, but it may have to clean up; its place is another's now.
+            // All is said, but it may have to clean up; its slot is another's now.
             tokio::task::spawn_local(tunnel);
         }
     }
@@ -220,7 +220,7 @@ impl Connection<'_> {
         let Some(stream) = self.streams.get(key) else {
             return;
         };
-        let is_over = matches!(stream.work, Work::None) && stream.source.is_none();
+        let is_over = matches!(stream.work, StreamWork::None) && stream.source.is_none();
         if is_over {
             self.streams.remove(key);
             self.unfinished.push(key);

@@ -8,8 +8,8 @@ use apus_codec::h2::StreamKey;
 use apus_http::{FileRange, Frame, Headers};
 use bytes::Bytes;
 
-use super::stream::{Chunk, Part, Work, behind};
-use super::{BATCH, BATCH_LEAST, Connection};
+use super::stream::{BodyChunk, ChunkPart, StreamWork, behind};
+use super::{BATCH, BATCH_LEAST, Http2Connection};
 use crate::file::{read_away, read_cached};
 
 /// Bytes of a frame's header.
@@ -22,7 +22,7 @@ const ROOM_LEAST: usize = 1024;
 const MUCH: usize = 16 * 1024;
 
 /// What stands behind the content at hand.
-enum Tail {
+enum BodyTail {
     /// More, or nobody knows.
     More,
     /// Nothing.
@@ -30,10 +30,10 @@ enum Tail {
     /// Trailers.
     Trailers(Headers),
     /// A source that failed.
-    Broken,
+    Failed,
 }
 
-impl Connection<'_> {
+impl Http2Connection<'_> {
     /// Writes what is to be written, joined by as much content as fits; tells whether any left.
     pub(super) fn poll_output(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         match self.poll_written(cx) {
@@ -113,11 +113,11 @@ impl Connection<'_> {
         match stream.next.split(most) {
             // Its source waited for its turn.
             None => {
-                let waker = self.wakers.waker(key.slot(), self.slots);
+                let waker = self.wakers.waker(key.slot(), self.stream_slots);
                 self.poll_source(key, &mut Context::from_waker(&waker));
             }
-            Some(Part::Bytes(part)) => self.send_bytes(key, part),
-            Some(Part::File(range)) => self.send_file(key, range, most),
+            Some(ChunkPart::Bytes(part)) => self.send_bytes(key, part),
+            Some(ChunkPart::File(range)) => self.send_file(key, range, most),
         }
     }
 
@@ -137,14 +137,14 @@ impl Connection<'_> {
         match read_cached(&range, room, range.offset) {
             None => {
                 if let Some(stream) = self.streams.get(key) {
-                    stream.next = Chunk::File(range.clone());
-                    stream.work = Work::Reading(Box::pin(read_away(range)));
-                    self.wakers.mark(key.slot(), self.slots);
+                    stream.next = BodyChunk::File(range.clone());
+                    stream.work = StreamWork::Reading(Box::pin(read_away(range)));
+                    self.wakers.mark(key.slot(), self.stream_slots);
                 }
             }
             Some(Ok(read)) if read > 0 => {
                 if let Some(stream) = self.streams.get(key) {
-                    stream.next = Chunk::file(behind(&range, read as u64));
+                    stream.next = BodyChunk::file(behind(&range, read as u64));
                 }
                 let Some(tail) = self.send_data(key, read) else {
                     return;
@@ -165,9 +165,9 @@ impl Connection<'_> {
             return;
         };
         match (std::mem::take(&mut stream.next), read) {
-            (Chunk::File(range), Ok(bytes)) if !bytes.is_empty() => {
+            (BodyChunk::File(range), Ok(bytes)) if !bytes.is_empty() => {
                 let rest = behind(&range, bytes.len() as u64);
-                stream.next = Chunk::Read(Box::new((bytes, rest)));
+                stream.next = BodyChunk::Read(Box::new((bytes, rest)));
                 stream.moved_at = self.worker.clock.ticks();
                 self.codec.want_send(key);
             }
@@ -180,14 +180,14 @@ impl Connection<'_> {
 
     /// Encodes the header of a frame with the next `len` bytes of a stream; tells what is behind them,
     /// nothing if the stream broke off.
-    fn send_data(&mut self, key: StreamKey, len: usize) -> Option<Tail> {
+    fn send_data(&mut self, key: StreamKey, len: usize) -> Option<BodyTail> {
         let tail = self.tail(key);
-        if matches!(tail, Tail::Broken) {
+        if matches!(tail, BodyTail::Failed) {
             self.break_off(key);
             return None;
         }
         let frames = self.out.frames(&self.worker.buffers);
-        let end = matches!(tail, Tail::End);
+        let end = matches!(tail, BodyTail::End);
         if let Err(error) = self.codec.send_data(key, len, end, frames) {
             self.fail(error);
             return None;
@@ -201,49 +201,49 @@ impl Connection<'_> {
 
     /// What is behind the bytes that were just taken from a stream. A source that says that it has
     /// no more data is asked, so that the last frame of data can be the last frame.
-    fn tail(&mut self, key: StreamKey) -> Tail {
+    fn tail(&mut self, key: StreamKey) -> BodyTail {
         let Some(stream) = self.streams.get(key) else {
-            return Tail::Broken;
+            return BodyTail::Failed;
         };
         if !stream.next.is_empty() {
-            return Tail::More;
+            return BodyTail::More;
         }
         let Some(source) = &mut stream.source else {
-            return Tail::End;
+            return BodyTail::End;
         };
         if source.remaining() != Some(0) || stream.left.is_some_and(|left| left > 0) {
-            return Tail::More;
+            return BodyTail::More;
         }
-        let waker = self.wakers.waker(key.slot(), self.slots);
+        let waker = self.wakers.waker(key.slot(), self.stream_slots);
         let mut cx = Context::from_waker(&waker);
         match catch_unwind(AssertUnwindSafe(|| source.poll_frame(&mut cx))) {
-            Ok(Poll::Pending) => Tail::More,
-            Ok(Poll::Ready(None)) => Tail::End,
-            Ok(Poll::Ready(Some(Ok(Frame::Trailers(trailers))))) => Tail::Trailers(trailers),
+            Ok(Poll::Pending) => BodyTail::More,
+            Ok(Poll::Ready(None)) => BodyTail::End,
+            Ok(Poll::Ready(Some(Ok(Frame::Trailers(trailers))))) => BodyTail::Trailers(trailers),
             Ok(Poll::Ready(Some(Ok(_)))) => {
                 tracing::error!("the content of a response is longer than it said");
-                Tail::Broken
+                BodyTail::Failed
             }
             Ok(Poll::Ready(Some(Err(error)))) => {
                 tracing::warn!(%error, "the content of a response broke off");
-                Tail::Broken
+                BodyTail::Failed
             }
             Err(_) => {
                 self.panicked();
-                Tail::Broken
+                BodyTail::Failed
             }
         }
     }
 
     /// Goes on with a stream behind a frame of data.
-    fn sent(&mut self, key: StreamKey, tail: Tail) {
+    fn sent(&mut self, key: StreamKey, tail: BodyTail) {
         match tail {
-            Tail::End => self.finish(key),
-            Tail::Trailers(trailers) => self.send_trailers(key, &trailers),
-            Tail::More | Tail::Broken => {
+            BodyTail::End => self.finish(key),
+            BodyTail::Trailers(trailers) => self.send_trailers(key, &trailers),
+            BodyTail::More | BodyTail::Failed => {
                 let stream = self.streams.get(key);
                 if stream.is_some_and(|stream| stream.next.is_empty()) {
-                    let waker = self.wakers.waker(key.slot(), self.slots);
+                    let waker = self.wakers.waker(key.slot(), self.stream_slots);
                     let mut cx = Context::from_waker(&waker);
                     self.ask_source(key, &mut cx);
                     self.note_progress(key, &cx);
@@ -299,16 +299,16 @@ impl Connection<'_> {
                 let len = bytes.len() as u64;
                 (
                     if len > 0 {
-                        Chunk::Bytes(bytes)
+                        BodyChunk::Bytes(bytes)
                     } else {
-                        Chunk::Empty
+                        BodyChunk::Empty
                     },
                     len,
                 )
             }
             Some(Frame::File(range)) => {
                 let len = range.len;
-                (Chunk::file(range), len)
+                (BodyChunk::file(range), len)
             }
             end => {
                 if stream.left.is_some_and(|left| left > 0) {
@@ -330,7 +330,7 @@ impl Connection<'_> {
         }
         if chunk.is_empty() {
             // It has its next turn after others.
-            return self.wakers.mark(key.slot(), self.slots);
+            return self.wakers.mark(key.slot(), self.stream_slots);
         }
         stream.next = chunk;
         stream.moved_at = self.worker.clock.ticks();

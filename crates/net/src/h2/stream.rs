@@ -11,35 +11,35 @@ use apus_codec::h2::StreamKey;
 use apus_http::{Body, BodyStream, Completion, FileRange, Outcome, Response, StatusCode};
 use bytes::Bytes;
 
-use super::incoming::Incoming;
+use super::request_body::Http2RequestBody;
 
 /// The streams of a connection, by their slots.
 #[derive(Default)]
-pub(super) struct Streams(Vec<Stream>);
+pub(super) struct ServerStreams(Vec<ServerStream>);
 
 /// One stream, or a free place for one.
 #[derive(Default)]
-pub(super) struct Stream {
+pub(super) struct ServerStream {
     key: Option<StreamKey>,
-    pub(super) kind: Kind,
-    pub(super) work: Work,
-    pub(super) next: Chunk,
+    pub(super) kind: StreamKind,
+    pub(super) work: StreamWork,
+    pub(super) next: BodyChunk,
     /// Where content comes from behind `next`.
     pub(super) source: Option<Box<dyn BodyStream>>,
     /// Bytes that `source` still has to give, where the head said how many.
     pub(super) left: Option<u64>,
-    pub(super) incoming: Option<Box<Incoming>>,
-    pub(super) observed: Option<Box<Observed>>,
+    pub(super) incoming: Option<Box<Http2RequestBody>>,
+    pub(super) observed: Option<Box<CompletionObservers>>,
     /// The tick at which it last got or sent content.
     pub(super) moved_at: u32,
 }
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// An answer.
+pub(super) enum StreamKind {
+    /// A response.
     #[default]
-    Answer,
+    Regular,
     /// A tunnel by CONNECT, which a 2xx opens (RFC 9113 section 8.5).
     Connect,
     /// A tunnel by extended CONNECT (RFC 8441), which a 101 opens.
@@ -48,11 +48,11 @@ pub(super) enum Kind {
 
 /// What a stream waits for.
 #[derive(Default)]
-pub(super) enum Work {
+pub(super) enum StreamWork {
     #[default]
     None,
-    /// The answer.
-    Answer(Pin<Box<dyn Future<Output = Response>>>),
+    /// The response of the service.
+    Response(Pin<Box<dyn Future<Output = Response>>>),
     /// A part of a file, for a disk.
     Reading(Pin<Box<dyn Future<Output = io::Result<Bytes>>>>),
     /// The end of a tunnel.
@@ -61,7 +61,7 @@ pub(super) enum Work {
 
 /// Content at hand.
 #[derive(Default)]
-pub(crate) enum Chunk {
+pub(crate) enum BodyChunk {
     #[default]
     Empty,
     Bytes(Bytes),
@@ -70,16 +70,16 @@ pub(crate) enum Chunk {
     Read(Box<(Bytes, FileRange)>),
 }
 
-/// What is to be sent next of a [`Chunk`].
-pub(crate) enum Part {
+/// What is to be sent next of a [`BodyChunk`].
+pub(crate) enum ChunkPart {
     Bytes(Bytes),
     File(FileRange),
 }
 
-impl Chunk {
+impl BodyChunk {
     /// Takes off what is sent next: up to `most` bytes, or all of a file, of which the caller puts back
     /// what it does not send.
-    pub(crate) fn split(&mut self, most: usize) -> Option<Part> {
+    pub(crate) fn split(&mut self, most: usize) -> Option<ChunkPart> {
         match std::mem::take(self) {
             Self::Empty => None,
             Self::Bytes(mut bytes) => {
@@ -87,7 +87,7 @@ impl Chunk {
                 if !bytes.is_empty() {
                     *self = Self::Bytes(bytes);
                 }
-                Some(Part::Bytes(part))
+                Some(ChunkPart::Bytes(part))
             }
             Self::Read(mut read) => {
                 let (bytes, rest) = &mut *read;
@@ -96,9 +96,9 @@ impl Chunk {
                     true => Self::file(rest.clone()),
                     false => Self::Read(read),
                 };
-                Some(Part::Bytes(part))
+                Some(ChunkPart::Bytes(part))
             }
-            Self::File(range) => Some(Part::File(range)),
+            Self::File(range) => Some(ChunkPart::File(range)),
         }
     }
 }
@@ -106,7 +106,7 @@ impl Chunk {
 type Observer = Box<dyn FnOnce(&Completion)>;
 
 /// Who wants to know how an answer ends, and what is known of that.
-pub(super) struct Observed {
+pub(super) struct CompletionObservers {
     observers: Vec<Observer>,
     completion: Completion,
     arrived: Instant,
@@ -115,9 +115,9 @@ pub(super) struct Observed {
 /// How many places are made at a time.
 const GROWTH: usize = 4;
 
-impl Streams {
+impl ServerStreams {
     /// The stream, if it is here.
-    pub(super) fn get(&mut self, key: StreamKey) -> Option<&mut Stream> {
+    pub(super) fn get(&mut self, key: StreamKey) -> Option<&mut ServerStream> {
         let stream = self.0.get_mut(key.slot())?;
         (stream.key == Some(key)).then_some(stream)
     }
@@ -128,12 +128,12 @@ impl Streams {
     }
 
     /// Makes a place for a stream.
-    pub(super) fn enter(&mut self, key: StreamKey) -> &mut Stream {
+    pub(super) fn enter(&mut self, key: StreamKey) -> &mut ServerStream {
         let slot = key.slot();
         if self.0.len() <= slot {
             // Few connections ever have many at once, and there may be many connections.
             self.0.reserve_exact(GROWTH);
-            self.0.resize_with(slot + 1, Stream::default);
+            self.0.resize_with(slot + 1, ServerStream::default);
         }
         // The place is there now.
         #[expect(clippy::indexing_slicing)]
@@ -143,7 +143,7 @@ impl Streams {
     }
 
     /// Takes a stream out.
-    pub(super) fn remove(&mut self, key: StreamKey) -> Option<Stream> {
+    pub(super) fn remove(&mut self, key: StreamKey) -> Option<ServerStream> {
         self.get(key).map(std::mem::take)
     }
 
@@ -162,7 +162,7 @@ impl Streams {
     }
 }
 
-impl Chunk {
+impl BodyChunk {
     pub(crate) fn file(range: FileRange) -> Self {
         match range.len {
             0 => Self::Empty,
@@ -175,7 +175,7 @@ impl Chunk {
     }
 }
 
-impl From<Body> for Chunk {
+impl From<Body> for BodyChunk {
     /// Content that is at hand as a whole: nothing of a stream.
     fn from(body: Body) -> Self {
         match body {
@@ -196,7 +196,7 @@ pub(crate) fn behind(range: &FileRange, bytes: u64) -> FileRange {
     }
 }
 
-impl Observed {
+impl CompletionObservers {
     /// Takes over who wants to know how `response` ends; none is the usual case.
     pub(super) fn of(response: &mut Response, arrived: Instant) -> Option<Box<Self>> {
         response.is_observed().then(|| {

@@ -6,17 +6,17 @@ use std::io;
 
 use apus_codec::h2::{ErrorCode, StreamKey};
 
-use super::incoming::shortest;
-use super::{Connection, End};
+use super::request_body::shortest;
+use super::{Http2Connection, Http2End};
 use crate::clock::{TICK, deadline_from};
+use crate::connection_table::{ConnectionWait, NEVER};
 use crate::linger::LINGER_AT_END;
-use crate::table::{NEVER, Waiting};
 
 /// Ticks without an open stream after which the tables of streams are given back.
 const SHRINK_AFTER: u32 = 4;
 
 /// Times as ticks of the worker's clock; [`NEVER`] where nothing runs.
-pub(super) struct Timers {
+pub(super) struct ServerTimers {
     /// The time that the codec knows.
     codec: u32,
     /// Since when no stream is open, and how many requests there had been.
@@ -38,7 +38,7 @@ pub(super) struct Timers {
     shrunk: bool,
 }
 
-impl Timers {
+impl ServerTimers {
     pub(super) fn new(now: u32) -> Self {
         Self {
             codec: NEVER,
@@ -81,7 +81,7 @@ impl Timers {
     }
 }
 
-impl Connection<'_> {
+impl Http2Connection<'_> {
     /// Does what is due by the time.
     pub(super) fn keep_time(&mut self) {
         let now = self.worker.clock.ticks();
@@ -96,7 +96,7 @@ impl Connection<'_> {
         let now = self.worker.clock.ticks();
         let open = self.codec.open_streams() > 0;
         let (timers, limits) = (&mut self.timers, &self.limits);
-        let mut waiting = Waiting::Busy;
+        let mut waiting = ConnectionWait::Busy;
         if open {
             timers.idle_since = NEVER;
             let latest = deadline_from(now, shortest(limits));
@@ -108,17 +108,17 @@ impl Connection<'_> {
                 timers.idle_since = now;
                 timers.shrunk = false;
             }
-            waiting = Waiting::Idle {
+            waiting = ConnectionWait::Idle {
                 since: timers.idle_since,
             };
         }
         if timers.begun_since != NEVER && !open {
-            waiting = Waiting::Begun {
+            waiting = ConnectionWait::Head {
                 since: timers.begun_since,
             };
         }
         if timers.blocked_since != NEVER {
-            waiting = Waiting::Busy;
+            waiting = ConnectionWait::Busy;
         }
         let deadline = self
             .idle_deadline(open)
@@ -127,7 +127,7 @@ impl Connection<'_> {
             .min(self.ping_deadline(open))
             .min(self.timers.examine_at)
             .min(self.shrink_deadline());
-        self.place.until(deadline, waiting);
+        self.slot.set_wait(deadline, waiting);
     }
 
     fn idle_deadline(&self, open: bool) -> u32 {
@@ -174,13 +174,13 @@ impl Connection<'_> {
     pub(super) fn on_deadline(&mut self) -> io::Result<()> {
         let now = self.worker.clock.ticks();
         let open = self.codec.open_streams() > 0;
-        if self.place.evicted() {
+        if self.slot.is_evicted() {
             // There is no time to wait for the client, but it may know.
-            self.go_away(ErrorCode::NO_ERROR, End::Close);
+            self.go_away(ErrorCode::NO_ERROR, Http2End::Close);
             self.client_left = true;
             return Ok(());
         }
-        self.place.reprieve();
+        self.slot.renew();
         if self.blocked_deadline() <= now {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -190,12 +190,12 @@ impl Connection<'_> {
         if self.begun_deadline() <= now {
             self.worker.counters.timeouts.add(1);
             tracing::debug!(peer = %self.info.peer, "a frame or field section came too slowly");
-            self.go_away(ErrorCode::ENHANCE_YOUR_CALM, End::Linger);
+            self.go_away(ErrorCode::ENHANCE_YOUR_CALM, Http2End::Linger);
         } else if self.idle_deadline(open) <= now {
             if self.timers.begun_since != NEVER {
                 self.worker.counters.timeouts.add(1);
             }
-            self.go_away(ErrorCode::NO_ERROR, End::Linger);
+            self.go_away(ErrorCode::NO_ERROR, Http2End::Linger);
         } else if self.ping_deadline(open) <= now {
             if self.codec.awaits_pong() {
                 tracing::debug!(peer = %self.info.peer, "a client answers no PING");
@@ -218,7 +218,7 @@ impl Connection<'_> {
     }
 
     /// Says that it ends now, and why.
-    pub(super) fn go_away(&mut self, code: ErrorCode, end: End) {
+    pub(super) fn go_away(&mut self, code: ErrorCode, end: Http2End) {
         let frames = self.out.frames(&self.worker.buffers);
         self.codec.go_away(code, frames);
         self.lose_all();

@@ -1,6 +1,6 @@
 //! A stream as a tunnel (RFC 9113 section 8.5, RFC 8441).
 //!
-//! Input is read from the body of the request; output waits in a pipe until the stream is
+//! InputBuffer is read from the body of the request; output waits in a pipe until the stream is
 //! scheduled.
 
 use std::cell::RefCell;
@@ -11,24 +11,24 @@ use std::task::{Context, Poll, Waker, ready};
 use apus_http::{BodyError, BodyStream, Duplex, Frame};
 use bytes::{Buf, Bytes};
 
-use crate::content::ContentStream;
+use crate::body::BodyReceiver;
 
 /// Bytes that wait to be sent, past which the tunnel waits.
 const PIPE: usize = 64 * 1024;
 
 /// The stream as the tunnel has it.
-struct Stream {
-    input: Option<ContentStream>,
+struct TunnelStream {
+    input: Option<BodyReceiver>,
     /// What was taken from `input` and not read.
     unread: Bytes,
-    pipe: Rc<RefCell<Pipe>>,
+    pipe: Rc<RefCell<TunnelPipe>>,
 }
 
 /// The end of the pipe that the connection sends from.
-struct Source(Rc<RefCell<Pipe>>);
+struct TunnelBody(Rc<RefCell<TunnelPipe>>);
 
 #[derive(Default)]
-struct Pipe {
+struct TunnelPipe {
     bytes: Vec<u8>,
     /// Whether the tunnel writes no more.
     ended: bool,
@@ -39,17 +39,17 @@ struct Pipe {
 }
 
 /// A tunnel's stream over what comes from the client, and what is to be sent to it.
-pub(crate) fn over(input: Option<ContentStream>) -> (Box<dyn Duplex>, Box<dyn BodyStream>) {
-    let pipe = Rc::new(RefCell::new(Pipe::default()));
-    let stream = Stream {
+pub(crate) fn over(input: Option<BodyReceiver>) -> (Box<dyn Duplex>, Box<dyn BodyStream>) {
+    let pipe = Rc::new(RefCell::new(TunnelPipe::default()));
+    let stream = TunnelStream {
         input,
         unread: Bytes::new(),
         pipe: Rc::clone(&pipe),
     };
-    (Box::new(stream), Box::new(Source(pipe)))
+    (Box::new(stream), Box::new(TunnelBody(pipe)))
 }
 
-impl Duplex for Stream {
+impl Duplex for TunnelStream {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         while self.unread.is_empty() {
             let Some(input) = &mut self.input else {
@@ -112,7 +112,7 @@ impl Duplex for Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for TunnelStream {
     fn drop(&mut self) {
         let mut pipe = self.pipe.borrow_mut();
         pipe.ended = true;
@@ -120,7 +120,7 @@ impl Drop for Stream {
     }
 }
 
-impl BodyStream for Source {
+impl BodyStream for TunnelBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let mut pipe = self.0.borrow_mut();
         if pipe.bytes.is_empty() {
@@ -139,7 +139,7 @@ impl BodyStream for Source {
     }
 }
 
-impl Drop for Source {
+impl Drop for TunnelBody {
     fn drop(&mut self) {
         let mut pipe = self.0.borrow_mut();
         pipe.broken = true;
@@ -147,7 +147,7 @@ impl Drop for Source {
     }
 }
 
-impl Pipe {
+impl TunnelPipe {
     fn wake_reader(&mut self) {
         if let Some(reader) = self.reader.take() {
             reader.wake();

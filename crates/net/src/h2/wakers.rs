@@ -8,13 +8,13 @@ use std::task::{Wake, Waker};
 
 /// The wakers of a connection's streams. There are none before a stream has to wait.
 #[derive(Default)]
-pub(crate) struct Wakers {
+pub(crate) struct StreamWakers {
     task: Option<Waker>,
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<WokenStreams>>,
     slots: Vec<Option<Waker>>,
 }
 
-struct Shared {
+struct WokenStreams {
     task: Waker,
     any: AtomicBool,
     /// A bit for each slot. Slots past the last bit share the bits from the first on: to be polled
@@ -23,11 +23,11 @@ struct Shared {
 }
 
 struct SlotWaker {
-    shared: Arc<Shared>,
+    shared: Arc<WokenStreams>,
     slot: usize,
 }
 
-impl Wakers {
+impl StreamWakers {
     /// Remembers the task to wake. If it is another one than before, all streams that wait have to
     /// be polled, since they know the wakers of that.
     pub(crate) fn bind(&mut self, task: &Waker) {
@@ -40,7 +40,7 @@ impl Wakers {
         }
         self.task = Some(task.clone());
         if let Some(old) = self.shared.take() {
-            let shared = Shared::new(task.clone(), old.bits.len());
+            let shared = WokenStreams::new(task.clone(), old.bits.len());
             for bits in &shared.bits {
                 bits.store(u64::MAX, Ordering::Relaxed);
             }
@@ -105,16 +105,16 @@ impl Wakers {
         self.slots = Vec::new();
     }
 
-    fn shared(&mut self, slots: usize) -> &Arc<Shared> {
+    fn shared(&mut self, slots: usize) -> &Arc<WokenStreams> {
         let task = self.task.as_ref();
         self.shared.get_or_insert_with(|| {
             let task = task.map_or_else(|| Waker::noop().clone(), Waker::clone);
-            Arc::new(Shared::new(task, slots.div_ceil(64).max(1)))
+            Arc::new(WokenStreams::new(task, slots.div_ceil(64).max(1)))
         })
     }
 }
 
-impl Shared {
+impl WokenStreams {
     fn new(task: Waker, words: usize) -> Self {
         Self {
             task,
@@ -149,15 +149,15 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     #[derive(Default)]
-    struct Count(AtomicUsize);
+    struct WakeCount(AtomicUsize);
 
-    impl Wake for Count {
+    impl Wake for WakeCount {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn woken(wakers: &Wakers, slots: usize) -> Vec<usize> {
+    fn woken(wakers: &StreamWakers, slots: usize) -> Vec<usize> {
         let mut woken = Vec::new();
         wakers.take_woken(slots, &mut woken);
         woken
@@ -165,8 +165,8 @@ mod tests {
 
     #[test]
     fn wakes_the_task_and_names_the_streams_once() {
-        let count = Arc::new(Count::default());
-        let mut wakers = Wakers::default();
+        let count = Arc::new(WakeCount::default());
+        let mut wakers = StreamWakers::default();
         wakers.bind(&Waker::from(Arc::clone(&count)));
         let (three, hundred) = (wakers.waker(3, 256), wakers.waker(100, 256));
         assert_eq!(woken(&wakers, 256), []);
@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn a_marked_stream_is_polled_without_waking_the_task() {
-        let count = Arc::new(Count::default());
-        let mut wakers = Wakers::default();
+        let count = Arc::new(WakeCount::default());
+        let mut wakers = StreamWakers::default();
         wakers.bind(&Waker::from(Arc::clone(&count)));
         wakers.mark(7, 100);
         assert!(wakers.is_any_woken());
@@ -192,22 +192,25 @@ mod tests {
 
     #[test]
     fn one_waker_serves_all_streams_that_use_a_slot_one_after_another() {
-        let mut wakers = Wakers::default();
+        let mut wakers = StreamWakers::default();
         assert!(wakers.waker(1, 64).will_wake(&wakers.waker(1, 64)));
         assert!(!wakers.waker(1, 64).will_wake(&wakers.waker(2, 64)));
     }
 
     #[test]
     fn slots_past_the_last_bit_are_polled_with_those_whose_bit_they_share() {
-        let mut wakers = Wakers::default();
+        let mut wakers = StreamWakers::default();
         wakers.waker(70, 64).wake();
         assert_eq!(woken(&wakers, 72), [6, 70]);
     }
 
     #[test]
     fn a_change_of_the_task_has_all_streams_polled() {
-        let (old, new) = (Arc::new(Count::default()), Arc::new(Count::default()));
-        let mut wakers = Wakers::default();
+        let (old, new) = (
+            Arc::new(WakeCount::default()),
+            Arc::new(WakeCount::default()),
+        );
+        let mut wakers = StreamWakers::default();
         wakers.bind(&Waker::from(Arc::clone(&old)));
         let stale = wakers.waker(2, 64);
         wakers.bind(&Waker::from(Arc::clone(&new)));

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::buffers::{BUFFER, Buffers, PAGE};
+use crate::buffers::{BUFFER, BufferPool, PAGE};
 use crate::transport::Transport;
 
 /// Content up to this size is copied behind its frame's header; larger content is written from where
@@ -22,41 +22,41 @@ const SLICES: usize = 64;
 
 /// Bytes on their way to the client.
 #[derive(Default)]
-pub(crate) struct Batch {
+pub(crate) struct WriteBatch {
     /// Frames and small content.
     bytes: Vec<u8>,
     /// What stands between them.
-    parts: Vec<Part>,
-    pages: Vec<Page>,
+    parts: Vec<BatchPart>,
+    pages: Vec<BatchPage>,
     /// Bytes of `parts` that were not written.
     apart: usize,
     /// Where the next write starts.
-    start: Start,
+    start: WritePosition,
     /// Bytes that ever were written.
     written: u64,
 }
 
 /// Content that is written from where it is.
-struct Part {
+struct BatchPart {
     /// It stands behind so many of the batch's own bytes.
     at: usize,
-    source: Source,
+    source: PartSource,
 }
 
-enum Source {
+enum PartSource {
     Bytes(Bytes),
     Page { index: usize, range: Range<usize> },
 }
 
 /// A page that parts of files were read into, one behind another.
-struct Page {
+struct BatchPage {
     bytes: Box<[u8]>,
     filled: usize,
 }
 
 /// How much was written.
 #[derive(Clone, Copy, Default)]
-struct Start {
+struct WritePosition {
     /// Of the batch's own bytes.
     bytes: usize,
     /// Whole parts.
@@ -65,9 +65,9 @@ struct Start {
     of_part: usize,
 }
 
-impl Batch {
+impl WriteBatch {
     /// Where frames are appended.
-    pub(crate) fn frames(&mut self, buffers: &Buffers) -> &mut Vec<u8> {
+    pub(crate) fn frames(&mut self, buffers: &BufferPool) -> &mut Vec<u8> {
         if self.bytes.is_empty() && self.bytes.capacity() < BUFFER {
             self.bytes = buffers.take();
         }
@@ -75,19 +75,19 @@ impl Batch {
     }
 
     /// Adds content, behind its frame's header.
-    pub(crate) fn add(&mut self, content: Bytes, buffers: &Buffers) {
+    pub(crate) fn add(&mut self, content: Bytes, buffers: &BufferPool) {
         if content.len() <= COPY_MOST {
             self.frames(buffers).extend_from_slice(&content);
         } else {
-            self.add_part(content.len(), Source::Bytes(content));
+            self.add_part(content.len(), PartSource::Bytes(content));
         }
     }
 
     /// Room of at most `most` bytes to read a file into, for [`Self::add_read`].
-    pub(crate) fn room(&mut self, most: usize, buffers: &Buffers) -> &mut [u8] {
-        let is_full = |page: &Page| PAGE - page.filled < most.min(PAGE);
+    pub(crate) fn room(&mut self, most: usize, buffers: &BufferPool) -> &mut [u8] {
+        let is_full = |page: &BatchPage| PAGE - page.filled < most.min(PAGE);
         if self.pages.last().is_none_or(is_full) {
-            self.pages.push(Page {
+            self.pages.push(BatchPage {
                 bytes: buffers.take_page(),
                 filled: 0,
             });
@@ -108,12 +108,12 @@ impl Batch {
         let range = page.filled..page.filled + len;
         page.filled = range.end;
         let index = self.pages.len() - 1;
-        self.add_part(len, Source::Page { index, range });
+        self.add_part(len, PartSource::Page { index, range });
     }
 
-    fn add_part(&mut self, len: usize, source: Source) {
+    fn add_part(&mut self, len: usize, source: PartSource) {
         self.apart += len;
-        self.parts.push(Part {
+        self.parts.push(BatchPart {
             at: self.bytes.len(),
             source,
         });
@@ -148,7 +148,7 @@ impl Batch {
         &mut self,
         cx: &mut Context<'_>,
         transport: &mut Transport,
-        buffers: &Buffers,
+        buffers: &BufferPool,
     ) -> Poll<io::Result<usize>> {
         let written = match self.parts.is_empty() {
             true => {
@@ -166,7 +166,7 @@ impl Batch {
 
     /// What the next write has.
     fn slices(&self) -> SmallVec<[IoSlice<'_>; SLICES]> {
-        let mut slices = Slices::default();
+        let mut slices = NonEmptySlices::default();
         let mut at = self.start.bytes;
         let mut of_part = self.start.of_part;
         let left = self.parts.get(self.start.parts..).unwrap_or_default();
@@ -182,10 +182,10 @@ impl Batch {
         slices.0
     }
 
-    fn part<'a>(&'a self, source: &'a Source) -> &'a [u8] {
+    fn part<'a>(&'a self, source: &'a PartSource) -> &'a [u8] {
         match source {
-            Source::Bytes(bytes) => bytes,
-            Source::Page { index, range } => {
+            PartSource::Bytes(bytes) => bytes,
+            PartSource::Page { index, range } => {
                 let page = self.pages.get(*index);
                 page.and_then(|page| page.bytes.get(range.clone()))
                     .unwrap_or_default()
@@ -193,7 +193,7 @@ impl Batch {
         }
     }
 
-    fn advance(&mut self, written: usize, buffers: &Buffers) {
+    fn advance(&mut self, written: usize, buffers: &BufferPool) {
         self.written += written as u64;
         let mut left = written;
         while left > 0 {
@@ -216,7 +216,7 @@ impl Batch {
         if self.start.bytes == self.bytes.len() && self.apart == 0 {
             self.bytes.clear();
             self.parts.clear();
-            self.start = Start::default();
+            self.start = WritePosition::default();
             for page in self.pages.drain(..) {
                 buffers.put_page(page.bytes);
             }
@@ -237,7 +237,7 @@ impl Batch {
     }
 
     /// Gives the buffer back for the time of a wait, keeping a small copy of what is in it.
-    pub(crate) fn rest(&mut self, buffers: &Buffers) {
+    pub(crate) fn rest(&mut self, buffers: &BufferPool) {
         if self.bytes.capacity() >= BUFFER && self.bytes.len() <= BUFFER / 4 {
             let kept = self.bytes.as_slice().to_vec();
             buffers.put(std::mem::replace(&mut self.bytes, kept));
@@ -255,9 +255,9 @@ impl Batch {
 
 /// The slices of a write, none of them empty.
 #[derive(Default)]
-struct Slices<'a>(SmallVec<[IoSlice<'a>; SLICES]>);
+struct NonEmptySlices<'a>(SmallVec<[IoSlice<'a>; SLICES]>);
 
-impl<'a> Slices<'a> {
+impl<'a> NonEmptySlices<'a> {
     fn push(&mut self, bytes: Option<&'a [u8]>) {
         if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
             self.0.push(IoSlice::new(bytes));
@@ -265,7 +265,7 @@ impl<'a> Slices<'a> {
     }
 }
 
-impl Source {
+impl PartSource {
     fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -279,8 +279,8 @@ mod tests {
     use super::*;
 
     /// A batch with parts of all kinds, and the bytes that it stands for.
-    fn sample(buffers: &Buffers) -> (Batch, Vec<u8>) {
-        let mut batch = Batch::default();
+    fn sample(buffers: &BufferPool) -> (WriteBatch, Vec<u8>) {
+        let mut batch = WriteBatch::default();
         let mut expected = Vec::new();
         for round in 0..40_u8 {
             let header = [round; 9];
@@ -299,7 +299,7 @@ mod tests {
         (batch, expected)
     }
 
-    fn joined(batch: &Batch) -> Vec<u8> {
+    fn joined(batch: &WriteBatch) -> Vec<u8> {
         batch
             .slices()
             .iter()
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn bytes_leave_in_the_order_in_which_they_were_added_however_little_is_taken() {
-        let buffers = Buffers::default();
+        let buffers = BufferPool::default();
         for step in [1, 7, 9, 500, 16_384, usize::MAX] {
             let (mut batch, expected) = sample(&buffers);
             assert_eq!(batch.added(), expected.len() as u64);
@@ -333,8 +333,8 @@ mod tests {
 
     #[test]
     fn a_batch_that_is_never_written_whole_does_not_grow() {
-        let buffers = Buffers::default();
-        let mut batch = Batch::default();
+        let buffers = BufferPool::default();
+        let mut batch = WriteBatch::default();
         batch.frames(&buffers).extend_from_slice(&[0; 1000]);
         for round in 0..1000 {
             let frame = [u8::try_from(round % 251).unwrap(); 1000];
@@ -347,8 +347,8 @@ mod tests {
 
     #[test]
     fn a_write_takes_no_more_slices_than_fit() {
-        let buffers = Buffers::default();
-        let mut batch = Batch::default();
+        let buffers = BufferPool::default();
+        let mut batch = WriteBatch::default();
         for _ in 0..200 {
             batch.frames(&buffers).push(1);
             batch.add(vec![2; COPY_MOST + 1].into(), &buffers);
@@ -358,8 +358,8 @@ mod tests {
 
     #[test]
     fn small_content_is_copied_and_large_content_is_not() {
-        let buffers = Buffers::default();
-        let mut batch = Batch::default();
+        let buffers = BufferPool::default();
+        let mut batch = WriteBatch::default();
         batch.add(vec![0; COPY_MOST].into(), &buffers);
         assert_eq!(batch.slices().len(), 1);
         let large = Bytes::from(vec![0; COPY_MOST + 1]);

@@ -11,11 +11,11 @@ use rustls::server::{Accepted, AcceptedAlert, Acceptor};
 use rustls::{ClientConfig, ClientConnection, Connection, ProtocolVersion, ServerConnection};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::settings::{ReadySite, TlsSettings};
+use super::settings::{TlsSettings, TlsSiteConfig};
 use super::stream::TlsStream;
-use crate::buffers::Buffers;
-use crate::socket::Socket;
-use crate::table::Place;
+use crate::buffers::BufferPool;
+use crate::connection_table::ConnectionSlot;
+use crate::socket::StreamSocket;
 
 /// The fatal alert `unrecognized_name` (RFC 6066 section 3) as a record.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
@@ -27,28 +27,28 @@ const CLEAR_TEXT: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain
 /// Does the handshake within the connection's deadline. `early` are bytes already read.
 pub(crate) async fn accept(
     settings: &TlsSettings,
-    mut socket: Socket,
-    place: &Place,
-    buffers: &Buffers,
+    mut socket: StreamSocket,
+    slot: &ConnectionSlot,
+    buffers: &BufferPool,
     early: Vec<u8>,
 ) -> io::Result<(Box<TlsStream>, TlsInfo)> {
     // Boxed, like the stream: while many clients connect at once, each waits with little.
-    let hello = Box::pin(read_hello(&mut socket, place, buffers, early)).await;
+    let hello = Box::pin(read_hello(&mut socket, slot, buffers, early)).await;
     let begun = hello.and_then(|accepted| begin(settings, *accepted));
     let (session, site) = match begun {
         Ok(begun) => begun,
-        Err(Refusal { error, last_words }) => {
+        Err(HandshakeRefusal { error, last_words }) => {
             if !last_words.is_empty() {
-                say(&mut socket, place, buffers, &last_words).await;
+                say(&mut socket, slot, buffers, &last_words).await;
             }
             return Err(error);
         }
     };
     let mut stream = Box::new(TlsStream::new(socket, *session));
-    if let Err(error) = place.wait(|cx| stream.poll_handshake(cx)).await {
+    if let Err(error) = slot.wait(|cx| stream.poll_handshake(cx)).await {
         // The alert is on its way; a client of TLS 1.3 may have sent its first request already.
         if error.kind() == io::ErrorKind::InvalidData {
-            linger(stream.socket_mut(), place, buffers).await;
+            linger(stream.socket_mut(), slot, buffers).await;
         }
         return Err(error);
     }
@@ -58,7 +58,7 @@ pub(crate) async fn accept(
 
 /// Does the handshake with a server, offering these protocols by ALPN (RFC 7301).
 pub(crate) async fn connect(
-    socket: Socket,
+    socket: StreamSocket,
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
     protocols: &[&[u8]],
@@ -72,12 +72,12 @@ pub(crate) async fn connect(
 }
 
 /// Why there is no session, and what the client is told of it.
-struct Refusal {
+struct HandshakeRefusal {
     error: io::Error,
     last_words: Vec<u8>,
 }
 
-impl Refusal {
+impl HandshakeRefusal {
     fn new(error: impl Into<Box<dyn std::error::Error + Send + Sync>>, last_words: &[u8]) -> Self {
         Self {
             error: io::Error::new(io::ErrorKind::InvalidData, error),
@@ -95,7 +95,7 @@ impl Refusal {
     }
 }
 
-impl From<io::Error> for Refusal {
+impl From<io::Error> for HandshakeRefusal {
     fn from(error: io::Error) -> Self {
         Self {
             error,
@@ -106,35 +106,34 @@ impl From<io::Error> for Refusal {
 
 /// Reads the ClientHello.
 async fn read_hello(
-    socket: &mut Socket,
-    place: &Place,
-    buffers: &Buffers,
+    socket: &mut StreamSocket,
+    slot: &ConnectionSlot,
+    buffers: &BufferPool,
     early: Vec<u8>,
-) -> Result<Box<Accepted>, Refusal> {
+) -> Result<Box<Accepted>, HandshakeRefusal> {
     let mut acceptor = Acceptor::default();
     let mut input = early;
     let mut first = true;
     loop {
         if input.is_empty() {
-            place
-                .wait(|cx| {
-                    let mut buffer = buffers.take();
-                    let polled = socket.poll_read(cx, &mut buffer);
-                    if polled.is_ready() {
-                        input = buffer;
-                    } else {
-                        buffers.put(buffer);
-                    }
-                    polled
-                })
-                .await?;
+            slot.wait(|cx| {
+                let mut buffer = buffers.take();
+                let polled = socket.poll_read(cx, &mut buffer);
+                if polled.is_ready() {
+                    input = buffer;
+                } else {
+                    buffers.put(buffer);
+                }
+                polled
+            })
+            .await?;
             if input.is_empty() {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
         }
         // A later part of a ClientHello may start with any byte.
         if std::mem::take(&mut first) && input.first().is_some_and(u8::is_ascii_uppercase) {
-            return Err(Refusal::new("HTTP without TLS", CLEAR_TEXT));
+            return Err(HandshakeRefusal::new("HTTP without TLS", CLEAR_TEXT));
         }
         let mut unread = input.as_slice();
         while !unread.is_empty() {
@@ -144,7 +143,7 @@ async fn read_hello(
         match acceptor.accept() {
             Ok(Some(accepted)) => return Ok(Box::new(accepted)),
             Ok(None) => {}
-            Err(refused) => return Err(Refusal::by_alert(refused)),
+            Err(refused) => return Err(HandshakeRefusal::by_alert(refused)),
         }
     }
 }
@@ -153,37 +152,37 @@ async fn read_hello(
 fn begin(
     settings: &TlsSettings,
     accepted: Accepted,
-) -> Result<(Box<ServerConnection>, Arc<ReadySite>), Refusal> {
+) -> Result<(Box<ServerConnection>, Arc<TlsSiteConfig>), HandshakeRefusal> {
     let hello = accepted.client_hello();
     let Some(site) = settings.site(hello.server_name()).cloned() else {
-        return Err(Refusal::new(
+        return Err(HandshakeRefusal::new(
             "no site has this server name",
             &UNRECOGNIZED_NAME,
         ));
     };
     let session = accepted
         .into_connection(Arc::clone(&site.config))
-        .map_err(Refusal::by_alert)?;
+        .map_err(HandshakeRefusal::by_alert)?;
     Ok((Box::new(session), site))
 }
 
 /// Tries once to say why; a client that does not take it gets nothing.
-async fn say(socket: &mut Socket, place: &Place, buffers: &Buffers, bytes: &[u8]) {
-    let said = place
+async fn say(socket: &mut StreamSocket, slot: &ConnectionSlot, buffers: &BufferPool, bytes: &[u8]) {
+    let said = slot
         .wait(|cx| socket.poll_write(cx, &[IoSlice::new(bytes)]))
         .await;
     if said.is_ok() {
-        linger(socket, place, buffers).await;
+        linger(socket, slot, buffers).await;
     }
 }
 
 /// Ends our side, and reads on for what is left of the time: a reset caused by unread bytes would
 /// destroy what was said.
-async fn linger(socket: &mut Socket, place: &Place, buffers: &Buffers) {
+async fn linger(socket: &mut StreamSocket, slot: &ConnectionSlot, buffers: &BufferPool) {
     if socket.shutdown().is_err() {
         return;
     }
-    let _ = place
+    let _ = slot
         .wait(|cx| {
             loop {
                 let mut buffer = buffers.take();
@@ -197,7 +196,7 @@ async fn linger(socket: &mut Socket, place: &Place, buffers: &Buffers) {
         .await;
 }
 
-fn info(stream: &TlsStream, site: &ReadySite) -> TlsInfo {
+fn info(stream: &TlsStream, site: &TlsSiteConfig) -> TlsInfo {
     let session = stream.session();
     TlsInfo {
         version: match session.protocol_version() {

@@ -9,19 +9,19 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::{ProducesTickets, ServerSessionMemoryCache, StoresServerSessions};
 
-/// Sessions that the cache of one site holds.
+/// TlsSessions that the cache of one site holds.
 const SESSIONS: usize = 4096;
 
 /// Ticket keys, which rotate by themselves, and the session cache of one site.
-pub(super) struct Sessions {
+pub(super) struct TlsSessions {
     pub(super) ticketer: Arc<dyn ProducesTickets>,
     pub(super) storage: Arc<dyn StoresServerSessions>,
 }
 
 /// By what a site proves and asks. A plan that takes over finds here what the last one used.
-static LIVE: LazyLock<Mutex<HashMap<[u8; 32], Weak<Sessions>>>> = LazyLock::new(Mutex::default);
+static LIVE: LazyLock<Mutex<HashMap<[u8; 32], Weak<TlsSessions>>>> = LazyLock::new(Mutex::default);
 
-impl Sessions {
+impl TlsSessions {
     /// The sessions of the site that is identified so: those of the running plan where it has the
     /// same site.
     pub(super) fn of(identity: [u8; 32]) -> Result<Arc<Self>, rustls::Error> {

@@ -13,7 +13,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{CipherSuite, RootCertStore, ServerConfig, SignatureAlgorithm};
 
 use super::certificate::Certificate;
-use super::sessions::Sessions;
+use super::sessions::TlsSessions;
 
 /// One site as TLS sees it.
 #[derive(Clone, Debug)]
@@ -118,17 +118,17 @@ pub enum UnknownName {
 
 /// The sites behind one TLS listener, ready for handshakes.
 pub struct TlsSettings {
-    exact: HashMap<Box<str>, Arc<ReadySite>>,
+    exact: HashMap<Box<str>, Arc<TlsSiteConfig>>,
     /// By what follows the `*`, with its dot.
-    wildcard: HashMap<Box<str>, Arc<ReadySite>>,
-    unknown: Option<Arc<ReadySite>>,
+    wildcard: HashMap<Box<str>, Arc<TlsSiteConfig>>,
+    unknown: Option<Arc<TlsSiteConfig>>,
 }
 
-pub(super) struct ReadySite {
+pub(super) struct TlsSiteConfig {
     pub(super) config: Arc<ServerConfig>,
     pub(super) certificate_names: Arc<[Box<str>]>,
     /// The configuration keeps only parts of it; a reload looks for the whole.
-    _sessions: Arc<Sessions>,
+    _sessions: Arc<TlsSessions>,
 }
 
 impl TlsSettings {
@@ -143,7 +143,7 @@ impl TlsSettings {
             unknown: None,
         };
         for site in sites {
-            let ready = Arc::new(ReadySite::new(site)?);
+            let ready = Arc::new(TlsSiteConfig::new(site)?);
             if settings.unknown.is_none() && unknown == UnknownName::FirstSite {
                 settings.unknown = Some(Arc::clone(&ready));
             }
@@ -176,7 +176,7 @@ impl TlsSettings {
     }
 
     /// The site for the name that a client asks for; `None` refuses it.
-    pub(super) fn site(&self, name: Option<&str>) -> Option<&Arc<ReadySite>> {
+    pub(super) fn site(&self, name: Option<&str>) -> Option<&Arc<TlsSiteConfig>> {
         let found = name.and_then(|name| {
             let name = name.trim_end_matches('.');
             self.exact.get(name).or_else(|| {
@@ -198,7 +198,7 @@ impl fmt::Debug for TlsSettings {
     }
 }
 
-impl ReadySite {
+impl TlsSiteConfig {
     fn new(site: &TlsSite) -> Result<Self, TlsError> {
         let provider = Arc::new(default_provider());
         let versions: &[_] = match site.min_version {
@@ -234,9 +234,9 @@ impl ReadySite {
             .with_protocol_versions(versions)
             .map_err(|error| TlsError(error.to_string()))?
             .with_client_cert_verifier(verifier)
-            .with_cert_resolver(Arc::new(Choice::new(&site.certificates)));
+            .with_cert_resolver(Arc::new(CertificateResolver::new(&site.certificates)));
         let sessions =
-            Sessions::of(site.identity()).map_err(|error| TlsError(error.to_string()))?;
+            TlsSessions::of(site.identity()).map_err(|error| TlsError(error.to_string()))?;
         config.alpn_protocols = site.alpn.clone();
         config.ticketer = Arc::clone(&sessions.ticketer);
         config.session_storage = Arc::clone(&sessions.storage);
@@ -254,9 +254,9 @@ impl ReadySite {
 
 /// The certificates of a site, in the order in which they are tried.
 #[derive(Debug)]
-struct Choice(Vec<Arc<CertifiedKey>>);
+struct CertificateResolver(Vec<Arc<CertifiedKey>>);
 
-impl Choice {
+impl CertificateResolver {
     fn new(certificates: &[Certificate]) -> Self {
         let mut keys: Vec<_> = certificates
             .iter()
@@ -267,7 +267,7 @@ impl Choice {
     }
 }
 
-impl ResolvesServerCert for Choice {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let usable = |key: &&Arc<CertifiedKey>| {
             key.key.choose_scheme(hello.signature_schemes()).is_some()

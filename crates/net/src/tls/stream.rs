@@ -6,21 +6,21 @@ use std::task::{Context, Poll, ready};
 use rustls::Connection;
 use tokio::io::ReadBuf;
 
-use crate::socket::Socket;
+use crate::socket::StreamSocket;
 
 /// Plaintext that one write takes: four full records. Bounds what waits encrypted for the socket.
 const WRITE_MOST: usize = 64 * 1024;
 
 /// An established TLS connection.
 pub(crate) struct TlsStream {
-    socket: Socket,
+    socket: StreamSocket,
     session: Connection,
     /// Whether the socket ended without the alert that says so.
     cut_off: bool,
 }
 
 impl TlsStream {
-    pub(super) fn new(socket: Socket, session: impl Into<Connection>) -> Self {
+    pub(super) fn new(socket: StreamSocket, session: impl Into<Connection>) -> Self {
         let mut session = session.into();
         // `WRITE_MOST` is the limit.
         session.set_buffer_limit(None);
@@ -46,7 +46,7 @@ impl TlsStream {
         self.cut_off
     }
 
-    pub(crate) fn socket_mut(&mut self) -> &mut Socket {
+    pub(crate) fn socket_mut(&mut self) -> &mut StreamSocket {
         &mut self.socket
     }
 
@@ -162,7 +162,7 @@ impl TlsStream {
 
 /// A socket as rustls sees it, for the time of one poll.
 struct SocketIo<'a, 'c> {
-    socket: &'a mut Socket,
+    socket: &'a mut StreamSocket,
     cx: &'a mut Context<'c>,
 }
 

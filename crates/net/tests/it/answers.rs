@@ -375,7 +375,7 @@ fn observers_are_told_of_a_client_that_left() {
 
 #[test]
 fn writes_the_server_field_and_a_date_once() {
-    let plan = apus_net::Plan {
+    let plan = apus_net::EnginePlan {
         server_field: Some("Apus".into()),
         ..crate::harness::plan(vec![crate::harness::listener(
             crate::harness::local(),

@@ -1,7 +1,7 @@
 //! Ambiguous framing (RFC 9112 sections 2 to 7) is refused, the connection ends, and what was
 //! smuggled behind it is never answered. Against the default limits.
 
-use apus_net::Listener;
+use apus_net::ListenerPlan;
 
 use crate::harness::{Server, collector, listener, local, paths, plan};
 
@@ -340,7 +340,7 @@ fn a_request_behind_a_refused_connect_is_not_answered() {
 
 #[test]
 fn refuses_another_protocol_at_its_first_byte() {
-    let server = Server::run(plan(vec![Listener {
+    let server = Server::run(plan(vec![ListenerPlan {
         http2: false,
         ..listener(local(), paths())
     }]));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use apus_http::{Answer, Body, BodyError, BodyStream, Frame, Request, Response, StatusCode};
 use apus_http::{ServiceFactory, service_fn};
-use apus_net::{Engine, Limits, ListenAddress, Listener, Plan, Totals};
+use apus_net::{Engine, EnginePlan, Limits, ListenAddress, ListenerPlan, WorkerTotals};
 
 /// How long a test waits for what must come. Long, since the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -28,13 +28,13 @@ impl Server {
     }
 
     pub(crate) fn with_limits(limits: Limits, service: Arc<dyn ServiceFactory>) -> Self {
-        Self::run(Plan {
+        Self::run(EnginePlan {
             limits,
             ..plan(vec![listener(local(), service)])
         })
     }
 
-    pub(crate) fn run(plan: Plan) -> Self {
+    pub(crate) fn run(plan: EnginePlan) -> Self {
         Self {
             engine: Engine::start(plan).unwrap(),
         }
@@ -63,12 +63,12 @@ impl Server {
         Client::new(connect(self.address()).unwrap())
     }
 
-    pub(crate) fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> WorkerTotals {
         self.engine.status().totals()
     }
 
     /// Waits until the counters are as they have to become.
-    pub(crate) fn wait_for(&self, what: &str, reached: impl Fn(&Totals) -> bool) {
+    pub(crate) fn wait_for(&self, what: &str, reached: impl Fn(&WorkerTotals) -> bool) {
         eventually(what, || reached(&self.totals()));
     }
 
@@ -122,8 +122,8 @@ pub(crate) fn in_own_process_with(test: &str, command: &mut Command) -> bool {
 }
 
 /// A plan of one worker.
-pub(crate) fn plan(listeners: Vec<Listener>) -> Plan {
-    Plan {
+pub(crate) fn plan(listeners: Vec<ListenerPlan>) -> EnginePlan {
+    EnginePlan {
         workers: NonZeroUsize::MIN,
         limits: Limits::default(),
         server_field: None,
@@ -131,8 +131,8 @@ pub(crate) fn plan(listeners: Vec<Listener>) -> Plan {
     }
 }
 
-pub(crate) fn listener(address: ListenAddress, service: Arc<dyn ServiceFactory>) -> Listener {
-    Listener {
+pub(crate) fn listener(address: ListenAddress, service: Arc<dyn ServiceFactory>) -> ListenerPlan {
+    ListenerPlan {
         address,
         tls: None,
         http2: true,

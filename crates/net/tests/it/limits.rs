@@ -302,7 +302,7 @@ fn connections_that_work_are_not_closed_for_new_ones() {
 
 #[test]
 fn bounds_the_connections_of_all_workers() {
-    let plan = apus_net::Plan {
+    let plan = apus_net::EnginePlan {
         workers: std::num::NonZeroUsize::new(2).unwrap(),
         limits: Limits {
             max_connections: 4,

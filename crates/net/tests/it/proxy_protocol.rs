@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_http::ServiceFactory;
-use apus_net::{Limits, Listener, Plan};
+use apus_net::{EnginePlan, Limits, ListenerPlan};
 
 use crate::harness::{Server, listener, local, ok, plan, service};
 
@@ -22,12 +22,12 @@ fn trusting(networks: &[&str], limits: Limits) -> Server {
         .iter()
         .map(|network| network.parse().unwrap())
         .collect();
-    let listener = Listener {
+    let listener = ListenerPlan {
         http2: true,
         proxy_protocol_from,
         ..listener(local(), ends())
     };
-    Server::run(Plan {
+    Server::run(EnginePlan {
         limits,
         ..plan(vec![listener])
     })

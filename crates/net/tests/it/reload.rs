@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use apus_http::{Answer, ServiceFactory};
-use apus_net::{Limits, Plan};
+use apus_net::{EnginePlan, Limits};
 
 use crate::harness::{
     Client, Ends, PATIENCE, Server, connect, eventually, listener, local, ok, plan, service, tcp,
@@ -17,8 +17,8 @@ fn versioned(version: usize) -> Arc<dyn ServiceFactory> {
     service(move |_| ok(version.to_string()).into())
 }
 
-fn two_workers(service: Arc<dyn ServiceFactory>) -> Plan {
-    Plan {
+fn two_workers(service: Arc<dyn ServiceFactory>) -> EnginePlan {
+    EnginePlan {
         workers: NonZeroUsize::new(2).unwrap(),
         ..plan(vec![listener(local(), service)])
     }
@@ -91,7 +91,7 @@ fn an_open_connection_meets_the_limits_of_the_new_plan() {
         requests_per_connection: 1,
         ..Limits::default()
     };
-    let new = Plan {
+    let new = EnginePlan {
         limits,
         ..plan(vec![listener(local(), versioned(2))])
     };

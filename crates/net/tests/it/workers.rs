@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use apus_http::Answer;
-use apus_net::Plan;
+use apus_net::EnginePlan;
 use rustix::thread::sched_getaffinity;
 
 use crate::harness::{Server, listener, local, ok, plan, service};
@@ -28,7 +28,7 @@ fn a_worker_has_one_core_and_its_blocking_threads_have_all() {
 
 #[test]
 fn workers_are_spread_over_the_cores() {
-    let server = Server::run(Plan {
+    let server = Server::run(EnginePlan {
         workers: NonZeroUsize::new(2).unwrap(),
         ..plan(vec![listener(local(), cores())])
     });

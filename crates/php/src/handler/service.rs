@@ -8,7 +8,7 @@ use crate::WorkerPool;
 use crate::wire::RequestFrame;
 use apus_codec::fastcgi::Params;
 use apus_http::{Answer, Body, Headers, Request, Response, Service, ServiceFactory, StatusCode};
-use apus_net::client::{ClientResponse, RequestHead, Stderr};
+use apus_net::client::{ClientRequestHead, ClientResponse, Stderr};
 use apus_upstream::Upstreams;
 use bytes::Bytes;
 
@@ -206,7 +206,7 @@ impl PhpServiceInner {
             Some(0) if !request.headers().contains("content-length") => {}
             Some(length) => content_length(&mut params, length, settings),
         }
-        let head = Rc::new(RequestHead {
+        let head = Rc::new(ClientRequestHead {
             method: request.method().clone(),
             scheme: request.scheme(),
             authority: request.authority().unwrap_or("").into(),
@@ -272,7 +272,7 @@ fn identity(request: &Request) -> Headers {
 /// Logs the standard error of a script with its request.
 fn stderr(group: &Arc<str>) -> Stderr {
     let (group, rate) = (Arc::clone(group), LogRate::default());
-    Rc::new(move |head: &RequestHead, text: &[u8]| {
+    Rc::new(move |head: &ClientRequestHead, text: &[u8]| {
         for line in text.split(|byte| *byte == b'\n') {
             let line = line.trim_ascii();
             if line.is_empty() {
@@ -298,7 +298,7 @@ fn stderr(group: &Arc<str>) -> Stderr {
 }
 
 /// The client's address in the parameters of a request.
-fn client(head: &RequestHead) -> &[u8] {
+fn client(head: &ClientRequestHead) -> &[u8] {
     let mut params = head.params.iter().flat_map(Params::iter);
     params
         .find(|(name, _)| *name == b"REMOTE_ADDR")

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apus_net::Account;
+use apus_net::SystemAccount;
 use apus_net::client::Address;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal as Kill, geteuid, pidfd_open};
@@ -201,7 +201,7 @@ const DISABLED_FUNCTIONS: &str = "disable_functions=${disable_functions},is_uplo
 
 /// Whether PHP runs as another user than this process.
 fn has_other_user(plan: &PhpCgiPlan) -> bool {
-    let is_other = |account: &Account| account.uid != geteuid().as_raw();
+    let is_other = |account: &SystemAccount| account.uid != geteuid().as_raw();
     plan.account.as_ref().is_some_and(is_other)
 }
 
@@ -214,7 +214,7 @@ pub fn spawn(plan: &PhpCgiPlan, children: usize, socket: OwnedFd) -> io::Result<
     let mut command = command(plan, children);
     command.stdin(Stdio::from(socket));
     let account = plan.account.as_ref().filter(|_| has_other_user(plan));
-    apus_net::spawn_tied(&mut command, account).map_err(|error| {
+    apus_net::spawn_dependent(&mut command, account).map_err(|error| {
         let program = plan.program.display();
         let message = match account {
             Some(account) if error.kind() == io::ErrorKind::PermissionDenied => format!(

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use apus_control::ControlFiles;
-use apus_net::{Account, ListenAddress, bind_listener};
+use apus_net::{ListenAddress, SystemAccount, bind_listener};
 use apus_php::plan::{Launch, PhpCgiPlan};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
@@ -43,7 +43,7 @@ const PHP_MODE: u32 = 0o711;
 pub(super) struct Helper<'a> {
     loader: &'a PlanLoader,
     /// The user that the server became.
-    account: &'a Account,
+    account: &'a SystemAccount,
     control: ControlFiles,
     /// What the configuration named since the start: a server goes on with what it has if it cannot
     /// take over what it is told next.
@@ -55,7 +55,11 @@ pub(super) struct Helper<'a> {
 }
 
 impl<'a> Helper<'a> {
-    pub(super) fn new(loader: &'a PlanLoader, account: &'a Account, control: ControlFiles) -> Self {
+    pub(super) fn new(
+        loader: &'a PlanLoader,
+        account: &'a SystemAccount,
+        control: ControlFiles,
+    ) -> Self {
         Self {
             loader,
             account,

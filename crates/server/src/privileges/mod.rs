@@ -17,7 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use apus_control::{BoundControlSocket, ControlError};
-use apus_net::{Account, UnknownAccount};
+use apus_net::{AccountError, SystemAccount};
 use rustix::process::geteuid;
 
 use helper::Helper;
@@ -47,9 +47,9 @@ pub(crate) fn separate(
     }
     let global = loader.read_as_root()?.global;
     let account = match (user, global.account) {
-        (Some(user), _) => Account::find(user, None)?,
+        (Some(user), _) => SystemAccount::find(user, None)?,
         (None, Some(account)) => account,
-        (None, None) => match Account::unprivileged(None)? {
+        (None, None) => match SystemAccount::unprivileged(None)? {
             account if account.is_mapped() => account,
             // Root of a user namespace with no other user has nothing to give up.
             _ => return Ok(None),
@@ -98,7 +98,7 @@ pub enum PrivilegesError {
     /// What it is to serve cannot be read.
     Load(LoadError),
     /// The user to become does not exist.
-    Account(UnknownAccount),
+    Account(AccountError),
     /// Another server runs for the same source, or the control socket cannot be made.
     Control(ControlError),
     /// The system does not let it become this user.
@@ -111,8 +111,8 @@ impl From<LoadError> for PrivilegesError {
     }
 }
 
-impl From<UnknownAccount> for PrivilegesError {
-    fn from(error: UnknownAccount) -> Self {
+impl From<AccountError> for PrivilegesError {
+    fn from(error: AccountError) -> Self {
         Self::Account(error)
     }
 }

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use apus_codec::fastcgi::Params;
 use apus_http::{Body, Frame, HeaderName, HeaderValue, Headers, Method, StatusCode, header};
 use apus_net::client::{
-    ClientRequest, ClientResponse, Connection, Origin, Protocol, RequestHead, Timeouts, connect,
+    ClientRequest, ClientRequestHead, ClientResponse, Origin, OriginConnection, Protocol, Timeouts,
+    connect,
 };
 
 use super::grpc;
@@ -32,7 +33,7 @@ pub(super) async fn ask(node: &Node, plan: &CheckPlan) -> Result<(), Fault> {
             contains,
         } => {
             let authority = host.as_deref().unwrap_or(&node.authority);
-            let head = RequestHead {
+            let head = ClientRequestHead {
                 method: Method::GET,
                 params: (node.origin.protocol == Protocol::FastCgi)
                     .then(|| params(authority, target)),
@@ -67,7 +68,7 @@ pub(super) async fn ask(node: &Node, plan: &CheckPlan) -> Result<(), Fault> {
     }
 }
 
-async fn open(origin: &Origin, plan: &CheckPlan) -> Result<Connection, Fault> {
+async fn open(origin: &Origin, plan: &CheckPlan) -> Result<OriginConnection, Fault> {
     let opened = connect(origin, None, &timeouts(plan)).await;
     opened.map_err(|failure| failure.to_string().into())
 }
@@ -75,7 +76,7 @@ async fn open(origin: &Origin, plan: &CheckPlan) -> Result<Connection, Fault> {
 async fn send(
     origin: &Origin,
     plan: &CheckPlan,
-    head: RequestHead,
+    head: ClientRequestHead,
     body: Body,
 ) -> Result<ClientResponse, Fault> {
     let request = ClientRequest {
@@ -100,8 +101,8 @@ fn timeouts(plan: &CheckPlan) -> Timeouts {
     }
 }
 
-fn head(node: &Node, authority: &str, target: &str, headers: Headers) -> RequestHead {
-    RequestHead {
+fn head(node: &Node, authority: &str, target: &str, headers: Headers) -> ClientRequestHead {
+    ClientRequestHead {
         method: Method::POST,
         scheme: match node.origin.tls {
             Some(_) => "https",

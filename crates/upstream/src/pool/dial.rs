@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
-use apus_net::client::{Cause, Failure, Phase};
+use apus_net::client::{FailureCause, RequestFailure, RequestPhase};
 use tokio::sync::Notify;
 
 use super::Pool;
@@ -21,7 +21,7 @@ enum Outcome {
     /// It is open, or whoever opened it gave up: see what there is now.
     Look,
     /// It cannot be opened.
-    Failed(Phase, Reason),
+    Failed(RequestPhase, Reason),
 }
 
 /// A cause of which there can be copies.
@@ -38,13 +38,13 @@ impl Dial {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub(super) async fn ended(&self) -> Result<(), Failure> {
+    pub(super) async fn ended(&self) -> Result<(), RequestFailure> {
         let ended = self.ended.notified();
         if self.outcome.borrow().is_none() {
             ended.await;
         }
         match &*self.outcome.borrow() {
-            Some(Outcome::Failed(phase, reason)) => Err(Failure {
+            Some(Outcome::Failed(phase, reason)) => Err(RequestFailure {
                 phase: *phase,
                 cause: reason.cause(),
                 request_sent: false,
@@ -56,23 +56,23 @@ impl Dial {
 }
 
 impl Reason {
-    fn of(cause: &Cause) -> Self {
+    fn of(cause: &FailureCause) -> Self {
         match cause {
-            Cause::TimedOut => Self::TimedOut,
-            Cause::Closed => Self::Closed,
-            Cause::NoDescriptors => Self::NoDescriptors,
-            Cause::Io(error) => Self::Io(error.kind(), error.to_string()),
+            FailureCause::TimedOut => Self::TimedOut,
+            FailureCause::Closed => Self::Closed,
+            FailureCause::NoDescriptors => Self::NoDescriptors,
+            FailureCause::Io(error) => Self::Io(error.kind(), error.to_string()),
             other => Self::Other(other.to_string()),
         }
     }
 
-    fn cause(&self) -> Cause {
+    fn cause(&self) -> FailureCause {
         match self {
-            Self::TimedOut => Cause::TimedOut,
-            Self::Closed => Cause::Closed,
-            Self::NoDescriptors => Cause::NoDescriptors,
-            Self::Io(kind, text) => Cause::Io(io::Error::new(*kind, text.clone())),
-            Self::Other(text) => Cause::Protocol(text.clone().into()),
+            Self::TimedOut => FailureCause::TimedOut,
+            Self::Closed => FailureCause::Closed,
+            Self::NoDescriptors => FailureCause::NoDescriptors,
+            Self::Io(kind, text) => FailureCause::Io(io::Error::new(*kind, text.clone())),
+            Self::Other(text) => FailureCause::Protocol(text.clone().into()),
         }
     }
 }
@@ -94,7 +94,7 @@ impl<'a> Dialing<'a> {
     }
 
     /// It is open, or it failed.
-    pub(super) fn end(self, failure: Option<&Failure>) {
+    pub(super) fn end(self, failure: Option<&RequestFailure>) {
         if let Some(failure) = failure {
             let reason = Reason::of(&failure.cause);
             let failed = Outcome::Failed(failure.phase, reason);

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use apus_net::client::{Http1, Http2};
+use apus_net::client::{Http1Client, Http2Client};
 
 use super::Client;
 use crate::plan::PoolPlan;
 
 /// A connection of HTTP/1.1 that waits.
 pub(super) struct Idle {
-    pub(super) connection: Http1,
+    pub(super) connection: Http1Client,
     pub(super) client: Client,
 }
 
@@ -36,7 +36,7 @@ impl Idle {
 
 /// A connection of HTTP/2, which many requests share.
 pub(super) struct Shared {
-    pub(super) connection: Http2,
+    pub(super) connection: Http2Client,
     pub(super) client: Client,
 }
 

@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 
 use apus_codec::proxy_protocol;
 use apus_net::client::{
-    Cause, ClientRequest, ClientResponse, Connection, Failure, FastCgi, Home, Http1, Http2, Origin,
-    Phase, Protocol, ProxyHead, Timeouts, connect,
+    ClientRequest, ClientResponse, ConnectionReturn, FailureCause, FastCgiClient, Http1Client,
+    Http2Client, Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, RequestPhase,
+    Timeouts, connect,
 };
 use apus_net::coarse_now;
 
@@ -58,9 +59,9 @@ async fn connect_in_place(
     origin: &Origin,
     client: Option<proxy_protocol::Header>,
     timeouts: &Timeouts,
-) -> Result<Connection, Failure> {
+) -> Result<OriginConnection, RequestFailure> {
     match connect(origin, client, timeouts).await {
-        Err(failure) if matches!(failure.cause, Cause::NoDescriptors) && close_idle() => {
+        Err(failure) if matches!(failure.cause, FailureCause::NoDescriptors) && close_idle() => {
             connect(origin, client, timeouts).await
         }
         opened => opened,
@@ -83,14 +84,17 @@ type Client = Option<proxy_protocol::Header>;
 
 /// A connection for one request.
 pub(crate) struct Lease {
-    connection: Connection,
+    connection: OriginConnection,
     /// If it was opened for this request, and may have to wait for a process of the application.
     unanswered: Option<Rc<Unanswered>>,
 }
 
 impl Lease {
     /// Sends a request.
-    pub(crate) async fn send(self, request: ClientRequest) -> Result<ClientResponse, Failure> {
+    pub(crate) async fn send(
+        self,
+        request: ClientRequest,
+    ) -> Result<ClientResponse, RequestFailure> {
         let sending = pin!(self.connection.send(request));
         match self.unanswered {
             None => sending.await,
@@ -100,8 +104,8 @@ impl Lease {
     }
 }
 
-impl From<Connection> for Lease {
-    fn from(connection: Connection) -> Self {
+impl From<OriginConnection> for Lease {
+    fn from(connection: OriginConnection) -> Self {
         Self {
             connection,
             unanswered: None,
@@ -159,8 +163,8 @@ impl Pool {
         }
         let client = self.client(client);
         let now = coarse_now();
-        let http2 = self.take_room(client, now).map(Connection::Http2);
-        let found = http2.or_else(|| self.take_idle(client, now).map(Connection::Http1));
+        let http2 = self.take_room(client, now).map(OriginConnection::Http2);
+        let found = http2.or_else(|| self.take_idle(client, now).map(OriginConnection::Http1));
         found.map(Lease::from)
     }
 
@@ -172,7 +176,7 @@ impl Pool {
         self: &Rc<Self>,
         client: Option<proxy_protocol::Header>,
         timeouts: &Timeouts,
-    ) -> Result<Lease, Failure> {
+    ) -> Result<Lease, RequestFailure> {
         let may_be_shared = match self.origin.protocol {
             Protocol::Http1 | Protocol::FastCgi => false,
             Protocol::Http2 => true,
@@ -188,7 +192,7 @@ impl Pool {
             };
             dial.ended().await?;
             if let Some(connection) = self.take_room(None, coarse_now()) {
-                return Ok(Connection::Http2(connection).into());
+                return Ok(OriginConnection::Http2(connection).into());
             }
             if self.speaks_http1.get() {
                 return self.open(client, timeouts).await;
@@ -213,13 +217,13 @@ impl Pool {
         &self,
         client: Option<proxy_protocol::Header>,
         timeouts: &Timeouts,
-    ) -> Result<Lease, Failure> {
+    ) -> Result<Lease, RequestFailure> {
         let origin = Origin {
             protocol: Protocol::Http1,
             ..self.origin.clone()
         };
         let mut connection = connect_in_place(&origin, client, timeouts).await?;
-        if let Connection::Http1(http1) = &mut connection {
+        if let OriginConnection::Http1(http1) = &mut connection {
             self.send_home(http1, self.client(client));
         }
         Ok(connection.into())
@@ -229,18 +233,18 @@ impl Pool {
         self: &Rc<Self>,
         client: Option<proxy_protocol::Header>,
         timeouts: &Timeouts,
-    ) -> Result<Lease, Failure> {
+    ) -> Result<Lease, RequestFailure> {
         if self.origin.protocol == Protocol::FastCgi {
             self.parked.make_room();
         }
         let mut unanswered = None;
         let mut connection = connect_in_place(&self.origin, client, timeouts).await?;
         match &mut connection {
-            Connection::Http1(http1) => {
+            OriginConnection::Http1(http1) => {
                 self.speaks_http1.set(true);
                 self.send_home(http1, self.client(client));
             }
-            Connection::Http2(http2) => {
+            OriginConnection::Http2(http2) => {
                 self.speaks_http1.set(false);
                 self.shared.borrow_mut().push(Shared {
                     connection: http2.clone(),
@@ -248,7 +252,7 @@ impl Pool {
                 });
                 self.keep_swept(self.plan.get().idle_timeout);
             }
-            Connection::FastCgi(fastcgi) => {
+            OriginConnection::FastCgi(fastcgi) => {
                 let guard = Rc::new(Unanswered::new(&self.parked));
                 let home = FastCgiHome {
                     pool: Weak::clone(&self.fastcgi_home.pool),
@@ -270,7 +274,7 @@ impl Pool {
         let parked = self.parked.take(&plan, is_repeatable, Instant::now())?;
         let mut connection = parked.resume().ok()?;
         self.send_application_home(&mut connection, Rc::clone(&self.fastcgi_home));
-        Some(Connection::FastCgi(connection).into())
+        Some(OriginConnection::FastCgi(connection).into())
     }
 
     /// Whom a connection has to be for.
@@ -282,7 +286,7 @@ impl Pool {
     }
 
     /// A connection of HTTP/2 that has room.
-    fn take_room(&self, client: Client, now: Instant) -> Option<Http2> {
+    fn take_room(&self, client: Client, now: Instant) -> Option<Http2Client> {
         let plan = self.plan.get();
         let mut shared = self.shared.borrow_mut();
         if shared.is_empty() {
@@ -294,7 +298,7 @@ impl Pool {
     }
 
     /// A connection of HTTP/1.1 that waits, the one used last.
-    fn take_idle(&self, client: Client, now: Instant) -> Option<Http1> {
+    fn take_idle(&self, client: Client, now: Instant) -> Option<Http1Client> {
         let plan = self.plan.get();
         let mut idle = self.idle.borrow_mut();
         loop {
@@ -310,14 +314,14 @@ impl Pool {
 
     /// Has a connection come back after its next response, unless that is its last: the node is told so
     /// then.
-    fn send_home(&self, connection: &mut Http1, client: Client) {
+    fn send_home(&self, connection: &mut Http1Client, client: Client) {
         let plan = self.plan.get();
         let is_last = connection.requests().checked_add(1) == Some(plan.max_requests);
         if plan.max_idle == 0 || is_last {
             return;
         }
-        connection.set_home(match client {
-            None => Rc::clone(&self.home) as Rc<dyn Home>,
+        connection.set_connection_return(match client {
+            None => Rc::clone(&self.home) as Rc<dyn ConnectionReturn>,
             Some(_) => Rc::new(HomeOf {
                 pool: Weak::clone(&self.home.pool),
                 client,
@@ -327,16 +331,16 @@ impl Pool {
 
     /// As [`Pool::send_home`], for FastCGI. A connection that was opened in the name of one client is
     /// not for others.
-    fn send_application_home(&self, connection: &mut FastCgi, home: Rc<FastCgiHome>) {
+    fn send_application_home(&self, connection: &mut FastCgiClient, home: Rc<FastCgiHome>) {
         let plan = self.plan.get();
         let is_last = connection.requests().checked_add(1) == Some(plan.max_requests);
         let is_kept = plan.max_idle > 0 && self.origin.proxy_head == ProxyHead::None;
         if is_kept && !is_last {
-            connection.set_home(home);
+            connection.set_connection_return(home);
         }
     }
 
-    fn put_back(self: &Rc<Self>, connection: Http1, client: Client) {
+    fn put_back(self: &Rc<Self>, connection: Http1Client, client: Client) {
         let plan = self.plan.get();
         let mut idle = self.idle.borrow_mut();
         let back = Idle { connection, client };
@@ -396,8 +400,8 @@ struct HomeOf {
     client: Client,
 }
 
-impl Home for HomeOf {
-    fn take_back(&self, connection: Http1) {
+impl ConnectionReturn for HomeOf {
+    fn return_connection(&self, connection: Http1Client) {
         if let Some(pool) = self.pool.upgrade() {
             pool.put_back(connection, self.client);
         }
@@ -411,8 +415,8 @@ struct FastCgiHome {
     unanswered: Option<Rc<Unanswered>>,
 }
 
-impl Home<FastCgi> for FastCgiHome {
-    fn take_back(&self, connection: FastCgi) {
+impl ConnectionReturn<FastCgiClient> for FastCgiHome {
+    fn return_connection(&self, connection: FastCgiClient) {
         if let Some(unanswered) = &self.unanswered {
             unanswered.answered();
         }
@@ -441,19 +445,23 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    pub(crate) fn of(failure: &Failure, is_reused: bool) -> Self {
+    pub(crate) fn of(failure: &RequestFailure, is_reused: bool) -> Self {
         match (&failure.phase, &failure.cause) {
-            (Phase::Send | Phase::Head, Cause::Refused) => Self::Refused,
-            (_, Cause::NoTunnel) => Self::NoTunnel,
-            (Phase::Send | Phase::Head, Cause::Closed) if is_reused => Self::Stale,
-            (Phase::Send | Phase::Head, Cause::Io(error)) if is_reused => match error.kind() {
-                ErrorKind::ConnectionReset
-                | ErrorKind::ConnectionAborted
-                | ErrorKind::BrokenPipe
-                | ErrorKind::NotConnected
-                | ErrorKind::UnexpectedEof => Self::Stale,
-                _ => Self::Lasting,
-            },
+            (RequestPhase::Send | RequestPhase::Head, FailureCause::Refused) => Self::Refused,
+            (_, FailureCause::NoTunnel) => Self::NoTunnel,
+            (RequestPhase::Send | RequestPhase::Head, FailureCause::Closed) if is_reused => {
+                Self::Stale
+            }
+            (RequestPhase::Send | RequestPhase::Head, FailureCause::Io(error)) if is_reused => {
+                match error.kind() {
+                    ErrorKind::ConnectionReset
+                    | ErrorKind::ConnectionAborted
+                    | ErrorKind::BrokenPipe
+                    | ErrorKind::NotConnected
+                    | ErrorKind::UnexpectedEof => Self::Stale,
+                    _ => Self::Lasting,
+                }
+            }
             _ => Self::Lasting,
         }
     }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use apus_http::{Body, BodyError, BodyStream, Frame};
-use apus_net::client::{ClientResponse, Failure};
+use apus_net::client::{ClientResponse, RequestFailure};
 use apus_net::coarse_now;
 
 use tokio::time::{Sleep, sleep_until};
@@ -92,7 +92,7 @@ impl Flight {
     }
 
     /// The node failed, or somebody else did.
-    pub(super) fn failed(&mut self, failure: &Failure, now: Instant) {
+    pub(super) fn failed(&mut self, failure: &RequestFailure, now: Instant) {
         match FailureKind::of(failure) {
             Some(kind) => self.failed_by(kind, now),
             None => self.told_nothing(now),

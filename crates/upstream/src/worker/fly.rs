@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use apus_http::Body;
-use apus_net::client::{Cause, ClientResponse, Failure, Phase};
+use apus_net::client::{ClientResponse, FailureCause, RequestFailure, RequestPhase};
 use tokio::time::{sleep, timeout_at};
 
 use super::content::Content;
@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 8;
 /// An attempt that ended.
 pub(super) struct Landed {
     pub(super) flight: Flight,
-    pub(super) result: Result<ClientResponse, Failure>,
+    pub(super) result: Result<ClientResponse, RequestFailure>,
     /// Whether the node may have seen the request over a connection before the one that ended it.
     pub(super) was_seen: bool,
 }
@@ -116,7 +116,8 @@ impl Way<'_> {
                             false => pool.connect(client, timeouts).await,
                         }
                     });
-                    self.in_time(Phase::Connect, connecting.as_mut()).await
+                    self.in_time(RequestPhase::Connect, connecting.as_mut())
+                        .await
                 }
             };
             let result = match leased {
@@ -139,7 +140,7 @@ impl Way<'_> {
                 open = None;
                 continue;
             }
-            let is_seen = |failure: &Failure| failure.request_sent;
+            let is_seen = |failure: &RequestFailure| failure.request_sent;
             let is_seen = result.as_ref().err().is_some_and(is_seen);
             let may_be_sent = result.is_err() && (!is_seen || self.context.idempotent);
             if fate == Fate::Lasting || !may_be_sent || connections == CONNECTIONS {
@@ -164,9 +165,9 @@ impl Way<'_> {
         &self,
         lease: Lease,
         content: &mut Content,
-    ) -> Result<ClientResponse, Failure> {
+    ) -> Result<ClientResponse, RequestFailure> {
         let sending = pin!(lease.send(self.parts.request(content.take())));
-        let result = self.in_time(Phase::Head, sending).await;
+        let result = self.in_time(RequestPhase::Head, sending).await;
         result.map_err(|mut failure| {
             content.put_back(failure.body.take());
             failure
@@ -177,18 +178,18 @@ impl Way<'_> {
     /// has room for it twice.
     async fn in_time<T>(
         &self,
-        phase: Phase,
-        step: Pin<&mut impl Future<Output = Result<T, Failure>>>,
-    ) -> Result<T, Failure> {
+        phase: RequestPhase,
+        step: Pin<&mut impl Future<Output = Result<T, RequestFailure>>>,
+    ) -> Result<T, RequestFailure> {
         let Some(deadline) = self.deadline else {
             return step.await;
         };
         match Box::pin(timeout_at(deadline.into(), step)).await {
             Ok(done) => done,
-            Err(_) => Err(Failure {
+            Err(_) => Err(RequestFailure {
                 phase,
-                cause: Cause::TimedOut,
-                request_sent: !matches!(phase, Phase::Connect),
+                cause: FailureCause::TimedOut,
+                request_sent: !matches!(phase, RequestPhase::Connect),
                 body: None,
             }),
         }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use apus_codec::proxy_protocol;
 use apus_http::{Body, Interim, StatusCode};
 use apus_net::client::{
-    Cause, ClientRequest, ClientResponse, Failure, RequestHead, Stderr, Timeouts,
+    ClientRequest, ClientRequestHead, ClientResponse, FailureCause, RequestFailure, Stderr,
+    Timeouts,
 };
 
 use super::WorkerGroup;
@@ -81,7 +82,7 @@ pub enum FailedKind {
         /// Which one.
         node: Rc<NodeLabel>,
         /// Why.
-        failure: Failure,
+        failure: RequestFailure,
     },
 }
 
@@ -100,7 +101,7 @@ pub struct Attempt {
 #[derive(Debug)]
 pub enum AttemptOutcome {
     /// There was no response.
-    Failed(Failure),
+    Failed(RequestFailure),
     /// The response had this status.
     Status(StatusCode),
 }
@@ -123,7 +124,7 @@ pub(super) struct Way<'a> {
 
 /// What every attempt sends.
 pub(super) struct Parts {
-    pub(super) head: Rc<RequestHead>,
+    pub(super) head: Rc<ClientRequestHead>,
     interim: Option<Interim>,
     pub(super) timeouts: Rc<Timeouts>,
     stderr: Option<Stderr>,
@@ -243,7 +244,7 @@ impl Journey<'_> {
     /// Whether the first process of an application that was asked went away without an answer. Behind one
     /// address there are many, so the next at the same node is another one. It is asked once, as a program
     /// that takes its process with it would end them all.
-    fn is_lost(&self, failure: &Failure) -> bool {
+    fn is_lost(&self, failure: &RequestFailure) -> bool {
         self.way.parts.head.params.is_some()
             && self.way.context.idempotent
             && self.attempts.is_empty()
@@ -254,7 +255,7 @@ impl Journey<'_> {
     async fn failed(
         &mut self,
         flight: Flight,
-        failure: Failure,
+        failure: RequestFailure,
         content: &Content,
         again: Again,
     ) -> Next {
@@ -400,11 +401,14 @@ fn conclude(flight: &mut Flight, plan: &GroupPlan, response: &ClientResponse, no
 }
 
 /// What the rules of retries know of a failure; `None` where no other node would do better.
-fn trouble_of(failure: &Failure) -> Option<Trouble> {
+fn trouble_of(failure: &RequestFailure) -> Option<Trouble> {
     let sent = failure.request_sent;
     match failure.cause {
-        Cause::Request(_) | Cause::Source(_) | Cause::NoTunnel | Cause::NoDescriptors => None,
-        Cause::TimedOut => Some(Trouble::TimedOut { sent }),
+        FailureCause::Request(_)
+        | FailureCause::Source(_)
+        | FailureCause::NoTunnel
+        | FailureCause::NoDescriptors => None,
+        FailureCause::TimedOut => Some(Trouble::TimedOut { sent }),
         _ => Some(Trouble::Error { sent }),
     }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use apus_http::{Body, Headers, Method, StatusCode};
-use apus_net::client::{Address, ClientRequest, RequestHead};
+use apus_net::client::{Address, ClientRequest, ClientRequestHead};
 use apus_upstream::plan::{GroupPlan, NodePlan, Place};
 use apus_upstream::{
     Context, Delivered, Failed, GroupStatus, NodeStatus, Upstreams, WorkerGroup, is_idempotent,
@@ -216,7 +216,7 @@ pub(crate) fn plain(nodes: Vec<NodePlan>) -> GroupPlan {
 /// A request without content.
 pub(crate) fn request(group: &WorkerGroup, method: Method) -> ClientRequest {
     ClientRequest {
-        head: Rc::new(RequestHead {
+        head: Rc::new(ClientRequestHead {
             method,
             scheme: "http",
             authority: "app.test".into(),

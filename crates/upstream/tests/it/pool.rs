@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use apus_codec::proxy_protocol;
 use apus_http::Method;
-use apus_net::client::{Cause, Phase, Protocol, ProxyHead};
+use apus_net::client::{FailureCause, Protocol, ProxyHead, RequestPhase};
 use apus_upstream::plan::PoolPlan;
 use apus_upstream::{Context, FailedKind, FailureKind};
 
@@ -245,8 +245,8 @@ fn fails_all_who_wait_for_a_shared_connection_that_cannot_be_opened() {
             let FailedKind::Node { failure, .. } = failed.kind else {
                 panic!("{failed:?}");
             };
-            assert_eq!(failure.phase, Phase::Connect);
-            assert!(matches!(failure.cause, Cause::Io(_)) && !failure.request_sent);
+            assert_eq!(failure.phase, RequestPhase::Connect);
+            assert!(matches!(failure.cause, FailureCause::Io(_)) && !failure.request_sent);
         }
         let failures = node_status(&upstreams, "dead").failures;
         assert!(failures.contains(&(FailureKind::Connect, 3)));

@@ -4,7 +4,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use apus_http::{Body, BodyError, BodyStream, Frame, Method, StatusCode};
-use apus_net::client::{Cause, Phase};
+use apus_net::client::{FailureCause, RequestPhase};
 use apus_upstream::plan::{BudgetPlan, GroupPlan, RetryPlan};
 use apus_upstream::{AttemptOutcome, Context, FailedKind, FailureKind};
 use bytes::Bytes;
@@ -55,8 +55,11 @@ fn tells_what_was_tried_before() {
         let AttemptOutcome::Failed(failure) = &tried[0].outcome else {
             panic!("{:?}", tried[0].outcome);
         };
-        assert_eq!(failure.phase, Phase::Head);
-        assert!(matches!(failure.cause, Cause::Closed | Cause::Io(_)));
+        assert_eq!(failure.phase, RequestPhase::Head);
+        assert!(matches!(
+            failure.cause,
+            FailureCause::Closed | FailureCause::Io(_)
+        ));
         assert!(failure.request_sent);
     });
 }
@@ -331,7 +334,7 @@ fn counts_a_request_that_takes_too_long_in_all_against_its_node() {
         let FailedKind::Node { failure, .. } = failed.kind else {
             panic!("{failed:?}");
         };
-        assert!(matches!(failure.cause, Cause::TimedOut), "{failure}");
+        assert!(matches!(failure.cause, FailureCause::TimedOut), "{failure}");
         let failures = node_status(&upstreams, "frozen").failures;
         assert!(failures.contains(&(FailureKind::TimedOut, 1)));
     });

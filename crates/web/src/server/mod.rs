@@ -16,7 +16,7 @@ use std::time::Duration;
 use apus_control::{ControlSocket, Started};
 use apus_http::ServiceFactory;
 use apus_net::tls::{Certificate, ClientAuth, MinVersion, TlsSettings, TlsSite, UnknownName};
-use apus_net::{Engine, Limits, ListenAddress, Listener, Plan, StartError};
+use apus_net::{Engine, EnginePlan, EngineStartError, Limits, ListenAddress, ListenerPlan};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
@@ -45,7 +45,7 @@ use task::Task;
 /// requests are complete. After a second signal it does not wait for them.
 pub struct Server {
     service: Arc<dyn ServiceFactory>,
-    listeners: Vec<Listener>,
+    listeners: Vec<ListenerPlan>,
     workers: NonZeroUsize,
     limits: Limits,
     control_socket: Option<PathBuf>,
@@ -130,7 +130,7 @@ impl Server {
     }
 
     fn add(&mut self, address: ListenAddress, tls: Option<Arc<TlsSettings>>) {
-        self.listeners.push(Listener {
+        self.listeners.push(ListenerPlan {
             address,
             tls,
             http2: true,
@@ -239,7 +239,7 @@ impl Server {
                     .map_err(|error| io::Error::other(error.to_string()))?,
             )
         };
-        let engine = Engine::start(Plan {
+        let engine = Engine::start(EnginePlan {
             workers: self.workers,
             limits: self.limits,
             server_field: None,
@@ -280,7 +280,7 @@ impl fmt::Debug for Server {
 }
 
 /// The message of the error, also in the [`fmt::Debug`] output that a `main` prints.
-fn start_error(error: &StartError) -> io::Error {
+fn start_error(error: &EngineStartError) -> io::Error {
     let source = std::error::Error::source(error);
     let source = source.and_then(|source| source.downcast_ref::<io::Error>());
     let kind = source.map_or(io::ErrorKind::Other, io::Error::kind);

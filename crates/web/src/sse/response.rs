@@ -79,7 +79,7 @@ impl IntoResponse for Sse {
             heartbeat: self.heartbeat,
             sent_at: None,
             timer: None,
-            stopping: Box::pin(apus_net::stopping()),
+            stopping: Box::pin(apus_net::worker_stop()),
         });
         let mut response = Response::new(StatusCode::OK)
             .with_header(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_http::ServiceFactory;
-use apus_net::{Engine, Limits, ListenAddress, Listener, Plan};
+use apus_net::{Engine, EnginePlan, Limits, ListenAddress, ListenerPlan};
 
 use super::client::server_service_of;
 use super::{TestClient, fail};
@@ -46,11 +46,11 @@ impl TestServer {
 
     #[track_caller]
     fn of(service: Arc<dyn ServiceFactory>, workers: usize) -> Self {
-        let engine = Engine::start(Plan {
+        let engine = Engine::start(EnginePlan {
             workers: NonZeroUsize::new(workers).unwrap_or(NonZeroUsize::MIN),
             limits: Limits::default(),
             server_field: None,
-            listeners: vec![Listener {
+            listeners: vec![ListenerPlan {
                 address: ListenAddress::Tcp {
                     address: (Ipv4Addr::LOCALHOST, 0).into(),
                     ipv6_only: true,

@@ -13,7 +13,7 @@ use apus_http::{
     Outcome, Peer, Request, RequestParts, Response, Service, StatusCode, Target, Version,
 };
 use apus_net::client::{
-    Address, ClientRequest, Origin, Protocol, ProxyHead, RequestHead, Timeouts, connect,
+    Address, ClientRequest, ClientRequestHead, Origin, Protocol, ProxyHead, Timeouts, connect,
 };
 use bytes::Bytes;
 use http::Extensions;
@@ -218,7 +218,7 @@ async fn send(
     }
     let response = connection
         .send(ClientRequest {
-            head: Rc::new(RequestHead {
+            head: Rc::new(ClientRequestHead {
                 method: outgoing.method,
                 scheme: "http",
                 authority,

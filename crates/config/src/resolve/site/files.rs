@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use apus_files::{Symlinks, TryFiles};
-use apus_net::Account;
+use apus_net::SystemAccount;
 use apus_sites::Preset;
 use rustix::fs::Access;
 
@@ -204,7 +204,7 @@ fn warn_of_unreadable(path: &Setting<FilePath>, reader: &mut ConfigReader<'_>) {
     if rustix::fs::access(folder, Access::READ_OK | Access::EXEC_OK).is_ok() {
         return;
     }
-    let user = Account::current_name();
+    let user = SystemAccount::current_name();
     reader.report(
         Finding::warning(
             &path.span,

@@ -1,6 +1,6 @@
 //! The nodes of a group: where they are, and how to speak to them.
 
-use apus_net::client::{Address, Tls, TlsSettings};
+use apus_net::client::{Address, ClientTlsSettings, Tls};
 use apus_net::tls::{ClientAuth, MinVersion};
 use apus_upstream::plan::{self, Admin, NodePlan};
 
@@ -13,7 +13,7 @@ use crate::source::{Setting, SourceSpan};
 use crate::string_type::origin::NodeAddress;
 
 /// The nodes, and the TLS of each.
-pub(super) type Nodes = (Vec<NodePlan>, Vec<Option<TlsSettings>>);
+pub(super) type Nodes = (Vec<NodePlan>, Vec<Option<ClientTlsSettings>>);
 
 /// The nodes of a group, in their order.
 pub(super) fn nodes(raw: &Setting<Upstream>, reader: &mut ConfigReader<'_>) -> Option<Nodes> {
@@ -60,10 +60,10 @@ pub(super) fn nodes(raw: &Setting<Upstream>, reader: &mut ConfigReader<'_>) -> O
 pub(super) fn alone(
     address: &Setting<NodeAddress>,
     reader: &mut ConfigReader<'_>,
-) -> Option<(NodePlan, Option<TlsSettings>)> {
+) -> Option<(NodePlan, Option<ClientTlsSettings>)> {
     let tls = match address.tls {
         Some(true) => Some(ready(
-            TlsSettings::new(address.host().unwrap_or_default()),
+            ClientTlsSettings::new(address.host().unwrap_or_default()),
             &address.span,
             reader,
         )?),
@@ -129,7 +129,7 @@ enum GroupTls {
     None,
     All {
         /// What goes for all, with the name where that is given.
-        settings: TlsSettings,
+        settings: ClientTlsSettings,
         server_name: Option<String>,
         span: SourceSpan,
     },
@@ -164,7 +164,7 @@ impl GroupTls {
         }
         let Some(raw_tls) = &raw.tls else {
             return Some(Self::All {
-                settings: TlsSettings::new(""),
+                settings: ClientTlsSettings::new(""),
                 server_name: None,
                 span: raw.span.clone(),
             });
@@ -182,7 +182,7 @@ impl GroupTls {
         address: &NodeAddress,
         at: &SourceSpan,
         reader: &mut ConfigReader<'_>,
-    ) -> Option<Option<TlsSettings>> {
+    ) -> Option<Option<ClientTlsSettings>> {
         let Self::All {
             settings,
             server_name,
@@ -203,7 +203,7 @@ impl GroupTls {
             );
             return None;
         };
-        let settings = TlsSettings {
+        let settings = ClientTlsSettings {
             server_name: name,
             ..settings.clone()
         };
@@ -217,7 +217,10 @@ impl GroupTls {
 }
 
 /// What the table says, but for the name.
-fn settings(raw: &Setting<UpstreamTls>, reader: &mut ConfigReader<'_>) -> Option<TlsSettings> {
+fn settings(
+    raw: &Setting<UpstreamTls>,
+    reader: &mut ConfigReader<'_>,
+) -> Option<ClientTlsSettings> {
     if reader.has_wrong(&raw.span, &["ca", "cert", "key", "verify"]) {
         return None;
     }
@@ -256,7 +259,7 @@ fn settings(raw: &Setting<UpstreamTls>, reader: &mut ConfigReader<'_>) -> Option
             return None;
         }
     };
-    Some(TlsSettings {
+    Some(ClientTlsSettings {
         server_name: String::new(),
         verify: *raw.verify,
         authorities,
@@ -270,10 +273,10 @@ fn settings(raw: &Setting<UpstreamTls>, reader: &mut ConfigReader<'_>) -> Option
 
 /// The settings, if connections can be made with them.
 fn ready(
-    settings: TlsSettings,
+    settings: ClientTlsSettings,
     span: &SourceSpan,
     reader: &mut ConfigReader<'_>,
-) -> Option<TlsSettings> {
+) -> Option<ClientTlsSettings> {
     match Tls::new(&settings) {
         Ok(_) => Some(settings),
         Err(error) => {

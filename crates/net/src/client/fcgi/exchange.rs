@@ -8,21 +8,21 @@ use apus_http::Method;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::Inner;
-use crate::client::exchange::{Exchange, Wire};
-use crate::client::upload::Upload;
-use crate::client::{Cause, ClientRequest, Failure, Phase};
+use super::FastCgiClientConnection;
+use crate::client::exchange::{ClientExchange, SerialConnection};
+use crate::client::upload::RequestUpload;
+use crate::client::{ClientRequest, FailureCause, RequestFailure, RequestPhase};
 
 /// What an application sent.
-pub(super) enum Received {
+pub(super) enum FastCgiResponsePart {
     Head(ResponseHead),
     Data(Bytes),
     End,
 }
 
-impl Inner {
+impl FastCgiClientConnection {
     /// Encodes a request and gets ready to send it.
-    pub(super) fn begin(&mut self, request: ClientRequest) -> Result<(), Failure> {
+    pub(super) fn begin(&mut self, request: ClientRequest) -> Result<(), RequestFailure> {
         let ClientRequest {
             head,
             body,
@@ -32,7 +32,7 @@ impl Inner {
         } = request;
         let mut out = self.wire.buffers.take();
         let is_head = head.method == Method::HEAD;
-        let keep = self.home.is_some();
+        let keep = self.connection_return.is_some();
         let sent = match &head.params {
             Some(params)
                 if self
@@ -47,13 +47,13 @@ impl Inner {
         };
         if let Err(fault) = sent {
             self.wire.buffers.put(out);
-            return Err(Failure {
+            return Err(RequestFailure {
                 body: Some(body),
-                ..Failure::unsent(Phase::Send, Cause::Request(fault.into()))
+                ..RequestFailure::unsent(RequestPhase::Send, FailureCause::Request(fault.into()))
             });
         }
         let length = body.len();
-        let upload = Upload::new(out, body, length, false);
+        let upload = RequestUpload::new(out, body, length, false);
         self.wire.begin(upload, timeouts);
         self.head = Some(head);
         self.stderr = stderr;
@@ -64,26 +64,28 @@ impl Inner {
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<ResponseHead, (Phase, Cause)>> {
+    ) -> Poll<Result<ResponseHead, (RequestPhase, FailureCause)>> {
         self.wire.send(cx)?;
         let is_sent = self.wire.upload.is_over();
         let phase = match is_sent {
-            true => Phase::Head,
-            false => Phase::Send,
+            true => RequestPhase::Head,
+            false => RequestPhase::Send,
         };
-        match self.poll_received(cx) {
-            Poll::Ready(Ok(Received::Head(head))) => {
+        match self.poll_part(cx) {
+            Poll::Ready(Ok(FastCgiResponsePart::Head(head))) => {
                 self.wire.limits.read_until = None;
                 return Poll::Ready(Ok(head));
             }
             // The codec gives a head before anything else.
             Poll::Ready(Ok(_)) => {
-                let cause = Cause::Protocol(ProtocolError::Unasked.into());
+                let cause = FailureCause::Protocol(ProtocolError::Unasked.into());
                 return Poll::Ready(Err((phase, cause)));
             }
             Poll::Ready(Err(cause)) => {
                 return Poll::Ready(Err(match (self.wire.lost.take(), cause) {
-                    (Some(lost), Cause::Closed) => (Phase::Send, Cause::Io(lost)),
+                    (Some(lost), FailureCause::Closed) => {
+                        (RequestPhase::Send, FailureCause::Io(lost))
+                    }
                     (_, cause) => (phase, cause),
                 }));
             }
@@ -93,7 +95,7 @@ impl Inner {
             self.wire.limits.expect(|timeouts| timeouts.first_byte);
         }
         ready!(self.wire.limits.poll(cx));
-        Poll::Ready(Err((phase, Cause::TimedOut)))
+        Poll::Ready(Err((phase, FailureCause::TimedOut)))
     }
 
     /// Whether the answer was read to its end.
@@ -102,15 +104,18 @@ impl Inner {
     }
 
     /// What there is to tell of a request without an answer.
-    pub(super) fn failure(&mut self, (phase, cause): (Phase, Cause)) -> Failure {
+    pub(super) fn failure(
+        &mut self,
+        (phase, cause): (RequestPhase, FailureCause),
+    ) -> RequestFailure {
         // Its server says that the application did not look at it.
         let is_rejected = match &cause {
-            Cause::Protocol(error) => error
+            FailureCause::Protocol(error) => error
                 .downcast_ref()
                 .is_some_and(ProtocolError::is_rejection),
             _ => false,
         };
-        Failure {
+        RequestFailure {
             phase,
             cause,
             request_sent: self.wire.upload.sent() > 0 && !is_rejected,
@@ -119,16 +124,16 @@ impl Inner {
     }
 }
 
-impl Exchange for Inner {
+impl ClientExchange for FastCgiClientConnection {
     type Codec = ClientConnection;
-    type Received = Received;
+    type Part = FastCgiResponsePart;
 
-    fn wire(&mut self) -> &mut Wire<ClientConnection> {
+    fn wire(&mut self) -> &mut SerialConnection<ClientConnection> {
         &mut self.wire
     }
 
     /// What the application sent, as far as it was read. Content that came in several records is joined.
-    fn take_received(&mut self) -> Result<Option<Received>, Cause> {
+    fn parse_part(&mut self) -> Result<Option<FastCgiResponsePart>, FailureCause> {
         let mut parts: SmallVec<[Range<usize>; 16]> = SmallVec::new();
         let mut consumed = 0;
         while !self.wire.codec.is_done() {
@@ -137,8 +142,8 @@ impl Exchange for Inner {
                 Ok(found) => found,
                 // It comes again when there is nothing before it.
                 Err(_) if !parts.is_empty() => break,
-                Err(ProtocolError::Truncated) => return Err(Cause::Closed),
-                Err(error) => return Err(Cause::Protocol(error.into())),
+                Err(ProtocolError::Truncated) => return Err(FailureCause::Closed),
+                Err(error) => return Err(FailureCause::Protocol(error.into())),
             };
             let start = consumed;
             consumed += bytes;
@@ -151,7 +156,7 @@ impl Exchange for Inner {
                 }
                 ClientEvent::Head(head) => {
                     self.wire.input.consume(consumed);
-                    return Ok(Some(Received::Head(head)));
+                    return Ok(Some(FastCgiResponsePart::Head(head)));
                 }
                 ClientEvent::End { .. } => {}
                 ClientEvent::Incomplete => break,
@@ -159,14 +164,18 @@ impl Exchange for Inner {
         }
         if !parts.is_empty() {
             let bytes = self.wire.input.take_joined(&parts, consumed);
-            return Ok(Some(Received::Data(bytes)));
+            return Ok(Some(FastCgiResponsePart::Data(bytes)));
         }
         self.wire.input.consume(consumed);
-        Ok(self.wire.codec.is_done().then_some(Received::End))
+        Ok(self
+            .wire
+            .codec
+            .is_done()
+            .then_some(FastCgiResponsePart::End))
     }
 
-    fn received_all(&mut self) -> Result<Received, Cause> {
+    fn handle_eof(&mut self) -> Result<FastCgiResponsePart, FailureCause> {
         let _ = self.wire.codec.handle_eof();
-        Err(Cause::Closed)
+        Err(FailureCause::Closed)
     }
 }

@@ -1,8 +1,8 @@
-//! FastCGI to an application: one request at a time, over a connection that goes home in between.
+//! FastCGI to an application: one request at a time, over a connection that goes connection_return in between.
 
-mod content;
 mod exchange;
 mod parked;
+mod response_body;
 
 use std::fmt;
 use std::io::IoSlice;
@@ -13,10 +13,12 @@ use std::time::Instant;
 use apus_codec::fastcgi::ClientConnection;
 use apus_codec::h1::HeadLimits;
 
-use self::content::Incoming;
 pub use self::parked::ParkedFastCgi;
-use super::exchange::Wire;
-use super::{ClientRequest, ClientResponse, Failure, Home, RequestHead, Stderr};
+use self::response_body::FastCgiResponseBody;
+use super::exchange::SerialConnection;
+use super::{
+    ClientRequest, ClientRequestHead, ClientResponse, ConnectionReturn, RequestFailure, Stderr,
+};
 use crate::transport::Transport;
 
 /// What the head of an answer may have. Applications are trusted to answer, but not to fill the memory
@@ -34,38 +36,38 @@ const REUSED_MOST: u64 = 8 * 1024;
 
 /// A connection that speaks FastCGI.
 ///
-/// [`send`](Self::send) takes it, and once the answer was read whole it is given to its [`Home`]:
+/// [`send`](Self::send) takes it, and once the answer was read whole it is given to its [`ConnectionReturn`]:
 /// before `send` is done if the content came with the head, else when the response's body gives its
 /// end. If the answer breaks off, or the future or the body is dropped before, the application is
 /// asked to give up and the connection is closed, which is how it learns that the client is gone.
 ///
 /// A connection that waits keeps a process of most applications waiting with it, which serves nobody
 /// else: whoever keeps connections should let all threads have them; see [`park`](Self::park).
-pub struct FastCgi(Box<Inner>);
+pub struct FastCgiClient(Box<FastCgiClientConnection>);
 
-struct Inner {
-    wire: Wire<ClientConnection>,
+struct FastCgiClientConnection {
+    wire: SerialConnection<ClientConnection>,
     /// The current request, for whom its standard error is told.
-    head: Option<Rc<RequestHead>>,
+    head: Option<Rc<ClientRequestHead>>,
     stderr: Option<Stderr>,
-    home: Option<Rc<dyn Home<FastCgi>>>,
+    connection_return: Option<Rc<dyn ConnectionReturn<FastCgiClient>>>,
 }
 
-impl FastCgi {
+impl FastCgiClient {
     /// A fresh connection.
     pub(super) fn new(transport: Transport) -> Self {
-        Self(Box::new(Inner {
-            wire: Wire::new(transport, ClientConnection::new(LIMITS)),
+        Self(Box::new(FastCgiClientConnection {
+            wire: SerialConnection::new(transport, ClientConnection::new(LIMITS)),
             head: None,
             stderr: None,
-            home: None,
+            connection_return: None,
         }))
     }
 
     /// Sets where the connection goes once the next answer was read whole, if it can be used again.
-    /// Without a home the application is told to close it (no `FCGI_KEEP_CONN`).
-    pub fn set_home(&mut self, home: Rc<dyn Home<Self>>) {
-        self.0.home = Some(home);
+    /// Without a connection_return the application is told to close it (no `FCGI_KEEP_CONN`).
+    pub fn set_connection_return(&mut self, connection_return: Rc<dyn ConnectionReturn<Self>>) {
+        self.0.connection_return = Some(connection_return);
     }
 
     /// Requests that were sent over it.
@@ -83,24 +85,24 @@ impl FastCgi {
         ParkedFastCgi::new(*self.0)
     }
 
-    /// Sends a request: its [`params`](RequestHead::params), and its content.
+    /// Sends a request: its [`params`](ClientRequestHead::params), and its content.
     ///
     /// The content is sent as fast as the application takes it, while the answer is awaited and read,
     /// and until the answer ends. An answer that has no content is there once the application has
     /// ended it.
     ///
     /// # Errors
-    /// There is no response; see [`Failure`]. The connection is closed.
-    pub async fn send(self, request: ClientRequest) -> Result<ClientResponse, Failure> {
+    /// There is no response; see [`RequestFailure`]. The connection is closed.
+    pub async fn send(self, request: ClientRequest) -> Result<ClientResponse, RequestFailure> {
         let mut inner = self.0;
         inner.begin(request)?;
-        Incoming::new(inner).respond().await
+        FastCgiResponseBody::new(inner).respond().await
     }
 }
 
-impl Inner {
-    /// Gives the connection to its home, if it can carry another request.
-    fn go_home(mut self: Box<Self>) {
+impl FastCgiClientConnection {
+    /// Gives the connection to its connection_return, if it can carry another request.
+    fn give_back(mut self: Box<Self>) {
         if !self.wire.codec.keeps_alive()
             || !self.wire.upload.is_whole()
             || self.wire.upload.content() > REUSED_MOST
@@ -108,13 +110,13 @@ impl Inner {
         {
             return;
         }
-        let Some(home) = self.home.take() else {
+        let Some(connection_return) = self.connection_return.take() else {
             return;
         };
         self.wire.end();
         self.head = None;
         self.stderr = None;
-        home.take_back(FastCgi(self));
+        connection_return.return_connection(FastCgiClient(self));
     }
 
     /// Asks the application to give up, as far as that can be said at once: the end of the connection
@@ -134,9 +136,9 @@ impl Inner {
     }
 }
 
-impl fmt::Debug for FastCgi {
+impl fmt::Debug for FastCgiClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FastCgi")
+        f.debug_struct("FastCgiClient")
             .field("requests", &self.0.wire.requests)
             .finish_non_exhaustive()
     }

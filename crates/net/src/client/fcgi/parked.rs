@@ -11,10 +11,10 @@ use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::net::RecvFlags;
 use tokio::runtime::{self, Handle};
 
-use super::{FastCgi, Inner};
-use crate::descriptors::Descriptor;
-use crate::quiet::QuietSocket;
-use crate::socket::Socket;
+use super::{FastCgiClient, FastCgiClientConnection};
+use crate::descriptors::DescriptorPermit;
+use crate::read_interest::ReadInterestSocket;
+use crate::socket::StreamSocket;
 use crate::transport::Transport;
 
 /// Asks how many bytes were sent and not read (`unix(7)`).
@@ -26,27 +26,27 @@ const SIOCOUTQ: Opcode = 0x5411;
 /// connection waits at one worker would be of no use to the others.
 #[derive(Debug)]
 pub struct ParkedFastCgi {
-    socket: ParkedSocket,
+    socket: ParkedStream,
     requests: u64,
     opened_at: Instant,
     parked_at: Instant,
 }
 
 #[derive(Debug)]
-enum ParkedSocket {
-    Tcp(TcpStream, Descriptor),
+enum ParkedStream {
+    Tcp(TcpStream, DescriptorPermit),
     /// It stays known to the runtime that left it, which may well take it again.
-    Unix(QuietSocket, Descriptor, runtime::Id),
+    Unix(ReadInterestSocket, DescriptorPermit, runtime::Id),
 }
 
 impl ParkedFastCgi {
-    pub(super) fn new(inner: Inner) -> Option<Self> {
+    pub(super) fn new(inner: FastCgiClientConnection) -> Option<Self> {
         let socket = match inner.wire.transport {
-            Transport::Clear(Socket::Tcp(socket, descriptor)) => {
-                ParkedSocket::Tcp(socket.into_std().ok()?, descriptor)
+            Transport::Clear(StreamSocket::Tcp(socket, descriptor)) => {
+                ParkedStream::Tcp(socket.into_std().ok()?, descriptor)
             }
-            Transport::Clear(Socket::Unix(socket, descriptor)) => {
-                ParkedSocket::Unix(socket, descriptor, Handle::try_current().ok()?.id())
+            Transport::Clear(StreamSocket::Unix(socket, descriptor)) => {
+                ParkedStream::Unix(socket, descriptor, Handle::try_current().ok()?.id())
             }
             Transport::Tls(_) => return None,
         };
@@ -62,21 +62,21 @@ impl ParkedFastCgi {
     ///
     /// # Errors
     /// The runtime of this thread does not take it.
-    pub fn resume(self) -> io::Result<FastCgi> {
+    pub fn resume(self) -> io::Result<FastCgiClient> {
         let is_here = |id| Handle::try_current().is_ok_and(|here| here.id() == id);
         let socket = match self.socket {
-            ParkedSocket::Tcp(socket, descriptor) => {
-                Socket::Tcp(tokio::net::TcpStream::from_std(socket)?, descriptor)
+            ParkedStream::Tcp(socket, descriptor) => {
+                StreamSocket::Tcp(tokio::net::TcpStream::from_std(socket)?, descriptor)
             }
-            ParkedSocket::Unix(socket, descriptor, left_by) if is_here(left_by) => {
-                Socket::Unix(socket, descriptor)
+            ParkedStream::Unix(socket, descriptor, left_by) if is_here(left_by) => {
+                StreamSocket::Unix(socket, descriptor)
             }
-            ParkedSocket::Unix(socket, descriptor, _) => {
-                Socket::Unix(QuietSocket::new(socket.into_std())?, descriptor)
+            ParkedStream::Unix(socket, descriptor, _) => {
+                StreamSocket::Unix(ReadInterestSocket::new(socket.into_std())?, descriptor)
             }
         };
         let transport = Transport::Clear(socket);
-        let mut connection = FastCgi::new(transport);
+        let mut connection = FastCgiClient::new(transport);
         connection.0.wire.requests = self.requests;
         connection.0.wire.opened_at = self.opened_at;
         Ok(connection)
@@ -99,7 +99,7 @@ impl ParkedFastCgi {
     /// PHP leaves the end of a request's content unread until then. A script that called
     /// `fastcgi_finish_request` goes on working meanwhile, and so keeps the connection to itself.
     pub fn is_awaited(&self) -> bool {
-        let ParkedSocket::Unix(socket, ..) = &self.socket else {
+        let ParkedStream::Unix(socket, ..) = &self.socket else {
             return true;
         };
         // SAFETY: `SIOCOUTQ` stores an `int`, which is what the getter has room for.
@@ -126,8 +126,8 @@ impl ParkedFastCgi {
 impl AsFd for ParkedFastCgi {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
-            ParkedSocket::Tcp(socket, _) => socket.as_fd(),
-            ParkedSocket::Unix(socket, ..) => socket.as_fd(),
+            ParkedStream::Tcp(socket, _) => socket.as_fd(),
+            ParkedStream::Unix(socket, ..) => socket.as_fd(),
         }
     }
 }

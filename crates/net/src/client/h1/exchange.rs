@@ -9,24 +9,24 @@ use apus_codec::h1::{
 use apus_http::{Headers, StatusCode};
 use bytes::Bytes;
 
-use super::Inner;
-use crate::client::exchange::{Exchange, Wire};
-use crate::client::upload::Upload;
-use crate::client::{Cause, ClientRequest, Failure, Phase};
+use super::Http1ClientConnection;
+use crate::client::exchange::{ClientExchange, SerialConnection};
+use crate::client::upload::RequestUpload;
+use crate::client::{ClientRequest, FailureCause, RequestFailure, RequestPhase};
 
 /// For how long content is held back for an origin that says nothing (RFC 9110 section 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
 
 /// What an origin sent.
-pub(super) enum Received {
+pub(super) enum Http1ResponsePart {
     Head(ResponseHead),
     Data(Bytes),
     End(Option<Headers>),
 }
 
-impl Inner {
+impl Http1ClientConnection {
     /// Encodes a request and gets ready to send it.
-    pub(super) fn begin(&mut self, request: ClientRequest) -> Result<(), Failure> {
+    pub(super) fn begin(&mut self, request: ClientRequest) -> Result<(), RequestFailure> {
         let ClientRequest {
             head,
             body,
@@ -34,7 +34,7 @@ impl Inner {
             timeouts,
             stderr: _,
         } = request;
-        if self.home.is_none() {
+        if self.connection_return.is_none() {
             self.wire.codec.close();
         }
         let outgoing = OutgoingRequest {
@@ -56,16 +56,19 @@ impl Inner {
                     BodyFraming::Chunked | BodyFraming::UntilClose => None,
                 };
                 let is_held = head.expects_continue && framing != BodyFraming::None;
-                let upload = Upload::new(out, body, length, is_held);
+                let upload = RequestUpload::new(out, body, length, is_held);
                 self.wire.begin(upload, timeouts);
                 self.interim = interim;
                 Ok(())
             }
             Err(error) => {
                 self.wire.buffers.put(out);
-                Err(Failure {
+                Err(RequestFailure {
                     body: Some(body),
-                    ..Failure::unsent(Phase::Send, Cause::Request(error.into()))
+                    ..RequestFailure::unsent(
+                        RequestPhase::Send,
+                        FailureCause::Request(error.into()),
+                    )
                 })
             }
         }
@@ -75,16 +78,16 @@ impl Inner {
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<ResponseHead, (Phase, Cause)>> {
+    ) -> Poll<Result<ResponseHead, (RequestPhase, FailureCause)>> {
         loop {
             self.wire.send(cx)?;
             let phase = match self.wire.upload.is_over() {
-                true => Phase::Head,
-                false => Phase::Send,
+                true => RequestPhase::Head,
+                false => RequestPhase::Send,
             };
             let held = self.wire.upload.is_held();
-            match self.poll_received(cx) {
-                Poll::Ready(Ok(Received::Head(head))) => {
+            match self.poll_part(cx) {
+                Poll::Ready(Ok(Http1ResponsePart::Head(head))) => {
                     self.wire.limits.read_until = None;
                     if head.status.as_u16() >= 400 || self.wire.lost.is_some() {
                         self.wire.upload.stop(&self.wire.buffers);
@@ -93,12 +96,12 @@ impl Inner {
                 }
                 // Content comes behind a head only.
                 Poll::Ready(Ok(_)) => {
-                    let cause = Cause::Protocol(ProtocolError::UnaskedResponse.into());
+                    let cause = FailureCause::Protocol(ProtocolError::UnaskedResponse.into());
                     return Poll::Ready(Err((phase, cause)));
                 }
                 Poll::Ready(Err(cause)) => {
                     return Poll::Ready(Err(match self.wire.lost.take() {
-                        Some(lost) => (Phase::Send, Cause::Io(lost)),
+                        Some(lost) => (RequestPhase::Send, FailureCause::Io(lost)),
                         None => (phase, cause),
                     }));
                 }
@@ -107,7 +110,7 @@ impl Inner {
                 Poll::Pending => {}
             }
             if ready!(self.poll_head_deadline(cx)) {
-                return Poll::Ready(Err((phase, Cause::TimedOut)));
+                return Poll::Ready(Err((phase, FailureCause::TimedOut)));
             }
         }
     }
@@ -143,40 +146,42 @@ impl Inner {
     }
 }
 
-impl Exchange for Inner {
+impl ClientExchange for Http1ClientConnection {
     type Codec = ClientConnection;
-    type Received = Received;
+    type Part = Http1ResponsePart;
 
-    fn wire(&mut self) -> &mut Wire<ClientConnection> {
+    fn wire(&mut self) -> &mut SerialConnection<ClientConnection> {
         &mut self.wire
     }
 
     /// What the origin sent, as far as it was read.
-    fn take_received(&mut self) -> Result<Option<Received>, Cause> {
+    fn parse_part(&mut self) -> Result<Option<Http1ResponsePart>, FailureCause> {
         loop {
             let found = self.wire.codec.handle_input(self.wire.input.unread());
-            let (consumed, event) = found.map_err(|error| Cause::Protocol(error.into()))?;
+            let (consumed, event) = found.map_err(|error| FailureCause::Protocol(error.into()))?;
             if let ClientEvent::Data(range) = event {
-                return Ok(Some(Received::Data(self.wire.input.take(range, consumed))));
+                return Ok(Some(Http1ResponsePart::Data(
+                    self.wire.input.take(range, consumed),
+                )));
             }
             self.wire.input.consume(consumed);
             match event {
                 ClientEvent::Informational(status, headers) => self.inform(status, headers),
-                ClientEvent::Response(head) => return Ok(Some(Received::Head(head))),
-                ClientEvent::End(trailers) => return Ok(Some(Received::End(trailers))),
+                ClientEvent::Response(head) => return Ok(Some(Http1ResponsePart::Head(head))),
+                ClientEvent::End(trailers) => return Ok(Some(Http1ResponsePart::End(trailers))),
                 ClientEvent::Incomplete | ClientEvent::Data(_) => return Ok(None),
             }
         }
     }
 
     /// What the end of the connection means.
-    fn received_all(&mut self) -> Result<Received, Cause> {
+    fn handle_eof(&mut self) -> Result<Http1ResponsePart, FailureCause> {
         if self.wire.codec.ends_with_connection() && self.wire.transport.is_cut_off() {
-            return Err(Cause::Closed);
+            return Err(FailureCause::Closed);
         }
         match self.wire.codec.handle_eof() {
-            Ok(ClientEvent::End(trailers)) => Ok(Received::End(trailers)),
-            _ => Err(Cause::Closed),
+            Ok(ClientEvent::End(trailers)) => Ok(Http1ResponsePart::End(trailers)),
+            _ => Err(FailureCause::Closed),
         }
     }
 }

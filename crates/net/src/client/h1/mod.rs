@@ -1,7 +1,7 @@
-//! HTTP/1.1 to an origin: one request at a time, over a connection that goes home in between.
+//! HTTP/1.1 to an origin: one request at a time, over a connection that goes connection_return in between.
 
-mod content;
 mod exchange;
+mod response_body;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -13,11 +13,11 @@ use apus_codec::h1::{ClientConnection, HeadLimits};
 use apus_http::Interim;
 use tokio::io::ReadBuf;
 
-use super::exchange::Wire;
-use super::{ClientRequest, ClientResponse, Failure, Home};
+use super::exchange::SerialConnection;
+use super::{ClientRequest, ClientResponse, ConnectionReturn, RequestFailure};
 use crate::clock::coarse_now;
 use crate::transport::Transport;
-use crate::turn::after_others;
+use crate::yield_task::yield_to_ready_tasks;
 
 /// What the head of a response may have. Origins are asked because they are trusted to answer, but
 /// not to fill the memory of this process.
@@ -33,33 +33,33 @@ const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 /// A connection that speaks HTTP/1.1.
 ///
 /// [`send`](Self::send) takes it, and once the response was read whole it is given to its
-/// [`Home`]: before `send` is done if the content came with the head, else when the response's body
+/// [`ConnectionReturn`]: before `send` is done if the content came with the head, else when the response's body
 /// gives its end. If the response breaks off, or its body is dropped before, the connection is
 /// closed.
-pub struct Http1(Box<Inner>);
+pub struct Http1Client(Box<Http1ClientConnection>);
 
-struct Inner {
-    wire: Wire<ClientConnection>,
+struct Http1ClientConnection {
+    wire: SerialConnection<ClientConnection>,
     interim: Option<Interim>,
-    home: Option<Rc<dyn Home>>,
+    connection_return: Option<Rc<dyn ConnectionReturn>>,
     idle_since: Instant,
 }
 
-impl Http1 {
+impl Http1Client {
     /// A fresh connection.
     pub(super) fn new(transport: Transport) -> Self {
-        Self(Box::new(Inner {
-            wire: Wire::new(transport, ClientConnection::new(LIMITS)),
+        Self(Box::new(Http1ClientConnection {
+            wire: SerialConnection::new(transport, ClientConnection::new(LIMITS)),
             interim: None,
-            home: None,
+            connection_return: None,
             idle_since: coarse_now(),
         }))
     }
 
     /// Sets where the connection goes once the next response was read whole, if it can be used
-    /// again. Without a home it is closed then, and the origin is told so with the request.
-    pub fn set_home(&mut self, home: Rc<dyn Home>) {
-        self.0.home = Some(home);
+    /// again. Without a connection_return it is closed then, and the origin is told so with the request.
+    pub fn set_connection_return(&mut self, connection_return: Rc<dyn ConnectionReturn>) {
+        self.0.connection_return = Some(connection_return);
     }
 
     /// Asks the socket without waiting whether the connection can carry a request: not if the origin
@@ -114,14 +114,14 @@ impl Http1 {
     /// expects `100 Continue`, is sent when the origin asks for it, or says nothing for a second.
     ///
     /// # Errors
-    /// There is no response; see [`Failure`]. The connection is closed.
-    pub async fn send(self, request: ClientRequest) -> Result<ClientResponse, Failure> {
+    /// There is no response; see [`RequestFailure`]. The connection is closed.
+    pub async fn send(self, request: ClientRequest) -> Result<ClientResponse, RequestFailure> {
         let mut inner = self.0;
         inner.begin(request)?;
-        after_others().await;
+        yield_to_ready_tasks().await;
         match poll_fn(|cx| inner.poll_head(cx)).await {
-            Ok(head) => Ok(content::respond(inner, head)),
-            Err((phase, cause)) => Err(Failure {
+            Ok(head) => Ok(response_body::respond(inner, head)),
+            Err((phase, cause)) => Err(RequestFailure {
                 phase,
                 cause,
                 request_sent: inner.wire.upload.sent() > 0,
@@ -131,28 +131,28 @@ impl Http1 {
     }
 }
 
-impl Inner {
-    /// Gives the connection to its home, if it can carry another request.
-    fn go_home(mut self: Box<Self>) {
+impl Http1ClientConnection {
+    /// Gives the connection to its connection_return, if it can carry another request.
+    fn give_back(mut self: Box<Self>) {
         if !self.wire.codec.keeps_alive()
             || !self.wire.upload.is_whole()
             || !self.wire.input.is_empty()
         {
             return;
         }
-        let Some(home) = self.home.take() else {
+        let Some(connection_return) = self.connection_return.take() else {
             return;
         };
         self.wire.end();
         self.interim = None;
         self.idle_since = coarse_now();
-        home.take_back(Http1(self));
+        connection_return.return_connection(Http1Client(self));
     }
 }
 
-impl fmt::Debug for Http1 {
+impl fmt::Debug for Http1Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Http1")
+        f.debug_struct("Http1Client")
             .field("requests", &self.0.wire.requests)
             .finish_non_exhaustive()
     }
@@ -167,22 +167,22 @@ mod tests {
     use tokio::net::UnixStream;
 
     use super::*;
-    use crate::client::RequestHead;
-    use crate::quiet::QuietSocket;
-    use crate::socket::Socket;
+    use crate::client::ClientRequestHead;
+    use crate::read_interest::ReadInterestSocket;
+    use crate::socket::StreamSocket;
 
     #[derive(Default)]
-    struct Kept(RefCell<Option<Http1>>);
+    struct IdleSlot(RefCell<Option<Http1Client>>);
 
-    impl Home for Kept {
-        fn take_back(&self, connection: Http1) {
+    impl ConnectionReturn for IdleSlot {
+        fn return_connection(&self, connection: Http1Client) {
             *self.0.borrow_mut() = Some(connection);
         }
     }
 
     fn post(body: Body) -> ClientRequest {
         ClientRequest {
-            head: Rc::new(RequestHead {
+            head: Rc::new(ClientRequestHead {
                 method: Method::POST,
                 scheme: "http",
                 authority: "a".into(),
@@ -203,14 +203,14 @@ mod tests {
     #[tokio::test]
     async fn an_idle_connection_holds_no_buffer_nor_its_home() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let ours = QuietSocket::new(ours.into_std().unwrap()).unwrap();
-        let kept = Rc::new(Kept::default());
-        let mut connection = Http1::new(Transport::Clear(Socket::Unix(
+        let ours = ReadInterestSocket::new(ours.into_std().unwrap()).unwrap();
+        let kept = Rc::new(IdleSlot::default());
+        let mut connection = Http1Client::new(Transport::Clear(StreamSocket::Unix(
             ours,
-            crate::descriptors::Descriptor::of_client(),
+            crate::descriptors::DescriptorPermit::of_client(),
         )));
         for _ in 0..2 {
-            connection.set_home(kept.clone());
+            connection.set_connection_return(kept.clone());
             let answers = async {
                 let mut request = [0; 1024];
                 assert!(theirs.read(&mut request).await.unwrap() > 0);

@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 use apus_codec::h2::{Config, Connection as Codec, ConnectionError, ErrorCode, StreamKey};
 use apus_http::BodyError;
 
-use super::stream::{Receiving, Stream, Streams};
-use super::timers::Timers;
-use super::{BATCH, OUT_MOST, RECEIVE_WINDOW, STREAMS, Shared, unsent};
-use crate::buffers::Buffers;
-use crate::client::{Cause, Failure, Phase, Timeouts};
+use super::stream::{ClientStream, ClientStreams, ResponseState};
+use super::timers::ClientTimers;
+use super::{BATCH, ConnectionState, OUT_MOST, RECEIVE_WINDOW, STREAMS, unsent};
+use crate::buffers::BufferPool;
+use crate::client::{FailureCause, RequestFailure, RequestPhase, Timeouts};
 use crate::clock::coarse_now;
-use crate::h2::wakers::Wakers;
-use crate::h2::write::Batch;
-use crate::input::Input;
+use crate::h2::wakers::StreamWakers;
+use crate::h2::write::WriteBatch;
+use crate::input::InputBuffer;
 use crate::transport::Transport;
 
 /// Bytes that the kernel holds while it cannot send them, so that whose turn it is can be decided
@@ -40,28 +40,28 @@ const TURN_ROUNDS: usize = 16;
 const END_WITHIN: Duration = Duration::from_secs(1);
 
 /// A connection, as its task has it.
-pub(super) struct Driver {
-    pub(super) shared: Rc<Shared>,
+pub(super) struct Http2ClientDriver {
+    pub(super) shared: Rc<ConnectionState>,
     pub(super) transport: Transport,
     pub(super) codec: Codec,
-    pub(super) input: Input,
+    pub(super) input: InputBuffer,
     /// Whether there may be whole frames in the input.
     pub(super) unhandled: bool,
     /// What is to be written.
-    pub(super) out: Batch,
+    pub(super) out: WriteBatch,
     /// Whether the last write may have filled the socket.
     pub(super) wrote_much: bool,
-    pub(super) buffers: Rc<Buffers>,
-    pub(super) streams: Streams,
-    pub(super) wakers: Wakers,
+    pub(super) buffers: Rc<BufferPool>,
+    pub(super) streams: ClientStreams,
+    pub(super) wakers: StreamWakers,
     /// The slots that are polled now; kept for its memory.
     woken: Vec<usize>,
-    /// Streams whose responses are to be handed on.
+    /// ClientStreams whose responses are to be handed on.
     pub(super) fresh: Vec<StreamKey>,
-    pub(super) timers: Timers,
+    pub(super) timers: ClientTimers,
     pub(super) turn: Turn,
     /// How it ends, once `out` is written.
-    pub(super) end: Option<Lost>,
+    pub(super) end: Option<CloseReason>,
 }
 
 /// What was done in this turn of the task.
@@ -73,7 +73,7 @@ pub(super) struct Turn {
 
 /// Why a connection ends.
 #[derive(Debug)]
-pub(super) enum Lost {
+pub(super) enum CloseReason {
     /// Nobody needs it any more, or the origin ended it in order.
     Closed,
     Io(io::Error),
@@ -81,12 +81,16 @@ pub(super) enum Lost {
     Protocol(ConnectionError),
 }
 
-impl Driver {
+impl Http2ClientDriver {
     /// A connection over a transport on which nothing was said.
-    pub(super) fn new(mut transport: Transport, timeouts: &Timeouts, shared: Rc<Shared>) -> Self {
+    pub(super) fn new(
+        mut transport: Transport,
+        timeouts: &Timeouts,
+        shared: Rc<ConnectionState>,
+    ) -> Self {
         transport.limit_unsent(UNSENT_MOST);
-        let buffers = Buffers::of_thread();
-        let mut out = Batch::default();
+        let buffers = BufferPool::of_thread();
+        let mut out = WriteBatch::default();
         let config = Config {
             max_concurrent_streams: u32::try_from(STREAMS).unwrap_or(u32::MAX),
             max_frame_size: 16 * 1024,
@@ -101,16 +105,16 @@ impl Driver {
             shared,
             transport,
             codec,
-            input: Input::default(),
+            input: InputBuffer::default(),
             unhandled: false,
             out,
             wrote_much: false,
             buffers,
-            streams: Streams::default(),
-            wakers: Wakers::default(),
+            streams: ClientStreams::default(),
+            wakers: StreamWakers::default(),
             woken: Vec::new(),
             fresh: Vec::new(),
-            timers: Timers::new(timeouts),
+            timers: ClientTimers::new(timeouts),
             turn: Turn::default(),
             end: None,
         }
@@ -119,17 +123,17 @@ impl Driver {
     /// Drives the connection to its end.
     pub(super) async fn run(mut self) {
         let lost = poll_fn(|cx| self.poll(cx)).await;
-        if !matches!(lost, Lost::Closed) {
+        if !matches!(lost, CloseReason::Closed) {
             tracing::debug!(error = %lost, "a connection to an origin ended");
         }
         self.lose_all(&lost);
-        if matches!(lost, Lost::Closed | Lost::Protocol(_)) {
+        if matches!(lost, CloseReason::Closed | CloseReason::Protocol(_)) {
             let _ = tokio::time::timeout(END_WITHIN, poll_fn(|cx| self.poll_shutdown(cx))).await;
         }
     }
 
     /// One turn of the task.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Lost> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
         self.watch(cx);
         self.turn = Turn::default();
         self.codec
@@ -161,7 +165,7 @@ impl Driver {
     }
 
     /// Does what can be done; tells whether there was anything.
-    fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, Lost> {
+    fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
         let mut progress = self.poll_input(cx)?;
         // Those that end make room for others, whose first content leaves with their heads.
         progress |= self.poll_streams();
@@ -197,7 +201,7 @@ impl Driver {
     }
 
     /// How the connection ends, if it is at its end.
-    fn ended(&mut self) -> Option<Lost> {
+    fn ended(&mut self) -> Option<CloseReason> {
         if self.end.is_some() {
             return self.end.take();
         }
@@ -206,7 +210,7 @@ impl Driver {
         if is_unused && is_unwanted {
             let frames = self.out.frames(&self.buffers);
             self.codec.go_away(ErrorCode::NO_ERROR, frames);
-            return Some(Lost::Closed);
+            return Some(CloseReason::Closed);
         }
         None
     }
@@ -237,47 +241,48 @@ impl Driver {
     }
 
     /// Takes a request back: the origin is told to forget it.
-    pub(super) fn cancel(&mut self, key: StreamKey) -> Option<Box<Stream>> {
+    pub(super) fn cancel(&mut self, key: StreamKey) -> Option<Box<ClientStream>> {
         let frames = self.out.frames(&self.buffers);
         self.codec.reset(key, ErrorCode::CANCEL, frames);
         self.streams.remove(key)
     }
 
     /// Tells whoever waits for a stream's response, or reads it, that there is no more of it.
-    pub(super) fn fail(&self, stream: Box<Stream>, cause: Cause, error: BodyError) {
-        let Stream {
-            exchange,
+    pub(super) fn fail(&self, stream: Box<ClientStream>, cause: FailureCause, error: BodyError) {
+        let ClientStream {
+            response_slot,
             sending,
             receiving,
             begins_at,
             ..
         } = *stream;
-        if let Some(exchange) = exchange {
-            let request_sent = !matches!(cause, Cause::Refused) && self.out.written() > begins_at;
-            exchange.settle(Err(Failure {
+        if let Some(response_slot) = response_slot {
+            let request_sent =
+                !matches!(cause, FailureCause::Refused) && self.out.written() > begins_at;
+            response_slot.settle(Err(RequestFailure {
                 phase: match sending.ended {
-                    true => Phase::Head,
-                    false => Phase::Send,
+                    true => RequestPhase::Head,
+                    false => RequestPhase::Send,
                 },
                 cause,
                 request_sent,
                 body: sending.give_back(),
             }));
-        } else if let Receiving::Content(content) = receiving {
+        } else if let ResponseState::Body(content) = receiving {
             let cx = Context::from_waker(std::task::Waker::noop());
             content.end(Err(error), &cx);
         }
     }
 
     /// Lets go of all streams, and of what is in the queue.
-    fn lose_all(&mut self, lost: &Lost) {
+    fn lose_all(&mut self, lost: &CloseReason) {
         self.shared.closed.set(true);
         for key in self.streams.keys() {
             if let Some(stream) = self.streams.remove(key) {
                 let error = match lost {
-                    Lost::TimedOut => BodyError::TimedOut,
-                    Lost::Protocol(_) => BodyError::Malformed,
-                    Lost::Closed | Lost::Io(_) => BodyError::Disconnected,
+                    CloseReason::TimedOut => BodyError::TimedOut,
+                    CloseReason::Protocol(_) => BodyError::Malformed,
+                    CloseReason::Closed | CloseReason::Io(_) => BodyError::Disconnected,
                 };
                 self.fail(stream, lost.cause(), error);
             }
@@ -287,7 +292,7 @@ impl Driver {
             let next = self.shared.queue.borrow_mut().pop_front();
             let Some(waiting) = next else { break };
             let failure = unsent(waiting.request, lost.cause());
-            waiting.exchange.settle(Err(failure));
+            waiting.response_slot.settle(Err(failure));
         }
     }
 
@@ -302,30 +307,30 @@ impl Driver {
 }
 
 /// The runtime may end before the connection does, and a panic ends it.
-impl Drop for Driver {
+impl Drop for Http2ClientDriver {
     fn drop(&mut self) {
-        self.lose_all(&Lost::Closed);
+        self.lose_all(&CloseReason::Closed);
     }
 }
 
-impl Lost {
-    fn cause(&self) -> Cause {
+impl CloseReason {
+    fn cause(&self) -> FailureCause {
         match self {
-            Self::Closed => Cause::Closed,
-            Self::Io(error) => Cause::Io(io::Error::new(error.kind(), error.to_string())),
-            Self::TimedOut => Cause::TimedOut,
-            Self::Protocol(error) => Cause::Protocol(Box::new(*error)),
+            Self::Closed => FailureCause::Closed,
+            Self::Io(error) => FailureCause::Io(io::Error::new(error.kind(), error.to_string())),
+            Self::TimedOut => FailureCause::TimedOut,
+            Self::Protocol(error) => FailureCause::Protocol(Box::new(*error)),
         }
     }
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.cause().fmt(f)
     }
 }
 
-impl From<io::Error> for Lost {
+impl From<io::Error> for CloseReason {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }

@@ -15,9 +15,9 @@
 //! answered [`OUT_MOST`], past which nothing more is read from it.
 
 mod driver;
-mod exchange;
 mod receive;
 mod requests;
+mod response_slot;
 mod send;
 mod stream;
 mod timers;
@@ -29,13 +29,13 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::Instant;
 
-use self::driver::Driver;
-use self::exchange::{Awaited, Exchange};
-use super::{Cause, ClientRequest, ClientResponse, Failure, Phase, Timeouts};
+use self::driver::Http2ClientDriver;
+use self::response_slot::{ResponseFuture, ResponseSlot};
+use super::{ClientRequest, ClientResponse, FailureCause, RequestFailure, RequestPhase, Timeouts};
 use crate::clock::coarse_now;
 use crate::transport::Transport;
 
-/// Streams that are open at once, if the origin allows as many. A pool opens another connection then.
+/// ClientStreams that are open at once, if the origin allows as many. A pool opens another connection then.
 const STREAMS: usize = 120;
 
 /// Bytes of content that an origin may have sent without anybody having read them.
@@ -49,18 +49,18 @@ const OUT_MOST: usize = 2 * BATCH;
 
 /// A connection that speaks HTTP/2: a handle, cheap to clone. When the last one is dropped, the
 /// connection ends as soon as the responses that are on their way were read.
-pub struct Http2 {
-    shared: Rc<Shared>,
+pub struct Http2Client {
+    shared: Rc<ConnectionState>,
 }
 
 /// What the handles and the task of a connection share.
-struct Shared {
+struct ConnectionState {
     /// Requests for which no stream was opened yet.
-    queue: RefCell<VecDeque<Submitted>>,
+    queue: RefCell<VecDeque<QueuedRequest>>,
     task: RefCell<Option<Waker>>,
-    /// Streams that are open.
+    /// ClientStreams that are open.
     open: Cell<usize>,
-    /// Streams that could be opened beside those.
+    /// ClientStreams that could be opened beside those.
     room: Cell<usize>,
     /// Whether no further request can be sent.
     closed: Cell<bool>,
@@ -70,19 +70,19 @@ struct Shared {
 }
 
 /// A request in the queue.
-struct Submitted {
+struct QueuedRequest {
     request: ClientRequest,
-    exchange: Rc<Exchange>,
+    response_slot: Rc<ResponseSlot>,
 }
 
-impl Http2 {
+impl Http2Client {
     /// Speaks HTTP/2 over a fresh connection, on a task of this thread. `timeouts` are those of the
     /// connection as a whole: how long the origin may take nothing of what is written, and, as a
     /// question whether it is still there goes no longer way than a connection's first packets, how
     /// long it may take to answer that.
     pub(super) fn start(transport: Transport, timeouts: &Timeouts) -> Self {
         let now = coarse_now();
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(ConnectionState {
             queue: RefCell::default(),
             task: RefCell::default(),
             open: Cell::new(0),
@@ -92,7 +92,7 @@ impl Http2 {
             opened_at: now,
             idle_since: Cell::new(now),
         });
-        let driver = Driver::new(transport, timeouts, Rc::clone(&shared));
+        let driver = Http2ClientDriver::new(transport, timeouts, Rc::clone(&shared));
         driver.tell_room();
         tokio::task::spawn_local(driver.run());
         Self { shared }
@@ -133,34 +133,34 @@ impl Http2 {
     /// Sends a request. Dropping the future, or the content of the response, takes it back.
     ///
     /// # Errors
-    /// There is no response; see [`Failure`].
-    pub async fn send(&self, request: ClientRequest) -> Result<ClientResponse, Failure> {
+    /// There is no response; see [`RequestFailure`].
+    pub async fn send(&self, request: ClientRequest) -> Result<ClientResponse, RequestFailure> {
         if !self.has_room() {
             let cause = match self.is_closed() {
-                true => Cause::Closed,
-                false => Cause::Refused,
+                true => FailureCause::Closed,
+                false => FailureCause::Refused,
             };
             return Err(unsent(request, cause));
         }
-        let exchange = Rc::new(Exchange::default());
-        self.shared.queue.borrow_mut().push_back(Submitted {
+        let response_slot = Rc::new(ResponseSlot::default());
+        self.shared.queue.borrow_mut().push_back(QueuedRequest {
             request,
-            exchange: Rc::clone(&exchange),
+            response_slot: Rc::clone(&response_slot),
         });
         self.shared.wake();
-        Awaited(exchange).await
+        ResponseFuture(response_slot).await
     }
 }
 
 /// What becomes of a request that was not sent.
-fn unsent(request: ClientRequest, cause: Cause) -> Failure {
-    Failure {
+fn unsent(request: ClientRequest, cause: FailureCause) -> RequestFailure {
+    RequestFailure {
         body: Some(request.body),
-        ..Failure::unsent(Phase::Send, cause)
+        ..RequestFailure::unsent(RequestPhase::Send, cause)
     }
 }
 
-impl Shared {
+impl ConnectionState {
     fn wake(&self) {
         if let Some(task) = &*self.task.borrow() {
             task.wake_by_ref();
@@ -168,7 +168,7 @@ impl Shared {
     }
 }
 
-impl Clone for Http2 {
+impl Clone for Http2Client {
     fn clone(&self) -> Self {
         Self {
             shared: Rc::clone(&self.shared),
@@ -176,7 +176,7 @@ impl Clone for Http2 {
     }
 }
 
-impl Drop for Http2 {
+impl Drop for Http2Client {
     fn drop(&mut self) {
         // This one and the task's own.
         if Rc::strong_count(&self.shared) <= 2 {
@@ -185,9 +185,9 @@ impl Drop for Http2 {
     }
 }
 
-impl fmt::Debug for Http2 {
+impl fmt::Debug for Http2Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Http2")
+        f.debug_struct("Http2Client")
             .field("open_streams", &self.open_streams())
             .field("is_closed", &self.is_closed())
             .finish_non_exhaustive()

@@ -8,20 +8,20 @@ use apus_http::{Body, BodyError, Headers, StatusCode, Version};
 use bytes::Bytes;
 
 use super::STREAMS;
-use super::driver::{Driver, Lost};
-use super::stream::{Fresh, Receiving, Stream};
+use super::driver::{CloseReason, Http2ClientDriver};
+use super::stream::{ClientStream, PendingResponse, ResponseState};
+use crate::body::{BodyReceiver, BodySender};
 use crate::client::deadline::after;
-use crate::client::{Cause, ClientResponse};
-use crate::content::{Content, ContentStream};
+use crate::client::{ClientResponse, FailureCause};
 use crate::h2::tunnel;
 
 /// Bytes that are read before they are looked at.
 const READ_MOST: usize = 16 * 1024;
 
-impl Driver {
+impl Http2ClientDriver {
     /// Reads what is there and does what it says; tells whether there was anything.
-    pub(super) fn poll_input(&mut self, cx: &mut Context<'_>) -> Result<bool, Lost> {
-        // What has to be answered would gather here. Content goes on: an origin that is held up
+    pub(super) fn poll_input(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
+        // What has to be answered would gather here. BodySender goes on: an origin that is held up
         // until its responses are read would never read what holds us up.
         if self.end.is_some() || self.is_choked() {
             return Ok(false);
@@ -35,12 +35,12 @@ impl Driver {
     }
 
     /// Reads what is there, up to a buffer.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Result<usize, Lost> {
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Result<usize, CloseReason> {
         let mut read = 0;
         while read < READ_MOST {
             let room = self.input.room(&self.buffers);
             match self.transport.poll_read(cx, room)? {
-                Poll::Ready(0) if read == 0 => return Err(Lost::Closed),
+                Poll::Ready(0) if read == 0 => return Err(CloseReason::Closed),
                 // The next read says so again.
                 Poll::Ready(0) | Poll::Pending => break,
                 Poll::Ready(more) => read += more,
@@ -59,7 +59,7 @@ impl Driver {
             let (consumed, event) = match self.codec.handle_input(self.input.unread(), frames) {
                 Ok(found) => found,
                 Err(error) => {
-                    self.end = Some(Lost::Protocol(error));
+                    self.end = Some(CloseReason::Protocol(error));
                     return;
                 }
             };
@@ -96,7 +96,7 @@ impl Driver {
                 if let Some(stream) = stream.and_then(|key| self.streams.remove(key)) {
                     self.fail(
                         stream,
-                        Cause::Protocol(Box::new(fault)),
+                        FailureCause::Protocol(Box::new(fault)),
                         BodyError::Malformed,
                     );
                 }
@@ -144,7 +144,7 @@ impl Driver {
         let has_content = !stream.is_head
             && status != StatusCode::NO_CONTENT
             && status != StatusCode::NOT_MODIFIED;
-        stream.receiving = Receiving::Fresh(Fresh::new(status, headers));
+        stream.receiving = ResponseState::Pending(PendingResponse::new(status, headers));
         let is_held = stream.sending.held_until.is_some();
         if is_held && !status.is_success() {
             // What it waited to be asked for is not wanted; the stream is reset at its end.
@@ -165,15 +165,15 @@ impl Driver {
 
     /// Hands a stream over that the origin made a tunnel of.
     fn open_tunnel(&mut self, key: StreamKey, headers: Headers) {
-        let (content, input) = Content::new(None);
+        let (content, input) = BodySender::new(None);
         let (duplex, source) = tunnel::over(Some(input));
         let Some(stream) = self.streams.get(key) else {
             return;
         };
         stream.sending.source = Some(source);
-        stream.receiving = Receiving::Content(content);
-        if let Some(exchange) = stream.exchange.take() {
-            exchange.settle(Ok(ClientResponse {
+        stream.receiving = ResponseState::Body(content);
+        if let Some(response_slot) = stream.response_slot.take() {
+            response_slot.settle(Ok(ClientResponse {
                 status: StatusCode::SWITCHING_PROTOCOLS,
                 version: Version::HTTP_2,
                 headers,
@@ -193,13 +193,13 @@ impl Driver {
         self.timers.note_response();
         if let Some(stream) = self.streams.get(key) {
             match &mut stream.receiving {
-                Receiving::Content(content) => {
+                ResponseState::Body(content) => {
                     stream.receive_by = None;
                     content.push_behind(bytes, &cx);
                     self.wakers.mark(key.slot(), STREAMS);
                 }
-                Receiving::Fresh(fresh) => fresh.add(bytes, &cx),
-                Receiving::Head | Receiving::Ended => self.consume(key, len),
+                ResponseState::Pending(fresh) => fresh.add(bytes, &cx),
+                ResponseState::Head | ResponseState::Ended => self.consume(key, len),
             }
         }
         if end {
@@ -216,14 +216,14 @@ impl Driver {
             return;
         };
         match &mut stream.receiving {
-            Receiving::Content(content) => {
+            ResponseState::Body(content) => {
                 content.end(Ok(trailers), &cx);
                 if stream.is_tunnel && self.codec.is_open(key) {
                     // The other direction goes on.
                     return;
                 }
             }
-            Receiving::Fresh(fresh) => {
+            ResponseState::Pending(fresh) => {
                 let body = match (&fresh.flow, trailers) {
                     (None, None) => fresh.piece.take().map_or(Body::Empty, Body::from),
                     (_, trailers) => {
@@ -234,7 +234,7 @@ impl Driver {
                 };
                 self.deliver(key, body);
             }
-            Receiving::Head | Receiving::Ended => {}
+            ResponseState::Head | ResponseState::Ended => {}
         }
         // The response is there without the rest of the request, which nobody waits for any more.
         self.cancel(key);
@@ -248,14 +248,14 @@ impl Driver {
             let Some(stream) = self.streams.get(key) else {
                 continue;
             };
-            let Receiving::Fresh(fresh) = &mut stream.receiving else {
+            let ResponseState::Pending(fresh) = &mut stream.receiving else {
                 continue;
             };
             fresh.flow(&cx);
             if let Some((content, body)) = fresh.flow.take() {
                 self.deliver(key, Body::stream(body));
                 if let Some(stream) = self.streams.get(key) {
-                    stream.receiving = Receiving::Content(content);
+                    stream.receiving = ResponseState::Body(content);
                 }
                 self.wakers.mark(key.slot(), STREAMS);
             }
@@ -267,9 +267,11 @@ impl Driver {
         let Some(stream) = self.streams.get(key) else {
             return;
         };
-        let receiving = std::mem::replace(&mut stream.receiving, Receiving::Ended);
-        if let (Receiving::Fresh(fresh), Some(exchange)) = (receiving, stream.exchange.take()) {
-            exchange.settle(Ok(ClientResponse {
+        let receiving = std::mem::replace(&mut stream.receiving, ResponseState::Ended);
+        if let (ResponseState::Pending(fresh), Some(response_slot)) =
+            (receiving, stream.response_slot.take())
+        {
+            response_slot.settle(Ok(ClientResponse {
                 status: fresh.status,
                 version: Version::HTTP_2,
                 headers: *fresh.headers,
@@ -282,8 +284,8 @@ impl Driver {
     fn take_reset(&mut self, key: StreamKey, code: ErrorCode) {
         tracing::debug!(%code, "an origin reset a stream");
         let cause = match code {
-            ErrorCode::REFUSED_STREAM => Cause::Refused,
-            _ => Cause::Reset,
+            ErrorCode::REFUSED_STREAM => FailureCause::Refused,
+            _ => FailureCause::Reset,
         };
         if let Some(stream) = self.streams.remove(key) {
             self.fail(stream, cause, BodyError::Disconnected);
@@ -296,7 +298,7 @@ impl Driver {
             if key.id() > last
                 && let Some(stream) = self.cancel(key)
             {
-                self.fail(stream, Cause::Refused, BodyError::Disconnected);
+                self.fail(stream, FailureCause::Refused, BodyError::Disconnected);
             }
         }
     }
@@ -306,15 +308,15 @@ impl Driver {
         let Some(stream) = self.streams.get(key) else {
             return;
         };
-        let is_gone = |stream: &Stream| {
-            let exchange = stream.exchange.as_ref();
-            exchange.is_some_and(|exchange| exchange.is_abandoned())
+        let is_gone = |stream: &ClientStream| {
+            let response_slot = stream.response_slot.as_ref();
+            response_slot.is_some_and(|response_slot| response_slot.is_abandoned())
         };
         if is_gone(stream) {
             self.cancel(key);
             return;
         }
-        let Receiving::Content(content) = &stream.receiving else {
+        let ResponseState::Body(content) = &stream.receiving else {
             return;
         };
         let progress = content.progress(cx);
@@ -347,7 +349,7 @@ impl Driver {
     }
 }
 
-impl Fresh {
+impl PendingResponse {
     fn new(status: StatusCode, headers: Box<Headers>) -> Self {
         Self {
             status,
@@ -370,10 +372,10 @@ impl Fresh {
     }
 
     /// The content as a stream, from its first piece on.
-    fn flow(&mut self, cx: &Context<'_>) -> &(Content, ContentStream) {
+    fn flow(&mut self, cx: &Context<'_>) -> &(BodySender, BodyReceiver) {
         self.flow.get_or_insert_with(|| {
             let length = self.headers.get_str("content-length");
-            let flow = Content::new(length.and_then(|length| length.parse().ok()));
+            let flow = BodySender::new(length.and_then(|length| length.parse().ok()));
             if let Some(piece) = self.piece.take() {
                 flow.0.push(piece, cx);
             }

@@ -5,27 +5,27 @@ use std::time::Duration;
 use apus_codec::h2::OutgoingRequest;
 use apus_http::{Body, Method};
 
-use super::driver::Driver;
-use super::stream::{Receiving, Sending, Stream};
-use super::{BATCH, STREAMS, Submitted, unsent};
+use super::driver::Http2ClientDriver;
+use super::stream::{ClientStream, RequestBodyState, ResponseState};
+use super::{BATCH, QueuedRequest, STREAMS, unsent};
 use crate::client::deadline::after;
-use crate::client::{Cause, RequestHead};
+use crate::client::{ClientRequestHead, FailureCause};
 use crate::clock::coarse_now;
 
 /// How long content is held back for `100 Continue`: many origins never send it (RFC 9110 section
 /// 10.1.1).
 const CONTINUE_WITHIN: Duration = Duration::from_secs(1);
 
-impl Driver {
+impl Http2ClientDriver {
     /// Opens streams for what is in the queue; tells whether there was anything.
     pub(super) fn open_queued(&mut self) -> bool {
         let mut any = false;
         while self.out.len() < BATCH && self.end.is_none() {
             // Whether there can be a tunnel is told by the origin's settings.
-            let waits = |next: &Submitted| {
+            let waits = |next: &QueuedRequest| {
                 next.request.head.upgrade.is_some()
                     && !self.codec.is_settled()
-                    && !next.exchange.is_abandoned()
+                    && !next.response_slot.is_abandoned()
             };
             let mut queue = self.shared.queue.borrow_mut();
             if queue.front().is_none_or(waits) {
@@ -34,19 +34,22 @@ impl Driver {
             let next = queue.pop_front();
             drop(queue);
             any = true;
-            if let Some(next) = next.filter(|next| !next.exchange.is_abandoned()) {
+            if let Some(next) = next.filter(|next| !next.response_slot.is_abandoned()) {
                 self.open_stream(next);
             }
         }
         any
     }
 
-    fn open_stream(&mut self, submitted: Submitted) {
-        let Submitted { request, exchange } = submitted;
+    fn open_stream(&mut self, submitted: QueuedRequest) {
+        let QueuedRequest {
+            request,
+            response_slot,
+        } = submitted;
         let head = &*request.head;
         let is_tunnel = head.upgrade.is_some();
         if is_tunnel && !self.codec.takes_extended_connect() {
-            return exchange.settle(Err(unsent(request, Cause::NoTunnel)));
+            return response_slot.settle(Err(unsent(request, FailureCause::NoTunnel)));
         }
         let is_whole = matches!(request.body, Body::Empty) && !is_tunnel;
         let expects_continue = head.expects_continue && !is_whole && !is_tunnel;
@@ -64,11 +67,11 @@ impl Driver {
         let begins_at = self.out.added();
         let frames = self.out.frames(&self.buffers);
         let Some(key) = self.codec.send_request(outgoing, is_whole, frames) else {
-            return exchange.settle(Err(unsent(request, Cause::Refused)));
+            return response_slot.settle(Err(unsent(request, FailureCause::Refused)));
         };
         self.shared.requests.set(self.shared.requests.get() + 1);
-        exchange.watch(self.wakers.waker(key.slot(), STREAMS));
-        let mut sending = Sending::new(request.body, coarse_now());
+        response_slot.watch(self.wakers.waker(key.slot(), STREAMS));
+        let mut sending = RequestBodyState::new(request.body, coarse_now());
         if is_tunnel {
             // Nothing is sent before it is known to be one.
             sending.left = None;
@@ -81,16 +84,16 @@ impl Driver {
             // What it does not send in time is looked at then, and what it waits for.
             after(request.timeouts.write.min(request.timeouts.first_byte))
         }));
-        self.streams.enter(Box::new(Stream {
+        self.streams.enter(Box::new(ClientStream {
             key,
-            exchange: Some(exchange),
+            response_slot: Some(response_slot),
             interim: request.interim,
             timeouts: request.timeouts,
             begins_at,
             is_tunnel,
             is_head: head.method == Method::HEAD && !is_tunnel,
             sending,
-            receiving: Receiving::Head,
+            receiving: ResponseState::Head,
             receive_by: None,
         }));
         if is_whole {
@@ -105,7 +108,7 @@ impl Driver {
 
 /// What `Content-Length` says: nothing where there is no content and none is expected (RFC 9110
 /// section 8.6).
-fn content_length(head: &RequestHead, body: &Body) -> Option<u64> {
+fn content_length(head: &ClientRequestHead, body: &Body) -> Option<u64> {
     let is_expected = matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
     match body {
         _ if head.upgrade.is_some() => None,

@@ -8,14 +8,14 @@ use apus_codec::h2::StreamKey;
 use apus_http::{BodyError, FileRange, Frame, Headers};
 use bytes::Bytes;
 
-use super::driver::{Driver, Lost};
-use super::stream::Sending;
+use super::driver::{CloseReason, Http2ClientDriver};
+use super::stream::RequestBodyState;
 use super::{BATCH, STREAMS};
-use crate::client::Cause;
+use crate::client::FailureCause;
 use crate::client::deadline::after;
 use crate::clock::coarse_now;
 use crate::file::{read_away, read_cached};
-use crate::h2::stream::{Chunk, Part, behind};
+use crate::h2::stream::{BodyChunk, ChunkPart, behind};
 
 /// Bytes of a frame's header.
 const FRAME_HEADER: usize = 9;
@@ -27,16 +27,16 @@ const ROOM_LEAST: usize = 1024;
 const MUCH: usize = 16 * 1024;
 
 /// What a source of content gave.
-enum Given {
+enum SourcePoll {
     Pending,
-    Chunk(Chunk, u64),
+    BodyChunk(BodyChunk, u64),
     End(Option<Headers>),
     Failed(BodyError),
 }
 
-impl Driver {
+impl Http2ClientDriver {
     /// Writes what is to be written, joined by as much content as fits; tells whether any left.
-    pub(super) fn poll_output(&mut self, cx: &mut Context<'_>) -> Result<bool, Lost> {
+    pub(super) fn poll_output(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
         match self.poll_written(cx) {
             Poll::Ready(result) => result?,
             Poll::Pending => {
@@ -92,7 +92,7 @@ impl Driver {
         }
     }
 
-    fn sending(&mut self, key: StreamKey) -> Option<&mut Sending> {
+    fn sending(&mut self, key: StreamKey) -> Option<&mut RequestBodyState> {
         self.streams.get(key).map(|stream| &mut stream.sending)
     }
 
@@ -104,8 +104,8 @@ impl Driver {
         sending.moved_at = coarse_now();
         match sending.next.split(most) {
             None => {}
-            Some(Part::Bytes(part)) => self.send_bytes(key, part),
-            Some(Part::File(range)) => self.send_file(key, range, most),
+            Some(ChunkPart::Bytes(part)) => self.send_bytes(key, part),
+            Some(ChunkPart::File(range)) => self.send_file(key, range, most),
         }
     }
 
@@ -123,14 +123,14 @@ impl Driver {
         match read_cached(&range, room, range.offset) {
             None => {
                 if let Some(sending) = self.sending(key) {
-                    sending.next = Chunk::File(range.clone());
+                    sending.next = BodyChunk::File(range.clone());
                     sending.reading = Some(Box::pin(read_away(range)));
                     self.wakers.mark(key.slot(), STREAMS);
                 }
             }
             Some(Ok(read)) if read > 0 => {
                 if let Some(sending) = self.sending(key) {
-                    sending.next = Chunk::file(behind(&range, read as u64));
+                    sending.next = BodyChunk::file(behind(&range, read as u64));
                 }
                 if let Some(end) = self.send_data(key, read) {
                     self.out.add_read(read);
@@ -150,7 +150,7 @@ impl Driver {
         match self.codec.send_data(key, len, end, frames) {
             Ok(()) => Some(end),
             Err(error) => {
-                self.end = Some(Lost::Protocol(error));
+                self.end = Some(CloseReason::Protocol(error));
                 None
             }
         }
@@ -198,9 +198,9 @@ impl Driver {
             };
             sending.reading = None;
             return match (std::mem::take(&mut sending.next), read) {
-                (Chunk::File(range), Ok(bytes)) if !bytes.is_empty() => {
+                (BodyChunk::File(range), Ok(bytes)) if !bytes.is_empty() => {
                     let rest = behind(&range, bytes.len() as u64);
-                    sending.next = Chunk::Read(Box::new((bytes, rest)));
+                    sending.next = BodyChunk::Read(Box::new((bytes, rest)));
                     sending.moved_at = coarse_now();
                     self.codec.want_send(key);
                 }
@@ -211,12 +211,12 @@ impl Driver {
             return;
         }
         match sending.ask(cx) {
-            Given::Pending => {}
-            Given::Chunk(Chunk::Empty, _) => {
+            SourcePoll::Pending => {}
+            SourcePoll::BodyChunk(BodyChunk::Empty, _) => {
                 // It has its next turn after others.
                 self.wakers.mark(key.slot(), STREAMS);
             }
-            Given::Chunk(chunk, len) => {
+            SourcePoll::BodyChunk(chunk, len) => {
                 if sending.left.is_some_and(|left| left < len) {
                     return self
                         .break_off(key, BodyError::Source("it is longer than it said".into()));
@@ -226,14 +226,14 @@ impl Driver {
                 sending.moved_at = coarse_now();
                 self.codec.want_send(key);
             }
-            Given::End(trailers) => {
+            SourcePoll::End(trailers) => {
                 if sending.left.is_some_and(|left| left > 0) {
                     return self
                         .break_off(key, BodyError::Source("it is shorter than it said".into()));
                 }
                 self.send_end(key, trailers);
             }
-            Given::Failed(error) => self.break_off(key, error),
+            SourcePoll::Failed(error) => self.break_off(key, error),
         }
     }
 
@@ -249,7 +249,7 @@ impl Driver {
         };
         match ended {
             Ok(()) => self.request_ended(key),
-            Err(error) => self.end = Some(Lost::Protocol(error)),
+            Err(error) => self.end = Some(CloseReason::Protocol(error)),
         }
     }
 
@@ -267,7 +267,7 @@ impl Driver {
 
     pub(super) fn await_response(&mut self, key: StreamKey) {
         if let Some(stream) = self.streams.get(key)
-            && stream.exchange.is_some()
+            && stream.response_slot.is_some()
         {
             let by = after(stream.timeouts.first_byte);
             stream.receive_by = Some(by);
@@ -279,39 +279,39 @@ impl Driver {
     fn break_off(&mut self, key: StreamKey, error: BodyError) {
         if let Some(stream) = self.cancel(key) {
             tracing::debug!(%error, "the content of a request to an origin broke off");
-            self.fail(stream, Cause::Source(error), BodyError::Disconnected);
+            self.fail(stream, FailureCause::Source(error), BodyError::Disconnected);
         }
     }
 }
 
-impl Sending {
-    fn ask(&mut self, cx: &mut Context<'_>) -> Given {
+impl RequestBodyState {
+    fn ask(&mut self, cx: &mut Context<'_>) -> SourcePoll {
         let Some(source) = &mut self.source else {
-            return Given::Pending;
+            return SourcePoll::Pending;
         };
         let Ok(polled) = catch_unwind(AssertUnwindSafe(|| source.poll_frame(cx))) else {
             tracing::error!("the source of a request's content panicked");
-            return Given::Failed(BodyError::Source("its source panicked".into()));
+            return SourcePoll::Failed(BodyError::Source("its source panicked".into()));
         };
         let Poll::Ready(given) = polled else {
-            return Given::Pending;
+            return SourcePoll::Pending;
         };
         self.is_untouched = false;
         let given = match given {
             Some(Ok(Frame::Data(bytes))) => {
                 let len = bytes.len() as u64;
                 match len {
-                    0 => return Given::Chunk(Chunk::Empty, 0),
-                    _ => return Given::Chunk(Chunk::Bytes(bytes), len),
+                    0 => return SourcePoll::BodyChunk(BodyChunk::Empty, 0),
+                    _ => return SourcePoll::BodyChunk(BodyChunk::Bytes(bytes), len),
                 }
             }
             Some(Ok(Frame::File(range))) => {
                 let len = range.len;
-                return Given::Chunk(Chunk::file(range), len);
+                return SourcePoll::BodyChunk(BodyChunk::file(range), len);
             }
-            Some(Ok(Frame::Trailers(trailers))) => Given::End(Some(trailers)),
-            Some(Err(error)) => Given::Failed(error),
-            None => Given::End(None),
+            Some(Ok(Frame::Trailers(trailers))) => SourcePoll::End(Some(trailers)),
+            Some(Err(error)) => SourcePoll::Failed(error),
+            None => SourcePoll::End(None),
         };
         // It is not polled again.
         self.source = None;

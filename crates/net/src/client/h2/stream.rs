@@ -10,20 +10,20 @@ use apus_codec::h2::StreamKey;
 use apus_http::{Body, BodyStream, Headers, Interim, StatusCode};
 use bytes::Bytes;
 
-use super::exchange::Exchange;
+use super::response_slot::ResponseSlot;
+use crate::body::{BodyReceiver, BodySender};
 use crate::client::Timeouts;
-use crate::content::{Content, ContentStream};
-use crate::h2::stream::Chunk;
+use crate::h2::stream::BodyChunk;
 
 /// The streams of a connection, by their slots.
 #[derive(Default)]
-pub(super) struct Streams(Vec<Option<Box<Stream>>>);
+pub(super) struct ClientStreams(Vec<Option<Box<ClientStream>>>);
 
 /// One stream.
-pub(super) struct Stream {
+pub(super) struct ClientStream {
     pub(super) key: StreamKey,
     /// Who waits for the response; `None` once it is there.
-    pub(super) exchange: Option<Rc<Exchange>>,
+    pub(super) response_slot: Option<Rc<ResponseSlot>>,
     pub(super) interim: Option<Interim>,
     pub(super) timeouts: Rc<Timeouts>,
     /// The connection had so many bytes to write before this request.
@@ -32,18 +32,18 @@ pub(super) struct Stream {
     pub(super) is_tunnel: bool,
     /// Whether the response has no content whatever its fields say.
     pub(super) is_head: bool,
-    pub(super) sending: Sending,
-    pub(super) receiving: Receiving,
+    pub(super) sending: RequestBodyState,
+    pub(super) receiving: ResponseState,
     /// By when the next piece of the response, its head or the content that is waited for, has to
     /// come.
     pub(super) receive_by: Option<Instant>,
 }
 
 /// The content of the request.
-pub(super) struct Sending {
+pub(super) struct RequestBodyState {
     /// What it was, if it can be had again.
     pub(super) kept: Body,
-    pub(super) next: Chunk,
+    pub(super) next: BodyChunk,
     /// Where content comes from behind `next`.
     pub(super) source: Option<Box<dyn BodyStream>>,
     /// Whether nothing was taken from `source`.
@@ -61,33 +61,33 @@ pub(super) struct Sending {
 }
 
 /// The response.
-pub(super) enum Receiving {
+pub(super) enum ResponseState {
     /// Its head has to come.
     Head,
     /// The head is here, and perhaps a piece of the content. Both are handed on together, once all of
     /// the input was looked at.
-    Fresh(Fresh),
-    /// Content is on its way to its reader.
-    Content(Content),
+    Pending(PendingResponse),
+    /// BodySender is on its way to its reader.
+    Body(BodySender),
     /// What comes is for nobody.
     Ended,
 }
 
 /// A response that was not handed on.
-pub(super) struct Fresh {
+pub(super) struct PendingResponse {
     pub(super) status: StatusCode,
     pub(super) headers: Box<Headers>,
     /// The first piece of the content, as long as it is the only one.
     pub(super) piece: Option<Bytes>,
-    pub(super) flow: Option<(Content, ContentStream)>,
+    pub(super) flow: Option<(BodySender, BodyReceiver)>,
 }
 
-impl Sending {
+impl RequestBodyState {
     /// The content `body`, whose sending begins now.
     pub(super) fn new(body: Body, now: Instant) -> Self {
         let mut sending = Self {
             kept: Body::Empty,
-            next: Chunk::Empty,
+            next: BodyChunk::Empty,
             source: None,
             is_untouched: true,
             left: body.len(),
@@ -109,7 +109,7 @@ impl Sending {
 
     /// Lets go of content that will not be sent.
     pub(super) fn forget(&mut self) {
-        self.next = Chunk::Empty;
+        self.next = BodyChunk::Empty;
         self.source = None;
         self.held_until = None;
         self.ended = true;
@@ -124,9 +124,9 @@ impl Sending {
     }
 }
 
-impl Streams {
+impl ClientStreams {
     /// The stream, if it is here.
-    pub(super) fn get(&mut self, key: StreamKey) -> Option<&mut Stream> {
+    pub(super) fn get(&mut self, key: StreamKey) -> Option<&mut ClientStream> {
         let stream = self.0.get_mut(key.slot())?.as_deref_mut();
         stream.filter(|stream| stream.key == key)
     }
@@ -137,7 +137,7 @@ impl Streams {
         stream.map(|stream| stream.key)
     }
 
-    pub(super) fn enter(&mut self, stream: Box<Stream>) {
+    pub(super) fn enter(&mut self, stream: Box<ClientStream>) {
         let slot = stream.key.slot();
         if self.0.len() <= slot {
             self.0.resize_with(slot + 1, || None);
@@ -148,7 +148,7 @@ impl Streams {
     }
 
     /// Takes a stream out.
-    pub(super) fn remove(&mut self, key: StreamKey) -> Option<Box<Stream>> {
+    pub(super) fn remove(&mut self, key: StreamKey) -> Option<Box<ClientStream>> {
         let place = self.0.get_mut(key.slot())?;
         match place {
             Some(stream) if stream.key == key => place.take(),

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use apus_codec::h2::StreamKey;
 use apus_http::BodyError;
 
-use super::driver::{Driver, Lost};
-use crate::client::deadline::{Deadline, after};
-use crate::client::{Cause, Timeouts};
+use super::driver::{CloseReason, Http2ClientDriver};
+use crate::client::deadline::{DeadlineTimer, after};
+use crate::client::{FailureCause, Timeouts};
 use crate::clock::{TICK, coarse_now};
 
 /// An origin that says nothing for so many round trips, though it is asked something, is asked whether
@@ -21,8 +21,8 @@ const SILENT_ROUND_TRIPS: u32 = 2;
 const QUIET: Duration = Duration::from_secs(310);
 
 /// Times of a connection; `None` where nothing runs.
-pub(super) struct Timers {
-    deadline: Deadline,
+pub(super) struct ClientTimers {
+    deadline: DeadlineTimer,
     /// When the streams have to be looked at.
     examine_at: Option<Instant>,
     /// When something was read last.
@@ -39,11 +39,11 @@ pub(super) struct Timers {
     round_trip: Duration,
 }
 
-impl Timers {
+impl ClientTimers {
     pub(super) fn new(timeouts: &Timeouts) -> Self {
         let now = coarse_now();
         Self {
-            deadline: Deadline::default(),
+            deadline: DeadlineTimer::default(),
             examine_at: None,
             read_at: now,
             pinged_at: now,
@@ -79,7 +79,7 @@ impl Timers {
     }
 }
 
-impl Driver {
+impl Http2ClientDriver {
     /// Waits for the next deadline.
     pub(super) fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let ping_at = self.ping_at();
@@ -107,15 +107,15 @@ impl Driver {
     }
 
     /// Does what is due.
-    pub(super) fn on_deadline(&mut self, now: Instant) -> Result<(), Lost> {
+    pub(super) fn on_deadline(&mut self, now: Instant) -> Result<(), CloseReason> {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if is_due(self.timers.write_by) {
-            return Err(Lost::TimedOut);
+            return Err(CloseReason::TimedOut);
         }
         if is_due(self.ping_at()) {
             if self.codec.awaits_pong() {
                 tracing::debug!("an origin answers no PING");
-                return Err(Lost::TimedOut);
+                return Err(CloseReason::TimedOut);
             }
             self.timers.pinged_at = now;
             self.timers.is_quiet = true;
@@ -153,7 +153,7 @@ impl Driver {
             return next;
         }
         if let Some(stream) = self.cancel(key) {
-            self.fail(stream, Cause::TimedOut, BodyError::TimedOut);
+            self.fail(stream, FailureCause::TimedOut, BodyError::TimedOut);
         }
         None
     }

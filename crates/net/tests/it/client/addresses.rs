@@ -7,9 +7,9 @@ use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 
 use apus_codec::proxy_protocol;
-use apus_net::client::{Address, Cause, Origin, Phase, ProxyHead, Timeouts, connect};
+use apus_net::client::{Address, FailureCause, Origin, ProxyHead, RequestPhase, Timeouts, connect};
 
-use super::harness::{House, RawOrigin, collect, get, get_once, origin, run};
+use super::harness::{IdleConnections, RawOrigin, collect, get, get_once, origin, run};
 
 #[test]
 fn an_origin_behind_a_unix_socket_answers() {
@@ -47,8 +47,8 @@ fn an_origin_that_is_not_there_fails_before_anything_is_sent() {
             let failure = connect(&origin(address.clone()), None, &Timeouts::default())
                 .await
                 .unwrap_err();
-            assert_eq!(failure.phase, Phase::Connect);
-            assert!(matches!(failure.cause, Cause::Io(_)), "{failure}");
+            assert_eq!(failure.phase, RequestPhase::Connect);
+            assert!(matches!(failure.cause, FailureCause::Io(_)), "{failure}");
             assert!(!failure.request_sent);
         });
     }
@@ -90,10 +90,10 @@ fn the_origin_is_told_whom_a_connection_is_for() {
             let opened = connect(&origin, client, &Timeouts::default())
                 .await
                 .unwrap();
-            let apus_net::client::Connection::Http1(mut connection) = opened else {
+            let apus_net::client::OriginConnection::Http1(mut connection) = opened else {
                 panic!("{opened:?}");
             };
-            connection.set_home(Rc::new(House::default()));
+            connection.set_connection_return(Rc::new(IdleConnections::default()));
             assert_eq!(connection.send(get("/")).await.unwrap().status, 204);
         });
         asked.check();

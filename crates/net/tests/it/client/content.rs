@@ -5,10 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_http::{Body, BodyError, FileRange, Frame, Headers, Method};
-use apus_net::client::{Cause, Phase};
+use apus_net::client::{FailureCause, RequestPhase};
 use bytes::Bytes;
 
-use super::harness::{Handed, House, RawOrigin, collect, get, get_once, head, post, request, run};
+use super::harness::{
+    Handed, IdleConnections, RawOrigin, collect, get, get_once, head, post, request, run,
+};
 
 /// Bytes that are told apart.
 fn many(len: usize) -> Vec<u8> {
@@ -44,7 +46,7 @@ fn large_content_comes_whole_however_it_is_framed() {
     });
     run(async {
         for (length, trailer) in [(Some(1_000_000), None), (None, Some("7")), (None, None)] {
-            let house = Rc::new(House::default());
+            let house = Rc::new(IdleConnections::default());
             let response = house.send(&origin.origin(), get("/")).await.unwrap();
             assert_eq!(response.body.len(), length);
             let (read, trailers) = collect(response.body).await.unwrap();
@@ -93,9 +95,12 @@ fn a_response_that_is_cut_off_never_ends_in_order() {
                         assert!(matches!(error, BodyError::Disconnected), "{cut}: {error}");
                     }
                     Err(failure) => {
-                        assert!(matches!(failure.phase, Phase::Head | Phase::Send), "{cut}");
                         assert!(
-                            matches!(failure.cause, Cause::Closed | Cause::Io(_)),
+                            matches!(failure.phase, RequestPhase::Head | RequestPhase::Send),
+                            "{cut}"
+                        );
+                        assert!(
+                            matches!(failure.cause, FailureCause::Closed | FailureCause::Io(_)),
                             "{cut}: {failure}"
                         );
                     }
@@ -126,7 +131,7 @@ fn content_of_a_request_is_sent_from_where_it_is() {
         }
     });
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         for body in [Body::File(range), Body::from(content)] {
             let put = request(head(Method::PUT, "/"), body);
             let response = house.send(&origin.origin(), put).await.unwrap();
@@ -152,7 +157,7 @@ fn content_of_unknown_length_is_sent_in_chunks_with_its_trailers() {
         connection.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     });
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let (frames, body) = Handed::content();
         let mut trailers = Headers::new();
         trailers.try_append("x-sum", "1").unwrap();
@@ -181,7 +186,7 @@ fn a_request_whose_content_breaks_off_is_cut_off() {
         told.send(connection.is_closed()).unwrap();
     });
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let (frames, body) = Handed::content();
         frames
             .send(Ok(Frame::Data(Bytes::from_static(b"one"))))
@@ -190,7 +195,7 @@ fn a_request_whose_content_breaks_off_is_cut_off() {
         let failure = house.send(&origin.origin(), post(body)).await.unwrap_err();
         assert!(matches!(
             failure.cause,
-            Cause::Source(BodyError::Disconnected)
+            FailureCause::Source(BodyError::Disconnected)
         ));
         assert!(failure.request_sent || failure.body.is_none());
         assert_eq!(house.len(), 0);
@@ -211,7 +216,7 @@ fn both_directions_stream_at_once() {
         connection.say("0\r\n\r\n");
     });
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let (frames, body) = Handed::content();
         let mut response = house.send(&origin.origin(), post(body)).await.unwrap();
         for _ in 0..3 {
@@ -239,7 +244,7 @@ fn an_early_refusal_ends_the_sending_and_the_connection() {
         told.send(connection.is_closed()).unwrap();
     });
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let (frames, body) = Handed::content();
         let response = house.send(&origin.origin(), post(body)).await.unwrap();
         assert_eq!(response.status, 413);
@@ -259,7 +264,7 @@ fn a_refusal_is_heard_although_the_origin_closes_while_it_is_sent_to() {
     });
     run(async {
         for _ in 0..20 {
-            let house = Rc::new(House::default());
+            let house = Rc::new(IdleConnections::default());
             let (frames, body) = Handed::content();
             let sends = async {
                 // Until the response came or the connection broke, nothing is certain but the end.
@@ -300,9 +305,12 @@ fn a_length_that_the_content_does_not_keep_is_never_sent_as_whole() {
     run(async {
         for len in [9, 11] {
             let body = Body::stream(Short(Some(Bytes::from(vec![0; len]))));
-            let house = Rc::new(House::default());
+            let house = Rc::new(IdleConnections::default());
             let failure = house.send(&origin.origin(), post(body)).await.unwrap_err();
-            assert!(matches!(failure.cause, Cause::Source(_)), "{failure}");
+            assert!(
+                matches!(failure.cause, FailureCause::Source(_)),
+                "{failure}"
+            );
         }
     });
 }

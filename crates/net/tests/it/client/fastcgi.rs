@@ -10,12 +10,12 @@ use std::time::Duration;
 use apus_codec::fastcgi::Params;
 use apus_http::{Body, BodyError, Frame, Method};
 use apus_net::client::{
-    Address, Cause, ClientRequest, ClientResponse, Connection, Failure, FastCgi, Home, Origin,
-    ParkedFastCgi, Phase, Protocol, Timeouts, connect,
+    Address, ClientRequest, ClientResponse, ConnectionReturn, FailureCause, FastCgiClient, Origin,
+    OriginConnection, ParkedFastCgi, Protocol, RequestFailure, RequestPhase, Timeouts, connect,
 };
 use bytes::Bytes;
 
-use super::harness::{Accepted, Handed, RawOrigin, collect, head, origin, request, run, until};
+use super::harness::{Handed, OriginStream, RawOrigin, collect, head, origin, request, run, until};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -47,7 +47,7 @@ struct Asked {
     content: Vec<u8>,
 }
 
-fn read_record(connection: &mut Accepted) -> (u8, Vec<u8>) {
+fn read_record(connection: &mut OriginStream) -> (u8, Vec<u8>) {
     let header = connection.read_exact(8);
     assert_eq!((header[0], header[2], header[3]), (1, 0, 1));
     let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
@@ -56,7 +56,7 @@ fn read_record(connection: &mut Accepted) -> (u8, Vec<u8>) {
     (header[1], content)
 }
 
-fn read_head(connection: &mut Accepted) -> Asked {
+fn read_head(connection: &mut OriginStream) -> Asked {
     let (kind, begin) = read_record(connection);
     assert_eq!((kind, &begin[..2]), (BEGIN, &[0, 1][..]));
     loop {
@@ -69,7 +69,7 @@ fn read_head(connection: &mut Accepted) -> Asked {
     }
 }
 
-fn read_request(connection: &mut Accepted) -> Asked {
+fn read_request(connection: &mut OriginStream) -> Asked {
     let mut asked = read_head(connection);
     loop {
         let (kind, content) = read_record(connection);
@@ -83,26 +83,26 @@ fn read_request(connection: &mut Accepted) -> Asked {
 
 /// Connections that came home.
 #[derive(Default)]
-struct House(RefCell<Vec<FastCgi>>);
+struct IdleConnections(RefCell<Vec<FastCgiClient>>);
 
-impl Home<FastCgi> for House {
-    fn take_back(&self, connection: FastCgi) {
+impl ConnectionReturn<FastCgiClient> for IdleConnections {
+    fn return_connection(&self, connection: FastCgiClient) {
         self.0.borrow_mut().push(connection);
     }
 }
 
-impl House {
+impl IdleConnections {
     async fn send(
         self: &Rc<Self>,
         origin: &RawOrigin,
         request: ClientRequest,
-    ) -> Result<ClientResponse, Failure> {
+    ) -> Result<ClientResponse, RequestFailure> {
         let known = self.0.borrow_mut().pop();
         let mut connection = match known {
             Some(connection) => connection,
             None => open(origin).await,
         };
-        connection.set_home(self.clone());
+        connection.set_connection_return(self.clone());
         connection.send(request).await
     }
 
@@ -111,17 +111,17 @@ impl House {
     }
 }
 
-async fn open(to: &RawOrigin) -> FastCgi {
+async fn open(to: &RawOrigin) -> FastCgiClient {
     open_at(Address::Ip(to.address)).await
 }
 
-async fn open_at(address: Address) -> FastCgi {
+async fn open_at(address: Address) -> FastCgiClient {
     let origin = Origin {
         protocol: Protocol::FastCgi,
         ..origin(address)
     };
     match connect(&origin, None, &Timeouts::default()).await.unwrap() {
-        Connection::FastCgi(connection) => connection,
+        OriginConnection::FastCgi(connection) => connection,
         other => panic!("{other:?}"),
     }
 }
@@ -160,7 +160,7 @@ fn a_small_request_is_one_write_and_a_small_answer_one_body() {
         assert!(connection.is_closed());
     });
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         for request in [get(), ask(Method::POST, "content")] {
             let response = house.send(&origin, request).await.unwrap();
             assert_eq!(response.headers.get_str("x"), Some("y"));
@@ -204,7 +204,7 @@ fn content_is_cut_into_records_and_joined_from_them() {
         assert!(connection.is_closed());
     });
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let (sender, streamed) = Handed::content();
         for part in sent.chunks(70_000) {
             sender
@@ -246,13 +246,18 @@ fn standard_error_is_told_piece_by_piece() {
 #[test]
 fn what_is_no_answer_says_whether_the_application_saw_the_request() {
     for (said, phase, is_protocol, sent) in [
-        (end(2), Phase::Head, true, false),
-        (end(1), Phase::Head, true, false),
-        (end(0), Phase::Head, true, true),
-        (b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), Phase::Head, true, true),
-        (record(STDOUT, "no head\n"), Phase::Head, true, true),
-        (record(STDOUT, "A: b\n"), Phase::Head, false, true),
-        (Vec::new(), Phase::Head, false, true),
+        (end(2), RequestPhase::Head, true, false),
+        (end(1), RequestPhase::Head, true, false),
+        (end(0), RequestPhase::Head, true, true),
+        (
+            b"HTTP/1.1 200 OK\r\n\r\n".to_vec(),
+            RequestPhase::Head,
+            true,
+            true,
+        ),
+        (record(STDOUT, "no head\n"), RequestPhase::Head, true, true),
+        (record(STDOUT, "A: b\n"), RequestPhase::Head, false, true),
+        (Vec::new(), RequestPhase::Head, false, true),
     ] {
         let answer = said.clone();
         let origin = RawOrigin::start(move |_, mut connection| {
@@ -260,13 +265,13 @@ fn what_is_no_answer_says_whether_the_application_saw_the_request() {
             connection.say(&answer);
         });
         run(async {
-            let house = Rc::new(House::default());
+            let house = Rc::new(IdleConnections::default());
             let failure = house.send(&origin, get()).await.unwrap_err();
             assert_eq!(failure.phase, phase, "{said:?}");
             assert_eq!(failure.request_sent, sent, "{said:?}");
             match failure.cause {
-                Cause::Protocol(_) => assert!(is_protocol, "{said:?}"),
-                Cause::Closed | Cause::Io(_) => assert!(!is_protocol, "{said:?}"),
+                FailureCause::Protocol(_) => assert!(is_protocol, "{said:?}"),
+                FailureCause::Closed | FailureCause::Io(_) => assert!(!is_protocol, "{said:?}"),
                 other => panic!("{other:?}"),
             }
             assert_eq!(house.len(), 0);
@@ -278,7 +283,7 @@ fn what_is_no_answer_says_whether_the_application_saw_the_request() {
         let mut request = get();
         Rc::get_mut(&mut request.head).unwrap().params = None;
         let failure = open(&origin).await.send(request).await.unwrap_err();
-        assert!(matches!(failure.cause, Cause::Request(_)));
+        assert!(matches!(failure.cause, FailureCause::Request(_)));
         assert!(!failure.request_sent && failure.body.is_some());
     });
 }
@@ -295,7 +300,7 @@ fn an_answer_without_its_end_is_broken_off() {
             connection.say(&said);
         });
         run(async {
-            let house = Rc::new(House::default());
+            let house = Rc::new(IdleConnections::default());
             let mut body = house.send(&origin, get()).await.unwrap().body;
             let frame = body.frame().await;
             assert!(matches!(frame, Some(Ok(Frame::Data(data))) if data == "x"));
@@ -319,7 +324,7 @@ fn an_answer_that_ends_before_the_request_ends_it() {
         while connection.read_until(b"\0").is_some() {}
     });
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let (sender, body) = Handed::content();
         let response = house.send(&origin, ask(Method::POST, body)).await.unwrap();
         assert_eq!(response.status.as_u16(), 413);
@@ -343,7 +348,7 @@ fn whoever_goes_away_has_the_application_give_up() {
         told.send(connection.is_closed()).unwrap();
     });
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let sending = house.send(&origin, get());
         assert!(tokio::time::timeout(SHORT, sending).await.is_err());
         assert!(heard.recv().unwrap());
@@ -357,7 +362,7 @@ fn whoever_goes_away_has_the_application_give_up() {
 
 #[test]
 fn an_application_that_is_too_slow_is_given_up() {
-    for (said, phase) in [("", Phase::Head), ("\nx", Phase::Content)] {
+    for (said, phase) in [("", RequestPhase::Head), ("\nx", RequestPhase::Content)] {
         let origin = RawOrigin::start(move |_, mut connection| {
             read_request(&mut connection);
             connection.say(record(STDOUT, said));
@@ -372,8 +377,8 @@ fn an_application_that_is_too_slow_is_given_up() {
                 ..Timeouts::default()
             });
             match (open(&origin).await.send(request).await, phase) {
-                (Err(failure), Phase::Head) => {
-                    assert!(matches!(failure.cause, Cause::TimedOut), "{failure}");
+                (Err(failure), RequestPhase::Head) => {
+                    assert!(matches!(failure.cause, FailureCause::TimedOut), "{failure}");
                     assert_eq!(failure.phase, phase);
                 }
                 (Ok(response), _) => {
@@ -399,15 +404,15 @@ fn a_parked_connection_goes_on_elsewhere_and_knows_when_it_was_closed() {
         closes.lock().unwrap().recv().unwrap();
     });
     let parked = run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         house.send(&origin, get()).await.unwrap();
         house.0.take().remove(0).park().unwrap()
     });
     assert!(parked.is_usable() && parked.is_awaited());
     let parked = run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let mut connection = parked.resume().unwrap();
-        connection.set_home(house.clone());
+        connection.set_connection_return(house.clone());
         let response = connection.send(get()).await.unwrap();
         assert!(matches!(&response.body, Body::Bytes(bytes) if bytes == "x"));
         house.0.take().remove(0).park().unwrap()
@@ -420,9 +425,9 @@ fn a_parked_connection_goes_on_elsewhere_and_knows_when_it_was_closed() {
 
 #[test]
 fn a_connection_over_a_unix_socket_is_taken_by_the_thread_that_parked_it_and_by_another() {
-    async fn ask(mut connection: FastCgi) -> ParkedFastCgi {
-        let house = Rc::new(House::default());
-        connection.set_home(house.clone());
+    async fn ask(mut connection: FastCgiClient) -> ParkedFastCgi {
+        let house = Rc::new(IdleConnections::default());
+        connection.set_connection_return(house.clone());
         let response = connection.send(get()).await.unwrap();
         assert!(matches!(&response.body, Body::Bytes(bytes) if bytes == "x"));
         house.0.take().remove(0).park().unwrap()

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use apus_codec::h1::ProtocolError;
 use apus_http::{Body, BodyError, Version};
-use apus_net::client::{Cause, Phase};
+use apus_net::client::{FailureCause, RequestPhase};
 
-use super::harness::{House, RawOrigin, collect, get, get_once, run};
+use super::harness::{IdleConnections, RawOrigin, collect, get, get_once, run};
 
 #[test]
 fn a_response_reads_the_same_however_it_is_split() {
@@ -75,11 +75,11 @@ fn a_head_that_is_ambiguous_or_endless_is_refused() {
         let origin = RawOrigin::answering(&[answer.as_bytes()]);
         run(async {
             let failure = get_once(&origin.origin()).await.unwrap_err();
-            let Cause::Protocol(found) = &failure.cause else {
+            let FailureCause::Protocol(found) = &failure.cause else {
                 panic!("{failure:?}");
             };
             assert_eq!(found.downcast_ref(), Some(&error), "{head}");
-            assert_eq!(failure.phase, Phase::Head);
+            assert_eq!(failure.phase, RequestPhase::Head);
             assert!(failure.request_sent);
         });
     }
@@ -102,7 +102,10 @@ fn what_is_no_response_is_refused_at_its_first_bytes() {
         });
         run(async {
             let failure = get_once(&origin.origin()).await.unwrap_err();
-            assert!(matches!(failure.cause, Cause::Protocol(_)), "{failure}");
+            assert!(
+                matches!(failure.cause, FailureCause::Protocol(_)),
+                "{failure}"
+            );
         });
     }
 }
@@ -119,7 +122,7 @@ fn broken_chunks_break_the_content_off() {
         let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
         let origin = RawOrigin::answering(&[answer.as_bytes()]);
         run(async {
-            let house = Rc::new(House::default());
+            let house = Rc::new(IdleConnections::default());
             let response = house.send(&origin.origin(), get("/")).await.unwrap();
             let error = collect(response.body).await.unwrap_err();
             assert!(matches!(error, BodyError::Malformed), "{chunks:?}: {error}");

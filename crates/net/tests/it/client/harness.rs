@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Method};
 use apus_net::client::{
-    Address, ClientRequest, ClientResponse, Connection, Failure, Home, Http1, Origin, Protocol,
-    ProxyHead, RequestHead, Timeouts, connect,
+    Address, ClientRequest, ClientRequestHead, ClientResponse, ConnectionReturn, Http1Client,
+    Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, Timeouts, connect,
 };
 
 use crate::harness::PATIENCE;
@@ -24,21 +24,21 @@ pub(crate) struct RawOrigin {
 }
 
 /// A connection as an origin has it.
-pub(crate) struct Accepted {
+pub(crate) struct OriginStream {
     pub(crate) socket: TcpStream,
     unread: Vec<u8>,
 }
 
 impl RawOrigin {
     /// `serve` gets each connection, and its number from 0.
-    pub(crate) fn start(serve: impl Fn(usize, Accepted) + Clone + Send + 'static) -> Self {
+    pub(crate) fn start(serve: impl Fn(usize, OriginStream) + Clone + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (failed, failures) = channel();
         thread::spawn(move || {
             for (number, socket) in listener.incoming().enumerate() {
                 let (serve, failed) = (serve.clone(), failed.clone());
-                let accepted = Accepted::new(socket.unwrap());
+                let accepted = OriginStream::new(socket.unwrap());
                 thread::spawn(move || {
                     let served = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                         serve(number, accepted);
@@ -77,7 +77,7 @@ impl RawOrigin {
     }
 }
 
-impl Accepted {
+impl OriginStream {
     fn new(socket: TcpStream) -> Self {
         socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -191,42 +191,42 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
 
 /// Connections that came home.
 #[derive(Default)]
-pub(crate) struct House {
-    connections: RefCell<Vec<Http1>>,
+pub(crate) struct IdleConnections {
+    connections: RefCell<Vec<Http1Client>>,
     pub(crate) opened: Cell<usize>,
 }
 
-impl Home for House {
-    fn take_back(&self, connection: Http1) {
+impl ConnectionReturn for IdleConnections {
+    fn return_connection(&self, connection: Http1Client) {
         self.connections.borrow_mut().push(connection);
     }
 }
 
-impl House {
+impl IdleConnections {
     /// Sends a request over the connection that came home last, or a fresh one.
     pub(crate) async fn send(
         self: &Rc<Self>,
         origin: &Origin,
         request: ClientRequest,
-    ) -> Result<ClientResponse, Failure> {
+    ) -> Result<ClientResponse, RequestFailure> {
         let mut connection = match self.take() {
             Some(connection) => connection,
             None => self.open(origin).await?,
         };
-        connection.set_home(self.clone());
+        connection.set_connection_return(self.clone());
         connection.send(request).await
     }
 
-    pub(crate) async fn open(&self, origin: &Origin) -> Result<Http1, Failure> {
+    pub(crate) async fn open(&self, origin: &Origin) -> Result<Http1Client, RequestFailure> {
         self.opened.set(self.opened.get() + 1);
         match connect(origin, None, &Timeouts::default()).await? {
-            Connection::Http1(connection) => Ok(connection),
+            OriginConnection::Http1(connection) => Ok(connection),
             other => panic!("not asked for: {other:?}"),
         }
     }
 
     /// A connection that is home.
-    pub(crate) fn take(&self) -> Option<Http1> {
+    pub(crate) fn take(&self) -> Option<Http1Client> {
         self.connections.borrow_mut().pop()
     }
 
@@ -237,12 +237,14 @@ impl House {
 }
 
 /// A connection of its own to this origin, and what becomes of one GET over it.
-pub(crate) async fn get_once(origin: &Origin) -> Result<ClientResponse, Failure> {
-    Rc::new(House::default()).send(origin, get("/")).await
+pub(crate) async fn get_once(origin: &Origin) -> Result<ClientResponse, RequestFailure> {
+    Rc::new(IdleConnections::default())
+        .send(origin, get("/"))
+        .await
 }
 
-pub(crate) fn head(method: Method, target: &str) -> RequestHead {
-    RequestHead {
+pub(crate) fn head(method: Method, target: &str) -> ClientRequestHead {
+    ClientRequestHead {
         method,
         scheme: "http",
         authority: "origin.test".into(),
@@ -263,7 +265,7 @@ pub(crate) fn post(body: impl Into<Body>) -> ClientRequest {
     request(head(Method::POST, "/"), body.into())
 }
 
-pub(crate) fn request(head: RequestHead, body: Body) -> ClientRequest {
+pub(crate) fn request(head: ClientRequestHead, body: Body) -> ClientRequest {
     ClientRequest {
         head: Rc::new(head),
         body,

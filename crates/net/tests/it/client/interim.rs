@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use apus_codec::h1::ProtocolError;
 use apus_http::{Body, Frame, InterimQueue, Method, StatusCode};
-use apus_net::client::{Cause, ClientRequest, RequestHead};
+use apus_net::client::{ClientRequest, ClientRequestHead, FailureCause};
 use bytes::Bytes;
 
-use super::harness::{Handed, House, RawOrigin, get, get_once, head, request, run};
+use super::harness::{Handed, IdleConnections, RawOrigin, get, get_once, head, request, run};
 
 fn expecting(body: Body) -> ClientRequest {
-    let head = RequestHead {
+    let head = ClientRequestHead {
         expects_continue: true,
         ..head(Method::POST, "/")
     };
@@ -27,7 +27,7 @@ fn interim_responses_are_passed_on_before_the_final_one() {
         let queue = InterimQueue::default();
         let mut request = get("/");
         request.interim = Some(queue.sender(7));
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let response = house.send(&origin.origin(), request).await.unwrap();
         assert_eq!(response.status, 204);
         let (number, status, headers) = queue.next().unwrap();
@@ -49,7 +49,7 @@ fn interim_responses_without_end_are_cut_off() {
     });
     run(async {
         let failure = get_once(&origin.origin()).await.unwrap_err();
-        let Cause::Protocol(error) = failure.cause else {
+        let FailureCause::Protocol(error) = failure.cause else {
             panic!("{failure:?}");
         };
         assert_eq!(error.downcast_ref(), Some(&ProtocolError::TooManyInterim));
@@ -66,7 +66,7 @@ fn content_is_held_back_until_the_origin_asks_for_it() {
         connection.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     });
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let request = expecting("content".into());
         house.send(&origin.origin(), request).await.unwrap();
         assert_eq!(house.len(), 1);
@@ -81,7 +81,7 @@ fn content_flows_after_a_while_although_the_origin_does_not_ask_for_it() {
         connection.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     });
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let request = expecting("content".into());
         house.send(&origin.origin(), request).await.unwrap();
         assert_eq!(house.len(), 1);
@@ -96,7 +96,7 @@ fn content_that_is_refused_unseen_is_not_taken_from_its_source() {
         assert!(connection.is_closed());
     });
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let (frames, body) = Handed::content();
         let frame = Frame::Data(Bytes::from_static(b"x"));
         frames.send(Ok(frame)).unwrap();

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use apus_http::{Body, Method};
 
-use super::harness::{House, RawOrigin, collect, get, head, post, request, run, until};
+use super::harness::{IdleConnections, RawOrigin, collect, get, head, post, request, run, until};
 
 const SMALL: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -19,7 +19,7 @@ fn one_connection_carries_many_requests() {
         SMALL,
     ]);
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         for content in ["ok", "ok", "", "", "ok", "ok"] {
             let response = house.send(&origin.origin(), get("/")).await.unwrap();
             // It came home before the response was handed out.
@@ -41,7 +41,7 @@ fn a_head_response_has_no_content_whatever_its_fields_say() {
         b"HTTP/1.1 200 OK\r\n\r\n",
     ]);
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         for length in [Some("2000"), None, None] {
             let head = request(head(Method::HEAD, "/"), Body::Empty);
             let response = house.send(&origin.origin(), head).await.unwrap();
@@ -65,7 +65,7 @@ fn a_response_that_ends_the_connection_does_not_bring_it_home() {
     ] {
         let origin = RawOrigin::answering(&[answer]);
         run(async {
-            let house = Rc::new(House::default());
+            let house = Rc::new(IdleConnections::default());
             let response = house.send(&origin.origin(), get("/")).await.unwrap();
             assert_eq!(collect(response.body).await.unwrap().0, b"ok");
             assert_eq!(house.len(), 0);
@@ -85,7 +85,7 @@ fn bytes_behind_a_response_never_reach_another_request() {
     ] {
         let origin = RawOrigin::answering(&[answer, SMALL]);
         run(async {
-            let house = Rc::new(House::default());
+            let house = Rc::new(IdleConnections::default());
             let response = house.send(&origin.origin(), get("/")).await.unwrap();
             let content = collect(response.body).await.unwrap().0;
             assert!(content == b"ok" || content.is_empty());
@@ -95,7 +95,7 @@ fn bytes_behind_a_response_never_reach_another_request() {
     // HEAD with the content of GET.
     let origin = RawOrigin::answering(&[SMALL, SMALL]);
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let head = request(head(Method::HEAD, "/"), Body::Empty);
         house.send(&origin.origin(), head).await.unwrap();
         assert_eq!(house.len(), 0);
@@ -135,7 +135,7 @@ fn an_idle_connection_on_which_anything_happens_is_not_usable() {
             }
         });
         run(async {
-            let house = Rc::new(House::default());
+            let house = Rc::new(IdleConnections::default());
             house.send(&origin.origin(), get("/")).await.unwrap();
             let mut connection = house.take().unwrap();
             assert!(connection.is_usable());
@@ -154,11 +154,11 @@ fn an_idle_connection_on_which_anything_happens_is_not_usable() {
 fn a_connection_that_was_closed_while_idle_fails_as_closed_and_gives_the_content_back() {
     let origin = RawOrigin::answering(&[SMALL]);
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         house.send(&origin.origin(), get("/")).await.unwrap();
         let mut connection = house.take().unwrap();
         until(|| !connection.is_usable()).await;
-        connection.set_home(house.clone());
+        connection.set_connection_return(house.clone());
         let failure = connection.send(post("again")).await.unwrap_err();
         assert!(matches!(failure.body, Some(Body::Bytes(_))), "{failure:?}");
         assert_eq!(house.len(), 0);
@@ -174,7 +174,7 @@ fn without_a_home_the_connection_is_closed_and_the_origin_told_so() {
         assert!(connection.is_closed());
     });
     run(async {
-        let house = House::default();
+        let house = IdleConnections::default();
         let connection = house.open(&origin.origin()).await.unwrap();
         let response = connection.send(get("/")).await.unwrap();
         assert_eq!(collect(response.body).await.unwrap().0, b"ok");
@@ -191,7 +191,7 @@ fn dropping_a_body_before_its_end_closes_the_connection() {
         told.send(connection.is_closed()).unwrap();
     });
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let response = house.send(&origin.origin(), get("/")).await.unwrap();
         assert_eq!(response.body.len(), Some(100));
         drop(response);

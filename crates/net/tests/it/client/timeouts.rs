@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use apus_http::{Body, BodyError, Frame};
 use apus_net::client::{
-    Address, Cause, ClientRequest, Failure, Phase, Timeouts, Tls, TlsSettings, connect,
+    Address, ClientRequest, ClientTlsSettings, FailureCause, RequestFailure, RequestPhase,
+    Timeouts, Tls, connect,
 };
 use bytes::Bytes;
 
-use super::harness::{Handed, House, RawOrigin, collect, get, origin, post, run};
+use super::harness::{Handed, IdleConnections, RawOrigin, collect, get, origin, post, run};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -19,8 +20,11 @@ fn within(timeouts: Timeouts, mut request: ClientRequest) -> ClientRequest {
     request
 }
 
-fn assert_timed_out(failure: &Failure, phase: Phase) {
-    assert!(matches!(failure.cause, Cause::TimedOut), "{failure:?}");
+fn assert_timed_out(failure: &RequestFailure, phase: RequestPhase) {
+    assert!(
+        matches!(failure.cause, FailureCause::TimedOut),
+        "{failure:?}"
+    );
     assert_eq!(failure.phase, phase);
 }
 
@@ -42,11 +46,11 @@ fn a_response_that_does_not_come_is_given_up() {
                 first_byte: SHORT,
                 ..Timeouts::default()
             };
-            let house = Rc::new(House::default());
+            let house = Rc::new(IdleConnections::default());
             let start = Instant::now();
             let request = within(timeouts, get("/"));
             let failure = house.send(&origin.origin(), request).await.unwrap_err();
-            assert_timed_out(&failure, Phase::Head);
+            assert_timed_out(&failure, RequestPhase::Head);
             assert!(start.elapsed() >= SHORT);
             assert!(failure.request_sent);
         });
@@ -73,7 +77,7 @@ fn the_time_for_a_response_begins_when_the_request_was_sent() {
                 .unwrap();
             drop(frames);
         };
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let origin = origin.origin();
         let request = within(timeouts, post(body));
         let (answer, ()) = tokio::join!(house.send(&origin, request), sends);
@@ -93,7 +97,7 @@ fn content_that_stops_coming_breaks_off() {
             read: SHORT,
             ..Timeouts::default()
         };
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let request = within(timeouts, get("/"));
         let response = house.send(&origin.origin(), request).await.unwrap();
         let error = collect(response.body).await.unwrap_err();
@@ -114,11 +118,11 @@ fn an_origin_that_does_not_read_is_given_up() {
             write: SHORT,
             ..Timeouts::default()
         };
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let body = Body::from(vec![0; 64 * 1024 * 1024]);
         let request = within(timeouts, post(body));
         let failure = house.send(&origin.origin(), request).await.unwrap_err();
-        assert_timed_out(&failure, Phase::Send);
+        assert_timed_out(&failure, RequestPhase::Send);
         assert!(matches!(failure.body, Some(Body::Bytes(_))));
     });
     drop(end);
@@ -128,9 +132,9 @@ fn an_origin_that_does_not_read_is_given_up() {
 fn a_handshake_that_does_not_end_is_given_up() {
     let frozen = TcpListener::bind("127.0.0.1:0").unwrap();
     run(async {
-        let settings = TlsSettings {
+        let settings = ClientTlsSettings {
             verify: false,
-            ..TlsSettings::new("origin.test")
+            ..ClientTlsSettings::new("origin.test")
         };
         let mut origin = origin(Address::Ip(frozen.local_addr().unwrap()));
         origin.tls = Some(Tls::new(&settings).unwrap());
@@ -139,7 +143,7 @@ fn a_handshake_that_does_not_end_is_given_up() {
             ..Timeouts::default()
         };
         let failure = connect(&origin, None, &timeouts).await.unwrap_err();
-        assert_timed_out(&failure, Phase::Tls);
+        assert_timed_out(&failure, RequestPhase::Tls);
         assert!(!failure.request_sent);
     });
 }

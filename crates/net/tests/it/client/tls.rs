@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll};
 
 use apus_http::{Body, BodyError, BodyStream, FileRange, Frame, Method};
-use apus_net::client::{Address, Cause, Origin, Phase, Tls, TlsSettings};
+use apus_net::client::{Address, ClientTlsSettings, FailureCause, Origin, RequestPhase, Tls};
 use apus_net::tls::MinVersion;
 use bytes::Bytes;
 use rustls::pki_types::PrivateKeyDer;
@@ -18,7 +18,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{HandshakeKind, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
-use super::harness::{House, collect, get, get_once, head, origin, request, run};
+use super::harness::{IdleConnections, collect, get, get_once, head, origin, request, run};
 use crate::tls::{Authority, Issued};
 
 type Stream = StreamOwned<ServerConnection, TcpStream>;
@@ -78,7 +78,7 @@ impl TlsOrigin {
         }
     }
 
-    fn origin(&self, settings: &TlsSettings) -> Origin {
+    fn origin(&self, settings: &ClientTlsSettings) -> Origin {
         Origin {
             tls: Some(Tls::new(settings).unwrap()),
             ..origin(Address::Ip(self.address))
@@ -93,10 +93,10 @@ fn answer(stream: &mut Stream) {
         stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
 }
 
-fn trusting(authority: &Authority, name: &str) -> TlsSettings {
-    TlsSettings {
+fn trusting(authority: &Authority, name: &str) -> ClientTlsSettings {
+    ClientTlsSettings {
         authorities: Some(vec![authority.certificate()]),
-        ..TlsSettings::new(name)
+        ..ClientTlsSettings::new(name)
     }
 }
 
@@ -113,16 +113,19 @@ fn only_the_right_name_signed_by_a_trusted_authority_is_believed() {
             trusting(&authority, "127.0.0.1"),
             trusting(&stranger, "origin.test"),
             // Whom the system trusts is not this one.
-            TlsSettings::new("origin.test"),
+            ClientTlsSettings::new("origin.test"),
         ] {
             let failure = get_once(&served.origin(&settings)).await.unwrap_err();
-            assert_eq!(failure.phase, Phase::Tls);
-            assert!(matches!(failure.cause, Cause::Protocol(_)), "{failure:?}");
+            assert_eq!(failure.phase, RequestPhase::Tls);
+            assert!(
+                matches!(failure.cause, FailureCause::Protocol(_)),
+                "{failure:?}"
+            );
             assert!(!failure.request_sent);
         }
-        let unverified = TlsSettings {
+        let unverified = ClientTlsSettings {
             verify: false,
-            ..TlsSettings::new("other.test")
+            ..ClientTlsSettings::new("other.test")
         };
         get_once(&served.origin(&unverified)).await.unwrap();
     });
@@ -144,7 +147,7 @@ fn a_client_certificate_is_shown_where_it_is_asked_for() {
     let config = config(&authority.ecdsa(&["origin.test"]), Some(&authority));
     let served = TlsOrigin::start(config, answer);
     run(async {
-        let settings = TlsSettings {
+        let settings = ClientTlsSettings {
             certificate: Some(authority.ecdsa(&["apus"]).certificate()),
             ..trusting(&authority, "origin.test")
         };
@@ -188,22 +191,22 @@ fn settings_that_differ_are_different_origins() {
     for other in [
         trusting(&authority, "other.test"),
         trusting(&Authority::new(), "origin.test"),
-        TlsSettings {
+        ClientTlsSettings {
             verify: false,
             ..settings.clone()
         },
-        TlsSettings {
+        ClientTlsSettings {
             certificate: Some(authority.ecdsa(&["apus"]).certificate()),
             ..settings.clone()
         },
-        TlsSettings {
+        ClientTlsSettings {
             min_version: MinVersion::Tls13,
             ..settings.clone()
         },
     ] {
         assert!(Tls::new(&other).unwrap() != tls, "{other:?}");
     }
-    assert!(Tls::new(&TlsSettings::new("no name")).is_err());
+    assert!(Tls::new(&ClientTlsSettings::new("no name")).is_err());
 }
 
 /// RFC 9112 section 9.8: whoever cuts the connection must not be able to shorten an answer.
@@ -270,13 +273,13 @@ fn one_connection_carries_many_requests_and_files() {
     };
     run(async {
         let origin = served.origin(&trusting(&authority, "origin.test"));
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let put = request(head(Method::PUT, "/"), Body::File(range));
         house.send(&origin, put).await.unwrap();
         let mut connection = house.take().unwrap();
         // Tickets have come since, which are no answer.
         assert!(connection.is_usable());
-        connection.set_home(house.clone());
+        connection.set_connection_return(house.clone());
         connection.send(get("/")).await.unwrap();
         assert_eq!(house.opened.get(), 1);
     });
@@ -363,10 +366,10 @@ fn the_end_of_content_leaves_when_a_slow_origin_reads_on() {
     let given = Rc::new(Cell::new(0));
     run(async {
         let upload = async |pieces: usize| {
-            let house = Rc::new(House::default());
+            let house = Rc::new(IdleConnections::default());
             go_on.send(pieces).unwrap();
             let mut connection = house.open(&origin).await.unwrap();
-            connection.set_home(house.clone());
+            connection.set_connection_return(house.clone());
             let put = request(head(Method::PUT, "/"), Pieces::content(pieces, &given));
             let sending = tokio::task::spawn_local(connection.send(put));
             // Until it gets no further.

@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use apus_codec::h1::ProtocolError;
 use apus_http::{Body, Duplex, Method};
-use apus_net::client::{Cause, ClientRequest, RequestHead};
+use apus_net::client::{ClientRequest, ClientRequestHead, FailureCause};
 
-use super::harness::{House, RawOrigin, get_once, head, request, run};
+use super::harness::{IdleConnections, RawOrigin, get_once, head, request, run};
 
 fn offering() -> ClientRequest {
-    let head = RequestHead {
+    let head = ClientRequestHead {
         upgrade: Some("websocket".into()),
         ..head(Method::GET, "/chat")
     };
@@ -46,7 +46,7 @@ fn the_connection_is_handed_over_with_what_came_early() {
         assert!(connection.is_closed());
     });
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let response = house.send(&origin.origin(), offering()).await.unwrap();
         assert_eq!(response.status, 101);
         assert_eq!(response.headers.wire(), b"upgrade: websocket\r\n");
@@ -70,7 +70,7 @@ fn an_origin_that_declines_answers_as_usual() {
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno",
     ]);
     run(async {
-        let house = Rc::new(House::default());
+        let house = Rc::new(IdleConnections::default());
         let response = house.send(&origin.origin(), offering()).await.unwrap();
         assert_eq!(response.headers.get_str("upgrade"), Some("other"));
         let response = house.send(&origin.origin(), offering()).await.unwrap();
@@ -86,7 +86,7 @@ fn nobody_is_switched_who_did_not_ask() {
     ]);
     run(async {
         let failure = get_once(&origin.origin()).await.unwrap_err();
-        let Cause::Protocol(error) = failure.cause else {
+        let FailureCause::Protocol(error) = failure.cause else {
             panic!("{failure:?}");
         };
         assert_eq!(error.downcast_ref(), Some(&ProtocolError::UnaskedSwitch));
@@ -103,9 +103,9 @@ fn nobody_is_switched_to_what_it_did_not_ask_for() {
         let answer = format!("HTTP/1.1 101 x\r\n{line}Connection: upgrade\r\n\r\n");
         let origin = RawOrigin::answering(&[answer.as_bytes()]);
         run(async {
-            let house = Rc::new(House::default());
+            let house = Rc::new(IdleConnections::default());
             let failure = house.send(&origin.origin(), offering()).await.unwrap_err();
-            let Cause::Protocol(error) = failure.cause else {
+            let FailureCause::Protocol(error) = failure.cause else {
                 panic!("{failure:?}");
             };
             assert_eq!(error.downcast_ref(), Some(&ProtocolError::UnaskedSwitch));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use apus_http::{Body, BodyError, Frame, Method};
-use apus_net::client::{Cause, ClientResponse, Phase, Timeouts};
+use apus_net::client::{ClientResponse, FailureCause, RequestPhase, Timeouts};
 use bytes::Bytes;
 
 use super::origin::{Raw, Scripted};
@@ -44,7 +44,7 @@ fn a_refused_stream_was_not_seen_and_gives_its_content_back() {
         });
         let connection = open(origin.address).await;
         let failure = super::failure(&connection, post("/", "bytes")).await;
-        assert!(matches!(failure.cause, Cause::Refused), "{failure}");
+        assert!(matches!(failure.cause, FailureCause::Refused), "{failure}");
         assert!(!failure.request_sent);
         let mut body = failure.body.expect("the content");
         assert_eq!(collect(&mut body).await.unwrap(), b"bytes");
@@ -53,7 +53,7 @@ fn a_refused_stream_was_not_seen_and_gives_its_content_back() {
         held.expects_continue = true;
         let content = ready_frames(None, vec![Ok(Frame::Data(Bytes::from_static(b"streamed")))]);
         let failure = super::failure(&connection, request(held, content)).await;
-        assert!(matches!(failure.cause, Cause::Refused), "{failure}");
+        assert!(matches!(failure.cause, FailureCause::Refused), "{failure}");
         let mut body = failure.body.expect("the content");
         assert_eq!(collect(&mut body).await.unwrap(), b"streamed");
         assert_eq!(fetch(&connection, get("/")).await.0, 200);
@@ -81,7 +81,7 @@ fn goaway_refuses_later_streams_and_lets_earlier_ones_end() {
         );
         assert_eq!(first, (200, "whole".into()));
         assert!(
-            matches!(second.cause, Cause::Refused) && !second.request_sent,
+            matches!(second.cause, FailureCause::Refused) && !second.request_sent,
             "{second}"
         );
         assert!(connection.is_closed() && !connection.has_room());
@@ -112,11 +112,11 @@ fn a_connection_that_is_cut_breaks_off_what_is_not_whole() {
         let mut first = first.unwrap();
         assert!(matches!(broken(&mut first).await, BodyError::Disconnected));
         assert!(
-            matches!(second.cause, Cause::Closed | Cause::Io(_)),
+            matches!(second.cause, FailureCause::Closed | FailureCause::Io(_)),
             "{second}"
         );
         assert!(
-            second.request_sent && second.phase == Phase::Head,
+            second.request_sent && second.phase == RequestPhase::Head,
             "{second}"
         );
         assert!(connection.is_closed());
@@ -141,7 +141,7 @@ fn a_reset_breaks_off_content_and_fails_what_has_no_head() {
         let mut first = connection.send(get("/1")).await.unwrap();
         let second = super::failure(&connection, get("/2")).await;
         assert!(
-            matches!(second.cause, Cause::Reset) && second.request_sent,
+            matches!(second.cause, FailureCause::Reset) && second.request_sent,
             "{second}"
         );
         assert!(matches!(broken(&mut first).await, BodyError::Disconnected));
@@ -164,7 +164,10 @@ fn fails(say: impl Fn(u32) -> Vec<u8> + Send + 'static) {
         });
         let connection = open(origin.address).await;
         let failure = super::failure(&connection, get("/")).await;
-        assert!(matches!(failure.cause, Cause::Protocol(_)), "{failure}");
+        assert!(
+            matches!(failure.cause, FailureCause::Protocol(_)),
+            "{failure}"
+        );
         assert!(failure.request_sent, "{failure}");
         // It costs its stream only.
         assert_eq!(fetch(&connection, get("/")).await.0, 200);
@@ -261,7 +264,10 @@ fn ends_the_connection(say: impl Fn(u32) -> Vec<u8> + Send + 'static, expected: 
             Ok(mut response) => {
                 assert!(matches!(broken(&mut response).await, BodyError::Malformed));
             }
-            Err(failure) => assert!(matches!(failure.cause, Cause::Protocol(_)), "{failure}"),
+            Err(failure) => assert!(
+                matches!(failure.cause, FailureCause::Protocol(_)),
+                "{failure}"
+            ),
         }
         super::eventually("the end", || connection.is_closed()).await;
         origin.finish().await;
@@ -345,7 +351,10 @@ fn an_origin_that_speaks_something_else_is_told_apart() {
         let connection = open(origin.address).await;
         let failure = super::failure(&connection, get("/")).await;
         assert!(
-            matches!(failure.cause, Cause::Protocol(_) | Cause::Closed),
+            matches!(
+                failure.cause,
+                FailureCause::Protocol(_) | FailureCause::Closed
+            ),
             "{failure}"
         );
         origin.finish().await;
@@ -361,7 +370,7 @@ fn a_connection_that_the_origin_closes_while_idle_is_closed() {
         assert!(!connection.has_room());
         let failure = super::failure(&connection, post("/", "kept")).await;
         assert!(
-            matches!(failure.cause, Cause::Closed) && !failure.request_sent,
+            matches!(failure.cause, FailureCause::Closed) && !failure.request_sent,
             "{failure}"
         );
         assert!(matches!(failure.body, Some(Body::Bytes(_))));

@@ -3,7 +3,7 @@
 use std::task::Poll;
 
 use apus_http::Frame;
-use apus_net::client::{Cause, Http2, Phase};
+use apus_net::client::{FailureCause, Http2Client, RequestPhase};
 use bytes::Bytes;
 use http::Response;
 
@@ -13,7 +13,7 @@ use crate::h2::client::{block, code, data, head as head_frames, kind, setting, w
 use crate::harness::{frames, text};
 
 /// Sends the number of bytes that the path says.
-async fn sized() -> Http2 {
+async fn sized() -> Http2Client {
     let address = serve(|request, mut respond| async move {
         let mut left: usize = request.uri().path()[1..].parse().unwrap();
         let mut stream = respond.send_response(Response::new(()), false).unwrap();
@@ -145,8 +145,11 @@ fn an_origin_that_takes_fewer_streams_has_no_room_for_more() {
             (false, 1)
         );
         let failure = super::failure(&connection, post("/", "again")).await;
-        assert!(matches!(failure.cause, Cause::Refused), "{failure}");
-        assert_eq!((failure.phase, failure.request_sent), (Phase::Send, false));
+        assert!(matches!(failure.cause, FailureCause::Refused), "{failure}");
+        assert_eq!(
+            (failure.phase, failure.request_sent),
+            (RequestPhase::Send, false)
+        );
         let mut body = failure.body.expect("the content");
         assert_eq!(crate::harness::collect(&mut body).await.unwrap(), b"again");
         send.send(Frame::Data(Bytes::from_static(b"go"))).unwrap();

@@ -258,7 +258,7 @@ fn files_are_sent_as_they_are() {
 }
 
 async fn fetch_bytes(
-    connection: &apus_net::client::Http2,
+    connection: &apus_net::client::Http2Client,
     request: apus_net::client::ClientRequest,
 ) -> Vec<u8> {
     content(&mut connection.send(request).await.unwrap()).await
@@ -291,7 +291,7 @@ fn content_that_breaks_off_takes_its_request_back() {
             all.extend(second);
             let failure = super::failure(&connection, post("/", ready_frames(length, all))).await;
             assert!(
-                matches!(failure.cause, apus_net::client::Cause::Source(_)),
+                matches!(failure.cause, apus_net::client::FailureCause::Source(_)),
                 "{failure}"
             );
             assert!(failure.body.is_none());
@@ -308,7 +308,7 @@ fn a_source_that_panics_costs_its_request_only() {
         let body = frames(None, |_| panic!("told to"));
         let failure = super::failure(&connection, post("/", body)).await;
         assert!(
-            matches!(failure.cause, apus_net::client::Cause::Source(_)),
+            matches!(failure.cause, apus_net::client::FailureCause::Source(_)),
             "{failure}"
         );
         assert_eq!(fetch(&connection, get("/")).await.1, "[grpc-status=0]");

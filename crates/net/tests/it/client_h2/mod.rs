@@ -14,8 +14,8 @@ use std::rc::Rc;
 
 use apus_http::{Body, Headers, Method};
 use apus_net::client::{
-    Address, ClientRequest, ClientResponse, Connection, Failure, Http2, Origin, Protocol,
-    ProxyHead, RequestHead, Timeouts, connect,
+    Address, ClientRequest, ClientRequestHead, ClientResponse, Http2Client, Origin,
+    OriginConnection, Protocol, ProxyHead, RequestFailure, Timeouts, connect,
 };
 use tokio::task::LocalSet;
 
@@ -43,11 +43,11 @@ async fn eventually(what: &str, mut reached: impl FnMut() -> bool) {
 }
 
 /// Connects with prior knowledge.
-async fn open(address: SocketAddr) -> Http2 {
+async fn open(address: SocketAddr) -> Http2Client {
     open_with(address, &Timeouts::default()).await
 }
 
-async fn open_with(address: SocketAddr, timeouts: &Timeouts) -> Http2 {
+async fn open_with(address: SocketAddr, timeouts: &Timeouts) -> Http2Client {
     let origin = Origin {
         address: Address::Ip(address),
         tls: None,
@@ -55,13 +55,13 @@ async fn open_with(address: SocketAddr, timeouts: &Timeouts) -> Http2 {
         proxy_head: ProxyHead::None,
     };
     match connect(&origin, None, timeouts).await.unwrap() {
-        Connection::Http2(connection) => connection,
+        OriginConnection::Http2(connection) => connection,
         other => panic!("chosen: {other:?}"),
     }
 }
 
-fn head(method: Method, target: &str) -> RequestHead {
-    RequestHead {
+fn head(method: Method, target: &str) -> ClientRequestHead {
+    ClientRequestHead {
         method,
         scheme: "http",
         authority: "example.com".into(),
@@ -74,7 +74,7 @@ fn head(method: Method, target: &str) -> RequestHead {
     }
 }
 
-fn request(head: RequestHead, body: impl Into<Body>) -> ClientRequest {
+fn request(head: ClientRequestHead, body: impl Into<Body>) -> ClientRequest {
     ClientRequest {
         head: Rc::new(head),
         body: body.into(),
@@ -102,12 +102,12 @@ async fn content(response: &mut ClientResponse) -> Vec<u8> {
     collect(&mut response.body).await.unwrap()
 }
 
-async fn fetch(connection: &Http2, request: ClientRequest) -> (u16, String) {
+async fn fetch(connection: &Http2Client, request: ClientRequest) -> (u16, String) {
     let mut response = connection.send(request).await.unwrap();
     let content = content(&mut response).await;
     (response.status.as_u16(), text(&content))
 }
 
-async fn failure(connection: &Http2, request: ClientRequest) -> Failure {
+async fn failure(connection: &Http2Client, request: ClientRequest) -> RequestFailure {
     connection.send(request).await.expect_err("no response")
 }

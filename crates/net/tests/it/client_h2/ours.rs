@@ -5,7 +5,8 @@ use std::rc::Rc;
 use apus_http::{Answer, Headers, InterimQueue, Method, Response, StatusCode};
 use apus_net::Limits;
 use apus_net::client::{
-    Address, Connection, Http2, Origin, Protocol, ProxyHead, Timeouts, Tls, TlsSettings, connect,
+    Address, ClientTlsSettings, Http2Client, Origin, OriginConnection, Protocol, ProxyHead,
+    Timeouts, Tls, connect,
 };
 
 use super::{fetch, get, head, open, post, request, run};
@@ -14,10 +15,10 @@ use crate::harness::{Server, collector, frames, ok, service};
 use crate::tls::Authority;
 use crate::tunnels::echo;
 
-async fn open_tls(authority: &Authority, server: &Server, protocol: Protocol) -> Http2 {
-    let settings = TlsSettings {
+async fn open_tls(authority: &Authority, server: &Server, protocol: Protocol) -> Http2Client {
+    let settings = ClientTlsSettings {
         authorities: Some(vec![authority.certificate()]),
-        ..TlsSettings::new("example.com")
+        ..ClientTlsSettings::new("example.com")
     };
     let origin = Origin {
         address: Address::Ip(server.address()),
@@ -27,7 +28,7 @@ async fn open_tls(authority: &Authority, server: &Server, protocol: Protocol) ->
     };
     let opened = connect(&origin, None, &Timeouts::default()).await;
     match opened.unwrap() {
-        Connection::Http2(connection) => connection,
+        OriginConnection::Http2(connection) => connection,
         other => panic!("chosen: {other:?}"),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use apus_http::{BodyError, Method};
-use apus_net::client::{Cause, Phase, Timeouts};
+use apus_net::client::{FailureCause, RequestPhase, Timeouts};
 
 use super::origin::Scripted;
 use super::{fetch, get, head, open, open_with, post, request, run, with_timeouts};
@@ -32,8 +32,11 @@ fn a_head_has_to_come_in_time() {
         let start = Instant::now();
         let failure = super::failure(&connection, with_timeouts(get("/"), &timeouts)).await;
         assert!(start.elapsed() >= SHORT);
-        assert!(matches!(failure.cause, Cause::TimedOut), "{failure}");
-        assert_eq!((failure.phase, failure.request_sent), (Phase::Head, true));
+        assert!(matches!(failure.cause, FailureCause::TimedOut), "{failure}");
+        assert_eq!(
+            (failure.phase, failure.request_sent),
+            (RequestPhase::Head, true)
+        );
         assert_eq!(fetch(&connection, get("/")).await.0, 204);
         drop(connection);
         origin.finish().await;
@@ -89,8 +92,11 @@ fn windows_have_to_open_in_time() {
         };
         let large = vec![0; 200_000];
         let failure = super::failure(&connection, with_timeouts(post("/", large), &timeouts)).await;
-        assert!(matches!(failure.cause, Cause::TimedOut), "{failure}");
-        assert_eq!((failure.phase, failure.request_sent), (Phase::Send, true));
+        assert!(matches!(failure.cause, FailureCause::TimedOut), "{failure}");
+        assert_eq!(
+            (failure.phase, failure.request_sent),
+            (RequestPhase::Send, true)
+        );
         drop(connection);
         origin.finish().await;
     });
@@ -113,7 +119,7 @@ fn an_origin_that_is_not_there_any_more_is_noticed() {
         };
         let connection = open_with(origin.address, &timeouts).await;
         let failure = super::failure(&connection, get("/")).await;
-        assert!(matches!(failure.cause, Cause::TimedOut), "{failure}");
+        assert!(matches!(failure.cause, FailureCause::TimedOut), "{failure}");
         assert!(connection.is_closed());
         drop(done);
         origin.finish().await;
@@ -136,7 +142,7 @@ fn an_origin_that_takes_nothing_is_given_up() {
         let connection = open_with(origin.address, &timeouts).await;
         let large = vec![0; 64_000_000];
         let failure = super::failure(&connection, post("/", large)).await;
-        assert!(matches!(failure.cause, Cause::TimedOut), "{failure}");
+        assert!(matches!(failure.cause, FailureCause::TimedOut), "{failure}");
         assert!(connection.is_closed());
         drop(done);
         origin.finish().await;

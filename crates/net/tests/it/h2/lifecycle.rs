@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use apus_http::{Answer, Body, Frame, Outcome, Response, ServiceFactory, StatusCode};
-use apus_net::{Limits, Plan};
+use apus_net::{EnginePlan, Limits};
 use bytes::Bytes;
 
 use super::client::{
@@ -162,7 +162,7 @@ fn a_connection_meets_the_limits_of_the_new_plan() {
         h2_requests_per_connection: 3,
         ..Limits::default()
     };
-    let new = Plan {
+    let new = EnginePlan {
         limits,
         ..plan(vec![listener(local(), paths())])
     };

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use apus_http::ServiceFactory;
 use apus_net::tls::{TlsSite, UnknownName};
-use apus_net::{Limits, Plan};
+use apus_net::{EnginePlan, Limits};
 use rustls::{ClientConnection, StreamOwned};
 
 use self::client::Peer;
@@ -62,7 +62,7 @@ pub(crate) fn with_tls(limits: Limits, service: Arc<dyn ServiceFactory>) -> (Aut
         ..site(&["example.com"], &[&issued])
     };
     let listener = tls_listener(&[site], UnknownName::FirstSite, service);
-    let server = Server::run(Plan {
+    let server = Server::run(EnginePlan {
         limits,
         ..plan(vec![listener])
     });

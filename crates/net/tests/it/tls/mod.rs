@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use apus_http::ServiceFactory;
 use apus_net::tls::{Certificate, ClientAuth, MinVersion, TlsSettings, TlsSite, UnknownName};
-use apus_net::{Limits, Listener, Plan};
+use apus_net::{EnginePlan, Limits, ListenerPlan};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256,
     PKCS_RSA_SHA256, SignatureAlgorithm,
@@ -142,9 +142,9 @@ pub(crate) fn tls_listener(
     sites: &[TlsSite],
     unknown: UnknownName,
     service: Arc<dyn ServiceFactory>,
-) -> Listener {
+) -> ListenerPlan {
     let settings = TlsSettings::new(sites, unknown).unwrap();
-    Listener {
+    ListenerPlan {
         tls: Some(Arc::new(settings)),
         ..listener(local(), service)
     }
@@ -163,7 +163,7 @@ fn serve_one(limits: Limits, service: Arc<dyn ServiceFactory>) -> (Authority, Se
     let listener = tls_listener(&sites, UnknownName::FirstSite, service);
     (
         authority,
-        Server::run(Plan {
+        Server::run(EnginePlan {
             limits,
             ..plan(vec![listener])
         }),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apus_http::{Body, FileRange, HeaderValue, Response, StatusCode, header};
-use apus_net::{Limits, Listener};
+use apus_net::{Limits, ListenerPlan};
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 
@@ -260,7 +260,7 @@ fn tls_and_plain_http_behind_a_proxy_protocol_head() {
     let sites = [super::site(&["example.com"], &[&issued])];
     let settings = apus_net::tls::TlsSettings::new(&sites, Default::default()).unwrap();
     let peers = service(|request| ok(request.connection().peer.to_string()).into());
-    let server = Server::run(plan(vec![Listener {
+    let server = Server::run(plan(vec![ListenerPlan {
         address: local(),
         tls: Some(Arc::new(settings)),
         http2: true,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use apus_codec::fastcgi::Params;
 use apus_http::{Body, BodyError, BodyStream, Frame, Method, StatusCode};
-use apus_net::client::{Cause, ClientRequest, Phase, Protocol};
+use apus_net::client::{ClientRequest, FailureCause, Protocol, RequestPhase};
 use apus_upstream::plan::{CheckKind, CheckPlan, GroupPlan, NodePlan, Strategy};
 use apus_upstream::{
     Context, Delivered, Failed, FailedKind, Upstreams, WorkerGroup, is_idempotent,
@@ -365,9 +365,9 @@ fn an_answer_whose_process_dies_is_truncated_and_one_that_did_not_begin_is_not_a
         match send(&group, request).await.unwrap_err().kind {
             FailedKind::Node { failure, .. } => {
                 assert!(failure.request_sent);
-                assert_eq!(failure.phase, Phase::Head);
+                assert_eq!(failure.phase, RequestPhase::Head);
                 assert!(
-                    matches!(failure.cause, Cause::Closed | Cause::Io(_)),
+                    matches!(failure.cause, FailureCause::Closed | FailureCause::Io(_)),
                     "{failure}"
                 );
             }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use apus::App;
-use apus_net::{Engine, Limits, ListenAddress, Listener, Plan};
+use apus_net::{Engine, EnginePlan, Limits, ListenAddress, ListenerPlan};
 
 pub(crate) use self::client::{Client, Reply};
 
@@ -28,11 +28,11 @@ impl Server {
 
     pub(crate) fn with_workers(workers: usize, app: App) -> Self {
         app.check().unwrap();
-        let engine = Engine::start(Plan {
+        let engine = Engine::start(EnginePlan {
             workers: NonZeroUsize::new(workers).unwrap(),
             limits: Limits::default(),
             server_field: None,
-            listeners: vec![Listener {
+            listeners: vec![ListenerPlan {
                 address: ListenAddress::Tcp {
                     address: "127.0.0.1:0".parse().unwrap(),
                     ipv6_only: true,

@@ -15,20 +15,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::clock::Clock;
+use crate::clock::WorkerClock;
 
 /// A tick that does not come.
 pub(crate) const NEVER: u32 = u32::MAX;
 
 /// One connection as the table knows it.
-pub(crate) struct Slot {
+pub(crate) struct SlotState {
     deadline: Cell<u32>,
     /// The earliest deadline in the table.
     earliest: Rc<Cell<u32>>,
     /// The tick since which it waits for a request; [`NEVER`] while it works.
     idle_since: Cell<u32>,
     /// What it waits for.
-    stage: Cell<Stage>,
+    stage: Cell<WaitStage>,
     /// Whether the deadline passed, or it was chosen to make room.
     expired: Cell<bool>,
     /// Whether it was chosen to make room.
@@ -38,33 +38,33 @@ pub(crate) struct Slot {
 
 /// What a connection waits for from its client, in the order in which connections are closed for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+enum WaitStage {
     /// A request.
     Idle,
     /// The rest of a handshake or of a request's head.
-    Begun,
+    Head,
     /// More of a request's body.
     Body,
 }
 
 /// What a connection does until its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub(crate) enum ConnectionWait {
     /// It answers requests.
     Busy,
     /// It waits for a request, since this tick.
     Idle { since: u32 },
     /// It waits for the rest of a handshake or of a request's head, since this tick.
-    Begun { since: u32 },
+    Head { since: u32 },
 }
 
-impl Slot {
+impl SlotState {
     fn new(earliest: &Rc<Cell<u32>>) -> Self {
         Self {
             deadline: Cell::new(NEVER),
             earliest: Rc::clone(earliest),
             idle_since: Cell::new(NEVER),
-            stage: Cell::new(Stage::Idle),
+            stage: Cell::new(WaitStage::Idle),
             expired: Cell::new(false),
             evicted: Cell::new(false),
             waker: RefCell::new(None),
@@ -89,62 +89,62 @@ impl Slot {
     }
 
     /// What the connection is to finish by.
-    pub(crate) fn busy(&self, clock: &Clock, within: Duration) {
+    pub(crate) fn set_busy(&self, clock: &WorkerClock, within: Duration) {
         self.idle_since.set(NEVER);
         self.set_deadline(clock.deadline(within));
     }
 
     /// The connection works without a limit of time, as while a handler thinks.
-    pub(crate) fn untimed(&self) {
+    pub(crate) fn clear_deadline(&self) {
         self.idle_since.set(NEVER);
         self.deadline.set(NEVER);
     }
 
     /// The connection waits for a request.
-    pub(crate) fn idle(&self, clock: &Clock, within: Duration) {
+    pub(crate) fn set_idle(&self, clock: &WorkerClock, within: Duration) {
         self.idle_since.set(clock.ticks());
-        self.stage.set(Stage::Idle);
+        self.stage.set(WaitStage::Idle);
         self.set_deadline(clock.deadline(within));
     }
 
     /// The connection waits for the rest of a handshake or of a request's head. It may be closed for
     /// others after those that are idle: who sends a part and no more must not keep clients out.
-    pub(crate) fn begun(&self, clock: &Clock, within: Duration) {
-        self.idle(clock, within);
-        self.stage.set(Stage::Begun);
+    pub(crate) fn set_reading_head(&self, clock: &WorkerClock, within: Duration) {
+        self.set_idle(clock, within);
+        self.stage.set(WaitStage::Head);
     }
 
     /// The connection waits for more of a request's body. It may be closed for others after those that
-    /// [have begun](Self::begun), the one first that has sent nothing for longest.
-    pub(crate) fn receiving(&self, clock: &Clock, within: Duration) {
-        self.idle(clock, within);
-        self.stage.set(Stage::Body);
+    /// [have begun](Self::set_reading_head), the one first that has sent nothing for longest.
+    pub(crate) fn set_reading_body(&self, clock: &WorkerClock, within: Duration) {
+        self.set_idle(clock, within);
+        self.stage.set(WaitStage::Body);
     }
 
-    /// As [`Self::busy`], [`Self::idle`] or [`Self::begun`], where the connection keeps times of its
+    /// As [`Self::set_busy`], [`Self::set_idle`] or [`Self::set_reading_head`], where the connection keeps times of its
     /// own.
-    pub(crate) fn until(&self, deadline: u32, waiting: Waiting) {
+    pub(crate) fn set_wait(&self, deadline: u32, waiting: ConnectionWait) {
         self.set_deadline(deadline);
         match waiting {
-            Waiting::Busy => self.idle_since.set(NEVER),
-            Waiting::Idle { since } => {
+            ConnectionWait::Busy => self.idle_since.set(NEVER),
+            ConnectionWait::Idle { since } => {
                 self.idle_since.set(since);
-                self.stage.set(Stage::Idle);
+                self.stage.set(WaitStage::Idle);
             }
-            Waiting::Begun { since } => {
+            ConnectionWait::Head { since } => {
                 self.idle_since.set(since);
-                self.stage.set(Stage::Begun);
+                self.stage.set(WaitStage::Head);
             }
         }
     }
 
     /// Whether it was chosen to make room.
-    pub(crate) fn evicted(&self) -> bool {
+    pub(crate) fn is_evicted(&self) -> bool {
         self.evicted.get()
     }
 
     /// Whether the time is over.
-    pub(crate) fn expired(&self) -> bool {
+    pub(crate) fn is_expired(&self) -> bool {
         self.expired.get()
     }
 
@@ -156,7 +156,7 @@ impl Slot {
     }
 
     /// Gives a connection whose time was over some more, to say so to its client.
-    pub(crate) fn reprieve(&self) {
+    pub(crate) fn renew(&self) {
         self.expired.set(false);
         self.set_deadline(self.deadline.get());
     }
@@ -172,7 +172,7 @@ impl Slot {
     ) -> io::Result<T> {
         poll_fn(|cx| {
             self.register(cx);
-            if self.expired() {
+            if self.is_expired() {
                 let kind = match self.evicted.get() {
                     true => io::ErrorKind::ConnectionAborted,
                     false => io::ErrorKind::TimedOut,
@@ -191,10 +191,10 @@ impl Slot {
 }
 
 /// The connections of one worker.
-pub(crate) struct Table {
+pub(crate) struct ConnectionTable {
     /// No deadline is earlier, but of those whose time is over.
     earliest: Rc<Cell<u32>>,
-    slots: RefCell<Vec<Option<Rc<Slot>>>>,
+    slots: RefCell<Vec<Option<Rc<SlotState>>>>,
     free: RefCell<Vec<usize>>,
     open: Cell<usize>,
     addresses: RefCell<HashMap<IpAddr, usize>>,
@@ -202,17 +202,17 @@ pub(crate) struct Table {
 }
 
 /// A place in the table; leaves it when dropped.
-pub(crate) struct Place {
-    table: Rc<Table>,
-    slot: Rc<Slot>,
+pub(crate) struct ConnectionSlot {
+    table: Rc<ConnectionTable>,
+    slot: Rc<SlotState>,
     index: usize,
     address: Option<IpAddr>,
 }
 
-impl Place {
-    /// Counts the connection for the client that a proxy named, as [`Table::enter`] does for those
+impl ConnectionSlot {
+    /// Counts the connection for the client that a proxy named, as [`ConnectionTable::enter`] does for those
     /// who come themselves. Tells whether it may stay.
-    pub(crate) fn is_from(&mut self, address: IpAddr, per_address: usize) -> bool {
+    pub(crate) fn count_client(&mut self, address: IpAddr, per_address: usize) -> bool {
         let address = client_network(address);
         if per_address == 0 || self.address.is_some() {
             return true;
@@ -223,15 +223,15 @@ impl Place {
     }
 }
 
-impl std::ops::Deref for Place {
-    type Target = Slot;
+impl std::ops::Deref for ConnectionSlot {
+    type Target = SlotState;
 
-    fn deref(&self) -> &Slot {
+    fn deref(&self) -> &SlotState {
         &self.slot
     }
 }
 
-impl Default for Table {
+impl Default for ConnectionTable {
     fn default() -> Self {
         Self {
             earliest: Rc::new(Cell::new(NEVER)),
@@ -244,18 +244,18 @@ impl Default for Table {
     }
 }
 
-impl Table {
+impl ConnectionTable {
     /// Enters a connection from `address`, unless that has `per_address` of them already (0: any).
     pub(crate) fn enter(
         self: &Rc<Self>,
         address: Option<IpAddr>,
         per_address: usize,
-    ) -> Option<Place> {
+    ) -> Option<ConnectionSlot> {
         let address = address.filter(|_| per_address > 0).map(client_network);
         if address.is_some_and(|address| !self.count_address(address, per_address)) {
             return None;
         }
-        let slot = Rc::new(Slot::new(&self.earliest));
+        let slot = Rc::new(SlotState::new(&self.earliest));
         let mut slots = self.slots.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
             slots.push(None);
@@ -265,7 +265,7 @@ impl Table {
             *entry = Some(Rc::clone(&slot));
         }
         self.open.set(self.open.get() + 1);
-        Some(Place {
+        Some(ConnectionSlot {
             table: Rc::clone(self),
             slot,
             index,
@@ -298,7 +298,7 @@ impl Table {
     }
 
     /// Ends what is past its time.
-    pub(crate) fn sweep(&self, clock: &Clock) {
+    pub(crate) fn sweep(&self, clock: &WorkerClock) {
         let now = clock.ticks();
         if self.earliest.get() > now {
             return;
@@ -319,7 +319,7 @@ impl Table {
     /// as many; tells how many. Those stay that have been so only after tick `until`.
     pub(crate) fn make_room(&self, least: u64, until: u32) -> u64 {
         let slots = self.slots.borrow();
-        let mut idle: Vec<&Rc<Slot>> = slots
+        let mut idle: Vec<&Rc<SlotState>> = slots
             .iter()
             .flatten()
             .filter(|slot| slot.idle_since.get() <= until && !slot.expired.get())
@@ -346,7 +346,7 @@ impl Table {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         if let Some(entry) = self.table.slots.borrow_mut().get_mut(self.index) {
             *entry = None;
@@ -381,21 +381,21 @@ fn client_network(address: IpAddr) -> IpAddr {
 
 /// The connections of all workers.
 #[derive(Default)]
-pub(crate) struct OpenConnections(AtomicUsize);
+pub(crate) struct ConnectionCount(AtomicUsize);
 
 /// One connection among all.
-pub(crate) struct Counted(Arc<OpenConnections>);
+pub(crate) struct ConnectionPermit(Arc<ConnectionCount>);
 
-impl OpenConnections {
+impl ConnectionCount {
     /// Counts a connection unless there are `most` already (0: any number).
-    pub(crate) fn enter(self: &Arc<Self>, most: usize) -> Option<Counted> {
-        let entered = Counted(Arc::clone(self));
+    pub(crate) fn enter(self: &Arc<Self>, most: usize) -> Option<ConnectionPermit> {
+        let entered = ConnectionPermit(Arc::clone(self));
         let before = self.0.fetch_add(1, Ordering::Relaxed);
         (before < most || most == 0).then_some(entered)
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn counts_an_ipv6_network_of_64_bits_as_one_client() {
-        let table = Rc::new(Table::default());
+        let table = Rc::new(ConnectionTable::default());
         let enter = |address: &str| table.enter(Some(address.parse().unwrap()), 2);
         let first = enter("2001:db8:0:1::1").unwrap();
         let second = enter("2001:db8:0:1:ffff::2").unwrap();
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn counts_an_ipv4_client_as_one_however_it_is_written() {
-        let table = Rc::new(Table::default());
+        let table = Rc::new(ConnectionTable::default());
         let first = table.enter(Some("192.0.2.1".parse().unwrap()), 1);
         assert!(first.is_some());
         assert!(

@@ -8,7 +8,7 @@ use std::task::Poll;
 /// Whoever is about to write waits for this, so that the requests that came together are read
 /// together and answered together: one wake-up of the peer serves for several answers, and the
 /// kernel's way out stays warm from one to the next.
-pub(crate) async fn after_others() {
+pub(crate) async fn yield_to_ready_tasks() {
     let mut waited = false;
     poll_fn(|cx| {
         if waited {

@@ -1,9 +1,9 @@
 //! Where connections that carry one request at a time are between two of them.
 
-use super::Http1;
+use super::Http1Client;
 
 /// Where a connection goes when it can carry another request.
-pub trait Home<C = Http1> {
+pub trait ConnectionReturn<C = Http1Client> {
     /// Takes the connection. Its last response was read whole.
-    fn take_back(&self, connection: C);
+    fn return_connection(&self, connection: C);
 }

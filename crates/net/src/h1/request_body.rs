@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 use apus_codec::h1::Event;
 use apus_http::{Body, BodyError};
 
-use super::Connection;
+use super::Http1Connection;
+use crate::body::BodySender;
 use crate::clock::TICK;
-use crate::content::Content;
 
 /// The content of the current request, as the driver sees it.
-pub(super) struct Incoming {
-    pub(super) content: Content,
+pub(super) struct Http1RequestBody {
+    pub(super) content: BodySender,
     pub(super) expects_continue: bool,
     /// Bytes still to come, where the request tells how many there are.
     pub(super) left: Option<u64>,
@@ -23,12 +23,12 @@ pub(super) struct Incoming {
     pub(super) failed: bool,
 }
 
-impl Connection<'_> {
+impl Http1Connection<'_> {
     /// Moves one piece of content, or its end, to its reader.
     pub(super) fn poll_content(
         &mut self,
         cx: &mut Context<'_>,
-        incoming: &mut Incoming,
+        incoming: &mut Http1RequestBody,
     ) -> io::Result<Poll<()>> {
         if std::mem::take(&mut incoming.expects_continue) {
             self.codec.send_continue(&mut self.out);
@@ -61,14 +61,14 @@ impl Connection<'_> {
                     return Ok(Poll::Ready(()));
                 }
             }
-            if self.place.expired() && self.place.evicted() {
+            if self.slot.is_expired() && self.slot.is_evicted() {
                 // A response would keep the descriptor that others need.
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
-            if self.place.expired() || self.is_too_slow(incoming) {
+            if self.slot.is_expired() || self.is_too_slow(incoming) {
                 self.worker.counters.timeouts.add(1);
                 tracing::debug!(peer = %self.info.peer, "a request's content came too slowly");
-                self.place.reprieve();
+                self.slot.renew();
                 self.fail(incoming, BodyError::TimedOut, cx);
                 return Ok(Poll::Ready(()));
             }
@@ -82,8 +82,8 @@ impl Connection<'_> {
                     if incoming.waiting_since.is_none() {
                         incoming.waiting_since = Some(self.worker.clock.ticks());
                         self.input.rest(&self.worker.buffers);
-                        self.place
-                            .receiving(&self.worker.clock, self.limits.body_timeout);
+                        self.slot
+                            .set_reading_body(&self.worker.clock, self.limits.body_timeout);
                     }
                     return Ok(Poll::Pending);
                 }
@@ -91,22 +91,22 @@ impl Connection<'_> {
         }
     }
 
-    pub(super) fn stop_waiting(&self, incoming: &mut Incoming) {
+    pub(super) fn stop_waiting(&self, incoming: &mut Http1RequestBody) {
         if let Some(since) = incoming.waiting_since.take() {
             let waited = self.worker.clock.ticks().saturating_sub(since);
             incoming.waited = incoming.waited.saturating_add(waited);
-            self.place.untimed();
+            self.slot.clear_deadline();
         }
     }
 
     /// Whether the content came slower than allowed, over all the time that it was waited for.
-    fn is_too_slow(&self, incoming: &Incoming) -> bool {
+    fn is_too_slow(&self, incoming: &Http1RequestBody) -> bool {
         let waited = TICK.saturating_mul(incoming.waited);
         waited > self.limits.body_timeout
             && incoming.received / waited.as_secs().max(1) < self.limits.body_rate
     }
 
-    fn fail(&mut self, incoming: &mut Incoming, error: BodyError, cx: &Context<'_>) {
+    fn fail(&mut self, incoming: &mut Http1RequestBody, error: BodyError, cx: &Context<'_>) {
         incoming.failed = true;
         incoming.content.end(Err(error), cx);
         self.stop_waiting(incoming);
@@ -115,7 +115,10 @@ impl Connection<'_> {
 
     /// Reads and throws away the rest of the content, if it is little, so that the connection can
     /// go on.
-    pub(super) async fn drain(&mut self, incoming: &mut Option<Incoming>) -> io::Result<()> {
+    pub(super) async fn drain(
+        &mut self,
+        incoming: &mut Option<Http1RequestBody>,
+    ) -> io::Result<()> {
         if let Some(incoming) = incoming
             && std::mem::take(&mut incoming.expects_continue)
         {
@@ -123,8 +126,8 @@ impl Connection<'_> {
         }
         self.flush().await?;
         let mut left = self.limits.drain_bytes;
-        self.place
-            .receiving(&self.worker.clock, self.limits.body_timeout);
+        self.slot
+            .set_reading_body(&self.worker.clock, self.limits.body_timeout);
         loop {
             match self.codec.handle_input(self.input.unread()) {
                 Ok((consumed, event)) => {
@@ -156,9 +159,9 @@ impl Connection<'_> {
     }
 }
 
-impl Incoming {
+impl Http1RequestBody {
     pub(super) fn new(length: Option<u64>, expects_continue: bool) -> (Self, Body) {
-        let (content, stream) = Content::new(length);
+        let (content, stream) = BodySender::new(length);
         let incoming = Self {
             content,
             expects_continue,

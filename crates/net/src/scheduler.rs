@@ -17,17 +17,17 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::time::{Sleep, sleep, sleep_until};
 
-use crate::clock::{Clock, TICK};
-use crate::table::Table;
+use crate::clock::{TICK, WorkerClock};
+use crate::connection_table::ConnectionTable;
 
 /// A thread that waited so many times within a tick does not sleep. The timer of the tick itself ends a few
 /// of them.
 const QUIET_WAITS: u32 = 8;
 
 thread_local! {
-    static SLEEPER: Sleeper = const {
-        Sleeper {
-            stage: Cell::new(Stage::Awake),
+    static IDLE_TIMER: IdleTimer = const {
+        IdleTimer {
+            stage: Cell::new(SleepStage::Awake),
             waits: Cell::new(0),
             worker: RefCell::new(None),
         }
@@ -35,17 +35,17 @@ thread_local! {
 }
 
 /// What the waits of the thread and the task that turns tell each other.
-struct Sleeper {
-    stage: Cell<Stage>,
+struct IdleTimer {
+    stage: Cell<SleepStage>,
     /// How often the thread waited, since some time.
     waits: Cell<u32>,
-    worker: RefCell<Option<Worker>>,
+    worker: RefCell<Option<WorkerTimers>>,
 }
 
 /// The worker of a thread.
-struct Worker {
-    clock: Rc<Clock>,
-    table: Rc<Table>,
+struct WorkerTimers {
+    clock: Rc<WorkerClock>,
+    table: Rc<ConnectionTable>,
     /// Goes off a tick after the last turn.
     tick: Option<Pin<Box<Sleep>>>,
     /// Goes off when the first deadline is due, if the thread means to sleep.
@@ -55,7 +55,7 @@ struct Worker {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum SleepStage {
     /// It turns at every tick.
     Awake,
     /// It would sleep, if the thread has nothing else to do.
@@ -72,23 +72,23 @@ enum Stage {
 
 /// To be called when a thread of a worker is about to wait.
 pub(crate) fn before_wait() {
-    SLEEPER.with(|sleeper| {
-        let stage = sleeper.stage.get();
-        if !matches!(stage, Stage::Willing | Stage::Ready(_)) {
+    IDLE_TIMER.with(|timer| {
+        let stage = timer.stage.get();
+        if !matches!(stage, SleepStage::Willing | SleepStage::Ready(_)) {
             return;
         }
-        let Some(worker) = &mut *sleeper.worker.borrow_mut() else {
+        let Some(worker) = &mut *timer.worker.borrow_mut() else {
             return;
         };
         match stage {
-            Stage::Ready(due) if worker.table.due() >= due => {
+            SleepStage::Ready(due) if worker.table.due() >= due => {
                 // The thread waits for what is set when it begins to: a timer that is set here would end
                 // the wait at once, and one that is no more does not.
                 worker.tick = None;
-                sleeper.stage.set(Stage::Asleep);
+                timer.stage.set(SleepStage::Asleep);
             }
             _ => {
-                sleeper.stage.set(Stage::Free);
+                timer.stage.set(SleepStage::Free);
                 worker.waker.wake_by_ref();
             }
         }
@@ -97,11 +97,11 @@ pub(crate) fn before_wait() {
 
 /// To be called when a thread of a worker has waited, before anything else.
 pub(crate) fn after_wait() {
-    SLEEPER.with(|sleeper| {
-        sleeper.waits.set(sleeper.waits.get().wrapping_add(1));
-        if sleeper.stage.get() == Stage::Asleep {
-            sleeper.stage.set(Stage::Slept);
-            if let Some(worker) = &*sleeper.worker.borrow() {
+    IDLE_TIMER.with(|timer| {
+        timer.waits.set(timer.waits.get().wrapping_add(1));
+        if timer.stage.get() == SleepStage::Asleep {
+            timer.stage.set(SleepStage::Slept);
+            if let Some(worker) = &*timer.worker.borrow() {
                 worker.clock.advance();
                 worker.waker.wake_by_ref();
             }
@@ -110,17 +110,17 @@ pub(crate) fn after_wait() {
 }
 
 /// When the worker of this thread turns.
-pub(crate) struct Pace {
+pub(crate) struct TickScheduler {
     /// How often the thread had waited at the last turn.
     waits: u32,
 }
 
-impl Pace {
-    /// The pace of a worker that begins on this thread.
-    pub(crate) fn new(clock: &Rc<Clock>, table: &Rc<Table>) -> Self {
-        SLEEPER.with(|sleeper| {
-            sleeper.stage.set(Stage::Awake);
-            sleeper.worker.replace(Some(Worker {
+impl TickScheduler {
+    /// The scheduler of a worker that begins on this thread.
+    pub(crate) fn new(clock: &Rc<WorkerClock>, table: &Rc<ConnectionTable>) -> Self {
+        IDLE_TIMER.with(|timer| {
+            timer.stage.set(SleepStage::Awake);
+            timer.worker.replace(Some(WorkerTimers {
                 clock: Rc::clone(clock),
                 table: Rc::clone(table),
                 tick: Some(Box::pin(sleep(TICK))),
@@ -128,46 +128,46 @@ impl Pace {
                 waker: Waker::noop().clone(),
             }));
             Self {
-                waits: sleeper.waits.get(),
+                waits: timer.waits.get(),
             }
         })
     }
 
     /// Waits until the worker has to turn.
     pub(crate) async fn next(&mut self) {
-        poll_fn(|cx| SLEEPER.with(|sleeper| sleeper.poll_next(cx))).await;
+        poll_fn(|cx| IDLE_TIMER.with(|timer| timer.poll_next(cx))).await;
     }
 
-    /// Notes that the worker turned, and has to do so again at the tick `by`, or when a connection is past
+    /// Notes that the worker schedule_next, and has to do so again at the tick `by`, or when a connection is past
     /// its time.
-    pub(crate) fn turned(&mut self, by: u32) {
-        SLEEPER.with(|sleeper| {
-            let waits = sleeper.waits.get();
+    pub(crate) fn schedule_next(&mut self, by: u32) {
+        IDLE_TIMER.with(|timer| {
+            let waits = timer.waits.get();
             let is_quiet = waits.wrapping_sub(self.waits) <= QUIET_WAITS;
             self.waits = waits;
-            if let Some(worker) = &mut *sleeper.worker.borrow_mut() {
-                let stage = worker.stage_from(sleeper.stage.get(), is_quiet, by);
-                sleeper.stage.set(stage);
+            if let Some(worker) = &mut *timer.worker.borrow_mut() {
+                let stage = worker.stage_from(timer.stage.get(), is_quiet, by);
+                timer.stage.set(stage);
             }
         });
     }
 }
 
-impl Worker {
+impl WorkerTimers {
     /// Sets the timers after a turn, and tells how far it is on its way to sleep.
-    fn stage_from(&mut self, stage: Stage, is_quiet: bool, by: u32) -> Stage {
+    fn stage_from(&mut self, stage: SleepStage, is_quiet: bool, by: u32) -> SleepStage {
         self.tick = Some(Box::pin(sleep(TICK)));
         self.alarm = None;
         let due = self.table.due().min(by);
         let is_far = due > self.clock.ticks().saturating_add(1);
-        if is_far && stage == Stage::Free {
+        if is_far && stage == SleepStage::Free {
             let at = self.clock.time_of(due);
             self.alarm = Some(Box::pin(sleep_until(at.into())));
-            Stage::Ready(due)
+            SleepStage::Ready(due)
         } else if is_far && is_quiet {
-            Stage::Willing
+            SleepStage::Willing
         } else {
-            Stage::Awake
+            SleepStage::Awake
         }
     }
 
@@ -185,18 +185,18 @@ impl Worker {
     }
 }
 
-impl Sleeper {
+impl IdleTimer {
     fn poll_next(&self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(worker) = &mut *self.worker.borrow_mut() else {
             return Poll::Pending;
         };
         worker.waker.clone_from(cx.waker());
-        if self.stage.get() == Stage::Free {
+        if self.stage.get() == SleepStage::Free {
             return Poll::Ready(());
         }
         let polled = worker.poll_timers(cx);
-        if polled.is_pending() && self.stage.get() == Stage::Slept {
-            self.stage.set(Stage::Awake);
+        if polled.is_pending() && self.stage.get() == SleepStage::Slept {
+            self.stage.set(SleepStage::Awake);
             worker.alarm = None;
             worker.tick = Some(Box::pin(sleep(TICK)));
             return worker.poll_timers(cx);
@@ -205,11 +205,11 @@ impl Sleeper {
     }
 }
 
-impl Drop for Pace {
+impl Drop for TickScheduler {
     fn drop(&mut self) {
-        SLEEPER.with(|sleeper| {
-            sleeper.stage.set(Stage::Awake);
-            sleeper.worker.take();
+        IDLE_TIMER.with(|timer| {
+            timer.stage.set(SleepStage::Awake);
+            timer.worker.take();
         });
     }
 }
@@ -223,7 +223,7 @@ mod tests {
 
     use super::*;
     use crate::clock::coarse_now;
-    use crate::table::NEVER;
+    use crate::connection_table::NEVER;
 
     /// A runtime like that of a worker.
     fn runtime() -> LocalRuntime {
@@ -236,26 +236,26 @@ mod tests {
     }
 
     fn waits() -> u32 {
-        SLEEPER.with(|sleeper| sleeper.waits.get())
+        IDLE_TIMER.with(|timer| timer.waits.get())
     }
 
     /// Turns a worker with this table, as its loop does, and runs `test` beside that.
     fn beside_a_worker<T>(
-        table: &Rc<Table>,
-        clock: &Rc<Clock>,
+        table: &Rc<ConnectionTable>,
+        clock: &Rc<WorkerClock>,
         test: impl Future<Output = T>,
     ) -> T {
         runtime().block_on(async {
-            let mut pace = Pace::new(clock, table);
+            let mut scheduler = TickScheduler::new(clock, table);
             let mut test = std::pin::pin!(test);
             loop {
                 tokio::select! {
                     biased;
                     result = &mut test => return result,
-                    () = pace.next() => {
+                    () = scheduler.next() => {
                         clock.advance();
                         table.sweep(clock);
-                        pace.turned(NEVER);
+                        scheduler.schedule_next(NEVER);
                     }
                 }
             }
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_worker_with_nothing_to_do_sleeps_and_wakes_up_to_the_right_time() {
-        let (table, clock) = (Rc::default(), Rc::new(Clock::new()));
+        let (table, clock) = (Rc::default(), Rc::new(WorkerClock::new()));
         beside_a_worker(&table, &clock, async {
             // The first ticks are those until it sleeps.
             while sleep_beside(8).await >= 8 {}
@@ -290,49 +290,55 @@ mod tests {
 
     #[test]
     fn a_deadline_ends_the_sleep() {
-        let (table, clock) = (Rc::<Table>::default(), Rc::new(Clock::new()));
+        let (table, clock) = (
+            Rc::<ConnectionTable>::default(),
+            Rc::new(WorkerClock::new()),
+        );
         beside_a_worker(&table, &clock, async {
-            let place = table.enter(None, 0).unwrap();
+            let slot = table.enter(None, 0).unwrap();
             for _ in 0..2 {
-                place.idle(&clock, TICK * 10);
+                slot.set_idle(&clock, TICK * 10);
                 let before = Instant::now();
-                let expired = place.wait(|_| Poll::<std::io::Result<()>>::Pending).await;
+                let expired = slot.wait(|_| Poll::<std::io::Result<()>>::Pending).await;
                 assert_eq!(expired.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
                 let waited = before.elapsed();
                 assert!(waited >= TICK * 10, "{waited:?}");
-                place.reprieve();
-                place.untimed();
+                slot.renew();
+                slot.clear_deadline();
                 while sleep_beside(4).await >= 4 {}
             }
         });
     }
 
-    /// The pace of a worker that is ready to sleep for long, at the next wait of its thread.
-    async fn about_to_sleep(clock: &Rc<Clock>, table: &Rc<Table>) -> Pace {
-        let mut pace = Pace::new(clock, table);
-        pace.turned(NEVER);
+    /// The scheduler of a worker that is ready to sleep for long, at the next wait of its thread.
+    async fn about_to_sleep(clock: &Rc<WorkerClock>, table: &Rc<ConnectionTable>) -> TickScheduler {
+        let mut scheduler = TickScheduler::new(clock, table);
+        scheduler.schedule_next(NEVER);
         before_wait();
-        pace.next().await;
-        pace.turned(NEVER);
-        assert!(SLEEPER.with(|sleeper| matches!(sleeper.stage.get(), Stage::Ready(_))));
-        pace
+        scheduler.next().await;
+        scheduler.schedule_next(NEVER);
+        assert!(IDLE_TIMER.with(|timer| matches!(timer.stage.get(), SleepStage::Ready(_))));
+        scheduler
     }
 
     #[test]
     fn a_deadline_that_is_set_as_the_worker_goes_to_sleep_counts() {
-        let (table, clock) = (Rc::<Table>::default(), Rc::new(Clock::new()));
+        let (table, clock) = (
+            Rc::<ConnectionTable>::default(),
+            Rc::new(WorkerClock::new()),
+        );
         runtime().block_on(async {
-            let place = table.enter(None, 0).unwrap();
-            place.idle(&clock, TICK * 100);
-            let mut pace = about_to_sleep(&clock, &table).await;
+            let slot = table.enter(None, 0).unwrap();
+            slot.set_idle(&clock, TICK * 100);
+            let mut scheduler = about_to_sleep(&clock, &table).await;
             // Before the thread waits, another deadline is set.
-            place.idle(&clock, TICK * 2);
+            slot.set_idle(&clock, TICK * 2);
             let before = Instant::now();
-            while !place.expired() {
-                pace.next().await;
+            while !slot.is_expired() {
+                scheduler.next().await;
                 clock.advance();
                 table.sweep(&clock);
-                pace.turned(NEVER);
+                scheduler.schedule_next(NEVER);
             }
             assert!(before.elapsed() < TICK * 50);
         });
@@ -340,9 +346,9 @@ mod tests {
 
     #[test]
     fn a_worker_that_becomes_busy_as_it_goes_to_sleep_turns_at_the_next_tick() {
-        let (table, clock) = (Rc::default(), Rc::new(Clock::new()));
+        let (table, clock) = (Rc::default(), Rc::new(WorkerClock::new()));
         runtime().block_on(async {
-            let mut pace = about_to_sleep(&clock, &table).await;
+            let mut scheduler = about_to_sleep(&clock, &table).await;
             let before = Instant::now();
             // The thread does not wait from here on.
             let busy = async {
@@ -352,7 +358,7 @@ mod tests {
                 }
             };
             tokio::select! {
-                () = pace.next() => {}
+                () = scheduler.next() => {}
                 () = busy => {}
             }
         });

@@ -5,16 +5,16 @@ use std::task::{Context, Poll, ready};
 use apus_codec::h1::{ResponseContent, ResponseHead};
 use apus_http::{Body, BodyError, BodyStream, Frame};
 
-use super::Inner;
-use super::exchange::Received;
-use crate::client::exchange::{Exchange, Wire};
-use crate::client::{Cause, ClientResponse};
-use crate::h1::Raw;
+use super::Http1ClientConnection;
+use super::exchange::Http1ResponsePart;
+use crate::client::exchange::{ClientExchange, SerialConnection};
+use crate::client::{ClientResponse, FailureCause};
+use crate::h1::Http1Tunnel;
 
 /// What was read of a response's content, and the connection that the rest comes over.
-struct Incoming {
+struct Http1ResponseBody {
     /// None once all was read.
-    connection: Option<Box<Inner>>,
+    connection: Option<Box<Http1ClientConnection>>,
     ahead: Ahead,
     /// Bytes that were not taken yet, where the head told how many there are.
     remaining: Option<u64>,
@@ -28,7 +28,7 @@ struct Ahead {
 }
 
 /// The response with this head.
-pub(super) fn respond(inner: Box<Inner>, head: ResponseHead) -> ClientResponse {
+pub(super) fn respond(inner: Box<Http1ClientConnection>, head: ResponseHead) -> ClientResponse {
     let ResponseHead {
         status,
         version,
@@ -43,15 +43,15 @@ pub(super) fn respond(inner: Box<Inner>, head: ResponseHead) -> ClientResponse {
         tunnel: None,
     };
     if inner.wire.codec.is_tunnel() {
-        let Wire {
+        let SerialConnection {
             transport, input, ..
         } = inner.wire;
-        response.tunnel = Some(Box::new(Raw::new(transport, input)));
+        response.tunnel = Some(Box::new(Http1Tunnel::new(transport, input)));
         return response;
     }
     response.body = match content {
         ResponseContent::None => {
-            inner.go_home();
+            inner.give_back();
             Body::Empty
         }
         ResponseContent::Length(length) => body(inner, Some(length)),
@@ -61,8 +61,8 @@ pub(super) fn respond(inner: Box<Inner>, head: ResponseHead) -> ClientResponse {
 }
 
 /// The content that follows: at once if all of it came with the head.
-fn body(connection: Box<Inner>, remaining: Option<u64>) -> Body {
-    let mut incoming = Incoming {
+fn body(connection: Box<Http1ClientConnection>, remaining: Option<u64>) -> Body {
+    let mut incoming = Http1ResponseBody {
         connection: Some(connection),
         ahead: Ahead::default(),
         remaining,
@@ -94,35 +94,35 @@ impl Ahead {
     }
 }
 
-impl Incoming {
-    /// Takes a frame out of what was read, or the end, with which the connection goes home.
+impl Http1ResponseBody {
+    /// Takes a frame out of what was read, or the end, with which the connection goes connection_return.
     fn look_ahead(&mut self) {
         if let Some(connection) = &mut self.connection
             // An error comes again when there is nothing left before it.
-            && let Ok(Some(received)) = connection.take_received()
+            && let Ok(Some(received)) = connection.parse_part()
         {
             self.take(received);
         }
     }
 
-    fn take(&mut self, received: Received) {
+    fn take(&mut self, received: Http1ResponsePart) {
         match received {
-            Received::Data(bytes) => self.ahead.push(Frame::Data(bytes)),
-            Received::End(trailers) => {
+            Http1ResponsePart::Data(bytes) => self.ahead.push(Frame::Data(bytes)),
+            Http1ResponsePart::End(trailers) => {
                 if let Some(trailers) = trailers {
                     self.ahead.push(Frame::Trailers(trailers));
                 }
                 if let Some(connection) = self.connection.take() {
-                    connection.go_home();
+                    connection.give_back();
                 }
             }
             // Nothing follows content but its end.
-            Received::Head(_) => self.connection = None,
+            Http1ResponsePart::Head(_) => self.connection = None,
         }
     }
 }
 
-impl BodyStream for Incoming {
+impl BodyStream for Http1ResponseBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         loop {
             if let Some(frame) = self.ahead.pop() {
@@ -137,13 +137,13 @@ impl BodyStream for Incoming {
             let Some(connection) = &mut self.connection else {
                 return Poll::Ready(None);
             };
-            match ready!(connection.poll_content(cx)) {
+            match ready!(connection.poll_body_part(cx)) {
                 Ok(received) => self.take(received),
                 Err(cause) => {
                     self.connection = None;
                     return Poll::Ready(Some(Err(match cause {
-                        Cause::TimedOut => BodyError::TimedOut,
-                        Cause::Protocol(_) => BodyError::Malformed,
+                        FailureCause::TimedOut => BodyError::TimedOut,
+                        FailureCause::Protocol(_) => BodyError::Malformed,
                         _ => BodyError::Disconnected,
                     })));
                 }

@@ -7,24 +7,24 @@ use apus_codec::fastcgi::{ResponseContent, ResponseHead};
 use apus_http::{Body, BodyError, BodyStream, Frame, Version};
 use bytes::Bytes;
 
-use super::Inner;
-use super::exchange::Received;
-use crate::client::exchange::Exchange;
-use crate::client::{Cause, ClientResponse, Failure, Phase};
+use super::FastCgiClientConnection;
+use super::exchange::FastCgiResponsePart;
+use crate::client::exchange::ClientExchange;
+use crate::client::{ClientResponse, FailureCause, RequestFailure, RequestPhase};
 
 /// The connection that an answer comes over, and what was read of it. Dropped before the end, it asks
 /// the application to give up.
-pub(super) struct Incoming {
+pub(super) struct FastCgiResponseBody {
     /// None once all was read.
-    connection: Option<Box<Inner>>,
+    connection: Option<Box<FastCgiClientConnection>>,
     /// What was read and not taken yet.
     ahead: Option<Bytes>,
     /// Bytes that were not taken yet, where the head told how many there are.
     remaining: Option<u64>,
 }
 
-impl Incoming {
-    pub(super) fn new(connection: Box<Inner>) -> Self {
+impl FastCgiResponseBody {
+    pub(super) fn new(connection: Box<FastCgiClientConnection>) -> Self {
         Self {
             connection: Some(connection),
             ahead: None,
@@ -33,12 +33,15 @@ impl Incoming {
     }
 
     /// Waits for the head, and gives the answer.
-    pub(super) async fn respond(mut self) -> Result<ClientResponse, Failure> {
+    pub(super) async fn respond(mut self) -> Result<ClientResponse, RequestFailure> {
         let head = poll_fn(|cx| match &mut self.connection {
             Some(connection) => connection
                 .poll_head(cx)
                 .map_err(|error| connection.failure(error)),
-            None => Poll::Ready(Err(Failure::unsent(Phase::Send, Cause::Closed))),
+            None => Poll::Ready(Err(RequestFailure::unsent(
+                RequestPhase::Send,
+                FailureCause::Closed,
+            ))),
         });
         let ResponseHead {
             status,
@@ -68,7 +71,7 @@ impl Incoming {
         let Some(connection) = &mut self.connection else {
             return Poll::Ready(());
         };
-        if let Ok(Received::End) = ready!(connection.poll_content(cx)) {
+        if let Ok(FastCgiResponsePart::End) = ready!(connection.poll_body_part(cx)) {
             self.end();
         }
         Poll::Ready(())
@@ -95,13 +98,13 @@ impl Incoming {
     fn look_ahead(&mut self) {
         if let Some(connection) = &mut self.connection
             // An error comes again when there is nothing left before it.
-            && let Ok(Some(received)) = connection.take_received()
+            && let Ok(Some(received)) = connection.parse_part()
         {
             self.take(received);
         }
     }
 
-    /// Takes the end, if it was read with the content: the connection goes home with that.
+    /// Takes the end, if it was read with the content: the connection goes connection_return with that.
     fn look_for_end(&mut self) {
         if let Some(connection) = &self.connection
             && connection.is_done()
@@ -110,23 +113,23 @@ impl Incoming {
         }
     }
 
-    fn take(&mut self, received: Received) {
+    fn take(&mut self, received: FastCgiResponsePart) {
         match received {
-            Received::Data(bytes) => self.ahead = Some(bytes),
-            Received::End => self.end(),
+            FastCgiResponsePart::Data(bytes) => self.ahead = Some(bytes),
+            FastCgiResponsePart::End => self.end(),
             // The codec gives one head.
-            Received::Head(_) => self.connection = None,
+            FastCgiResponsePart::Head(_) => self.connection = None,
         }
     }
 
     fn end(&mut self) {
         if let Some(connection) = self.connection.take() {
-            connection.go_home();
+            connection.give_back();
         }
     }
 }
 
-impl BodyStream for Incoming {
+impl BodyStream for FastCgiResponseBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         loop {
             if let Some(bytes) = self.ahead.take() {
@@ -139,12 +142,12 @@ impl BodyStream for Incoming {
             let Some(connection) = &mut self.connection else {
                 return Poll::Ready(None);
             };
-            match ready!(connection.poll_content(cx)) {
+            match ready!(connection.poll_body_part(cx)) {
                 Ok(received) => self.take(received),
                 Err(cause) => {
                     let error = match cause {
-                        Cause::TimedOut => BodyError::TimedOut,
-                        Cause::Protocol(_) => BodyError::Malformed,
+                        FailureCause::TimedOut => BodyError::TimedOut,
+                        FailureCause::Protocol(_) => BodyError::Malformed,
                         _ => BodyError::Disconnected,
                     };
                     connection.abort();
@@ -160,7 +163,7 @@ impl BodyStream for Incoming {
     }
 }
 
-impl Drop for Incoming {
+impl Drop for FastCgiResponseBody {
     fn drop(&mut self) {
         if let Some(connection) = &mut self.connection {
             connection.abort();

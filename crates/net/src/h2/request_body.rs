@@ -10,18 +10,18 @@ use std::time::Duration;
 use apus_codec::h2::StreamKey;
 use apus_http::{Body, BodyError, Headers, StatusCode};
 
-use super::Connection;
+use super::Http2Connection;
+use crate::body::{BodyReceiver, BodySender};
 use crate::clock::{TICK, deadline_from};
-use crate::content::{Content, ContentStream};
+use crate::connection_table::NEVER;
 use crate::limits::Limits;
-use crate::table::NEVER;
 
 /// The content of a request, as the driver sees it.
-pub(super) struct Incoming {
-    content: Content,
+pub(super) struct Http2RequestBody {
+    content: BodySender,
     expects_continue: bool,
     /// What a tunnel will read, until it is known whether there is one.
-    for_tunnel: Option<ContentStream>,
+    for_tunnel: Option<BodyReceiver>,
     /// Whether the client has to send in time.
     timed: bool,
     failed: bool,
@@ -31,10 +31,10 @@ pub(super) struct Incoming {
     waited: u32,
 }
 
-impl Incoming {
+impl Http2RequestBody {
     /// The content of a request, and the body that reads it.
     pub(super) fn new(length: Option<u64>, expects_continue: bool) -> (Box<Self>, Body) {
-        let (content, stream) = Content::new(length);
+        let (content, stream) = BodySender::new(length);
         let incoming = Self {
             content,
             expects_continue,
@@ -50,7 +50,7 @@ impl Incoming {
 
     /// What comes over a stream that may become a tunnel; nothing if the client has `ended` it.
     pub(super) fn for_tunnel(ended: bool) -> Box<Self> {
-        let (content, stream) = Content::new(None);
+        let (content, stream) = BodySender::new(None);
         if ended {
             content.end(Ok(None), &Context::from_waker(std::task::Waker::noop()));
         }
@@ -67,7 +67,7 @@ impl Incoming {
     }
 
     /// What the tunnel reads. If nobody takes it, what comes is thrown away.
-    pub(super) fn take_for_tunnel(&mut self) -> Option<ContentStream> {
+    pub(super) fn take_for_tunnel(&mut self) -> Option<BodyReceiver> {
         self.for_tunnel.take()
     }
 
@@ -94,12 +94,12 @@ impl Incoming {
     }
 }
 
-impl Connection<'_> {
+impl Http2Connection<'_> {
     /// Hands a piece of content that stands in the input, or its end, to its reader.
     pub(super) fn take_content(&mut self, key: StreamKey, range: Range<usize>, end: bool) {
         let now = self.worker.clock.ticks();
         let len = range.len();
-        let waker = self.wakers.waker(key.slot(), self.slots);
+        let waker = self.wakers.waker(key.slot(), self.stream_slots);
         let cx = Context::from_waker(&waker);
         let stream = self.streams.get(key);
         let incoming = stream.and_then(|stream| stream.incoming.as_mut());
@@ -121,7 +121,7 @@ impl Connection<'_> {
             self.fail_content(key, BodyError::TimedOut);
         }
         if poll {
-            self.wakers.mark(key.slot(), self.slots);
+            self.wakers.mark(key.slot(), self.stream_slots);
         }
         if end {
             self.note_closed(key);
@@ -130,7 +130,7 @@ impl Connection<'_> {
 
     /// Hands the trailer section to the content's reader.
     pub(super) fn take_trailers(&mut self, key: StreamKey, trailers: Headers) {
-        let waker = self.wakers.waker(key.slot(), self.slots);
+        let waker = self.wakers.waker(key.slot(), self.stream_slots);
         let cx = Context::from_waker(&waker);
         let stream = self.streams.get(key);
         if let Some(incoming) = stream.and_then(|stream| stream.incoming.as_mut())
@@ -139,7 +139,7 @@ impl Connection<'_> {
             incoming.stop_waiting(self.worker.clock.ticks());
             let trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
             if incoming.content.end(Ok(trailers), &cx) {
-                self.wakers.mark(key.slot(), self.slots);
+                self.wakers.mark(key.slot(), self.stream_slots);
             }
         }
         self.note_closed(key);
@@ -147,7 +147,7 @@ impl Connection<'_> {
 
     /// Breaks content off for its reader. What comes of it still is thrown away.
     pub(super) fn fail_content(&mut self, key: StreamKey, error: BodyError) {
-        let waker = self.wakers.waker(key.slot(), self.slots);
+        let waker = self.wakers.waker(key.slot(), self.stream_slots);
         let cx = Context::from_waker(&waker);
         let Some(stream) = self.streams.get(key) else {
             return;
@@ -160,7 +160,7 @@ impl Connection<'_> {
                 tracing::debug!(peer = %self.info.peer, "a request's content came too slowly");
             }
             if incoming.content.end(Err(error), &cx) {
-                self.wakers.mark(key.slot(), self.slots);
+                self.wakers.mark(key.slot(), self.stream_slots);
             }
         }
     }

@@ -6,15 +6,15 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use crate::client::{ClientResponse, Failure};
+use crate::client::{ClientResponse, RequestFailure};
 
 /// Where the outcome of a request is put, and who is to be told what.
 #[derive(Default)]
-pub(super) struct Exchange(RefCell<State>);
+pub(super) struct ResponseSlot(RefCell<ResponseSlotState>);
 
 #[derive(Default)]
-struct State {
-    outcome: Option<Result<ClientResponse, Failure>>,
+struct ResponseSlotState {
+    outcome: Option<Result<ClientResponse, RequestFailure>>,
     /// Whether nobody waits for it any more.
     abandoned: bool,
     sender: Option<Waker>,
@@ -22,11 +22,11 @@ struct State {
 }
 
 /// Waits for the outcome. If it is dropped before, the request is taken back.
-pub(super) struct Awaited(pub(super) Rc<Exchange>);
+pub(super) struct ResponseFuture(pub(super) Rc<ResponseSlot>);
 
-impl Exchange {
+impl ResponseSlot {
     /// Tells the outcome.
-    pub(super) fn settle(&self, outcome: Result<ClientResponse, Failure>) {
+    pub(super) fn settle(&self, outcome: Result<ClientResponse, RequestFailure>) {
         let mut state = self.0.borrow_mut();
         state.driver = None;
         if state.abandoned {
@@ -52,8 +52,8 @@ impl Exchange {
     }
 }
 
-impl Future for Awaited {
-    type Output = Result<ClientResponse, Failure>;
+impl Future for ResponseFuture {
+    type Output = Result<ClientResponse, RequestFailure>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.0.0.borrow_mut();
@@ -68,7 +68,7 @@ impl Future for Awaited {
     }
 }
 
-impl Drop for Awaited {
+impl Drop for ResponseFuture {
     fn drop(&mut self) {
         let mut state = self.0.0.borrow_mut();
         state.abandoned = true;

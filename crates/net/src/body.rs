@@ -19,12 +19,12 @@ const JOINED: usize = 64 * 1024;
 
 /// The driver's end. When it is dropped, content that is not whole breaks off for its reader, who
 /// may have outlived the answer.
-pub(crate) struct Content(Rc<RefCell<State>>);
+pub(crate) struct BodySender(Rc<RefCell<BodyState>>);
 
 /// The reader's end: the stream behind the request's body.
-pub(crate) struct ContentStream(Rc<RefCell<State>>);
+pub(crate) struct BodyReceiver(Rc<RefCell<BodyState>>);
 
-struct State {
+struct BodyState {
     next: Option<Bytes>,
     /// What came behind `next`.
     more: VecDeque<Vec<u8>>,
@@ -42,16 +42,16 @@ struct State {
 
 /// What the reader did since the driver asked last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct BodyProgress {
     /// How many bytes were read or thrown away.
     pub(crate) used: usize,
     /// Whether the reader waits for more.
     pub(crate) wanted: bool,
 }
 
-impl Content {
-    pub(crate) fn new(length: Option<u64>) -> (Self, ContentStream) {
-        let state = Rc::new(RefCell::new(State {
+impl BodySender {
+    pub(crate) fn new(length: Option<u64>) -> (Self, BodyReceiver) {
+        let state = Rc::new(RefCell::new(BodyState {
             next: None,
             more: VecDeque::new(),
             end: None,
@@ -62,7 +62,7 @@ impl Content {
             driver: None,
             reader: None,
         }));
-        (Self(Rc::clone(&state)), ContentStream(state))
+        (Self(Rc::clone(&state)), BodyReceiver(state))
     }
 
     /// Whether the reader waits for more. If not, `cx` is woken when it does.
@@ -76,10 +76,10 @@ impl Content {
     }
 
     /// What the reader did; `cx` is woken when it does more.
-    pub(crate) fn progress(&self, cx: &Context<'_>) -> Progress {
+    pub(crate) fn progress(&self, cx: &Context<'_>) -> BodyProgress {
         let mut state = self.0.borrow_mut();
         state.watch(cx);
-        Progress {
+        BodyProgress {
             used: std::mem::take(&mut state.used),
             wanted: state.is_wanted(),
         }
@@ -121,7 +121,7 @@ impl Content {
         state.wake_reader(cx)
     }
 
-    /// Hands over the end, as [`Content::push_behind`] a piece.
+    /// Hands over the end, as [`BodySender::push_behind`] a piece.
     pub(crate) fn end(&self, end: Result<Option<Headers>, BodyError>, cx: &Context<'_>) -> bool {
         let mut state = self.0.borrow_mut();
         if state.end.is_none() {
@@ -131,7 +131,7 @@ impl Content {
     }
 }
 
-impl State {
+impl BodyState {
     fn is_wanted(&self) -> bool {
         self.wanted && self.next.is_none() && self.end.is_none()
     }
@@ -171,7 +171,7 @@ impl State {
     }
 }
 
-impl BodyStream for ContentStream {
+impl BodyStream for BodyReceiver {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let mut state = self.0.borrow_mut();
         if let Some(bytes) = state.next.take() {
@@ -213,7 +213,7 @@ impl BodyStream for ContentStream {
     }
 }
 
-impl Drop for Content {
+impl Drop for BodySender {
     fn drop(&mut self) {
         let mut state = self.0.borrow_mut();
         if state.end.is_none() {
@@ -229,7 +229,7 @@ impl Drop for Content {
     }
 }
 
-impl Drop for ContentStream {
+impl Drop for BodyReceiver {
     fn drop(&mut self) {
         let mut state = self.0.borrow_mut();
         state.abandoned = true;
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn small_pieces_that_wait_are_joined_and_count_as_used_when_read() {
         let cx = &mut Context::from_waker(Waker::noop());
-        let (content, mut stream) = Content::new(None);
+        let (content, mut stream) = BodySender::new(None);
         for byte in 0..=255 {
             content.push_behind(&[byte], cx);
         }
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn what_an_abandoned_reader_left_counts_as_used() {
         let cx = &mut Context::from_waker(Waker::noop());
-        let (content, stream) = Content::new(None);
+        let (content, stream) = BodySender::new(None);
         content.push_behind(&[0; 100], cx);
         content.push_behind(&[0; 100], cx);
         drop(stream);
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn content_that_is_whole_when_its_connection_ends_can_be_read_to_its_end() {
         let cx = &mut Context::from_waker(Waker::noop());
-        let (content, mut stream) = Content::new(Some(5));
+        let (content, mut stream) = BodySender::new(Some(5));
         content.push_behind(b"ab", cx);
         content.push_behind(b"cde", cx);
         drop(content);

@@ -24,13 +24,13 @@ use tokio::io::unix::AsyncFd;
 /// It belongs to the thread that made it; [`into_std`](Self::into_std) and [`new`](Self::new) move it to
 /// another. Once a write had to wait, it is told of what can be written, too.
 #[derive(Debug)]
-pub struct QuietSocket {
+pub struct ReadInterestSocket {
     reading: AsyncFd<UnixStream>,
     /// The same socket by another descriptor, once a write had to wait.
     writing: Option<AsyncFd<OwnedFd>>,
 }
 
-impl QuietSocket {
+impl ReadInterestSocket {
     /// Makes a socket that does not block the business of this thread's reactor.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl QuietSocket {
     }
 }
 
-impl AsFd for QuietSocket {
+impl AsFd for ReadInterestSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.reading.as_fd()
     }
@@ -210,11 +210,11 @@ mod tests {
             .block_on(test);
     }
 
-    fn pair() -> (QuietSocket, QuietSocket) {
+    fn pair() -> (ReadInterestSocket, ReadInterestSocket) {
         let (one, other) = UnixStream::pair().unwrap();
         let quiet = |socket: UnixStream| {
             socket.set_nonblocking(true).unwrap();
-            QuietSocket::new(socket).unwrap()
+            ReadInterestSocket::new(socket).unwrap()
         };
         (quiet(one), quiet(other))
     }
