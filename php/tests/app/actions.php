@@ -1,6 +1,6 @@
 <?php
 
-/** What the tests have an application do. Each is asked for by its path. */
+/** The actions of the test application, by path. */
 
 declare(strict_types=1);
 
@@ -76,7 +76,7 @@ return [
         header('Location: /there');
     },
     'state' => static function (): void {
-        // What a process that is new to PHP says, and one that others have used has to say as well.
+        // The state that must be the same in a new process and in a reused one.
         echo json_encode([
             'ini' => [ini_get('display_errors'), ini_get('memory_limit'), ini_get('precision'), ini_get('max_execution_time'), ini_get('default_charset'),
                 ini_get('include_path'), ini_get('session.name'), ini_get('user_agent'), ini_get('mbstring.language')],
@@ -125,7 +125,7 @@ return [
         @trigger_error('last');
         header('X-Spoilt: 1');
         http_response_code(418);
-        // A worker takes what is said of sessions for its own.
+        // A worker keeps session settings.
         if (getenv('FRANKENPHP_WORKER') === false) {
             session_name('SPOILT');
         }
@@ -154,7 +154,7 @@ return [
         echo $_SESSION['n'], ' ', session_id();
     },
     'session-once' => static function (): void {
-        // As objects of frameworks do it that are made once.
+        // As objects of frameworks do that are created once.
         static $isMade = false;
         if (!$isMade) {
             session_name('ONCE');

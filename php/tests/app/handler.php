@@ -1,7 +1,7 @@
 <?php
 
-// A worker script with a session handler of its own, which is set once: when the application is loaded, or, with TEST_LATE, by
-// its first request.
+// A worker script with its own session handler, which it sets once: when the application is loaded, or, with TEST_LATE, in its
+// first request.
 
 declare(strict_types=1);
 

@@ -1,6 +1,6 @@
 <?php
 
-// A front controller as under PHP-FPM: the actions by path.
+// A front controller as under PHP-FPM, which runs the action of the path.
 
 declare(strict_types=1);
 

@@ -1,6 +1,6 @@
 <?php
 
-// A worker script as for FrankenPHP: the actions by path.
+// A worker script as for FrankenPHP, which runs the action of the path.
 
 declare(strict_types=1);
 

@@ -1,51 +1,51 @@
 <?php
 
-/** Front controllers that know nothing of any of this, included for each request. */
+/** Classic mode: front controllers that are included for each request. */
 
 declare(strict_types=1);
 
 namespace Apus\Tests;
 
 return [
-    'a single file is included again and again, without anything left' => static function (Server $server): void {
+    'a single file is included repeatedly, without state of earlier requests' => static function (Server $server): void {
         $worker = $server->worker('classic', APP . '/classic/single.php');
         for ($i = 0; $i < 3; $i++) {
-            check($worker->request(parameters('/'))->content, 'count 1 kept 1 classic none', 'content');
-            $answer = $worker->request(parameters('/x', ['PATH_INFO' => '/a', 'SCRIPT_FILENAME' => APP . '/classic/single.php']));
-            check([$answer->content, $answer->field('x-mode')], ['count 1 kept 1 classic single.php', '/a'], 'with its name');
+            check($worker->request(parameters('/'))->body, 'count 1 kept 1 classic none', 'content');
+            $response = $worker->request(parameters('/x', ['PATH_INFO' => '/a', 'SCRIPT_FILENAME' => APP . '/classic/single.php']));
+            check([$response->body, $response->field('x-mode')], ['count 1 kept 1 classic single.php', '/a'], 'with its name');
         }
         check($worker->request(parameters('/?do=throw'))->status, 500, 'thrown');
         check($worker->request(parameters('/', ['SCRIPT_FILENAME' => APP . '/index.php']))->status, 404, 'another script');
-        check($worker->request(parameters('/?do=exit'))->content, 'exited', 'exit()');
+        check($worker->request(parameters('/?do=exit'))->body, 'exited', 'exit()');
         check($worker->bye, 'exit', 'BYE');
         $worker->end();
     },
-    'an application that works by what it includes once gets a process for each request' => static function (Server $server): void {
-        foreach (['index.php' => 'hello', 'classic/functions.php' => 'said nothing', 'classic/nested.php' => 'said nothing'] as $script => $content) {
+    'an application with include_once gets a process for each request' => static function (Server $server): void {
+        foreach (['index.php' => 'hello', 'classic/functions.php' => 'said nothing', 'classic/nested.php' => 'said nothing'] as $script => $body) {
             $worker = $server->worker('classic', APP . "/$script");
-            check($worker->request(parameters('/hello'))->content, $content, 'content');
+            check($worker->request(parameters('/hello'))->body, $body, 'content');
             check($worker->bye, 'exit', 'BYE');
             $worker->end();
         }
     },
-    'one with a loader of classes is kept' => static function (Server $server): void {
+    'an application with a class loader keeps its process' => static function (Server $server): void {
         $worker = $server->worker('classic', APP . '/classic/composer/index.php');
         for ($i = 1; $i < 4; $i++) {
-            check($worker->request(parameters('/'))->content, "framework $i", 'content');
+            check($worker->request(parameters('/'))->body, "framework $i", 'content');
         }
         $worker->stop();
         $worker = $server->worker('classic', APP . '/classic/composer/index.php', ['APUS_KEEP' => '0']);
-        check($worker->request(parameters('/'))->content, 'framework 1', 'content');
+        check($worker->request(parameters('/'))->body, 'framework 1', 'content');
         check($worker->bye, 'exit', 'BYE');
         $worker->end();
     },
-    'one that cannot be included twice leaves the second request to another' => static function (Server $server): void {
+    'an application that cannot be included twice leaves the second request to another worker' => static function (Server $server): void {
         $worker = $server->worker('classic', APP . '/classic/nested.php', ['APUS_KEEP' => '1']);
-        check($worker->request(parameters('/?say=a'))->content, 'said a', 'content');
+        check($worker->request(parameters('/?say=a'))->body, 'said a', 'content');
         try {
             $worker->request(parameters('/?say=b'));
             throw new Failure('it was answered');
-        } catch (Gone) {
+        } catch (WorkerGone) {
             check($worker->bye, 'again', 'BYE');
         }
         $worker->end();

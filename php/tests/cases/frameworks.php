@@ -1,6 +1,6 @@
 <?php
 
-/** Libraries from Debian packages, which know nothing of Apus. */
+/** Unmodified libraries from Debian packages. */
 
 declare(strict_types=1);
 
@@ -13,13 +13,13 @@ return [
     'HttpFoundation of Symfony' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/frameworks/foundation.php');
         for ($i = 0; $i < 3; $i++) {
-            $answer = $worker->request(parameters("/x?a=$i", ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'application/json', 'CONTENT_LENGTH' => '2']), '{}');
-            check([$answer->status, $answer->field('x-test'), $answer->busy], [202, 'yes', true], 'send() finishes the answer');
-            check($answer->json(), ['POST', '/x', ['a' => (string) $i], '{}', null, []], 'request');
-            has($answer->field('set-cookie') ?? '', 'c=d', 'cookie');
+            $response = $worker->request(parameters("/x?a=$i", ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'application/json', 'CONTENT_LENGTH' => '2']), '{}');
+            check([$response->status, $response->field('x-test'), $response->busy], [202, 'yes', true], 'send() finishes the answer');
+            check($response->json(), ['POST', '/x', ['a' => (string) $i], '{}', null, []], 'request');
+            has($response->field('set-cookie') ?? '', 'c=d', 'cookie');
             $worker->expect(READY);
-            $answer = $worker->request(parameters('/up', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'multipart/form-data; boundary=b']), UPLOAD);
-            check(array_slice($answer->json(), 4), ['file', ['t' => 'text']], 'an upload that is moved');
+            $response = $worker->request(parameters('/up', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'multipart/form-data; boundary=b']), UPLOAD);
+            check(array_slice($response->json(), 4), ['file', ['t' => 'text']], 'an upload that is moved');
             $worker->expect(READY);
         }
         check($worker->bye, null, 'BYE');
@@ -28,10 +28,10 @@ return [
     'Slim' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/frameworks/slim.php');
         for ($i = 0; $i < 3; $i++) {
-            $answer = $worker->request(parameters("/hello/me?a=$i", ['HTTP_X_ONE' => '1']));
-            check([$answer->status, $answer->field('x-test'), $answer->json()], [202, 'yes', ['me', ['a' => (string) $i], null, null, '1']], 'request');
-            $answer = $worker->request(parameters('/hello/you', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'multipart/form-data; boundary=b']), UPLOAD);
-            check($answer->json(), ['you', [], ['t' => 'text'], 'file', ''], 'an upload that is moved');
+            $response = $worker->request(parameters("/hello/me?a=$i", ['HTTP_X_ONE' => '1']));
+            check([$response->status, $response->field('x-test'), $response->json()], [202, 'yes', ['me', ['a' => (string) $i], null, null, '1']], 'request');
+            $response = $worker->request(parameters('/hello/you', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'multipart/form-data; boundary=b']), UPLOAD);
+            check($response->json(), ['you', [], ['t' => 'text'], 'file', ''], 'an upload that is moved');
             check($worker->request(parameters('/none'))->status, 404, 'no such route');
         }
         $worker->stop();

@@ -7,7 +7,7 @@ declare(strict_types=1);
 namespace Apus\Tests;
 
 return [
-    'says who it is, and that it is ready' => static function (Server $server): void {
+    'sends HELLO and READY' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/hello.php');
         check($worker->hello['wire'], '1', 'wire');
         check($worker->hello['mode'], 'worker', 'mode');
@@ -17,20 +17,20 @@ return [
         check(is_dir("/proc/{$worker->hello['pid']}"), true, 'pid');
         check($worker->ready, '', 'READY');
         $worker->stop();
-        check($worker->boot->answer()[2], '', 'STDOUT of the boot');
+        check($worker->boot->response()[2], '', 'STDOUT of the boot');
         check($worker->boot->stderr, '', 'STDERR of the boot');
     },
-    'answers ping, and ignores the cancel of a request that is over' => static function (Server $server): void {
+    'responds to PING, and ignores the CANCEL of an earlier request' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/hello.php');
         $worker->send(PING, 'abc');
         check($worker->expect(PONG)['payload'], 'abc', 'PONG');
         $worker->send(CANCEL);
         $worker->send(PING);
         check($worker->expect(PONG)['payload'], '', 'PONG');
-        check($worker->request(parameters('/'))->content, 'hello', 'content');
+        check($worker->request(parameters('/'))->body, 'hello', 'content');
         $worker->stop();
     },
-    'takes a request that comes byte by byte' => static function (Server $server): void {
+    'reads a request that comes byte by byte' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/hello.php');
         $serialized = serialize(parameters('/'));
         $frame = pack('VCCvV', strlen($serialized) + 4, REQUEST, 0, 0, strlen($serialized)) . $serialized;
@@ -38,24 +38,24 @@ return [
             $worker->raw($part);
             usleep(1000);
         }
-        check($worker->answer()->content, 'hello', 'content');
+        check($worker->response()->body, 'hello', 'content');
         $worker->stop();
     },
-    'takes the number of parameters with leading zeros' => static function (Server $server): void {
+    'accepts a number of parameters with leading zeros' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/hello.php');
         $serialized = preg_replace_callback('/^a:(\d+)/', static fn (array $match): string => sprintf('a:%05d', $match[1]), serialize(parameters('/')));
         $worker->send(REQUEST, pack('V', strlen($serialized)) . $serialized);
-        check($worker->answer()->content, 'hello', 'content');
+        check($worker->response()->body, 'hello', 'content');
         $worker->stop();
     },
-    'ends when the server is gone, and the process boots again' => static function (Server $server): void {
+    'ends when the server closes the connection, and the process boots again' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/hello.php');
         $worker->close();
         $next = $server->worker('worker', APP . '/hello.php');
-        check($next->request(parameters('/'))->content, 'hello', 'content');
+        check($next->request(parameters('/'))->body, 'hello', 'content');
         $next->stop();
     },
-    'ends on what the wire does not allow' => static function (Server $server): void {
+    'ends after a violation of the protocol' => static function (Server $server): void {
         foreach ([pack('VCCv', 0, 99, 0, 0), pack('VCCv', 1 << 30, REQUEST, 0, 0) . 'xxxx', pack('VCCvV', 8, REQUEST, 0, 0, 100) . 'xxxx',
             pack('VCCvV', 12, REQUEST, 0, 0, 8) . 'b:0;xxxx', pack('VCCvV', 24, REQUEST, 0, 0, 20) . 'O:8:"stdClass":0:{};', ] as $bytes) {
             $worker = $server->worker('worker', APP . '/hello.php');
@@ -63,7 +63,7 @@ return [
             $worker->end();
         }
     },
-    'says why it could not boot' => static function (Server $server): void {
+    'reports why it cannot boot' => static function (Server $server): void {
         foreach ([
             'missing.php' => 'does not exist',
             'broken/throws.php' => 'not today',
@@ -85,23 +85,23 @@ return [
         has($worker->expect(FAILED)['payload'], 'unknown mode', 'mode');
         $worker->end();
     },
-    'what is printed at boot goes to the log' => static function (Server $server): void {
+    'output during the boot goes to the log' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/broken/talks.php');
         has($worker->logs[0]['text'], 'talking at boot', 'log');
-        check($worker->request(parameters('/'))->content, 'hello', 'content');
+        check($worker->request(parameters('/'))->body, 'hello', 'content');
         $worker->stop();
     },
-    'a script that ends by itself says so' => static function (Server $server): void {
+    'reports a script that ends by itself' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/broken/two.php');
-        check($worker->request(parameters('/'))->content, 'hello', 'content');
-        check($worker->request(parameters('/'))->content, 'hello', 'content');
+        check($worker->request(parameters('/'))->body, 'hello', 'content');
+        check($worker->request(parameters('/'))->body, 'hello', 'content');
         check($worker->expect(BYE)['payload'], 'exit', 'BYE');
         $worker->end();
     },
-    'leaves above its memory' => static function (Server $server): void {
+    'ends above its memory limit' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php', ['APUS_MEMORY' => '6000000']);
         for ($i = 0; $i < 10 && $worker->bye === null; $i++) {
-            check($worker->request(parameters('/hold'))->content, 'held', 'content');
+            check($worker->request(parameters('/hold'))->body, 'held', 'content');
         }
         check($worker->bye, 'memory', 'BYE');
         check($i > 1 && $i < 4, true, "$i requests");
@@ -112,17 +112,17 @@ return [
         $code = "<?php while (frankenphp_handle_request(function () { echo 'old'; })) {}";
         file_put_contents($script, $code);
         $worker = $server->worker('worker', $script);
-        check($worker->request(parameters('/'))->content, 'old', 'content');
+        check($worker->request(parameters('/'))->body, 'old', 'content');
         file_put_contents($script, str_replace('old', 'new', $code));
         touch($script, time() + 10);
         $next = $server->worker('worker', $script, ['APUS_FRESH' => '1']);
-        check($next->request(parameters('/'))->content, 'new', 'content');
+        check($next->request(parameters('/'))->body, 'new', 'content');
         $worker->stop();
         $next->stop();
     },
-    'the runtime asked for by a client says no' => static function (Server $server): void {
-        [$status, , $content] = $server->plain(['SCRIPT_FILENAME' => RUNTIME, 'REQUEST_METHOD' => 'GET', 'SCRIPT_NAME' => '/apus.php']);
+    'a client cannot request the runtime' => static function (Server $server): void {
+        [$status, , $body] = $server->plain(['SCRIPT_FILENAME' => RUNTIME, 'REQUEST_METHOD' => 'GET', 'SCRIPT_NAME' => '/apus.php']);
         check($status, 403, 'status');
-        has($content, 'started by Apus', 'content');
+        has($body, 'started by Apus', 'content');
     },
 ];

@@ -9,7 +9,7 @@ namespace Apus\Tests;
 define(__NAMESPACE__ . '\NATIVE', APP . '/native/index.php');
 
 return [
-    'routes, parameters and what handlers return' => static function (Server $server): void {
+    'routes, parameters and results of handlers' => static function (Server $server): void {
         $worker = $server->worker('native', NATIVE);
         foreach ([
             ['GET', '/', 200, '<p>home</p>'],
@@ -32,11 +32,11 @@ return [
             ['GET', "/users/7%0A", 404, null],
             ['POST', '/', 405, null],
             ['GET', '/none', 404, null],
-        ] as [$method, $target, $status, $content]) {
-            $answer = $worker->request(parameters($target, ['REQUEST_METHOD' => $method]));
-            check($answer->status, $status, "$method $target");
-            $content !== null && check($answer->content, $content, "$method $target");
-            check($answer->field('x-always'), $status < 400 ? '1' : null, 'X-Always');
+        ] as [$method, $target, $status, $body]) {
+            $response = $worker->request(parameters($target, ['REQUEST_METHOD' => $method]));
+            check($response->status, $status, "$method $target");
+            $body !== null && check($response->body, $body, "$method $target");
+            check($response->field('x-always'), $status < 400 ? '1' : null, 'X-Always');
         }
         check($worker->request(parameters('/users/7', ['REQUEST_METHOD' => 'DELETE']))->field('allow'), 'GET, PUT, POST, PATCH, HEAD', 'Allow');
         $worker->stop();
@@ -44,106 +44,106 @@ return [
     'middlewares, outermost first' => static function (Server $server): void {
         $worker = $server->worker('native', NATIVE);
         check($worker->request(parameters('/admin/one'))->json(), ['a'], 'group');
-        $answer = $worker->request(parameters('/admin/deep/two'));
-        check($answer->json(), ['a', 'b', 'c'], 'nested group');
-        check($answer->fields['x-trail'], ['c', 'b', 'a'], 'on the way back');
-        $answer = $worker->request(parameters('/admin/closed/x'));
-        check([$answer->status, $answer->content], [403, 'closed'], 'one that answers');
+        $response = $worker->request(parameters('/admin/deep/two'));
+        check($response->json(), ['a', 'b', 'c'], 'nested group');
+        check($response->fields['x-trail'], ['c', 'b', 'a'], 'on the way back');
+        $response = $worker->request(parameters('/admin/closed/x'));
+        check([$response->status, $response->body], [403, 'closed'], 'one that answers');
         $worker->stop();
     },
-    'answers of every kind' => static function (Server $server): void {
+    'all kinds of responses' => static function (Server $server): void {
         $worker = $server->worker('native', NATIVE);
-        $answer = $worker->request(parameters('/text'));
-        check([$answer->status, $answer->field('content-type')], [201, 'text/plain; charset=utf-8'], 'text');
-        check($answer->fields['set-cookie'], ['c=%C3%A4%20b; Path=/; SameSite=Lax; Max-Age=60; Secure; HttpOnly', 'd=e; Path=/; SameSite=Lax; HttpOnly'], 'cookies');
-        $answer = $worker->request(parameters('/redirect'));
-        check([$answer->status, $answer->field('location')], [303, '/there'], 'redirect');
-        $answer = $worker->request(parameters('/file'));
-        check($answer->field('x-sendfile'), '/srv/x.pdf', 'file');
-        check($answer->field('content-disposition'), "attachment; filename=\"___x.pdf\"; filename*=UTF-8''%C3%84%22x.pdf", 'name');
-        $answer = $worker->request(parameters('/stream'));
-        check([$answer->content, $answer->streamed, $answer->chunks], ['onetwothree', true, 3], 'stream');
-        $answer = $worker->request(parameters('/events'));
-        check([$answer->field('content-type'), $answer->field('x-apus-events')], ['text/event-stream;charset=UTF-8', 'news, user:1'], 'events');
+        $response = $worker->request(parameters('/text'));
+        check([$response->status, $response->field('content-type')], [201, 'text/plain; charset=utf-8'], 'text');
+        check($response->fields['set-cookie'], ['c=%C3%A4%20b; Path=/; SameSite=Lax; Max-Age=60; Secure; HttpOnly', 'd=e; Path=/; SameSite=Lax; HttpOnly'], 'cookies');
+        $response = $worker->request(parameters('/redirect'));
+        check([$response->status, $response->field('location')], [303, '/there'], 'redirect');
+        $response = $worker->request(parameters('/file'));
+        check($response->field('x-sendfile'), '/srv/x.pdf', 'file');
+        check($response->field('content-disposition'), "attachment; filename=\"___x.pdf\"; filename*=UTF-8''%C3%84%22x.pdf", 'name');
+        $response = $worker->request(parameters('/stream'));
+        check([$response->body, $response->streamed, $response->chunks], ['onetwothree', true, 3], 'stream');
+        $response = $worker->request(parameters('/events'));
+        check([$response->field('content-type'), $response->field('x-apus-events')], ['text/event-stream;charset=UTF-8', 'news, user:1'], 'events');
         check($worker->request(parameters('/split'))->status, 500, 'a line end in a field');
-        check($worker->request(parameters('/session', ['HTTP_COOKIE' => 'PHPSESSID=aaaaaaaaaaaaaaaaaaaaaaaaaa']))->content, '1', 'session');
+        check($worker->request(parameters('/session', ['HTTP_COOKIE' => 'PHPSESSID=aaaaaaaaaaaaaaaaaaaaaaaaaa']))->body, '1', 'session');
         $worker->stop();
     },
     'views' => static function (Server $server): void {
         $worker = $server->worker('native', NATIVE);
         $expected = "<h1>&lt;T&gt;</h1>\n<p title=\"a&quot;b&apos;c&amp;\">part 1 a&quot;b&apos;c&amp;</p>\n";
-        check($worker->request(parameters('/view'))->content, $expected, 'content');
-        $answer = $worker->request(parameters('/view-throws'));
-        check([$answer->status, $answer->content], [422, 'handled in a view /view-throws'], 'one that throws');
-        check($worker->request(parameters('/view'))->content, $expected, 'the next');
+        check($worker->request(parameters('/view'))->body, $expected, 'content');
+        $response = $worker->request(parameters('/view-throws'));
+        check([$response->status, $response->body], [422, 'handled in a view /view-throws'], 'one that throws');
+        check($worker->request(parameters('/view'))->body, $expected, 'the next');
         $worker->stop();
     },
-    'what the request says' => static function (Server $server): void {
+    'the properties of a request' => static function (Server $server): void {
         $worker = $server->worker('native', NATIVE);
         $who = $worker->request(parameters('/who?q=1', ['HTTPS' => 'on', 'HTTP_COOKIE' => 'c=d']))->json();
         check($who, ['127.0.0.1', true, 'tests', 'd', '1', '/who', '/who?q=1', 'example.org'], 'who');
         $json = ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'application/json'];
         check($worker->request(parameters('/json', $json), '{"a":[1]}')->json(), ['got' => ['a' => [1]], 'a' => [1]], 'JSON');
         check($worker->request(parameters('/json', $json), '{"a"')->status, 400, 'broken JSON');
-        $content = "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"n.txt\"\r\nContent-Type: text/plain\r\n\r\nfile\r\n"
+        $body = "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"n.txt\"\r\nContent-Type: text/plain\r\n\r\nfile\r\n"
             . "--b\r\nContent-Disposition: form-data; name=\"t\"\r\n\r\ntext\r\n--b--\r\n";
-        $answer = $worker->request(parameters('/upload', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'multipart/form-data; boundary=b']), $content);
-        check($answer->json(), ['n.txt', 'text/plain', 4, 'file', null, 'text'], 'upload');
+        $response = $worker->request(parameters('/upload', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'multipart/form-data; boundary=b']), $body);
+        check($response->json(), ['n.txt', 'text/plain', 4, 'file', null, 'text'], 'upload');
         check($worker->hello['uploads'], 'yes', 'uploads');
         $worker->stop();
     },
-    'exceptions are answers, and tell only developers' => static function (Server $server): void {
+    'exceptions become responses, with details only in development' => static function (Server $server): void {
         $worker = $server->worker('native', NATIVE);
-        $answer = $worker->request(parameters('/throw'));
-        check($answer->status, 500, 'status');
-        check(str_contains($answer->content, 'secret'), false, $answer->content);
+        $response = $worker->request(parameters('/throw'));
+        check($response->status, 500, 'status');
+        check(str_contains($response->body, 'secret'), false, $response->body);
         has($worker->logs[0]['text'], 'secret reason', 'log');
         check($worker->logs[0]['level'], 3, 'level');
-        $answer = $worker->request(parameters('/teapot'));
-        check([$answer->status, $answer->field('x-pot')], [418, '1'], 'HttpException');
-        has($answer->content, 'I am &lt;b&gt;', 'content');
+        $response = $worker->request(parameters('/teapot'));
+        check([$response->status, $response->field('x-pot')], [418, '1'], 'HttpException');
+        has($response->body, 'I am &lt;b&gt;', 'content');
         check($worker->request(parameters('/teapot', ['HTTP_ACCEPT' => 'application/json']))->json(), ['status' => 418, 'error' => 'I am <b>'], 'as JSON');
-        $answer = $worker->request(parameters('/handled'));
-        check([$answer->status, $answer->content], [422, 'handled known /handled'], 'by its class');
+        $response = $worker->request(parameters('/handled'));
+        check([$response->status, $response->body], [422, 'handled known /handled'], 'by its class');
         $worker->stop();
         $worker = $server->worker('native', NATIVE, ['APUS_ENV' => 'development']);
-        has($worker->request(parameters('/throw?<x>'))->content, 'secret reason', 'development');
+        has($worker->request(parameters('/throw?<x>'))->body, 'secret reason', 'development');
         $worker->stop();
     },
     'a database in SQLite' => static function (Server $server): void {
         $worker = $server->worker('native', NATIVE, ['TEST_DSN' => "sqlite:{$server->folder}/" . bin2hex(random_bytes(4))]);
         check($worker->request(parameters('/db'))->json(), [2, ['name' => 'two'], null, 2, 2], 'rows');
-        check($worker->request(parameters('/db/open'))->content, 'open', 'an open transaction');
+        check($worker->request(parameters('/db/open'))->body, 'open', 'an open transaction');
         has($worker->logs[0]['text'] ?? '', 'open transaction', 'log');
-        check($worker->request(parameters('/db/count'))->content, '2', 'it was rolled back');
-        check($worker->request(parameters('/db/transaction?id=3'))->content, 'done', 'transaction');
+        check($worker->request(parameters('/db/count'))->body, '2', 'it was rolled back');
+        check($worker->request(parameters('/db/transaction?id=3'))->body, 'done', 'transaction');
         check($worker->request(parameters('/db/transaction?id=4&fail'))->status, 422, 'one that fails');
-        check($worker->request(parameters('/db/count'))->content, '3', 'all or nothing');
+        check($worker->request(parameters('/db/count'))->body, '3', 'all or nothing');
         $worker->stop();
     },
     'a database in MariaDB, whose connection gets lost' => static function (Server $server): void {
         $worker = $server->worker('native', NATIVE, MariaDb::get()->parameters());
         check($worker->request(parameters('/db'))->json(), [2, ['name' => 'two'], null, 2, 2], 'rows');
-        $id = $worker->request(parameters('/db/id'))->content;
-        check($worker->request(parameters('/db/id'))->content, $id, 'the connection is kept');
+        $id = $worker->request(parameters('/db/id'))->body;
+        check($worker->request(parameters('/db/id'))->body, $id, 'the connection is kept');
         check($worker->request(parameters('/db/lose'))->json(), [2], 'it is opened again');
         has($worker->logs[0]['text'] ?? '', 'was lost', 'log');
-        check($worker->request(parameters('/db/id'))->content !== $id, true, 'another connection');
+        check($worker->request(parameters('/db/id'))->body !== $id, true, 'another connection');
         check($worker->request(parameters('/db/lose?in=transaction'))->status, 500, 'not within a transaction');
-        check($worker->request(parameters('/db/count'))->content, '2', 'nothing was done');
-        check($worker->request(parameters('/db/transaction?id=3'))->content, 'done', 'the next transaction');
+        check($worker->request(parameters('/db/count'))->body, '2', 'nothing was done');
+        check($worker->request(parameters('/db/transaction?id=3'))->body, 'done', 'the next transaction');
         $worker->stop();
     },
     'a cache' => static function (Server $server): void {
         $worker = $server->worker('native', NATIVE);
-        $one = $worker->request(parameters('/cache'))->content;
-        check($worker->request(parameters('/cache'))->content, $one, 'remembered');
-        check($worker->request(parameters('/cache/delete'))->content, 'gone', 'deleted');
-        $two = $worker->request(parameters('/cache?ttl=0.001'))->content;
+        $one = $worker->request(parameters('/cache'))->body;
+        check($worker->request(parameters('/cache'))->body, $one, 'remembered');
+        check($worker->request(parameters('/cache/delete'))->body, 'gone', 'deleted');
+        $two = $worker->request(parameters('/cache?ttl=0.001'))->body;
         check($two !== $one, true, 'made anew');
         usleep(2000);
-        check($worker->request(parameters('/cache'))->content !== $two, true, 'its time was over');
-        check($worker->request(parameters('/cache/many'))->content, '29999', 'many');
+        check($worker->request(parameters('/cache'))->body !== $two, true, 'its time was over');
+        check($worker->request(parameters('/cache/many'))->body, '29999', 'many');
         check($worker->memory < 16000000, true, "memory {$worker->memory}");
         $worker->stop();
     },
@@ -156,7 +156,7 @@ return [
     'tasks and timers' => static function (Server $server): void {
         $worker = $server->worker('native', NATIVE);
         check($worker->ready, "sockets: 1\ntimer: tick 250\n", 'READY');
-        check($worker->request(parameters('/task'))->content, 'queued', 'content');
+        check($worker->request(parameters('/task'))->body, 'queued', 'content');
         check($worker->commands, [['kind' => 2, 'flags' => 0, 'name' => 'mail', 'bytes' => pack('V', 1500) . '{"to":"x"}']], 'commands');
         check($worker->event(['kind' => 'task', 'name' => 'mail', 'id' => '1'], '{"to":"x"}')->status, 200, 'task');
         has($worker->logs[0]['text'], '"to":"x"', 'log');
@@ -164,11 +164,11 @@ return [
         check($worker->event(['kind' => 'task', 'name' => 'unknown'], 'null')->status, 500, 'one that nobody knows');
         check($worker->event(['kind' => 'timer', 'name' => 'tick'])->status, 200, 'timer');
         check($worker->logs[0]['text'], 'tick', 'log');
-        $answer = $worker->request(parameters('/after'));
-        check([$answer->content, $answer->busy], ['answered', true], 'after');
+        $response = $worker->request(parameters('/after'));
+        check([$response->body, $response->busy], ['answered', true], 'after');
         check([ord($worker->expect(LOG)['payload'][0]), ord($worker->expect(LOG)['payload'][0])], [6, 3], 'what it logs');
         $worker->expect(READY);
-        check($worker->request(parameters('/'))->content, '<p>home</p>', 'the next');
+        check($worker->request(parameters('/'))->body, '<p>home</p>', 'the next');
         $worker->stop();
     },
     'sockets and channels' => static function (Server $server): void {
@@ -203,11 +203,11 @@ return [
         $parameters = static fn (string $target): array => ['SCRIPT_FILENAME' => $script, 'HTTP_X_REQUEST_ID' => 'same'] + parameters($target);
         $worker = $server->worker('native', $script);
         foreach (['/users/5', '/users/5000', '/hello', '/none'] as $target) {
-            [$status, $fields, $content] = $server->plain($parameters($target));
-            $answer = $worker->request($parameters($target));
-            check([$answer->status, $answer->content], [$status, $content], $target);
-            check($answer->field('x-request-id'), $fields['x-request-id'][0] ?? null, 'X-Request-Id');
-            $target === '/users/5' && check([$status, $answer->field('x-request-id')], [200, 'same'], 'status');
+            [$status, $fields, $body] = $server->plain($parameters($target));
+            $response = $worker->request($parameters($target));
+            check([$response->status, $response->body], [$status, $body], $target);
+            check($response->field('x-request-id'), $fields['x-request-id'][0] ?? null, 'X-Request-Id');
+            $target === '/users/5' && check([$status, $response->field('x-request-id')], [200, 'same'], 'status');
         }
         $worker->stop();
     },

@@ -1,6 +1,6 @@
 <?php
 
-/** Status, field lines and content; buffers, streams, and clients that go away. */
+/** Status, header fields and body; buffers, streams, and clients that disconnect. */
 
 declare(strict_types=1);
 
@@ -10,17 +10,17 @@ return [
     'status, field lines and cookies are those of header() and setcookie()' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         for ($i = 0; $i < 2; $i++) {
-            $answer = $worker->request(parameters('/headers'));
-            check($answer->status, 404, 'status');
-            check($answer->fields['set-cookie'], ['a=b%20c; path=/; HttpOnly', 'd=e'], 'cookies');
-            check($answer->fields['x-one'], ['1', '2'], 'X-One');
-            check($answer->field('x-gone'), null, 'X-Gone');
-            check($answer->field('content-type'), 'text/html; charset=UTF-8', 'type');
-            check($answer->json()[0], false, 'headers_sent()');
-            $answer = $worker->request(parameters('/status-line'));
-            check([$answer->status, $answer->field('content-type')], [410, 'text/plain;charset=UTF-8'], 'status line');
-            $answer = $worker->request(parameters('/location'));
-            check([$answer->status, $answer->field('location')], [302, '/there'], 'redirect');
+            $response = $worker->request(parameters('/headers'));
+            check($response->status, 404, 'status');
+            check($response->fields['set-cookie'], ['a=b%20c; path=/; HttpOnly', 'd=e'], 'cookies');
+            check($response->fields['x-one'], ['1', '2'], 'X-One');
+            check($response->field('x-gone'), null, 'X-WorkerGone');
+            check($response->field('content-type'), 'text/html; charset=UTF-8', 'type');
+            check($response->json()[0], false, 'headers_sent()');
+            $response = $worker->request(parameters('/status-line'));
+            check([$response->status, $response->field('content-type')], [410, 'text/plain;charset=UTF-8'], 'status line');
+            $response = $worker->request(parameters('/location'));
+            check([$response->status, $response->field('location')], [302, '/there'], 'redirect');
             check($worker->request(parameters('/hello'))->fields, ['content-type' => ['text/html; charset=UTF-8']], 'nothing is left');
             check($worker->request(parameters('/nothing'))->status, 404, 'status');
         }
@@ -29,71 +29,71 @@ return [
     },
     'buffers are unwound in order' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        check($worker->request(parameters('/nested'))->content, '<a[b]>', 'content');
-        check($worker->request(parameters('/unwind-flush'))->content, 'kept and more', 'content');
+        check($worker->request(parameters('/nested'))->body, '<a[b]>', 'content');
+        check($worker->request(parameters('/unwind-flush'))->body, 'kept and more', 'content');
         check($worker->request(parameters('/unwind'))->field('x-after'), '1', 'all buffers removed, nothing printed');
-        check($worker->request(parameters('/hello'))->content, 'hello', 'the next');
+        check($worker->request(parameters('/hello'))->body, 'hello', 'the next');
         $worker->stop();
     },
-    'a buffer that may not be removed costs the worker' => static function (Server $server): void {
+    'a buffer that cannot be removed ends the worker' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        $answer = $worker->request(parameters('/stuck'));
-        check([$answer->status, $answer->content, $worker->bye], [200, 'below ABOVE', 'exit'], 'answer');
+        $response = $worker->request(parameters('/stuck'));
+        check([$response->status, $response->body, $worker->bye], [200, 'below ABOVE', 'exit'], 'answer');
         $worker->end();
     },
-    'a callback that throws is an error of this request' => static function (Server $server): void {
+    'a callback that throws fails only its request' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        $answer = $worker->request(parameters('/callback-throws'));
-        check($answer->status, 500, 'status');
-        has($answer->content, 'thrown in a callback', 'content');
-        check($worker->request(parameters('/nested'))->content, '<a[b]>', 'the next');
+        $response = $worker->request(parameters('/callback-throws'));
+        check($response->status, 500, 'status');
+        has($response->body, 'thrown in a callback', 'content');
+        check($worker->request(parameters('/nested'))->body, '<a[b]>', 'the next');
         $worker->stop();
     },
-    'what is printed when all buffers were removed' => [['own', 'pool'], static function (Server $server): void {
+    'output after all buffers were removed' => [['own', 'pool'], static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        $answer = $worker->request(parameters('/unwind?say=download'));
-        check([$answer->content, $answer->field('x-after')], ['lostdownload', '1'], 'level 0 is seen, and the buffer is still there');
-        check($worker->request(parameters('/hello'))->content, 'hello', 'the next');
+        $response = $worker->request(parameters('/unwind?say=download'));
+        check([$response->body, $response->field('x-after')], ['lostdownload', '1'], 'level 0 is seen, and the buffer is still there');
+        check($worker->request(parameters('/hello'))->body, 'hello', 'the next');
         $worker->stop();
     }],
-    'what is printed past the runtime is an error, and said so' => [['cgi', 'fpm'], static function (Server $server): void {
+    'output that bypasses the runtime is a logged error' => [['cgi', 'fpm'], static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        $answer = $worker->request(parameters('/unwind?say=download'));
-        check($answer->status, 500, 'status');
+        $response = $worker->request(parameters('/unwind?say=download'));
+        check($response->status, 500, 'status');
         has($worker->logs[0]['text'], 'after all output buffers were removed', 'log');
         check($worker->bye, 'error', 'BYE');
         $worker->end();
     }],
-    'large content is streamed' => static function (Server $server): void {
+    'a large body is streamed' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        $answer = $worker->request(parameters('/large'));
+        $response = $worker->request(parameters('/large'));
         $expected = '';
         for ($i = 0; $i < 40; $i++) {
             $expected .= str_repeat(chr(65 + $i % 26), 25000);
         }
-        check(md5($answer->content), md5($expected), 'content');
-        check($answer->streamed && $answer->chunks > 2, true, 'chunks');
-        check($answer->field('x-large'), '1', 'X-Large');
-        $answer = $worker->request(parameters('/once-large'));
-        check(strlen($answer->content), 5000000, 'length');
-        check($worker->request(parameters('/hello'))->content, 'hello', 'the next');
+        check(md5($response->body), md5($expected), 'content');
+        check($response->streamed && $response->chunks > 2, true, 'chunks');
+        check($response->field('x-large'), '1', 'X-Large');
+        $response = $worker->request(parameters('/once-large'));
+        check(strlen($response->body), 5000000, 'length');
+        check($worker->request(parameters('/hello'))->body, 'hello', 'the next');
         $worker->stop();
     },
-    'what is flushed is sent at once' => static function (Server $server): void {
+    'flushed output is sent at once' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $worker->begin(parameters('/flush'));
         $frame = $worker->expect(RESPONSE);
         check($frame['flags'], 1, 'flags');
-        check(Answer::of($frame['payload'])->content, 'one', 'first');
+        check(Response::of($frame['payload'])->body, 'one', 'first');
         check($worker->expect(CHUNK)['payload'], 'two', 'second');
         check($worker->expect(CHUNK)['payload'], 'three', 'third');
         check($worker->expect(CHUNK), ['type' => CHUNK, 'flags' => 1, 'payload' => ''], 'the end');
-        $answer = $worker->request(parameters('/flush-native'));
-        check($answer->content, 'onetwo', 'content');
-        check($answer->streamed, $server->replaces(), 'flush() where it is replaced');
+        $response = $worker->request(parameters('/flush-native'));
+        check($response->body, 'onetwo', 'content');
+        check($response->streamed, $server->replaces(), 'flush() where it is replaced');
         $worker->stop();
     },
-    'a script whose client goes away comes to its end' => static function (Server $server): void {
+    'a script whose client disconnects can finish' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $file = $server->folder . '/long';
         $worker->begin(parameters('/long?file=' . urlencode($file)));
@@ -105,10 +105,10 @@ return [
         }
         check($chunks < 4000, true, "$chunks chunks");
         check(is_file($file), true, 'the end of the script');
-        check($worker->request(parameters('/hello'))->content, 'hello', 'the next');
+        check($worker->request(parameters('/hello'))->body, 'hello', 'the next');
         $worker->stop();
     },
-    'content is not waited for when its client is gone' => static function (Server $server): void {
+    'a script does not wait for the body of a client that disconnected' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $file = $server->folder . '/read';
         $worker->begin(parameters('/flush-then-read?file=' . urlencode($file), ['REQUEST_METHOD' => 'PUT']), '', true);
@@ -117,10 +117,10 @@ return [
         while (($worker->expect(CHUNK)['flags'] & 1) === 0) {
         }
         check(file_get_contents($file), 'read 0', 'content');
-        check($worker->request(parameters('/hello'))->content, 'hello', 'the next');
+        check($worker->request(parameters('/hello'))->body, 'hello', 'the next');
         $worker->stop();
     },
-    'one that has none is ended' => static function (Server $server): void {
+    'a script without a client that does not finish is ended' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $worker->begin(parameters('/endless'));
         $worker->expect(RESPONSE);
@@ -130,7 +130,7 @@ return [
         check($worker->expect(BYE)['payload'], 'exit', 'BYE');
         $worker->end();
     },
-    'also one that never flushes' => static function (Server $server): void {
+    'a script without a client that never flushes is ended' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $worker->begin(parameters('/endless-print'));
         $worker->expect(RESPONSE);
@@ -141,41 +141,41 @@ return [
         check($worker->expect(BYE)['payload'], 'error', 'BYE');
         $worker->end();
     },
-    'an answer can be finished before the work' => static function (Server $server): void {
+    'a response can be finished before the work' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $file = $server->folder . '/early';
-        $answer = $worker->request(parameters('/early?file=' . urlencode($file)));
-        check([$answer->content, $answer->busy], ['answer', true], 'answer');
+        $response = $worker->request(parameters('/early?file=' . urlencode($file)));
+        check([$response->body, $response->busy], ['answer', true], 'answer');
         $worker->expect(READY);
         check(file_get_contents($file), 'after', 'the work after it');
-        check($worker->request(parameters('/hello'))->content, 'hello', 'the next');
+        check($worker->request(parameters('/hello'))->body, 'hello', 'the next');
         $worker->stop();
     },
-    'the fastcgi_finish_request() of PHP-FPM costs the worker, not the answer' => static function (Server $server): void {
+    'the fastcgi_finish_request() of PHP-FPM ends the worker, but not the response' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $worker->begin(parameters('/early-native'));
         if ($server->isFpm()) {
             // It waits for the server to close the FastCGI connection.
             $worker->boot->wait();
             $worker->boot->close();
-            check($worker->answer()->content, 'answer', 'content');
+            check($worker->response()->body, 'answer', 'content');
             check($worker->bye, 'error', 'BYE');
             $worker->close();
             return;
         }
-        check($worker->answer()->content, 'answer', 'content');
+        check($worker->response()->body, 'answer', 'content');
         $worker->expect(READY);
         $worker->stop();
     },
-    'what runs at the end of a request' => static function (Server $server): void {
+    'functions at the end of a request' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        check($worker->request(parameters('/at-end'))->content, 'begin end', 'content');
-        check($worker->request(parameters('/hello'))->content, 'hello', 'the next');
+        check($worker->request(parameters('/at-end'))->body, 'begin end', 'content');
+        check($worker->request(parameters('/hello'))->body, 'hello', 'the next');
         $worker->stop();
     },
-    'a warning is in the content, as display_errors says' => static function (Server $server): void {
+    'display_errors puts a warning into the body' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        has($worker->request(parameters('/notice'))->content, "Undefined variable \$undefined", 'content');
+        has($worker->request(parameters('/notice'))->body, "Undefined variable \$undefined", 'content');
         $worker->stop();
     },
 ];

@@ -1,45 +1,45 @@
 <?php
 
-/** What a request is for the application: the superglobals, compared with those of the same script by plain FastCGI. */
+/** The environment of a request: the superglobals, compared with those of the same script over plain FastCGI. */
 
 declare(strict_types=1);
 
 namespace Apus\Tests;
 
-/** @param list<array{string, string, string, ?string}> $parts name, content, further parameters of the disposition, type */
+/** @param list<array{string, string, string, ?string}> $parts name, data, further parameters of the disposition, type */
 function multipart(array $parts, string $boundary = 'b0und4ry'): string
 {
     $out = '';
-    foreach ($parts as [$name, $content, $more, $type]) {
-        $out .= "--$boundary\r\nContent-Disposition: form-data; name=\"$name\"$more\r\n" . ($type !== null ? "Content-Type: $type\r\n" : '') . "\r\n$content\r\n";
+    foreach ($parts as [$name, $body, $more, $type]) {
+        $out .= "--$boundary\r\nContent-Disposition: form-data; name=\"$name\"$more\r\n" . ($type !== null ? "Content-Type: $type\r\n" : '') . "\r\n$body\r\n";
     }
     return "$out--$boundary--\r\n";
 }
 
 /** @param array<string, string> $more */
-function same(Server $server, Worker $worker, string $target, array $more, string $content = '', int $piece = 0, string $what = ''): void
+function same(Server $server, Worker $worker, string $target, array $more, string $body = '', int $piece = 0, string $what = ''): void
 {
-    $parameters = parameters($target, $more + ($content !== '' ? ['CONTENT_LENGTH' => (string) strlen($content)] : []));
+    $parameters = parameters($target, $more + ($body !== '' ? ['CONTENT_LENGTH' => (string) strlen($body)] : []));
     $parameters['SCRIPT_FILENAME'] = APP . '/index.php';
-    // php-cgi wants it and hands it on, PHP-FPM does not mind.
+    // php-cgi requires it and passes it on, PHP-FPM ignores it.
     $parameters['REDIRECT_STATUS'] = '200';
-    [$status, , $plain] = $server->plain($parameters, $content);
+    [$status, , $plain] = $server->plain($parameters, $body);
     check($status, 200, "$what: status of the plain request ($plain)");
-    $answer = $worker->request($parameters, $content, $piece);
+    $response = $worker->request($parameters, $body, $piece);
     $expected = json_decode($plain, true, 64);
     if ($expected === null) {
-        // Warnings before the JSON are the same, too.
-        check(preg_replace('/(Unknown|\S+apus\.php) on line \d+/', 'X', $answer->content), preg_replace('/(Unknown|\S+apus\.php) on line \d+/', 'X', $plain), $what);
+        // Warnings before the JSON must be the same, too.
+        check(preg_replace('/(Unknown|\S+apus\.php) on line \d+/', 'X', $response->body), preg_replace('/(Unknown|\S+apus\.php) on line \d+/', 'X', $plain), $what);
         return;
     }
-    $is = $answer->json();
+    $is = $response->json();
     foreach ($expected as $part => $value) {
         check($is[$part], $value, "$what: $part of $target " . show($more));
     }
 }
 
 return [
-    'queries, cookies and credentials are as PHP has them' => static function (Server $server): void {
+    'queries, cookies and credentials equal those of PHP' => static function (Server $server): void {
         $worker = $server->worker('classic', APP . '/index.php', ['APUS_KEEP' => '1']);
         foreach ([
             '/dump',
@@ -73,12 +73,12 @@ return [
         same($server, $worker, '/dump', ['PATH_INFO' => '/a/b'], '', 0, 'PATH_INFO');
         $worker->stop();
     },
-    'forms are as PHP has them' => static function (Server $server): void {
+    'forms equal those of PHP' => static function (Server $server): void {
         $worker = $server->worker('classic', APP . '/index.php', ['APUS_KEEP' => '1']);
         $form = ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'application/x-www-form-urlencoded'];
         foreach ([0, 7, 1000] as $piece) {
-            foreach (['a=1&b[]=2&b[]=3&c[x][]=4', 'a=b%20c+d&e=%ff', '&&&=', 'x', str_repeat('k=v&', 300), 'a=' . str_repeat('x', 30000)] as $content) {
-                same($server, $worker, '/dump?a=get&c[x][]=q', $form, $content, $piece, "form in pieces of $piece");
+            foreach (['a=1&b[]=2&b[]=3&c[x][]=4', 'a=b%20c+d&e=%ff', '&&&=', 'x', str_repeat('k=v&', 300), 'a=' . str_repeat('x', 30000)] as $body) {
+                same($server, $worker, '/dump?a=get&c[x][]=q', $form, $body, $piece, "form in pieces of $piece");
             }
             same($server, $worker, '/dump', ['CONTENT_TYPE' => 'APPLICATION/X-WWW-FORM-URLENCODED; charset=utf-8'] + $form, 'a=1', $piece, 'type with a parameter');
             same($server, $worker, '/dump', ['CONTENT_TYPE' => 'application/json'] + $form, '{"a":1}', $piece, 'JSON');
@@ -87,7 +87,7 @@ return [
         }
         $worker->stop();
     },
-    'multipart forms are as PHP has them' => static function (Server $server): void {
+    'multipart forms equal those of PHP' => static function (Server $server): void {
         $worker = $server->worker('classic', APP . '/index.php', ['APUS_KEEP' => '1']);
         $random = str_repeat(random_bytes(1000), 30);
         $bodies = [
@@ -114,33 +114,33 @@ return [
         }
         $cut = substr(multipart($bodies['a file']), 0, -15000);
         same($server, $worker, '/dump', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'multipart/form-data; boundary="b0und4ry"'], multipart($bodies['fields']), 0, 'quoted boundary');
-        $answer = $worker->request(parameters('/dump', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'multipart/form-data; boundary=b0und4ry']), substr(multipart([['f', $random, '; filename="a"', 'x/y']]), 0, 9000))->json();
-        check($answer['files']['f']['error'], UPLOAD_ERR_PARTIAL, 'a file that was cut off');
+        $response = $worker->request(parameters('/dump', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'multipart/form-data; boundary=b0und4ry']), substr(multipart([['f', $random, '; filename="a"', 'x/y']]), 0, 9000))->json();
+        check($response['files']['f']['error'], UPLOAD_ERR_PARTIAL, 'a file that was cut off');
         $worker->stop();
         check(glob($server->folder . '/php*') ?: [], [], 'temporary files that are left');
     },
-    'php://input can be read again and again, other addresses work beside it' => static function (Server $server): void {
+    'php://input can be read repeatedly, and other addresses work, too' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         foreach ([0, 100, 65536] as $piece) {
-            $content = $piece === 100 ? random_bytes(5000) : random_bytes(250000);
-            $answer = $worker->request(parameters('/input', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'application/octet-stream']), $content, $piece);
-            $hash = md5($content);
-            check($answer->content, substr($content, 0, 5) . '|' . strlen($content) . "|$hash|$hash|kept|FILTERED", "in pieces of $piece");
+            $body = $piece === 100 ? random_bytes(5000) : random_bytes(250000);
+            $response = $worker->request(parameters('/input', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'application/octet-stream']), $body, $piece);
+            $hash = md5($body);
+            check($response->body, substr($body, 0, 5) . '|' . strlen($body) . "|$hash|$hash|kept|FILTERED", "in pieces of $piece");
         }
-        check($worker->request(parameters('/input'))->content, '|0|' . md5('') . '|' . md5('') . '|kept|FILTERED', 'without content');
+        check($worker->request(parameters('/input'))->body, '|0|' . md5('') . '|' . md5('') . '|kept|FILTERED', 'without content');
         $worker->stop();
     },
-    'a large content is not held in memory' => static function (Server $server): void {
+    'a large body is not kept in memory' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $before = $worker->request(parameters('/hello'))->memory;
-        $content = random_bytes(1 << 20) . str_repeat('0123456789abcdef', 500000);
-        $answer = $worker->request(parameters('/unread', ['REQUEST_METHOD' => 'POST']), $content, 262144);
-        check($answer->content, 'not read', 'content that nobody reads is not pulled');
-        $parts = [['f', substr($content, 0, 500000), '; filename="x"', 'a/b'], ['g', str_repeat('y', 400000), '; filename="y"', 'a/b']];
+        $body = random_bytes(1 << 20) . str_repeat('0123456789abcdef', 500000);
+        $response = $worker->request(parameters('/unread', ['REQUEST_METHOD' => 'POST']), $body, 262144);
+        check($response->body, 'not read', 'content that nobody reads is not pulled');
+        $parts = [['f', substr($body, 0, 500000), '; filename="x"', 'a/b'], ['g', str_repeat('y', 400000), '; filename="y"', 'a/b']];
         $multipart = multipart($parts);
-        $answer = $worker->request(parameters('/dump', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'multipart/form-data; boundary=b0und4ry']), $multipart, 262144);
-        check($answer->json()['files']['f']['size'], 500000, 'size');
-        check($answer->memory < $before + 1500000, true, "memory $before then {$answer->memory}");
+        $response = $worker->request(parameters('/dump', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'multipart/form-data; boundary=b0und4ry']), $multipart, 262144);
+        check($response->json()['files']['f']['size'], 500000, 'size');
+        check($response->memory < $before + 1500000, true, "memory $before then {$response->memory}");
         $worker->stop();
     },
     'uploads are files of this request only' => [['own', 'pool'], static function (Server $server): void {
@@ -148,44 +148,44 @@ return [
         $type = ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'multipart/form-data; boundary=b0und4ry'];
         $body = multipart([['f', 'uploaded', '; filename="x"', 'text/plain']]);
         check($worker->request(parameters('/upload', $type), $body)->json(), [true, true, md5('uploaded'), false, false], 'moved');
-        $path = $worker->request(parameters('/tmp', $type), $body)->content;
+        $path = $worker->request(parameters('/tmp', $type), $body)->body;
         check(str_starts_with($path, $server->folder . '/php'), true, $path);
         check(file_exists($path), false, 'the file after the request');
         $worker->stop();
     }],
-    'a client that goes away while its content is read' => static function (Server $server): void {
+    'a client that disconnects while its body is read' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $worker->begin(parameters('/dump', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'multipart/form-data; boundary=b0und4ry']), '', true);
         $worker->expect(PULL);
         $worker->send(BODY, substr(multipart([['f', 'half', '; filename="x"', 'text/plain']]), 0, 100));
         $worker->expect(PULL);
         $worker->send(CANCEL);
-        check($worker->answer()->status, 200, 'status');
-        check($worker->request(parameters('/hello'))->content, 'hello', 'the next');
+        check($worker->response()->status, 200, 'status');
+        check($worker->request(parameters('/hello'))->body, 'hello', 'the next');
         $worker->stop();
         check(glob($server->folder . '/php*') ?: [], [], 'temporary files that are left');
     },
-    'content beyond post_max_size' => static function (Server $server): void {
+    'a body beyond post_max_size' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $type = ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'application/x-www-form-urlencoded'];
         $large = 'a=' . str_repeat('x', 4194304);
-        $answer = $worker->request(parameters('/dump', $type + ['CONTENT_LENGTH' => (string) strlen($large)]), $large, 262144);
-        has($answer->content, 'exceeds the limit', 'warning');
-        has($answer->content, '"post":[]', 'no fields');
+        $response = $worker->request(parameters('/dump', $type + ['CONTENT_LENGTH' => (string) strlen($large)]), $large, 262144);
+        has($response->body, 'exceeds the limit', 'warning');
+        has($response->body, '"post":[]', 'no fields');
         check($worker->request(parameters('/dump', $type), 'a=1')->json()['post'], ['a' => '1'], 'the next');
         $worker->stop();
     },
-    'more variables than PHP takes' => static function (Server $server): void {
+    'more variables than max_input_vars' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/frameworks/strict.php');
         foreach ([['/x?' . str_repeat('a[]=1&', 1100), []], ['/x', ['HTTP_COOKIE' => str_repeat('a[]=1; ', 1100)]]] as [$target, $more]) {
-            $answer = $worker->request(parameters($target, $more));
-            check($answer->status, 200, 'status');
-            has($answer->content, 'Input variables exceeded 1000', 'warning');
-            has($answer->content, '[1000]', 'as many as there may be');
+            $response = $worker->request(parameters($target, $more));
+            check($response->status, 200, 'status');
+            has($response->body, 'Input variables exceeded 1000', 'warning');
+            has($response->body, '[1000]', 'as many as there may be');
         }
         $worker->stop();
     },
-    'getallheaders() tells the request' => [['own', 'pool'], static function (Server $server): void {
+    'getallheaders() returns the header fields of the request' => [['own', 'pool'], static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $headers = $worker->request(parameters('/all-headers', ['HTTP_X_ONE_TWO' => '1', 'CONTENT_TYPE' => 'a/b']))->json();
         check($headers['X-One-Two'], '1', 'X-One-Two');

@@ -1,25 +1,25 @@
 <?php
 
-/** Nothing of one request is left for the next. */
+/** No state of a request is left for the next one. */
 
 declare(strict_types=1);
 
 namespace Apus\Tests;
 
 return [
-    'what a request changed in PHP is as before for the next' => static function (Server $server): void {
+    'state of PHP that a request changed is restored' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        $new = $worker->request(parameters('/state'))->content;
+        $new = $worker->request(parameters('/state'))->body;
         for ($i = 0; $i < 3; $i++) {
             $spoilt = $worker->request(parameters('/spoil?x=1', ['HTTP_AUTHORIZATION' => 'Basic ' . base64_encode('a:b'), 'HTTP_COOKIE' => 'x=y']));
             check($spoilt->status, 418, 'status');
-            check($spoilt->content, 'oneTWO', 'content');
-            check($worker->request(parameters('/state'))->content, $new, 'state after it');
+            check($spoilt->body, 'oneTWO', 'content');
+            check($worker->request(parameters('/state'))->body, $new, 'state after it');
         }
         check($worker->logs, [], 'logs');
         $worker->stop();
     },
-    'the same in classic mode' => static function (Server $server): void {
+    'state of PHP is restored in classic mode' => static function (Server $server): void {
         $worker = $server->worker('classic', APP . '/index.php', ['APUS_KEEP' => '1']);
         $new = $worker->request(parameters('/state'))->json();
         $worker->request(parameters('/spoil', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'application/x-www-form-urlencoded']), 'a=b');
@@ -27,44 +27,44 @@ return [
         check($worker->request(parameters('/state'))->json(), $new, 'state after it');
         $worker->stop();
     },
-    'global variables that a request adds are told once' => static function (Server $server): void {
+    'global variables that a request adds are logged once' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        check($worker->request(parameters('/global?n=a'))->content, 'left', 'content');
+        check($worker->request(parameters('/global?n=a'))->body, 'left', 'content');
         has($worker->logs[0]['text'] ?? '', '$left_a', 'log');
         check($worker->logs[0]['level'], 4, 'level');
         $worker->request(parameters('/hello'));
         check($worker->logs, [], 'logs');
         $worker->stop();
     },
-    'or refused' => static function (Server $server): void {
+    'leaks end the worker with "refuse"' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php', ['APUS_LEAKS' => 'refuse']);
         $worker->request(parameters('/hello'));
         check($worker->bye, null, 'BYE');
-        check($worker->request(parameters('/global?n=a'))->content, 'left', 'content');
+        check($worker->request(parameters('/global?n=a'))->body, 'left', 'content');
         check($worker->bye, 'leak', 'BYE');
         $worker->end();
     },
-    'or nobody minds' => static function (Server $server): void {
+    'leaks are ignored with "ignore"' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php', ['APUS_LEAKS' => 'ignore']);
         $worker->request(parameters('/global?n=a'));
         check($worker->logs, [], 'logs');
         $worker->stop();
     },
-    'random numbers do not go on where one request seeded them' => static function (Server $server): void {
+    'random numbers do not depend on the seed of an earlier request' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $worker->request(parameters('/random'));
         mt_srand(1);
         $predicted = (string) mt_rand();
-        $one = $worker->request(parameters('/random'))->content;
-        $two = $worker->request(parameters('/random'))->content;
+        $one = $worker->request(parameters('/random'))->body;
+        $two = $worker->request(parameters('/random'))->body;
         check($one !== $predicted && $two !== $predicted && $one !== $two, true, "$one $two");
-        // Long enough without a use of random numbers that the runtime knows what comes next.
+        // Enough requests without random numbers, so that the runtime computes the next ones in advance.
         $seen = [$predicted => true];
         foreach ([80, 0, 80, 600, 0, 1] as $between) {
             for ($i = 0; $i < $between; $i++) {
                 $worker->request(parameters('/state'));
             }
-            $number = $worker->request(parameters('/random'))->content;
+            $number = $worker->request(parameters('/random'))->body;
             check(isset($seen[$number]), false, "$number after $between requests without");
             $seen[$number] = true;
         }
@@ -73,26 +73,26 @@ return [
     'a session handler that is set once, with or without a session in that request' => static function (Server $server): void {
         foreach ([[], ['TEST_LATE' => '1']] as $when) {
             $worker = $server->worker('worker', APP . '/handler.php', $when);
-            check($worker->request(parameters('/'))->content, '0', 'a request without a session');
-            [$n, $id, $opened] = explode(' ', $worker->request(parameters('/session'))->content);
+            check($worker->request(parameters('/'))->body, '0', 'a request without a session');
+            [$n, $id, $opened] = explode(' ', $worker->request(parameters('/session'))->body);
             check([$n, $opened], ['1', '1'], 'a new session');
             for ($i = 2; $i < 5; $i++) {
-                $answer = $worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$id"]));
-                check([$answer->content, $answer->field('set-cookie')], ["$i $id $i", null], 'the handler is the same');
-                check($worker->request(parameters('/'))->content, (string) $i, 'a request without a session');
+                $response = $worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$id"]));
+                check([$response->body, $response->field('set-cookie')], ["$i $id $i", null], 'the handler is the same');
+                check($worker->request(parameters('/'))->body, (string) $i, 'a request without a session');
             }
-            [$n, $other] = explode(' ', $worker->request(parameters('/session'))->content);
+            [$n, $other] = explode(' ', $worker->request(parameters('/session'))->body);
             check([$n, $other !== $id], ['1', true], 'another client');
             $worker->stop();
         }
     },
-    'what an object that lives on said of sessions holds for later requests' => static function (Server $server): void {
+    'session settings of an object that stays in memory apply to later requests' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        [$n, $id] = explode(' ', $worker->request(parameters('/session-once'))->content);
+        [$n, $id] = explode(' ', $worker->request(parameters('/session-once'))->body);
         for ($i = 2; $i < 5; $i++) {
-            $answer = $worker->request(parameters('/session-once', ['HTTP_COOKIE' => "ONCE=$id"]));
-            check($answer->content, "$i $id", 'session');
-            check($answer->field('cache-control'), null, 'cache limiter');
+            $response = $worker->request(parameters('/session-once', ['HTTP_COOKIE' => "ONCE=$id"]));
+            check($response->body, "$i $id", 'session');
+            check($response->field('cache-control'), null, 'cache limiter');
         }
         $worker->stop();
     },
@@ -101,45 +101,45 @@ return [
         $known = ['HTTP_COOKIE' => "PHPSESSID=$id"];
         @unlink("$server->folder/sessions/sess_$id");
         $worker = $server->worker('worker', APP . '/worker.php', ['APUS_LEAKS' => 'ignore']);
-        check($worker->request(parameters('/session-own', $known))->content, '42', 'a handler of the application');
+        check($worker->request(parameters('/session-own', $known))->body, '42', 'a handler of the application');
         for ($i = 0; $i < 3; $i++) {
-            $answer = $worker->request(parameters('/session', $known));
-            check([$answer->content, $answer->field('set-cookie')], ["42 $id", null], 'it stays, as the object that has set it');
-            $answer = $worker->request(parameters('/session'));
-            [$n, $new] = explode(' ', $answer->content);
+            $response = $worker->request(parameters('/session', $known));
+            check([$response->body, $response->field('set-cookie')], ["42 $id", null], 'it stays, as the object that has set it');
+            $response = $worker->request(parameters('/session'));
+            [$n, $new] = explode(' ', $response->body);
             check([$n, $new !== $id], ['42', true], 'another client');
-            has((string) $answer->field('set-cookie'), "PHPSESSID=$new", 'cookie');
+            has((string) $response->field('set-cookie'), "PHPSESSID=$new", 'cookie');
             check($worker->request(parameters('/session-open'))->json(), ['', false], 'a request without a session');
         }
         $worker->stop();
         $worker = $server->worker('classic', APP . '/index.php', ['APUS_KEEP' => '1']);
-        check($worker->request(parameters('/session-own', $known))->content, '42', 'a handler of the application');
-        check(explode(' ', $worker->request(parameters('/session', $known))->content)[0], '1', 'in classic mode it is gone');
+        check($worker->request(parameters('/session-own', $known))->body, '42', 'a handler of the application');
+        check(explode(' ', $worker->request(parameters('/session', $known))->body)[0], '1', 'in classic mode it is gone');
         $worker->stop();
     },
     'sessions belong to their cookies' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        [$n, $alice] = explode(' ', $worker->request(parameters('/session'))->content);
+        [$n, $alice] = explode(' ', $worker->request(parameters('/session'))->body);
         check($n, '1', 'a new session');
         check($worker->request(parameters('/session-open'))->json(), ['', false], 'a request without a session');
-        $answer = $worker->request(parameters('/session'));
-        [$n, $bob] = explode(' ', $answer->content);
+        $response = $worker->request(parameters('/session'));
+        [$n, $bob] = explode(' ', $response->body);
         check($n, '1', 'another new session');
         check($alice !== $bob, true, 'ids');
-        has($answer->fields['set-cookie'][0], "PHPSESSID=$bob", 'cookie');
+        has($response->fields['set-cookie'][0], "PHPSESSID=$bob", 'cookie');
         foreach ([[$alice, '2'], [$bob, '2'], [$alice, '3'], [$alice, '4'], [$bob, '3']] as [$id, $n]) {
-            $answer = $worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$id"]));
-            check($answer->content, "$n $id", 'session');
-            check($answer->field('set-cookie'), null, 'no new cookie');
-            check($answer->field('cache-control'), 'no-store, no-cache, must-revalidate', 'cache limiter');
+            $response = $worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$id"]));
+            check($response->body, "$n $id", 'session');
+            check($response->field('set-cookie'), null, 'no new cookie');
+            check($response->field('cache-control'), 'no-store, no-cache, must-revalidate', 'cache limiter');
         }
-        $regenerated = $worker->request(parameters('/session-regenerate', ['HTTP_COOKIE' => "PHPSESSID=$alice"]))->content;
-        check($worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$regenerated"]))->content, "5 $regenerated", 'a new id');
-        check($worker->request(parameters('/session-destroy', ['HTTP_COOKIE' => "PHPSESSID=$bob"]))->content, 'gone', 'destroyed');
-        check(explode(' ', $worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$bob"]))->content)[0], '1', 'a destroyed session begins anew');
+        $regenerated = $worker->request(parameters('/session-regenerate', ['HTTP_COOKIE' => "PHPSESSID=$alice"]))->body;
+        check($worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$regenerated"]))->body, "5 $regenerated", 'a new id');
+        check($worker->request(parameters('/session-destroy', ['HTTP_COOKIE' => "PHPSESSID=$bob"]))->body, 'gone', 'destroyed');
+        check(explode(' ', $worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$bob"]))->body)[0], '1', 'a destroyed session begins anew');
         $other = $server->worker('worker', APP . '/worker.php');
-        check($other->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$regenerated"]))->content, "6 $regenerated", 'in another worker');
-        check($worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$regenerated"]))->content, "7 $regenerated", 'no lock is left');
+        check($other->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$regenerated"]))->body, "6 $regenerated", 'in another worker');
+        check($worker->request(parameters('/session', ['HTTP_COOKIE' => "PHPSESSID=$regenerated"]))->body, "7 $regenerated", 'no lock is left');
         $other->stop();
         $worker->stop();
     },

@@ -1,12 +1,12 @@
 <?php
 
-/** The examples of WIRE.md, to the byte. */
+/** The examples of WIRE.md, byte by byte. */
 
 declare(strict_types=1);
 
 namespace Apus\Tests;
 
-/** The bytes of an example line: pairs of hexadecimal digits, quoted text, and text as it is. */
+/** The bytes of an example line: pairs of hexadecimal digits, quoted text, and plain text. */
 function bytes(string $line): string
 {
     preg_match_all('/\G\s*(?:"([^"]*)"|(\S+))/', $line, $words, PREG_SET_ORDER);
@@ -30,20 +30,20 @@ function example(string $begin): string
 }
 
 return [
-    'the examples are what is sent' => static function (Server $server): void {
+    'the examples equal the frames of a worker' => static function (Server $server): void {
         $worker = $server->boot('worker', APP . '/frameworks/echo.php');
         check(pack('VCCv', 0, $worker->expect(READY)['type'], 0, 0), example('00 00 00 00 42'), 'READY');
         $worker->raw(example('2d 00 00 00 01'));
-        check($worker->answer()->content, 'POST hi', 'the request');
-        $answer = example('22 00 00 00 43');
-        check(strlen($answer), 8 + 0x22, 'the length of an answer');
-        $parsed = Answer::of(substr($answer, 8));
-        check([$parsed->status, $parsed->memory, $parsed->fields, $parsed->content], [200, 0x100000, ['content-type' => ['x']], 'hello'], 'an answer');
+        check($worker->response()->body, 'POST hi', 'the request');
+        $response = example('22 00 00 00 43');
+        check(strlen($response), 8 + 0x22, 'the length of an answer');
+        $parsed = Response::of(substr($response, 8));
+        check([$parsed->status, $parsed->memory, $parsed->fields, $parsed->body], [200, 0x100000, ['content-type' => ['x']], 'hello'], 'an answer');
         $worker->begin(parameters('/', ['REQUEST_METHOD' => 'POST']), '', true);
         $pull = $worker->expect(PULL);
         check(pack('VCCv', 4, PULL, 0, 0) . $pull['payload'], example('04 00 00 00 45'), 'PULL');
         $worker->raw(example('03 00 00 00 02'));
-        check($worker->answer()->content, 'POST end', 'the content');
+        check($worker->response()->body, 'POST end', 'the content');
         $worker->send(STOP);
         $bye = $worker->expect(BYE);
         check(pack('VCCv', 4, BYE, 0, 0) . $bye['payload'], example('04 00 00 00 4a'), 'BYE');

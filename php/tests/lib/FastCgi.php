@@ -19,7 +19,7 @@ final class FastCgi
     }
 
     /** @param array<string, string> $parameters */
-    public static function request(string $path, array $parameters, string $content = ''): self
+    public static function request(string $path, array $parameters, string $body = ''): self
     {
         $socket = stream_socket_client('unix://' . $path, $code, $message, 5);
         if ($socket === false) {
@@ -34,7 +34,7 @@ final class FastCgi
             $out .= self::record(4, $part);
         }
         $out .= self::record(4, '');
-        foreach ($content === '' ? [] : str_split($content, 65000) as $part) {
+        foreach ($body === '' ? [] : str_split($body, 65000) as $part) {
             $out .= self::record(5, $part);
         }
         fwrite($socket, $out . self::record(5, ''));
@@ -47,9 +47,9 @@ final class FastCgi
         return $length < 128 ? chr($length) : pack('N', $length | 0x80000000);
     }
 
-    private static function record(int $type, string $content): string
+    private static function record(int $type, string $body): string
     {
-        return pack('CCnnCC', 1, $type, 1, strlen($content), 0, 0) . $content;
+        return pack('CCnnCC', 1, $type, 1, strlen($body), 0, 0) . $body;
     }
 
     /** Reads what is there. */
@@ -65,11 +65,11 @@ final class FastCgi
             if (strlen($this->buffer) < 8 + $length + $padding) {
                 break;
             }
-            $content = substr($this->buffer, 8, $length);
+            $body = substr($this->buffer, 8, $length);
             $this->buffer = substr($this->buffer, 8 + $length + $padding);
             match ($type) {
-                6 => $this->stdout .= $content,
-                7 => $this->stderr .= $content,
+                6 => $this->stdout .= $body,
+                7 => $this->stderr .= $body,
                 3 => $this->ended = true,
                 default => null,
             };
@@ -96,14 +96,14 @@ final class FastCgi
         return $this;
     }
 
-    /** @return array{int, array<string, list<string>>, string} status, field lines by lower-case name, content */
-    public function answer(): array
+    /** @return array{int, array<string, list<string>>, string} status, field lines by lower-case name, body */
+    public function response(): array
     {
-        [$head, $content] = explode("\r\n\r\n", $this->stdout, 2) + [1 => ''];
-        $fields = Answer::fields($head . "\r\n");
+        [$head, $body] = explode("\r\n\r\n", $this->stdout, 2) + [1 => ''];
+        $fields = Response::fields($head . "\r\n");
         $status = (int) ($fields['status'][0] ?? 200);
         unset($fields['status']);
-        return [$status, $fields, $content];
+        return [$status, $fields, $body];
     }
 
     public function close(): void

@@ -1,6 +1,6 @@
 <?php
 
-/** Plays Apus: boots workers over FastCGI, and speaks the wire (php/WIRE.md) with them. */
+/** The server side for tests: boots workers over FastCGI, and uses the wire protocol (php/WIRE.md) with them. */
 
 declare(strict_types=1);
 
@@ -15,7 +15,7 @@ final class Server
     private $process = null;
     private string $fastcgi;
 
-    /** @param 'cgi'|'own'|'fpm'|'pool' $model `own` and `pool` are php-cgi and PHP-FPM that leave functions to the runtime */
+    /** @param 'cgi'|'own'|'fpm'|'pool' $model `own` and `pool` are php-cgi and PHP-FPM whose functions the runtime replaces */
     public function __construct(public readonly string $model, private int $processes = 2)
     {
         $this->folder = sys_get_temp_dir() . '/apus-php-' . getmypid() . '-' . bin2hex(random_bytes(3));
@@ -57,7 +57,7 @@ final class Server
             if ($this->model === 'pool') {
                 $text .= 'php_admin_value[disable_functions] = ' . REPLACED . "\n";
             }
-            // display_errors set by the administrator could not be changed by the application.
+            // The application could not change display_errors if it was an admin value.
             $text = str_replace('php_admin_value[display_errors]', 'php_value[display_errors]', $text);
             $text = str_replace('php_admin_value[memory_limit]', 'php_value[memory_limit]', $text);
             if (posix_geteuid() === 0) {
@@ -93,7 +93,7 @@ final class Server
         return $this->model === 'fpm' || $this->model === 'pool';
     }
 
-    /** Whether the runtime's functions stand in for PHP's. */
+    /** Whether the runtime replaces functions of PHP. */
     public function replaces(): bool
     {
         return $this->model === 'own' || $this->model === 'pool';
@@ -156,17 +156,17 @@ final class Server
     }
 
     /**
-     * The same request to the script by plain FastCGI.
+     * Sends the same request to the script over plain FastCGI.
      *
      * @param array<string, string> $parameters
      * @return array{int, array<string, list<string>>, string}
      */
-    public function plain(array $parameters, string $content = ''): array
+    public function plain(array $parameters, string $body = ''): array
     {
-        $request = FastCgi::request($this->fastcgi, $parameters + ['REDIRECT_STATUS' => '200', 'GATEWAY_INTERFACE' => 'CGI/1.1'], $content);
+        $request = FastCgi::request($this->fastcgi, $parameters + ['REDIRECT_STATUS' => '200', 'GATEWAY_INTERFACE' => 'CGI/1.1'], $body);
         $request->wait();
         $request->close();
-        return $request->answer();
+        return $request->response();
     }
 
     public function stop(): void
@@ -182,7 +182,7 @@ final class Server
         exec('rm -rf ' . escapeshellarg($this->folder));
     }
 
-    /** What PHP said outside of any request. */
+    /** The output of PHP outside of requests. */
     public function output(): string
     {
         return (string) @file_get_contents($this->folder . '/output') . (string) @file_get_contents($this->folder . '/fpm.log');

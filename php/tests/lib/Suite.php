@@ -88,7 +88,7 @@ final class Suite
         return $cases;
     }
 
-    /** @return list<string> files that PHP does not understand */
+    /** @return list<string> files with a syntax error */
     private static function syntax(): array
     {
         $errors = [];

@@ -21,7 +21,7 @@ final class Worker
     /** @param resource $socket */
     public function __construct(private $socket, public readonly FastCgi $boot)
     {
-        // Longer than anything takes on a machine that is busy with other things.
+        // Long enough for a busy machine.
         stream_set_timeout($socket, 60);
         stream_set_chunk_size($socket, 65536);
     }
@@ -67,7 +67,7 @@ final class Worker
             if ($part === false || $part === '') {
                 $this->boot->poll();
                 $why = stream_get_meta_data($this->socket)['timed_out'] ? 'says nothing' : 'is gone';
-                throw new Gone("the worker $why: {$this->boot->stdout} {$this->boot->stderr}");
+                throw new WorkerGone("the worker $why: {$this->boot->stdout} {$this->boot->stderr}");
             }
             $data .= $part;
         }
@@ -79,52 +79,52 @@ final class Worker
         fwrite($this->socket, pack('VCCv', strlen($payload), $type, $flags, 0) . $payload);
     }
 
-    /** Bytes as they are. */
+    /** Sends raw bytes. */
     public function raw(string $bytes): void
     {
         fwrite($this->socket, $bytes);
     }
 
     /** @param array<string, string> $parameters */
-    public function request(array $parameters, string $content = '', int $piece = 0): Answer
+    public function request(array $parameters, string $body = '', int $piece = 0): Response
     {
-        $this->begin($parameters, $content, $piece > 0);
-        return $this->answer($content, $piece);
+        $this->begin($parameters, $body, $piece > 0);
+        return $this->response($body, $piece);
     }
 
     /** @param array<string, string> $parameters */
-    public function begin(array $parameters, string $content = '', bool $pulled = false): void
+    public function begin(array $parameters, string $body = '', bool $pulled = false): void
     {
-        $this->raw(self::frameOf($parameters, $content, $pulled));
+        $this->raw(self::frameOf($parameters, $body, $pulled));
     }
 
     /**
-     * A REQUEST.
+     * The bytes of a REQUEST.
      *
      * @param array<string, string> $parameters
      */
-    public static function frameOf(array $parameters, string $content = '', bool $pulled = false): string
+    public static function frameOf(array $parameters, string $body = '', bool $pulled = false): string
     {
         $serialized = serialize(array_map('strval', $parameters));
         $flags = ($pulled ? 1 : 0) | (($parameters['REQUEST_METHOD'] ?? '') === 'HEAD' ? 2 : 0);
-        $payload = pack('V', strlen($serialized)) . $serialized . ($pulled ? '' : $content);
+        $payload = pack('V', strlen($serialized)) . $serialized . ($pulled ? '' : $body);
         return pack('VCCv', strlen($payload), REQUEST, $flags, 0) . $payload;
     }
 
     /** @param array<string, string> $parameters */
-    public function event(array $parameters, string $bytes = ''): Answer
+    public function event(array $parameters, string $bytes = ''): Response
     {
         $serialized = serialize($parameters);
         $this->send(EVENT, pack('V', strlen($serialized)) . $serialized . $bytes);
-        return $this->answer();
+        return $this->response();
     }
 
-    /** Reads an answer; content is given in pieces as it is pulled. */
-    public function answer(string $content = '', int $piece = 0): Answer
+    /** Reads a response; the body is sent in pieces when it is pulled. */
+    public function response(string $body = '', int $piece = 0): Response
     {
         $this->logs = [];
         $this->commands = [];
-        $answer = null;
+        $response = null;
         $given = 0;
         while (true) {
             $frame = $this->frame();
@@ -136,47 +136,47 @@ final class Worker
                     break;
                 case PULL:
                     $most = min($piece, unpack('V', $payload)[1]);
-                    $part = substr($content, $given, $most);
+                    $part = substr($body, $given, $most);
                     $given += strlen($part);
-                    $this->send(BODY, $part, $given === strlen($content) ? 1 : 0);
+                    $this->send(BODY, $part, $given === strlen($body) ? 1 : 0);
                     break;
                 case RESPONSE:
-                    $answer = Answer::of($payload);
-                    $this->memory = $answer->memory;
+                    $response = Response::of($payload);
+                    $this->memory = $response->memory;
                     if (($frame['flags'] & 1) === 0) {
-                        return $this->ended($answer, $frame['flags']);
+                        return $this->ended($response, $frame['flags']);
                     }
-                    $answer->streamed = true;
+                    $response->streamed = true;
                     break;
                 case CHUNK:
-                    if ($answer === null) {
+                    if ($response === null) {
                         throw new Failure('a CHUNK before its RESPONSE');
                     }
-                    $answer->content .= $payload;
-                    $answer->chunks++;
+                    $response->body .= $payload;
+                    $response->chunks++;
                     if ($frame['flags'] & 1) {
                         check($payload, '', 'the last chunk');
-                        return $this->ended($answer, $frame['flags']);
+                        return $this->ended($response, $frame['flags']);
                     }
                     break;
                 case BYE:
                     $this->bye = $payload;
-                    throw new Gone("BYE $payload");
+                    throw new WorkerGone("BYE $payload");
                 default:
                     throw new Failure("frame {$frame['type']} in an answer");
             }
         }
     }
 
-    private function ended(Answer $answer, int $flags): Answer
+    private function ended(Response $response, int $flags): Response
     {
-        $answer->pulled = 0;
+        $response->pulled = 0;
         if ($flags & 4) {
             $this->bye = $this->expect(BYE)['payload'];
         }
-        $answer->busy = ($flags & 2) !== 0;
-        $answer->broken = ($flags & 8) !== 0;
-        return $answer;
+        $response->busy = ($flags & 2) !== 0;
+        $response->broken = ($flags & 8) !== 0;
+        return $response;
     }
 
     /** @param array{type: int, flags: int, payload: string} $frame */
@@ -191,7 +191,7 @@ final class Worker
         $this->commands[] = ['kind' => ord($payload[0]), 'flags' => $frame['flags'], 'name' => substr($payload, 5, $length), 'bytes' => substr($payload, 5 + $length)];
     }
 
-    /** STOP, BYE, and the end of the FastCGI request. */
+    /** Sends STOP, and waits for BYE and the end of the FastCGI request. */
     public function stop(): void
     {
         $this->send(STOP);

@@ -1,6 +1,6 @@
 <?php
 
-/** What tests are made of: checks, waiting, and the constants of the wire. */
+/** Checks, waiting, and the constants of the wire protocol. */
 
 declare(strict_types=1);
 
@@ -26,16 +26,16 @@ const BYE = 74;
 define(__NAMESPACE__ . '\RUNTIME', realpath(__DIR__ . '/../../apus.php'));
 define(__NAMESPACE__ . '\APP', realpath(__DIR__ . '/../app'));
 
-/** The functions that Apus has its own php-cgi processes leave to the runtime. README.md names them, too. */
+/** The functions that Apus disables in its own php-cgi processes, as in README.md. */
 const REPLACED = 'is_uploaded_file,move_uploaded_file,getallheaders,apache_request_headers,ob_get_level,flush,connection_aborted';
 
-/** What was expected did not happen. */
+/** A failed check. */
 class Failure extends \RuntimeException
 {
 }
 
-/** The worker left. */
-final class Gone extends Failure
+/** The worker closed its connection. */
+final class WorkerGone extends Failure
 {
 }
 

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use apus_php::plan::{ApplicationMode, WorkerPoolPlan};
 use apus_php::{WorkerError, WorkerPool};
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::task::spawn_local;
 
-use crate::harness::{Application, get, run, until};
+use crate::harness::{Application, WAIT_FOR_GO, get, run, until};
 
 /// An application that writes its tasks and timers to a file.
 const NOTES: &str = r#"
@@ -142,9 +143,9 @@ fn a_connection_without_a_valid_token_is_rejected() {
 
 #[test]
 fn work_after_a_response_keeps_the_worker_busy() {
-    let application = Application::new(
-        "echo 'early'; fastcgi_finish_request(); usleep(200000); file_put_contents(__DIR__ . '/late', 'x');",
-    );
+    let application = Application::new(&format!(
+        "echo 'early'; fastcgi_finish_request(); {WAIT_FOR_GO} file_put_contents(__DIR__ . '/late', 'x');",
+    ));
     let plan = WorkerPoolPlan {
         max: 1,
         ..application.plan()
@@ -157,7 +158,13 @@ fn work_after_a_response_keeps_the_worker_busy() {
         }
         assert!(!application.path("late").exists());
         // The next request waits for the worker.
-        assert_eq!(get(&pool, "/").await.unwrap().text, "early");
+        let next = {
+            let pool = pool.clone();
+            spawn_local(async move { get(&pool, "/").await })
+        };
+        until(&pool, |status| status.waiting == 1).await;
+        application.write("go", "");
+        assert_eq!(next.await.unwrap().unwrap().text, "early");
         assert!(application.path("late").exists());
         assert_eq!(pool.status().totals.boots, 1);
         pool.stop().await;

@@ -10,7 +10,7 @@ use apus_php::{WorkerError, WorkerPool};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::spawn_local;
 
-use crate::harness::{Application, TIMEOUT, get, is_alive, read, request, run, until};
+use crate::harness::{Application, TIMEOUT, WAIT_FOR_GO, get, is_alive, read, request, run, until};
 
 fn kill(pid: i32) {
     let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
@@ -233,7 +233,7 @@ fn a_missing_script_or_program_fails_the_start() {
 
 #[test]
 fn requests_wait_in_a_bounded_queue() {
-    let application = Application::new("usleep(200000); echo 'done';");
+    let application = Application::new(&format!("{WAIT_FOR_GO} echo 'done';"));
     let plan = WorkerPoolPlan {
         max: 1,
         queue: 2,
@@ -256,6 +256,7 @@ fn requests_wait_in_a_bounded_queue() {
         let [first, second] = waiting;
         second.abort();
         until(&pool, |status| status.waiting == 1).await;
+        application.write("go", "");
         for served in [busy, first] {
             assert_eq!(served.await.unwrap().unwrap().text, "done");
         }
@@ -265,7 +266,7 @@ fn requests_wait_in_a_bounded_queue() {
 
 #[test]
 fn a_request_in_the_queue_times_out() {
-    let application = Application::new("sleep(2);");
+    let application = Application::new(WAIT_FOR_GO);
     let plan = WorkerPoolPlan {
         max: 1,
         queue_limit: Duration::from_millis(50),
@@ -282,6 +283,7 @@ fn a_request_in_the_queue_times_out() {
         let error = get(&pool, "/").await.unwrap_err();
         assert!(matches!(error, WorkerError::QueueTimedOut), "{error}");
         assert_eq!(pool.status().waiting, 0);
+        application.write("go", "");
         assert_eq!(busy.await.unwrap().unwrap().response.status, StatusCode::OK);
         pool.stop().await;
     });
@@ -289,7 +291,9 @@ fn a_request_in_the_queue_times_out() {
 
 #[test]
 fn an_aborted_request_does_not_end_its_worker() {
-    let application = Application::new("usleep(20000); echo getmypid();");
+    let application = Application::new(&format!(
+        "if (isset($_GET['wait'])) {{ {WAIT_FOR_GO} }} echo getmypid();"
+    ));
     let plan = WorkerPoolPlan {
         max: 1,
         ..application.plan()
@@ -300,11 +304,13 @@ fn an_aborted_request_does_not_end_its_worker() {
         for _ in 0..5 {
             let aborted = {
                 let pool = pool.clone();
-                spawn_local(async move { get(&pool, "/").await })
+                spawn_local(async move { get(&pool, "/?wait=1").await })
             };
             until(&pool, |status| status.workers[0].busy).await;
             aborted.abort();
+            application.write("go", "");
             assert_eq!(get(&pool, "/").await.unwrap().text, pid);
+            std::fs::remove_file(application.path("go")).unwrap();
         }
         assert_eq!(pool.status().totals.boots, 1);
         pool.stop().await;

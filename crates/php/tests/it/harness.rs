@@ -13,6 +13,9 @@ use apus_php::{PoolStatus, WorkerError, WorkerPool, WorkerRequest, WorkerRespons
 /// The time limit of all waits.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// PHP code that waits until the test writes the file `go`.
+pub(crate) const WAIT_FOR_GO: &str = "while (!file_exists(__DIR__ . '/go')) { usleep(1000); }";
+
 /// A folder with an application.
 pub(crate) struct Application {
     folder: tempfile::TempDir,

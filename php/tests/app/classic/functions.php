@@ -1,6 +1,6 @@
 <?php
 
-// A front controller with functions of its own: it cannot be included twice.
+// A front controller that declares functions, so that it cannot be included twice.
 
 echo said($_GET['say'] ?? 'nothing');
 

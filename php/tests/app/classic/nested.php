@@ -1,6 +1,6 @@
 <?php
 
-// Its functions are in a file that it includes each time.
+// A front controller that includes a file with functions.
 
 header('X-Nested: 1');
 require __DIR__ . '/functions.php';

@@ -1,6 +1,6 @@
 <?php
 
-// A front controller that is all there is: it can be included again and again.
+// A front controller without other files, which can be included repeatedly.
 
 define('SINGLE', 1);
 $count = ($count ?? 0) + 1;

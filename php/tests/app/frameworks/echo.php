@@ -1,6 +1,6 @@
 <?php
 
-// Says what was sent.
+// Echoes the method and the body.
 
 while (frankenphp_handle_request(static function (): void {
     echo $_SERVER['REQUEST_METHOD'], ' ', file_get_contents('php://input');

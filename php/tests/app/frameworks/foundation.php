@@ -1,6 +1,6 @@
 <?php
 
-// A worker script with Symfony's HttpFoundation, which calls fastcgi_finish_request() where there is one.
+// A worker script with Symfony's HttpFoundation, which calls fastcgi_finish_request() if it exists.
 
 declare(strict_types=1);
 

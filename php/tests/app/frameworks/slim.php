@@ -1,6 +1,6 @@
 <?php
 
-// A worker script with Slim 3, whose application is one of a request.
+// A worker script with Slim 3, which creates an application for each request.
 
 declare(strict_types=1);
 

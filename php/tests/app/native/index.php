@@ -1,6 +1,6 @@
 <?php
 
-// An application of the native API that has everything the tests ask for.
+// An application with the native API for the tests.
 
 declare(strict_types=1);
 

@@ -63,7 +63,8 @@ impl Client {
         let answers = head
             .lines()
             .filter_map(|line| line.strip_prefix("sec-websocket-extensions: "));
-        let agreed = compression.and_then(|wish| wish.agreed(answers.map(str::as_bytes)).unwrap());
+        let agreed =
+            compression.and_then(|wish| wish.read_response(answers.map(str::as_bytes)).unwrap());
         assert_eq!(agreed.is_some(), compression.is_some(), "{head}");
         let settings = CodecSettings {
             max_frame: 64 << 20,

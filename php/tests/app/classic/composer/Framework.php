@@ -1,6 +1,6 @@
 <?php
 
-/** Answers, and counts how often this process has. */
+/** Responds with the number of requests of this process. */
 class Framework
 {
     private static int $count = 0;

@@ -1,12 +1,12 @@
 <?php
 
-/** An answer of a worker. */
+/** A response of a worker. */
 
 declare(strict_types=1);
 
 namespace Apus\Tests;
 
-final class Answer
+final class Response
 {
     public bool $streamed = false;
     public bool $busy = false;
@@ -15,7 +15,7 @@ final class Answer
     public int $pulled = 0;
 
     /** @param array<string, list<string>> $fields by lower-case name */
-    private function __construct(public int $status, public array $fields, public string $content, public int $memory)
+    private function __construct(public int $status, public array $fields, public string $body, public int $memory)
     {
     }
 
@@ -46,6 +46,6 @@ final class Answer
 
     public function json(): mixed
     {
-        return json_decode($this->content, true, 64, JSON_THROW_ON_ERROR);
+        return json_decode($this->body, true, 64, JSON_THROW_ON_ERROR);
     }
 }
