@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus_net::client::Address;
 use apus_php::plan::{ApplicationMode, Launch, WorkerPoolPlan};
@@ -16,7 +15,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::spawn_local;
 
-use crate::harness::{Application, TIMEOUT, get, run, until};
+use crate::harness::{Application, get, run, until};
 
 /// A PHP-FPM for one test.
 struct Fpm {
@@ -47,18 +46,18 @@ impl Fpm {
             .arg(application.path("fpm.conf"))
             .spawn()
             .unwrap();
-        let this = Self {
+        Self {
             master,
             socket,
             log: application.path("fpm.log"),
-        };
-        // A boot that fails before PHP-FPM listens would count as a failure of the application.
-        let deadline = Instant::now() + TIMEOUT;
-        while this.starts() == 0 {
-            assert!(Instant::now() < deadline, "PHP-FPM does not start");
-            thread::sleep(Duration::from_millis(5));
         }
-        this
+    }
+
+    /// Waits until PHP-FPM listens.
+    async fn ready(&self) {
+        while self.starts() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     fn plan(&self, application: &Application) -> WorkerPoolPlan {
@@ -105,6 +104,7 @@ fn workers_live_in_processes_of_php_fpm() {
     })
     .unwrap();
     run(async {
+        // PHP-FPM may not listen yet when the first boot is tried.
         until(&pool, |status| status.workers.len() == 2).await;
         for number in 0..20 {
             let response = get(&pool, &format!("/?n={number}")).await.unwrap();
@@ -302,13 +302,15 @@ fn boots_that_are_reset_for_too_long_fail() {
 fn no_request_is_refused_while_php_fpm_reloads() {
     let application = Application::new("usleep(1000); echo $_SERVER['REQUEST_URI'];");
     let fpm = Fpm::start(&application, 4);
-    let pool = WorkerPool::start(WorkerPoolPlan {
-        min: 2,
-        max: 2,
-        ..fpm.plan(&application)
-    })
-    .unwrap();
     run(async {
+        // A boot before PHP-FPM listens would count as a failure of the application.
+        fpm.ready().await;
+        let pool = WorkerPool::start(WorkerPoolPlan {
+            min: 2,
+            max: 2,
+            ..fpm.plan(&application)
+        })
+        .unwrap();
         let is_over = Rc::new(Cell::new(false));
         let clients: Vec<_> = (0..8)
             .map(|client| {
