@@ -1,71 +1,71 @@
-//! A request body that is taken in before it is passed on: into memory up to a size, into a file beyond.
+//! Buffering of a request body before the request is sent, in memory up to a size and then in a file.
 
 use std::path::PathBuf;
 
 use apus_http::{Body, BodyError, Frame};
 
-use super::frames::Frames;
+use super::frame_queue::FrameQueue;
 use super::spool::Spool;
 
-/// How much of a body is taken in, and where.
+/// How much of a body is buffered, and where. A file has no name, so it is gone when it is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
-    /// Bytes in memory; what is more goes into a file.
+pub struct HoldSettings {
+    /// The most bytes in memory; the rest goes to a file.
     pub memory: u64,
-    /// Bytes in a file; 0 is none, and then no more is taken in than memory holds.
+    /// The most bytes in a file; 0: there is no file.
     pub disk: u64,
-    /// The folder of the file.
+    /// The directory of the file.
     pub folder: PathBuf,
 }
 
-impl Hold {
-    /// Takes in the whole of `body` before it is passed on. A body that is larger than allowed is
-    /// passed on as what there is and then what still comes.
+impl HoldSettings {
+    /// Buffers the whole body. If it is larger than allowed, the returned body has the buffered part and streams
+    /// the rest.
     ///
     /// # Errors
-    /// The body broke off. A file that cannot be written ends the taking in, and is no error.
-    pub(super) async fn take_in(&self, mut body: Body) -> Result<Body, BodyError> {
+    /// The body broke off. A file that cannot be written ends the buffering and is no error.
+    pub(super) async fn buffer(&self, mut body: Body) -> Result<Body, BodyError> {
         if !matches!(body, Body::Stream(_)) {
             return Ok(body);
         }
-        let mut frames = Frames::default();
+        let mut frames = FrameQueue::default();
         let mut spool = Spool::of_request(self);
         while let Some(frame) = body.frame().await {
             let bytes = match frame? {
                 Frame::Data(bytes) => bytes,
                 trailers @ Frame::Trailers(_) => {
                     frames.push(trailers);
-                    return Ok(Body::Empty.preceded_by(frames.into_waiting()));
+                    return Ok(Body::Empty.preceded_by(frames.into_frames()));
                 }
                 file @ Frame::File(_) => {
                     frames.push(file);
                     continue;
                 }
             };
-            let in_memory = (frames.held() as u64).saturating_add(bytes.len() as u64);
+            let in_memory = (frames.in_memory() as u64).saturating_add(bytes.len() as u64);
             if in_memory <= self.memory && !frames.has_file() {
                 frames.push(Frame::Data(bytes));
                 continue;
             }
             if spool.room() == 0 {
                 frames.push(Frame::Data(bytes));
-                return Ok(body.preceded_by(frames.into_waiting()));
+                return Ok(body.preceded_by(frames.into_frames()));
             }
             match spool.write(vec![bytes]).await {
                 Ok(range) => frames.push(Frame::File(range)),
                 Err(pieces) => {
                     let pieces = pieces.into_iter().map(Frame::Data);
-                    return Ok(body.preceded_by(frames.into_waiting().into_iter().chain(pieces)));
+                    return Ok(body.preceded_by(frames.into_frames().into_iter().chain(pieces)));
                 }
             }
         }
-        Ok(whole(frames))
+        Ok(whole_body(frames))
     }
 }
 
-/// The body that these frames are, in the form that is passed on best.
-fn whole(frames: Frames) -> Body {
-    let mut frames = frames.into_waiting();
+/// Returns the body of these frames, in the form that is cheapest to send.
+fn whole_body(frames: FrameQueue) -> Body {
+    let mut frames = frames.into_frames();
     if frames.len() <= 1 {
         return match frames.pop_front() {
             Some(Frame::Data(bytes)) => bytes.into(),

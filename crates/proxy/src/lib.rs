@@ -1,34 +1,35 @@
-//! The reverse proxy: a service that has its answers from a group of origins.
+//! The reverse proxy: a service whose responses come from a group of origins.
 //!
-//! A request is written anew from its parsed form (`forward`), sent to a node of the group, and its
-//! answer put in the terms of the site (`backward`) while its content streams by. What goes wrong
-//! becomes an answer of our own (`refusal`). Another group may get copies of requests (`mirror`).
+//! [`Proxy`] makes the request for the origin (`request_headers`), sends it to a node of the group (`client`), and
+//! changes the headers of the response for the client (`response_headers`) while its body is streamed. If there
+//! is no response, the client gets an error response (`error_response`). A second group may get copies of
+//! requests (`mirror`).
 
-mod ahead;
-mod backward;
-mod exchange;
-pub mod forward;
-mod frames;
+mod client;
+mod error_response;
+mod frame_queue;
 mod hold;
-pub mod log_rate;
+pub mod log_rate_limiter;
 mod mirror;
-mod refusal;
+mod read_ahead;
+pub mod request_headers;
+mod response_headers;
 mod service;
 mod settings;
+mod single_origin;
 mod spool;
 mod substitute;
 mod tee;
-mod to;
 mod trailers;
 mod tunnel;
 mod websocket;
 
-pub use self::backward::{CookieRules, RedirectRule};
-pub use self::exchange::Exchange;
-pub use self::forward::Forwarding;
-pub use self::hold::Hold;
-pub use self::mirror::Mirror;
+pub use self::client::UpstreamClient;
+pub use self::hold::HoldSettings;
+pub use self::mirror::MirrorSettings;
+pub use self::request_headers::Forwarding;
+pub use self::response_headers::{CookieRules, RedirectRule};
 pub use self::service::Proxy;
-pub use self::settings::{Host, PathChange, ProxySettings};
+pub use self::settings::{HostHeader, PathChange, ProxySettings};
+pub use self::single_origin::InvalidOrigin;
 pub use self::substitute::{Substitution, Substitutions};
-pub use self::to::InvalidOrigin;

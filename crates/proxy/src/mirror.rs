@@ -7,59 +7,59 @@ use std::time::{Duration, Instant};
 use apus_codec::proxy_protocol::Header;
 use apus_http::{Body, Method, Request};
 use apus_net::client::{ClientRequest, ClientRequestHead, FailureCause};
-use apus_upstream::{Context, FailedKind, Upstreams, WorkerGroup};
+use apus_upstream::{RequestContext, UpstreamErrorKind, Upstreams, WorkerGroup};
 
-use super::exchange::hash_key_of;
-use super::refusal::{self, Log};
-use super::tee::{self, Watch};
+use super::client::hash_key_of;
+use super::error_response::{self, GroupLog};
+use super::tee::{self, CopyStatus};
 
-/// Which requests another group gets copies of, and how much that may cost.
+/// Which requests another group gets copies of, and the limits of the copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mirror {
+pub struct MirrorSettings {
     /// The name of the group.
     pub group: Box<str>,
-    /// `http` or `https`: the scheme that its origins are asked with.
+    /// The scheme of the copies: `http` or `https`.
     pub scheme: &'static str,
-    /// Of how many in a hundred requests.
+    /// The percentage of requests that are copied.
     pub percent: u32,
-    /// Whether also of requests whose methods are not safe (RFC 9110 section 9.2.1): what they do is
-    /// done once more then.
+    /// Whether requests with unsafe methods are copied, too (RFC 9110 section 9.2.1). Their effect then takes
+    /// place twice.
     pub unsafe_methods: bool,
-    /// Copies that one worker has under way at once. Others are left out.
+    /// The most copies in flight, for each worker. Further requests are not copied.
     pub max_requests: usize,
-    /// Bytes of streamed content that a copy may be behind the request itself. One that falls farther
-    /// behind is broken off.
+    /// The most bytes of a streamed body that a copy may be behind the request itself. If it is more, the copy
+    /// is aborted.
     pub memory: usize,
-    /// How long a copy may take, its answer included.
+    /// The longest time of a copy, with its response.
     pub timeout: Duration,
 }
 
-/// The copies of one proxy on one worker.
-pub(super) struct Copies {
-    settings: Mirror,
+/// The mirror of one proxy on one worker.
+pub(super) struct RequestMirror {
+    settings: MirrorSettings,
     group: Rc<WorkerGroup>,
-    log: Log,
-    /// Hundredths of a copy that are due.
+    log: GroupLog,
+    /// Hundredths of the next copy.
     due: Cell<u32>,
-    open: Cell<usize>,
+    in_flight: Cell<usize>,
 }
 
-/// A copy on its way.
-struct Copy {
+/// A copy of a request.
+struct MirroredRequest {
     request: ClientRequest,
     key: Option<u64>,
     client: Header,
-    /// What the reader of the request's own content sees of it, if that is streamed.
-    watch: Option<Watch>,
-    _place: Place,
+    /// The status of the copy of the body, if the body is streamed.
+    body_status: Option<CopyStatus>,
+    _slot: MirrorSlot,
 }
 
-/// One of the copies that may be under way.
-struct Place(Rc<Copies>);
+/// One of the copies that may be in flight.
+struct MirrorSlot(Rc<RequestMirror>);
 
-impl Copies {
-    /// `None` if there is no such group.
-    pub(super) fn open(upstreams: &Upstreams, settings: &Mirror) -> Option<Rc<Self>> {
+impl RequestMirror {
+    /// Creates a mirror; `None` if there is no such group.
+    pub(super) fn new(upstreams: &Upstreams, settings: &MirrorSettings) -> Option<Rc<Self>> {
         let Some(group) = upstreams.group(&settings.group) else {
             tracing::error!(
                 group = &*settings.group,
@@ -68,17 +68,17 @@ impl Copies {
             return None;
         };
         Some(Rc::new(Self {
-            log: Log::new((&*settings.group).into()),
+            log: GroupLog::new((&*settings.group).into()),
             settings: settings.clone(),
             group,
             due: Cell::default(),
-            open: Cell::default(),
+            in_flight: Cell::default(),
         }))
     }
 
-    /// Sends a copy of a request, if one is due. Gives the content for the request itself, which waits
-    /// for nothing.
-    pub(super) fn of(
+    /// Sends a copy of a request, if one is due. Returns the body of the request itself, which never waits for
+    /// the copy.
+    pub(super) fn copy(
         self: &Rc<Self>,
         request: &Request,
         head: &Rc<ClientRequestHead>,
@@ -87,27 +87,27 @@ impl Copies {
         if !self.is_due(head) {
             return body;
         }
-        let Some(place) = Place::take(self) else {
-            self.left_out("too many copies of requests are under way");
+        let Some(slot) = MirrorSlot::take(self) else {
+            self.count_dropped("too many copies of requests are under way");
             return body;
         };
-        let (body, content, watch) = tee::split(body, self.settings.memory);
-        let copy = Copy {
+        let (body, copied_body, body_status) = tee::split(body, self.settings.memory);
+        let copy = MirroredRequest {
             request: ClientRequest {
                 head: self.head(head),
-                body: content,
+                body: copied_body,
                 interim: None,
                 timeouts: self.group.timeouts(),
                 stderr: None,
             },
             key: self.group.plan(|plan| hash_key_of(plan, request, head)),
             client: Header::of(request),
-            watch,
-            _place: place,
+            body_status,
+            _slot: slot,
         };
-        let copies = Rc::clone(self);
-        // It begins when this request has gone.
-        tokio::task::spawn_local(async move { copies.send(copy).await });
+        let mirror = Rc::clone(self);
+        // The task starts after this one has sent the request itself.
+        tokio::task::spawn_local(async move { mirror.send(copy).await });
         body
     }
 
@@ -124,78 +124,80 @@ impl Copies {
         due >= 100
     }
 
-    /// The head of a copy.
+    /// Returns the head of a copy.
     fn head(&self, head: &Rc<ClientRequestHead>) -> Rc<ClientRequestHead> {
         if head.scheme == self.settings.scheme && !head.expects_continue {
             return Rc::clone(head);
         }
         Rc::new(ClientRequestHead {
             scheme: self.settings.scheme,
-            // It is the request itself that waits for the origin's word.
+            // Only the request itself waits for 100 (Continue).
             expects_continue: false,
             params: None,
             ..ClientRequestHead::clone(head)
         })
     }
 
-    async fn send(&self, copy: Copy) {
-        let context = Context {
+    async fn send(&self, copy: MirroredRequest) {
+        let context = RequestContext {
             key: copy.key,
             client: Some(copy.client),
             deadline: Instant::now().checked_add(self.settings.timeout),
-            ..Context::default()
+            ..RequestContext::default()
         };
         match self.group.send(copy.request, context).await {
-            Ok(mut delivered) => {
-                refusal::note(&self.log, &delivered.attempts, Some(&delivered.node));
-                // Read to its end: the connection can be used again then.
-                while let Some(frame) = delivered.response.body.frame().await {
+            Ok(mut upstream) => {
+                error_response::log_attempts(&self.log, &upstream.attempts, Some(&upstream.node));
+                // Reads the whole body, so that the connection can be used again.
+                while let Some(frame) = upstream.response.body.frame().await {
                     if let Err(error) = frame {
                         tracing::debug!(
                             group = self.group.name(), %error,
-                            "the answer to a copy of a request broke off"
+                            "the response to a copy of a request broke off"
                         );
                         break;
                     }
                 }
             }
-            Err(failed) => {
-                let of_content = matches!(
-                    &failed.kind,
-                    FailedKind::Node { failure, .. } if matches!(failure.cause, FailureCause::Source(_))
+            Err(error) => {
+                let is_body_failure = matches!(
+                    &error.kind,
+                    UpstreamErrorKind::Node { failure, .. }
+                        if matches!(failure.cause, FailureCause::Source(_))
                 );
-                let is_behind = copy.watch.is_some_and(|watch| watch.was_cut());
-                match of_content && is_behind {
-                    true => self.left_out("a copy of a request was too far behind"),
+                let is_behind = copy.body_status.is_some_and(|status| status.is_cut_off());
+                match is_body_failure && is_behind {
+                    true => self.count_dropped("a copy of a request was too far behind"),
                     false => {
-                        // Its client is answered by others.
-                        let _ = refusal::tell_failed(&self.log, &failed);
+                        // Its client gets the response to the request itself.
+                        let _ = error_response::log_error(&self.log, &error);
                     }
                 }
             }
         }
     }
 
-    fn left_out(&self, why: &'static str) {
+    fn count_dropped(&self, reason: &'static str) {
         self.group.count_dropped_copy();
         if let Some(withheld) = self.log.line() {
-            tracing::warn!(group = self.group.name(), withheld, "{why}");
+            tracing::warn!(group = self.group.name(), withheld, "{reason}");
         }
     }
 }
 
-impl Place {
-    fn take(copies: &Rc<Copies>) -> Option<Self> {
-        let open = copies.open.get();
-        (open < copies.settings.max_requests).then(|| {
-            copies.open.set(open.saturating_add(1));
-            Self(Rc::clone(copies))
+impl MirrorSlot {
+    fn take(mirror: &Rc<RequestMirror>) -> Option<Self> {
+        let in_flight = mirror.in_flight.get();
+        (in_flight < mirror.settings.max_requests).then(|| {
+            mirror.in_flight.set(in_flight.saturating_add(1));
+            Self(Rc::clone(mirror))
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for MirrorSlot {
     fn drop(&mut self) {
-        self.0.open.set(self.0.open.get().saturating_sub(1));
+        let in_flight = &self.0.in_flight;
+        in_flight.set(in_flight.get().saturating_sub(1));
     }
 }

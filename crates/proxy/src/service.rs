@@ -1,4 +1,4 @@
-//! One request and its answer by way of an origin.
+//! The proxy as a service: one request to an origin, and its response.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use apus_net::client::{ClientRequestHead, ClientResponse};
 use apus_upstream::Upstreams;
 use bytes::Bytes;
 
-use super::backward::{self, Names};
-use super::exchange::Exchange;
-use super::mirror::Copies;
-use super::settings::{Host, ProxySettings};
-use super::websocket::{self, Handshake};
-use super::{forward, refusal, trailers, tunnel};
+use super::client::UpstreamClient;
+use super::mirror::RequestMirror;
+use super::response_headers::{self, OriginNames};
+use super::settings::{HostHeader, ProxySettings};
+use super::websocket::{self, HandshakeKey};
+use super::{error_response, request_headers, trailers, tunnel};
 
-/// A reverse proxy: requests are answered by a group of origins.
+/// A reverse proxy: a service whose responses come from a group of origins.
 #[derive(Clone, Debug)]
 pub struct Proxy {
     upstreams: Upstreams,
@@ -27,7 +27,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Has a group of `upstreams` answer. Without such a group every answer is a 503.
+    /// Creates a proxy to a group of `upstreams`. Without such a group every response is a 503.
     pub fn new(upstreams: &Upstreams, group: &str, settings: ProxySettings) -> Self {
         Self {
             upstreams: upstreams.clone(),
@@ -39,72 +39,72 @@ impl Proxy {
 
 impl ServiceFactory for Proxy {
     fn service(&self) -> Rc<dyn Service> {
-        Rc::new(ProxyService(Rc::new(Inner {
-            exchange: Exchange::new(&self.upstreams, &self.group),
-            copies: (self.settings.mirror.as_ref())
-                .and_then(|mirror| Copies::open(&self.upstreams, mirror)),
+        Rc::new(ProxyService(Rc::new(ProxyState {
+            client: UpstreamClient::new(&self.upstreams, &self.group),
+            mirror: (self.settings.mirror.as_ref())
+                .and_then(|mirror| RequestMirror::new(&self.upstreams, mirror)),
             settings: Arc::clone(&self.settings),
         })))
     }
 }
 
-/// The proxy at work on one worker.
-struct ProxyService(Rc<Inner>);
+/// The proxy on one worker.
+struct ProxyService(Rc<ProxyState>);
 
-struct Inner {
-    exchange: Exchange,
-    copies: Option<Rc<Copies>>,
+struct ProxyState {
+    client: UpstreamClient,
+    mirror: Option<Rc<RequestMirror>>,
     settings: Arc<ProxySettings>,
 }
 
-/// A request, and what is to be sent of it.
-struct Asked {
+/// A request, with the head that is sent to the origin.
+struct ProxyRequest {
     request: Request,
     head: Rc<ClientRequestHead>,
-    handshake: Option<Handshake>,
+    handshake: Option<HandshakeKey>,
 }
 
 impl Service for ProxyService {
     fn call(&self, request: Request) -> Answer {
-        let inner = &self.0;
-        let mut head = match inner.head(&request) {
+        let state = &self.0;
+        let mut head = match state.head(&request) {
             Ok(head) => head,
             Err(response) => return response.into(),
         };
         let handshake = websocket::begin(&request, &mut head);
         let head = Rc::new(head);
-        let inner = Rc::clone(inner);
+        let state = Rc::clone(state);
         Answer::later(async move {
-            let asked = Asked {
+            let request = ProxyRequest {
                 request,
                 head,
                 handshake,
             };
-            inner.answer(asked).await
+            state.respond(request).await
         })
     }
 }
 
-impl Inner {
-    /// The head of the request for the origin.
+impl ProxyState {
+    /// Returns the head of the request for the origin.
     fn head(&self, request: &Request) -> Result<ClientRequestHead, Response> {
         let settings = &self.settings;
-        let target = target(request, settings).map_err(refuse)?;
-        let mut headers = forward::fields(request, &settings.forwarding)
-            .map_err(|circle| refusal::circle(request, circle))?;
-        let upgrade = forward::upgrade(request, &settings.forwarding);
+        let target = target(request, settings).map_err(bad_request)?;
+        let mut headers = request_headers::fields(request, &settings.forwarding)
+            .map_err(|proxy_loop| error_response::loop_detected(request, proxy_loop))?;
+        let upgrade = request_headers::upgrade(request, &settings.forwarding);
         if upgrade.is_none() && request.upgrade().is_some() && request.version() > Version::HTTP_11
         {
-            // An extended CONNECT means this protocol and nothing else (RFC 9220 section 3).
+            // An extended CONNECT asks for this protocol only (RFC 9220 section 3).
             return Err(Response::new(StatusCode::NOT_IMPLEMENTED));
         }
         if !settings.substitutions.is_empty() {
-            // Texts are found in what is not compressed.
+            // Substitutions need a body that is not compressed.
             headers.remove("accept-encoding");
         }
         let authority = match &settings.host {
-            Host::Client => request.authority().unwrap_or("").into(),
-            Host::Fixed(host) => host.clone(),
+            HostHeader::Client => request.authority().unwrap_or("").into(),
+            HostHeader::Fixed(host) => host.clone(),
         };
         Ok(ClientRequestHead {
             method: request.method().clone(),
@@ -119,80 +119,80 @@ impl Inner {
         })
     }
 
-    async fn answer(&self, asked: Asked) -> Response {
+    async fn respond(&self, request: ProxyRequest) -> Response {
         let settings = &self.settings;
-        let Asked {
+        let ProxyRequest {
             mut request,
             head,
             handshake,
-        } = asked;
+        } = request;
         let hold = settings.hold_request.as_ref();
-        let body = match self.exchange.content(&mut request, hold).await {
+        let body = match self.client.request_body(&mut request, hold).await {
             Ok(body) => body,
             Err(response) => return response,
         };
         let body = trailers::of_request(body, &settings.forwarding);
-        let body = match &self.copies {
-            Some(copies) => copies.of(&request, &head, body),
+        let body = match &self.mirror {
+            Some(mirror) => mirror.copy(&request, &head, body),
             None => body,
         };
-        let (mut delivered, source) = match self.exchange.ask(&request, &head, body).await {
-            Ok(answered) => answered,
+        let (mut upstream, source) = match self.client.send(&request, &head, body).await {
+            Ok(response) => response,
             Err(response) => return response,
         };
         if let Some(handshake) = handshake
-            && let Err(wrong) = handshake.finish(&mut delivered.response)
+            && let Err(invalid) = handshake.check_response(&mut upstream.response)
         {
-            return refusal::handshake(&self.exchange.log, &delivered.node, wrong);
+            return error_response::invalid_accept(&self.client.log, &upstream.node, invalid);
         }
-        let names = Names {
+        let names = OriginNames {
             origin: &head.authority,
             client: request.authority(),
-            own: [&delivered.node.name, &delivered.node.address],
+            own: [&upstream.node.name, &upstream.node.address],
         };
-        let mut response = self.response(delivered.response, &names);
+        let mut response = self.response(upstream.response, &names);
         response.set_source(source);
-        if let Some(cookie) = delivered.set_cookie {
-            // A cookie of a plan that was checked.
+        if let Some(cookie) = upstream.set_cookie {
+            // The configuration checks the parts of the cookie.
             let _ = response.headers_mut().try_append("set-cookie", cookie);
         }
         response
     }
 
-    /// The answer of an origin in the terms of the site.
-    fn response(&self, answer: ClientResponse, names: &Names<'_>) -> Response {
+    /// Returns the response of an origin with the headers and the body for the client.
+    fn response(&self, upstream: ClientResponse, names: &OriginNames<'_>) -> Response {
         let settings = &self.settings;
-        let mut headers = answer.headers;
+        let mut headers = upstream.headers;
         for name in &settings.hidden {
             headers.remove(name);
         }
         if headers.contains("location") || !settings.redirects.is_empty() {
-            backward::redirects(&mut headers, &settings.redirects, names);
+            response_headers::change_redirects(&mut headers, &settings.redirects, names);
         }
-        backward::cookies(&mut headers, &settings.cookies);
-        let body = match trailers::of_response(answer.body, &settings.hidden) {
-            // An origin that says nothing means it: no page of ours takes its place.
+        response_headers::change_cookies(&mut headers, &settings.cookies);
+        let body = match trailers::of_response(upstream.body, &settings.hidden) {
+            // An origin that sends no body means it: no error page replaces it.
             Body::Empty => Body::Bytes(Bytes::new()),
             body => body,
         };
-        let mut response = Response::with_shared_headers(answer.status, Rc::new(headers), body);
+        let mut response = Response::with_shared_headers(upstream.status, Rc::new(headers), body);
         settings.substitutions.apply(&mut response);
         if let Some(hold) = &settings.hold_response {
-            // What is held may lie in a file, in which texts are not replaced.
+            // After the substitutions, which cannot search file ranges.
             let body = response.take_body();
-            *response.body_mut() = hold.run_ahead(body);
+            *response.body_mut() = hold.read_ahead(body);
         }
-        if let Some(origin) = answer.tunnel {
+        if let Some(origin) = upstream.tunnel {
             let idle = settings.tunnel_timeout;
             response.set_tunnel(Box::new(move |client| {
-                Box::pin(tunnel::carry(client, origin, idle))
+                Box::pin(tunnel::copy_bidirectional(client, origin, idle))
             }));
         }
         response
     }
 }
 
-/// The request target for the origin.
+/// Returns the request target for the origin.
 fn target(request: &Request, settings: &ProxySettings) -> Result<Box<str>, InvalidPath> {
     if *request.method() == Method::OPTIONS && request.path() == "*" {
         return Ok("*".into());
@@ -206,7 +206,7 @@ fn target(request: &Request, settings: &ProxySettings) -> Result<Box<str>, Inval
     })
 }
 
-fn refuse(error: InvalidPath) -> Response {
-    tracing::debug!(%error, "refused a path");
+fn bad_request(error: InvalidPath) -> Response {
+    tracing::debug!(%error, "refused an invalid path");
     Response::new(StatusCode::BAD_REQUEST)
 }

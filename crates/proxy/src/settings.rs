@@ -1,50 +1,49 @@
-//! What a proxy does with requests and answers on their way.
+//! The settings of a proxy.
 
 use std::time::Duration;
 
 use apus_http::path::strip_decoded_prefix;
 
-use super::backward::{CookieRules, RedirectRule};
-use super::forward::Forwarding;
-use super::hold::Hold;
-use super::mirror::Mirror;
+use super::hold::HoldSettings;
+use super::mirror::MirrorSettings;
+use super::request_headers::Forwarding;
+use super::response_headers::{CookieRules, RedirectRule};
 use super::substitute::Substitutions;
 
-/// What a proxy does with requests and answers on their way.
+/// The settings of a proxy.
 #[derive(Clone, Debug)]
 pub struct ProxySettings {
-    /// Which host the origin is asked for.
-    pub host: Host,
-    /// `http` or `https`: the scheme that origins are asked with.
+    /// The `Host` of requests to the origin.
+    pub host: HostHeader,
+    /// The scheme of requests to the origin: `http` or `https`.
     pub scheme: &'static str,
-    /// How the path of the request becomes that which the origin gets.
+    /// The change of the path for the origin.
     pub path: Option<PathChange>,
-    /// What the origin is told about the client.
+    /// The headers that the origin gets about the client.
     pub forwarding: Forwarding,
-    /// Fields of answers that are not sent on. Names in lower case.
+    /// The response headers that are not forwarded, in lower case.
     pub hidden: Vec<Box<str>>,
-    /// How redirects are put in the terms of the site.
+    /// The rules for redirects.
     pub redirects: Vec<RedirectRule>,
-    /// How cookies are.
+    /// The rules for cookies.
     pub cookies: CookieRules,
-    /// Texts of answers that are replaced.
+    /// The texts of response bodies that are replaced.
     pub substitutions: Substitutions,
-    /// What of a request is taken in before an origin is asked, so that a slow client does not
-    /// occupy it; `None` streams the content through.
-    pub hold_request: Option<Hold>,
-    /// How much of an answer is taken in faster than its client reads, so that the origin is free
-    /// sooner; `None` takes in what the client reads.
-    pub hold_response: Option<Hold>,
-    /// How long a tunnel, as of WebSocket, may carry nothing.
+    /// The buffering of request bodies, so that a slow client does not occupy the origin; `None` streams them.
+    pub hold_request: Option<HoldSettings>,
+    /// The read-ahead of response bodies, so that a slow client does not occupy the origin; `None` reads only as
+    /// fast as the client.
+    pub hold_response: Option<HoldSettings>,
+    /// The idle time after which a tunnel, for example of WebSocket, is closed.
     pub tunnel_timeout: Duration,
-    /// Which requests another group gets copies of.
-    pub mirror: Option<Mirror>,
+    /// The mirroring of requests to another group.
+    pub mirror: Option<MirrorSettings>,
 }
 
 impl Default for ProxySettings {
     fn default() -> Self {
         Self {
-            host: Host::Client,
+            host: HostHeader::Client,
             scheme: "http",
             path: None,
             forwarding: Forwarding::default(),
@@ -60,27 +59,26 @@ impl Default for ProxySettings {
     }
 }
 
-/// Which host an origin is asked for.
+/// The `Host` of requests to an origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Host {
-    /// The one that the client asked for.
+pub enum HostHeader {
+    /// The host of the client's request.
     Client,
-    /// This one.
+    /// This host.
     Fixed(Box<str>),
 }
 
-/// How the path of a request becomes that which the origin gets: what it starts with is replaced.
+/// The replacement of a prefix of the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathChange {
-    /// What is taken off the front.
+    /// The prefix.
     pub strip: Box<str>,
-    /// What is put there instead; starts with `/`.
+    /// Its replacement, which starts with `/`.
     pub put: Box<str>,
 }
 
 impl PathChange {
-    /// The path for the origin. One that does not start with what is to be taken off, whatever its encoding,
-    /// stays.
+    /// Returns the changed path; `None` if it does not start with the prefix in any encoding.
     pub(super) fn apply(&self, path: &str) -> Option<String> {
         let rest = strip_decoded_prefix(path, self.strip.as_bytes())?;
         let put = match rest.starts_with('/') {
@@ -100,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replaces_what_a_path_starts_with() {
+    fn replaces_the_prefix_of_a_path() {
         for (strip, put, path, changed) in [
             ("/api/", "/", "/api/x", Some("/x")),
             ("/api", "/", "/api/x", Some("/x")),

@@ -1,4 +1,4 @@
-//! A file without a name into which body bytes go that memory is not to hold.
+//! An unnamed file for the part of a body that does not fit into memory.
 
 use std::fs::File;
 use std::io;
@@ -11,50 +11,49 @@ use apus_http::FileRange;
 use bytes::Bytes;
 use rustix::fs::{Mode, OFlags};
 
-use super::hold::Hold;
-use super::log_rate::LogRate;
+use super::hold::HoldSettings;
+use super::log_rate_limiter::LogRateLimiter;
 
-/// The part of a file system that responses leave to others: a twentieth, or this many bytes where that
-/// is less.
+/// The space of a file system that responses leave free: a twentieth of it, or this many bytes if that is less.
 const LEFT_FREE: u64 = 1 << 30;
 
-/// A file without a name, which is gone when it and every range of it are closed.
+/// An unnamed file, which is gone when it and all its ranges are closed.
 pub(super) struct Spool {
     folder: PathBuf,
-    most: u64,
+    max_len: u64,
     leaves_space: bool,
     file: Option<Arc<File>>,
     len: u64,
 }
 
 impl Spool {
-    /// For the bytes of a request.
-    pub(super) fn of_request(hold: &Hold) -> Self {
+    /// Creates a spool for a request body.
+    pub(super) fn of_request(hold: &HoldSettings) -> Self {
         Self {
             folder: hold.folder.clone(),
-            most: hold.disk,
+            max_len: hold.disk,
             leaves_space: false,
             file: None,
             len: 0,
         }
     }
 
-    /// For the bytes of a response: it also takes nothing while the file system is nearly full, so that
-    /// clients who read slowly do not take the last of it.
-    pub(super) fn of_response(hold: &Hold) -> Self {
+    /// Creates a spool for a response body. It writes nothing while the file system is nearly full, so that slow
+    /// clients cannot fill it.
+    pub(super) fn of_response(hold: &HoldSettings) -> Self {
         Self {
             leaves_space: true,
             ..Self::of_request(hold)
         }
     }
 
-    /// How many bytes it still takes. The piece that fills it may be longer.
+    /// Returns the number of bytes until it is full. The last write may exceed it.
     pub(super) fn room(&self) -> u64 {
-        self.most.saturating_sub(self.len)
+        self.max_len.saturating_sub(self.len)
     }
 
-    /// Begins a new file if nobody is left who reads the old one. Bytes are never overwritten: the kernel
-    /// may still send them from the page cache.
+    /// Starts a new file if there are no ranges of the old one left. Bytes are never overwritten, because the
+    /// kernel may still send them from the page cache.
     pub(super) fn renew(&mut self) {
         if self
             .file
@@ -66,11 +65,10 @@ impl Spool {
         }
     }
 
-    /// Writes these pieces behind what there is, away from this thread.
+    /// Appends these pieces to the file, on a blocking thread.
     ///
     /// # Errors
-    /// The file system did not take them, which is logged. They are given back, and nothing more is
-    /// taken.
+    /// The write failed, which is logged. The pieces are returned, and the spool is full from now on.
     pub(super) async fn write(&mut self, pieces: Vec<Bytes>) -> Result<FileRange, Vec<Bytes>> {
         let (offset, leaves_space) = (self.len, self.leaves_space);
         let target = match &self.file {
@@ -105,8 +103,8 @@ impl Spool {
                 Ok(range)
             }
             Err(error) => {
-                self.most = 0;
-                if let Some(withheld) = RATE.with(|rate| rate.allows(Instant::now())) {
+                self.max_len = 0;
+                if let Some(withheld) = LOG_LIMITER.with(|limiter| limiter.allow(Instant::now())) {
                     tracing::warn!(
                         folder = %self.folder.display(), %error, withheld,
                         "cannot hold a body in a file; it is passed on as it comes"
@@ -119,17 +117,17 @@ impl Spool {
 }
 
 thread_local! {
-    static RATE: LogRate = LogRate::default();
+    static LOG_LIMITER: LogRateLimiter = LogRateLimiter::default();
 }
 
-/// Opens a file that nobody else can.
+/// Opens an unnamed file, which no other process can open.
 fn open(folder: PathBuf) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     Ok(rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
-/// Whether so many bytes more leave enough of the file system free. One that does not tell is taken
-/// as it is.
+/// Whether enough of the file system stays free after this many more bytes; true if the file system does not
+/// say.
 fn has_space(file: &File, more: u64) -> bool {
     let Ok(system) = rustix::fs::fstatvfs(file) else {
         return true;

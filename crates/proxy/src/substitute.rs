@@ -1,21 +1,20 @@
-//! Texts of an answer that are replaced by others as it passes, also where they are cut in two.
+//! The replacement of texts in a streamed response body, also across frames.
 
 use std::task::{Context, Poll, ready};
 
 use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Response};
 use bytes::{Bytes, BytesMut};
 
-/// A text that is replaced by another in the content of answers.
+/// The replacement of a text in response bodies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Substitution {
-    /// What is replaced; not empty.
+    /// The text; not empty.
     pub from: Box<[u8]>,
-    /// What stands there instead.
+    /// Its replacement.
     pub to: Box<[u8]>,
 }
 
-/// Which answers are changed, and how. Where several texts start at the same place, the first of the
-/// list counts.
+/// Which responses are changed, and how. If several texts start at the same position, the first rule applies.
 #[derive(Clone, Debug, Default)]
 pub struct Substitutions {
     rules: Vec<Substitution>,
@@ -23,7 +22,7 @@ pub struct Substitutions {
 }
 
 impl Substitutions {
-    /// Replaces texts in answers of these media types; `text/html` if there are none.
+    /// Creates rules for responses of these media types; `text/html` if there are none.
     pub fn new(rules: Vec<Substitution>, media_types: Vec<Box<str>>) -> Self {
         let rules = rules
             .into_iter()
@@ -36,14 +35,14 @@ impl Substitutions {
         Self { rules, media_types }
     }
 
-    /// Whether nothing is replaced.
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Replaces the texts of an answer, if it is of the right kind and not compressed.
+    /// Applies the rules to a response, if it has one of the media types and is not compressed.
     pub(super) fn apply(&self, response: &mut Response) {
-        if self.is_empty() || !self.is_meant(response.headers()) {
+        if self.is_empty() || !self.applies_to(response.headers()) {
             return;
         }
         let headers = response.headers_mut();
@@ -57,39 +56,39 @@ impl Substitutions {
             headers.remove(name);
         }
         let source = response.take_body();
-        *response.body_mut() = Body::stream(Substituting {
+        *response.body_mut() = Body::stream(SubstitutionBody {
             source,
             rules: self.rules.clone(),
-            kept: BytesMut::new(),
+            buffer: BytesMut::new(),
             tail: None,
         });
     }
 
-    fn is_meant(&self, headers: &Headers) -> bool {
+    fn applies_to(&self, headers: &Headers) -> bool {
         let media_type = headers.get_str("content-type").unwrap_or("");
         let media_type = media_type.split(';').next().unwrap_or("").trim();
         self.media_types
             .iter()
-            .any(|meant| &**meant == "*" || meant.eq_ignore_ascii_case(media_type))
+            .any(|known| &**known == "*" || known.eq_ignore_ascii_case(media_type))
             && !headers.contains("content-encoding")
             && !headers.contains("content-range")
     }
 }
 
-/// Content in which texts are replaced.
-struct Substituting {
+/// A body in which texts are replaced.
+struct SubstitutionBody {
     source: Body,
     rules: Vec<Substitution>,
-    /// What may be the start of a text whose end has not come.
-    kept: BytesMut,
-    /// What follows once all content has passed.
+    /// Bytes that may be the start of a text whose end has not come.
+    buffer: BytesMut,
+    /// The trailers, once all data has passed.
     tail: Option<Option<Headers>>,
 }
 
-impl Substituting {
-    /// Replaces what is whole in `kept`; at the end of the content that is everything.
+impl SubstitutionBody {
+    /// Replaces the texts that are complete in the buffer; at the end of the body that is all of it.
     fn advance(&mut self, at_end: bool) -> Bytes {
-        let mut made = BytesMut::with_capacity(self.kept.len());
+        let mut output = BytesMut::with_capacity(self.buffer.len());
         let longest = self
             .rules
             .iter()
@@ -98,21 +97,21 @@ impl Substituting {
             .unwrap_or(0);
         let mut at = 0;
         let mut copied = 0;
-        while let Some(rest) = self.kept.get(at..).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = self.buffer.get(at..).filter(|rest| !rest.is_empty()) {
             if let Some(rule) = self.rules.iter().find(|rule| rest.starts_with(&rule.from)) {
-                made.extend_from_slice(self.kept.get(copied..at).unwrap_or_default());
-                made.extend_from_slice(&rule.to);
+                output.extend_from_slice(self.buffer.get(copied..at).unwrap_or_default());
+                output.extend_from_slice(&rule.to);
                 at = at.saturating_add(rule.from.len());
                 copied = at;
                 continue;
             }
-            let may_become_one = !at_end
+            let may_be_prefix = !at_end
                 && rest.len() < longest
                 && self.rules.iter().any(|rule| rule.from.starts_with(rest));
-            if may_become_one {
+            if may_be_prefix {
                 break;
             }
-            // On to where any of the texts could start.
+            // Skips to the next position at which a text could start.
             let next = rest.get(1..).unwrap_or_default();
             let starts = self.rules.iter().filter_map(|rule| rule.from.first());
             let skip = starts
@@ -121,25 +120,25 @@ impl Substituting {
                 .unwrap_or(next.len());
             at = at.saturating_add(1).saturating_add(skip);
         }
-        made.extend_from_slice(self.kept.get(copied..at).unwrap_or_default());
-        let _ = self.kept.split_to(at.min(self.kept.len()));
-        made.freeze()
+        output.extend_from_slice(self.buffer.get(copied..at).unwrap_or_default());
+        let _ = self.buffer.split_to(at.min(self.buffer.len()));
+        output.freeze()
     }
 }
 
-impl BodyStream for Substituting {
+impl BodyStream for SubstitutionBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         loop {
             if let Some(tail) = &mut self.tail {
                 return Poll::Ready(tail.take().map(|lines| Ok(Frame::Trailers(lines))));
             }
-            let made = match ready!(self.source.poll_frame(cx)) {
+            let output = match ready!(self.source.poll_frame(cx)) {
                 Some(Ok(Frame::Data(bytes))) => {
-                    self.kept.extend_from_slice(&bytes);
+                    self.buffer.extend_from_slice(&bytes);
                     self.advance(false)
                 }
                 Some(Ok(Frame::File(_))) => {
-                    let error = "content from a file cannot be searched on its way";
+                    let error = "texts cannot be replaced in a file range";
                     return Poll::Ready(Some(Err(BodyError::Source(error.into()))));
                 }
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
@@ -152,8 +151,8 @@ impl BodyStream for Substituting {
                     self.advance(true)
                 }
             };
-            if !made.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::Data(made))));
+            if !output.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::Data(output))));
             }
         }
     }
@@ -165,9 +164,9 @@ mod tests {
 
     use super::*;
 
-    struct Pieces(Vec<Vec<u8>>);
+    struct ChunkedBody(Vec<Vec<u8>>);
 
-    impl BodyStream for Pieces {
+    impl BodyStream for ChunkedBody {
         fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
             Poll::Ready(match self.0.is_empty() {
                 true => None,
@@ -189,33 +188,33 @@ mod tests {
         for (name, value) in [("content-type", "text/html"), ("etag", "\"x\"")] {
             response.headers_mut().try_insert(name, value).unwrap();
         }
-        *response.body_mut() = Body::stream(Pieces(pieces));
+        *response.body_mut() = Body::stream(ChunkedBody(pieces));
         substitutions(rules).apply(&mut response);
         assert!(!response.headers().contains("etag"));
-        let mut made = Vec::new();
+        let mut output = Vec::new();
         let cx = &mut Context::from_waker(std::task::Waker::noop());
         while let Poll::Ready(Some(Ok(Frame::Data(bytes)))) = response.body_mut().poll_frame(cx) {
-            made.extend_from_slice(&bytes);
+            output.extend_from_slice(&bytes);
         }
-        String::from_utf8(made).unwrap()
+        String::from_utf8(output).unwrap()
     }
 
     #[test]
-    fn replaces_texts_that_are_cut_in_two() {
+    fn replaces_texts_across_frames() {
         let rules = [
             ("http://internal", "https://example"),
             ("</head>", "<x></head>"),
         ];
         let text = "<a href=http://internal/a></head>http://intern http://internal";
-        let made = "<a href=https://example/a><x></head>http://intern https://example";
+        let output = "<a href=https://example/a><x></head>http://intern https://example";
         for size in 1..text.len() {
             let pieces = text.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
-            assert_eq!(pass(&rules, pieces), made, "in pieces of {size}");
+            assert_eq!(pass(&rules, pieces), output, "in pieces of {size}");
         }
     }
 
     #[test]
-    fn leaves_other_kinds_and_compressed_content_alone() {
+    fn leaves_other_media_types_and_compressed_bodies_alone() {
         for (name, value) in [
             ("content-type", "image/png"),
             ("content-encoding", "gzip"),

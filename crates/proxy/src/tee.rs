@@ -1,6 +1,4 @@
-//! A body with two readers: the second is as far behind as memory allows.
-//!
-//! The first never waits for the second.
+//! A body with two readers, of which the first never waits for the second.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,61 +6,62 @@ use std::task::{Context, Poll, Waker};
 
 use apus_http::{Body, BodyError, BodyStream, Frame};
 
-use super::frames::Frames;
+use super::frame_queue::FrameQueue;
 
-/// Content twice. What is there already is shared as it is. A stream is read by whoever has the first
-/// body; the second gets what he got, breaks off where he did, and is cut off if more than `most` bytes
-/// in memory wait for its reader.
-pub(super) fn split(body: Body, most: usize) -> (Body, Body, Option<Watch>) {
+/// Splits a body into a primary body and a copy. A body that is not a stream is shared as it is. A stream is read
+/// by the reader of the primary body; the copy gets the same frames and breaks off where the primary does. It
+/// is cut off if more than `max_memory` bytes wait for its reader.
+pub(super) fn split(body: Body, max_memory: usize) -> (Body, Body, Option<CopyStatus>) {
     let inner = match body {
         Body::Stream(inner) => inner,
         whole => return (whole.share().unwrap_or_default(), whole, None),
     };
-    let shared = Rc::new(RefCell::new(Shared {
-        frames: Frames::new(inner.remaining()),
-        ..Shared::default()
+    let shared = Rc::new(RefCell::new(TeeBuffer {
+        frames: FrameQueue::new(inner.remaining()),
+        ..TeeBuffer::default()
     }));
-    let first = First {
+    let primary = PrimaryBody {
         inner,
-        most,
+        max_memory,
         shared: Rc::clone(&shared),
     };
-    let second = Second(Rc::clone(&shared));
-    let watch = Watch(shared);
-    (Body::stream(first), Body::stream(second), Some(watch))
+    let copy = CopyBody(Rc::clone(&shared));
+    let status = CopyStatus(shared);
+    (Body::stream(primary), Body::stream(copy), Some(status))
 }
 
-/// Tells what became of the second reader.
-pub(super) struct Watch(Rc<RefCell<Shared>>);
+/// The status of a copy.
+pub(super) struct CopyStatus(Rc<RefCell<TeeBuffer>>);
 
-impl Watch {
-    /// Whether it was too far behind.
-    pub(super) fn was_cut(&self) -> bool {
-        self.0.borrow().was_cut
+impl CopyStatus {
+    /// Whether the copy was cut off because its reader was too far behind.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.0.borrow().is_cut_off
     }
 }
 
-/// What is between the two.
+/// The frames between the two readers.
 #[derive(Default)]
-struct Shared {
-    frames: Frames,
-    end: Option<End>,
-    was_cut: bool,
+struct TeeBuffer {
+    frames: FrameQueue,
+    end: Option<CopyEnd>,
+    is_cut_off: bool,
     reader: Option<Waker>,
-    /// Whether the second has gone.
+    /// Whether the copy was dropped.
     is_abandoned: bool,
 }
 
+/// How a copy ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    Whole,
+enum CopyEnd {
+    Complete,
     BrokenOff,
     TooFarBehind,
 }
 
-impl Shared {
-    /// Takes what the first got.
-    fn take(&mut self, frame: &Frame, most: usize) {
+impl TeeBuffer {
+    /// Adds a frame of the primary body.
+    fn push(&mut self, frame: &Frame, max_memory: usize) {
         if self.is_abandoned || self.end.is_some() {
             return;
         }
@@ -71,18 +70,18 @@ impl Shared {
             Frame::File(range) => Frame::File(range.clone()),
             Frame::Trailers(lines) => Frame::Trailers(lines.clone()),
         });
-        if self.frames.held() > most {
-            self.was_cut = true;
+        if self.frames.in_memory() > max_memory {
+            self.is_cut_off = true;
             self.frames.clear();
-            self.end = Some(End::TooFarBehind);
+            self.end = Some(CopyEnd::TooFarBehind);
         } else if matches!(frame, Frame::Trailers(_)) {
-            // Nothing follows them, and not everybody asks.
-            self.end = Some(End::Whole);
+            // Trailers are last; the reader may not poll for the end.
+            self.end = Some(CopyEnd::Complete);
         }
         self.wake();
     }
 
-    fn end(&mut self, end: End) {
+    fn end(&mut self, end: CopyEnd) {
         self.end.get_or_insert(end);
         self.wake();
     }
@@ -94,21 +93,21 @@ impl Shared {
     }
 }
 
-/// The content for whoever sets the pace.
-struct First {
+/// The body whose reader sets the pace.
+struct PrimaryBody {
     inner: Box<dyn BodyStream>,
-    most: usize,
-    shared: Rc<RefCell<Shared>>,
+    max_memory: usize,
+    shared: Rc<RefCell<TeeBuffer>>,
 }
 
-impl BodyStream for First {
+impl BodyStream for PrimaryBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let polled = self.inner.poll_frame(cx);
         let mut shared = self.shared.borrow_mut();
         match &polled {
-            Poll::Ready(Some(Ok(frame))) => shared.take(frame, self.most),
-            Poll::Ready(Some(Err(_))) => shared.end(End::BrokenOff),
-            Poll::Ready(None) => shared.end(End::Whole),
+            Poll::Ready(Some(Ok(frame))) => shared.push(frame, self.max_memory),
+            Poll::Ready(Some(Err(_))) => shared.end(CopyEnd::BrokenOff),
+            Poll::Ready(None) => shared.end(CopyEnd::Complete),
             Poll::Pending => {}
         }
         polled
@@ -119,21 +118,21 @@ impl BodyStream for First {
     }
 }
 
-impl Drop for First {
+impl Drop for PrimaryBody {
     fn drop(&mut self) {
         let is_whole = self.inner.remaining() == Some(0);
-        // Whoever knows the length does not ask for the end.
+        // A reader that knows the length may not poll for the end.
         self.shared.borrow_mut().end(match is_whole {
-            true => End::Whole,
-            false => End::BrokenOff,
+            true => CopyEnd::Complete,
+            false => CopyEnd::BrokenOff,
         });
     }
 }
 
-/// The content for the other.
-struct Second(Rc<RefCell<Shared>>);
+/// The body that gets a copy of the frames.
+struct CopyBody(Rc<RefCell<TeeBuffer>>);
 
-impl BodyStream for Second {
+impl BodyStream for CopyBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let mut shared = self.0.borrow_mut();
         if let Some(frame) = shared.frames.pop() {
@@ -144,11 +143,11 @@ impl BodyStream for Second {
             return Poll::Pending;
         };
         Poll::Ready(match end {
-            End::Whole => None,
-            End::BrokenOff => Some(Err(BodyError::Disconnected)),
-            End::TooFarBehind => {
-                let why = "it came faster than it was taken";
-                Some(Err(BodyError::Source(why.into())))
+            CopyEnd::Complete => None,
+            CopyEnd::BrokenOff => Some(Err(BodyError::Disconnected)),
+            CopyEnd::TooFarBehind => {
+                let reason = "the copy was read too slowly";
+                Some(Err(BodyError::Source(reason.into())))
             }
         })
     }
@@ -158,7 +157,7 @@ impl BodyStream for Second {
     }
 }
 
-impl Drop for Second {
+impl Drop for CopyBody {
     fn drop(&mut self) {
         let mut shared = self.0.borrow_mut();
         shared.is_abandoned = true;
@@ -174,10 +173,10 @@ mod tests {
 
     use super::*;
 
-    /// Pieces of known length, and an error in the place of one that is empty.
-    struct Pieces(VecDeque<&'static str>);
+    /// Pieces of known length, with an error in place of an empty one.
+    struct SizedChunks(VecDeque<&'static str>);
 
-    impl BodyStream for Pieces {
+    impl BodyStream for SizedChunks {
         fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
             Poll::Ready(self.0.pop_front().map(|piece| match piece {
                 "" => Err(BodyError::TimedOut),
@@ -191,10 +190,10 @@ mod tests {
     }
 
     fn pieces(pieces: &[&'static str]) -> Body {
-        Body::stream(Pieces(pieces.iter().copied().collect()))
+        Body::stream(SizedChunks(pieces.iter().copied().collect()))
     }
 
-    /// The next piece; `Err` if the content breaks off.
+    /// Returns the next piece; `Err` if the body breaks off.
     fn next(body: &mut Body) -> Poll<Option<Result<Bytes, ()>>> {
         let cx = &mut Context::from_waker(Waker::noop());
         body.poll_frame(cx).map(|frame| {
@@ -211,46 +210,46 @@ mod tests {
     }
 
     #[test]
-    fn the_second_gets_what_the_first_got() {
-        let (mut first, mut second, watch) = split(pieces(&["one", "two"]), 100);
-        assert_eq!((first.len(), second.len()), (Some(6), Some(6)));
-        assert_eq!(next(&mut second), Poll::Pending);
-        assert_eq!(next(&mut first), data("one"));
-        assert_eq!(next(&mut second), data("one"));
-        assert_eq!(next(&mut second), Poll::Pending);
-        assert_eq!(next(&mut first), data("two"));
-        assert_eq!(second.len(), Some(3));
-        // Whoever has it all by its length asks no more.
-        drop(first);
-        assert_eq!(next(&mut second), data("two"));
-        assert_eq!(next(&mut second), Poll::Ready(None));
-        assert!(!watch.unwrap().was_cut());
+    fn a_copy_gets_the_frames_of_the_primary_body() {
+        let (mut primary, mut copy, status) = split(pieces(&["one", "two"]), 100);
+        assert_eq!((primary.len(), copy.len()), (Some(6), Some(6)));
+        assert_eq!(next(&mut copy), Poll::Pending);
+        assert_eq!(next(&mut primary), data("one"));
+        assert_eq!(next(&mut copy), data("one"));
+        assert_eq!(next(&mut copy), Poll::Pending);
+        assert_eq!(next(&mut primary), data("two"));
+        assert_eq!(copy.len(), Some(3));
+        // A reader that knows the length does not poll for the end.
+        drop(primary);
+        assert_eq!(next(&mut copy), data("two"));
+        assert_eq!(next(&mut copy), Poll::Ready(None));
+        assert!(!status.unwrap().is_cut_off());
     }
 
     #[test]
-    fn a_second_that_is_too_far_behind_is_cut_off_and_the_first_does_not_wait() {
-        let (mut first, mut second, watch) = split(pieces(&["one", "two", "six"]), 5);
+    fn a_copy_that_is_too_far_behind_is_cut_off_and_the_primary_body_does_not_wait() {
+        let (mut primary, mut copy, status) = split(pieces(&["one", "two", "six"]), 5);
         for piece in ["one", "two", "six"] {
-            assert_eq!(next(&mut first), data(piece));
+            assert_eq!(next(&mut primary), data(piece));
         }
-        assert_eq!(next(&mut first), Poll::Ready(None));
-        assert_eq!(next(&mut second), Poll::Ready(Some(Err(()))));
-        assert!(watch.unwrap().was_cut());
+        assert_eq!(next(&mut primary), Poll::Ready(None));
+        assert_eq!(next(&mut copy), Poll::Ready(Some(Err(()))));
+        assert!(status.unwrap().is_cut_off());
     }
 
     #[test]
-    fn content_that_breaks_off_does_so_for_both() {
-        let (mut first, mut second, watch) = split(pieces(&["one", ""]), 100);
-        assert_eq!(next(&mut first), data("one"));
-        assert_eq!(next(&mut first), Poll::Ready(Some(Err(()))));
-        assert_eq!(next(&mut second), data("one"));
-        assert_eq!(next(&mut second), Poll::Ready(Some(Err(()))));
-        assert!(!watch.unwrap().was_cut());
-        // Nor is what nobody read any more taken for the whole.
-        let (mut first, mut second, _) = split(pieces(&["one", "two"]), 100);
-        assert_eq!(next(&mut first), data("one"));
-        drop(first);
-        assert_eq!(next(&mut second), data("one"));
-        assert_eq!(next(&mut second), Poll::Ready(Some(Err(()))));
+    fn a_body_that_breaks_off_does_so_for_both_readers() {
+        let (mut primary, mut copy, status) = split(pieces(&["one", ""]), 100);
+        assert_eq!(next(&mut primary), data("one"));
+        assert_eq!(next(&mut primary), Poll::Ready(Some(Err(()))));
+        assert_eq!(next(&mut copy), data("one"));
+        assert_eq!(next(&mut copy), Poll::Ready(Some(Err(()))));
+        assert!(!status.unwrap().is_cut_off());
+        // A primary body that is dropped early does not make the copy complete.
+        let (mut primary, mut copy, _) = split(pieces(&["one", "two"]), 100);
+        assert_eq!(next(&mut primary), data("one"));
+        drop(primary);
+        assert_eq!(next(&mut copy), data("one"));
+        assert_eq!(next(&mut copy), Poll::Ready(Some(Err(()))));
     }
 }

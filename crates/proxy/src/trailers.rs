@@ -1,25 +1,22 @@
-//! Trailer sections through the proxy (RFC 9110 section 6.5).
-//!
-//! Fields that are not passed on in a head are not passed on behind the body either.
-//!
-//! What may not be a trailer field at all, and what `Connection` names, the codecs leave out.
+//! The filter of trailer sections, which forwards only fields that it would forward as headers (RFC 9110 section 6.5).
 
 use std::task::{Context, Poll};
 
 use apus_http::{Body, BodyError, BodyStream, Frame, Headers, is_identity_field};
 
-use super::forward::Forwarding;
+use super::request_headers::Forwarding;
 
-/// A request's content on its way to an origin, or to a copy of the request.
+/// Filters the trailers of a request body. The codecs already removed fields that cannot be trailers, and those
+/// that `Connection` names.
 pub(super) fn of_request(body: Body, forwarding: &Forwarding) -> Body {
     let underscores = forwarding.underscores;
-    // Who the client is stands in the head.
+    // The identity of the client is in the headers.
     filtered(body, move |name| {
         !is_identity_field(name) && (underscores || !name.contains('_'))
     })
 }
 
-/// A response's content on its way to the client, without the fields that are hidden from it.
+/// Filters the trailers of a response body by the names that are hidden from the client.
 pub(super) fn of_response(body: Body, hidden: &[Box<str>]) -> Body {
     if hidden.is_empty() {
         return body;
@@ -32,20 +29,20 @@ pub(super) fn of_response(body: Body, hidden: &[Box<str>]) -> Body {
 
 fn filtered(body: Body, is_kept: impl Fn(&str) -> bool + 'static) -> Body {
     match body {
-        Body::Stream(content) => Body::stream(FilteredTrailers { content, is_kept }),
+        Body::Stream(inner) => Body::stream(TrailerFilter { inner, is_kept }),
         // Only a stream has trailers.
         whole => whole,
     }
 }
 
-struct FilteredTrailers<F> {
-    content: Box<dyn BodyStream>,
+struct TrailerFilter<F> {
+    inner: Box<dyn BodyStream>,
     is_kept: F,
 }
 
-impl<F: Fn(&str) -> bool> BodyStream for FilteredTrailers<F> {
+impl<F: Fn(&str) -> bool> BodyStream for TrailerFilter<F> {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        match self.content.poll_frame(cx) {
+        match self.inner.poll_frame(cx) {
             Poll::Ready(Some(Ok(Frame::Trailers(lines)))) => {
                 let mut kept = Headers::new();
                 kept.append_from(&lines, |name, _| (self.is_kept)(name));
@@ -57,6 +54,6 @@ impl<F: Fn(&str) -> bool> BodyStream for FilteredTrailers<F> {
     }
 
     fn remaining(&self) -> Option<u64> {
-        self.content.remaining()
+        self.inner.remaining()
     }
 }

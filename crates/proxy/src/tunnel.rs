@@ -9,26 +9,26 @@ use std::time::Duration;
 use apus_http::Duplex;
 use tokio::time::{Instant, Sleep};
 
-/// What one direction holds of what was read and not written yet.
+/// The size of the buffer of one direction.
 const BUFFER: usize = 16 * 1024;
 
-/// Carries bytes both ways until both ends are done, one fails, or nothing moved for `idle`.
-pub(super) async fn carry(
+/// Copies bytes in both directions until both have ended, one has failed, or no byte was copied for `idle`.
+pub(super) async fn copy_bidirectional(
     mut client: Box<dyn Duplex>,
     mut origin: Box<dyn Duplex>,
     idle: Duration,
 ) {
-    let mut to_origin = Way::default();
-    let mut to_client = Way::default();
+    let mut to_origin = Direction::default();
+    let mut to_client = Direction::default();
     let mut timer = Box::pin(tokio::time::sleep(idle));
     let mut moved_at = Instant::now();
     poll_fn(|cx| {
         loop {
-            let there = to_origin.poll(cx, &mut *client, &mut *origin);
-            let back = to_client.poll(cx, &mut *origin, &mut *client);
-            let moved = match (there, back) {
+            let up = to_origin.poll(cx, &mut *client, &mut *origin);
+            let down = to_client.poll(cx, &mut *origin, &mut *client);
+            let moved = match (up, down) {
                 (Err(_), _) | (_, Err(_)) => return Poll::Ready(()),
-                (Ok(there), Ok(back)) => there || back,
+                (Ok(up), Ok(down)) => up || down,
             };
             if to_origin.is_done() && to_client.is_done() {
                 return Poll::Ready(());
@@ -36,7 +36,7 @@ pub(super) async fn carry(
             if moved {
                 moved_at = Instant::now();
             }
-            // The timer is moved only when it fires.
+            // The timer is reset only when it fires, not for each byte.
             match poll_timer(cx, timer.as_mut(), moved_at + idle) {
                 Poll::Ready(()) => return Poll::Ready(()),
                 Poll::Pending if moved => {}
@@ -47,7 +47,7 @@ pub(super) async fn carry(
     .await;
 }
 
-/// Ready once `deadline` has passed.
+/// Is ready once `deadline` has passed.
 fn poll_timer(cx: &mut Context<'_>, mut timer: Pin<&mut Sleep>, deadline: Instant) -> Poll<()> {
     loop {
         ready!(timer.as_mut().poll(cx));
@@ -58,30 +58,30 @@ fn poll_timer(cx: &mut Context<'_>, mut timer: Pin<&mut Sleep>, deadline: Instan
     }
 }
 
-/// One direction.
+/// One direction of a tunnel.
 #[derive(Default)]
-struct Way {
+struct Direction {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    stage: Stage,
+    state: DirectionState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
+enum DirectionState {
     #[default]
     Open,
-    /// Nothing more comes; what was read is still to be written.
+    /// The reader has ended; the rest still has to be written.
     Ending,
     Done,
 }
 
-impl Way {
+impl Direction {
     fn is_done(&self) -> bool {
-        self.stage == Stage::Done
+        self.state == DirectionState::Done
     }
 
-    /// Moves what can be moved; tells whether anything was.
+    /// Copies as much as is possible now. Returns whether anything was copied.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -102,25 +102,25 @@ impl Way {
                     Poll::Pending => return Ok(moved),
                 }
             }
-            match self.stage {
-                Stage::Done => return Ok(moved),
-                Stage::Ending => {
+            match self.state {
+                DirectionState::Done => return Ok(moved),
+                DirectionState::Ending => {
                     match to.poll_shutdown(cx) {
-                        // The other side may be gone already; its direction tells.
-                        Poll::Ready(_) => self.stage = Stage::Done,
+                        // An error means that this end is gone; the other direction notices that.
+                        Poll::Ready(_) => self.state = DirectionState::Done,
                         Poll::Pending => return Ok(moved),
                     }
                     return Ok(true);
                 }
-                Stage::Open => {}
+                DirectionState::Open => {}
             }
             self.buffer.resize(BUFFER, 0);
             match from.poll_read(cx, &mut self.buffer) {
-                Poll::Ready(Ok(0)) => self.stage = Stage::Ending,
+                Poll::Ready(Ok(0)) => self.state = DirectionState::Ending,
                 Poll::Ready(Ok(read)) => (self.start, self.end) = (0, read),
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => {
-                    // A direction that waits holds no buffer.
+                    // A direction that is pending keeps no buffer.
                     self.buffer = Vec::new();
                     if let Poll::Ready(Err(error)) = to.poll_flush(cx) {
                         return Err(error);

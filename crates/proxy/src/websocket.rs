@@ -1,6 +1,4 @@
-//! WebSocket handshakes between versions of HTTP (RFC 6455 section 4, RFC 8441 section 5).
-//!
-//! HTTP/1.1 has keys for it, an extended CONNECT has none.
+//! WebSocket handshakes between HTTP/1.1, which has keys, and HTTP/2, which has none (RFC 6455 section 4, RFC 8441 section 5).
 
 use apus_http::{Headers, Request, StatusCode, Version};
 use apus_net::client::{ClientRequestHead, ClientResponse};
@@ -9,17 +7,17 @@ use aws_lc_rs::rand;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// The keys of one handshake.
-pub(super) struct Handshake {
-    /// What the origin has to answer over HTTP/1.1.
+/// The key of one handshake.
+pub(super) struct HandshakeKey {
+    /// The `Sec-WebSocket-Accept` that the origin has to send over HTTP/1.1.
     expected: String,
-    /// Whether the key is the client's, who wants to see the answer to it.
+    /// Whether the client sent the key and expects `Sec-WebSocket-Accept`.
     is_of_client: bool,
 }
 
-/// The handshake that a request is, if it is one. Gives it a key where HTTP has none; a request of
-/// HTTP/1.1 without one is no handshake, and offers nothing to the origin.
-pub(super) fn begin(request: &Request, head: &mut ClientRequestHead) -> Option<Handshake> {
+/// Returns the key of a request that is a WebSocket handshake. An extended CONNECT gets a new key. A request of
+/// HTTP/1.1 without a key is no handshake, and its upgrade is removed.
+pub(super) fn begin(request: &Request, head: &mut ClientRequestHead) -> Option<HandshakeKey> {
     if !head.upgrade.as_deref()?.eq_ignore_ascii_case("websocket") {
         return None;
     }
@@ -35,31 +33,34 @@ pub(super) fn begin(request: &Request, head: &mut ClientRequestHead) -> Option<H
         head.upgrade = None;
         return None;
     };
-    Some(Handshake {
+    Some(HandshakeKey {
         expected: accept_key(key),
         is_of_client,
     })
 }
 
-/// The origin did not answer the key that it got.
+/// The error for an origin that sent the wrong `Sec-WebSocket-Accept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct WrongAnswer;
+pub(super) struct InvalidAccept;
 
-impl Handshake {
-    /// Checks the answer of an origin, and makes it one for the client.
-    pub(super) fn finish(&self, answer: &mut ClientResponse) -> Result<(), WrongAnswer> {
-        if answer.status != StatusCode::SWITCHING_PROTOCOLS {
+impl HandshakeKey {
+    /// Checks the response of an origin, and changes it for the client.
+    pub(super) fn check_response(
+        &self,
+        response: &mut ClientResponse,
+    ) -> Result<(), InvalidAccept> {
+        if response.status != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(());
         }
-        let shown = answer.headers.get("sec-websocket-accept");
-        if answer.version <= Version::HTTP_11 && shown != Some(self.expected.as_bytes()) {
-            return Err(WrongAnswer);
+        let shown = response.headers.get("sec-websocket-accept");
+        if response.version <= Version::HTTP_11 && shown != Some(self.expected.as_bytes()) {
+            return Err(InvalidAccept);
         }
-        self.answer(&mut answer.headers);
+        self.set_accept(&mut response.headers);
         Ok(())
     }
 
-    fn answer(&self, headers: &mut Headers) {
+    fn set_accept(&self, headers: &mut Headers) {
         match self.is_of_client {
             // Base64 is a valid value.
             true => drop(headers.try_insert("sec-websocket-accept", &self.expected)),

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use apus_control::NodeChange;
-use apus_upstream::plan::Admin;
-use apus_upstream::{GroupStatus, NodeStatus, Reason, State, Upstreams};
+use apus_upstream::plan::AdminState;
+use apus_upstream::{GroupStatus, NodeAvailability, NodeStatus, OutReason, Upstreams};
 use serde_json::{Value, json};
 
 /// Has a node asked, drained or not asked. `group` is the name of a group, or what follows the name of
@@ -36,9 +36,9 @@ pub(crate) fn set_node(
             .join(", ")
     };
     let admin = match change {
-        NodeChange::Up => Admin::Up,
-        NodeChange::Drain => Admin::Drain,
-        NodeChange::Down => Admin::Down,
+        NodeChange::Up => AdminState::Up,
+        NodeChange::Drain => AdminState::Drain,
+        NodeChange::Down => AdminState::Down,
     };
     match meant.as_slice() {
         [] if names.is_empty() => Err("there are no groups of origins".to_owned()),
@@ -104,9 +104,9 @@ fn node(node: &NodeStatus, now: Instant) -> Value {
         "address": node.address,
         "backup": node.backup,
         "admin": match node.admin {
-            Admin::Up => "up",
-            Admin::Drain => "drain",
-            Admin::Down => "down",
+            AdminState::Up => "up",
+            AdminState::Drain => "drain",
+            AdminState::Down => "down",
         },
         "state": state,
         "seconds_left": left.as_ref().map(Duration::as_secs_f64),
@@ -118,17 +118,17 @@ fn node(node: &NodeStatus, now: Instant) -> Value {
     })
 }
 
-fn state(state: State) -> (String, Option<Instant>) {
+fn state(state: NodeAvailability) -> (String, Option<Instant>) {
     match state {
-        State::In => ("in".to_owned(), None),
-        State::Starting(percent) => (format!("starting, {percent}%"), None),
-        State::Probing => ("probing".to_owned(), None),
-        State::Out(reason, until) => {
+        NodeAvailability::In => ("in".to_owned(), None),
+        NodeAvailability::Starting(percent) => (format!("starting, {percent}%"), None),
+        NodeAvailability::Probing => ("probing".to_owned(), None),
+        NodeAvailability::Out(reason, until) => {
             let why = match reason {
-                Reason::Checks => "its checks fail",
-                Reason::Breaker => "its breaker is open",
-                Reason::Ejected => "it is ejected",
-                Reason::Failures => "requests failed",
+                OutReason::Checks => "its checks fail",
+                OutReason::Breaker => "its breaker is open",
+                OutReason::Ejected => "it is ejected",
+                OutReason::Failures => "requests failed",
             };
             (format!("out, {why}"), until)
         }

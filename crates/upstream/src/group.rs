@@ -1,6 +1,4 @@
-//! A group of origins as all threads share it.
-//!
-//! Workers read it through a view of their own, which they renew when the group changes.
+//! The state of a group of origins that all threads share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,35 +7,40 @@ use std::time::Instant;
 
 use apus_net::client::{Address, Origin};
 
-use crate::balance::{Ring, route};
-use crate::counts::{Counts, GroupCounts};
-use crate::health::{Due, Outliers, Share, Totals, may_eject, outliers};
-use crate::node::{CheckResult, Node, NodeKey, NodeState};
-use crate::plan::{Admin, CheckPlan, EjectionPlan, GroupPlan, NodePlan, Place, RatePlan, Strategy};
-use crate::queue::{Line, NodeId};
-use crate::retry::Budget;
+use crate::balance::{HashRing, route};
+use crate::counters::{GroupCounters, WorkerCounters};
+use crate::health::{
+    ComparisonAction, IntervalTotals, OutlierSchedule, RequestTotals, may_eject, outliers,
+};
+use crate::node::{HealthCheckResult, Node, NodeKey, NodeState};
+use crate::plan::{
+    AdminState, CheckPlan, EjectionPlan, GroupPlan, NodePlan, Place, RatePlan, Strategy,
+};
+use crate::queue::{NodeId, RequestQueue};
+use crate::retry::RetryTokenBucket;
 
-/// What all threads share of a group.
+/// A group of origins. Each worker reads it through a [`GroupView`](crate::worker), which it renews when
+/// [`Self::generation`] changes.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct UpstreamGroup {
     name: Arc<str>,
-    inner: Mutex<Inner>,
-    /// How often `inner.set` was replaced.
+    state: Mutex<GroupState>,
+    /// The number of times that `state.set` was replaced.
     generation: AtomicU64,
-    line: Mutex<Line<PlaceAt>>,
-    budget: Mutex<Budget>,
-    comparison: Mutex<Comparison>,
-    pub(crate) counts: Counts<GroupCounts>,
+    queue: Mutex<RequestQueue<NodeSlot>>,
+    retry_tokens: Mutex<RetryTokenBucket>,
+    comparison: Mutex<RateComparison>,
+    pub(crate) counters: WorkerCounters<GroupCounters>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct GroupState {
     set: Arc<NodeSet>,
     states: HashMap<NodeKey, Arc<NodeState>>,
-    /// What names stand for, by the name of the node.
-    resolved: HashMap<Arc<str>, Resolved>,
-    /// What was said of nodes at run time, by name.
-    told: HashMap<Arc<str>, Admin>,
+    /// The addresses of names, by the name of the node.
+    resolved: HashMap<Arc<str>, ResolvedName>,
+    /// Admin states that were set at run time, by the name of the node.
+    overrides: HashMap<Arc<str>, AdminState>,
 }
 
 /// The nodes of a group between two changes.
@@ -45,38 +48,38 @@ struct Inner {
 pub(crate) struct NodeSet {
     pub(crate) plan: Arc<GroupPlan>,
     pub(crate) nodes: Vec<Arc<Node>>,
-    /// For consistent hashing.
-    pub(crate) ring: Option<Ring>,
-    /// Whether any node takes a limited number of requests.
+    /// The ring of consistent hashing, if the strategy is that.
+    pub(crate) ring: Option<HashRing>,
+    /// Whether any node has a limit of concurrent requests.
     pub(crate) limited: bool,
 }
 
-/// What a name stands for.
+/// One address of a node, from its plan or from DNS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct ResolvedAddress {
     pub(crate) address: Address,
-    /// What multiplies the node's weight.
+    /// A factor of the node's weight.
     pub(crate) weight: u32,
     pub(crate) backup: bool,
 }
 
-/// What a name stood for when it was looked up last.
+/// The result of the last lookup of a node's name.
 #[derive(Debug)]
-struct Resolved {
+struct ResolvedName {
     place: Place,
-    targets: Vec<Target>,
+    addresses: Vec<ResolvedAddress>,
     until: Instant,
 }
 
-/// What the nodes had ended when they were compared last.
+/// The request totals of the nodes at the last comparison of their failure rates.
 #[derive(Debug, Default)]
-struct Comparison {
-    outliers: Outliers,
-    before: HashMap<NodeId, Totals>,
+struct RateComparison {
+    schedule: OutlierSchedule,
+    before: HashMap<NodeId, RequestTotals>,
 }
 
-impl Group {
-    /// A group by its plan. Nodes whose names are not resolved yet are left out.
+impl UpstreamGroup {
+    /// Creates the group of a plan. A node whose name is not resolved yet is left out.
     pub(crate) fn new(plan: GroupPlan, now: Instant) -> Self {
         let plan = Arc::new(plan);
         let set = NodeSet {
@@ -87,151 +90,152 @@ impl Group {
         };
         let group = Self {
             name: Arc::clone(&plan.name),
-            budget: Mutex::new(Budget::new(&plan.retry.budget, now)),
-            inner: Mutex::new(Inner {
+            retry_tokens: Mutex::new(RetryTokenBucket::new(&plan.retry.budget, now)),
+            state: Mutex::new(GroupState {
                 set: Arc::new(set),
                 states: HashMap::new(),
                 resolved: HashMap::new(),
-                told: HashMap::new(),
+                overrides: HashMap::new(),
             }),
             generation: AtomicU64::new(0),
-            line: Mutex::default(),
+            queue: Mutex::default(),
             comparison: Mutex::default(),
-            counts: Counts::default(),
+            counters: WorkerCounters::default(),
         };
-        group.rebuild(&mut group.inner(), plan, now);
+        group.rebuild(&mut group.state(), plan, now);
         group
     }
 
-    /// The name.
+    /// Returns the name of the group.
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, GroupState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The line, in which places at nodes are taken and given back.
-    pub(crate) fn line(&self) -> MutexGuard<'_, Line<PlaceAt>> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the queue. Slots of nodes are taken and released only under this lock.
+    pub(crate) fn queue(&self) -> MutexGuard<'_, RequestQueue<NodeSlot>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A number that changes with the nodes.
+    /// Returns a number that changes when the nodes change.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The nodes now.
+    /// Returns the current nodes.
     pub(crate) fn set(&self) -> Arc<NodeSet> {
-        Arc::clone(&self.inner().set)
+        Arc::clone(&self.state().set)
     }
 
-    /// Puts a plan in force. Nodes that stay keep what is known of them.
+    /// Applies a new plan. Nodes that stay keep their state.
     pub(crate) fn apply(&self, plan: GroupPlan, now: Instant) {
-        let mut inner = self.inner();
+        let mut state = self.state();
         let plan = Arc::new(plan);
-        inner.resolved.retain(|name, resolved| {
+        state.resolved.retain(|name, resolved| {
             let mut nodes = plan.nodes.iter();
             nodes.any(|node| node.name == *name && node.place == resolved.place)
         });
-        self.rebuild(&mut inner, plan, now);
+        self.rebuild(&mut state, plan, now);
     }
 
-    /// Takes what the name of a node stands for, until it is to be looked up again. Tells whether that is
-    /// news.
-    pub(crate) fn resolve(
+    /// Stores the addresses of a node's name, which are valid `until` then. Returns whether they changed.
+    pub(crate) fn set_addresses(
         &self,
         node: &Arc<str>,
         place: &Place,
-        targets: Vec<Target>,
+        addresses: Vec<ResolvedAddress>,
         until: Instant,
     ) -> bool {
-        let mut inner = self.inner();
-        if let Some(known) = inner.resolved.get_mut(node)
+        let mut state = self.state();
+        if let Some(known) = state.resolved.get_mut(node)
             && known.place == *place
-            && known.targets == targets
+            && known.addresses == addresses
         {
             known.until = until;
             return false;
         }
-        let resolved = Resolved {
+        let resolved = ResolvedName {
             place: place.clone(),
-            targets,
+            addresses,
             until,
         };
-        inner.resolved.insert(Arc::clone(node), resolved);
-        let plan = Arc::clone(&inner.set.plan);
-        self.rebuild(&mut inner, plan, Instant::now());
+        state.resolved.insert(Arc::clone(node), resolved);
+        let plan = Arc::clone(&state.set.plan);
+        self.rebuild(&mut state, plan, Instant::now());
         true
     }
 
-    /// Until when the addresses of a node are known; `None` if its name was not resolved yet.
+    /// Returns until when the addresses of a node are valid; `None` if its name was not resolved yet.
     pub(crate) fn resolved_until(&self, node: &str) -> Option<Instant> {
-        self.inner()
+        self.state()
             .resolved
             .get(node)
             .map(|resolved| resolved.until)
     }
 
-    /// Sets whether a node is asked, in place of what its plan says. Tells whether there is such a
-    /// node.
-    pub(crate) fn set_admin(&self, node: &str, admin: Admin, now: Instant) -> bool {
-        let mut inner = self.inner();
-        let plan = Arc::clone(&inner.set.plan);
+    /// Overrides the admin state of a node's plan. Returns whether there is such a node.
+    pub(crate) fn set_admin(&self, node: &str, admin: AdminState, now: Instant) -> bool {
+        let mut state = self.state();
+        let plan = Arc::clone(&state.set.plan);
         let Some(node) = plan.nodes.iter().find(|other| &*other.name == node) else {
             return false;
         };
-        inner.told.insert(Arc::clone(&node.name), admin);
-        self.rebuild(&mut inner, plan, now);
+        state.overrides.insert(Arc::clone(&node.name), admin);
+        self.rebuild(&mut state, plan, now);
         true
     }
 
-    fn rebuild(&self, inner: &mut Inner, plan: Arc<GroupPlan>, now: Instant) {
+    fn rebuild(&self, group: &mut GroupState, plan: Arc<GroupPlan>, now: Instant) {
         let mut nodes = Vec::new();
         let mut states = HashMap::new();
         for node in &plan.nodes {
-            for target in targets(node, &inner.resolved) {
+            for resolved in addresses(node, &group.resolved) {
                 let key = NodeKey {
                     name: Arc::clone(&node.name),
-                    address: target.address.clone(),
+                    address: resolved.address.clone(),
                 };
-                let known = inner.states.remove(&key);
+                let known = group.states.remove(&key);
                 let state = known.unwrap_or_else(|| Arc::new(NodeState::new()));
                 if states.insert(key, Arc::clone(&state)).is_some() {
                     continue;
                 }
-                let admin = inner.told.get(&node.name).copied().unwrap_or(node.admin);
-                state.set_admin(&plan, admin, now);
+                let admin = group.overrides.get(&node.name).copied();
+                state.set_admin(&plan, admin.unwrap_or(node.admin), now);
                 state.refresh(&plan, now);
-                nodes.push(Arc::new(member(&plan, node, target, state)));
+                nodes.push(Arc::new(build_node(&plan, node, resolved, state)));
             }
         }
         let ring = matches!(plan.strategy, Strategy::ConsistentHash(_))
-            .then(|| Ring::new(nodes.iter().map(|node| (&*node.route, node.weight))));
+            .then(|| HashRing::new(nodes.iter().map(|node| (&*node.route, node.weight))));
         let limited = nodes.iter().any(|node| node.max_requests > 0);
-        inner.states = states;
-        inner.set = Arc::new(NodeSet {
+        group.states = states;
+        group.set = Arc::new(NodeSet {
             plan,
             nodes,
             ring,
             limited,
         });
         self.generation.fetch_add(1, Ordering::Release);
-        self.line().reconsider();
+        self.queue().wake_all();
     }
 
-    /// Takes a token for a retry. Tells whether there was one.
-    pub(crate) fn may_retry(&self, plan: &GroupPlan, now: Instant) -> bool {
-        let requests = self.counts.sums().requests;
-        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
-        budget.take(&plan.retry.budget, requests, now)
+    /// Takes a token for a retry. Returns whether there was one.
+    pub(crate) fn take_retry_token(&self, plan: &GroupPlan, now: Instant) -> bool {
+        let requests = self.counters.sums().requests;
+        let mut tokens = self
+            .retry_tokens
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        tokens.take(&plan.retry.budget, requests, now)
     }
 
-    /// A node failed. What follows for it and its group.
-    pub(crate) fn node_failed(&self, node: &Node, now: Instant) {
+    /// Records a failure of a node, and ejects nodes if the plan says so.
+    pub(crate) fn record_failure(&self, node: &Node, now: Instant) {
         let plan = &node.plan;
-        let changed = node.state.failed(plan, now);
+        let changed = node.state.record_failure(plan, now);
         let mut went_out = changed.went_out;
         if let Some(ejection) = &plan.ejection {
             let set = self.set();
@@ -239,39 +243,39 @@ impl Group {
                 went_out |= eject(&set, ejection, &node.state, now);
             }
             if let Some(rate) = &ejection.rate {
-                went_out |= self.compare(&set, ejection, rate, now);
+                went_out |= self.compare_rates(&set, ejection, rate, now);
             }
         }
         if went_out {
-            self.went_out(node);
+            self.node_went_out(node);
         }
     }
 
-    /// A check of a node ended. Tells whether its standing changed.
-    pub(crate) fn node_checked(
+    /// Records the result of a health check. Returns whether the node went up or down by it.
+    pub(crate) fn record_check(
         self: &Arc<Self>,
         node: &Node,
         check: &CheckPlan,
-        result: CheckResult,
+        result: HealthCheckResult,
     ) -> bool {
-        let changed = node.state.checked(&node.plan, check, result);
+        let changed = node.state.record_check(&node.plan, check, result);
         if changed.went_out {
-            self.went_out(node);
+            self.node_went_out(node);
         } else if changed.result {
             let set = self.set();
-            self.pass_places_on(&mut self.line(), &set, Instant::now());
+            self.hand_out_slots(&mut self.queue(), &set, Instant::now());
         }
         changed.result
     }
 
-    fn went_out(&self, node: &Node) {
+    fn node_went_out(&self, node: &Node) {
         tracing::warn!(group = %self.name, node = %node.name, address = %node.origin.address,
-            "a node is out");
-        self.line().reconsider();
+            "a node is out of service");
+        self.queue().wake_all();
     }
 
-    /// Compares the nodes with each other if it is time. Tells whether one was ejected.
-    fn compare(
+    /// Compares the failure rates of the nodes if that is due. Returns whether a node was ejected.
+    fn compare_rates(
         &self,
         set: &NodeSet,
         ejection: &EjectionPlan,
@@ -282,30 +286,30 @@ impl Group {
             .comparison
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let due = comparison.outliers.due(rate.interval, now);
-        if due == Due::No {
+        let action = comparison.schedule.next_action(rate.interval, now);
+        if action == ComparisonAction::Wait {
             return false;
         }
-        let after: HashMap<NodeId, Totals> = set
+        let after: HashMap<NodeId, RequestTotals> = set
             .nodes
             .iter()
-            .map(|node| (node.state.id(), node.state.counts.sums().totals()))
+            .map(|node| (node.state.id(), node.state.counters.sums().totals()))
             .collect();
         let before = std::mem::replace(&mut comparison.before, after);
-        if due == Due::Restart {
+        if action == ComparisonAction::Restart {
             return false;
         }
         let after = &comparison.before;
-        let totals = |all: &HashMap<NodeId, Totals>, node: &Node| {
+        let totals = |all: &HashMap<NodeId, RequestTotals>, node: &Node| {
             all.get(&node.state.id()).copied().unwrap_or_default()
         };
-        let shares: Vec<Share> = set
+        let intervals: Vec<IntervalTotals> = set
             .nodes
             .iter()
-            .map(|node| Share::between(totals(&before, node), totals(after, node)))
+            .map(|node| IntervalTotals::between(totals(&before, node), totals(after, node)))
             .collect();
         let mut any = false;
-        for index in outliers(&shares, rate.margin, rate.min_requests) {
+        for index in outliers(&intervals, rate.margin, rate.min_requests) {
             if let Some(node) = set.nodes.get(index) {
                 any |= eject(set, ejection, &node.state, now);
             }
@@ -313,29 +317,29 @@ impl Group {
         any
     }
 
-    /// Takes a place at a node that has room, while the line is locked.
-    pub(crate) fn take_place(self: &Arc<Self>, node: &Arc<Node>) -> PlaceAt {
-        node.take_place();
-        PlaceAt {
+    /// Takes a slot of a node that has a free one. The caller holds the lock of the queue.
+    pub(crate) fn take_slot(self: &Arc<Self>, node: &Arc<Node>) -> NodeSlot {
+        node.take_slot();
+        NodeSlot {
             group: Arc::clone(self),
             node: Some(Arc::clone(node)),
         }
     }
 
-    /// Gives free places to those who wait, in their order: a node came back, or its limit grew.
-    pub(crate) fn pass_places_on(
+    /// Gives free slots to the requests in the queue, in order, after a node came back or its limit grew.
+    pub(crate) fn hand_out_slots(
         self: &Arc<Self>,
-        line: &mut Line<PlaceAt>,
+        queue: &mut RequestQueue<NodeSlot>,
         set: &NodeSet,
         now: Instant,
     ) {
         for node in set.nodes.iter().filter(|node| node.max_requests > 0) {
-            while line.len() > 0
-                && node.has_room()
+            while queue.len() > 0
+                && node.has_free_slot()
                 && let Some(offer) = node.offer(now)
             {
-                if let Err(place) = line.hand(offer, self.take_place(node)) {
-                    place.free();
+                if let Err(slot) = queue.hand(offer, self.take_slot(node)) {
+                    slot.release();
                     break;
                 }
             }
@@ -343,52 +347,52 @@ impl Group {
     }
 }
 
-/// A place at a node that is taken. When it is dropped, on whichever worker, the first who waits for it
-/// gets it.
+/// One of the concurrent requests that a node accepts. When it is dropped, on any worker, it goes to the
+/// first request in the queue that accepts the node.
 #[derive(Debug)]
-pub(crate) struct PlaceAt {
-    group: Arc<Group>,
-    /// `None` once it is given back.
+pub(crate) struct NodeSlot {
+    group: Arc<UpstreamGroup>,
+    /// `None` once the slot is released.
     node: Option<Arc<Node>>,
 }
 
-impl PlaceAt {
-    /// The node.
+impl NodeSlot {
+    /// Returns the node of the slot.
     pub(crate) fn node(&self) -> Option<&Arc<Node>> {
         self.node.as_ref()
     }
 
-    /// Gives it back to nobody, while the line is locked.
-    fn free(mut self) {
+    /// Releases the slot without handing it on. The caller holds the lock of the queue.
+    fn release(mut self) {
         if let Some(node) = self.node.take() {
-            node.free_place();
+            node.release_slot();
         }
     }
 }
 
-impl Drop for PlaceAt {
+impl Drop for NodeSlot {
     fn drop(&mut self) {
         let Some(node) = self.node.take() else {
             return;
         };
-        let mut line = self.group.line();
-        if line.len() > 0
+        let mut queue = self.group.queue();
+        if queue.len() > 0
             && let Some(offer) = node.offer(Instant::now())
         {
-            let place = Self {
+            let slot = Self {
                 group: Arc::clone(&self.group),
                 node: Some(Arc::clone(&node)),
             };
-            if let Err(place) = line.hand(offer, place) {
-                place.free();
+            if let Err(slot) = queue.hand(offer, slot) {
+                slot.release();
             }
         } else {
-            node.free_place();
+            node.release_slot();
         }
     }
 }
 
-/// Ejects a node if enough others stay. Tells whether it did.
+/// Ejects a node if enough others stay. Returns whether it did.
 fn eject(set: &NodeSet, plan: &EjectionPlan, state: &NodeState, now: Instant) -> bool {
     let ejected = set
         .nodes
@@ -402,30 +406,35 @@ fn eject(set: &NodeSet, plan: &EjectionPlan, state: &NodeState, now: Instant) ->
     may
 }
 
-/// Where a node of a plan is.
-fn targets(node: &NodePlan, resolved: &HashMap<Arc<str>, Resolved>) -> Vec<Target> {
+/// Returns the addresses of a node: its own, or those of its name.
+fn addresses(node: &NodePlan, resolved: &HashMap<Arc<str>, ResolvedName>) -> Vec<ResolvedAddress> {
     match &node.place {
-        Place::Address(address) => vec![Target {
+        Place::Address(address) => vec![ResolvedAddress {
             address: address.clone(),
             weight: 1,
             backup: false,
         }],
         Place::Name { .. } | Place::Service(_) => {
             let resolved = resolved.get(&node.name);
-            resolved.map_or_else(Vec::new, |resolved| resolved.targets.clone())
+            resolved.map_or_else(Vec::new, |resolved| resolved.addresses.clone())
         }
     }
 }
 
-fn member(plan: &Arc<GroupPlan>, node: &NodePlan, target: Target, state: Arc<NodeState>) -> Node {
-    let address = target.address.to_string();
+fn build_node(
+    plan: &Arc<GroupPlan>,
+    node: &NodePlan,
+    resolved: ResolvedAddress,
+    state: Arc<NodeState>,
+) -> Node {
+    let address = resolved.address.to_string();
     Node {
         name: Arc::clone(&node.name),
-        weight: node.weight.max(1).saturating_mul(target.weight.max(1)),
-        backup: node.backup || target.backup,
+        weight: node.weight.max(1).saturating_mul(resolved.weight.max(1)),
+        backup: node.backup || resolved.backup,
         max_requests: node.max_requests,
         route: route(&plan.name, &address),
-        authority: match (&node.place, &target.address) {
+        authority: match (&node.place, &resolved.address) {
             (Place::Name { host, port }, _) => {
                 format!("{}:{port}", host.trim_end_matches('.')).into()
             }
@@ -433,7 +442,7 @@ fn member(plan: &Arc<GroupPlan>, node: &NodePlan, target: Target, state: Arc<Nod
             (_, Address::Unix(_)) => "localhost".into(),
         },
         origin: Origin {
-            address: target.address,
+            address: resolved.address,
             tls: node.tls.clone(),
             protocol: plan.protocol,
             proxy_head: plan.proxy_head,

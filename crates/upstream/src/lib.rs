@@ -1,15 +1,15 @@
-//! Groups of origin servers: balancing, health, retries and connections.
+//! Groups of origin servers: balancing, health, retries, queues and connections.
 //!
-//! [`Upstreams`] is shared by all threads and keeps what is known of nodes while configurations come
-//! and go. A worker asks it for a [`WorkerGroup`], which has the worker's connections and turns, and
-//! sends requests with [`WorkerGroup::send`]. The rules of balancing, health, retries and the queue know
-//! neither sockets nor clocks: time is an argument.
+//! All threads share [`Upstreams`], which keeps the state of nodes across reloads. A worker gets a
+//! [`WorkerGroup`] from it, which has the worker's balancer and connections, and sends requests with
+//! [`WorkerGroup::send`]. The rules of balancing, health, retries and the queue have no sockets and no clocks:
+//! time is an argument.
 
 #![forbid(unsafe_code)]
 
 mod balance;
 mod checks;
-mod counts;
+mod counters;
 mod dns;
 mod group;
 mod health;
@@ -23,12 +23,13 @@ mod upstreams;
 mod worker;
 
 pub use balance::hash_key;
-pub use counts::{FailureKind, GroupTotals};
-pub use health::Reason;
-pub use node::CheckResult;
+pub use counters::{FailureKind, GroupTotals};
+pub use health::OutReason;
+pub use node::HealthCheckResult;
 pub use retry::is_idempotent;
-pub use status::{GroupStatus, NodeStatus, State};
+pub use status::{GroupStatus, NodeAvailability, NodeStatus};
 pub use upstreams::{UnknownNode, Upstreams};
 pub use worker::{
-    Attempt, AttemptOutcome, Context, Delivered, Failed, FailedKind, NodeLabel, WorkerGroup,
+    AttemptFailure, FailedAttempt, NodeLabel, RequestContext, UpstreamError, UpstreamErrorKind,
+    UpstreamResponse, WorkerGroup,
 };

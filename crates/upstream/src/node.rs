@@ -1,4 +1,4 @@
-//! A node as all threads see it: what its plan says, and what is known of it.
+//! A node of a group, with the state that all threads share.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -6,30 +6,30 @@ use std::time::Instant;
 
 use apus_net::client::{Address, Origin};
 
-use crate::counts::{Counts, NodeCounts};
-use crate::health::{FULL_SHARE, Health, Outcome, Verdict};
-use crate::plan::{Admin, CheckPlan, EjectionPlan, GroupPlan};
-use crate::pool::Parked;
-use crate::queue::{NodeId, Offer};
+use crate::counters::{NodeCounters, WorkerCounters};
+use crate::health::{Availability, FULL_SHARE, Health, ProbeOutcome};
+use crate::plan::{AdminState, CheckPlan, EjectionPlan, GroupPlan};
+use crate::pool::ParkedConnections;
+use crate::queue::{NodeId, SlotOffer};
 
-/// A node of a group, as its plan and the last lookup of its name have it.
+/// A node of a group, by its plan and the last lookup of its name.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) name: Arc<str>,
     pub(crate) origin: Origin,
-    /// What the `Host` of requests is that are for nobody else, such as checks.
+    /// The authority of requests that are not sent for a client, such as health checks.
     pub(crate) authority: Box<str>,
     pub(crate) weight: u32,
     pub(crate) backup: bool,
-    /// 0: any number.
+    /// The limit of concurrent requests; 0: none.
     pub(crate) max_requests: u32,
-    /// What a sticky cookie says for it.
+    /// The value of the sticky cookie for this node.
     pub(crate) route: Box<str>,
     pub(crate) plan: Arc<GroupPlan>,
     pub(crate) state: Arc<NodeState>,
 }
 
-/// What stays of a node when configurations come and go.
+/// What identifies a node across reloads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NodeKey {
     pub(crate) name: Arc<str>,
@@ -37,110 +37,113 @@ pub(crate) struct NodeKey {
 }
 
 impl Node {
-    /// Whether it takes a request; `None`: no. The answer to nearly all is read from one number.
-    pub(crate) fn admission(&self, now: Instant) -> Option<Admitted> {
+    /// Returns how the node admits a request; `None` if it does not. Mostly this reads one atomic.
+    pub(crate) fn admission(&self, now: Instant) -> Option<NodeAdmission> {
         self.state.admission(&self.plan, now)
     }
 
-    /// What is known of its health.
-    pub(crate) fn verdict(&self, now: Instant) -> Verdict {
-        self.state.health().verdict(&self.plan, now)
+    /// Returns whether the node is available.
+    pub(crate) fn availability(&self, now: Instant) -> Availability {
+        self.state.health().availability(&self.plan, now)
     }
 
-    /// Whether it has room for one more request. Asked and changed while the group's line is locked.
-    pub(crate) fn has_room(&self) -> bool {
-        self.max_requests == 0 || self.state.taken.load(Ordering::Relaxed) < self.max_requests
+    /// Whether the node has a free slot. The caller holds the lock of the queue.
+    pub(crate) fn has_free_slot(&self) -> bool {
+        self.max_requests == 0 || self.state.slots_taken.load(Ordering::Relaxed) < self.max_requests
     }
 
-    /// Takes one place.
-    pub(crate) fn take_place(&self) {
-        self.state.taken.fetch_add(1, Ordering::Relaxed);
+    /// Takes a slot. The caller holds the lock of the queue.
+    pub(crate) fn take_slot(&self) {
+        self.state.slots_taken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What a free place at it offers to those who wait: `None` while it is not to be asked, or has
-    /// fewer places now than are taken.
-    pub(crate) fn offer(&self, now: Instant) -> Option<Offer> {
+    /// Offers a free slot to the requests in the queue; `None` while the node accepts none, or has fewer slots
+    /// than are taken.
+    pub(crate) fn offer(&self, now: Instant) -> Option<SlotOffer> {
         let admin = self.state.admin();
-        let is_asked = admin != Admin::Down
-            && self.state.taken.load(Ordering::Relaxed) <= self.max_requests
-            && matches!(self.admission(now), Some(Admitted { probe: false, .. }));
-        is_asked.then_some(Offer {
+        let is_available = admin != AdminState::Down
+            && self.state.slots_taken.load(Ordering::Relaxed) <= self.max_requests
+            && matches!(
+                self.admission(now),
+                Some(NodeAdmission { probe: false, .. })
+            );
+        is_available.then_some(SlotOffer {
             node: self.state.id(),
             backup: self.backup,
-            draining: admin == Admin::Drain,
+            draining: admin == AdminState::Drain,
         })
     }
 
-    /// Gives one place back.
-    pub(crate) fn free_place(&self) {
-        self.state.taken.fetch_sub(1, Ordering::Relaxed);
+    /// Releases a slot. The caller holds the lock of the queue.
+    pub(crate) fn release_slot(&self) {
+        self.state.slots_taken.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// How a request is admitted.
+/// How a node admits a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Admitted {
-    /// The part of the weight that counts, of [`FULL_SHARE`].
+pub(crate) struct NodeAdmission {
+    /// The part of its weight that counts, of [`FULL_SHARE`].
     pub(crate) share: u32,
-    /// Whether it is to be the one that tries the node; see [`NodeState::begin_probe`].
+    /// Whether the request has to be the probe of the circuit breaker; see [`NodeState::begin_probe`].
     pub(crate) probe: bool,
 }
 
-/// What all threads know of a node.
+/// The state of a node that all threads share, and that stays across reloads.
 #[derive(Debug)]
 pub(crate) struct NodeState {
     id: NodeId,
-    /// Whether requests may pass: one of the [gates](OPEN), or the time at which to ask again.
+    /// Whether requests may pass: [`OPEN`], [`CHECK_HEALTH`], [`CLOSED`], or the time at which to check again.
     gate: AtomicU64,
-    /// Whether answers have to be told to `health`, too.
-    watched: AtomicBool,
+    /// Whether `health` has to know of successful requests, too.
+    needs_successes: AtomicBool,
     admin: AtomicU8,
-    /// Open requests of all workers; counted if the strategy compares them.
+    /// Requests in flight of all workers; counted only if the strategy compares them.
     load: AtomicU32,
-    /// Places taken, if their number is limited.
-    taken: AtomicU32,
+    /// Slots taken, if their number is limited.
+    slots_taken: AtomicU32,
     health: Mutex<Health>,
-    last_check: Mutex<Option<CheckResult>>,
-    /// Connections of FastCGI that wait.
-    pub(crate) parked: Arc<Parked>,
-    pub(crate) counts: Counts<NodeCounts>,
+    last_check: Mutex<Option<HealthCheckResult>>,
+    /// The idle FastCGI connections of all workers.
+    pub(crate) parked: Arc<ParkedConnections>,
+    pub(crate) counters: WorkerCounters<NodeCounters>,
 }
 
-/// What the last active check found.
+/// The result of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CheckResult {
-    /// When it ended.
+pub struct HealthCheckResult {
+    /// The time at which it ended.
     pub at: Instant,
-    /// What was wrong; `None`: nothing.
+    /// Why it failed; `None` if it succeeded.
     pub fault: Option<Box<str>>,
 }
 
-/// The gate lets all pass.
+/// All requests pass.
 const OPEN: u64 = 0;
-/// The health has to be asked.
-const ASK: u64 = 1;
-/// The gate lets nobody pass.
-const SHUT: u64 = u64::MAX;
+/// The health decides whether a request passes.
+const CHECK_HEALTH: u64 = 1;
+/// No request passes.
+const CLOSED: u64 = u64::MAX;
 
 impl NodeState {
-    /// A node of which nothing is known.
+    /// Creates the state of a node that was not used yet.
     pub(crate) fn new() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Self {
             id: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             gate: AtomicU64::new(OPEN),
-            watched: AtomicBool::new(false),
-            admin: AtomicU8::new(Admin::Up as u8),
+            needs_successes: AtomicBool::new(false),
+            admin: AtomicU8::new(AdminState::Up as u8),
             load: AtomicU32::new(0),
-            taken: AtomicU32::new(0),
+            slots_taken: AtomicU32::new(0),
             health: Mutex::default(),
             last_check: Mutex::default(),
             parked: Arc::default(),
-            counts: Counts::default(),
+            counters: WorkerCounters::default(),
         }
     }
 
-    /// The number of this node.
+    /// Returns the number of this node, which is unique in the process.
     pub(crate) fn id(&self) -> NodeId {
         self.id
     }
@@ -149,73 +152,75 @@ impl NodeState {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is known, and the gate with it. Tells whether the node went out.
+    /// Changes the health, and the gate with it. The result says whether the node went out.
     fn change<T>(
         &self,
         plan: &GroupPlan,
         now: Instant,
         change: impl FnOnce(&mut Health) -> T,
-    ) -> Changed<T> {
+    ) -> HealthChange<T> {
         let mut health = self.health();
         let result = change(&mut health);
-        let verdict = health.verdict(plan, now);
-        let before = self.gate.swap(gate(verdict), Ordering::Relaxed);
-        self.watched.store(health.is_watched(), Ordering::Relaxed);
-        let is_out = matches!(verdict, Verdict::Out { .. });
-        Changed {
+        let availability = health.availability(plan, now);
+        let before = self.gate.swap(gate(availability), Ordering::Relaxed);
+        self.needs_successes
+            .store(health.needs_successes(), Ordering::Relaxed);
+        let is_out = matches!(availability, Availability::Out { .. });
+        HealthChange {
             result,
-            went_out: is_out && before <= ASK,
+            went_out: is_out && before <= CHECK_HEALTH,
         }
     }
 
-    /// Sets the gate by the plan.
+    /// Sets the gate by a new plan.
     pub(crate) fn refresh(&self, plan: &GroupPlan, now: Instant) {
         self.change(plan, now, |_| ());
     }
 
-    fn admission(&self, plan: &GroupPlan, now: Instant) -> Option<Admitted> {
+    fn admission(&self, plan: &GroupPlan, now: Instant) -> Option<NodeAdmission> {
         let mut share = FULL_SHARE;
         let mut probe = false;
         match self.gate.load(Ordering::Relaxed) {
             OPEN => {}
-            until if until > ASK && nanoseconds(now) < until => return None,
+            until if until > CHECK_HEALTH && nanoseconds(now) < until => return None,
             _ => match self
-                .change(plan, now, |health| health.verdict(plan, now))
+                .change(plan, now, |health| health.availability(plan, now))
                 .result
             {
-                Verdict::In(part) => share = part,
-                Verdict::Probe => probe = true,
-                Verdict::Out { .. } => return None,
+                Availability::In(part) => share = part,
+                Availability::Probe => probe = true,
+                Availability::Out { .. } => return None,
             },
         }
-        Some(Admitted { share, probe })
+        Some(NodeAdmission { share, probe })
     }
 
-    /// Takes the place of the one request that tries the node; tells whether it was free.
+    /// Makes a request the probe of the circuit breaker. Returns whether no other one is in flight.
     pub(crate) fn begin_probe(&self, plan: &GroupPlan, now: Instant) -> bool {
         self.change(plan, now, |health| health.begin_probe(now))
             .result
     }
 
-    /// That request ended.
-    pub(crate) fn probe_ended(&self, plan: &GroupPlan, outcome: Outcome, now: Instant) {
-        self.change(plan, now, |health| health.probe_ended(plan, outcome, now));
+    /// Ends the probe.
+    pub(crate) fn end_probe(&self, plan: &GroupPlan, outcome: ProbeOutcome, now: Instant) {
+        self.change(plan, now, |health| health.end_probe(plan, outcome, now));
     }
 
-    /// Whether answers have to be told.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.watched.load(Ordering::Relaxed)
+    /// Whether successful requests have to be recorded.
+    pub(crate) fn needs_successes(&self) -> bool {
+        self.needs_successes.load(Ordering::Relaxed)
     }
 
-    /// The node answered.
-    pub(crate) fn succeeded(&self, plan: &GroupPlan, now: Instant) {
-        self.change(plan, now, |health| health.succeeded(now));
+    /// Records a successful request.
+    pub(crate) fn record_success(&self, plan: &GroupPlan, now: Instant) {
+        self.change(plan, now, |health| health.record_success(now));
     }
 
-    /// The node failed. Tells whether that was once too often in a row, and whether it went out.
-    pub(crate) fn failed(&self, plan: &GroupPlan, now: Instant) -> Changed<bool> {
-        let totals = self.counts.sums().totals();
-        self.change(plan, now, |health| health.failed(plan, totals, now))
+    /// Records a failed request. The result says whether too many failed in a row, and whether the node went
+    /// out.
+    pub(crate) fn record_failure(&self, plan: &GroupPlan, now: Instant) -> HealthChange<bool> {
+        let totals = self.counters.sums().totals();
+        self.change(plan, now, |health| health.record_failure(plan, totals, now))
     }
 
     /// Whether the node is ejected.
@@ -223,91 +228,91 @@ impl NodeState {
         self.health().is_ejected(now)
     }
 
-    /// Ejects it.
+    /// Ejects the node.
     pub(crate) fn eject(&self, plan: &GroupPlan, ejection: &EjectionPlan, now: Instant) {
         self.change(plan, now, |health| health.eject(ejection, now));
     }
 
-    /// Takes the result of an active check. Tells whether its standing changed, and whether the node
-    /// went out.
-    pub(crate) fn checked(
+    /// Records the result of a health check. The result says whether the node went up or down by it, and
+    /// whether it went out.
+    pub(crate) fn record_check(
         &self,
         plan: &GroupPlan,
         check: &CheckPlan,
-        result: CheckResult,
-    ) -> Changed<bool> {
+        result: HealthCheckResult,
+    ) -> HealthChange<bool> {
         let (good, now) = (result.fault.is_none(), result.at);
         let last = self.last_check.lock();
         *last.unwrap_or_else(PoisonError::into_inner) = Some(result);
-        self.change(plan, now, |health| health.checked(check, good, now))
+        self.change(plan, now, |health| health.record_check(check, good, now))
     }
 
-    /// What the last check found.
-    pub(crate) fn last_check(&self) -> Option<CheckResult> {
+    /// Returns the result of the last health check.
+    pub(crate) fn last_check(&self) -> Option<HealthCheckResult> {
         let last = self.last_check.lock();
         last.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether the node is to be asked.
-    pub(crate) fn admin(&self) -> Admin {
+    /// Returns the admin state.
+    pub(crate) fn admin(&self) -> AdminState {
         match self.admin.load(Ordering::Relaxed) {
-            drain if drain == Admin::Drain as u8 => Admin::Drain,
-            down if down == Admin::Down as u8 => Admin::Down,
-            _ => Admin::Up,
+            drain if drain == AdminState::Drain as u8 => AdminState::Drain,
+            down if down == AdminState::Down as u8 => AdminState::Down,
+            _ => AdminState::Up,
         }
     }
 
-    /// Sets whether the node is to be asked. One that is put up again starts slowly.
-    pub(crate) fn set_admin(&self, plan: &GroupPlan, admin: Admin, now: Instant) {
+    /// Sets the admin state. A node that was down starts slowly.
+    pub(crate) fn set_admin(&self, plan: &GroupPlan, admin: AdminState, now: Instant) {
         let before = self.admin();
         self.admin.store(admin as u8, Ordering::Relaxed);
-        if before == Admin::Down && admin != Admin::Down {
-            self.change(plan, now, |health| health.comes_back(now));
+        if before == AdminState::Down && admin != AdminState::Down {
+            self.change(plan, now, |health| health.set_recovered(now));
         }
     }
 
-    /// Open requests.
+    /// Returns the number of requests in flight.
     pub(crate) fn load(&self) -> u32 {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Counts a request as open.
+    /// Counts a request that begins.
     pub(crate) fn add_load(&self) {
         self.load.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a request as over.
+    /// Counts a request that ended.
     pub(crate) fn remove_load(&self) {
         self.load.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// What a change led to.
+/// The result of a change of the health.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Changed<T> {
+pub(crate) struct HealthChange<T> {
     pub(crate) result: T,
-    /// Whether the node was asked before and is not now.
+    /// Whether the node was available before and is not now.
     pub(crate) went_out: bool,
 }
 
-fn gate(verdict: Verdict) -> u64 {
-    match verdict {
-        Verdict::In(FULL_SHARE) => OPEN,
-        Verdict::In(_) | Verdict::Probe => ASK,
-        Verdict::Out { until: None, .. } => SHUT,
-        Verdict::Out {
+fn gate(availability: Availability) -> u64 {
+    match availability {
+        Availability::In(FULL_SHARE) => OPEN,
+        Availability::In(_) | Availability::Probe => CHECK_HEALTH,
+        Availability::Out { until: None, .. } => CLOSED,
+        Availability::Out {
             until: Some(until), ..
         } => nanoseconds(until),
     }
 }
 
-/// Time as a number that fits an atomic; more than [`ASK`].
+/// Returns a time as a number that fits an atomic and is larger than [`CHECK_HEALTH`].
 fn nanoseconds(instant: Instant) -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let since = instant.saturating_duration_since(*START).as_nanos();
     u64::try_from(since)
-        .unwrap_or(SHUT - 1)
-        .saturating_add(ASK + 1)
+        .unwrap_or(CLOSED - 1)
+        .saturating_add(CHECK_HEALTH + 1)
 }
 
 #[cfg(test)]
@@ -328,23 +333,23 @@ mod tests {
         };
         let state = NodeState::new();
         let now = Instant::now();
-        let full = Some(Admitted {
+        let full = Some(NodeAdmission {
             share: FULL_SHARE,
             probe: false,
         });
         assert_eq!(state.admission(&plan, now), full);
-        assert!(!state.failed(&plan, now).went_out);
-        assert!(state.is_watched());
-        assert!(state.failed(&plan, now).went_out);
+        assert!(!state.record_failure(&plan, now).went_out);
+        assert!(state.needs_successes());
+        assert!(state.record_failure(&plan, now).went_out);
         assert_eq!(state.admission(&plan, now), None);
         let later = now + Duration::from_secs(10);
         assert_eq!(state.admission(&plan, later), full);
-        // On trial: one failure is enough.
-        assert!(state.failed(&plan, later).went_out);
+        // After that time one failure is enough.
+        assert!(state.record_failure(&plan, later).went_out);
         let later = later + Duration::from_secs(10);
         assert_eq!(state.admission(&plan, later), full);
-        state.succeeded(&plan, later);
-        assert!(!state.is_watched());
+        state.record_success(&plan, later);
+        assert!(!state.needs_successes());
     }
 
     #[test]
@@ -356,7 +361,7 @@ mod tests {
         });
         let state = NodeState::new();
         let now = Instant::now();
-        state.failed(&plan, now);
+        state.record_failure(&plan, now);
         assert_eq!(state.admission(&plan, now), None);
         plan.passive = None;
         state.refresh(&plan, now);

@@ -1,6 +1,4 @@
-//! The configuration of groups of origins.
-//!
-//! It is plain data, made from the configuration file or in code, and shared by all threads.
+//! The configuration of groups of origins, as plain data from the configuration file or from code.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,49 +8,49 @@ use std::time::Duration;
 use apus_http::{HeaderName, StatusCode};
 use apus_net::client::{Address, Protocol, ProxyHead, Timeouts, Tls};
 
-/// A group of origins that answer the same requests.
+/// A group of origins that serve the same requests.
 #[derive(Clone, Debug)]
 pub struct GroupPlan {
-    /// The name by which locations and the control socket know the group.
+    /// The name of the group for locations and the control socket.
     pub name: Arc<str>,
-    /// The nodes, in the order in which they are shown.
+    /// The nodes, in the order of the status.
     pub nodes: Vec<NodePlan>,
-    /// Which node a request goes to.
+    /// The balancing strategy.
     pub strategy: Strategy,
-    /// A cookie that keeps a client with its node, whatever the strategy says.
+    /// A cookie that binds a client to its node, before the strategy applies.
     pub sticky: Option<StickyPlan>,
-    /// The HTTP version spoken with the nodes.
+    /// The protocol of the nodes.
     pub protocol: Protocol,
-    /// The PROXY protocol head that connections begin with.
+    /// The PROXY protocol header that connections begin with.
     pub proxy_head: ProxyHead,
-    /// How connections are kept.
-    pub pool: PoolPlan,
-    /// Where requests wait for a node that has its most already.
+    /// The pool of connections.
+    pub pool: ConnectionPoolPlan,
+    /// The queue of requests that wait for a slot of a node.
     pub queue: QueuePlan,
-    /// How failing requests take a node out; `None`: not at all.
+    /// The passive health checks; `None`: none.
     pub passive: Option<PassivePlan>,
-    /// How nodes are checked; `None`: not at all.
+    /// The active health checks; `None`: none.
     pub active: Option<CheckPlan>,
     /// The circuit breaker of each node; `None`: none.
     pub breaker: Option<BreakerPlan>,
-    /// How nodes worse than the others are ejected; `None`: not at all.
+    /// The ejection of nodes with more failures than the others; `None`: none.
     pub ejection: Option<EjectionPlan>,
-    /// Statuses that count as failures of the node for all of these.
+    /// Statuses that count as failures of the node for the passive checks, the breaker and the ejection.
     pub failure_statuses: Vec<StatusCode>,
-    /// The time over which a node that came back gets its full share; zero: at once.
+    /// The time in which a node that came back gets its full weight; zero: at once.
     pub slow_start: Duration,
-    /// What is tried again.
+    /// The retries.
     pub retry: RetryPlan,
     /// The time-outs of connections.
     pub timeouts: Timeouts,
-    /// The longest time that a request may take, retries, waiting and content included; `None`: any.
+    /// The longest time of a request, with waiting, retries and the body of the response; `None`: no limit.
     pub total_timeout: Option<Duration>,
-    /// How names of nodes are resolved.
+    /// The resolution of the nodes' names.
     pub dns: DnsPlan,
 }
 
 impl GroupPlan {
-    /// A group of these nodes with the defaults.
+    /// Creates a group of these nodes with the defaults.
     pub fn new(name: impl Into<Arc<str>>, nodes: Vec<NodePlan>) -> Self {
         Self {
             name: name.into(),
@@ -61,7 +59,7 @@ impl GroupPlan {
             sticky: None,
             protocol: Protocol::Http1,
             proxy_head: ProxyHead::None,
-            pool: PoolPlan::default(),
+            pool: ConnectionPoolPlan::default(),
             queue: QueuePlan::default(),
             passive: Some(PassivePlan::default()),
             active: None,
@@ -78,33 +76,33 @@ impl GroupPlan {
 }
 
 impl GroupPlan {
-    /// Whether a response with this status is a failure of the node, or one that another node may better.
+    /// Whether a response with this status is a failure of the node, or is retried.
     pub(crate) fn is_failure(&self, status: StatusCode) -> bool {
         self.failure_statuses.contains(&status) || self.retry.on.statuses.contains(&status)
     }
 }
 
-/// A node of a group: an address, or a name that stands for some.
+/// A node of a group: an address, or a name that is resolved to addresses.
 #[derive(Clone, Debug)]
 pub struct NodePlan {
-    /// What logs and the control socket call it.
+    /// The name of the node in logs and on the control socket.
     pub name: Arc<str>,
-    /// Where it is.
+    /// Its address or name.
     pub place: Place,
-    /// TLS, if it is spoken.
+    /// TLS, if the node speaks it.
     pub tls: Option<Tls>,
-    /// Its share of requests beside the others'; at least 1.
+    /// Its share of the requests, relative to the other nodes; at least 1.
     pub weight: u32,
-    /// Whether it is asked only when none of the others can be.
+    /// Whether it is used only when no other node is available.
     pub backup: bool,
-    /// Whether it is asked at all.
-    pub admin: Admin,
-    /// The most requests that it works on at once, over all workers; 0: any number.
+    /// Its admin state.
+    pub admin: AdminState,
+    /// The most concurrent requests, over all workers; 0: no limit.
     pub max_requests: u32,
 }
 
 impl NodePlan {
-    /// A node with the defaults.
+    /// Creates a node with the defaults.
     pub fn new(name: impl Into<Arc<str>>, place: Place) -> Self {
         Self {
             name: name.into(),
@@ -112,62 +110,62 @@ impl NodePlan {
             tls: None,
             weight: 1,
             backup: false,
-            admin: Admin::Up,
+            admin: AdminState::Up,
             max_requests: 0,
         }
     }
 }
 
-/// Where a node is.
+/// The address of a node, or a name that is resolved to addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// At an address.
+    /// An address.
     Address(Address),
-    /// At the addresses of a name, each a node of its own.
+    /// The addresses of a name. Each is a node of its own.
     Name {
         /// The name.
         host: Box<str>,
         /// The port.
         port: u16,
     },
-    /// Where the SRV records of a name say (RFC 2782), such as `_http._tcp.example.com`. Their weights
-    /// multiply the node's, and those that are not of the best priority are backups.
+    /// The services of the SRV records of a name (RFC 2782), such as `_http._tcp.example.com`. Their weights
+    /// multiply the node's weight, and those that do not have the best priority are backups.
     Service(Box<str>),
 }
 
-/// Whether a node is to be asked.
+/// Whether an administrator allows requests to a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Admin {
-    /// It takes requests.
+pub enum AdminState {
+    /// It gets requests.
     #[default]
     Up,
-    /// It takes only requests of clients that a sticky cookie keeps with it.
+    /// It gets only requests whose sticky cookie names it.
     Drain,
-    /// It takes no requests.
+    /// It gets no requests.
     Down,
 }
 
-/// How the node of a request is chosen.
+/// How the node of a request is picked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// In turns, smoothly by weight.
+    /// Round robin, smooth by weight.
     #[default]
     RoundRobin,
-    /// The fewest open requests for the weight, over all workers.
+    /// The fewest requests in flight for the weight, over all workers.
     LeastConnections,
-    /// The least expected time to the head of the response.
+    /// The least expected time to the response head.
     LeastTime,
     /// The less busy of two random nodes.
     BestOfTwo,
     /// At random by weight.
     Random,
-    /// By a key, so that equal keys go to one node and few move when nodes change (ketama).
+    /// By a key: equal keys go to the same node, and few keys move when nodes change (ketama).
     ConsistentHash(HashKey),
 }
 
 impl Strategy {
-    /// Whether it compares how busy nodes are.
-    pub(crate) fn looks_at_load(&self) -> bool {
+    /// Whether it compares the requests in flight of nodes.
+    pub(crate) fn uses_load(&self) -> bool {
         matches!(
             self,
             Self::LeastConnections | Self::LeastTime | Self::BestOfTwo
@@ -175,7 +173,7 @@ impl Strategy {
     }
 }
 
-/// What the key of consistent hashing is made of. Who sends a request gives it, hashed by
+/// The source of the key of consistent hashing. The sender of a request hashes it by
 /// [`hash_key`](crate::hash_key).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashKey {
@@ -183,13 +181,13 @@ pub enum HashKey {
     Address,
     /// The request target.
     Uri,
-    /// The value of a field.
+    /// The value of a header.
     Header(HeaderName),
     /// The value of a cookie.
     Cookie(Box<str>),
 }
 
-/// The cookie that keeps a client with its node (RFC 6265 section 4.1).
+/// The sticky cookie, which binds a client to a node (RFC 6265 section 4.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StickyPlan {
     /// The cookie's name.
@@ -200,16 +198,16 @@ pub struct StickyPlan {
     pub domain: Option<Box<str>>,
     /// Its `Max-Age`; `None`: until the browser is closed.
     pub max_age: Option<Duration>,
-    /// Whether it is for TLS only.
+    /// Whether it has `Secure`.
     pub secure: bool,
-    /// Whether scripts cannot read it.
+    /// Whether it has `HttpOnly`.
     pub http_only: bool,
     /// Its `SameSite`.
     pub same_site: Option<SameSite>,
 }
 
 impl StickyPlan {
-    /// A cookie for the whole site that scripts cannot read.
+    /// Creates a cookie for the whole site, with `HttpOnly`.
     pub fn new(name: impl Into<Box<str>>) -> Self {
         Self {
             name: name.into(),
@@ -223,7 +221,7 @@ impl StickyPlan {
     }
 }
 
-/// Which requests from other sites a cookie comes with.
+/// The requests from other sites that carry a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SameSite {
     /// None.
@@ -244,22 +242,22 @@ impl fmt::Display for SameSite {
     }
 }
 
-/// How a worker keeps connections to a node.
+/// The pool of connections to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolPlan {
-    /// The most connections that wait for a request, of each worker and node; 0: none is kept. Those of
-    /// FastCGI are counted over all workers, which share them.
+pub struct ConnectionPoolPlan {
+    /// The most idle connections, for each worker and node; 0: none. All workers share those of FastCGI, for
+    /// which this is the limit over all workers.
     pub max_idle: usize,
-    /// How long one waits before it is closed. Shorter than the node's own limit, so that a request
-    /// does not meet a connection that is being closed.
+    /// The time after which an idle connection is closed. It has to be shorter than the node's own limit, so
+    /// that no request is sent over a connection that the node closes.
     pub idle_timeout: Duration,
-    /// The most requests over one connection; 0: any number.
+    /// The most requests over one connection; 0: no limit.
     pub max_requests: u64,
-    /// The longest that a connection is used; zero: any time.
+    /// The longest time that a connection is used; zero: no limit.
     pub max_age: Duration,
 }
 
-impl Default for PoolPlan {
+impl Default for ConnectionPoolPlan {
     fn default() -> Self {
         Self {
             max_idle: 64,
@@ -270,12 +268,12 @@ impl Default for PoolPlan {
     }
 }
 
-/// The queue of requests that wait for a node of a group.
+/// The queue of requests that wait for a slot of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePlan {
-    /// The most requests that wait, over all workers; 0: none waits.
+    /// The most requests in the queue, over all workers; 0: there is no queue.
     pub max_waiting: usize,
-    /// How long one waits.
+    /// The longest time that a request waits.
     pub timeout: Duration,
 }
 
@@ -288,13 +286,13 @@ impl Default for QueuePlan {
     }
 }
 
-/// When failing requests take a node out, and for how long. The last node of a group is asked
-/// nevertheless.
+/// Passive health checks: how many failed requests take a node out of service, and for how long. If no other
+/// node of the group is available, it still gets requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassivePlan {
-    /// So many failures...
+    /// The failures within `fail_timeout` that take a node out.
     pub max_fails: u32,
-    /// ...within this time take it out for the same time.
+    /// The time within which failures count, and for which the node is out.
     pub fail_timeout: Duration,
 }
 
@@ -307,20 +305,20 @@ impl Default for PassivePlan {
     }
 }
 
-/// When a node's circuit breaker opens.
+/// The circuit breaker of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerPlan {
-    /// The part of requests that fail, in percent, that opens it...
+    /// The failure rate, in percent, at which it opens.
     pub percent: u8,
-    /// ...when there were at least so many requests...
+    /// The fewest requests within the window for it to open.
     pub min_requests: u32,
-    /// ...within this time.
+    /// The time over which requests count.
     pub window: Duration,
-    /// How long it is open before a request tries the node; twice as long each time that fails.
+    /// The time until a request is sent as a probe. It doubles with each probe that fails.
     pub open_for: Duration,
-    /// The longest that it is open.
+    /// The longest time until a probe.
     pub max_open_for: Duration,
-    /// How many requests, one after another, have to be answered before it closes; at least 1.
+    /// The number of successful probes, one after another, that close it; at least 1.
     pub probes: u32,
 }
 
@@ -337,20 +335,20 @@ impl Default for BreakerPlan {
     }
 }
 
-/// When a node is ejected for being worse than the others.
+/// The ejection of nodes with more failures than the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EjectionPlan {
-    /// So many failures in a row; 0: not for that.
+    /// The failures in a row that eject a node; 0: none do.
     pub consecutive: u32,
-    /// The comparison with the group; `None`: not for that.
+    /// The comparison of failure rates; `None`: none.
     pub rate: Option<RatePlan>,
-    /// How long it is ejected: this, times how often it was.
+    /// The time of the first ejection. It grows by this with each further one.
     pub time: Duration,
-    /// The longest that it is ejected.
+    /// The longest time of an ejection.
     pub max_time: Duration,
-    /// The most nodes that are ejected at once, in percent; one may be, if it is not 0.
+    /// The most nodes that are ejected at the same time, in percent; at least one if this is not 0.
     pub max_percent: u8,
-    /// How many nodes stay whatever they do.
+    /// The number of nodes that are never ejected.
     pub keep: usize,
 }
 
@@ -367,14 +365,14 @@ impl Default for EjectionPlan {
     }
 }
 
-/// The comparison of a node with its group.
+/// The comparison of the failure rates of the nodes of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RatePlan {
-    /// How often nodes are compared.
+    /// The time between two comparisons.
     pub interval: Duration,
-    /// How many percent more of its requests than of the others' fail, at least.
+    /// The difference between the failure rate of a node and that of the others, in percent, that ejects it.
     pub margin: u8,
-    /// The fewest requests in the interval.
+    /// The fewest requests of the node in the interval.
     pub min_requests: u32,
 }
 
@@ -388,25 +386,25 @@ impl Default for RatePlan {
     }
 }
 
-/// How nodes are checked.
+/// Active health checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckPlan {
-    /// What is asked.
+    /// The kind of check.
     pub kind: CheckKind,
     /// The time between two checks of a node.
     pub interval: Duration,
-    /// How much longer or shorter that is by chance, in percent.
+    /// The random variation of the interval, in percent.
     pub jitter: u8,
-    /// The longest that one check takes.
+    /// The longest time of one check.
     pub timeout: Duration,
-    /// How many good checks in a row bring a node back.
+    /// The successful checks in a row that bring a node back.
     pub rise: u32,
-    /// How many bad checks in a row take a node out.
+    /// The failed checks in a row that take a node out.
     pub fall: u32,
 }
 
 impl CheckPlan {
-    /// A check with the default times.
+    /// Creates a check with the default times.
     pub fn new(kind: CheckKind) -> Self {
         Self {
             kind,
@@ -419,45 +417,45 @@ impl CheckPlan {
     }
 }
 
-/// What a check asks.
+/// The kind of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckKind {
-    /// Whether a connection opens, and TLS if the node speaks it.
+    /// A connection, with a TLS handshake if the node speaks TLS.
     Connect,
-    /// For a response to GET. An application that speaks FastCGI is asked for the script that the target
-    /// names: `ping.path` of PHP-FPM, or a file by its whole path.
+    /// A GET request. Over FastCGI the target names the script: the `ping.path` of PHP-FPM, or a file by its
+    /// absolute path.
     Http {
         /// The request target.
         target: Box<str>,
-        /// The `Host`; `None`: the name or address at which the node is.
+        /// The `Host`; `None`: the name or address of the node.
         host: Option<Box<str>>,
-        /// The statuses that are good; empty: 200 to 399.
+        /// The statuses that are successful; empty: 200 to 399.
         statuses: Vec<StatusCode>,
-        /// What the content must have in its first 64 KiB.
+        /// A text that the first 64 KiB of the body must contain.
         contains: Option<Box<str>>,
     },
-    /// For `SERVING` of `grpc.health.v1.Health/Check`, over HTTP/2.
+    /// A call of `grpc.health.v1.Health/Check` over HTTP/2, which must respond `SERVING`.
     Grpc {
-        /// The service asked about; empty: the server as a whole.
+        /// The name of the service; empty: the server as a whole.
         service: Box<str>,
     },
 }
 
-/// What is tried again with another node.
+/// The retries of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPlan {
-    /// Attempts in all; 1: nothing is tried again.
+    /// The most attempts of a request; 1: there are no retries.
     pub tries: u32,
-    /// How long after the request came another attempt may begin; `None`: any time.
+    /// The time after the arrival of a request within which a retry may begin; `None`: no limit.
     pub within: Option<Duration>,
-    /// What goes wrong when it is tried again.
+    /// The failures that are retried.
     pub on: RetryOn,
-    /// Whether a request that a node may have seen is tried again even if its method is not idempotent.
+    /// Whether a request that a node may have seen is retried even if its method is not idempotent.
     pub non_idempotent: bool,
-    /// How many retries there may be.
+    /// The budget of retries.
     pub budget: BudgetPlan,
-    /// After which time without an answer an idempotent request without content is sent to a second
-    /// node too; the first answer counts. `None`: never.
+    /// The time without a response after which an idempotent request without a body is also sent to a second
+    /// node; the first response wins. `None`: never.
     pub hedge: Option<Duration>,
 }
 
@@ -474,14 +472,14 @@ impl Default for RetryPlan {
     }
 }
 
-/// What goes wrong when a request is tried again.
+/// The failures that are retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryOn {
-    /// The connection failed, or what came was no HTTP.
+    /// The connection failed, or the node broke the protocol.
     pub error: bool,
-    /// The node was too slow to accept, or to answer.
+    /// The node was too slow to accept the connection or to respond.
     pub timeout: bool,
-    /// The node answered with one of these.
+    /// The response has one of these statuses.
     pub statuses: Vec<StatusCode>,
 }
 
@@ -495,12 +493,12 @@ impl Default for RetryOn {
     }
 }
 
-/// How many retries a group may make.
+/// The budget of retries of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetPlan {
-    /// In percent of its requests...
+    /// The retries, in percent of the requests.
     pub percent: u8,
-    /// ...and so many each second besides.
+    /// The retries per second that are always allowed in addition.
     pub min_per_second: u32,
 }
 
@@ -513,16 +511,16 @@ impl Default for BudgetPlan {
     }
 }
 
-/// How names of nodes are resolved.
+/// The resolution of the nodes' names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DnsPlan {
-    /// The resolvers to ask; empty: those of the system.
+    /// The DNS servers; empty: those of the system.
     pub servers: Vec<SocketAddr>,
-    /// The shortest time until a name is asked for again, whatever its TTL.
+    /// The shortest time until a name is looked up again, whatever its TTL.
     pub min_ttl: Duration,
-    /// The longest time until a name is asked for again, whatever its TTL.
+    /// The longest time until a name is looked up again, whatever its TTL.
     pub max_ttl: Duration,
-    /// How long one lookup may take.
+    /// The longest time of one lookup.
     pub timeout: Duration,
     /// Whether IPv6 addresses are used.
     pub ipv6: bool,

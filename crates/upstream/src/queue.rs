@@ -1,137 +1,135 @@
-//! The queue of requests that wait for a node with free capacity.
-//!
-//! It is first in, first out, on whichever worker a node becomes free.
+//! The queue of requests that wait for a slot of a node, first in, first out over all workers.
 
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-/// A number that no other node of this process has.
+/// A number of a node that is unique in the process.
 pub(crate) type NodeId = u64;
 
-/// The nodes that a request was sent to.
-pub(crate) type Tried = SmallVec<[NodeId; 4]>;
+/// The nodes that a request was sent to already.
+pub(crate) type TriedNodes = SmallVec<[NodeId; 4]>;
 
-/// Which nodes a request takes.
+/// The nodes that a request in the queue accepts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wants {
-    /// The node that a cookie keeps it with.
+pub(crate) struct NodeRequirements {
+    /// The only node, if a sticky cookie names it.
     pub(crate) only: Option<NodeId>,
-    /// The nodes that it was sent to already.
-    pub(crate) tried: Tried,
-    /// Whether it takes backups: none of the others can be asked.
+    /// The nodes that the request was sent to already.
+    pub(crate) tried: TriedNodes,
+    /// Whether it accepts backups, because no other node is available.
     pub(crate) backup: bool,
 }
 
-/// A node that has a free place.
+/// A free slot of a node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Offer {
+pub(crate) struct SlotOffer {
     pub(crate) node: NodeId,
     pub(crate) backup: bool,
-    /// Whether it takes only those that a cookie keeps with it.
+    /// Whether the node accepts only requests whose sticky cookie names it.
     pub(crate) draining: bool,
 }
 
-impl Wants {
-    fn takes(&self, offer: Offer) -> bool {
-        let is_theirs = match self.only {
+impl NodeRequirements {
+    fn accept(&self, offer: SlotOffer) -> bool {
+        let is_accepted = match self.only {
             Some(only) => only == offer.node,
             None => !offer.draining && (self.backup || !offer.backup),
         };
-        is_theirs && !self.tried.contains(&offer.node)
+        is_accepted && !self.tried.contains(&offer.node)
     }
 }
 
-/// The line of one group. `P` is a place at a node.
+/// The queue of one group. `S` is a slot of a node.
 #[derive(Debug)]
-pub(crate) struct Line<P> {
-    waiting: VecDeque<Waiting<P>>,
+pub(crate) struct RequestQueue<S> {
+    entries: VecDeque<QueueEntry<S>>,
     next: Ticket,
 }
 
-/// The turn of a request. It keeps it when it has to wait again.
+/// The position of a request in the order of arrival, which it keeps when it enters the queue again.
 pub(crate) type Ticket = u64;
 
 #[derive(Debug)]
-struct Waiting<P> {
+struct QueueEntry<S> {
     ticket: Ticket,
-    wants: Wants,
-    turn: oneshot::Sender<P>,
+    requirements: NodeRequirements,
+    sender: oneshot::Sender<S>,
 }
 
-impl<P> Default for Line<P> {
+impl<S> Default for RequestQueue<S> {
     fn default() -> Self {
         Self {
-            waiting: VecDeque::new(),
+            entries: VecDeque::new(),
             next: 0,
         }
     }
 }
 
-impl<P> Line<P> {
-    /// How many wait.
+impl<S> RequestQueue<S> {
+    /// Returns the number of requests that wait.
     pub(crate) fn len(&self) -> usize {
-        self.waiting.len()
+        self.entries.len()
     }
 
-    /// Puts a request in the line, at its old place if it had one. The place at a node comes over the
-    /// channel; an error there means that the request is to choose anew.
+    /// Adds a request, at its old position if it has a ticket. The channel receives its slot, or an error
+    /// when the request has to choose again.
     pub(crate) fn enter(
         &mut self,
         ticket: Option<Ticket>,
-        wants: Wants,
-    ) -> (Ticket, oneshot::Receiver<P>) {
+        requirements: NodeRequirements,
+    ) -> (Ticket, oneshot::Receiver<S>) {
         let ticket = ticket.unwrap_or_else(|| {
             self.next += 1;
             self.next
         });
-        let (turn, receiver) = oneshot::channel();
-        let place = self.waiting.partition_point(|other| other.ticket < ticket);
-        let waiting = Waiting {
+        let (sender, receiver) = oneshot::channel();
+        let index = self.entries.partition_point(|other| other.ticket < ticket);
+        let entry = QueueEntry {
             ticket,
-            wants,
-            turn,
+            requirements,
+            sender,
         };
-        self.waiting.insert(place, waiting);
+        self.entries.insert(index, entry);
         (ticket, receiver)
     }
 
-    /// Takes a request out of the line, if it is in it.
+    /// Removes a request, if it is in the queue.
     pub(crate) fn leave(&mut self, ticket: Ticket) {
-        if let Ok(place) = self
-            .waiting
-            .binary_search_by_key(&ticket, |waiting| waiting.ticket)
+        if let Ok(index) = self
+            .entries
+            .binary_search_by_key(&ticket, |entry| entry.ticket)
         {
-            self.waiting.remove(place);
+            self.entries.remove(index);
         }
     }
 
-    /// Gives a place at a node to the first request that takes it.
+    /// Gives a slot to the first request that accepts it.
     ///
     /// # Errors
-    /// None does; the place is given back.
-    pub(crate) fn hand(&mut self, offer: Offer, place: P) -> Result<(), P> {
-        let mut place = place;
+    /// No request does; the slot is returned.
+    pub(crate) fn hand(&mut self, offer: SlotOffer, slot: S) -> Result<(), S> {
+        let mut slot = slot;
         while let Some(first) = self
-            .waiting
+            .entries
             .iter()
-            .position(|waiting| waiting.wants.takes(offer))
+            .position(|entry| entry.requirements.accept(offer))
         {
-            let Some(waiting) = self.waiting.remove(first) else {
+            let Some(entry) = self.entries.remove(first) else {
                 break;
             };
-            match waiting.turn.send(place) {
+            match entry.sender.send(slot) {
                 Ok(()) => return Ok(()),
-                Err(back) => place = back,
+                Err(back) => slot = back,
             }
         }
-        Err(place)
+        Err(slot)
     }
 
-    /// Has every request choose anew, because nodes went.
-    pub(crate) fn reconsider(&mut self) {
-        self.waiting.clear();
+    /// Makes every request choose again, after the nodes changed.
+    pub(crate) fn wake_all(&mut self) {
+        self.entries.clear();
     }
 }
 
@@ -142,121 +140,121 @@ mod tests {
 
     use super::*;
 
-    fn offer(node: NodeId, backup: bool) -> Offer {
-        Offer {
+    fn offer(node: NodeId, backup: bool) -> SlotOffer {
+        SlotOffer {
             node,
             backup,
             draining: false,
         }
     }
 
-    fn only(node: NodeId) -> Wants {
-        Wants {
+    fn only(node: NodeId) -> NodeRequirements {
+        NodeRequirements {
             only: Some(node),
-            ..Wants::default()
+            ..NodeRequirements::default()
         }
     }
 
     #[test]
-    fn serves_the_first_that_takes_the_node() {
-        let mut line = Line::default();
-        let (_, mut other) = line.enter(None, only(2));
-        let tried = Wants {
+    fn gives_a_slot_to_the_first_request_that_accepts_the_node() {
+        let mut queue = RequestQueue::default();
+        let (_, mut other) = queue.enter(None, only(2));
+        let tried = NodeRequirements {
             tried: [1].into_iter().collect(),
-            ..Wants::default()
+            ..NodeRequirements::default()
         };
-        let (_, mut tried) = line.enter(None, tried);
-        let (_, mut first) = line.enter(None, Wants::default());
-        let (_, mut second) = line.enter(None, Wants::default());
-        assert_eq!(line.hand(offer(1, false), 'a'), Ok(()));
-        assert_eq!(line.hand(offer(1, false), 'b'), Ok(()));
-        assert_eq!(line.hand(offer(1, false), 'c'), Err('c'));
+        let (_, mut tried) = queue.enter(None, tried);
+        let (_, mut first) = queue.enter(None, NodeRequirements::default());
+        let (_, mut second) = queue.enter(None, NodeRequirements::default());
+        assert_eq!(queue.hand(offer(1, false), 'a'), Ok(()));
+        assert_eq!(queue.hand(offer(1, false), 'b'), Ok(()));
+        assert_eq!(queue.hand(offer(1, false), 'c'), Err('c'));
         assert_eq!((first.try_recv(), second.try_recv()), (Ok('a'), Ok('b')));
         assert_eq!(other.try_recv(), Err(TryRecvError::Empty));
-        assert_eq!(line.hand(offer(2, false), 'd'), Ok(()));
-        assert_eq!(line.hand(offer(2, false), 'e'), Ok(()));
+        assert_eq!(queue.hand(offer(2, false), 'd'), Ok(()));
+        assert_eq!(queue.hand(offer(2, false), 'e'), Ok(()));
         assert_eq!((other.try_recv(), tried.try_recv()), (Ok('d'), Ok('e')));
-        assert_eq!(line.len(), 0);
+        assert_eq!(queue.len(), 0);
     }
 
     #[test]
-    fn keeps_backups_for_those_who_need_them() {
-        let mut line = Line::default();
-        let (_, _waiting) = line.enter(None, Wants::default());
-        assert_eq!(line.hand(offer(1, true), ()), Err(()));
-        let wants = Wants {
+    fn gives_backups_only_to_requests_that_accept_them() {
+        let mut queue = RequestQueue::default();
+        let (_, _waiting) = queue.enter(None, NodeRequirements::default());
+        assert_eq!(queue.hand(offer(1, true), ()), Err(()));
+        let requirements = NodeRequirements {
             backup: true,
-            ..Wants::default()
+            ..NodeRequirements::default()
         };
-        let (_, mut needy) = line.enter(None, wants);
-        assert_eq!(line.hand(offer(1, true), ()), Ok(()));
-        assert_eq!(needy.try_recv(), Ok(()));
+        let (_, mut with_backup) = queue.enter(None, requirements);
+        assert_eq!(queue.hand(offer(1, true), ()), Ok(()));
+        assert_eq!(with_backup.try_recv(), Ok(()));
     }
 
     #[test]
-    fn lets_a_draining_node_serve_those_that_are_kept_with_it() {
-        let mut line = Line::default();
-        let (_, _waiting) = line.enter(None, Wants::default());
-        let (_, mut kept) = line.enter(None, only(1));
-        let draining = Offer {
+    fn gives_a_draining_node_only_requests_with_its_cookie() {
+        let mut queue = RequestQueue::default();
+        let (_, _waiting) = queue.enter(None, NodeRequirements::default());
+        let (_, mut kept) = queue.enter(None, only(1));
+        let draining = SlotOffer {
             draining: true,
             ..offer(1, true)
         };
-        assert_eq!(line.hand(draining, 'a'), Ok(()));
-        assert_eq!(line.hand(draining, 'b'), Err('b'));
+        assert_eq!(queue.hand(draining, 'a'), Ok(()));
+        assert_eq!(queue.hand(draining, 'b'), Err('b'));
         assert_eq!(kept.try_recv(), Ok('a'));
     }
 
     #[test]
-    fn passes_over_those_that_went() {
-        let mut line = Line::default();
-        let (left, _first) = line.enter(None, Wants::default());
-        let (_, dropped) = line.enter(None, Wants::default());
-        let (_, mut third) = line.enter(None, Wants::default());
-        line.leave(left);
+    fn skips_requests_that_left() {
+        let mut queue = RequestQueue::default();
+        let (left, _first) = queue.enter(None, NodeRequirements::default());
+        let (_, dropped) = queue.enter(None, NodeRequirements::default());
+        let (_, mut third) = queue.enter(None, NodeRequirements::default());
+        queue.leave(left);
         drop(dropped);
-        assert_eq!(line.hand(offer(1, false), ()), Ok(()));
+        assert_eq!(queue.hand(offer(1, false), ()), Ok(()));
         assert_eq!(third.try_recv(), Ok(()));
-        line.leave(left);
+        queue.leave(left);
     }
 
     #[test]
-    fn keeps_the_order_when_all_choose_anew() {
-        let mut line = Line::default();
-        let (first, mut receiver) = line.enter(None, Wants::default());
-        let (second, _) = line.enter(None, Wants::default());
-        line.reconsider();
+    fn keeps_the_order_when_all_choose_again() {
+        let mut queue = RequestQueue::default();
+        let (first, mut receiver) = queue.enter(None, NodeRequirements::default());
+        let (second, _) = queue.enter(None, NodeRequirements::default());
+        queue.wake_all();
         assert_eq!(receiver.try_recv(), Err(TryRecvError::Closed));
-        let (_, _newcomer) = line.enter(None, Wants::default());
-        let (_, _second) = line.enter(Some(second), Wants::default());
-        let (_, mut receiver) = line.enter(Some(first), Wants::default());
-        assert_eq!(line.hand(offer(1, false), ()), Ok(()));
+        let (_, _newcomer) = queue.enter(None, NodeRequirements::default());
+        let (_, _second) = queue.enter(Some(second), NodeRequirements::default());
+        let (_, mut receiver) = queue.enter(Some(first), NodeRequirements::default());
+        assert_eq!(queue.hand(offer(1, false), ()), Ok(()));
         assert_eq!(receiver.try_recv(), Ok(()));
     }
 
     proptest! {
         #[test]
         fn serves_in_the_order_of_arrival(leaving in proptest::collection::vec(any::<bool>(), 1..40)) {
-            let mut line = Line::default();
+            let mut queue = RequestQueue::default();
             let mut receivers = Vec::new();
             for _ in &leaving {
-                receivers.push(line.enter(None, Wants::default()));
+                receivers.push(queue.enter(None, NodeRequirements::default()));
             }
             for ((ticket, _), leaves) in receivers.iter().zip(&leaving) {
                 if *leaves {
-                    line.leave(*ticket);
+                    queue.leave(*ticket);
                 }
             }
-            let mut place = 0;
-            while line.hand(offer(1, false), place).is_ok() {
-                place += 1;
+            let mut slot = 0;
+            while queue.hand(offer(1, false), slot).is_ok() {
+                slot += 1;
             }
             let served: Vec<i32> = receivers
                 .iter_mut()
                 .filter_map(|(_, receiver)| receiver.try_recv().ok())
                 .collect();
-            prop_assert_eq!(served, (0..place).collect::<Vec<_>>());
-            prop_assert_eq!(place as usize, leaving.iter().filter(|leaves| !**leaves).count());
+            prop_assert_eq!(served, (0..slot).collect::<Vec<_>>());
+            prop_assert_eq!(slot as usize, leaving.iter().filter(|leaves| !**leaves).count());
         }
     }
 }

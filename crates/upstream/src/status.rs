@@ -1,69 +1,69 @@
-//! What groups and nodes are doing, for the control socket and metrics: plain data, taken at one moment.
+//! The status of groups and nodes at one moment, for the control socket and metrics.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::counts::{FailureKind, GroupTotals};
-use crate::group::Group;
-use crate::health::{FULL_SHARE, Reason, Verdict};
-use crate::node::{CheckResult, Node};
-use crate::plan::Admin;
+use crate::counters::{FailureKind, GroupTotals};
+use crate::group::UpstreamGroup;
+use crate::health::{Availability, FULL_SHARE, OutReason};
+use crate::node::{HealthCheckResult, Node};
+use crate::plan::AdminState;
 
-/// A group at one moment.
+/// The status of a group.
 #[derive(Clone, Debug)]
 pub struct GroupStatus {
     /// Its name.
     pub name: Arc<str>,
-    /// Its nodes, in the order of the configuration, each address of a name for itself.
+    /// Its nodes, in the order of the configuration; each address of a name is one.
     pub nodes: Vec<NodeStatus>,
     /// The names of nodes that have no address yet.
     pub unresolved: Vec<Arc<str>>,
-    /// Requests that wait for a node.
+    /// The requests in the queue.
     pub waiting: usize,
-    /// What was counted since the start.
+    /// The counters since the start.
     pub totals: GroupTotals,
 }
 
-/// A node at one moment.
+/// The status of a node.
 #[derive(Clone, Debug)]
 pub struct NodeStatus {
     /// Its name.
     pub name: Arc<str>,
     /// Its address.
     pub address: String,
-    /// Whether it is asked only when none of the others can be.
+    /// Whether it is used only when no other node is available.
     pub backup: bool,
-    /// What the configuration or the control socket says of it.
-    pub admin: Admin,
-    /// What is known of its health.
-    pub state: State,
-    /// Requests that it works on.
+    /// Its admin state, by the configuration or the control socket.
+    pub admin: AdminState,
+    /// Whether it is available.
+    pub state: NodeAvailability,
+    /// Its requests in flight.
     pub in_flight: u32,
-    /// Requests that were sent to it.
+    /// The requests that were sent to it.
     pub requests: u64,
-    /// How many failed, and why.
+    /// The number of failures of each kind.
     pub failures: [(FailureKind, u64); FailureKind::ALL.len()],
-    /// The mean time to the head of its responses; `None` before the first.
+    /// The mean time to its response heads; `None` before the first.
     pub latency: Option<Duration>,
-    /// What its last check found; `None` before the first.
-    pub last_check: Option<CheckResult>,
+    /// The result of its last health check; `None` before the first.
+    pub last_check: Option<HealthCheckResult>,
 }
 
-/// What is known of a node's health.
+/// Whether a node is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It is asked.
+pub enum NodeAvailability {
+    /// It is.
     In,
-    /// It came back and is asked for a part of its share, in percent.
+    /// It came back and has this part of its weight, in percent.
     Starting(u8),
-    /// Its breaker is half-open: one request is to find out.
+    /// It is for one request, the probe of its circuit breaker.
     Probing,
-    /// It is not asked, for this reason, until then if that is known.
-    Out(Reason, Option<Instant>),
+    /// It is not, for this reason, until then if that is known.
+    Out(OutReason, Option<Instant>),
 }
 
-impl Group {
-    /// The group now.
+impl UpstreamGroup {
+    /// Returns the current status.
     pub(crate) fn status(&self, now: Instant) -> GroupStatus {
         let set = self.set();
         let has_address = |name: &Arc<str>| set.nodes.iter().any(|node| node.name == *name);
@@ -72,15 +72,15 @@ impl Group {
             unresolved: names.filter(|name| !has_address(name)).cloned().collect(),
             name: Arc::clone(self.name()),
             nodes: set.nodes.iter().map(|node| node.status(now)).collect(),
-            waiting: self.line().len(),
-            totals: self.counts.sums(),
+            waiting: self.queue().len(),
+            totals: self.counters.sums(),
         }
     }
 }
 
 impl Node {
     fn status(&self, now: Instant) -> NodeStatus {
-        let sums = self.state.counts.sums();
+        let sums = self.state.counters.sums();
         let mut failures = FailureKind::ALL.map(|kind| (kind, 0));
         for ((_, count), sum) in failures.iter_mut().zip(sums.failures) {
             *count = sum;
@@ -90,11 +90,13 @@ impl Node {
             address: self.origin.address.to_string(),
             backup: self.backup,
             admin: self.state.admin(),
-            state: match self.verdict(now) {
-                Verdict::In(FULL_SHARE) => State::In,
-                Verdict::In(share) => State::Starting((share * 100 / FULL_SHARE) as u8),
-                Verdict::Probe => State::Probing,
-                Verdict::Out { why, until } => State::Out(why, until),
+            state: match self.availability(now) {
+                Availability::In(FULL_SHARE) => NodeAvailability::In,
+                Availability::In(share) => {
+                    NodeAvailability::Starting((share * 100 / FULL_SHARE) as u8)
+                }
+                Availability::Probe => NodeAvailability::Probing,
+                Availability::Out { reason, until } => NodeAvailability::Out(reason, until),
             },
             in_flight: sums.in_flight,
             requests: sums.requests,

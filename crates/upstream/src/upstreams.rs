@@ -1,4 +1,4 @@
-//! All groups, by name: what outlives a configuration.
+//! All groups of origins by name, which stay across reloads.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,23 +8,22 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
-use crate::group::Group;
-use crate::plan::{Admin, GroupPlan};
+use crate::group::UpstreamGroup;
+use crate::plan::{AdminState, GroupPlan};
 use crate::status::GroupStatus;
 use crate::worker::WorkerGroup;
 
-/// All groups of origins. Cheap to clone; all clones are of the same groups.
+/// All groups of origins. It is cheap to clone; all clones share the same groups.
 ///
-/// A new configuration is put in force with [`Self::apply`]; nodes that stay keep what is known of
-/// them. Each worker asks for its [`WorkerGroup`]s. One thread runs [`Self::run_checks`] and
-/// [`Self::run_dns`] beside them.
+/// [`Self::apply`] applies a new configuration; nodes that stay keep their state. Each worker gets its
+/// [`WorkerGroup`]s by [`Self::group`]. One other thread runs [`Self::run_checks`] and [`Self::run_dns`].
 #[derive(Clone, Debug)]
-pub struct Upstreams(Arc<Shared>);
+pub struct Upstreams(Arc<UpstreamsState>);
 
 #[derive(Debug)]
-struct Shared {
-    groups: Mutex<HashMap<Arc<str>, Arc<Group>>>,
-    /// How often groups or nodes changed.
+struct UpstreamsState {
+    groups: Mutex<HashMap<Arc<str>, Arc<UpstreamGroup>>>,
+    /// The number of changes of groups or nodes.
     changes: watch::Sender<u64>,
 }
 
@@ -35,16 +34,15 @@ impl Default for Upstreams {
 }
 
 impl Upstreams {
-    /// No groups.
+    /// Creates a set without groups.
     pub fn new() -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(UpstreamsState {
             groups: Mutex::default(),
             changes: watch::Sender::new(0),
         }))
     }
 
-    /// Puts groups in force, in place of all that there were. Services that have a group which is gone
-    /// may use it until they are gone, too.
+    /// Replaces all groups. Services that have a group which is gone may still use it.
     pub fn apply(&self, plans: Vec<GroupPlan>) {
         let now = Instant::now();
         let mut groups = self.lock();
@@ -55,26 +53,25 @@ impl Upstreams {
                     group.apply(plan, now);
                     group
                 }
-                None => Arc::new(Group::new(plan, now)),
+                None => Arc::new(UpstreamGroup::new(plan, now)),
             };
             groups.insert(Arc::clone(group.name()), group);
         }
         drop(groups);
-        self.changed();
+        self.notify_changed();
     }
 
-    /// The group for the worker that calls, which always gets the same one as long as it has it.
+    /// Returns the group for the calling worker, which gets the same one as long as it has it.
     pub fn group(&self, name: &str) -> Option<Rc<WorkerGroup>> {
         let group = self.lock().get(name).cloned()?;
         Some(WorkerGroup::of(group))
     }
 
-    /// Has a node asked, drained, or not asked, whatever its plan says, until it is told something
-    /// else. A node with several addresses is meant with all of them.
+    /// Overrides the admin state of a node's plan until the next call. It applies to all addresses of the node.
     ///
     /// # Errors
     /// There is no such group, or no such node.
-    pub fn set_node(&self, group: &str, node: &str, admin: Admin) -> Result<(), UnknownNode> {
+    pub fn set_node(&self, group: &str, node: &str, admin: AdminState) -> Result<(), UnknownNode> {
         let unknown = || UnknownNode {
             group: group.into(),
             node: node.into(),
@@ -83,11 +80,11 @@ impl Upstreams {
         if !group.set_admin(node, admin, Instant::now()) {
             return Err(unknown());
         }
-        self.changed();
+        self.notify_changed();
         Ok(())
     }
 
-    /// What all groups are doing, by name.
+    /// Returns the status of all groups, in the order of their names.
     pub fn status(&self) -> Vec<GroupStatus> {
         let now = Instant::now();
         let mut status: Vec<GroupStatus> = self
@@ -99,21 +96,21 @@ impl Upstreams {
         status
     }
 
-    pub(crate) fn groups(&self) -> Vec<Arc<Group>> {
+    pub(crate) fn groups(&self) -> Vec<Arc<UpstreamGroup>> {
         self.lock().values().cloned().collect()
     }
 
-    /// Tells those who wait for it that groups or nodes changed.
-    pub(crate) fn changed(&self) {
+    /// Notifies the subscribers of [`Self::changes`].
+    pub(crate) fn notify_changed(&self) {
         self.0.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// Tells when groups or nodes change.
+    /// Subscribes to changes of groups and nodes.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Group>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<UpstreamGroup>>> {
         self.0.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -121,9 +118,9 @@ impl Upstreams {
 /// There is no such node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownNode {
-    /// The group that was asked for.
+    /// The name of the group.
     pub group: Box<str>,
-    /// The node that was asked for.
+    /// The name of the node.
     pub node: Box<str>,
 }
 

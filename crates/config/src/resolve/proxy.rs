@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use apus_net::SystemAccount;
 use apus_proxy::{
-    CookieRules, Forwarding, Hold, Host, Mirror, PathChange, ProxySettings, RedirectRule,
-    Substitution, Substitutions,
+    CookieRules, Forwarding, HoldSettings, HostHeader, MirrorSettings, PathChange, ProxySettings,
+    RedirectRule, Substitution, Substitutions,
 };
 use apus_sites::{AccelSettings, LocationSettings};
 use rustix::fs::Access;
@@ -135,7 +135,11 @@ impl ProxyResolver<'_> {
     }
 
     /// The mirror of requests. The outer `None` is for errors.
-    fn mirror(&self, keys: &keys::Proxy, reader: &mut ConfigReader<'_>) -> Option<Option<Mirror>> {
+    fn mirror(
+        &self,
+        keys: &keys::Proxy,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<Option<MirrorSettings>> {
         let keys::Mirror::To(mirror) = &keys.mirror.value else {
             return Some(None);
         };
@@ -148,7 +152,7 @@ impl ProxyResolver<'_> {
             return None;
         }
         let found = self.group(&mirror.upstream, reader)?;
-        Some(Some(Mirror {
+        Some(Some(MirrorSettings {
             scheme: found.scheme(),
             group: found.name.into(),
             percent: u32::try_from(mirror.percent.0).unwrap_or(100),
@@ -217,15 +221,15 @@ impl ProxyResolver<'_> {
         })
     }
 
-    fn host(&self, keys: &keys::Proxy, reader: &mut ConfigReader<'_>) -> Option<Host> {
+    fn host(&self, keys: &keys::Proxy, reader: &mut ConfigReader<'_>) -> Option<HostHeader> {
         Some(match &keys.host.value {
-            ProxyHost::Client => Host::Client,
-            ProxyHost::Fixed(host) => Host::Fixed(host.as_str().into()),
+            ProxyHost::Client => HostHeader::Client,
+            ProxyHost::Fixed(host) => HostHeader::Fixed(host.as_str().into()),
             ProxyHost::Origin => match &self.upstream.target {
                 UpstreamTarget::Origin {
                     authority: Some(host),
                     ..
-                } => Host::Fixed(host.as_str().into()),
+                } => HostHeader::Fixed(host.as_str().into()),
                 _ => {
                     reader.report(
                         Finding::error(
@@ -300,12 +304,12 @@ pub(super) fn service_settings(
 pub(super) fn hold_response(
     hold: &Setting<Switch<keys::HoldResponse>>,
     reader: &mut ConfigReader<'_>,
-) -> Option<Option<Hold>> {
+) -> Option<Option<HoldSettings>> {
     let Some(hold) = hold.table(&hold.span, reader) else {
         return Some(None);
     };
     let folder = spool_folder(hold.folder.as_ref(), hold.disk.value.0, reader)?;
-    Some(Some(Hold {
+    Some(Some(HoldSettings {
         memory: hold.memory.value.0,
         disk: hold.disk.value.0,
         folder,
@@ -316,7 +320,7 @@ pub(super) fn hold_response(
 pub(super) fn hold_request(
     hold: &Setting<Switch<keys::HoldRequest>>,
     reader: &mut ConfigReader<'_>,
-) -> Option<Option<Hold>> {
+) -> Option<Option<HoldSettings>> {
     let Some(hold) = hold.table(&hold.span, reader) else {
         return Some(None);
     };
@@ -329,7 +333,7 @@ pub(super) fn hold_request(
         ));
         return None;
     }
-    Some(Some(Hold {
+    Some(Some(HoldSettings {
         memory: hold.memory.value.0,
         disk: hold.disk.value.0,
         folder,

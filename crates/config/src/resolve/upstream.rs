@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use apus_net::client::{Protocol, ProxyHead, Timeouts};
 use apus_upstream::plan::{
-    BudgetPlan, DnsPlan, GroupPlan, HashKey, NodePlan, PoolPlan, QueuePlan, RetryOn, RetryPlan,
-    SameSite, StickyPlan, Strategy,
+    BudgetPlan, ConnectionPoolPlan, DnsPlan, GroupPlan, HashKey, NodePlan, QueuePlan, RetryOn,
+    RetryPlan, SameSite, StickyPlan, Strategy,
 };
 use http::StatusCode;
 
@@ -165,13 +165,13 @@ impl<'a> SiteUpstreams<'a> {
                 tls: vec![None; group.nodes.len()],
                 group: GroupPlan {
                     protocol: Protocol::FastCgi,
-                    pool: PoolPlan {
+                    pool: ConnectionPoolPlan {
                         max_idle: match group.idle_timeout.is_zero() {
                             true => 0,
                             false => group.pool_size,
                         },
                         idle_timeout: group.idle_timeout,
-                        ..PoolPlan::default()
+                        ..ConnectionPoolPlan::default()
                     },
                     queue: QueuePlan {
                         max_waiting: queue.max.size(),
@@ -385,9 +385,12 @@ pub(super) fn same_site(raw: keys::SameSite) -> SameSite {
     }
 }
 
-fn pool(raw: &Setting<keys::Upstream>, reader: &mut ConfigReader<'_>) -> Option<PoolPlan> {
+fn pool(
+    raw: &Setting<keys::Upstream>,
+    reader: &mut ConfigReader<'_>,
+) -> Option<ConnectionPoolPlan> {
     let keepalive = table(raw.keepalive.as_ref(), &raw.span, reader)?;
-    Some(PoolPlan {
+    Some(ConnectionPoolPlan {
         max_idle: keepalive.max_idle.size(),
         idle_timeout: keepalive.idle_timeout.0,
         max_requests: keepalive.max_requests.0,

@@ -2,7 +2,7 @@
 
 use apus_config::HandlerPlan;
 use apus_net::client::Address;
-use apus_proxy::{Host, ProxySettings};
+use apus_proxy::{HostHeader, ProxySettings};
 use apus_upstream::plan::{GroupPlan, NodePlan, Place};
 
 use crate::documents::{findings, folder, parse_in};
@@ -326,7 +326,7 @@ fn keys_of_a_locations_proxy_go_before_those_of_its_site() {
     };
     let site = settings(plan.sites[0].handler.as_ref().unwrap());
     let location = settings(&plan.sites[0].locations[0].handler);
-    assert_eq!(site.host, Host::Fixed("App:8443".into()));
+    assert_eq!(site.host, HostHeader::Fixed("App:8443".into()));
     assert_eq!(location.host, site.host);
     assert_eq!(
         (site.forwarding.via, location.forwarding.via),

@@ -8,12 +8,12 @@ use crate::{WorkerError, WorkerPool, WorkerRequest};
 use apus_http::{Body, BodyError, HeaderValue, Request, Response, Source, StatusCode, header};
 
 use super::socket;
-use apus_proxy::log_rate::LogRate;
+use apus_proxy::log_rate_limiter::LogRateLimiter;
 
 /// The workers of an application.
 pub(super) struct ResidentWorkers {
     pool: WorkerPool,
-    rate: LogRate,
+    rate: LogRateLimiter,
     /// The path of the application's script below the root; `None` if workers run all scripts.
     script: Option<Box<[u8]>>,
 }
@@ -29,7 +29,7 @@ impl ResidentWorkers {
         };
         Self {
             pool,
-            rate: LogRate::default(),
+            rate: LogRateLimiter::default(),
             script,
         }
     }
@@ -92,7 +92,7 @@ impl ResidentWorkers {
         let status = status(error);
         if let WorkerError::RequestBody(error) = error {
             tracing::debug!(%error, "a client did not send the whole body");
-        } else if let Some(withheld) = self.rate.allows(Instant::now()) {
+        } else if let Some(withheld) = self.rate.allow(Instant::now()) {
             tracing::error!(
                 pool = &*self.pool.plan().name,
                 method = request.method().as_str(),

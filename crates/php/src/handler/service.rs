@@ -17,8 +17,8 @@ use super::script::{ScriptError, Scripts};
 use super::settings::PhpSettings;
 use super::variables::{Variables, content_length};
 use apus_http::trace::{self, Step, StepKind};
-use apus_proxy::log_rate::LogRate;
-use apus_proxy::{Exchange, Hold};
+use apus_proxy::log_rate_limiter::LogRateLimiter;
+use apus_proxy::{HoldSettings, UpstreamClient};
 
 /// How much of a body of unknown length is buffered, to find its length.
 const UNKNOWN_LENGTH_MEMORY: u64 = 64 << 10;
@@ -69,13 +69,13 @@ impl Php {
 
 impl ServiceFactory for Php {
     fn service(&self) -> Rc<dyn Service> {
-        let exchange = (self.upstreams.as_ref()).map(|upstreams| {
-            Exchange::new(upstreams, &self.group).with_stderr(stderr(&self.group))
+        let client = (self.upstreams.as_ref()).map(|upstreams| {
+            UpstreamClient::new(upstreams, &self.group).with_stderr(stderr(&self.group))
         });
         let front = self.settings.front_controller.as_deref();
         let workers = self.workers.clone();
         Rc::new(PhpService(Rc::new(PhpServiceInner {
-            exchange,
+            client,
             resident: workers.map(|workers| ResidentWorkers::new(workers, front)),
             group: Arc::clone(&self.group),
             scripts: Scripts::new(&self.settings),
@@ -89,7 +89,7 @@ impl ServiceFactory for Php {
 struct PhpService(Rc<PhpServiceInner>);
 
 struct PhpServiceInner {
-    exchange: Option<Exchange>,
+    client: Option<UpstreamClient>,
     resident: Option<ResidentWorkers>,
     group: Arc<str>,
     scripts: Scripts,
@@ -114,13 +114,13 @@ impl Service for PhpService {
         let (variables, settings) = (&inner.variables, &inner.settings);
         let is_resident = (inner.resident.as_ref())
             .is_some_and(|resident| resident.handles(&script.path, &request));
-        if is_resident && inner.exchange.is_some() {
+        if is_resident && inner.client.is_some() {
             let message = variables.message(&request, &script, settings);
             let inner = Rc::clone(inner);
             return Answer::later(async move { inner.run_resident(request, message).await });
         }
         let params = variables.params(&request, &script, settings);
-        if inner.exchange.is_none() {
+        if inner.client.is_none() {
             return inner.trace_params(&request, &params).into();
         }
         let inner = Rc::clone(inner);
@@ -164,12 +164,12 @@ impl PhpServiceInner {
     }
 
     async fn run_resident(&self, mut request: Request, mut message: RequestFrame) -> Response {
-        let (Some(exchange), Some(resident)) = (&self.exchange, &self.resident) else {
+        let (Some(client), Some(resident)) = (&self.client, &self.resident) else {
             return Response::new(StatusCode::SERVICE_UNAVAILABLE);
         };
         let settings = &self.settings;
         let hold = settings.hold_request.as_ref();
-        let body = match exchange.content(&mut request, hold).await {
+        let body = match client.request_body(&mut request, hold).await {
             Ok(body) => body,
             Err(response) => return response,
         };
@@ -185,18 +185,18 @@ impl PhpServiceInner {
     }
 
     async fn run_fastcgi(&self, mut request: Request, mut params: Params) -> Response {
-        let Some(exchange) = &self.exchange else {
+        let Some(client) = &self.client else {
             return Response::new(StatusCode::SERVICE_UNAVAILABLE);
         };
         let settings = &self.settings;
         let is_unknown = request.body_mut().len().is_none();
-        let unknown = is_unknown.then(|| Hold {
+        let unknown = is_unknown.then(|| HoldSettings {
             memory: UNKNOWN_LENGTH_MEMORY,
             disk: UNKNOWN_LENGTH_DISK,
             folder: "/var/tmp".into(),
         });
         let hold = settings.hold_request.as_ref().or(unknown.as_ref());
-        let body = match exchange.content(&mut request, hold).await {
+        let body = match client.request_body(&mut request, hold).await {
             Ok(body) => body,
             Err(response) => return response,
         };
@@ -217,13 +217,13 @@ impl PhpServiceInner {
             expects_continue: false,
             params: Some(params),
         });
-        let (delivered, source) = match exchange.ask(&request, &head, body).await {
+        let (upstream, source) = match client.send(&request, &head, body).await {
             Ok(answered) => answered,
             Err(response) => return response,
         };
-        let mut response = self.response(delivered.response);
+        let mut response = self.response(upstream.response);
         response.set_source(source);
-        if let Some(cookie) = delivered.set_cookie {
+        if let Some(cookie) = upstream.set_cookie {
             // It cannot fail: the plan was validated.
             let _ = response.headers_mut().try_append("set-cookie", cookie);
         }
@@ -250,7 +250,7 @@ impl PhpServiceInner {
             // An empty body is the script's response: no error page replaces it.
             Body::Empty => Body::Bytes(Bytes::new()),
             body => match &self.settings.hold_response {
-                Some(hold) => hold.run_ahead(body),
+                Some(hold) => hold.read_ahead(body),
                 None => body,
             },
         };
@@ -271,14 +271,14 @@ fn identity(request: &Request) -> Headers {
 
 /// Logs the standard error of a script with its request.
 fn stderr(group: &Arc<str>) -> Stderr {
-    let (group, rate) = (Arc::clone(group), LogRate::default());
+    let (group, rate) = (Arc::clone(group), LogRateLimiter::default());
     Rc::new(move |head: &ClientRequestHead, text: &[u8]| {
         for line in text.split(|byte| *byte == b'\n') {
             let line = line.trim_ascii();
             if line.is_empty() {
                 continue;
             }
-            let Some(withheld) = rate.allows(Instant::now()) else {
+            let Some(withheld) = rate.allow(Instant::now()) else {
                 continue;
             };
             let line = line.strip_prefix(b"PHP message: ").unwrap_or(line);

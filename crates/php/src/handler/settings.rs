@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use apus_files::Symlinks;
 use apus_patterns::Glob;
-use apus_proxy::Hold;
+use apus_proxy::HoldSettings;
 use apus_sites::Template;
 
 /// The settings of the PHP service: which scripts run, and their variables.
@@ -47,10 +47,10 @@ pub struct PhpSettings {
     pub hidden: Vec<Box<str>>,
     /// How much of a request body is buffered before it is sent to PHP, so that a slow client does not occupy a
     /// process. A body of unknown length is always buffered, as PHP needs its length.
-    pub hold_request: Option<Hold>,
+    pub hold_request: Option<HoldSettings>,
     /// How much of a response body is buffered ahead of the client, so that a slow client does not occupy a
     /// process.
-    pub hold_response: Option<Hold>,
+    pub hold_response: Option<HoldSettings>,
 }
 
 impl PhpSettings {
@@ -82,12 +82,12 @@ impl Default for PhpSettings {
             underscores: false,
             params: Vec::new(),
             hidden: Vec::new(),
-            hold_request: Some(Hold {
+            hold_request: Some(HoldSettings {
                 memory: 64 << 10,
                 disk: 1 << 30,
                 folder: "/var/tmp".into(),
             }),
-            hold_response: Some(Hold {
+            hold_response: Some(HoldSettings {
                 memory: 256 << 10,
                 disk: 1 << 30,
                 folder: "/var/tmp".into(),

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::script::Script;
 use super::settings::PhpSettings;
-use apus_proxy::forward::{Text, address, decimal};
+use apus_proxy::request_headers::{ShortText, format_address, push_decimal};
 
 /// The typical size of the variables of a request, without header fields.
 const TYPICAL_LEN: usize = 2048;
@@ -229,14 +229,14 @@ impl<T: ParamSink> CgiParams<'_, T> {
         let request = self.request;
         let client = request.client();
         match client.ip {
-            Some(ip) => self.push("REMOTE_ADDR", &[&address(ip)]),
+            Some(ip) => self.push("REMOTE_ADDR", &[&format_address(ip)]),
             None => self.push("REMOTE_ADDR", &[b"unix:"]),
         }
         if let Some(port) = client.port {
             self.push("REMOTE_PORT", &[&number(port)]);
         }
         if let Peer::Ip(local) = request.connection().local {
-            self.push("SERVER_ADDR", &[&address(local.ip())]);
+            self.push("SERVER_ADDR", &[&format_address(local.ip())]);
         }
         if let Some(port) = request.port() {
             self.push("SERVER_PORT", &[&number(port)]);
@@ -334,9 +334,9 @@ fn has_other_variable(name: &str) -> bool {
     )
 }
 
-fn number(number: u16) -> Text {
-    let mut text = Text::new();
-    decimal(number, &mut text);
+fn number(number: u16) -> ShortText {
+    let mut text = ShortText::new();
+    push_decimal(number, &mut text);
     text
 }
 

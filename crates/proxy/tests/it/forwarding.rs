@@ -1,4 +1,4 @@
-//! The proxy with real sockets behind it: what origins get, and what becomes of what they say.
+//! The proxy with origins on real sockets: the requests that they get, and the responses of the proxy.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,41 +10,41 @@ use std::time::Duration;
 use apus_http::{Body, Frame, Headers, Service, ServiceFactory};
 use apus_net::client::Address;
 use apus_proxy::{
-    CookieRules, Forwarding, Hold, Host, PathChange, Proxy, ProxySettings, RedirectRule,
-    Substitution, Substitutions,
+    CookieRules, Forwarding, HoldSettings, HostHeader, PathChange, Proxy, ProxySettings,
+    RedirectRule, Substitution, Substitutions,
 };
 use apus_upstream::Upstreams;
 use apus_upstream::plan::{GroupPlan, NodePlan, Place};
 
 use apus_testkit::{Reply, ask, block_on, get};
 
-/// An origin that gives each request, one to a connection, the same bytes; and tells what it got.
+/// An origin with one request per connection, which always sends the same bytes and passes on the requests.
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
-    pub(crate) got: mpsc::Receiver<String>,
+    pub(crate) received: mpsc::Receiver<String>,
 }
 
 impl Origin {
-    pub(crate) fn saying(answer: impl Into<Vec<u8>>) -> Self {
-        let answer = answer.into();
+    pub(crate) fn sending(response: impl Into<Vec<u8>>) -> Self {
+        let response = response.into();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (tell, got) = mpsc::channel();
+        let (sender, received) = mpsc::channel();
         thread::spawn(move || {
             for socket in listener.incoming().flatten() {
-                let (answer, tell) = (answer.clone(), tell.clone());
-                thread::spawn(move || serve(socket, &answer, &tell));
+                let (response, sender) = (response.clone(), sender.clone());
+                thread::spawn(move || serve(socket, &response, &sender));
             }
         });
-        Self { address, got }
+        Self { address, received }
     }
 
-    fn got(&self) -> String {
-        self.got.recv_timeout(Duration::from_secs(10)).unwrap()
+    fn received(&self) -> String {
+        self.received.recv_timeout(Duration::from_secs(10)).unwrap()
     }
 }
 
-fn serve(mut socket: TcpStream, answer: &[u8], tell: &mpsc::Sender<String>) {
+fn serve(mut socket: TcpStream, response: &[u8], sender: &mpsc::Sender<String>) {
     let mut request = Vec::new();
     let mut buffer = [0; 4096];
     loop {
@@ -66,8 +66,8 @@ fn serve(mut socket: TcpStream, answer: &[u8], tell: &mpsc::Sender<String>) {
             },
         };
         if whole {
-            let _ = tell.send(text);
-            let _ = socket.write_all(answer);
+            let _ = sender.send(text);
+            let _ = socket.write_all(response);
             return;
         }
     }
@@ -91,7 +91,7 @@ pub(crate) const SIMPLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Own: 
 
 #[test]
 fn one_origin_is_reached_by_its_address() {
-    let origin = Origin::saying("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    let origin = Origin::sending("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     for (address, line) in [
         (format!("http://{}", origin.address), "GET /a?b HTTP/1.1"),
         (
@@ -103,17 +103,17 @@ fn one_origin_is_reached_by_its_address() {
             settings.hidden = vec!["x-none".into()];
         });
         assert_eq!(get("/a?b").to(&proxy).text(), "ok");
-        let got = origin.got();
+        let got = origin.received();
         assert!(got.starts_with(line), "{got}");
         assert!(got.contains("host: example.com\r\n"), "{got}");
     }
     for (address, why) in [
-        ("127.0.0.1:80", "begins with http://"),
-        ("ftp://a", "begins with http://"),
-        ("http://a?b", "no query"),
-        ("http://u@a", "no user"),
+        ("127.0.0.1:80", "has to begin with http://"),
+        ("ftp://a", "has to begin with http://"),
+        ("http://a?b", "query is not allowed"),
+        ("http://u@a", "user is not allowed"),
         ("http://no.invalid", "cannot be looked up"),
-        ("http:// a", "no URL"),
+        ("http:// a", "not a URL"),
     ] {
         let error = Proxy::to(address).unwrap_err().to_string();
         assert!(error.contains(why), "{address}: {error}");
@@ -121,12 +121,12 @@ fn one_origin_is_reached_by_its_address() {
 }
 
 #[test]
-fn a_request_is_written_anew_and_its_answer_passed_on() {
-    let origin = Origin::saying(SIMPLE);
+fn forwards_a_request_and_its_response() {
+    let origin = Origin::sending(SIMPLE);
     let reply = ask_origin(&origin, ProxySettings::default());
     assert_eq!((reply.status, reply.text()), (200, "hello"));
     assert_eq!(reply.field("x-own"), Some("yes"));
-    let got = origin.got();
+    let got = origin.received();
     let mut lines = got.lines();
     assert_eq!(lines.next(), Some("GET /a%20b?c=d HTTP/1.1"));
     for line in [
@@ -142,10 +142,10 @@ fn a_request_is_written_anew_and_its_answer_passed_on() {
 }
 
 #[test]
-fn host_and_path_are_what_the_settings_say() {
-    let origin = Origin::saying(SIMPLE);
+fn changes_host_and_path_by_the_settings() {
+    let origin = Origin::sending(SIMPLE);
     let settings = ProxySettings {
-        host: Host::Fixed("internal:81".into()),
+        host: HostHeader::Fixed("internal:81".into()),
         path: Some(PathChange {
             strip: "/api/".into(),
             put: "/v1/".into(),
@@ -159,7 +159,7 @@ fn host_and_path_are_what_the_settings_say() {
     };
     let service = proxy(&[origin.address], settings);
     get("/api/x/%2e%2e/y?q").of(&service);
-    let got = origin.got();
+    let got = origin.received();
     assert!(got.starts_with("GET /v1/y?q HTTP/1.1\r\n"), "{got}");
     assert!(
         got.to_ascii_lowercase().contains("host: internal:81\r\n"),
@@ -169,19 +169,19 @@ fn host_and_path_are_what_the_settings_say() {
 }
 
 #[test]
-fn content_streams_with_its_length_or_in_chunks() {
-    let origin = Origin::saying(SIMPLE);
+fn streams_a_body_with_its_length_or_in_chunks() {
+    let origin = Origin::sending(SIMPLE);
     let service = proxy(&[origin.address], ProxySettings::default());
     let reply = ask("POST", "/").body("content").of(&service);
     assert_eq!(reply.status, 200);
-    let got = origin.got().to_ascii_lowercase();
+    let got = origin.received().to_ascii_lowercase();
     assert!(
         got.contains("content-length: 7\r\n") && got.ends_with("\r\n\r\ncontent"),
         "{got}"
     );
 }
 
-/// Content with a trailer section.
+/// A body with a trailer section.
 struct WithTrailers(Vec<Frame>);
 
 impl WithTrailers {
@@ -204,7 +204,7 @@ impl apus_http::BodyStream for WithTrailers {
 }
 
 #[test]
-fn trailers_to_the_origin_are_filtered_as_the_fields_of_the_head() {
+fn filters_request_trailers_as_headers() {
     let lines = [
         ("x-forwarded-for", "127.0.0.1"),
         ("x-real-ip", "127.0.0.1"),
@@ -221,7 +221,7 @@ fn trailers_to_the_origin_are_filtered_as_the_fields_of_the_head() {
         (false, "x-note: seven\r\n"),
         (true, "x_note: 1\r\nx-note: seven\r\n"),
     ] {
-        let origin = Origin::saying(SIMPLE);
+        let origin = Origin::sending(SIMPLE);
         let settings = ProxySettings {
             forwarding: Forwarding {
                 underscores,
@@ -234,17 +234,17 @@ fn trailers_to_the_origin_are_filtered_as_the_fields_of_the_head() {
             .body(body)
             .of(&proxy(&[origin.address], settings));
         assert_eq!(reply.status, 200);
-        let got = origin.got().to_ascii_lowercase();
+        let got = origin.received().to_ascii_lowercase();
         let (_, content) = got.split_once("\r\n\r\n").unwrap();
         assert_eq!(content, format!("5\r\nhello\r\n0\r\n{passed}\r\n"));
     }
 }
 
 #[test]
-fn trailers_of_an_origin_do_not_show_what_is_hidden() {
+fn filters_hidden_response_trailers() {
     let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: X-Hop\r\n\r\n\
         5\r\nhello\r\n0\r\nX-Secret: 1\r\nSet-Cookie: a=b\r\nX-Hop: 1\r\nX-Sum: 7\r\n\r\n";
-    let origin = Origin::saying(answer);
+    let origin = Origin::sending(answer);
     let settings = ProxySettings {
         hidden: vec!["x-secret".into()],
         ..ProxySettings::default()
@@ -263,10 +263,10 @@ fn trailers_of_an_origin_do_not_show_what_is_hidden() {
 }
 
 #[test]
-fn answers_are_put_in_the_terms_of_the_site() {
+fn changes_redirects_and_cookies_and_hides_headers() {
     let answer = "HTTP/1.1 302 Found\r\nLocation: http://internal/base/x\r\nServer: Old/1.0\r\n\
         Set-Cookie: a=1; Path=/base/\r\nConnection: x-hop, close\r\nX-Hop: 1\r\nContent-Length: 0\r\n\r\n";
-    let origin = Origin::saying(answer);
+    let origin = Origin::sending(answer);
     let settings = ProxySettings {
         redirects: vec![RedirectRule {
             from: "http://internal/base/".into(),
@@ -289,10 +289,10 @@ fn answers_are_put_in_the_terms_of_the_site() {
 }
 
 #[test]
-fn texts_are_replaced_in_pages_that_are_asked_for_uncompressed() {
+fn replaces_texts_and_requests_uncompressed_responses() {
     let answer = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 23\r\n\r\n\
         <a href=http://inside/>";
-    let origin = Origin::saying(answer);
+    let origin = Origin::sending(answer);
     let rule = Substitution {
         from: (*b"http://inside").into(),
         to: (*b"https://example.com").into(),
@@ -307,19 +307,19 @@ fn texts_are_replaced_in_pages_that_are_asked_for_uncompressed() {
     assert_eq!(reply.field("content-length"), None);
     assert!(
         !origin
-            .got()
+            .received()
             .to_ascii_lowercase()
             .contains("accept-encoding")
     );
 }
 
 #[test]
-fn a_node_that_is_not_there_is_passed_over() {
+fn retries_at_another_node() {
     let gone = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
-    let origin = Origin::saying(SIMPLE);
+    let origin = Origin::sending(SIMPLE);
     let service = proxy(&[gone, origin.address], ProxySettings::default());
     for _ in 0..4 {
         assert_eq!(get("/").of(&service).text(), "hello");
@@ -327,7 +327,7 @@ fn a_node_that_is_not_there_is_passed_over() {
 }
 
 #[test]
-fn failures_of_origins_become_answers_of_ours() {
+fn responds_with_an_error_status_if_the_origin_fails() {
     let gone = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -338,7 +338,7 @@ fn failures_of_origins_become_answers_of_ours() {
             .status,
         502
     );
-    let nonsense = Origin::saying("SSH-2.0-x\r\n\r\n");
+    let nonsense = Origin::sending("SSH-2.0-x\r\n\r\n");
     assert_eq!(ask_origin(&nonsense, ProxySettings::default()).status, 502);
     let none = Proxy::new(&Upstreams::new(), "app", ProxySettings::default()).service();
     assert_eq!(get("/").of(&none).status, 503);
@@ -349,21 +349,21 @@ fn failures_of_origins_become_answers_of_ours() {
 }
 
 #[test]
-fn a_circle_is_cut() {
-    let origin = Origin::saying(SIMPLE);
+fn rejects_a_proxy_loop() {
+    let origin = Origin::sending(SIMPLE);
     let service = proxy(&[origin.address], ProxySettings::default());
     let hops = ["1.1 apus"; 20].join(", ");
     assert_eq!(get("/").with("via", &hops).of(&service).status, 508);
 }
 
 #[test]
-fn an_answer_that_is_cut_off_is_not_passed_off_as_whole() {
+fn does_not_complete_a_response_that_breaks_off() {
     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello";
     for hold in [None, Some(1000)] {
-        let origin = Origin::saying(answer);
+        let origin = Origin::sending(answer);
         let folder = tempfile::tempdir().unwrap();
         let settings = ProxySettings {
-            hold_response: hold.map(|memory| Hold {
+            hold_response: hold.map(|memory| HoldSettings {
                 memory,
                 disk: 0,
                 folder: folder.path().into(),
@@ -386,15 +386,15 @@ fn an_answer_that_is_cut_off_is_not_passed_off_as_whole() {
 }
 
 #[test]
-fn an_error_page_without_content_stays_without() {
-    let origin = Origin::saying("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+fn keeps_an_empty_error_response_empty() {
+    let origin = Origin::sending("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
     let service = proxy(&[origin.address], ProxySettings::default());
     let response = block_on(async { service.call(get("/").request()).wait().await });
     assert!(matches!(response.body(), Body::Bytes(_)));
 }
 
 #[test]
-fn a_request_is_held_until_it_is_whole() {
+fn buffers_a_request_until_it_is_complete() {
     struct Slow(usize);
     impl apus_http::BodyStream for Slow {
         fn poll_frame(
@@ -409,10 +409,10 @@ fn a_request_is_held_until_it_is_whole() {
         }
     }
     for (memory, disk) in [(100_000, 0), (2500, 100_000), (2500, 0), (2500, 3000)] {
-        let origin = Origin::saying(SIMPLE);
+        let origin = Origin::sending(SIMPLE);
         let folder = tempfile::tempdir().unwrap();
         let settings = ProxySettings {
-            hold_request: Some(Hold {
+            hold_request: Some(HoldSettings {
                 memory,
                 disk,
                 folder: folder.path().into(),
@@ -422,7 +422,7 @@ fn a_request_is_held_until_it_is_whole() {
         let service = proxy(&[origin.address], settings);
         let reply = ask("POST", "/").body(Body::stream(Slow(0))).of(&service);
         assert_eq!(reply.status, 200);
-        let got = origin.got().to_ascii_lowercase();
+        let got = origin.received().to_ascii_lowercase();
         let is_held_whole = memory + disk >= 10_000;
         assert_eq!(
             got.contains("content-length: 10000"),

@@ -1,4 +1,4 @@
-//! Copies of requests for another group of origins: what it gets, and that nobody waits for it.
+//! Mirroring of requests to another group of origins.
 
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use apus_http::{Body, Service, ServiceFactory};
 use apus_net::client::Address;
-use apus_proxy::{Hold, Mirror, Proxy, ProxySettings};
+use apus_proxy::{HoldSettings, MirrorSettings, Proxy, ProxySettings};
 use apus_upstream::plan::{GroupPlan, NodePlan, Place};
 use apus_upstream::{GroupStatus, Upstreams};
 
 use crate::forwarding::{Origin, SIMPLE};
 use apus_testkit::{Ask, Pieces, Reply, ask, block_on, get};
 
-/// What the origins of copies say, which is no answer for anybody.
+/// The response of the mirror, which no client gets.
 const OTHER: &str = "HTTP/1.1 500 Broken\r\nContent-Length: 3\r\nX-Other: yes\r\n\r\nbad";
 
-fn mirror() -> Mirror {
-    Mirror {
+fn mirror() -> MirrorSettings {
+    MirrorSettings {
         group: "shadow".into(),
         scheme: "http",
         percent: 100,
@@ -30,13 +30,13 @@ fn mirror() -> Mirror {
 }
 
 /// A proxy whose requests are copied to another origin.
-struct Mirrored {
+struct MirroredProxy {
     upstreams: Upstreams,
     service: Rc<dyn Service>,
 }
 
-impl Mirrored {
-    fn of(origin: SocketAddr, shadow: SocketAddr, mirror: Mirror) -> Self {
+impl MirroredProxy {
+    fn of(origin: SocketAddr, shadow: SocketAddr, mirror: MirrorSettings) -> Self {
         let settings = ProxySettings::default();
         Self::with(origin, shadow, mirror, settings)
     }
@@ -44,7 +44,7 @@ impl Mirrored {
     fn with(
         origin: SocketAddr,
         shadow: SocketAddr,
-        mirror: Mirror,
+        mirror: MirrorSettings,
         settings: ProxySettings,
     ) -> Self {
         let upstreams = Upstreams::new();
@@ -77,7 +77,7 @@ impl Mirrored {
     }
 }
 
-/// Waits until something is so, while copies go on.
+/// Waits until a condition holds, while the copies are sent.
 async fn eventually<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
@@ -93,7 +93,7 @@ fn run(test: impl Future<Output = ()>) {
     block_on(test);
 }
 
-/// An origin that takes connections and says nothing.
+/// Returns an origin that accepts connections and sends nothing.
 fn frozen() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -101,29 +101,29 @@ fn frozen() -> (TcpListener, SocketAddr) {
 }
 
 #[test]
-fn another_group_gets_a_copy_and_its_answer_goes_nowhere() {
+fn sends_a_copy_and_discards_its_response() {
     run(async {
-        let (origin, shadow) = (Origin::saying(SIMPLE), Origin::saying(OTHER));
-        let mirrored = Mirrored::of(origin.address, shadow.address, mirror());
+        let (origin, shadow) = (Origin::sending(SIMPLE), Origin::sending(OTHER));
+        let mirrored = MirroredProxy::of(origin.address, shadow.address, mirror());
         let reply = mirrored.ask(get("/a?b=c").with("x-one", "1")).await;
         assert_eq!((reply.status, reply.text()), (200, "hello"));
         assert_eq!(reply.field("x-other"), None);
-        let copy = eventually("the copy", || shadow.got.try_recv().ok()).await;
-        assert_eq!(copy, origin.got.recv().unwrap());
+        let copy = eventually("the copy", || shadow.received.try_recv().ok()).await;
+        assert_eq!(copy, origin.received.recv().unwrap());
         assert!(copy.starts_with("GET /a?b=c HTTP/1.1\r\n"), "{copy}");
     });
 }
 
 #[test]
-fn a_group_that_is_frozen_or_gone_delays_nobody_and_is_counted() {
+fn does_not_wait_for_a_mirror_that_is_frozen_or_gone_and_counts_its_failures() {
     run(async {
-        let origin = Origin::saying(SIMPLE);
+        let origin = Origin::sending(SIMPLE);
         let (_listener, frozen) = frozen();
-        let slow = Mirror {
+        let slow = MirrorSettings {
             timeout: Duration::from_millis(100),
             ..mirror()
         };
-        let mirrored = Mirrored::of(origin.address, frozen, slow);
+        let mirrored = MirroredProxy::of(origin.address, frozen, slow);
         assert_eq!(mirrored.ask(get("/")).await.status, 200);
         assert_eq!(mirrored.failures(), 0);
         eventually("it is given up", || {
@@ -134,26 +134,26 @@ fn a_group_that_is_frozen_or_gone_delays_nobody_and_is_counted() {
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = nobody.local_addr().unwrap();
         drop(nobody);
-        let mirrored = Mirrored::of(origin.address, address, mirror());
+        let mirrored = MirroredProxy::of(origin.address, address, mirror());
         assert_eq!(mirrored.ask(get("/")).await.status, 200);
         eventually("it is counted", || (mirrored.failures() > 0).then_some(())).await;
     });
 }
 
 #[test]
-fn what_changes_something_is_copied_only_if_that_is_wanted() {
+fn copies_unsafe_methods_only_if_configured() {
     run(async {
-        let (origin, shadow) = (Origin::saying(SIMPLE), Origin::saying(OTHER));
+        let (origin, shadow) = (Origin::sending(SIMPLE), Origin::sending(OTHER));
         for unsafe_methods in [false, true] {
-            let mirror = Mirror {
+            let mirror = MirrorSettings {
                 unsafe_methods,
                 ..mirror()
             };
-            let mirrored = Mirrored::of(origin.address, shadow.address, mirror);
-            let copy = || eventually("the copy", || shadow.got.try_recv().ok());
+            let mirrored = MirroredProxy::of(origin.address, shadow.address, mirror);
+            let copy = || eventually("the copy", || shadow.received.try_recv().ok());
             let post = ask("POST", "/").body("content".to_owned());
             assert_eq!(mirrored.ask(post).await.status, 200);
-            // Copies overtake each other: the next request is not sent before this one's is there.
+            // Copies may overtake each other, so this one has to arrive before the next request.
             if unsafe_methods {
                 let copy = copy().await;
                 assert!(
@@ -169,14 +169,14 @@ fn what_changes_something_is_copied_only_if_that_is_wanted() {
 }
 
 #[test]
-fn of_some_requests_there_is_a_copy() {
+fn copies_a_percentage_of_requests() {
     run(async {
-        let (origin, shadow) = (Origin::saying(SIMPLE), Origin::saying(OTHER));
-        let mirror = Mirror {
+        let (origin, shadow) = (Origin::sending(SIMPLE), Origin::sending(OTHER));
+        let mirror = MirrorSettings {
             percent: 40,
             ..mirror()
         };
-        let mirrored = Mirrored::of(origin.address, shadow.address, mirror);
+        let mirrored = MirroredProxy::of(origin.address, shadow.address, mirror);
         for _ in 0..10 {
             mirrored.ask(get("/")).await;
         }
@@ -187,15 +187,15 @@ fn of_some_requests_there_is_a_copy() {
 }
 
 #[test]
-fn no_more_copies_are_under_way_than_allowed() {
+fn keeps_the_limit_of_copies_in_flight() {
     run(async {
-        let origin = Origin::saying(SIMPLE);
+        let origin = Origin::sending(SIMPLE);
         let (_listener, frozen) = frozen();
-        let mirror = Mirror {
+        let mirror = MirrorSettings {
             max_requests: 2,
             ..mirror()
         };
-        let mirrored = Mirrored::of(origin.address, frozen, mirror);
+        let mirrored = MirroredProxy::of(origin.address, frozen, mirror);
         for _ in 0..5 {
             assert_eq!(mirrored.ask(get("/")).await.status, 200);
         }
@@ -209,16 +209,16 @@ fn streamed() -> Ask {
 }
 
 #[test]
-fn streamed_content_goes_both_ways() {
+fn copies_a_streamed_body() {
     run(async {
-        let (origin, shadow) = (Origin::saying(SIMPLE), Origin::saying(OTHER));
-        let mirror = Mirror {
+        let (origin, shadow) = (Origin::sending(SIMPLE), Origin::sending(OTHER));
+        let mirror = MirrorSettings {
             unsafe_methods: true,
             ..mirror()
         };
-        let mirrored = Mirrored::of(origin.address, shadow.address, mirror);
+        let mirrored = MirroredProxy::of(origin.address, shadow.address, mirror);
         assert_eq!(mirrored.ask(streamed()).await.status, 200);
-        let copy = eventually("the copy", || shadow.got.try_recv().ok()).await;
+        let copy = eventually("the copy", || shadow.received.try_recv().ok()).await;
         for piece in ["one ", "two ", "three"] {
             assert!(copy.contains(piece), "{copy}");
         }
@@ -226,40 +226,40 @@ fn streamed_content_goes_both_ways() {
 }
 
 #[test]
-fn a_copy_that_is_too_far_behind_is_broken_off_and_counted_unless_requests_are_held() {
+fn aborts_and_counts_a_copy_that_is_too_far_behind_unless_the_request_is_buffered() {
     run(async {
-        let (origin, shadow) = (Origin::saying(SIMPLE), Origin::saying(OTHER));
-        let mirror = Mirror {
+        let (origin, shadow) = (Origin::sending(SIMPLE), Origin::sending(OTHER));
+        let mirror = MirrorSettings {
             unsafe_methods: true,
             memory: 5,
             ..mirror()
         };
-        let mirrored = Mirrored::of(origin.address, shadow.address, mirror.clone());
+        let mirrored = MirroredProxy::of(origin.address, shadow.address, mirror.clone());
         assert_eq!(mirrored.ask(streamed()).await.status, 200);
         let dropped = || (mirrored.shadow().totals.copies_dropped == 1).then_some(());
         eventually("it is counted", dropped).await;
         assert_eq!(mirrored.failures(), 0);
 
         let held = ProxySettings {
-            hold_request: Some(Hold {
+            hold_request: Some(HoldSettings {
                 memory: 1000,
                 disk: 0,
                 folder: "/var/tmp".into(),
             }),
             ..ProxySettings::default()
         };
-        let mirrored = Mirrored::with(origin.address, shadow.address, mirror, held);
+        let mirrored = MirroredProxy::with(origin.address, shadow.address, mirror, held);
         assert_eq!(mirrored.ask(streamed()).await.status, 200);
-        let copy = eventually("the copy", || shadow.got.try_recv().ok()).await;
+        let copy = eventually("the copy", || shadow.received.try_recv().ok()).await;
         assert!(copy.ends_with("one two three"), "{copy}");
     });
 }
 
 #[test]
-fn an_upgrade_is_not_copied() {
+fn does_not_copy_an_upgrade() {
     run(async {
-        let (origin, shadow) = (Origin::saying(SIMPLE), Origin::saying(OTHER));
-        let mirrored = Mirrored::of(origin.address, shadow.address, mirror());
+        let (origin, shadow) = (Origin::sending(SIMPLE), Origin::sending(OTHER));
+        let mirrored = MirroredProxy::of(origin.address, shadow.address, mirror());
         let upgrade = get("/")
             .with("connection", "upgrade")
             .with("upgrade", "websocket")

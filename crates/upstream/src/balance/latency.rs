@@ -2,40 +2,40 @@
 
 use std::time::{Duration, Instant};
 
-/// How fast the past fades: what is this old counts a third.
-const FADE: Duration = Duration::from_secs(10);
+/// The time after which a sample counts a third.
+const DECAY_TIME: Duration = Duration::from_secs(10);
 
-/// A mean that times are added to.
+/// A moving average of response times.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Latency {
     state: Option<(f64, Instant)>,
 }
 
 impl Latency {
-    /// Adds how long an answer took. A slower answer than the mean counts at once, so that a node in
-    /// trouble is left alone before many requests wait for it.
+    /// Adds a response time. One above the mean replaces it at once, so that a node that becomes slow gets
+    /// fewer requests before many wait for it.
     pub(crate) fn add(&mut self, took: Duration, now: Instant) {
         let took = took.as_secs_f64();
         let mean = match self.state {
             Some((mean, at)) if took < mean => {
-                let kept = kept(at, now);
-                mean * kept + took * (1.0 - kept)
+                let weight = decay(at, now);
+                mean * weight + took * (1.0 - weight)
             }
             _ => took,
         };
         self.state = Some((mean, now));
     }
 
-    /// The mean in seconds; `None` before the first answer. It fades while nothing is added: a node
-    /// that was slow is tried again some day.
+    /// Returns the mean in seconds; `None` before the first response. It decays while nothing is added, so
+    /// that a node that was slow is tried again.
     pub(crate) fn seconds(&self, now: Instant) -> Option<f64> {
-        self.state.map(|(mean, at)| mean * kept(at, now))
+        self.state.map(|(mean, at)| mean * decay(at, now))
     }
 }
 
-fn kept(at: Instant, now: Instant) -> f64 {
+fn decay(at: Instant, now: Instant) -> f64 {
     let age = now.saturating_duration_since(at).as_secs_f64();
-    (-age / FADE.as_secs_f64()).exp()
+    (-age / DECAY_TIME.as_secs_f64()).exp()
 }
 
 #[cfg(test)]
@@ -58,10 +58,10 @@ mod tests {
     }
 
     #[test]
-    fn fades_while_nothing_is_asked() {
+    fn decays_while_nothing_is_added() {
         let start = Instant::now();
         let mut latency = Latency::default();
         latency.add(Duration::from_secs(1), start);
-        assert!(latency.seconds(start + FADE * 5).unwrap() < 0.01);
+        assert!(latency.seconds(start + DECAY_TIME * 5).unwrap() < 0.01);
     }
 }

@@ -2,25 +2,25 @@
 
 use std::cmp::Ordering;
 
-use super::{Candidate, Chance};
+use super::{FastRng, NodeCandidate};
 
-/// The node with the fewest requests for its weight; among equals, a random one by weight.
-pub(crate) fn least_connections(candidates: &[Candidate], chance: &Chance) -> Option<usize> {
-    least(candidates, chance, |a, b| {
+/// Picks the node with the fewest requests for its weight; among equals, a random one by weight.
+pub(crate) fn least_connections(candidates: &[NodeCandidate], rng: &FastRng) -> Option<usize> {
+    least(candidates, rng, |a, b| {
         let a_load = u64::from(a.load) * u64::from(b.weight);
         let b_load = u64::from(b.load) * u64::from(a.weight);
         a_load.cmp(&b_load)
     })
 }
 
-/// The node that will likely answer first: by its mean time to a response's head, times the requests
-/// that it would then work on, for its weight. One that has not answered yet is tried at once; while
-/// that first request is open, it counts as slow as the slowest known.
-pub(crate) fn least_time(candidates: &[Candidate], chance: &Chance) -> Option<usize> {
+/// Picks the node that will likely respond first: the one with the lowest product of its mean time to the
+/// response head and its requests, for its weight. A node without a mean time is picked at once; while its
+/// first request is in flight, it counts as slow as the slowest node.
+pub(crate) fn least_time(candidates: &[NodeCandidate], rng: &FastRng) -> Option<usize> {
     let known = candidates.iter().filter_map(|candidate| candidate.latency);
     let slowest = known.fold(f64::NAN, f64::max);
     let slowest = if slowest.is_nan() { 1.0 } else { slowest };
-    let cost = |candidate: &Candidate| {
+    let cost = |candidate: &NodeCandidate| {
         let latency = match candidate.latency {
             Some(latency) => latency,
             None if candidate.load == 0 => 0.0,
@@ -28,31 +28,32 @@ pub(crate) fn least_time(candidates: &[Candidate], chance: &Chance) -> Option<us
         };
         latency * f64::from(candidate.load.saturating_add(1)) / f64::from(candidate.weight.max(1))
     };
-    least(candidates, chance, |a, b| cost(a).total_cmp(&cost(b)))
+    least(candidates, rng, |a, b| cost(a).total_cmp(&cost(b)))
 }
 
-/// The less busy of two random nodes (Mitzenmacher, "The power of two choices").
-pub(crate) fn best_of_two(candidates: &[Candidate], chance: &Chance) -> Option<usize> {
+/// Picks the less busy of two random nodes (Mitzenmacher, "The power of two choices").
+pub(crate) fn best_of_two(candidates: &[NodeCandidate], rng: &FastRng) -> Option<usize> {
     let count = candidates.len() as u64;
     if count <= 2 {
-        return least_connections(candidates, chance);
+        return least_connections(candidates, rng);
     }
-    let first = chance.below(count) as usize;
-    let second = (first + 1 + chance.below(count - 1) as usize) % candidates.len();
+    let first = rng.below(count) as usize;
+    let second = (first + 1 + rng.below(count - 1) as usize) % candidates.len();
     let (first, second) = (candidates.get(first)?, candidates.get(second)?);
-    least_connections(&[*first, *second], chance)
+    least_connections(&[*first, *second], rng)
 }
 
-/// A random node by weight.
-pub(crate) fn random(candidates: &[Candidate], chance: &Chance) -> Option<usize> {
-    least(candidates, chance, |_, _| Ordering::Equal)
+/// Picks a random node by weight.
+pub(crate) fn random(candidates: &[NodeCandidate], rng: &FastRng) -> Option<usize> {
+    least(candidates, rng, |_, _| Ordering::Equal)
 }
 
-/// The least of the candidates; among equals, a random one by weight. One pass, nothing allocated.
+/// Picks the least of the candidates; among equals, a random one by weight. It needs one pass and no
+/// allocation.
 fn least(
-    candidates: &[Candidate],
-    chance: &Chance,
-    compare: impl Fn(&Candidate, &Candidate) -> Ordering,
+    candidates: &[NodeCandidate],
+    rng: &FastRng,
+    compare: impl Fn(&NodeCandidate, &NodeCandidate) -> Ordering,
 ) -> Option<usize> {
     let (first, rest) = candidates.split_first()?;
     let mut best = first;
@@ -65,7 +66,7 @@ fn least(
             }
             Ordering::Equal => {
                 equals += u64::from(candidate.weight);
-                if chance.below(equals) < u64::from(candidate.weight) {
+                if rng.below(equals) < u64::from(candidate.weight) {
                     best = candidate;
                 }
             }
@@ -81,8 +82,8 @@ mod tests {
 
     use super::*;
 
-    fn node(index: usize, weight: u32, load: u32, latency: Option<f64>) -> Candidate {
-        Candidate {
+    fn node(index: usize, weight: u32, load: u32, latency: Option<f64>) -> NodeCandidate {
+        NodeCandidate {
             index,
             weight,
             load,
@@ -92,34 +93,34 @@ mod tests {
 
     #[test]
     fn weighs_connections() {
-        let chance = Chance::seeded(1);
+        let rng = FastRng::seeded(1);
         // 4 of weight 4 are fewer than 2 of weight 1.
         let nodes = [node(0, 1, 2, None), node(1, 4, 4, None)];
-        assert_eq!(least_connections(&nodes, &chance), Some(1));
+        assert_eq!(least_connections(&nodes, &rng), Some(1));
         let nodes = [node(0, 1, 1, None), node(1, 4, 5, None)];
-        assert_eq!(least_connections(&nodes, &chance), Some(0));
-        assert_eq!(least_connections(&[], &chance), None);
+        assert_eq!(least_connections(&nodes, &rng), Some(0));
+        assert_eq!(least_connections(&[], &rng), None);
     }
 
     #[test]
-    fn prefers_the_quick_until_it_is_busy() {
-        let chance = Chance::seeded(1);
+    fn prefers_the_fast_node_until_it_is_busy() {
+        let rng = FastRng::seeded(1);
         let nodes = |busy| [node(0, 1, busy, Some(0.010)), node(1, 1, 0, Some(0.050))];
-        assert_eq!(least_time(&nodes(3), &chance), Some(0));
-        assert_eq!(least_time(&nodes(5), &chance), Some(1));
+        assert_eq!(least_time(&nodes(3), &rng), Some(0));
+        assert_eq!(least_time(&nodes(5), &rng), Some(1));
     }
 
     #[test]
-    fn tries_a_node_without_a_time_once_and_not_with_a_burst() {
-        let chance = Chance::seeded(1);
+    fn tries_a_node_without_a_latency_with_one_request_at_a_time() {
+        let rng = FastRng::seeded(1);
         let nodes = |load| [node(0, 1, 0, Some(0.010)), node(1, 1, load, None)];
-        assert_eq!(least_time(&nodes(0), &chance), Some(1));
-        assert_eq!(least_time(&nodes(1), &chance), Some(0));
+        assert_eq!(least_time(&nodes(0), &rng), Some(1));
+        assert_eq!(least_time(&nodes(1), &rng), Some(0));
     }
 
     #[test]
     fn shares_by_weight_among_equals() {
-        let chance = Chance::seeded(3);
+        let rng = FastRng::seeded(3);
         let nodes = [
             node(0, 1, 0, None),
             node(1, 3, 0, None),
@@ -127,7 +128,7 @@ mod tests {
         ];
         let mut counts = [0; 3];
         for _ in 0..100_000 {
-            counts[random(&nodes, &chance).unwrap()] += 1;
+            counts[random(&nodes, &rng).unwrap()] += 1;
         }
         for (count, expected) in counts.into_iter().zip([10_000, 30_000, 60_000]) {
             assert!(
@@ -139,11 +140,11 @@ mod tests {
 
     #[test]
     fn keeps_the_busiest_of_many_rarely_picked_by_two_choices() {
-        let chance = Chance::seeded(5);
+        let rng = FastRng::seeded(5);
         let mut loads = vec![0_u32; 50];
         for _ in 0..50 * 200 {
-            let nodes: Vec<Candidate> = (0..50).map(|i| node(i, 1, loads[i], None)).collect();
-            loads[best_of_two(&nodes, &chance).unwrap()] += 1;
+            let nodes: Vec<NodeCandidate> = (0..50).map(|i| node(i, 1, loads[i], None)).collect();
+            loads[best_of_two(&nodes, &rng).unwrap()] += 1;
         }
         let (most, fewest) = (loads.iter().max().unwrap(), loads.iter().min().unwrap());
         assert!(most - fewest <= 6, "{most} and {fewest}: {loads:?}");
@@ -155,16 +156,16 @@ mod tests {
             nodes in proptest::collection::vec((1_u32..10, 0_u32..100), 1..10),
             seed: u64,
         ) {
-            let chance = Chance::seeded(seed);
-            let nodes: Vec<Candidate> = nodes
+            let rng = FastRng::seeded(seed);
+            let nodes: Vec<NodeCandidate> = nodes
                 .into_iter()
                 .enumerate()
                 .map(|(index, (weight, load))| node(index, weight, load, None))
                 .collect();
-            let picked = &nodes[least_connections(&nodes, &chance).unwrap()];
-            let ratio = |node: &Candidate| f64::from(node.load) / f64::from(node.weight);
+            let picked = &nodes[least_connections(&nodes, &rng).unwrap()];
+            let ratio = |node: &NodeCandidate| f64::from(node.load) / f64::from(node.weight);
             prop_assert!(nodes.iter().all(|node| ratio(picked) <= ratio(node) + 1e-9));
-            let picked = best_of_two(&nodes, &chance).unwrap();
+            let picked = best_of_two(&nodes, &rng).unwrap();
             prop_assert!(picked < nodes.len());
         }
     }

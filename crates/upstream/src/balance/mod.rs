@@ -1,95 +1,92 @@
-//! Load balancing: which of the candidate nodes is next.
-//!
-//! Nothing here knows of connections, clocks or health: the same candidates and random numbers give
-//! the same choice.
+//! Load balancing: the strategies that pick a node from the candidates, without I/O, clocks or health.
 
-mod chance;
+mod hash_ring;
 mod latency;
 mod load;
-mod ring;
+mod rng;
 mod sticky;
 mod weighted;
 
-pub(crate) use chance::Chance;
+pub(crate) use hash_ring::HashRing;
+pub use hash_ring::hash_key;
 pub(crate) use latency::Latency;
-pub(crate) use ring::Ring;
-pub use ring::hash_key;
+pub(crate) use rng::FastRng;
 pub(crate) use sticky::{route, set_cookie};
 pub(crate) use weighted::RoundRobin;
 
 use crate::plan::Strategy;
 
-/// A node that may be chosen.
+/// A node that may be picked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Candidate {
-    /// Its place in the group.
+pub(crate) struct NodeCandidate {
+    /// Its index in the group.
     pub(crate) index: usize,
-    /// Its share, in any unit that all have in common; not 0.
+    /// Its share, in a unit that all candidates have in common; not 0.
     pub(crate) weight: u32,
-    /// Requests that it works on.
+    /// Its requests in flight.
     pub(crate) load: u32,
-    /// The mean time to the head of its responses, in seconds.
+    /// The mean time to its response heads, in seconds.
     pub(crate) latency: Option<f64>,
 }
 
-/// The choices of one worker.
+/// The balancer of one worker.
 #[derive(Debug)]
 pub(crate) struct Balancer {
-    turns: RoundRobin,
-    chance: Chance,
+    round_robin: RoundRobin,
+    rng: FastRng,
 }
 
 impl Balancer {
-    /// A balancer that has chosen nothing yet.
-    pub(crate) fn new(chance: Chance) -> Self {
+    /// Creates a balancer.
+    pub(crate) fn new(rng: FastRng) -> Self {
         Self {
-            turns: RoundRobin::default(),
-            chance,
+            round_robin: RoundRobin::default(),
+            rng,
         }
     }
 
-    /// Begins anew with other nodes, at a random one of `count`: workers that all began with the first
-    /// would make it busy.
-    pub(crate) fn reset(&mut self, candidates: &[Candidate]) {
-        self.turns = RoundRobin::default();
-        // As many turns as there are nodes, and no more than cost nothing.
-        for _ in 0..self.chance.below(candidates.len().min(64) as u64) {
-            self.turns.pick(candidates);
+    /// Starts round robin with other nodes, at a random one. If all workers started with the first node, it
+    /// would get more requests than its share.
+    pub(crate) fn reset(&mut self, candidates: &[NodeCandidate]) {
+        self.round_robin = RoundRobin::default();
+        // One step per node at most, and few enough to cost nothing.
+        for _ in 0..self.rng.below(candidates.len().min(64) as u64) {
+            self.round_robin.pick(candidates);
         }
     }
 
-    /// The node to ask, as an index of the group; `None` without candidates. They are in order of
-    /// their indices. A key counts for consistent hashing only; without one, the choice is random.
+    /// Picks a node and returns its index in the group; `None` without candidates. The candidates are in the
+    /// order of their indices. Only consistent hashing uses the key; without one, the pick is random.
     pub(crate) fn pick(
         &mut self,
         strategy: &Strategy,
-        candidates: &[Candidate],
-        key: Option<(&Ring, u64)>,
+        candidates: &[NodeCandidate],
+        key: Option<(&HashRing, u64)>,
     ) -> Option<usize> {
         if let [only] = candidates {
             return Some(only.index);
         }
         match strategy {
-            Strategy::RoundRobin => self.turns.pick(candidates),
-            Strategy::LeastConnections => load::least_connections(candidates, &self.chance),
-            Strategy::LeastTime => load::least_time(candidates, &self.chance),
-            Strategy::BestOfTwo => load::best_of_two(candidates, &self.chance),
-            Strategy::Random => load::random(candidates, &self.chance),
+            Strategy::RoundRobin => self.round_robin.pick(candidates),
+            Strategy::LeastConnections => load::least_connections(candidates, &self.rng),
+            Strategy::LeastTime => load::least_time(candidates, &self.rng),
+            Strategy::BestOfTwo => load::best_of_two(candidates, &self.rng),
+            Strategy::Random => load::random(candidates, &self.rng),
             Strategy::ConsistentHash(_) => match key {
                 Some((ring, key)) => ring.pick(key, |index| {
                     candidates
                         .binary_search_by_key(&index, |candidate| candidate.index)
                         .is_ok()
                 }),
-                None => load::random(candidates, &self.chance),
+                None => load::random(candidates, &self.rng),
             },
         }
     }
 }
 
 #[cfg(test)]
-impl Candidate {
-    /// A candidate of which only the weight counts.
+impl NodeCandidate {
+    /// Creates a candidate with a weight only.
     pub(crate) fn of_weight(index: usize, weight: u32) -> Self {
         Self {
             index,

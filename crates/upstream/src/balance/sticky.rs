@@ -1,4 +1,4 @@
-//! The cookie that keeps a client with its node (RFC 6265 section 4.1).
+//! The sticky cookie, which binds a client to a node (RFC 6265 section 4.1).
 
 use std::fmt::Write;
 
@@ -6,8 +6,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 
 use crate::plan::StickyPlan;
 
-/// What the cookie says for a node: the same on every machine and after every restart, and nothing
-/// that tells the node's name or address.
+/// Returns the cookie value of a node. It is the same on every machine and after every restart, and does not
+/// reveal the node's name or address.
 pub(crate) fn route(group: &str, node: &str) -> Box<str> {
     let mut input = b"apus route\0".to_vec();
     input.extend_from_slice(group.as_bytes());
@@ -16,13 +16,13 @@ pub(crate) fn route(group: &str, node: &str) -> Box<str> {
     let hash = digest(&SHA256, &input);
     let mut route = String::with_capacity(20);
     for byte in hash.as_ref().iter().take(10) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(route, "{byte:02x}");
     }
     route.into()
 }
 
-/// The value of the `Set-Cookie` field that gives a client the route.
+/// Returns the value of the `Set-Cookie` field that binds a client to a node.
 pub(crate) fn set_cookie(plan: &StickyPlan, route: &str) -> String {
     let mut value = format!("{}={route}; Path={}", plan.name, plan.path);
     if let Some(domain) = &plan.domain {
@@ -52,7 +52,7 @@ mod tests {
     use crate::plan::SameSite;
 
     #[test]
-    fn names_a_node_without_telling_its_address() {
+    fn names_a_node_without_revealing_its_address() {
         let first = route("app", "10.0.0.1:80");
         assert_eq!(first, route("app", "10.0.0.1:80"));
         assert_ne!(first, route("app", "10.0.0.2:80"));

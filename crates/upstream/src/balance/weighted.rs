@@ -1,40 +1,38 @@
-//! Smooth weighted round robin.
-//!
-//! In every run of as many requests as the weights add up to, each node has its share, spread over
-//! the run.
+//! Smooth weighted round robin, as in nginx.
 
-use super::Candidate;
+use super::NodeCandidate;
 
-/// The turns of one worker.
+/// The round robin of one worker. In every run of as many requests as the sum of the weights, each node gets
+/// its share, spread over the run.
 #[derive(Debug, Default)]
 pub(crate) struct RoundRobin {
-    /// What each node is owed, by its index.
-    owed: Vec<i64>,
+    /// The current weight of each node, by its index.
+    current_weights: Vec<i64>,
 }
 
 impl RoundRobin {
-    /// The node whose turn it is. Nodes that are no candidates are owed nothing meanwhile.
-    pub(crate) fn pick(&mut self, candidates: &[Candidate]) -> Option<usize> {
+    /// Picks the next node. The current weight of a node that is no candidate stays as it is.
+    pub(crate) fn pick(&mut self, candidates: &[NodeCandidate]) -> Option<usize> {
         let last = candidates.iter().map(|candidate| candidate.index).max()?;
-        if self.owed.len() <= last {
-            self.owed.resize(last + 1, 0);
+        if self.current_weights.len() <= last {
+            self.current_weights.resize(last + 1, 0);
         }
         let mut total = 0;
         let mut best: Option<(usize, i64)> = None;
         for candidate in candidates {
             let weight = i64::from(candidate.weight);
             total += weight;
-            let Some(owed) = self.owed.get_mut(candidate.index) else {
+            let Some(current) = self.current_weights.get_mut(candidate.index) else {
                 continue;
             };
-            *owed += weight;
-            if best.is_none_or(|(_, most)| *owed > most) {
-                best = Some((candidate.index, *owed));
+            *current += weight;
+            if best.is_none_or(|(_, most)| *current > most) {
+                best = Some((candidate.index, *current));
             }
         }
         let (index, _) = best?;
-        if let Some(owed) = self.owed.get_mut(index) {
-            *owed -= total;
+        if let Some(current) = self.current_weights.get_mut(index) {
+            *current -= total;
         }
         Some(index)
     }
@@ -46,19 +44,19 @@ mod tests {
 
     use super::*;
 
-    fn candidates(weights: &[u32]) -> Vec<Candidate> {
+    fn candidates(weights: &[u32]) -> Vec<NodeCandidate> {
         weights
             .iter()
             .enumerate()
-            .map(|(index, &weight)| Candidate::of_weight(index, weight))
+            .map(|(index, &weight)| NodeCandidate::of_weight(index, weight))
             .collect()
     }
 
     #[test]
     fn interleaves_by_weight_as_nginx_does() {
-        let mut turns = RoundRobin::default();
+        let mut round_robin = RoundRobin::default();
         let nodes = candidates(&[5, 1, 1]);
-        let picked: Vec<usize> = (0..7).filter_map(|_| turns.pick(&nodes)).collect();
+        let picked: Vec<usize> = (0..7).filter_map(|_| round_robin.pick(&nodes)).collect();
         assert_eq!(picked, [0, 0, 1, 0, 2, 0, 0]);
     }
 
@@ -68,11 +66,13 @@ mod tests {
     }
 
     #[test]
-    fn goes_on_with_those_that_are_left() {
-        let mut turns = RoundRobin::default();
+    fn goes_on_with_the_remaining_candidates() {
+        let mut round_robin = RoundRobin::default();
         let nodes = candidates(&[1, 1, 1]);
-        turns.pick(&nodes);
-        let picked: Vec<usize> = (0..4).filter_map(|_| turns.pick(&nodes[1..])).collect();
+        round_robin.pick(&nodes);
+        let picked: Vec<usize> = (0..4)
+            .filter_map(|_| round_robin.pick(&nodes[1..]))
+            .collect();
         assert!(picked.iter().all(|&index| index != 0));
         assert_eq!(picked.iter().filter(|&&index| index == 1).count(), 2);
     }
@@ -85,10 +85,10 @@ mod tests {
         ) {
             let nodes = candidates(&weights);
             let total: u32 = weights.iter().sum();
-            let mut turns = RoundRobin::default();
+            let mut round_robin = RoundRobin::default();
             let mut counts = vec![0; weights.len()];
             for _ in 0..total as usize * runs {
-                counts[turns.pick(&nodes).unwrap()] += 1;
+                counts[round_robin.pick(&nodes).unwrap()] += 1;
             }
             for (count, weight) in counts.iter().zip(&weights) {
                 prop_assert_eq!(*count, *weight as usize * runs);

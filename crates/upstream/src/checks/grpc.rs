@@ -1,13 +1,10 @@
-//! The messages of `grpc.health.v1.Health/Check`.
-//!
-//! Each has one field, which is written and read by hand
-//! (<https://github.com/grpc/grpc/blob/master/doc/health-checking.md>,
-//! <https://protobuf.dev/programming-guides/encoding/>).
+//! The messages of `grpc.health.v1.Health/Check` (<https://github.com/grpc/grpc/blob/master/doc/health-checking.md>).
 
 /// The request target.
 pub(super) const TARGET: &str = "/grpc.health.v1.Health/Check";
 
-/// `HealthCheckRequest`, with the prefix that gRPC gives a message.
+/// Writes a `HealthCheckRequest` with the prefix of a gRPC message. The encoding is that of
+/// <https://protobuf.dev/programming-guides/encoding/>.
 pub(super) fn request(service: &str) -> Vec<u8> {
     let mut message = Vec::with_capacity(service.len() + 8);
     if !service.is_empty() {
@@ -23,10 +20,10 @@ pub(super) fn request(service: &str) -> Vec<u8> {
     framed
 }
 
-/// Whether a `HealthCheckResponse` says `SERVING`; `None` if it is none.
-pub(super) fn is_serving(content: &[u8]) -> Option<bool> {
-    // Not compressed: nobody was told that it may be.
-    let (&[0, a, b, c, d], rest) = content.split_first_chunk::<5>()? else {
+/// Whether a `HealthCheckResponse` says `SERVING`; `None` if the body is no such message.
+pub(super) fn is_serving(body: &[u8]) -> Option<bool> {
+    // The first byte says that the message is not compressed; the request did not allow that it is.
+    let (&[0, a, b, c, d], rest) = body.split_first_chunk::<5>()? else {
         return None;
     };
     let len = usize::try_from(u32::from_be_bytes([a, b, c, d])).ok()?;
@@ -36,7 +33,7 @@ pub(super) fn is_serving(content: &[u8]) -> Option<bool> {
         let tag = read_varint(&mut message)?;
         match (tag >> 3, tag & 7) {
             (1, 0) => status = read_varint(&mut message)?,
-            // Fields of later versions.
+            // Fields of later versions of the message.
             (_, 0) => drop(read_varint(&mut message)?),
             (_, 1) => message = message.get(8..)?,
             (_, 2) => {
@@ -87,7 +84,7 @@ mod tests {
 
     #[test]
     fn reads_the_status() {
-        for (content, expected) in [
+        for (body, expected) in [
             (&[0, 0, 0, 0, 2, 8, 1][..], Some(true)),
             (&[0, 0, 0, 0, 2, 8, 2], Some(false)),
             // The default, UNKNOWN, is not written.
@@ -99,14 +96,14 @@ mod tests {
             (&[0, 0, 0], None),
             (&[0, 0, 0, 0, 1, 8], None),
         ] {
-            assert_eq!(is_serving(content), expected, "{content:?}");
+            assert_eq!(is_serving(body), expected, "{body:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn reads_anything_without_panicking(content: Vec<u8>) {
-            is_serving(&content);
+        fn reads_anything_without_panicking(body: Vec<u8>) {
+            is_serving(&body);
         }
 
         #[test]

@@ -1,6 +1,6 @@
-//! Active health checks: nodes are asked in turns of their own, whether requests come or not.
+//! Active health checks, which run at intervals whether there are requests or not.
 
-mod ask;
+mod check;
 mod grpc;
 
 use std::collections::HashSet;
@@ -11,21 +11,21 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{sleep, timeout};
 
 use crate::Upstreams;
-use crate::balance::Chance;
-use crate::group::Group;
+use crate::balance::FastRng;
+use crate::group::UpstreamGroup;
 use crate::health::jittered;
-use crate::node::{CheckResult, Node};
+use crate::node::{HealthCheckResult, Node};
 use crate::plan::CheckPlan;
 use crate::queue::NodeId;
 
 impl Upstreams {
-    /// Checks the nodes whose plans say so, for as long as it is polled. One thread does it for all
-    /// workers; it needs a tokio runtime with I/O and time.
+    /// Checks the nodes whose plans say so, for as long as it is polled. One thread runs it for all workers,
+    /// on a tokio runtime with I/O and time.
     pub async fn run_checks(&self) {
-        LocalSet::new().run_until(self.keep_checking()).await;
+        LocalSet::new().run_until(self.check_all()).await;
     }
 
-    async fn keep_checking(&self) {
+    async fn check_all(&self) {
         let mut changes = self.changes();
         let mut checking: HashSet<NodeId> = HashSet::new();
         let mut tasks = JoinSet::new();
@@ -37,7 +37,7 @@ impl Upstreams {
                     if checking.insert(id) {
                         let group = Arc::downgrade(&group);
                         tasks.spawn_local(async move {
-                            check(&group, id).await;
+                            check_node(&group, id).await;
                             id
                         });
                     }
@@ -57,16 +57,16 @@ impl Upstreams {
     }
 }
 
-/// Checks a node until it is gone, or is not to be checked.
-async fn check(group: &Weak<Group>, id: NodeId) {
-    let chance = Chance::new();
+/// Checks a node at intervals until it is gone or its plan has no checks.
+async fn check_node(group: &Weak<UpstreamGroup>, id: NodeId) {
+    let rng = FastRng::new();
     let mut is_first = true;
     loop {
         let Some((_, node, plan)) = current(group, id) else {
             return;
         };
-        let pause = jittered(plan.interval, plan.jitter, chance.fraction());
-        // The first check comes soon, and yet not all of them at once.
+        let pause = jittered(plan.interval, plan.jitter, rng.fraction());
+        // The first check comes soon, but not at the same time for all nodes.
         let wait = match std::mem::take(&mut is_first) {
             true => jittered(plan.interval, plan.jitter, 0.5).abs_diff(pause),
             false => pause,
@@ -76,18 +76,21 @@ async fn check(group: &Weak<Group>, id: NodeId) {
         let Some((strong, node, plan)) = current(group, id) else {
             return;
         };
-        let fault = match timeout(plan.timeout, ask::ask(&node, &plan)).await {
+        let fault = match timeout(plan.timeout, check::check(&node, &plan)).await {
             Ok(Ok(())) => None,
-            Ok(Err(fault)) => Some(fault),
-            Err(_) => Some("no answer in time".into()),
+            Ok(Err(error)) => Some(error),
+            Err(_) => Some("no response in time".into()),
         };
         let at = Instant::now();
-        conclude(&strong, &node, &plan, CheckResult { at, fault });
+        record(&strong, &node, &plan, HealthCheckResult { at, fault });
     }
 }
 
-/// The node as it is now.
-fn current(group: &Weak<Group>, id: NodeId) -> Option<(Arc<Group>, Arc<Node>, CheckPlan)> {
+/// Returns the node with its current plan, if it is to be checked.
+fn current(
+    group: &Weak<UpstreamGroup>,
+    id: NodeId,
+) -> Option<(Arc<UpstreamGroup>, Arc<Node>, CheckPlan)> {
     let group = group.upgrade()?;
     let set = group.set();
     let node = set.nodes.iter().find(|node| node.state.id() == id)?;
@@ -96,16 +99,21 @@ fn current(group: &Weak<Group>, id: NodeId) -> Option<(Arc<Group>, Arc<Node>, Ch
     Some((group, node, plan))
 }
 
-fn conclude(group: &Arc<Group>, node: &Arc<Node>, plan: &CheckPlan, result: CheckResult) {
+fn record(
+    group: &Arc<UpstreamGroup>,
+    node: &Arc<Node>,
+    plan: &CheckPlan,
+    result: HealthCheckResult,
+) {
     let fault = result.fault.clone();
-    if group.node_checked(node, plan, result) {
+    if group.record_check(node, plan, result) {
         let (name, address) = (&node.name, &node.origin.address);
         match fault {
             Some(fault) => {
-                tracing::warn!(group = %group.name(), node = %name, %address, %fault, "checks fail");
+                tracing::warn!(group = %group.name(), node = %name, %address, %fault, "health checks fail");
             }
             None => {
-                tracing::info!(group = %group.name(), node = %name, %address, "checks are good")
+                tracing::info!(group = %group.name(), node = %name, %address, "health checks succeed")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! One DNS lookup: addresses (RFC 1035, RFC 3596), or services by SRV records (RFC 2782).
+//! One DNS lookup, of addresses (RFC 1035, RFC 3596) or of services by SRV records (RFC 2782).
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -13,31 +13,31 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::RData;
 use tokio::time::timeout;
 
-use crate::group::Target;
+use crate::group::ResolvedAddress;
 use crate::plan::{DnsPlan, Place};
 
-/// How often a resolver is asked within the time of a lookup.
+/// The number of queries within the time of a lookup.
 const ATTEMPTS: u32 = 2;
 
-/// What a name stands for.
+/// The addresses of a name.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    /// In an order that does not depend on that of the answer.
-    pub(super) targets: Vec<Target>,
-    /// For how long.
+pub(super) struct LookupResult {
+    /// The addresses, in an order that does not depend on the order of the records.
+    pub(super) addresses: Vec<ResolvedAddress>,
+    /// The time for which they are valid.
     pub(super) ttl: Duration,
 }
 
-/// Asks for what a node's place stands for.
+/// Looks up the addresses of a node's place.
 ///
 /// # Errors
-/// There is no answer, or one without addresses.
-pub(super) async fn lookup(place: &Place, plan: &DnsPlan) -> Result<Found, Box<str>> {
+/// There is no response, or one without addresses.
+pub(super) async fn lookup(place: &Place, plan: &DnsPlan) -> Result<LookupResult, Box<str>> {
     let looking = async {
         let resolver = resolver(plan)?;
         match place {
-            Place::Address(address) => Ok(Found {
-                targets: vec![target(address.clone())],
+            Place::Address(address) => Ok(LookupResult {
+                addresses: vec![one_address(address.clone())],
                 ttl: plan.max_ttl,
             }),
             Place::Name { host, port } => addresses(&resolver, host, *port).await,
@@ -46,26 +46,26 @@ pub(super) async fn lookup(place: &Place, plan: &DnsPlan) -> Result<Found, Box<s
     };
     let found = match timeout(plan.timeout, looking).await {
         Ok(found) => found.map_err(|error| Box::from(error.to_string())),
-        Err(_) => Err("no answer in time".into()),
+        Err(_) => Err("no response in time".into()),
     };
-    let mut found: Found = found?;
-    if found.targets.is_empty() {
-        return Err("the answer has no addresses".into());
+    let mut found: LookupResult = found?;
+    if found.addresses.is_empty() {
+        return Err("the response has no addresses".into());
     }
-    found.targets.sort_unstable_by_key(|target| {
-        let Target {
+    found.addresses.sort_unstable_by_key(|resolved| {
+        let ResolvedAddress {
             address,
             weight,
             backup,
-        } = target;
+        } = resolved;
         (*backup, address.to_string(), *weight)
     });
-    found.targets.dedup_by(|a, b| a.address == b.address);
+    found.addresses.dedup_by(|a, b| a.address == b.address);
     Ok(found)
 }
 
-/// A resolver for one lookup: the system's settings may change, and nothing is to be remembered longer
-/// than it says.
+/// Creates a resolver for one lookup, because the system's settings may change, and a cache would add to the
+/// TTL.
 fn resolver(plan: &DnsPlan) -> Result<TokioResolver, NetError> {
     let mut builder = match plan.servers.as_slice() {
         [] => TokioResolver::builder_tokio()?,
@@ -93,16 +93,20 @@ fn server(address: &SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, connections.into())
 }
 
-async fn addresses(resolver: &TokioResolver, host: &str, port: u16) -> Result<Found, NetError> {
+async fn addresses(
+    resolver: &TokioResolver,
+    host: &str,
+    port: u16,
+) -> Result<LookupResult, NetError> {
     let found = resolver.lookup_ip(host).await?;
-    let target_at = |ip: IpAddr| target(Address::Ip(SocketAddr::new(ip, port)));
-    Ok(Found {
-        targets: found.iter().map(target_at).collect(),
-        ttl: left(found.valid_until()),
+    let address_at = |ip: IpAddr| one_address(Address::Ip(SocketAddr::new(ip, port)));
+    Ok(LookupResult {
+        addresses: found.iter().map(address_at).collect(),
+        ttl: time_left(found.valid_until()),
     })
 }
 
-async fn services(resolver: &TokioResolver, name: &str) -> Result<Found, NetError> {
+async fn services(resolver: &TokioResolver, name: &str) -> Result<LookupResult, NetError> {
     let found = resolver.srv_lookup(name).await?;
     let services: Vec<_> = found
         .answers()
@@ -113,9 +117,9 @@ async fn services(resolver: &TokioResolver, name: &str) -> Result<Found, NetErro
         })
         .collect();
     let best = services.iter().map(|service| service.priority).min();
-    let mut all = Found {
-        targets: Vec::new(),
-        ttl: left(found.valid_until()),
+    let mut all = LookupResult {
+        addresses: Vec::new(),
+        ttl: time_left(found.valid_until()),
     };
     let mut last_error = None;
     for service in services {
@@ -123,31 +127,31 @@ async fn services(resolver: &TokioResolver, name: &str) -> Result<Found, NetErro
         match addresses(resolver, &host, service.port).await {
             Ok(found) => {
                 all.ttl = all.ttl.min(found.ttl);
-                all.targets
-                    .extend(found.targets.into_iter().map(|target| Target {
+                all.addresses
+                    .extend(found.addresses.into_iter().map(|resolved| ResolvedAddress {
                         weight: u32::from(service.weight).max(1),
                         backup: Some(service.priority) != best,
-                        ..target
+                        ..resolved
                     }));
             }
-            // The others will do.
+            // The other services may have addresses.
             Err(error) => last_error = Some(error),
         }
     }
     match last_error {
-        Some(error) if all.targets.is_empty() => Err(error),
+        Some(error) if all.addresses.is_empty() => Err(error),
         _ => Ok(all),
     }
 }
 
-fn target(address: Address) -> Target {
-    Target {
+fn one_address(address: Address) -> ResolvedAddress {
+    ResolvedAddress {
         address,
         weight: 1,
         backup: false,
     }
 }
 
-fn left(until: Instant) -> Duration {
+fn time_left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
 }

@@ -1,6 +1,4 @@
-//! Names of nodes, resolved again when their time to live is over.
-//!
-//! If a lookup fails, the addresses stay as they were.
+//! The resolution of nodes' names, which is repeated when the TTL of a name is over.
 
 mod lookup;
 
@@ -12,24 +10,24 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio::time::sleep_until;
 
 use crate::Upstreams;
-use crate::group::Group;
+use crate::group::UpstreamGroup;
 use crate::plan::{DnsPlan, Place};
 
-/// The pause after a first failed lookup; it doubles with each further one.
+/// The pause after the first failed lookup; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A name that is kept resolved.
+/// A node's name that is kept resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Name {
-    /// The place of the group in memory, which is its own as long as the name is resolved.
+struct NodeName {
+    /// The address of the group in memory, which is unique as long as the name is resolved.
     group: usize,
     node: Arc<str>,
     place: Place,
 }
 
 impl Upstreams {
-    /// Looks up the names of nodes that have no addresses yet, once. A server waits for it before it
-    /// takes requests, as long as it cares to.
+    /// Looks up the names of nodes that have no addresses yet, once. A server may wait for it before it
+    /// accepts requests.
     pub async fn resolve(&self) {
         let local = LocalSet::new();
         let mut tasks = JoinSet::new();
@@ -44,15 +42,15 @@ impl Upstreams {
             .await;
     }
 
-    /// Keeps the addresses of names up to date, for as long as it is polled. One thread does it for all
-    /// workers; it needs a tokio runtime with I/O and time.
+    /// Keeps the addresses of names up to date, for as long as it is polled. One thread runs it for all
+    /// workers, on a tokio runtime with I/O and time. If a lookup fails, the addresses stay as they are.
     pub async fn run_dns(&self) {
         LocalSet::new().run_until(self.keep_resolving()).await;
     }
 
     async fn keep_resolving(&self) {
         let mut changes = self.changes();
-        let mut known: HashSet<Name> = HashSet::new();
+        let mut known: HashSet<NodeName> = HashSet::new();
         let mut tasks = JoinSet::new();
         loop {
             for (name, group) in self.names() {
@@ -78,12 +76,12 @@ impl Upstreams {
         }
     }
 
-    fn names(&self) -> Vec<(Name, Arc<Group>)> {
+    fn names(&self) -> Vec<(NodeName, Arc<UpstreamGroup>)> {
         let mut names = Vec::new();
         for group in self.groups() {
             for node in &group.set().plan.nodes {
                 if !matches!(node.place, Place::Address(_)) {
-                    let name = Name {
+                    let name = NodeName {
                         group: Arc::as_ptr(&group).addr(),
                         node: Arc::clone(&node.name),
                         place: node.place.clone(),
@@ -96,8 +94,8 @@ impl Upstreams {
     }
 }
 
-/// Asks for a name again and again, until its node is gone.
-async fn keep_resolved(upstreams: &Upstreams, group: &Weak<Group>, name: &Name) {
+/// Looks up a name whenever its TTL is over, until its node is gone.
+async fn keep_resolved(upstreams: &Upstreams, group: &Weak<UpstreamGroup>, name: &NodeName) {
     let mut failures = 0;
     let known = group.upgrade();
     let mut next = known
@@ -114,22 +112,26 @@ async fn keep_resolved(upstreams: &Upstreams, group: &Weak<Group>, name: &Name) 
             false => 0,
         };
         if resolved.changed {
-            upstreams.changed();
+            upstreams.notify_changed();
         }
     }
 }
 
-/// What a lookup led to.
-struct Resolved {
-    /// When the name is to be asked for again.
+/// The result of a lookup for a node.
+struct Resolution {
+    /// The time of the next lookup.
     until: Instant,
     failed: bool,
-    /// Whether the nodes are others now.
+    /// Whether the addresses changed.
     changed: bool,
 }
 
-/// Asks for a name once; `None` if its node is gone.
-async fn resolve(group: &Weak<Group>, name: &Name, failures: u32) -> Option<Resolved> {
+/// Looks up a name once; `None` if its node is gone.
+async fn resolve(
+    group: &Weak<UpstreamGroup>,
+    name: &NodeName,
+    failures: u32,
+) -> Option<Resolution> {
     let plan = dns_plan(&*group.upgrade()?, name)?;
     let found = lookup::lookup(&name.place, &plan).await;
     let group = group.upgrade()?;
@@ -141,12 +143,12 @@ async fn resolve(group: &Weak<Group>, name: &Name, failures: u32) -> Option<Reso
                 .ttl
                 .clamp(plan.min_ttl, plan.max_ttl.max(plan.min_ttl));
             let until = now + ttl;
-            let changed = group.resolve(&name.node, &name.place, found.targets, until);
+            let changed = group.set_addresses(&name.node, &name.place, found.addresses, until);
             if changed {
                 tracing::info!(group = %group.name(), node = %name.node, ?ttl,
                     "a node has new addresses");
             }
-            Some(Resolved {
+            Some(Resolution {
                 until,
                 failed: false,
                 changed,
@@ -156,7 +158,7 @@ async fn resolve(group: &Weak<Group>, name: &Name, failures: u32) -> Option<Reso
             let pause = FIRST_PAUSE.saturating_mul(1 << failures.min(16));
             tracing::warn!(group = %group.name(), node = %name.node, %error,
                 "a node's name cannot be resolved; its addresses stay");
-            Some(Resolved {
+            Some(Resolution {
                 until: now + pause.clamp(plan.min_ttl, plan.max_ttl.max(plan.min_ttl)),
                 failed: true,
                 changed: false,
@@ -165,8 +167,8 @@ async fn resolve(group: &Weak<Group>, name: &Name, failures: u32) -> Option<Reso
     }
 }
 
-/// How a name is looked up, while its node has it.
-fn dns_plan(group: &Group, name: &Name) -> Option<DnsPlan> {
+/// Returns the DNS settings of a name; `None` if its node is gone.
+fn dns_plan(group: &UpstreamGroup, name: &NodeName) -> Option<DnsPlan> {
     let set = group.set();
     let has = set
         .plan

@@ -1,34 +1,32 @@
 //! The circuit breaker of a node.
-//!
-//! It is closed while requests succeed, open once too many fail, and half-open after a time: then
-//! one request tries the node.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::plan::BreakerPlan;
 
-/// How many times within the window are remembered.
+/// The number of samples within the window.
 const STEPS: u32 = 16;
 
-/// Requests that a node ended since its counting began, and how many of them failed.
+/// The requests of a node that ended since the start, and those of them that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub(crate) struct RequestTotals {
     pub(crate) requests: u64,
     pub(crate) failures: u64,
 }
 
-/// The breaker of one node.
+/// The circuit breaker of one node. It is closed while requests succeed, open after too many failures, and
+/// half-open after a time: then one request is sent as a probe.
 #[derive(Debug, Default)]
-pub(crate) struct Breaker {
-    state: State,
-    window: VecDeque<(Instant, Totals)>,
-    /// How many times in a row it opened without closing.
+pub(crate) struct CircuitBreaker {
+    state: BreakerState,
+    window: VecDeque<(Instant, RequestTotals)>,
+    /// The number of times that it opened since it was closed.
     opened: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum State {
+enum BreakerState {
     #[default]
     Closed,
     Open {
@@ -36,65 +34,65 @@ enum State {
     },
     HalfOpen {
         probing: bool,
-        answered: u32,
+        succeeded: u32,
     },
 }
 
-/// What a breaker says to a request.
+/// Whether a circuit breaker admits a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admission {
-    /// It may go.
+pub(crate) enum BreakerAdmission {
+    /// It does.
     Yes,
-    /// It may go as the one that tries the node; see [`Breaker::begin_probe`].
+    /// It does if the request is the probe; see [`CircuitBreaker::begin_probe`].
     Probe,
-    /// It may not, until then; or until the probe that is under way has ended.
+    /// It does not, until then; or until the probe that is in flight has ended.
     No(Option<Instant>),
 }
 
-impl Breaker {
-    /// What a request is told.
-    pub(crate) fn admission(&self, now: Instant) -> Admission {
+impl CircuitBreaker {
+    /// Returns whether a request is admitted.
+    pub(crate) fn admission(&self, now: Instant) -> BreakerAdmission {
         match self.state {
-            State::Closed => Admission::Yes,
-            State::Open { until } if now < until => Admission::No(Some(until)),
-            State::HalfOpen { probing: true, .. } => Admission::No(None),
-            State::Open { .. } | State::HalfOpen { .. } => Admission::Probe,
+            BreakerState::Closed => BreakerAdmission::Yes,
+            BreakerState::Open { until } if now < until => BreakerAdmission::No(Some(until)),
+            BreakerState::HalfOpen { probing: true, .. } => BreakerAdmission::No(None),
+            BreakerState::Open { .. } | BreakerState::HalfOpen { .. } => BreakerAdmission::Probe,
         }
     }
 
-    /// Takes the place of the one probe; tells whether it was free.
+    /// Makes a request the probe. Returns whether it may be that.
     pub(crate) fn begin_probe(&mut self, now: Instant) -> bool {
-        if self.admission(now) != Admission::Probe {
+        if self.admission(now) != BreakerAdmission::Probe {
             return false;
         }
-        let answered = match self.state {
-            State::HalfOpen { answered, .. } => answered,
-            State::Open { .. } | State::Closed => 0,
+        let succeeded = match self.state {
+            BreakerState::HalfOpen { succeeded, .. } => succeeded,
+            BreakerState::Open { .. } | BreakerState::Closed => 0,
         };
-        self.state = State::HalfOpen {
+        self.state = BreakerState::HalfOpen {
             probing: true,
-            answered,
+            succeeded,
         };
         true
     }
 
-    /// The probe ended without telling anything of the node, as when its client went away.
+    /// Ends the probe without a result, for example after its client closed the connection.
     pub(crate) fn abandon_probe(&mut self) {
-        if let State::HalfOpen { probing, .. } = &mut self.state {
+        if let BreakerState::HalfOpen { probing, .. } = &mut self.state {
             *probing = false;
         }
     }
 
-    /// The probe was answered. Tells whether the breaker closed.
+    /// Ends the probe after a response. Returns whether the breaker closed.
     pub(crate) fn probe_succeeded(&mut self, plan: &BreakerPlan) -> bool {
-        let State::HalfOpen { answered, .. } = self.state else {
+        let BreakerState::HalfOpen { succeeded, .. } = self.state else {
             return false;
         };
-        let answered = answered + 1;
-        if answered < plan.probes {
-            self.state = State::HalfOpen {
+        let succeeded = succeeded + 1;
+        if succeeded < plan.probes {
+            self.state = BreakerState::HalfOpen {
                 probing: false,
-                answered,
+                succeeded,
             };
             return false;
         }
@@ -102,22 +100,27 @@ impl Breaker {
         true
     }
 
-    /// The probe failed: the breaker is open again, for longer.
+    /// Ends the probe after a failure: the breaker is open again, for longer.
     pub(crate) fn probe_failed(&mut self, plan: &BreakerPlan, now: Instant) {
-        if matches!(self.state, State::HalfOpen { .. }) {
+        if matches!(self.state, BreakerState::HalfOpen { .. }) {
             self.open(plan, now);
         }
     }
 
-    /// A request failed that was no probe; `totals` are those of the node with it. Tells whether the
+    /// Records the failure of a request that is no probe; `totals` of the node include it. Returns whether the
     /// breaker opened.
-    pub(crate) fn failed(&mut self, plan: &BreakerPlan, totals: Totals, now: Instant) -> bool {
-        if !matches!(self.state, State::Closed) {
+    pub(crate) fn record_failure(
+        &mut self,
+        plan: &BreakerPlan,
+        totals: RequestTotals,
+        now: Instant,
+    ) -> bool {
+        if !matches!(self.state, BreakerState::Closed) {
             return false;
         }
         let (requests, failures) = self.rate(plan.window, totals, now);
         let too_many = failures * 100 >= requests * u64::from(plan.percent);
-        // And the failure from which on they are counted.
+        // The first failure of the window is not in the difference of the totals.
         let opens = requests + 1 >= u64::from(plan.min_requests) && too_many;
         if opens {
             self.open(plan, now);
@@ -125,9 +128,9 @@ impl Breaker {
         opens
     }
 
-    /// Requests and failures since the first failure within the window. Answers cost nothing to count:
-    /// they are in the totals when a failure asks for them.
-    fn rate(&mut self, window: Duration, totals: Totals, now: Instant) -> (u64, u64) {
+    /// Returns the requests and failures since the first failure within the window. Successful requests need
+    /// no call: they are in the totals of the next failure.
+    fn rate(&mut self, window: Duration, totals: RequestTotals, now: Instant) -> (u64, u64) {
         while let Some(&(at, _)) = self.window.front()
             && now.saturating_duration_since(at) > window
         {
@@ -152,7 +155,7 @@ impl Breaker {
         let open_for = plan.open_for.saturating_mul(times).min(plan.max_open_for);
         self.opened = self.opened.saturating_add(1);
         self.window.clear();
-        self.state = State::Open {
+        self.state = BreakerState::Open {
             until: now + open_for.max(plan.open_for),
         };
     }
@@ -172,16 +175,16 @@ mod tests {
         probes: 2,
     };
 
-    fn totals(requests: u64, failures: u64) -> Totals {
-        Totals { requests, failures }
+    fn totals(requests: u64, failures: u64) -> RequestTotals {
+        RequestTotals { requests, failures }
     }
 
-    fn opened(now: Instant) -> Breaker {
-        let mut breaker = Breaker::default();
+    fn opened(now: Instant) -> CircuitBreaker {
+        let mut breaker = CircuitBreaker::default();
         for count in 1..=3 {
-            assert!(!breaker.failed(&PLAN, totals(count, count), now));
+            assert!(!breaker.record_failure(&PLAN, totals(count, count), now));
         }
-        assert!(breaker.failed(&PLAN, totals(4, 4), now));
+        assert!(breaker.record_failure(&PLAN, totals(4, 4), now));
         breaker
     }
 
@@ -191,39 +194,42 @@ mod tests {
         let breaker = opened(now);
         assert_eq!(
             breaker.admission(now),
-            Admission::No(Some(now + 5 * SECOND))
+            BreakerAdmission::No(Some(now + 5 * SECOND))
         );
-        assert_eq!(breaker.admission(now + 5 * SECOND), Admission::Probe);
+        assert_eq!(breaker.admission(now + 5 * SECOND), BreakerAdmission::Probe);
     }
 
     #[test]
     fn stays_closed_below_the_rate() {
         let now = Instant::now();
-        let mut breaker = Breaker::default();
+        let mut breaker = CircuitBreaker::default();
         for failures in 1..100 {
             // Every third one fails.
-            assert!(!breaker.failed(&PLAN, totals(failures * 3, failures), now));
+            assert!(!breaker.record_failure(&PLAN, totals(failures * 3, failures), now));
         }
-        assert_eq!(breaker.admission(now), Admission::Yes);
+        assert_eq!(breaker.admission(now), BreakerAdmission::Yes);
     }
 
     #[test]
-    fn is_not_lulled_by_answers_of_long_ago() {
+    fn ignores_responses_before_the_first_failure() {
         let now = Instant::now();
-        let mut breaker = Breaker::default();
-        assert!(!breaker.failed(&PLAN, totals(1_000_001, 1), now));
-        assert!(!breaker.failed(&PLAN, totals(1_000_002, 2), now));
-        assert!(!breaker.failed(&PLAN, totals(1_000_003, 3), now));
-        assert!(breaker.failed(&PLAN, totals(1_000_004, 4), now));
+        let mut breaker = CircuitBreaker::default();
+        assert!(!breaker.record_failure(&PLAN, totals(1_000_001, 1), now));
+        assert!(!breaker.record_failure(&PLAN, totals(1_000_002, 2), now));
+        assert!(!breaker.record_failure(&PLAN, totals(1_000_003, 3), now));
+        assert!(breaker.record_failure(&PLAN, totals(1_000_004, 4), now));
     }
 
     #[test]
     fn forgets_failures_past_the_window() {
         let now = Instant::now();
-        let mut breaker = Breaker::default();
+        let mut breaker = CircuitBreaker::default();
         for count in 1..20 {
             let at = now + SECOND * 6 * u32::try_from(count).unwrap();
-            assert!(!breaker.failed(&PLAN, totals(count, count), at), "{count}");
+            assert!(
+                !breaker.record_failure(&PLAN, totals(count, count), at),
+                "{count}"
+            );
         }
     }
 
@@ -235,17 +241,17 @@ mod tests {
         assert!(!breaker.begin_probe(now));
         assert!(breaker.begin_probe(later));
         assert!(!breaker.begin_probe(later));
-        assert_eq!(breaker.admission(later), Admission::No(None));
+        assert_eq!(breaker.admission(later), BreakerAdmission::No(None));
         assert!(!breaker.probe_succeeded(&PLAN));
         // The second of two.
         assert!(breaker.begin_probe(later));
         assert!(!breaker.begin_probe(later));
         assert!(breaker.probe_succeeded(&PLAN));
-        assert_eq!(breaker.admission(later), Admission::Yes);
+        assert_eq!(breaker.admission(later), BreakerAdmission::Yes);
     }
 
     #[test]
-    fn gives_the_place_of_an_abandoned_probe_to_the_next() {
+    fn allows_another_probe_after_an_abandoned_one() {
         let now = Instant::now();
         let mut breaker = opened(now);
         let later = now + 5 * SECOND;
@@ -260,7 +266,7 @@ mod tests {
         let mut breaker = opened(now);
         for seconds in [5, 10, 15, 15] {
             let until = now + SECOND * seconds;
-            assert_eq!(breaker.admission(now), Admission::No(Some(until)));
+            assert_eq!(breaker.admission(now), BreakerAdmission::No(Some(until)));
             now = until;
             assert!(breaker.begin_probe(now));
             breaker.probe_failed(&PLAN, now);
@@ -276,10 +282,10 @@ mod tests {
     fn ignores_late_failures_while_open() {
         let now = Instant::now();
         let mut breaker = opened(now);
-        assert!(!breaker.failed(&PLAN, totals(50, 50), now + SECOND));
+        assert!(!breaker.record_failure(&PLAN, totals(50, 50), now + SECOND));
         assert_eq!(
             breaker.admission(now + SECOND),
-            Admission::No(Some(now + 5 * SECOND))
+            BreakerAdmission::No(Some(now + 5 * SECOND))
         );
     }
 }

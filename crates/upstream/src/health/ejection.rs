@@ -1,21 +1,19 @@
-//! Outlier ejection: a node that fails more than its group is left out for a growing time.
-//!
-//! Never so many are left out that too few stay.
+//! Outlier ejection: a node with more failures than its group is out of service for a growing time.
 
 use std::time::{Duration, Instant};
 
-use super::Totals;
+use super::RequestTotals;
 use crate::plan::EjectionPlan;
 
-/// Whether one more node may be ejected from a group of `nodes`, of which `ejected` are.
+/// Whether one more node may be ejected from a group of `nodes`, of which `ejected` are already.
 pub(crate) fn may_eject(plan: &EjectionPlan, nodes: usize, ejected: usize) -> bool {
     let most = nodes * usize::from(plan.max_percent) / 100;
-    // One may go from a group so small that no part of it is a whole node.
+    // One node of a small group may be ejected, even if that is more than the percentage.
     let most = if plan.max_percent > 0 { most.max(1) } else { 0 };
     ejected < most.min(nodes.saturating_sub(plan.keep))
 }
 
-/// How long a node is ejected the `times`th time, counted from 1.
+/// Returns how long a node is ejected the `times`th time, counted from 1.
 pub(crate) fn ejected_for(plan: &EjectionPlan, times: u32) -> Duration {
     plan.time
         .saturating_mul(times)
@@ -23,22 +21,22 @@ pub(crate) fn ejected_for(plan: &EjectionPlan, times: u32) -> Duration {
         .max(plan.time)
 }
 
-/// Compares the nodes of a group with each other, once an interval.
+/// The schedule of the comparisons of the nodes of a group.
 #[derive(Debug, Default)]
-pub(crate) struct Outliers {
+pub(crate) struct OutlierSchedule {
     since: Option<Instant>,
 }
 
-/// What one node did since the last comparison.
+/// The requests and failures of one node since the last comparison.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Share {
+pub(crate) struct IntervalTotals {
     pub(crate) requests: u64,
     pub(crate) failures: u64,
 }
 
-impl Share {
-    /// What the node did from `before` to `after`.
-    pub(crate) fn between(before: Totals, after: Totals) -> Self {
+impl IntervalTotals {
+    /// Returns the difference of two totals.
+    pub(crate) fn between(before: RequestTotals, after: RequestTotals) -> Self {
         Self {
             requests: after.requests.saturating_sub(before.requests),
             failures: after.failures.saturating_sub(before.failures),
@@ -52,55 +50,55 @@ impl Share {
     }
 }
 
-/// What there is to do with what the nodes did.
+/// What has to be done with the totals of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
+pub(crate) enum ComparisonAction {
     /// Nothing yet.
-    No,
-    /// Begin to count anew: what was counted is of too long a time.
+    Wait,
+    /// Start a new interval without a comparison: the last one was too long.
     Restart,
-    /// Compare, then begin to count anew.
+    /// Compare the nodes, then start a new interval.
     Compare,
 }
 
-impl Outliers {
-    /// What is due, asked when a request failed.
-    pub(crate) fn due(&mut self, interval: Duration, now: Instant) -> Due {
+impl OutlierSchedule {
+    /// Returns what has to be done after a failed request.
+    pub(crate) fn next_action(&mut self, interval: Duration, now: Instant) -> ComparisonAction {
         let age = self.since.map(|since| now.saturating_duration_since(since));
-        let due = match age {
-            Some(age) if age < interval => return Due::No,
-            Some(age) if age < interval * 3 => Due::Compare,
-            _ => Due::Restart,
+        let action = match age {
+            Some(age) if age < interval => return ComparisonAction::Wait,
+            Some(age) if age < interval * 3 => ComparisonAction::Compare,
+            _ => ComparisonAction::Restart,
         };
         self.since = Some(now);
-        due
+        action
     }
 }
 
-/// The nodes that failed more requests than the others did, the worst first: at least `margin` percent
-/// of their requests more than the others together, and no fewer than `min_requests`.
-pub(crate) fn outliers(shares: &[Share], margin: u8, min_requests: u32) -> Vec<usize> {
-    let all = shares.iter().fold(
-        Share {
+/// Returns the nodes with more failures than the others, the worst first: those with at least `min_requests`
+/// whose failure rate is at least `margin` percent higher than that of the others together.
+pub(crate) fn outliers(intervals: &[IntervalTotals], margin: u8, min_requests: u32) -> Vec<usize> {
+    let all = intervals.iter().fold(
+        IntervalTotals {
             requests: 0,
             failures: 0,
         },
-        |sum, share| Share {
-            requests: sum.requests + share.requests,
-            failures: sum.failures + share.failures,
+        |sum, interval| IntervalTotals {
+            requests: sum.requests + interval.requests,
+            failures: sum.failures + interval.failures,
         },
     );
     let mut found: Vec<(u64, usize)> = Vec::new();
-    for (index, share) in shares.iter().enumerate() {
-        let others = Share {
-            requests: all.requests - share.requests,
-            failures: all.failures - share.failures,
+    for (index, interval) in intervals.iter().enumerate() {
+        let others = IntervalTotals {
+            requests: all.requests - interval.requests,
+            failures: all.failures - interval.failures,
         };
-        let is_outlier = share.requests >= u64::from(min_requests)
+        let is_outlier = interval.requests >= u64::from(min_requests)
             && others.requests > 0
-            && share.percent() >= others.percent() + u64::from(margin);
+            && interval.percent() >= others.percent() + u64::from(margin);
         if is_outlier {
-            found.push((share.percent(), index));
+            found.push((interval.percent(), index));
         }
     }
     found.sort_unstable_by(|a, b| b.cmp(a));
@@ -123,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_floor() {
+    fn keeps_enough_nodes() {
         for (percent, keep, nodes, ejected, expected) in [
             (50, 1, 4, 0, true),
             (50, 1, 4, 1, true),
@@ -148,15 +146,20 @@ mod tests {
     }
 
     #[test]
-    fn finds_those_that_fail_more_than_the_rest() {
-        let share = |requests, failures| Share { requests, failures };
-        let shares = [share(100, 2), share(100, 40), share(100, 90), share(5, 5)];
-        assert_eq!(outliers(&shares, 30, 20), [2]);
-        // All fail alike: the trouble is not theirs.
-        let shares = [share(100, 80), share(100, 85), share(100, 90)];
-        assert_eq!(outliers(&shares, 30, 20), [] as [usize; 0]);
-        // Nobody to compare with.
-        assert_eq!(outliers(&[share(100, 100)], 30, 20), [] as [usize; 0]);
+    fn finds_nodes_with_more_failures_than_the_others() {
+        let interval = |requests, failures| IntervalTotals { requests, failures };
+        let intervals = [
+            interval(100, 2),
+            interval(100, 40),
+            interval(100, 90),
+            interval(5, 5),
+        ];
+        assert_eq!(outliers(&intervals, 30, 20), [2]);
+        // All fail alike, so none is an outlier.
+        let intervals = [interval(100, 80), interval(100, 85), interval(100, 90)];
+        assert_eq!(outliers(&intervals, 30, 20), [] as [usize; 0]);
+        // There is no other node to compare with.
+        assert_eq!(outliers(&[interval(100, 100)], 30, 20), [] as [usize; 0]);
         assert_eq!(outliers(&[], 30, 20), [] as [usize; 0]);
     }
 
@@ -164,13 +167,13 @@ mod tests {
     fn compares_once_an_interval_and_never_over_a_long_time() {
         let start = Instant::now();
         let second = Duration::from_secs(1);
-        let mut outliers = Outliers::default();
-        let mut due = |seconds| outliers.due(10 * second, start + second * seconds);
-        assert_eq!(due(0), Due::Restart);
-        assert_eq!(due(9), Due::No);
-        assert_eq!(due(12), Due::Compare);
-        assert_eq!(due(15), Due::No);
-        assert_eq!(due(300), Due::Restart);
-        assert_eq!(due(310), Due::Compare);
+        let mut schedule = OutlierSchedule::default();
+        let mut action = |seconds| schedule.next_action(10 * second, start + second * seconds);
+        assert_eq!(action(0), ComparisonAction::Restart);
+        assert_eq!(action(9), ComparisonAction::Wait);
+        assert_eq!(action(12), ComparisonAction::Compare);
+        assert_eq!(action(15), ComparisonAction::Wait);
+        assert_eq!(action(300), ComparisonAction::Restart);
+        assert_eq!(action(310), ComparisonAction::Compare);
     }
 }

@@ -1,159 +1,161 @@
-//! The health of a node: passive checks, active checks, the circuit breaker, outlier ejection.
-//!
-//! These are state and rules without clocks; [`NodeState`](crate::node) shares them between
-//! threads.
+//! The health of a node, by passive checks, active checks, the circuit breaker and outlier ejection.
 
+mod active;
 mod breaker;
-mod checked;
 mod ejection;
 mod passive;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use breaker::Totals;
-use breaker::{Admission, Breaker};
-use checked::Checked;
-pub(crate) use checked::jittered;
-pub(crate) use ejection::{Due, Outliers, Share, may_eject, outliers};
-use passive::Passive;
+use active::ActiveHealth;
+pub(crate) use active::jittered;
+pub(crate) use breaker::RequestTotals;
+use breaker::{BreakerAdmission, CircuitBreaker};
+pub(crate) use ejection::{ComparisonAction, IntervalTotals, OutlierSchedule, may_eject, outliers};
+use passive::PassiveHealth;
 
 use crate::plan::{CheckPlan, EjectionPlan, GroupPlan};
 
 /// The full share of a node, of which slow start gives less.
 pub(crate) const FULL_SHARE: u32 = 256;
 
-/// What is known of one node.
+/// The health of one node. Time is an argument; [`NodeState`](crate::node::NodeState) shares it between threads.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
-    passive: Passive,
-    breaker: Breaker,
-    checked: Checked,
+    passive: PassiveHealth,
+    breaker: CircuitBreaker,
+    active: ActiveHealth,
     /// Failures in a row.
     consecutive: u32,
     ejected_until: Option<Instant>,
-    /// How often it was ejected without having stayed for as long since.
+    /// The number of ejections that are not forgiven yet.
     ejections: u32,
-    /// When it will have stayed for as long as it was ejected.
-    proved_at: Option<Instant>,
-    /// When it came back, or will.
-    back_since: Option<Instant>,
+    /// The time at which it was in service for as long as it was ejected, which forgives the ejections.
+    forgiven_at: Option<Instant>,
+    /// The time at which it came back, or will.
+    recovered_at: Option<Instant>,
 }
 
-/// Whether a node is asked.
+/// Whether a node is available for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Availability {
     /// It is, with this part of its weight, of [`FULL_SHARE`].
     In(u32),
-    /// One request is to find out.
+    /// It is for one request, the probe of its circuit breaker.
     Probe,
     /// It is not.
     Out {
-        why: Reason,
+        reason: OutReason,
         /// Until when, if that is known.
         until: Option<Instant>,
     },
 }
 
-/// Why a node is not asked.
+/// Why a node is out of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// Its checks fail.
+pub enum OutReason {
+    /// Its health checks fail.
     Checks,
     /// Its circuit breaker is open.
     Breaker,
-    /// It is worse than the others of its group.
+    /// It has more failures than the others of its group.
     Ejected,
-    /// Too many requests failed.
+    /// Too many of its requests failed.
     Failures,
 }
 
-/// How an attempt ended, for the node.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// It answered.
-    Answered,
-    /// It failed.
+pub(crate) enum ProbeOutcome {
+    /// The node responded.
+    Responded,
+    /// The node failed.
     Failed,
-    /// It says nothing of the node, as when the client went away.
-    Nothing,
+    /// There is none, for example because the client closed the connection.
+    Abandoned,
 }
 
 impl Health {
-    /// Whether the node is asked now.
-    pub(crate) fn verdict(&self, plan: &GroupPlan, now: Instant) -> Verdict {
-        let out = |why, until| Verdict::Out { why, until };
-        if plan.active.is_some() && !self.checked.is_up() {
-            return out(Reason::Checks, None);
+    /// Returns whether the node is available now.
+    pub(crate) fn availability(&self, plan: &GroupPlan, now: Instant) -> Availability {
+        let out = |reason, until| Availability::Out { reason, until };
+        if plan.active.is_some() && !self.active.is_up() {
+            return out(OutReason::Checks, None);
         }
         let admission = match plan.breaker {
             Some(_) => self.breaker.admission(now),
-            None => Admission::Yes,
+            None => BreakerAdmission::Yes,
         };
-        if let Admission::No(until) = admission {
-            return out(Reason::Breaker, until);
+        if let BreakerAdmission::No(until) = admission {
+            return out(OutReason::Breaker, until);
         }
         if let Some(until) = self.ejected_until.filter(|&until| now < until) {
-            return out(Reason::Ejected, Some(until));
+            return out(OutReason::Ejected, Some(until));
         }
         if plan.passive.is_some()
             && let Some(until) = self.passive.out_until(now)
         {
-            return out(Reason::Failures, Some(until));
+            return out(OutReason::Failures, Some(until));
         }
         match admission {
-            Admission::Probe => Verdict::Probe,
-            _ => Verdict::In(self.share(plan.slow_start, now)),
+            BreakerAdmission::Probe => Availability::Probe,
+            _ => Availability::In(self.share(plan.slow_start, now)),
         }
     }
 
-    /// Whether an answered request changes anything, and so has to be told.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.consecutive > 0 || self.ejections > 0 || self.passive.is_noted()
+    /// Whether a successful request changes anything and has to be recorded.
+    pub(crate) fn needs_successes(&self) -> bool {
+        self.consecutive > 0 || self.ejections > 0 || self.passive.is_recovering()
     }
 
-    /// Takes the place of the breaker's one probe; tells whether it was free.
+    /// Makes a request the probe of the breaker. Returns whether it may be that.
     pub(crate) fn begin_probe(&mut self, now: Instant) -> bool {
         self.breaker.begin_probe(now)
     }
 
-    /// The breaker's probe ended.
-    pub(crate) fn probe_ended(&mut self, plan: &GroupPlan, outcome: Outcome, now: Instant) {
+    /// Ends the probe of the breaker.
+    pub(crate) fn end_probe(&mut self, plan: &GroupPlan, outcome: ProbeOutcome, now: Instant) {
         let Some(breaker) = &plan.breaker else {
-            self.breaker = Breaker::default();
+            self.breaker = CircuitBreaker::default();
             return;
         };
         match outcome {
-            Outcome::Answered => {
+            ProbeOutcome::Responded => {
                 if self.breaker.probe_succeeded(breaker) {
-                    self.comes_back(now);
+                    self.set_recovered(now);
                 }
             }
-            Outcome::Failed => self.breaker.probe_failed(breaker, now),
-            Outcome::Nothing => self.breaker.abandon_probe(),
+            ProbeOutcome::Failed => self.breaker.probe_failed(breaker, now),
+            ProbeOutcome::Abandoned => self.breaker.abandon_probe(),
         }
     }
 
-    /// A request was answered.
-    pub(crate) fn succeeded(&mut self, now: Instant) {
-        self.passive.succeeded(now);
+    /// Records a successful request.
+    pub(crate) fn record_success(&mut self, now: Instant) {
+        self.passive.record_success(now);
         self.consecutive = 0;
-        if self.proved_at.is_some_and(|at| at <= now) {
-            self.proved_at = None;
+        if self.forgiven_at.is_some_and(|at| at <= now) {
+            self.forgiven_at = None;
             self.ejections = 0;
         }
     }
 
-    /// A request failed, of a node that ended `totals` with it. Tells whether so many failed in a row
-    /// that it may be ejected.
-    pub(crate) fn failed(&mut self, plan: &GroupPlan, totals: Totals, now: Instant) -> bool {
+    /// Records a failed request; `totals` of the node include it. Returns whether so many failed in a row that
+    /// the node may be ejected.
+    pub(crate) fn record_failure(
+        &mut self,
+        plan: &GroupPlan,
+        totals: RequestTotals,
+        now: Instant,
+    ) -> bool {
         self.consecutive = self.consecutive.saturating_add(1);
         if let Some(passive) = &plan.passive
-            && self.passive.failed(passive, now)
+            && self.passive.record_failure(passive, now)
         {
-            self.comes_back(now + passive.fail_timeout);
+            self.set_recovered(now + passive.fail_timeout);
         }
         if let Some(breaker) = &plan.breaker {
-            self.breaker.failed(breaker, totals, now);
+            self.breaker.record_failure(breaker, totals, now);
         }
         plan.ejection.as_ref().is_some_and(|ejection| {
             ejection.consecutive > 0
@@ -162,7 +164,7 @@ impl Health {
         })
     }
 
-    /// Whether it is ejected.
+    /// Whether the node is ejected.
     pub(crate) fn is_ejected(&self, now: Instant) -> bool {
         self.ejected_until.is_some_and(|until| now < until)
     }
@@ -174,30 +176,30 @@ impl Health {
         let ejected_for = ejection::ejected_for(plan, self.ejections);
         let until = now + ejected_for;
         self.ejected_until = Some(until);
-        self.proved_at = Some(until + ejected_for);
-        self.comes_back(until);
+        self.forgiven_at = Some(until + ejected_for);
+        self.set_recovered(until);
     }
 
-    /// Takes the result of a check. Tells whether the standing changed.
-    pub(crate) fn checked(&mut self, plan: &CheckPlan, good: bool, now: Instant) -> bool {
-        let changed = self.checked.result(good, plan.rise, plan.fall);
+    /// Records the result of a health check. Returns whether the node went up or down by it.
+    pub(crate) fn record_check(&mut self, plan: &CheckPlan, good: bool, now: Instant) -> bool {
+        let changed = self.active.record(good, plan.rise, plan.fall);
         if changed && good {
-            self.comes_back(now);
+            self.set_recovered(now);
         }
         changed
     }
 
-    /// The node is asked again from `now` on, and slowly at first.
-    pub(crate) fn comes_back(&mut self, now: Instant) {
-        let later = self.back_since.is_none_or(|since| since < now);
+    /// Sets the time from which on the node is back in service and its slow start begins.
+    pub(crate) fn set_recovered(&mut self, now: Instant) {
+        let later = self.recovered_at.is_none_or(|since| since < now);
         if later {
-            self.back_since = Some(now);
+            self.recovered_at = Some(now);
         }
     }
 
-    /// The part of its weight that it has since it came back.
+    /// Returns the part of its weight that it has in its slow start.
     fn share(&self, slow_start: Duration, now: Instant) -> u32 {
-        let Some(since) = self.back_since.filter(|_| !slow_start.is_zero()) else {
+        let Some(since) = self.recovered_at.filter(|_| !slow_start.is_zero()) else {
             return FULL_SHARE;
         };
         let passed = now.saturating_duration_since(since).as_secs_f64() / slow_start.as_secs_f64();
@@ -223,8 +225,8 @@ mod tests {
         }
     }
 
-    fn out(why: Reason, until: Option<Instant>) -> Verdict {
-        Verdict::Out { why, until }
+    fn out(reason: OutReason, until: Option<Instant>) -> Availability {
+        Availability::Out { reason, until }
     }
 
     #[test]
@@ -233,17 +235,20 @@ mod tests {
         plan.slow_start = 100 * SECOND;
         let start = Instant::now();
         let mut health = Health::default();
-        assert_eq!(health.verdict(&plan, start), Verdict::In(FULL_SHARE));
-        health.failed(&plan, Totals::default(), start);
+        assert_eq!(
+            health.availability(&plan, start),
+            Availability::In(FULL_SHARE)
+        );
+        health.record_failure(&plan, RequestTotals::default(), start);
         let back = start + 10 * SECOND;
         assert_eq!(
-            health.verdict(&plan, start),
-            out(Reason::Failures, Some(back))
+            health.availability(&plan, start),
+            out(OutReason::Failures, Some(back))
         );
         for (seconds, share) in [(0, 1), (25, 64), (50, 128), (100, 256), (500, 256)] {
             assert_eq!(
-                health.verdict(&plan, back + SECOND * seconds),
-                Verdict::In(share)
+                health.availability(&plan, back + SECOND * seconds),
+                Availability::In(share)
             );
         }
     }
@@ -259,23 +264,26 @@ mod tests {
         plan.active = Some(check.clone());
         let now = Instant::now();
         let mut health = Health::default();
-        health.failed(&plan, Totals::default(), now);
-        assert!(health.checked(&check, false, now));
-        assert_eq!(health.verdict(&plan, now), out(Reason::Checks, None));
-        assert!(health.checked(&check, true, now));
+        health.record_failure(&plan, RequestTotals::default(), now);
+        assert!(health.record_check(&check, false, now));
+        assert_eq!(
+            health.availability(&plan, now),
+            out(OutReason::Checks, None)
+        );
+        assert!(health.record_check(&check, true, now));
         assert!(matches!(
-            health.verdict(&plan, now),
-            Verdict::Out {
-                why: Reason::Failures,
+            health.availability(&plan, now),
+            Availability::Out {
+                reason: OutReason::Failures,
                 ..
             }
         ));
-        // A plan without checks does not look at what they said.
-        health.checked(&check, false, now);
+        // A plan without checks ignores their results.
+        health.record_check(&check, false, now);
         plan.active = None;
         assert_eq!(
-            health.verdict(&plan, now + 10 * SECOND),
-            Verdict::In(FULL_SHARE)
+            health.availability(&plan, now + 10 * SECOND),
+            Availability::In(FULL_SHARE)
         );
     }
 
@@ -291,22 +299,28 @@ mod tests {
         let start = Instant::now();
         let later = start + 5 * SECOND;
         let mut health = Health::default();
-        let failed = Totals {
+        let failed = RequestTotals {
             requests: 1,
             failures: 1,
         };
-        health.failed(&plan, failed, start);
+        health.record_failure(&plan, failed, start);
         assert_eq!(
-            health.verdict(&plan, start),
-            out(Reason::Breaker, Some(later))
+            health.availability(&plan, start),
+            out(OutReason::Breaker, Some(later))
         );
-        assert_eq!(health.verdict(&plan, later), Verdict::Probe);
+        assert_eq!(health.availability(&plan, later), Availability::Probe);
         assert!(health.begin_probe(later) && !health.begin_probe(later));
-        assert_eq!(health.verdict(&plan, later), out(Reason::Breaker, None));
-        health.probe_ended(&plan, Outcome::Nothing, later);
+        assert_eq!(
+            health.availability(&plan, later),
+            out(OutReason::Breaker, None)
+        );
+        health.end_probe(&plan, ProbeOutcome::Abandoned, later);
         assert!(health.begin_probe(later));
-        health.probe_ended(&plan, Outcome::Answered, later);
-        assert_eq!(health.verdict(&plan, later), Verdict::In(FULL_SHARE));
+        health.end_probe(&plan, ProbeOutcome::Responded, later);
+        assert_eq!(
+            health.availability(&plan, later),
+            Availability::In(FULL_SHARE)
+        );
     }
 
     #[test]
@@ -321,28 +335,28 @@ mod tests {
         plan.ejection = Some(ejection);
         let now = Instant::now();
         let mut health = Health::default();
-        assert!(!health.failed(&plan, Totals::default(), now));
-        health.succeeded(now);
-        assert!(!health.failed(&plan, Totals::default(), now));
-        assert!(health.failed(&plan, Totals::default(), now));
+        assert!(!health.record_failure(&plan, RequestTotals::default(), now));
+        health.record_success(now);
+        assert!(!health.record_failure(&plan, RequestTotals::default(), now));
+        assert!(health.record_failure(&plan, RequestTotals::default(), now));
         health.eject(&ejection, now);
         let until = now + 10 * SECOND;
         assert_eq!(
-            health.verdict(&plan, now),
-            out(Reason::Ejected, Some(until))
+            health.availability(&plan, now),
+            out(OutReason::Ejected, Some(until))
         );
-        // Neither answers to requests from before nor the first one after it change that.
-        health.succeeded(now);
-        health.succeeded(until);
+        // Neither responses to earlier requests nor the first response after the ejection forgive it.
+        health.record_success(now);
+        health.record_success(until);
         health.eject(&ejection, until);
         let back = until + 20 * SECOND;
         assert!(health.is_ejected(back - SECOND) && !health.is_ejected(back));
-        assert!(health.is_watched());
-        // Having stayed for as long does.
-        health.succeeded(back + 19 * SECOND);
-        assert!(health.is_watched());
-        health.succeeded(back + 20 * SECOND);
-        assert!(!health.is_watched());
+        assert!(health.needs_successes());
+        // Being in service for as long as it was ejected does.
+        health.record_success(back + 19 * SECOND);
+        assert!(health.needs_successes());
+        health.record_success(back + 20 * SECOND);
+        assert!(!health.needs_successes());
         health.eject(&ejection, back);
         assert!(!health.is_ejected(back + 10 * SECOND));
     }

@@ -1,20 +1,20 @@
-//! Passive health checks: a node that fails too often is not asked for a time.
+//! Passive health checks: a node with too many failed requests is out of service for a time.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::plan::PassivePlan;
 
-/// What is remembered of one node's failures.
+/// The state of one node by its failed requests.
 #[derive(Debug, Default)]
-pub(crate) struct Passive {
+pub(crate) struct PassiveHealth {
     failures: VecDeque<Instant>,
     out_until: Option<Instant>,
 }
 
-impl Passive {
-    /// A request failed. Tells whether the node is left alone from now on.
-    pub(crate) fn failed(&mut self, plan: &PassivePlan, now: Instant) -> bool {
+impl PassiveHealth {
+    /// Records a failed request. Returns whether the node goes out of service by it.
+    pub(crate) fn record_failure(&mut self, plan: &PassivePlan, now: Instant) -> bool {
         if self.out_until.is_some_and(|until| now < until) {
             return false;
         }
@@ -32,27 +32,26 @@ impl Passive {
         true
     }
 
-    /// A request was answered: a node that was left alone has proved itself. Tells whether that was
-    /// so.
-    pub(crate) fn succeeded(&mut self, now: Instant) -> bool {
-        let proved = self.is_on_trial(now);
-        if proved {
+    /// Records a successful request. Returns whether it was the first one after the node was out of service.
+    pub(crate) fn record_success(&mut self, now: Instant) -> bool {
+        let recovered = self.is_on_trial(now);
+        if recovered {
             self.out_until = None;
         }
-        proved
+        recovered
     }
 
-    /// Until when the node is left alone.
+    /// Returns until when the node is out of service.
     pub(crate) fn out_until(&self, now: Instant) -> Option<Instant> {
         self.out_until.filter(|&until| now < until)
     }
 
-    /// Whether the node was left alone and has not answered since.
-    pub(crate) fn is_noted(&self) -> bool {
+    /// Whether the node was out of service and has not responded since.
+    pub(crate) fn is_recovering(&self) -> bool {
         self.out_until.is_some()
     }
 
-    /// Whether that time is over: one more failure is enough.
+    /// Whether the node is back but has not responded yet: one more failure takes it out again.
     fn is_on_trial(&self, now: Instant) -> bool {
         self.out_until.is_some_and(|until| until <= now)
     }
@@ -71,34 +70,34 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn leaves_a_node_alone_after_max_fails_within_the_time() {
+    fn takes_a_node_out_after_max_fails_within_the_time() {
         let start = Instant::now();
-        let mut passive = Passive::default();
-        assert!(!passive.failed(&PLAN, start));
-        assert!(!passive.failed(&PLAN, start + 5 * SECOND));
-        // The first one is past.
-        assert!(!passive.failed(&PLAN, start + 11 * SECOND));
+        let mut passive = PassiveHealth::default();
+        assert!(!passive.record_failure(&PLAN, start));
+        assert!(!passive.record_failure(&PLAN, start + 5 * SECOND));
+        // The first failure has expired.
+        assert!(!passive.record_failure(&PLAN, start + 11 * SECOND));
         assert_eq!(passive.out_until(start + 11 * SECOND), None);
-        assert!(passive.failed(&PLAN, start + 12 * SECOND));
+        assert!(passive.record_failure(&PLAN, start + 12 * SECOND));
         let until = Some(start + 22 * SECOND);
         assert_eq!(passive.out_until(start + 12 * SECOND), until);
-        // Requests that were open then change nothing.
-        assert!(!passive.failed(&PLAN, start + 20 * SECOND));
+        // Requests that were in flight then change nothing.
+        assert!(!passive.record_failure(&PLAN, start + 20 * SECOND));
         assert_eq!(passive.out_until(start + 20 * SECOND), until);
         assert_eq!(passive.out_until(start + 22 * SECOND), None);
     }
 
     #[test]
-    fn needs_one_failure_on_trial_and_all_after_an_answer() {
+    fn needs_one_failure_after_that_time_and_all_after_a_response() {
         let start = Instant::now();
-        let mut passive = Passive::default();
+        let mut passive = PassiveHealth::default();
         for _ in 0..3 {
-            passive.failed(&PLAN, start);
+            passive.record_failure(&PLAN, start);
         }
         assert!(passive.is_on_trial(start + 10 * SECOND));
-        assert!(passive.failed(&PLAN, start + 10 * SECOND));
-        assert!(!passive.succeeded(start + 11 * SECOND));
-        assert!(passive.succeeded(start + 20 * SECOND));
-        assert!(!passive.failed(&PLAN, start + 21 * SECOND));
+        assert!(passive.record_failure(&PLAN, start + 10 * SECOND));
+        assert!(!passive.record_success(start + 11 * SECOND));
+        assert!(passive.record_success(start + 20 * SECOND));
+        assert!(!passive.record_failure(&PLAN, start + 21 * SECOND));
     }
 }

@@ -1,11 +1,8 @@
-//! The connections of one worker to one node: idle ones, and multiplexed ones.
-//!
-//! Requests share connections only if they have the same origin, and, where a PROXY protocol header
-//! names the client, the same client. Idle connections of FastCGI belong to all workers.
+//! The pool of connections of one worker to one node.
 
-mod dial;
-mod idle;
+mod connections;
 mod parked;
+mod pending_connection;
 
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
@@ -22,40 +19,42 @@ use apus_net::client::{
 };
 use apus_net::coarse_now;
 
-use crate::plan::PoolPlan;
-use dial::{Dial, Dialing};
-use idle::{Idle, Shared};
-pub(crate) use parked::Parked;
-use parked::Unanswered;
+use crate::plan::ConnectionPoolPlan;
+use connections::{IdleConnection, MultiplexedConnection};
+pub(crate) use parked::ParkedConnections;
+use parked::ResponseWatch;
+use pending_connection::{ConnectGuard, PendingConnection};
 
-/// The connections to a node.
-pub(crate) struct Pool {
+/// The connections of one worker to one node. Requests share connections only if they have the same origin
+/// and, where a PROXY protocol header names the client, the same client.
+pub(crate) struct ConnectionPool {
     origin: Origin,
-    plan: Cell<PoolPlan>,
-    /// Those of HTTP/1.1 that wait; the one used last is at the end, and goes first.
-    idle: RefCell<Vec<Idle>>,
-    /// Where those go back to that are not for one client.
-    home: Rc<HomeOf>,
-    /// Those of FastCGI that wait, and where others go that have had an answer.
-    parked: Arc<Parked>,
-    fastcgi_home: Rc<FastCgiHome>,
-    /// Those of HTTP/2.
-    shared: RefCell<Vec<Shared>>,
-    /// A connection being opened that others may share.
-    dial: RefCell<Option<Rc<Dial>>>,
-    /// Whether connections turned out to be of HTTP/1.1, where that is the node's choice.
+    plan: Cell<ConnectionPoolPlan>,
+    /// Idle connections of HTTP/1.1. The last used one is at the end and is taken first.
+    idle: RefCell<Vec<IdleConnection>>,
+    /// The return of connections that are not for one client.
+    http1_return: Rc<Http1Return>,
+    /// Idle connections of FastCGI, which all workers share.
+    parked: Arc<ParkedConnections>,
+    /// The return of FastCGI connections after their first response.
+    fastcgi_return: Rc<FastCgiReturn>,
+    /// Connections of HTTP/2.
+    multiplexed: RefCell<Vec<MultiplexedConnection>>,
+    /// A connection that is being opened and that other requests may share.
+    pending: RefCell<Option<Rc<PendingConnection>>>,
+    /// Whether the node chose HTTP/1.1 by ALPN.
     speaks_http1: Cell<bool>,
-    sweeps: Cell<bool>,
+    /// Whether the task that closes idle connections runs.
+    is_swept: Cell<bool>,
 }
 
 thread_local! {
     /// The pools of this thread.
-    static POOLS: RefCell<Vec<Weak<Pool>>> = const { RefCell::new(Vec::new()) };
+    static POOLS: RefCell<Vec<Weak<ConnectionPool>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Opens a connection. Where too few descriptors are left, one that waits is closed for it, of whichever
-/// node.
-async fn connect_in_place(
+/// Opens a connection. If too few file descriptors are left, it first closes an idle connection of any node.
+async fn connect_or_evict(
     origin: &Origin,
     client: Option<proxy_protocol::Header>,
     timeouts: &Timeouts,
@@ -68,71 +67,71 @@ async fn connect_in_place(
     }
 }
 
-/// Closes a connection of this thread that waits for a request. Tells whether there was one.
+/// Closes an idle connection of this thread. Returns whether there was one.
 fn close_idle() -> bool {
     POOLS.with_borrow(|pools| {
         pools.iter().filter_map(Weak::upgrade).any(|pool| {
             let mut idle = pool.idle.borrow_mut();
-            // The one that waits longest.
+            // The one that is idle for longest.
             (!idle.is_empty()).then(|| idle.remove(0)).is_some()
         })
     })
 }
 
-/// Whom a connection is for, if its PROXY protocol head says so: client, and the address it reached.
-type Client = Option<proxy_protocol::Header>;
+/// The client that a connection is for, if its PROXY protocol header names one.
+type ProxyClient = Option<proxy_protocol::Header>;
 
-/// A connection for one request.
-pub(crate) struct Lease {
+/// A connection of the pool, for one request.
+pub(crate) struct PooledConnection {
     connection: OriginConnection,
-    /// If it was opened for this request, and may have to wait for a process of the application.
-    unanswered: Option<Rc<Unanswered>>,
+    /// The watch of a new FastCGI connection, which may have to wait for a process of the application.
+    watch: Option<Rc<ResponseWatch>>,
 }
 
-impl Lease {
+impl PooledConnection {
     /// Sends a request.
     pub(crate) async fn send(
         self,
         request: ClientRequest,
     ) -> Result<ClientResponse, RequestFailure> {
         let sending = pin!(self.connection.send(request));
-        match self.unanswered {
+        match self.watch {
             None => sending.await,
-            // Kept out of the way of all others.
-            Some(unanswered) => Box::pin(unanswered.watch(sending)).await,
+            // Boxed, so that other requests have a smaller future.
+            Some(watch) => Box::pin(watch.watch(sending)).await,
         }
     }
 }
 
-impl From<OriginConnection> for Lease {
+impl From<OriginConnection> for PooledConnection {
     fn from(connection: OriginConnection) -> Self {
         Self {
             connection,
-            unanswered: None,
+            watch: None,
         }
     }
 }
 
-impl Pool {
-    /// A pool without connections. `parked` are those that all workers share.
-    pub(crate) fn new(origin: Origin, parked: Arc<Parked>) -> Rc<Self> {
+impl ConnectionPool {
+    /// Creates a pool without connections. `parked` are the idle connections that all workers share.
+    pub(crate) fn new(origin: Origin, parked: Arc<ParkedConnections>) -> Rc<Self> {
         let pool = Rc::new_cyclic(|pool| Self {
-            home: Rc::new(HomeOf {
+            http1_return: Rc::new(Http1Return {
                 pool: Weak::clone(pool),
                 client: None,
             }),
-            fastcgi_home: Rc::new(FastCgiHome {
+            fastcgi_return: Rc::new(FastCgiReturn {
                 pool: Weak::clone(pool),
-                unanswered: None,
+                watch: None,
             }),
             origin,
             plan: Cell::default(),
             idle: RefCell::default(),
             parked,
-            shared: RefCell::default(),
-            dial: RefCell::default(),
+            multiplexed: RefCell::default(),
+            pending: RefCell::default(),
             speaks_http1: Cell::new(false),
-            sweeps: Cell::new(false),
+            is_swept: Cell::new(false),
         });
         POOLS.with_borrow_mut(|pools| {
             pools.retain(|known| known.strong_count() > 0);
@@ -141,42 +140,42 @@ impl Pool {
         pool
     }
 
-    /// Where its connections go.
+    /// Returns the origin of its connections.
     pub(crate) fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Sets how connections are kept.
-    pub(crate) fn set_plan(&self, plan: PoolPlan) {
+    /// Sets how long connections are kept.
+    pub(crate) fn set_plan(&self, plan: ConnectionPoolPlan) {
         self.plan.set(plan);
     }
 
-    /// A connection that is open, if there is one. It carried requests before, and the node may be closing
-    /// it. `is_repeatable` says that the request may be sent again if so.
+    /// Takes an open connection, if there is one. It carried requests before, and the node may be closing it;
+    /// `is_repeatable` says that the request may then be sent again.
     pub(crate) fn checkout(
         &self,
         client: Option<proxy_protocol::Header>,
         is_repeatable: bool,
-    ) -> Option<Lease> {
+    ) -> Option<PooledConnection> {
         if self.origin.protocol == Protocol::FastCgi {
-            return self.take_parked(is_repeatable);
+            return self.take_fastcgi(is_repeatable);
         }
         let client = self.client(client);
         let now = coarse_now();
-        let http2 = self.take_room(client, now).map(OriginConnection::Http2);
-        let found = http2.or_else(|| self.take_idle(client, now).map(OriginConnection::Http1));
-        found.map(Lease::from)
+        let http2 = self.take_http2(client, now).map(OriginConnection::Http2);
+        let found = http2.or_else(|| self.take_http1(client, now).map(OriginConnection::Http1));
+        found.map(PooledConnection::from)
     }
 
-    /// A new connection. One for many requests may be opened for others at the same time, and shared.
+    /// Opens a connection, or waits for an HTTP/2 connection that another request is opening.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// It could not be opened.
     pub(crate) async fn connect(
         self: &Rc<Self>,
         client: Option<proxy_protocol::Header>,
         timeouts: &Timeouts,
-    ) -> Result<Lease, RequestFailure> {
+    ) -> Result<PooledConnection, RequestFailure> {
         let may_be_shared = match self.origin.protocol {
             Protocol::Http1 | Protocol::FastCgi => false,
             Protocol::Http2 => true,
@@ -186,45 +185,45 @@ impl Pool {
             return self.open(client, timeouts).await;
         }
         loop {
-            let known = self.dial.borrow().clone();
-            let Some(dial) = known else {
+            let known = self.pending.borrow().clone();
+            let Some(pending) = known else {
                 break;
             };
-            dial.ended().await?;
-            if let Some(connection) = self.take_room(None, coarse_now()) {
+            pending.ended().await?;
+            if let Some(connection) = self.take_http2(None, coarse_now()) {
                 return Ok(OriginConnection::Http2(connection).into());
             }
             if self.speaks_http1.get() {
                 return self.open(client, timeouts).await;
             }
         }
-        let dialing = Dialing::begin(self);
+        let guard = ConnectGuard::begin(self);
         let opened = self.open(client, timeouts).await;
-        dialing.end(opened.as_ref().err());
+        guard.end(opened.as_ref().err());
         opened
     }
 
-    /// Whether the node may choose between HTTP/1.1 and HTTP/2.
-    pub(crate) fn has_choice(&self) -> bool {
+    /// Whether the node chooses between HTTP/1.1 and HTTP/2.
+    pub(crate) fn negotiates_version(&self) -> bool {
         self.origin.protocol == Protocol::Auto
     }
 
-    /// A new connection of HTTP/1.1, also to a node that prefers HTTP/2.
+    /// Opens a connection of HTTP/1.1, even to a node that prefers HTTP/2.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// It could not be opened.
     pub(crate) async fn connect_http1(
         &self,
         client: Option<proxy_protocol::Header>,
         timeouts: &Timeouts,
-    ) -> Result<Lease, RequestFailure> {
+    ) -> Result<PooledConnection, RequestFailure> {
         let origin = Origin {
             protocol: Protocol::Http1,
             ..self.origin.clone()
         };
-        let mut connection = connect_in_place(&origin, client, timeouts).await?;
+        let mut connection = connect_or_evict(&origin, client, timeouts).await?;
         if let OriginConnection::Http1(http1) = &mut connection {
-            self.send_home(http1, self.client(client));
+            self.set_http1_return(http1, self.client(client));
         }
         Ok(connection.into())
     }
@@ -233,156 +232,158 @@ impl Pool {
         self: &Rc<Self>,
         client: Option<proxy_protocol::Header>,
         timeouts: &Timeouts,
-    ) -> Result<Lease, RequestFailure> {
+    ) -> Result<PooledConnection, RequestFailure> {
         if self.origin.protocol == Protocol::FastCgi {
             self.parked.make_room();
         }
-        let mut unanswered = None;
-        let mut connection = connect_in_place(&self.origin, client, timeouts).await?;
+        let mut watch = None;
+        let mut connection = connect_or_evict(&self.origin, client, timeouts).await?;
         match &mut connection {
             OriginConnection::Http1(http1) => {
                 self.speaks_http1.set(true);
-                self.send_home(http1, self.client(client));
+                self.set_http1_return(http1, self.client(client));
             }
             OriginConnection::Http2(http2) => {
                 self.speaks_http1.set(false);
-                self.shared.borrow_mut().push(Shared {
+                self.multiplexed.borrow_mut().push(MultiplexedConnection {
                     connection: http2.clone(),
                     client: self.client(client),
                 });
-                self.keep_swept(self.plan.get().idle_timeout);
+                self.start_sweep(self.plan.get().idle_timeout);
             }
             OriginConnection::FastCgi(fastcgi) => {
-                let guard = Rc::new(Unanswered::new(&self.parked));
-                let home = FastCgiHome {
-                    pool: Weak::clone(&self.fastcgi_home.pool),
-                    unanswered: Some(Rc::clone(&guard)),
+                let first = Rc::new(ResponseWatch::new(&self.parked));
+                let fastcgi_return = FastCgiReturn {
+                    pool: Weak::clone(&self.fastcgi_return.pool),
+                    watch: Some(Rc::clone(&first)),
                 };
-                self.send_application_home(fastcgi, Rc::new(home));
-                unanswered = Some(guard);
+                self.set_fastcgi_return(fastcgi, Rc::new(fastcgi_return));
+                watch = Some(first);
             }
         }
-        Ok(Lease {
-            connection,
-            unanswered,
-        })
+        Ok(PooledConnection { connection, watch })
     }
 
-    /// A connection of FastCGI that waits, of whichever worker.
-    fn take_parked(&self, is_repeatable: bool) -> Option<Lease> {
+    /// Takes an idle connection of FastCGI, of any worker.
+    fn take_fastcgi(&self, is_repeatable: bool) -> Option<PooledConnection> {
         let plan = self.plan.get();
         let parked = self.parked.take(&plan, is_repeatable, Instant::now())?;
         let mut connection = parked.resume().ok()?;
-        self.send_application_home(&mut connection, Rc::clone(&self.fastcgi_home));
+        self.set_fastcgi_return(&mut connection, Rc::clone(&self.fastcgi_return));
         Some(OriginConnection::FastCgi(connection).into())
     }
 
-    /// Whom a connection has to be for.
-    fn client(&self, client: Option<proxy_protocol::Header>) -> Client {
+    /// Returns the client that a connection has to be for.
+    fn client(&self, client: Option<proxy_protocol::Header>) -> ProxyClient {
         match self.origin.proxy_head {
             ProxyHead::None => None,
             ProxyHead::V1 | ProxyHead::V2 => client,
         }
     }
 
-    /// A connection of HTTP/2 that has room.
-    fn take_room(&self, client: Client, now: Instant) -> Option<Http2Client> {
+    /// Takes a connection of HTTP/2 that accepts one more request.
+    fn take_http2(&self, client: ProxyClient, now: Instant) -> Option<Http2Client> {
         let plan = self.plan.get();
-        let mut shared = self.shared.borrow_mut();
-        if shared.is_empty() {
+        let mut multiplexed = self.multiplexed.borrow_mut();
+        if multiplexed.is_empty() {
             return None;
         }
-        shared.retain(|shared| !shared.is_spent(&plan, now));
-        let found = shared.iter().find(|shared| shared.has_room(client));
-        found.map(|shared| shared.connection.clone())
+        multiplexed.retain(|open| !open.is_expired(&plan, now));
+        let found = multiplexed.iter().find(|open| open.accepts(client));
+        found.map(|open| open.connection.clone())
     }
 
-    /// A connection of HTTP/1.1 that waits, the one used last.
-    fn take_idle(&self, client: Client, now: Instant) -> Option<Http1Client> {
+    /// Takes the last used idle connection of HTTP/1.1.
+    fn take_http1(&self, client: ProxyClient, now: Instant) -> Option<Http1Client> {
         let plan = self.plan.get();
         let mut idle = self.idle.borrow_mut();
         loop {
-            let place = idle.iter().rposition(|idle| idle.is_for(client))?;
-            // The last one, but for PROXY protocol heads: nothing moves.
-            let mut found = idle.remove(place);
-            if !found.is_spent(&plan, now) && found.connection.is_usable() {
-                self.send_home(&mut found.connection, client);
+            // Mostly the last one, so that `remove` moves nothing.
+            let index = idle.iter().rposition(|idle| idle.is_for(client))?;
+            let mut found = idle.remove(index);
+            if !found.is_expired(&plan, now) && found.connection.is_usable() {
+                self.set_http1_return(&mut found.connection, client);
                 return Some(found.connection);
             }
         }
     }
 
-    /// Has a connection come back after its next response, unless that is its last: the node is told so
-    /// then.
-    fn send_home(&self, connection: &mut Http1Client, client: Client) {
+    /// Makes a connection return to the pool after its next response, unless that is its last one. The
+    /// request then has `Connection: close`.
+    fn set_http1_return(&self, connection: &mut Http1Client, client: ProxyClient) {
         let plan = self.plan.get();
         let is_last = connection.requests().checked_add(1) == Some(plan.max_requests);
         if plan.max_idle == 0 || is_last {
             return;
         }
         connection.set_connection_return(match client {
-            None => Rc::clone(&self.home) as Rc<dyn ConnectionReturn>,
-            Some(_) => Rc::new(HomeOf {
-                pool: Weak::clone(&self.home.pool),
+            None => Rc::clone(&self.http1_return) as Rc<dyn ConnectionReturn>,
+            Some(_) => Rc::new(Http1Return {
+                pool: Weak::clone(&self.http1_return.pool),
                 client,
             }),
         });
     }
 
-    /// As [`Pool::send_home`], for FastCGI. A connection that was opened in the name of one client is
-    /// not for others.
-    fn send_application_home(&self, connection: &mut FastCgiClient, home: Rc<FastCgiHome>) {
+    /// Does the same as [`Self::set_http1_return`] for FastCGI. A connection whose PROXY protocol header names a
+    /// client does not return, because all workers share idle connections.
+    fn set_fastcgi_return(
+        &self,
+        connection: &mut FastCgiClient,
+        fastcgi_return: Rc<FastCgiReturn>,
+    ) {
         let plan = self.plan.get();
         let is_last = connection.requests().checked_add(1) == Some(plan.max_requests);
         let is_kept = plan.max_idle > 0 && self.origin.proxy_head == ProxyHead::None;
         if is_kept && !is_last {
-            connection.set_connection_return(home);
+            connection.set_connection_return(fastcgi_return);
         }
     }
 
-    fn put_back(self: &Rc<Self>, connection: Http1Client, client: Client) {
+    fn put_back(self: &Rc<Self>, connection: Http1Client, client: ProxyClient) {
         let plan = self.plan.get();
         let mut idle = self.idle.borrow_mut();
-        let back = Idle { connection, client };
-        if back.is_spent(&plan, coarse_now()) {
+        let returned = IdleConnection { connection, client };
+        if returned.is_expired(&plan, coarse_now()) {
             return;
         }
-        let limit = back.limit(&plan);
-        idle.push(back);
+        let limit = returned.idle_limit(&plan);
+        idle.push(returned);
         if idle.len() > plan.max_idle {
-            // The one that waits longest.
+            // The one that is idle for longest.
             idle.remove(0);
         }
         drop(idle);
-        self.keep_swept(limit);
+        self.start_sweep(limit);
     }
 
-    /// Has connections closed in time that nobody asks for: those that may wait so long, and others.
-    fn keep_swept(self: &Rc<Self>, limit: Duration) {
-        if !self.sweeps.replace(true) {
+    /// Starts the task that closes idle connections in time, unless it runs already. `limit` is how long they
+    /// may be idle.
+    fn start_sweep(self: &Rc<Self>, limit: Duration) {
+        if !self.is_swept.replace(true) {
             tokio::task::spawn_local(sweep(Rc::downgrade(self), limit));
         }
     }
 
-    /// Closes connections that have waited too long, or that the node closed. Tells how long those that
-    /// are left may wait, if any are.
+    /// Closes connections that were idle for too long or that the node closed. Returns how long the remaining
+    /// ones may be idle, if there are any.
     fn sweep(&self) -> Option<Duration> {
         let (plan, now) = (self.plan.get(), Instant::now());
         let mut idle = self.idle.borrow_mut();
-        idle.retain_mut(|idle| !idle.is_spent(&plan, now) && idle.connection.is_usable());
-        let mut shared = self.shared.borrow_mut();
-        shared.retain(|shared| !shared.is_spent(&plan, now) && !shared.is_idle(&plan, now));
+        idle.retain_mut(|idle| !idle.is_expired(&plan, now) && idle.connection.is_usable());
+        let mut multiplexed = self.multiplexed.borrow_mut();
+        multiplexed.retain(|open| !open.is_expired(&plan, now) && !open.is_idle(&plan, now));
         let any_parked = self.parked.sweep(&plan, now);
-        let any = !idle.is_empty() || !shared.is_empty() || any_parked;
-        self.sweeps.set(any);
-        let limits = idle.iter().map(|idle| idle.limit(&plan));
+        let any = !idle.is_empty() || !multiplexed.is_empty() || any_parked;
+        self.is_swept.set(any);
+        let limits = idle.iter().map(|idle| idle.idle_limit(&plan));
         any.then(|| limits.min().unwrap_or(plan.idle_timeout))
     }
 }
 
-async fn sweep(pool: Weak<Pool>, mut limit: Duration) {
+async fn sweep(pool: Weak<ConnectionPool>, mut limit: Duration) {
     loop {
-        tokio::time::sleep((limit / 4).clamp(SWEEP_LEAST, SWEEP_MOST)).await;
+        tokio::time::sleep((limit / 4).clamp(MIN_SWEEP_INTERVAL, MAX_SWEEP_INTERVAL)).await;
         match pool.upgrade().and_then(|pool| pool.sweep()) {
             Some(least) => limit = least,
             None => return,
@@ -390,17 +391,18 @@ async fn sweep(pool: Weak<Pool>, mut limit: Duration) {
     }
 }
 
-/// How often connections are looked at that nobody asks for.
-const SWEEP_LEAST: Duration = Duration::from_millis(100);
-const SWEEP_MOST: Duration = Duration::from_secs(5);
+/// The limits of the interval at which idle connections are checked.
+const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Where a connection of HTTP/1.1 goes back to. It does not keep the pool: the pool has the connection.
-struct HomeOf {
-    pool: Weak<Pool>,
-    client: Client,
+/// The return of a connection of HTTP/1.1 to its pool. It holds the pool weakly, because the pool owns the
+/// connection.
+struct Http1Return {
+    pool: Weak<ConnectionPool>,
+    client: ProxyClient,
 }
 
-impl ConnectionReturn for HomeOf {
+impl ConnectionReturn for Http1Return {
     fn return_connection(&self, connection: Http1Client) {
         if let Some(pool) = self.pool.upgrade() {
             pool.put_back(connection, self.client);
@@ -408,43 +410,43 @@ impl ConnectionReturn for HomeOf {
     }
 }
 
-/// Where a connection of FastCGI goes back to.
-struct FastCgiHome {
-    pool: Weak<Pool>,
-    /// What is known of the connection if this was its first request.
-    unanswered: Option<Rc<Unanswered>>,
+/// The return of a connection of FastCGI to the idle connections of all workers.
+struct FastCgiReturn {
+    pool: Weak<ConnectionPool>,
+    /// The watch of the connection's first request.
+    watch: Option<Rc<ResponseWatch>>,
 }
 
-impl ConnectionReturn<FastCgiClient> for FastCgiHome {
+impl ConnectionReturn<FastCgiClient> for FastCgiReturn {
     fn return_connection(&self, connection: FastCgiClient) {
-        if let Some(unanswered) = &self.unanswered {
-            unanswered.answered();
+        if let Some(watch) = &self.watch {
+            watch.end();
         }
         if let Some(pool) = self.pool.upgrade()
             && let Some(parked) = connection.park()
         {
             let plan = pool.plan.get();
             if pool.parked.put_back(parked, &plan) {
-                pool.keep_swept(plan.idle_timeout);
+                pool.start_sweep(plan.idle_timeout);
             }
         }
     }
 }
 
-/// What a failure says of the connection.
+/// Whether a request that failed may succeed over another connection to the same node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// The node may just have closed it, for having been idle: there was no sign of a response.
+pub(crate) enum ConnectionFailure {
+    /// It may: the node closed an idle connection before it sent any of a response.
     Stale,
-    /// The node took no further request over it.
+    /// It may: the node accepted no more requests over the connection.
     Refused,
-    /// It is for a tunnel, which the node takes over HTTP/1.1 if at all.
+    /// It may over HTTP/1.1: the request is for a tunnel, which the node does not accept over HTTP/2.
     NoTunnel,
-    /// Another connection would do no better.
-    Lasting,
+    /// It would fail again.
+    Permanent,
 }
 
-impl Fate {
+impl ConnectionFailure {
     pub(crate) fn of(failure: &RequestFailure, is_reused: bool) -> Self {
         match (&failure.phase, &failure.cause) {
             (RequestPhase::Send | RequestPhase::Head, FailureCause::Refused) => Self::Refused,
@@ -459,10 +461,10 @@ impl Fate {
                     | ErrorKind::BrokenPipe
                     | ErrorKind::NotConnected
                     | ErrorKind::UnexpectedEof => Self::Stale,
-                    _ => Self::Lasting,
+                    _ => Self::Permanent,
                 }
             }
-            _ => Self::Lasting,
+            _ => Self::Permanent,
         }
     }
 }

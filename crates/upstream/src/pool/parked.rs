@@ -1,11 +1,4 @@
-//! Connections to a FastCGI node that wait for a request, of all workers together.
-//!
-//! Most applications serve one connection at a time with each of their processes, so a connection that
-//! waits keeps a process from everybody else. So any worker takes what any worker left, whoever opens a
-//! connection while others wait closes one of them, and when an opened one gets no answer for a while,
-//! all that wait are closed, and none is kept, until it has one: their processes may be what it waits
-//! for. One to which its process has not come back, since it works on behind its answer, is passed over.
-//! There are never more connections than requests at the node had at once.
+//! The idle connections to a FastCGI node, which all workers share.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -16,152 +9,160 @@ use std::time::{Duration, Instant};
 use apus_net::client::ParkedFastCgi;
 use tokio::time::sleep;
 
-use super::idle::is_worn;
-use crate::plan::PoolPlan;
+use super::connections::exceeds_limits;
+use crate::plan::ConnectionPoolPlan;
 
-/// For how long a connection has to have waited to carry what must not be sent twice. Applications that
-/// close a connection behind an answer, as PHP does after so many requests, have done so by then.
-const SETTLED: Duration = Duration::from_millis(20);
+/// The idle time after which a connection carries requests that must not be sent twice. An application that
+/// closes the connection after a response, as PHP does after a number of requests, has done so by then.
+const SETTLE_TIME: Duration = Duration::from_millis(20);
 
-/// How long an application takes at most to come back to a connection, unless it works on behind its
-/// answer.
-const NEAR: Duration = Duration::from_millis(2);
+/// The longest time in which an application waits for the next request on a connection again, unless it
+/// continues to work after its response.
+const RETURN_TIME: Duration = Duration::from_millis(2);
 
-/// The connections to one node that wait.
+/// The idle connections to one node.
+///
+/// Each process of most applications serves one connection at a time, so an idle connection blocks a process.
+/// Therefore any worker takes the connections that any worker returned. A new connection replaces an idle
+/// one. If a new connection gets no response for a while, its request may wait for a blocked process: all
+/// idle connections are closed, and none is kept, until the response comes. A connection whose process
+/// still works after its response is skipped. There are never more connections than there were concurrent
+/// requests at the node.
 #[derive(Debug, Default)]
-pub(crate) struct Parked(Mutex<State>);
+pub(crate) struct ParkedConnections(Mutex<ParkedState>);
 
 #[derive(Debug, Default)]
-struct State {
-    /// The one used last is at the end, and goes first.
-    waiting: Vec<ParkedFastCgi>,
-    /// Opened connections that have been without an answer for too long.
+struct ParkedState {
+    /// The last used one is at the end and is taken first.
+    idle: Vec<ParkedFastCgi>,
+    /// New connections that have been without a response for too long.
     starving: usize,
 }
 
-impl Parked {
-    /// A connection that waits and can be used. `is_repeatable` says that the request may be sent again
-    /// if the application closes the connection.
+impl ParkedConnections {
+    /// Takes an idle connection that can be used. `is_repeatable` says that the request may be sent again if
+    /// the application closes the connection.
     pub(super) fn take(
         &self,
-        plan: &PoolPlan,
+        plan: &ConnectionPoolPlan,
         is_repeatable: bool,
         now: Instant,
     ) -> Option<ParkedFastCgi> {
         loop {
             let mut state = self.state();
             let waited = |parked: &ParkedFastCgi| now.saturating_duration_since(parked.parked_at());
-            let is_settled = |parked: &ParkedFastCgi| is_repeatable || waited(parked) >= SETTLED;
+            let is_settled =
+                |parked: &ParkedFastCgi| is_repeatable || waited(parked) >= SETTLE_TIME;
             let is_ready = |parked: &ParkedFastCgi| is_settled(parked) && parked.is_awaited();
-            // Otherwise one whose process likely comes back in a moment.
-            let is_near = |parked: &ParkedFastCgi| is_settled(parked) && waited(parked) < NEAR;
-            let mut waiting = state.waiting.iter();
-            let place = waiting.rposition(is_ready);
-            let place = place.or_else(|| state.waiting.iter().rposition(is_near))?;
-            let found = state.waiting.remove(place);
+            // Else one whose process will likely wait for a request in a moment.
+            let returns_soon =
+                |parked: &ParkedFastCgi| is_settled(parked) && waited(parked) < RETURN_TIME;
+            let index = state.idle.iter().rposition(is_ready);
+            let index = index.or_else(|| state.idle.iter().rposition(returns_soon))?;
+            let found = state.idle.remove(index);
             drop(state);
-            if !is_spent(&found, plan, now) && found.is_usable() {
+            if !is_expired(&found, plan, now) && found.is_usable() {
                 return Some(found);
             }
         }
     }
 
-    /// Closes the one that waits longest, for another that is opened.
+    /// Closes the connection that is idle for longest, to make room for a new one.
     pub(super) fn make_room(&self) {
         let mut state = self.state();
-        let closed = (!state.waiting.is_empty()).then(|| state.waiting.remove(0));
+        let closed = (!state.idle.is_empty()).then(|| state.idle.remove(0));
         drop(state);
         drop(closed);
     }
 
-    /// Takes a connection back, unless it is not to be used again or another one is in need. Tells
-    /// whether it waits.
-    pub(super) fn put_back(&self, connection: ParkedFastCgi, plan: &PoolPlan) -> bool {
-        if is_spent(&connection, plan, Instant::now()) {
+    /// Keeps a connection, unless it has expired or a new connection waits for a process. Returns whether it
+    /// is kept.
+    pub(super) fn put_back(&self, connection: ParkedFastCgi, plan: &ConnectionPoolPlan) -> bool {
+        if is_expired(&connection, plan, Instant::now()) {
             return false;
         }
         let mut state = self.state();
         if state.starving > 0 {
             return false;
         }
-        state.waiting.push(connection);
-        let closed = (state.waiting.len() > plan.max_idle).then(|| state.waiting.remove(0));
+        state.idle.push(connection);
+        let closed = (state.idle.len() > plan.max_idle).then(|| state.idle.remove(0));
         drop(state);
         drop(closed);
         true
     }
 
-    /// Closes those that have waited too long, or that the node closed. Tells whether any are left.
-    pub(super) fn sweep(&self, plan: &PoolPlan, now: Instant) -> bool {
+    /// Closes connections that were idle for too long or that the node closed. Returns whether any are left.
+    pub(super) fn sweep(&self, plan: &ConnectionPoolPlan, now: Instant) -> bool {
         let mut state = self.state();
         state
-            .waiting
-            .retain(|parked| !is_spent(parked, plan, now) && parked.is_usable());
-        !state.waiting.is_empty()
+            .idle
+            .retain(|parked| !is_expired(parked, plan, now) && parked.is_usable());
+        !state.idle.is_empty()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ParkedState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn is_spent(parked: &ParkedFastCgi, plan: &PoolPlan, now: Instant) -> bool {
-    is_worn(plan, parked.requests(), parked.opened_at(), now)
+fn is_expired(parked: &ParkedFastCgi, plan: &ConnectionPoolPlan, now: Instant) -> bool {
+    exceeds_limits(plan, parked.requests(), parked.opened_at(), now)
         || now.saturating_duration_since(parked.parked_at()) > plan.idle_timeout
 }
 
-/// A connection that was opened and has no answer yet. When it is dropped, it has one, or needs none.
-pub(super) struct Unanswered {
-    parked: Arc<Parked>,
+/// The watch of a new connection for its first response. Dropping it ends the watch.
+pub(super) struct ResponseWatch {
+    parked: Arc<ParkedConnections>,
     is_starving: Cell<bool>,
 }
 
-impl Unanswered {
-    /// After how long without an answer a connection may be waiting for a process.
-    const PATIENCE: Duration = Duration::from_millis(50);
+impl ResponseWatch {
+    /// The time without a response after which a connection is taken to wait for a process.
+    const STARVING_AFTER: Duration = Duration::from_millis(50);
 
-    pub(super) fn new(parked: &Arc<Parked>) -> Self {
+    pub(super) fn new(parked: &Arc<ParkedConnections>) -> Self {
         Self {
             parked: Arc::clone(parked),
             is_starving: Cell::new(false),
         }
     }
 
-    /// Waits for the answer, and notes when that takes too long.
+    /// Waits for the response, and closes the idle connections if it takes too long.
     pub(super) async fn watch<T>(&self, mut sending: Pin<&mut impl Future<Output = T>>) -> T {
         let sent = tokio::select! {
             biased;
             sent = &mut sending => sent,
-            () = sleep(Self::PATIENCE) => {
-                self.starve();
+            () = sleep(Self::STARVING_AFTER) => {
+                self.set_starving();
                 sending.await
             }
         };
-        self.answered();
+        self.end();
         sent
     }
 
-    /// It has waited too long.
-    fn starve(&self) {
+    /// Closes the idle connections, because this one waits for a process.
+    fn set_starving(&self) {
         if !self.is_starving.replace(true) {
             let mut state = self.parked.state();
             state.starving += 1;
-            let closed = std::mem::take(&mut state.waiting);
+            let closed = std::mem::take(&mut state.idle);
             drop(state);
             drop(closed);
         }
     }
 
-    /// It was answered.
-    pub(super) fn answered(&self) {
+    /// Ends the watch.
+    pub(super) fn end(&self) {
         if self.is_starving.replace(false) {
             self.parked.state().starving -= 1;
         }
     }
 }
 
-impl Drop for Unanswered {
+impl Drop for ResponseWatch {
     fn drop(&mut self) {
-        self.answered();
+        self.end();
     }
 }

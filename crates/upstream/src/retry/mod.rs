@@ -1,8 +1,8 @@
-//! Trying again: when it is allowed, and how much of it there may be.
+//! Retries: the rules that allow them, and their budget.
 
-mod budget;
 mod rules;
+mod token_bucket;
 
-pub(crate) use budget::Budget;
 pub use rules::is_idempotent;
-pub(crate) use rules::{Trouble, may_retry};
+pub(crate) use rules::{RetryReason, is_retryable};
+pub(crate) use token_bucket::RetryTokenBucket;

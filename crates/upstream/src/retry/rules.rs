@@ -1,13 +1,13 @@
-//! When a request that went wrong may be tried with another node (RFC 9110 section 9.2.2).
+//! The rules by which a failed request may be retried (RFC 9110 section 9.2.2).
 
 use apus_http::{Method, StatusCode};
 
 use crate::plan::{RetryOn, RetryPlan};
 
-/// What went wrong with an attempt.
+/// Why an attempt failed, as far as the retry rules distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// The connection failed, or the node spoke no HTTP.
+pub(crate) enum RetryReason {
+    /// The connection failed, or the node broke the protocol.
     Error {
         /// Whether the node may have seen any of the request.
         sent: bool,
@@ -17,28 +17,27 @@ pub(crate) enum Trouble {
         /// Whether the node may have seen any of the request.
         sent: bool,
     },
-    /// The node answered with this status, and none of its content was passed on.
+    /// The response has this status, and nothing of it was passed on.
     Status(StatusCode),
 }
 
-/// Whether the request may be tried with another node; budget, tries and time are asked elsewhere.
-/// What the node may have seen is sent again only where that does the same as once, or where the
-/// configuration says so.
-pub(crate) fn may_retry(plan: &RetryPlan, idempotent: bool, trouble: Trouble) -> bool {
+/// Whether the plan allows a retry for this reason; the caller checks the budget, the tries and the time. A
+/// request that the node may have seen is retried only if it is idempotent or the plan allows any method.
+pub(crate) fn is_retryable(plan: &RetryPlan, idempotent: bool, reason: RetryReason) -> bool {
     let RetryOn {
         error,
         timeout,
         statuses,
     } = &plan.on;
-    let (chosen, sent) = match trouble {
-        Trouble::Error { sent } => (*error, sent),
-        Trouble::TimedOut { sent } => (*timeout, sent),
-        Trouble::Status(status) => (statuses.contains(&status), true),
+    let (is_in_plan, sent) = match reason {
+        RetryReason::Error { sent } => (*error, sent),
+        RetryReason::TimedOut { sent } => (*timeout, sent),
+        RetryReason::Status(status) => (statuses.contains(&status), true),
     };
-    chosen && (!sent || idempotent || plan.non_idempotent)
+    is_in_plan && (!sent || idempotent || plan.non_idempotent)
 }
 
-/// Whether asking twice does the same as asking once (RFC 9110 section 9.2.2).
+/// Whether a method is idempotent (RFC 9110 section 9.2.2).
 pub fn is_idempotent(method: &Method) -> bool {
     matches!(
         *method,
@@ -62,46 +61,58 @@ mod tests {
     }
 
     #[test]
-    fn repeats_only_what_was_not_sent_or_is_idempotent() {
+    fn retries_only_requests_that_were_not_sent_or_are_idempotent() {
         let statuses = [
-            Trouble::Status(StatusCode::BAD_GATEWAY),
-            Trouble::Status(StatusCode::SERVICE_UNAVAILABLE),
+            RetryReason::Status(StatusCode::BAD_GATEWAY),
+            RetryReason::Status(StatusCode::SERVICE_UNAVAILABLE),
         ];
         let mut plan = plan();
         for sent in [true, false] {
-            for trouble in [Trouble::Error { sent }, Trouble::TimedOut { sent }] {
-                assert!(may_retry(&plan, true, trouble));
-                assert_eq!(may_retry(&plan, false, trouble), !sent);
+            for reason in [RetryReason::Error { sent }, RetryReason::TimedOut { sent }] {
+                assert!(is_retryable(&plan, true, reason));
+                assert_eq!(is_retryable(&plan, false, reason), !sent);
             }
         }
-        for trouble in statuses {
-            assert!(may_retry(&plan, true, trouble));
-            assert!(!may_retry(&plan, false, trouble));
+        for reason in statuses {
+            assert!(is_retryable(&plan, true, reason));
+            assert!(!is_retryable(&plan, false, reason));
         }
         plan.non_idempotent = true;
-        for trouble in statuses {
-            assert!(may_retry(&plan, false, trouble));
+        for reason in statuses {
+            assert!(is_retryable(&plan, false, reason));
         }
-        assert!(may_retry(&plan, false, Trouble::Error { sent: true }));
+        assert!(is_retryable(
+            &plan,
+            false,
+            RetryReason::Error { sent: true }
+        ));
     }
 
     #[test]
-    fn repeats_only_on_what_was_chosen() {
+    fn retries_only_for_reasons_of_the_plan() {
         let mut plan = plan();
-        assert!(!may_retry(
+        assert!(!is_retryable(
             &plan,
             true,
-            Trouble::Status(StatusCode::NOT_FOUND)
+            RetryReason::Status(StatusCode::NOT_FOUND)
         ));
-        assert!(!may_retry(
+        assert!(!is_retryable(
             &plan,
             true,
-            Trouble::Status(StatusCode::GATEWAY_TIMEOUT)
+            RetryReason::Status(StatusCode::GATEWAY_TIMEOUT)
         ));
         plan.on.error = false;
-        assert!(!may_retry(&plan, true, Trouble::Error { sent: false }));
+        assert!(!is_retryable(
+            &plan,
+            true,
+            RetryReason::Error { sent: false }
+        ));
         plan.on.timeout = false;
-        assert!(!may_retry(&plan, true, Trouble::TimedOut { sent: false }));
+        assert!(!is_retryable(
+            &plan,
+            true,
+            RetryReason::TimedOut { sent: false }
+        ));
     }
 
     #[test]

@@ -5,128 +5,137 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::WorkerGroup;
-use super::view::{LocalNode, View};
-use crate::balance::Candidate;
-use crate::group::PlaceAt;
-use crate::health::{FULL_SHARE, Reason, Verdict};
-use crate::plan::{Admin, Strategy};
-use crate::queue::{Ticket, Tried, Wants};
+use super::group_view::{GroupView, WorkerNode};
+use crate::balance::NodeCandidate;
+use crate::group::NodeSlot;
+use crate::health::{Availability, FULL_SHARE, OutReason};
+use crate::plan::{AdminState, Strategy};
+use crate::queue::{NodeRequirements, Ticket, TriedNodes};
 
-/// What a request asks of the choice.
-pub(super) struct Ask<'a> {
+/// What a choice depends on besides the state of the nodes.
+pub(super) struct ChoiceCriteria<'a> {
     /// The key of consistent hashing.
     pub(super) key: Option<u64>,
     /// The value of the sticky cookie.
     pub(super) sticky: Option<&'a str>,
-    /// Nodes that it was sent to.
-    pub(super) tried: &'a Tried,
-    /// `None` if it does not wait; else its turn, if it waited before.
-    pub(super) turn: Option<Option<Ticket>>,
+    /// The nodes that the request was sent to already.
+    pub(super) tried: &'a TriedNodes,
+    /// Whether the request may enter the queue: `None` if not, else its ticket if it waited before.
+    pub(super) queueing: Option<Option<Ticket>>,
 }
 
-/// What was chosen.
-pub(super) enum Choice {
+/// The result of a choice.
+pub(super) enum NodeChoice {
     /// This node.
-    Node(Chosen),
-    /// To wait in the line.
-    Wait(Ticket, oneshot::Receiver<PlaceAt>),
-    /// Nothing: too many wait.
-    Full,
-    /// Nothing: no node is asked now; perhaps one is, after this time.
-    None(Option<Duration>),
+    Node(ChosenNode),
+    /// The request has to wait in the queue.
+    Wait(Ticket, oneshot::Receiver<NodeSlot>),
+    /// All nodes are busy, and the request cannot enter the queue.
+    QueueFull,
+    /// No node is available; one may be after this time.
+    NoNode(Option<Duration>),
 }
 
 /// A chosen node.
-pub(super) struct Chosen {
+pub(super) struct ChosenNode {
     pub(super) index: usize,
-    pub(super) place: Option<PlaceAt>,
-    /// Whether this request tries the node for its breaker.
+    pub(super) slot: Option<NodeSlot>,
+    /// Whether the request is the probe of the node's circuit breaker.
     pub(super) probe: bool,
 }
 
-/// What was found among the nodes.
-enum Found {
-    Node(usize),
-    /// All that would do have as many requests as they take.
-    Busy(Wants),
-    None,
+/// The result of a search among the nodes.
+enum NodeSearch {
+    Found(usize),
+    /// All suitable nodes have as many requests as they accept.
+    Busy(NodeRequirements),
+    NotFound,
 }
 
 /// Nodes by preference.
 #[derive(Clone, Copy)]
-enum Tier {
+enum NodeTier {
     Primary,
     Backup,
-    /// Those that failed too much lately: better than none.
+    /// Nodes with too many failures: better than no node.
     LastResort,
 }
 
 impl WorkerGroup {
-    /// Chooses a node and takes a place at it, or in the line.
-    pub(super) fn choose(&self, view: &View, ask: &Ask<'_>, now: Instant) -> Choice {
-        let mut line = view.set.limited.then(|| self.group.line());
-        if let Some(line) = &mut line {
-            self.group.pass_places_on(line, &view.set, now);
+    /// Chooses a node and takes a slot at it, or a position in the queue.
+    pub(super) fn choose(
+        &self,
+        view: &GroupView,
+        criteria: &ChoiceCriteria<'_>,
+        now: Instant,
+    ) -> NodeChoice {
+        let mut queue = view.set.limited.then(|| self.group.queue());
+        if let Some(queue) = &mut queue {
+            self.group.hand_out_slots(queue, &view.set, now);
         }
         loop {
-            let wants = match self.find(view, ask, now) {
-                Found::Node(index) => match admit(view, index, now) {
+            let requirements = match self.find(view, criteria, now) {
+                NodeSearch::Found(index) => match admit(view, index, now) {
                     Some(probe) => {
                         let node = view.nodes.get(index).map(|local| &local.node);
                         let node = node.filter(|node| node.max_requests > 0);
-                        return Choice::Node(Chosen {
+                        return NodeChoice::Node(ChosenNode {
                             index,
-                            place: node.map(|node| self.group.take_place(node)),
+                            slot: node.map(|node| self.group.take_slot(node)),
                             probe,
                         });
                     }
-                    // Another worker's request was quicker to try the node.
+                    // A request of another worker became the probe first.
                     None => continue,
                 },
-                Found::Busy(wants) => wants,
-                Found::None => return Choice::None(soonest(view, now)),
+                NodeSearch::Busy(requirements) => requirements,
+                NodeSearch::NotFound => return NodeChoice::NoNode(earliest_return(view, now)),
             };
-            let queue = &view.set.plan.queue;
-            return match (&mut line, ask.turn) {
-                (Some(line), Some(ticket))
-                    if ticket.is_some() || line.len() < queue.max_waiting =>
-                {
-                    let (ticket, receiver) = line.enter(ticket, wants);
-                    Choice::Wait(ticket, receiver)
+            let max_waiting = view.set.plan.queue.max_waiting;
+            return match (&mut queue, criteria.queueing) {
+                (Some(queue), Some(ticket)) if ticket.is_some() || queue.len() < max_waiting => {
+                    let (ticket, receiver) = queue.enter(ticket, requirements);
+                    NodeChoice::Wait(ticket, receiver)
                 }
-                _ => Choice::Full,
+                _ => NodeChoice::QueueFull,
             };
         }
     }
 
-    fn find(&self, view: &View, ask: &Ask<'_>, now: Instant) -> Found {
-        if let Some(route) = ask.sticky
+    fn find(&self, view: &GroupView, criteria: &ChoiceCriteria<'_>, now: Instant) -> NodeSearch {
+        if let Some(route) = criteria.sticky
             && view.set.plan.sticky.is_some()
-            && let Some((index, local)) = kept_with(view, route)
-            && !ask.tried.contains(&local.node.state.id())
-            && local.node.state.admin() != Admin::Down
+            && let Some((index, local)) = node_of_route(view, route)
+            && !criteria.tried.contains(&local.node.state.id())
+            && local.node.state.admin() != AdminState::Down
             && local.node.admission(now).is_some()
         {
-            if local.node.has_room() {
-                return Found::Node(index);
+            if local.node.has_free_slot() {
+                return NodeSearch::Found(index);
             }
             if view.set.plan.queue.max_waiting > 0 {
-                return Found::Busy(Wants {
+                return NodeSearch::Busy(NodeRequirements {
                     only: Some(local.node.state.id()),
-                    ..Wants::default()
+                    ..NodeRequirements::default()
                 });
             }
         }
-        for tier in [Tier::Primary, Tier::Backup, Tier::LastResort] {
-            match self.find_in(tier, view, ask, now) {
-                Found::None => {}
+        for tier in [NodeTier::Primary, NodeTier::Backup, NodeTier::LastResort] {
+            match self.find_in(tier, view, criteria, now) {
+                NodeSearch::NotFound => {}
                 found => return found,
             }
         }
-        Found::None
+        NodeSearch::NotFound
     }
 
-    fn find_in(&self, tier: Tier, view: &View, ask: &Ask<'_>, now: Instant) -> Found {
+    fn find_in(
+        &self,
+        tier: NodeTier,
+        view: &GroupView,
+        criteria: &ChoiceCriteria<'_>,
+        now: Instant,
+    ) -> NodeSearch {
         let strategy = &view.set.plan.strategy;
         let mut candidates = self.candidates.borrow_mut();
         candidates.clear();
@@ -136,17 +145,17 @@ impl WorkerGroup {
             let Some(share) = share_in(tier, local, now) else {
                 continue;
             };
-            if ask.tried.contains(&node.state.id()) {
+            if criteria.tried.contains(&node.state.id()) {
                 continue;
             }
-            if !node.has_room() {
+            if !node.has_free_slot() {
                 any_busy = true;
                 continue;
             }
-            candidates.push(Candidate {
+            candidates.push(NodeCandidate {
                 index,
                 weight: node.weight.saturating_mul(share),
-                load: match strategy.looks_at_load() {
+                load: match strategy.uses_load() {
                     true => node.state.load(),
                     false => 0,
                 },
@@ -156,22 +165,22 @@ impl WorkerGroup {
                 },
             });
         }
-        let key = view.set.ring.as_ref().zip(ask.key);
+        let key = view.set.ring.as_ref().zip(criteria.key);
         let mut balancer = self.balancer.borrow_mut();
         match balancer.pick(strategy, &candidates, key) {
-            Some(index) => Found::Node(index),
-            None if any_busy => Found::Busy(Wants {
+            Some(index) => NodeSearch::Found(index),
+            None if any_busy => NodeSearch::Busy(NodeRequirements {
                 only: None,
-                tried: ask.tried.clone(),
-                backup: !matches!(tier, Tier::Primary),
+                tried: criteria.tried.clone(),
+                backup: !matches!(tier, NodeTier::Primary),
             }),
-            None => Found::None,
+            None => NodeSearch::NotFound,
         }
     }
 }
 
-/// The node of a sticky cookie.
-fn kept_with<'a>(view: &'a View, route: &str) -> Option<(usize, &'a LocalNode)> {
+/// Returns the node whose sticky cookie has this value.
+fn node_of_route<'a>(view: &'a GroupView, route: &str) -> Option<(usize, &'a WorkerNode)> {
     view.nodes
         .iter()
         .enumerate()
@@ -179,21 +188,21 @@ fn kept_with<'a>(view: &'a View, route: &str) -> Option<(usize, &'a LocalNode)> 
         .map(|(index, local)| (index, &**local))
 }
 
-/// The part of its weight with which a node is among those of a tier.
-fn share_in(tier: Tier, local: &LocalNode, now: Instant) -> Option<u32> {
+/// Returns the part of its weight with which a node belongs to a tier; `None` if it does not.
+fn share_in(tier: NodeTier, local: &WorkerNode, now: Instant) -> Option<u32> {
     let node = &local.node;
-    if node.state.admin() != Admin::Up {
+    if node.state.admin() != AdminState::Up {
         return None;
     }
     match tier {
-        Tier::Primary | Tier::Backup => {
-            let is_theirs = node.backup == matches!(tier, Tier::Backup);
-            let admitted = is_theirs.then(|| node.admission(now)).flatten()?;
+        NodeTier::Primary | NodeTier::Backup => {
+            let is_in_tier = node.backup == matches!(tier, NodeTier::Backup);
+            let admitted = is_in_tier.then(|| node.admission(now)).flatten()?;
             Some(admitted.share)
         }
-        Tier::LastResort => match node.verdict(now) {
-            Verdict::Out {
-                why: Reason::Failures | Reason::Ejected,
+        NodeTier::LastResort => match node.availability(now) {
+            Availability::Out {
+                reason: OutReason::Failures | OutReason::Ejected,
                 ..
             } => Some(FULL_SHARE),
             _ => None,
@@ -201,9 +210,9 @@ fn share_in(tier: Tier, local: &LocalNode, now: Instant) -> Option<u32> {
     }
 }
 
-/// Admits a request to a node; tells whether it is the one that tries it. `None` if that one is under
-/// way already.
-fn admit(view: &View, index: usize, now: Instant) -> Option<bool> {
+/// Admits a request to a node, and returns whether it is the probe of the node's circuit breaker. `None` if
+/// another probe is in flight.
+fn admit(view: &GroupView, index: usize, now: Instant) -> Option<bool> {
     let node = &view.nodes.get(index)?.node;
     match node.admission(now) {
         Some(admitted) if admitted.probe => node.state.begin_probe(&node.plan, now).then_some(true),
@@ -211,13 +220,13 @@ fn admit(view: &View, index: usize, now: Instant) -> Option<bool> {
     }
 }
 
-/// When a node may be asked again at the soonest.
-fn soonest(view: &View, now: Instant) -> Option<Duration> {
+/// Returns the time until the first node may be available again, if any node has one.
+fn earliest_return(view: &GroupView, now: Instant) -> Option<Duration> {
     view.nodes
         .iter()
-        .filter(|local| local.node.state.admin() == Admin::Up)
-        .filter_map(|local| match local.node.verdict(now) {
-            Verdict::Out {
+        .filter(|local| local.node.state.admin() == AdminState::Up)
+        .filter_map(|local| match local.node.availability(now) {
+            Availability::Out {
                 until: Some(until), ..
             } => Some(until.saturating_duration_since(now)),
             _ => None,

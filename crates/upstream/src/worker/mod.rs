@@ -1,13 +1,13 @@
-//! A group as one worker sees it: a view of its nodes, whose turn it is, and connections.
+//! A group as one worker uses it: its view of the nodes, its balancer, and its connections.
 
+mod acquire;
+mod attempt;
 mod choose;
-mod content;
-mod flight;
-mod fly;
+mod group_view;
+mod request_body;
 mod send;
+mod send_attempt;
 mod tunnel;
-mod view;
-mod wait;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,50 +17,53 @@ use std::sync::Arc;
 
 use apus_net::client::Timeouts;
 
-use crate::balance::{Balancer, Candidate, Chance};
-use crate::counts::{GroupCounts, count};
-use crate::group::Group;
+use crate::balance::{Balancer, FastRng, NodeCandidate};
+use crate::counters::{GroupCounters, increment};
+use crate::group::UpstreamGroup;
 use crate::plan::GroupPlan;
 
-pub use send::{Attempt, AttemptOutcome, Context, Delivered, Failed, FailedKind};
-pub use view::NodeLabel;
-use view::View;
+use group_view::GroupView;
+pub use group_view::NodeLabel;
+pub use send::{
+    AttemptFailure, FailedAttempt, RequestContext, UpstreamError, UpstreamErrorKind,
+    UpstreamResponse,
+};
 
-/// A group for the services of one worker. All that ask for the same group share one.
+/// A group for the services of one worker. All services of a worker share one for each group.
 pub struct WorkerGroup {
-    group: Arc<Group>,
-    counts: Arc<GroupCounts>,
-    view: RefCell<Rc<View>>,
+    group: Arc<UpstreamGroup>,
+    counters: Arc<GroupCounters>,
+    view: RefCell<Rc<GroupView>>,
     balancer: RefCell<Balancer>,
-    /// Room for the candidates of a choice, kept for the next.
-    candidates: RefCell<Vec<Candidate>>,
+    /// The buffer for the candidates of a choice, which the next choice reuses.
+    candidates: RefCell<Vec<NodeCandidate>>,
 }
 
 impl WorkerGroup {
-    /// The group on this thread.
-    pub(crate) fn of(group: Arc<Group>) -> Rc<Self> {
+    /// Returns the group of this thread.
+    pub(crate) fn of(group: Arc<UpstreamGroup>) -> Rc<Self> {
         thread_local! {
-            static OPEN: RefCell<HashMap<usize, Weak<WorkerGroup>>> = RefCell::default();
+            static GROUPS: RefCell<HashMap<usize, Weak<WorkerGroup>>> = RefCell::default();
         }
-        // A group that has a worker's group does not go, and so its place in memory is its own.
+        // A `WorkerGroup` keeps its group alive, so no other group has the same address.
         let key = Arc::as_ptr(&group).addr();
-        OPEN.with_borrow_mut(|open| {
-            if let Some(known) = open.get(&key).and_then(Weak::upgrade) {
+        GROUPS.with_borrow_mut(|groups| {
+            if let Some(known) = groups.get(&key).and_then(Weak::upgrade) {
                 return known;
             }
-            open.retain(|_, group| group.strong_count() > 0);
+            groups.retain(|_, group| group.strong_count() > 0);
             let new = Rc::new(Self::new(group));
-            open.insert(key, Rc::downgrade(&new));
+            groups.insert(key, Rc::downgrade(&new));
             new
         })
     }
 
-    fn new(group: Arc<Group>) -> Self {
-        let view = View::new(&group, None);
-        let mut balancer = Balancer::new(Chance::new());
+    fn new(group: Arc<UpstreamGroup>) -> Self {
+        let view = GroupView::new(&group, None);
+        let mut balancer = Balancer::new(FastRng::new());
         balancer.reset(&view.weights());
         Self {
-            counts: group.counts.enter(),
+            counters: group.counters.add_worker(),
             view: RefCell::new(Rc::new(view)),
             balancer: RefCell::new(balancer),
             candidates: RefCell::default(),
@@ -68,34 +71,33 @@ impl WorkerGroup {
         }
     }
 
-    /// The name of the group.
+    /// Returns the name of the group.
     pub fn name(&self) -> &str {
         self.group.name()
     }
 
-    /// Reads the plan in force, as for the cookie and the key that a [`Context`] is to hold.
+    /// Reads the current plan, for example the name of the sticky cookie for a [`RequestContext`].
     pub fn plan<T>(&self, read: impl FnOnce(&GroupPlan) -> T) -> T {
         read(&self.view().set.plan)
     }
 
-    /// The time-outs of the plan in force, for requests that have none of their own.
+    /// Returns the time-outs of the current plan, for requests that have none of their own.
     pub fn timeouts(&self) -> Rc<Timeouts> {
         Rc::clone(&self.view().timeouts)
     }
 
-    /// Counts a copy of a request to another group that was left out or broken off, so as not to cost
-    /// too much.
+    /// Counts a mirrored request that was not sent or was aborted because of the limits of the mirror.
     pub fn count_dropped_copy(&self) {
-        count(&self.counts.copies_dropped);
+        increment(&self.counters.copies_dropped);
     }
 
-    /// The nodes now.
-    fn view(&self) -> Rc<View> {
+    /// Returns the current view of the nodes.
+    fn view(&self) -> Rc<GroupView> {
         let known = Rc::clone(&self.view.borrow());
         if known.generation == self.group.generation() {
             return known;
         }
-        let new = Rc::new(View::new(&self.group, Some(&known)));
+        let new = Rc::new(GroupView::new(&self.group, Some(&known)));
         self.balancer.borrow_mut().reset(&new.weights());
         self.view.replace(Rc::clone(&new));
         new

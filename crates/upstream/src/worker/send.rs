@@ -1,4 +1,4 @@
-//! Sending a request: a node, a connection, the response, and the next attempt if that failed.
+//! The sending of a request: it acquires a node, sends an attempt, and retries at other nodes if that fails.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -11,126 +11,125 @@ use apus_net::client::{
 };
 
 use super::WorkerGroup;
-use super::content::Content;
-use super::flight::Flight;
-use super::fly::Landed;
-use super::view::NodeLabel;
-use super::wait::NoFlight;
+use super::acquire::AcquireError;
+use super::attempt::RequestAttempt;
+use super::group_view::NodeLabel;
+use super::request_body::RequestBody;
+use super::send_attempt::AttemptResult;
 use crate::balance::set_cookie;
-use crate::counts::{FailureKind, count};
+use crate::counters::{FailureKind, increment};
 use crate::plan::GroupPlan;
-use crate::pool::Fate;
-use crate::queue::Tried;
-use crate::retry::{Trouble, may_retry};
+use crate::pool::ConnectionFailure;
+use crate::queue::TriedNodes;
+use crate::retry::{RetryReason, is_retryable};
 
-/// What is to be known of a request besides the request.
+/// What a group needs to know of a request besides the request itself.
 #[derive(Clone, Debug, Default)]
-pub struct Context<'a> {
+pub struct RequestContext<'a> {
     /// The key of consistent hashing, by [`hash_key`](crate::hash_key), if the group's strategy has
     /// one; without it the choice is random.
     pub key: Option<u64>,
-    /// The value of the cookie that [`StickyPlan`](crate::plan::StickyPlan) names, if the client has
-    /// it.
+    /// The value of the cookie that [`StickyPlan`](crate::plan::StickyPlan) names, if the client sent it.
     pub sticky: Option<&'a str>,
-    /// The client's connection, for the PROXY protocol head.
+    /// The client's connection, for the PROXY protocol header.
     pub client: Option<proxy_protocol::Header>,
-    /// Whether sending the request twice does the same as once; see
+    /// Whether sending the request twice has the same effect as sending it once; see
     /// [`is_idempotent`](crate::is_idempotent).
     pub idempotent: bool,
-    /// When the response has to be there, content included, if that is sooner than the group's plan
-    /// says.
+    /// The time at which the whole response has to be there, body included, if that is earlier than the
+    /// group's plan says.
     pub deadline: Option<Instant>,
 }
 
-/// A response, and how it came about.
+/// A response of a node, and the attempts before it.
 #[derive(Debug)]
-pub struct Delivered {
-    /// The response. Its content keeps the place at the node until it has ended or is dropped.
+pub struct UpstreamResponse {
+    /// The response. Its body keeps the slot at the node until it has ended or is dropped.
     pub response: ClientResponse,
-    /// Who gave it.
+    /// The node that responded.
     pub node: Rc<NodeLabel>,
-    /// The value of a `Set-Cookie` field for the client, if a cookie is to keep it with the node.
+    /// The value of a `Set-Cookie` field for the client, if a cookie is to bind it to the node.
     pub set_cookie: Option<String>,
-    /// What was tried before, in order; mostly nothing.
-    pub attempts: Vec<Attempt>,
+    /// The attempts that failed before, in order; mostly none.
+    pub attempts: Vec<FailedAttempt>,
 }
 
 /// Why there is no response.
 #[derive(Debug)]
-pub struct Failed {
-    /// What happened last.
-    pub kind: FailedKind,
-    /// What was tried before, in order.
-    pub attempts: Vec<Attempt>,
-    /// After which time it may go better, if that is known.
+pub struct UpstreamError {
+    /// The last thing that failed.
+    pub kind: UpstreamErrorKind,
+    /// The attempts that failed before, in order.
+    pub attempts: Vec<FailedAttempt>,
+    /// The time after which a retry by the client may succeed, if that is known.
     pub retry_after: Option<Duration>,
 }
 
-/// What happened last to a request without a response.
+/// The last thing that failed for a request without a response.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum FailedKind {
-    /// No node is asked now: all are down, ejected, or behind an open breaker; or their names are not
-    /// resolved.
+pub enum UpstreamErrorKind {
+    /// No node is available: all are down, ejected, or behind an open circuit breaker, or their names are
+    /// not resolved.
     NoNode,
-    /// All nodes have as many requests as they take, and too many wait already.
+    /// All nodes have as many requests as they accept, and the queue is full.
     QueueFull,
-    /// It waited too long for a node.
+    /// The request waited in the queue for too long.
     QueueTimedOut,
     /// The node failed.
     Node {
-        /// Which one.
+        /// The node.
         node: Rc<NodeLabel>,
-        /// Why.
+        /// Its failure.
         failure: RequestFailure,
     },
 }
 
-/// An attempt that went wrong and was followed by another.
+/// An attempt that failed and was followed by another.
 #[derive(Debug)]
-pub struct Attempt {
-    /// The node that was asked.
+pub struct FailedAttempt {
+    /// The node of the attempt.
     pub node: Rc<NodeLabel>,
-    /// What went wrong.
-    pub outcome: AttemptOutcome,
-    /// From the choice of the node until then.
+    /// Why it failed.
+    pub failure: AttemptFailure,
+    /// The time from the choice of the node to the failure.
     pub took: Duration,
 }
 
-/// What went wrong with an attempt.
+/// Why an attempt failed.
 #[derive(Debug)]
-pub enum AttemptOutcome {
+pub enum AttemptFailure {
     /// There was no response.
-    Failed(RequestFailure),
+    NoResponse(RequestFailure),
     /// The response had this status.
     Status(StatusCode),
 }
 
-/// A request on its way.
-pub(super) struct Journey<'a> {
-    pub(super) way: Way<'a>,
-    pub(super) tried: Tried,
-    pub(super) attempts: Vec<Attempt>,
+/// A request with the attempts that failed so far.
+pub(super) struct RequestAttempts<'a> {
+    pub(super) request: UpstreamRequest<'a>,
+    pub(super) tried: TriedNodes,
+    pub(super) failed: Vec<FailedAttempt>,
 }
 
-/// What stays the same for all attempts.
-pub(super) struct Way<'a> {
+/// A request to a group: what is the same for all its attempts, except for the body.
+pub(super) struct UpstreamRequest<'a> {
     pub(super) group: &'a Rc<WorkerGroup>,
-    pub(super) context: Context<'a>,
+    pub(super) context: RequestContext<'a>,
     pub(super) deadline: Option<Instant>,
-    pub(super) parts: Parts,
+    pub(super) template: RequestTemplate,
     pub(super) began: Instant,
 }
 
-/// What every attempt sends.
-pub(super) struct Parts {
+/// The parts of which each attempt makes the request that it sends.
+pub(super) struct RequestTemplate {
     pub(super) head: Rc<ClientRequestHead>,
     interim: Option<Interim>,
     pub(super) timeouts: Rc<Timeouts>,
     stderr: Option<Stderr>,
 }
 
-impl Parts {
+impl RequestTemplate {
     pub(super) fn request(&self, body: Body) -> ClientRequest {
         ClientRequest {
             head: Rc::clone(&self.head),
@@ -143,272 +142,289 @@ impl Parts {
 }
 
 /// What follows an attempt.
-enum Next {
-    /// Another one, at this node.
-    Again(Flight),
-    Delivered(Delivered),
-    Failed(Failed),
+enum NextStep {
+    Retry(RequestAttempt),
+    Respond(UpstreamResponse),
+    Fail(UpstreamError),
 }
 
-/// Which nodes another attempt may ask.
-enum Again {
-    /// The one that failed, too.
-    Anywhere,
-    /// Those that did not.
-    Elsewhere,
+/// The nodes that a retry may use.
+enum RetryScope {
+    /// All, the one that failed included.
+    AnyNode,
+    /// All but the one that failed.
+    OtherNodes,
 }
 
 impl WorkerGroup {
-    /// Sends a request to one of the nodes, and to others if that fails and the rules allow it.
+    /// Sends a request to one of the nodes, and to others if that fails and the retry rules allow it.
     ///
-    /// Dropping the future, or later the response's content, ends the request and gives back what it
-    /// took.
+    /// Dropping the future, or later the body of the response, ends the request and releases what it took.
     ///
     /// # Errors
-    /// There is no response; see [`FailedKind`].
+    /// There is no response; see [`UpstreamErrorKind`].
     pub async fn send(
         self: &Rc<Self>,
         request: ClientRequest,
-        context: Context<'_>,
-    ) -> Result<Delivered, Failed> {
-        count(&self.counts.requests);
+        context: RequestContext<'_>,
+    ) -> Result<UpstreamResponse, UpstreamError> {
+        increment(&self.counters.requests);
         let began = Instant::now();
         let total = self.plan(|plan| plan.total_timeout);
         let total = total.and_then(|total| began.checked_add(total));
-        let mut content = Content::new(request.body);
-        let mut journey = Journey {
-            way: Way {
+        let mut body = RequestBody::new(request.body);
+        let mut attempts = RequestAttempts {
+            request: UpstreamRequest {
                 group: self,
                 began,
                 deadline: context.deadline.into_iter().chain(total).min(),
                 context,
-                parts: Parts {
+                template: RequestTemplate {
                     head: request.head,
                     interim: request.interim,
                     timeouts: request.timeouts,
                     stderr: request.stderr,
                 },
             },
-            tried: Tried::new(),
-            attempts: Vec::new(),
+            tried: TriedNodes::new(),
+            failed: Vec::new(),
         };
-        let mut flight = match journey.way.board(&journey.tried).await {
-            Ok(flight) => flight,
-            Err(none) => return Err(journey.turned_away(none)),
+        let mut attempt = match attempts.request.acquire(&attempts.tried).await {
+            Ok(attempt) => attempt,
+            Err(error) => return Err(attempts.reject(error)),
         };
         loop {
-            let landed = journey.fly(flight, &mut content).await;
-            let next = match landed.result {
-                Ok(response) => journey.answered(landed.flight, response, &content),
+            let ended = attempts.send_attempt(attempt, &mut body).await;
+            let next = match ended.result {
+                Ok(response) => attempts.handle_response(ended.attempt, response, &body),
                 Err(failure) => {
-                    let again = match !landed.was_seen && journey.is_lost(&failure) {
-                        true => Again::Anywhere,
-                        false => Again::Elsewhere,
+                    let scope = match !ended.was_seen && attempts.is_process_lost(&failure) {
+                        true => RetryScope::AnyNode,
+                        false => RetryScope::OtherNodes,
                     };
-                    let failed = journey.failed(landed.flight, failure, &content, again);
-                    failed.await
+                    let next = attempts.handle_failure(ended.attempt, failure, &body, scope);
+                    next.await
                 }
             };
             match next {
-                Next::Again(next) => flight = next,
-                Next::Delivered(delivered) => return Ok(delivered),
-                Next::Failed(failed) => return Err(failed),
+                NextStep::Retry(next) => attempt = next,
+                NextStep::Respond(response) => return Ok(response),
+                NextStep::Fail(error) => return Err(error),
             }
         }
     }
 }
 
-impl Journey<'_> {
-    /// The node answered: that is the response, unless another node may have a better one at once.
-    fn answered(&mut self, flight: Flight, response: ClientResponse, content: &Content) -> Next {
-        let now = Instant::now();
-        let mut flight = flight;
-        let view = self.way.group.view();
-        let plan = &view.set.plan;
-        conclude(&mut flight, plan, &response, now);
-        let trouble = Trouble::Status(response.status);
-        if may_retry(&plan.retry, self.way.context.idempotent, trouble)
-            && content.is_available()
-            && self.may_go_on(plan, now)
-        {
-            self.tried.push(flight.local().node.state.id());
-            if let Some(next) = self.way.board_now(&self.tried) {
-                let outcome = AttemptOutcome::Status(response.status);
-                self.attempts.push(flight.attempt(outcome, now));
-                return self.again(next);
-            }
-        }
-        Next::Delivered(self.deliver(plan, flight, response))
-    }
-
-    /// Whether the first process of an application that was asked went away without an answer. Behind one
-    /// address there are many, so the next at the same node is another one. It is asked once, as a program
-    /// that takes its process with it would end them all.
-    fn is_lost(&self, failure: &RequestFailure) -> bool {
-        self.way.parts.head.params.is_some()
-            && self.way.context.idempotent
-            && self.attempts.is_empty()
-            && Fate::of(failure, true) == Fate::Stale
-    }
-
-    /// The attempt failed: that is the end, unless a node may be asked again.
-    async fn failed(
+impl RequestAttempts<'_> {
+    /// Returns the response, or retries after one with a status that the retry rules name, if another node
+    /// is available at once.
+    fn handle_response(
         &mut self,
-        flight: Flight,
-        failure: RequestFailure,
-        content: &Content,
-        again: Again,
-    ) -> Next {
+        attempt: RequestAttempt,
+        response: ClientResponse,
+        body: &RequestBody,
+    ) -> NextStep {
         let now = Instant::now();
-        let mut flight = flight;
-        let is_late = self.way.deadline.is_some_and(|deadline| deadline <= now);
-        if is_late && !content.is_available() {
-            // Who was slow, the client with its content or the node, is not known.
-            flight.told_nothing(now);
-        } else {
-            flight.failed(&failure, now);
-        }
-        let node = Rc::clone(&flight.local().label);
-        let took = flight.took(now);
-        if matches!(again, Again::Elsewhere) {
-            self.tried.push(flight.local().node.state.id());
-        }
-        // Its place is free for others, and this request does not hold one while it waits for another.
-        drop(flight);
-        let view = self.way.group.view();
+        let mut attempt = attempt;
+        let view = self.request.group.view();
         let plan = &view.set.plan;
-        let may = trouble_of(&failure)
-            .is_some_and(|trouble| may_retry(&plan.retry, self.way.context.idempotent, trouble));
-        if may && content.is_available() && self.may_go_on(plan, now) {
-            match self.way.board(&self.tried).await {
+        record_response(&mut attempt, plan, &response, now);
+        let reason = RetryReason::Status(response.status);
+        if is_retryable(&plan.retry, self.request.context.idempotent, reason)
+            && body.is_available()
+            && self.may_retry(plan, now)
+        {
+            self.tried.push(attempt.node().node.state.id());
+            if let Some(next) = self.request.try_acquire(&self.tried) {
+                let failure = AttemptFailure::Status(response.status);
+                self.failed.push(attempt.describe(failure, now));
+                return self.retry(next);
+            }
+        }
+        NextStep::Respond(self.respond(plan, attempt, response))
+    }
+
+    /// Whether a FastCGI process closed the connection without a response to the first attempt. One address
+    /// has many processes, so a retry at the same node goes to another one. There is only one such retry:
+    /// a script that crashes its process would otherwise crash them all.
+    fn is_process_lost(&self, failure: &RequestFailure) -> bool {
+        self.request.template.head.params.is_some()
+            && self.request.context.idempotent
+            && self.failed.is_empty()
+            && ConnectionFailure::of(failure, true) == ConnectionFailure::Stale
+    }
+
+    /// Retries after a failure if the rules allow it, or returns the failure.
+    async fn handle_failure(
+        &mut self,
+        attempt: RequestAttempt,
+        failure: RequestFailure,
+        body: &RequestBody,
+        scope: RetryScope,
+    ) -> NextStep {
+        let now = Instant::now();
+        let mut attempt = attempt;
+        let is_late = (self.request.deadline).is_some_and(|deadline| deadline <= now);
+        if is_late && !body.is_available() {
+            // No failure of the node: the client may have been slow to send the body.
+            attempt.abandon_probe(now);
+        } else {
+            attempt.record_failure(&failure, now);
+        }
+        let node = Rc::clone(&attempt.node().label);
+        let took = attempt.elapsed(now);
+        if matches!(scope, RetryScope::OtherNodes) {
+            self.tried.push(attempt.node().node.state.id());
+        }
+        // Releases the slot before the request waits for another one.
+        drop(attempt);
+        let view = self.request.group.view();
+        let plan = &view.set.plan;
+        let idempotent = self.request.context.idempotent;
+        let is_retryable = retry_reason(&failure)
+            .is_some_and(|reason| is_retryable(&plan.retry, idempotent, reason));
+        if is_retryable && body.is_available() && self.may_retry(plan, now) {
+            match self.request.acquire(&self.tried).await {
                 Ok(next) => {
-                    let outcome = AttemptOutcome::Failed(failure);
-                    self.attempts.push(Attempt {
+                    self.failed.push(FailedAttempt {
                         node,
-                        outcome,
+                        failure: AttemptFailure::NoResponse(failure),
                         took,
                     });
-                    return self.again(next);
+                    return self.retry(next);
                 }
-                // The failure says more.
-                Err(NoFlight::NoNode(_)) => {}
-                Err(none) => {
-                    let outcome = AttemptOutcome::Failed(failure);
-                    self.attempts.push(Attempt {
+                // The failure is the more useful error.
+                Err(AcquireError::NoNode(_)) => {}
+                Err(error) => {
+                    self.failed.push(FailedAttempt {
                         node,
-                        outcome,
+                        failure: AttemptFailure::NoResponse(failure),
                         took,
                     });
-                    return Next::Failed(self.turned_away(none));
+                    return NextStep::Fail(self.reject(error));
                 }
             }
         }
-        Next::Failed(Failed {
-            kind: FailedKind::Node { node, failure },
-            attempts: std::mem::take(&mut self.attempts),
+        NextStep::Fail(UpstreamError {
+            kind: UpstreamErrorKind::Node { node, failure },
+            attempts: std::mem::take(&mut self.failed),
             retry_after: None,
         })
     }
 
-    fn again(&self, next: Flight) -> Next {
-        count(&self.way.group.counts.retries);
-        Next::Again(next)
+    fn retry(&self, next: RequestAttempt) -> NextStep {
+        increment(&self.request.group.counters.retries);
+        NextStep::Retry(next)
     }
 
-    /// Whether there may be another attempt: tries, time and budget.
-    fn may_go_on(&self, plan: &GroupPlan, now: Instant) -> bool {
+    /// Whether the number of tries, the time and the budget allow another attempt.
+    fn may_retry(&self, plan: &GroupPlan, now: Instant) -> bool {
         let retry = &plan.retry;
-        let elapsed = now.saturating_duration_since(self.way.began);
-        self.attempts.len() + 1 < retry.tries as usize
+        let elapsed = now.saturating_duration_since(self.request.began);
+        self.failed.len() + 1 < retry.tries as usize
             && retry.within.is_none_or(|within| elapsed < within)
-            && self.way.deadline.is_none_or(|deadline| now < deadline)
-            && self.way.has_budget(now)
+            && self.request.deadline.is_none_or(|deadline| now < deadline)
+            && self.request.take_retry_token(now)
     }
 
-    fn deliver(&mut self, plan: &GroupPlan, flight: Flight, response: ClientResponse) -> Delivered {
-        let local = flight.local();
+    fn respond(
+        &mut self,
+        plan: &GroupPlan,
+        attempt: RequestAttempt,
+        response: ClientResponse,
+    ) -> UpstreamResponse {
+        let local = attempt.node();
         let node = Rc::clone(&local.label);
         let route = &*local.node.route;
         let sticky = plan.sticky.as_ref();
         let set_cookie = sticky
-            .filter(|_| self.way.context.sticky != Some(route))
+            .filter(|_| self.request.context.sticky != Some(route))
             .map(|sticky| set_cookie(sticky, route));
-        Delivered {
+        UpstreamResponse {
             node,
             set_cookie,
-            attempts: std::mem::take(&mut self.attempts),
-            response: flight.accompany(response, self.way.deadline),
+            attempts: std::mem::take(&mut self.failed),
+            response: attempt.attach_to(response, self.request.deadline),
         }
     }
 
-    fn turned_away(&mut self, none: NoFlight) -> Failed {
-        let group = self.way.group;
-        let (kind, counted, retry_after) = match none {
-            NoFlight::NoNode(after) => (FailedKind::NoNode, &group.counts.no_node, after),
-            NoFlight::QueueFull => (FailedKind::QueueFull, &group.counts.queue_full, None),
-            NoFlight::QueueTimedOut => {
-                let counted = &group.counts.queue_timed_out;
-                (FailedKind::QueueTimedOut, counted, None)
+    fn reject(&mut self, error: AcquireError) -> UpstreamError {
+        let counters = &self.request.group.counters;
+        let (kind, counter, retry_after) = match error {
+            AcquireError::NoNode(after) => (UpstreamErrorKind::NoNode, &counters.no_node, after),
+            AcquireError::QueueFull => (UpstreamErrorKind::QueueFull, &counters.queue_full, None),
+            AcquireError::QueueTimedOut => {
+                let counter = &counters.queue_timed_out;
+                (UpstreamErrorKind::QueueTimedOut, counter, None)
             }
         };
-        count(counted);
-        Failed {
+        increment(counter);
+        UpstreamError {
             kind,
-            attempts: std::mem::take(&mut self.attempts),
+            attempts: std::mem::take(&mut self.failed),
             retry_after,
         }
     }
 }
 
-impl Way<'_> {
-    /// Ends an attempt that went wrong while another one goes on.
-    pub(super) fn note(&self, landed: Landed) -> Attempt {
+impl UpstreamRequest<'_> {
+    /// Records the result of a failed attempt while another one is in flight.
+    pub(super) fn record_result(&self, ended: AttemptResult) -> FailedAttempt {
         let now = Instant::now();
-        let Landed {
-            mut flight, result, ..
-        } = landed;
-        let outcome = match result {
+        let AttemptResult {
+            mut attempt,
+            result,
+            ..
+        } = ended;
+        let failure = match result {
             Ok(response) => {
-                conclude(&mut flight, &self.group.view().set.plan, &response, now);
-                AttemptOutcome::Status(response.status)
+                let view = self.group.view();
+                record_response(&mut attempt, &view.set.plan, &response, now);
+                AttemptFailure::Status(response.status)
             }
             Err(failure) => {
-                flight.failed(&failure, now);
-                AttemptOutcome::Failed(failure)
+                attempt.record_failure(&failure, now);
+                AttemptFailure::NoResponse(failure)
             }
         };
-        flight.attempt(outcome, now)
+        attempt.describe(failure, now)
     }
 
-    /// Takes a token for one more attempt. Tells whether there was one.
-    pub(super) fn has_budget(&self, now: Instant) -> bool {
+    /// Takes a token from the retry budget. Returns whether there was one.
+    pub(super) fn take_retry_token(&self, now: Instant) -> bool {
         let granted = self
             .group
-            .plan(|plan| self.group.group.may_retry(plan, now));
+            .plan(|plan| self.group.group.take_retry_token(plan, now));
         if !granted {
-            count(&self.group.counts.budget_spent);
+            increment(&self.group.counters.budget_spent);
         }
         granted
     }
 }
 
-/// Tells the node what its answer says of it.
-fn conclude(flight: &mut Flight, plan: &GroupPlan, response: &ClientResponse, now: Instant) {
+/// Records a response as a success or a failure of the node, by its status.
+fn record_response(
+    attempt: &mut RequestAttempt,
+    plan: &GroupPlan,
+    response: &ClientResponse,
+    now: Instant,
+) {
     match plan.failure_statuses.contains(&response.status) {
-        true => flight.failed_by(FailureKind::Status, now),
-        false => flight.answered(now),
+        true => attempt.record_failure_of_node(FailureKind::Status, now),
+        false => attempt.record_response(now),
     }
 }
 
-/// What the rules of retries know of a failure; `None` where no other node would do better.
-fn trouble_of(failure: &RequestFailure) -> Option<Trouble> {
+/// Returns the reason for which the retry rules may retry after a failure; `None` where a retry would fail
+/// for the same reason.
+fn retry_reason(failure: &RequestFailure) -> Option<RetryReason> {
     let sent = failure.request_sent;
     match failure.cause {
         FailureCause::Request(_)
         | FailureCause::Source(_)
         | FailureCause::NoTunnel
         | FailureCause::NoDescriptors => None,
-        FailureCause::TimedOut => Some(Trouble::TimedOut { sent }),
-        _ => Some(Trouble::Error { sent }),
+        FailureCause::TimedOut => Some(RetryReason::TimedOut { sent }),
+        _ => Some(RetryReason::Error { sent }),
     }
 }

@@ -1,30 +1,28 @@
-//! A connection after 101 (RFC 9110 section 7.8).
-//!
-//! The request that opened it counts as open for as long as the connection is.
+//! A tunnel after a 101 response (RFC 9110 section 7.8), whose attempt stays open for as long as it does.
 
 use std::io;
 use std::task::{Context, Poll};
 
 use apus_http::Duplex;
 
-use super::flight::Flight;
+use super::attempt::RequestAttempt;
 
-/// A tunnel, with its request.
-pub(super) struct Accompanied {
+/// A tunnel, with the attempt that opened it.
+pub(super) struct AttemptTunnel {
     inner: Box<dyn Duplex>,
-    _flight: Flight,
+    _attempt: RequestAttempt,
 }
 
-impl Accompanied {
-    pub(super) fn new(inner: Box<dyn Duplex>, flight: Flight) -> Self {
+impl AttemptTunnel {
+    pub(super) fn new(inner: Box<dyn Duplex>, attempt: RequestAttempt) -> Self {
         Self {
             inner,
-            _flight: flight,
+            _attempt: attempt,
         }
     }
 }
 
-impl Duplex for Accompanied {
+impl Duplex for AttemptTunnel {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         self.inner.poll_read(cx, buffer)
     }

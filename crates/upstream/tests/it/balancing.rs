@@ -1,14 +1,14 @@
-//! Which node a request goes to.
+//! Balancing strategies and sticky cookies.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use apus_http::Method;
-use apus_upstream::plan::{Admin, GroupPlan, HashKey, StickyPlan, Strategy};
-use apus_upstream::{Context, Delivered, WorkerGroup, hash_key};
+use apus_upstream::plan::{AdminState, GroupPlan, HashKey, StickyPlan, Strategy};
+use apus_upstream::{RequestContext, UpstreamResponse, WorkerGroup, hash_key};
 
 use crate::harness::{
-    Gate, OK, Origin, Reply, eventually, get, get_beside, group, node_status, plain, request, run,
+    Gate, OK, Origin, Reply, eventually, get, group, node_status, plain, request, run, spawn_get,
     status,
 };
 
@@ -27,7 +27,7 @@ fn plan_of(origins: &[Origin; 3], strategy: Strategy) -> GroupPlan {
     plan
 }
 
-async fn get_with(group: &Rc<WorkerGroup>, context: Context<'_>) -> Delivered {
+async fn get_with(group: &Rc<WorkerGroup>, context: RequestContext<'_>) -> UpstreamResponse {
     group
         .send(request(group, Method::GET), context)
         .await
@@ -35,7 +35,7 @@ async fn get_with(group: &Rc<WorkerGroup>, context: Context<'_>) -> Delivered {
 }
 
 #[test]
-fn takes_turns_by_weight() {
+fn uses_round_robin_by_weight() {
     run(async {
         let origins = three().await;
         let mut plan = plan_of(&origins, Strategy::RoundRobin);
@@ -77,7 +77,7 @@ fn serves_with_every_strategy() {
 }
 
 #[test]
-fn asks_the_node_with_fewer_open_requests() {
+fn picks_the_node_with_fewer_open_requests() {
     run(async {
         let gate = Gate::shut();
         let slow = Origin::start({
@@ -94,7 +94,7 @@ fn asks_the_node_with_fewer_open_requests() {
         let (_, group) = group(plan);
         let mut waiting = Vec::new();
         while slow.requests() == 0 {
-            waiting.push(get_beside(&group));
+            waiting.push(spawn_get(&group));
             let all = waiting.len();
             eventually("it is there", || slow.requests() + quick.requests() == all).await;
         }
@@ -110,7 +110,7 @@ fn asks_the_node_with_fewer_open_requests() {
 }
 
 #[test]
-fn asks_the_node_that_answers_sooner() {
+fn picks_the_node_that_responds_sooner() {
     run(async {
         let slow = Origin::start(async |_| {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -131,15 +131,15 @@ fn asks_the_node_that_answers_sooner() {
 }
 
 #[test]
-fn keeps_keys_with_their_nodes_and_moves_only_those_of_a_node_that_goes() {
+fn moves_only_the_keys_of_a_node_that_goes_down() {
     run(async {
         let origins = three().await;
         let strategy = Strategy::ConsistentHash(HashKey::Uri);
         let (upstreams, group) = group(plan_of(&origins, strategy.clone()));
         let place = async |key: u32| {
-            let context = Context {
+            let context = RequestContext {
                 key: Some(hash_key(format!("/{key}").as_bytes())),
-                ..Context::default()
+                ..RequestContext::default()
             };
             get_with(&group, context).await.node.name.clone()
         };
@@ -150,7 +150,7 @@ fn keeps_keys_with_their_nodes_and_moves_only_those_of_a_node_that_goes() {
         for key in 0..60 {
             assert_eq!(place(key).await, before[key as usize]);
         }
-        upstreams.set_node("app", "b", Admin::Down).unwrap();
+        upstreams.set_node("app", "b", AdminState::Down).unwrap();
         let mut moved = 0;
         for key in 0..60 {
             let (now, was) = (place(key).await, &before[key as usize]);
@@ -158,11 +158,11 @@ fn keeps_keys_with_their_nodes_and_moves_only_those_of_a_node_that_goes() {
             moved += usize::from(now != *was);
         }
         assert!(moved > 0);
-        // Another worker of another server has them at the same places.
+        // Another worker of another server maps the keys to the same nodes.
         let (_, elsewhere) = crate::harness::group(plan_of(&origins, strategy));
-        let context = Context {
+        let context = RequestContext {
             key: Some(hash_key(b"/7")),
-            ..Context::default()
+            ..RequestContext::default()
         };
         if &*before[7] != "b" {
             let node = get_with(&elsewhere, context).await.node;
@@ -172,7 +172,7 @@ fn keeps_keys_with_their_nodes_and_moves_only_those_of_a_node_that_goes() {
 }
 
 #[test]
-fn keeps_a_client_with_its_node_by_a_cookie_and_while_that_drains() {
+fn binds_a_client_to_its_node_by_a_cookie_even_while_the_node_drains() {
     run(async {
         let origins = three().await;
         let mut plan = plan_of(&origins, Strategy::RoundRobin);
@@ -186,32 +186,32 @@ fn keeps_a_client_with_its_node_by_a_cookie_and_while_that_drains() {
             .unwrap()
             .0;
         assert!(!cookie.contains("127.0.0.1"));
-        let sticky = || Context {
+        let sticky = || RequestContext {
             sticky: Some(route),
-            ..Context::default()
+            ..RequestContext::default()
         };
         for _ in 0..10 {
-            let delivered = get_with(&group, sticky()).await;
-            assert_eq!(delivered.node, first.node);
-            assert_eq!(delivered.set_cookie, None);
+            let response = get_with(&group, sticky()).await;
+            assert_eq!(response.node, first.node);
+            assert_eq!(response.set_cookie, None);
         }
         upstreams
-            .set_node("app", &first.node.name, Admin::Drain)
+            .set_node("app", &first.node.name, AdminState::Drain)
             .unwrap();
         for _ in 0..10 {
             assert_eq!(get_with(&group, sticky()).await.node, first.node);
             assert_ne!(get(&group).await.node, first.node);
         }
         upstreams
-            .set_node("app", &first.node.name, Admin::Down)
+            .set_node("app", &first.node.name, AdminState::Down)
             .unwrap();
         let moved = get_with(&group, sticky()).await;
         assert_ne!(moved.node, first.node);
         assert!(moved.set_cookie.is_some());
-        // A cookie that is none of ours is replaced.
-        let forged = Context {
+        // An unknown cookie value is replaced.
+        let forged = RequestContext {
             sticky: Some("forged"),
-            ..Context::default()
+            ..RequestContext::default()
         };
         assert!(get_with(&group, forged).await.set_cookie.is_some());
     });

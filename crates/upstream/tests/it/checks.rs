@@ -1,4 +1,4 @@
-//! Active checks.
+//! Active health checks.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use apus_http::{Method, StatusCode};
 use apus_upstream::plan::{CheckKind, CheckPlan, GroupPlan};
-use apus_upstream::{FailedKind, Reason, State, Upstreams};
+use apus_upstream::{NodeAvailability, OutReason, UpstreamErrorKind, Upstreams};
 use tokio::task::spawn_local;
 
 use crate::harness::{OK, Origin, Reply, eventually, get, group, node_status, plain, run, send};
 
-/// A plan with quick checks.
+/// Returns a plan with frequent checks.
 fn checked(origin: &Origin, kind: CheckKind) -> GroupPlan {
     let mut plan = plain(vec![origin.node("a")]);
     plan.active = Some(CheckPlan {
@@ -34,16 +34,16 @@ fn http() -> CheckKind {
     }
 }
 
-/// Checks nodes beside the test.
-fn keep_checking(upstreams: &Upstreams) {
+/// Runs the checks in a task.
+fn spawn_checks(upstreams: &Upstreams) {
     let upstreams = upstreams.clone();
     spawn_local(async move { upstreams.run_checks().await });
 }
 
-const DOWN: State = State::Out(Reason::Checks, None);
+const DOWN: NodeAvailability = NodeAvailability::Out(OutReason::Checks, None);
 
-/// An origin that answers with what the test puts there.
-async fn saying(response: &Rc<RefCell<String>>) -> Origin {
+/// Starts an origin whose response the test can change.
+async fn with_response(response: &Rc<RefCell<String>>) -> Origin {
     let response = Rc::clone(response);
     Origin::start(async move |_| Reply::SendAndClose(response.borrow().clone())).await
 }
@@ -52,16 +52,16 @@ fn with_status(status: u16) -> String {
     format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n")
 }
 
-/// Asserts that a check finds these responses good or bad.
+/// Asserts that a check succeeds or fails for these responses.
 async fn assert_finds(kind: CheckKind, cases: &[(String, bool)]) {
     let response = Rc::new(RefCell::new(OK.to_owned()));
-    let origin = saying(&response).await;
+    let origin = with_response(&response).await;
     let (upstreams, _group) = group(checked(&origin, kind));
-    keep_checking(&upstreams);
+    spawn_checks(&upstreams);
     for (text, is_good) in cases {
         response.replace(text.clone());
         let state = || node_status(&upstreams, "a").state;
-        let expected = if *is_good { State::In } else { DOWN };
+        let expected = if *is_good { NodeAvailability::In } else { DOWN };
         eventually(&format!("{text:?} is {expected:?}"), || state() == expected).await;
     }
 }
@@ -70,13 +70,13 @@ async fn assert_finds(kind: CheckKind, cases: &[(String, bool)]) {
 fn takes_a_node_out_whose_checks_fail_and_brings_it_back() {
     run(async {
         let response = Rc::new(RefCell::new(OK.to_owned()));
-        let origin = saying(&response).await;
+        let origin = with_response(&response).await;
         let (upstreams, group) = group(checked(&origin, http()));
-        keep_checking(&upstreams);
+        spawn_checks(&upstreams);
         let last = || node_status(&upstreams, "a").last_check;
         eventually("it was checked", || last().is_some()).await;
         assert_eq!(last().unwrap().fault, None);
-        let seen = &origin.seen()[0].head;
+        let seen = &origin.received()[0].head;
         let host = format!("ost: {}", origin.address);
         assert!(
             seen.starts_with("GET /health HTTP/1.1\r\n") && seen.contains(&host),
@@ -90,16 +90,16 @@ fn takes_a_node_out_whose_checks_fail_and_brings_it_back() {
         let fault = last().unwrap().fault.unwrap();
         assert_eq!(&*fault, "status 500");
         let failed = send(&group, Method::GET).await.unwrap_err();
-        assert!(matches!(failed.kind, FailedKind::NoNode));
+        assert!(matches!(failed.kind, UpstreamErrorKind::NoNode));
 
         response.replace(OK.to_owned());
-        eventually("it is back", || state() == State::In).await;
+        eventually("it is back", || state() == NodeAvailability::In).await;
         get(&group).await;
     });
 }
 
 #[test]
-fn takes_statuses_below_400_for_good_unless_told_otherwise() {
+fn accepts_statuses_below_400_by_default() {
     run(async {
         let cases = [(404, false), (302, true), (503, false), (204, true)];
         assert_finds(http(), &cases.map(|(code, good)| (with_status(code), good))).await;
@@ -115,7 +115,7 @@ fn takes_statuses_below_400_for_good_unless_told_otherwise() {
 }
 
 #[test]
-fn looks_for_text_in_the_content() {
+fn finds_text_in_the_body() {
     run(async {
         let kind = CheckKind::Http {
             target: "/".into(),
@@ -140,27 +140,27 @@ fn looks_for_text_in_the_content() {
 }
 
 #[test]
-fn connects_where_that_is_enough() {
+fn only_connects_in_a_connect_check() {
     run(async {
         let origin = Origin::start(async |_| Reply::Close).await;
         let mut plan = checked(&origin, CheckKind::Connect);
-        let nobody = crate::harness::nobody().await;
-        plan.nodes.push(crate::harness::node("nobody", nobody));
+        let refusing = crate::harness::refusing().await;
+        plan.nodes.push(crate::harness::node("refusing", refusing));
         let (upstreams, _group) = group(plan);
-        keep_checking(&upstreams);
+        spawn_checks(&upstreams);
         let state = |name: &str| node_status(&upstreams, name).state;
-        eventually("nobody is out", || state("nobody") == DOWN).await;
+        eventually("the other is out", || state("refusing") == DOWN).await;
         eventually("a was checked", || {
             node_status(&upstreams, "a").last_check.is_some()
         })
         .await;
-        assert_eq!(state("a"), State::In);
+        assert_eq!(state("a"), NodeAvailability::In);
         assert_eq!(origin.requests(), 0);
     });
 }
 
 #[test]
-fn takes_a_node_out_that_says_nothing() {
+fn takes_a_node_out_that_does_not_respond() {
     run(async {
         let is_frozen = Rc::new(Cell::new(true));
         let origin = Origin::start({
@@ -176,21 +176,21 @@ fn takes_a_node_out_that_says_nothing() {
             check.timeout = Duration::from_millis(30);
         }
         let (upstreams, _group) = group(plan);
-        keep_checking(&upstreams);
+        spawn_checks(&upstreams);
         let state = || node_status(&upstreams, "a").state;
         eventually("it is out", || state() == DOWN).await;
         is_frozen.set(false);
-        eventually("it is back", || state() == State::In).await;
+        eventually("it is back", || state() == NodeAvailability::In).await;
     });
 }
 
 #[test]
-fn checks_nodes_that_come_and_leaves_those_that_go() {
+fn checks_new_nodes_and_no_removed_nodes() {
     run(async {
         let (a, b) = (Origin::sending(OK).await, Origin::sending(OK).await);
         let mut plan = checked(&a, http());
         let (upstreams, _group) = group(plan.clone());
-        keep_checking(&upstreams);
+        spawn_checks(&upstreams);
         eventually("a is checked", || a.requests() > 2).await;
         plan.nodes = vec![b.node("b")];
         upstreams.apply(vec![plan.clone()]);
@@ -200,6 +200,6 @@ fn checks_nodes_that_come_and_leaves_those_that_go() {
         assert!(a.requests() <= before + 1);
         plan.active = None;
         upstreams.apply(vec![plan]);
-        assert_eq!(node_status(&upstreams, "b").state, State::In);
+        assert_eq!(node_status(&upstreams, "b").state, NodeAvailability::In);
     });
 }

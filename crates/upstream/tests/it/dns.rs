@@ -1,4 +1,4 @@
-//! Names of nodes, answered by a DNS server that says what a test wants said (RFC 1035).
+//! The resolution of nodes' names, by a DNS server whose records a test sets (RFC 1035).
 
 use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use apus_http::Method;
 use apus_upstream::plan::{GroupPlan, NodePlan, Place};
-use apus_upstream::{FailedKind, Upstreams};
+use apus_upstream::{UpstreamErrorKind, Upstreams};
 use tokio::net::UdpSocket;
 use tokio::task::spawn_local;
 
@@ -35,12 +35,13 @@ fn srv(priority: u16, weight: u16, port: u16, target: &str) -> Record {
     (SRV, data)
 }
 
-/// A DNS server on this thread.
+/// A DNS server on the thread of the test.
 struct Dns {
     address: SocketAddr,
-    /// What it knows, by name. What it does not know is answered with SERVFAIL.
+    /// The records, by name. The response to another name is SERVFAIL.
     zone: Rc<RefCell<Vec<(String, Record)>>>,
-    questions: Rc<Cell<usize>>,
+    /// The names of all queries, in order.
+    queries: Rc<RefCell<Vec<String>>>,
     ttl: Rc<Cell<u32>>,
 }
 
@@ -50,24 +51,35 @@ impl Dns {
         let dns = Self {
             address: socket.local_addr().unwrap(),
             zone: Rc::default(),
-            questions: Rc::default(),
+            queries: Rc::default(),
             ttl: Rc::default(),
         };
-        let (zone, questions) = (Rc::clone(&dns.zone), Rc::clone(&dns.questions));
+        let (zone, queries) = (Rc::clone(&dns.zone), Rc::clone(&dns.queries));
         let ttl = Rc::clone(&dns.ttl);
         spawn_local(async move {
             let mut query = [0; 512];
             loop {
                 let (len, client) = socket.recv_from(&mut query).await.unwrap();
-                questions.set(questions.get() + 1);
-                let answer = answer(&query[..len], &zone.borrow(), ttl.get());
-                socket.send_to(&answer, client).await.unwrap();
+                let (name, response) = respond(&query[..len], &zone.borrow(), ttl.get());
+                queries.borrow_mut().push(name);
+                socket.send_to(&response, client).await.unwrap();
             }
         });
         dns
     }
 
-    fn says(&self, records: Vec<(&str, Record)>) {
+    /// Returns the number of queries.
+    fn queries(&self) -> usize {
+        self.queries.borrow().len()
+    }
+
+    /// Returns the number of queries for a name.
+    fn queries_for(&self, name: &str) -> usize {
+        let queries = self.queries.borrow();
+        queries.iter().filter(|query| *query == name).count()
+    }
+
+    fn set_records(&self, records: Vec<(&str, Record)>) {
         let records = records
             .into_iter()
             .map(|(name, record)| (name.into(), record));
@@ -83,7 +95,8 @@ impl Dns {
     }
 }
 
-fn answer(query: &[u8], zone: &[(String, Record)], ttl: u32) -> Vec<u8> {
+/// Returns the name of a query, and the response to it.
+fn respond(query: &[u8], zone: &[(String, Record)], ttl: u32) -> (String, Vec<u8>) {
     let mut labels = Vec::new();
     let mut at = 12;
     while query[at] > 0 {
@@ -98,21 +111,21 @@ fn answer(query: &[u8], zone: &[(String, Record)], ttl: u32) -> Vec<u8> {
         .iter()
         .filter(|(known, (kind, _))| *known == name && *kind == asked)
         .collect();
-    let mut answer = query[..2].to_vec();
-    answer.extend_from_slice(&[0x81, if known { 0x80 } else { 0x82 }]);
+    let mut response = query[..2].to_vec();
+    response.extend_from_slice(&[0x81, if known { 0x80 } else { 0x82 }]);
     for count in [1, records.len() as u16, 0, 0] {
-        answer.extend_from_slice(&count.to_be_bytes());
+        response.extend_from_slice(&count.to_be_bytes());
     }
-    answer.extend_from_slice(&query[12..at + 5]);
+    response.extend_from_slice(&query[12..at + 5]);
     for (_, (kind, data)) in records {
-        answer.extend_from_slice(&[0xc0, 12]);
-        answer.extend_from_slice(&kind.to_be_bytes());
-        answer.extend_from_slice(&[0, 1]);
-        answer.extend_from_slice(&ttl.to_be_bytes());
-        answer.extend_from_slice(&(data.len() as u16).to_be_bytes());
-        answer.extend_from_slice(data);
+        response.extend_from_slice(&[0xc0, 12]);
+        response.extend_from_slice(&kind.to_be_bytes());
+        response.extend_from_slice(&[0, 1]);
+        response.extend_from_slice(&ttl.to_be_bytes());
+        response.extend_from_slice(&(data.len() as u16).to_be_bytes());
+        response.extend_from_slice(data);
     }
-    answer
+    (name, response)
 }
 
 fn named(host: &str, port: u16) -> NodePlan {
@@ -128,8 +141,8 @@ fn addresses(upstreams: &Upstreams) -> Vec<String> {
     nodes.into_iter().map(|node| node.address).collect()
 }
 
-/// Keeps names resolved beside the test.
-fn keep_resolving(upstreams: &Upstreams) {
+/// Runs the resolution of names in a task.
+fn spawn_dns(upstreams: &Upstreams) {
     let upstreams = upstreams.clone();
     spawn_local(async move { upstreams.run_dns().await });
 }
@@ -140,77 +153,78 @@ fn follows_a_name_whose_addresses_change() {
         let origin = Origin::sending(OK).await;
         let port = origin.address.port();
         let dns = Dns::start().await;
-        dns.says(vec![("app.test", a([127, 0, 0, 1]))]);
+        dns.set_records(vec![("app.test", a([127, 0, 0, 1]))]);
         let upstreams = Upstreams::new();
         upstreams.apply(vec![dns.plan(vec![named("app.test.", port)])]);
         let group = upstreams.group("app").unwrap();
         let failed = send(&group, Method::GET).await.unwrap_err();
-        assert!(matches!(failed.kind, FailedKind::NoNode));
+        assert!(matches!(failed.kind, UpstreamErrorKind::NoNode));
         assert_eq!(status(&upstreams).unresolved, ["app.test.".into()]);
 
         upstreams.resolve().await;
         assert!(status(&upstreams).unresolved.is_empty());
         assert_eq!(addresses(&upstreams), [format!("127.0.0.1:{port}")]);
         get(&group).await;
-        keep_resolving(&upstreams);
-        dns.says(vec![
+        spawn_dns(&upstreams);
+        dns.set_records(vec![
             ("app.test", a([127, 0, 0, 3])),
             ("app.test", a([127, 0, 0, 1])),
         ]);
         let both = [format!("127.0.0.1:{port}"), format!("127.0.0.3:{port}")];
         eventually("there are both", || addresses(&upstreams) == both).await;
-        // The order of the answer is no news, and the one that stays keeps what is known of it.
+        // The order of the records does not matter, and the node that stays keeps its state.
         assert_eq!(status(&upstreams).nodes[0].requests, 1);
-        dns.says(vec![("app.test", a([127, 0, 0, 3]))]);
+        dns.set_records(vec![("app.test", a([127, 0, 0, 3]))]);
         eventually("the first is gone", || addresses(&upstreams) == both[1..]).await;
     });
 }
 
 #[test]
-fn keeps_the_last_addresses_when_there_is_no_answer() {
+fn keeps_the_last_addresses_when_a_lookup_fails() {
     run(async {
         let origin = Origin::sending(OK).await;
         let dns = Dns::start().await;
-        dns.says(vec![("app.test", a([127, 0, 0, 1]))]);
+        dns.set_records(vec![("app.test", a([127, 0, 0, 1]))]);
         let upstreams = Upstreams::new();
         upstreams.apply(vec![
             dns.plan(vec![named("app.test.", origin.address.port())]),
         ]);
-        keep_resolving(&upstreams);
+        spawn_dns(&upstreams);
         let group = upstreams.group("app").unwrap();
         eventually("it is resolved", || addresses(&upstreams).len() == 1).await;
-        dns.says(Vec::new());
-        let asked = dns.questions.get();
-        eventually("it is asked for again", || dns.questions.get() > asked + 4).await;
+        dns.set_records(Vec::new());
+        let before = dns.queries();
+        eventually("it is looked up again", || dns.queries() > before + 4).await;
         get(&group).await;
         assert_eq!(addresses(&upstreams).len(), 1);
     });
 }
 
 #[test]
-fn asks_again_when_the_time_to_live_is_over_and_not_before() {
+fn does_not_look_up_a_name_before_its_ttl_is_over() {
     run(async {
         let dns = Dns::start().await;
-        dns.says(vec![("app.test", a([127, 0, 0, 1]))]);
+        dns.set_records(vec![("app.test", a([127, 0, 0, 1]))]);
         dns.ttl.set(3600);
         let upstreams = Upstreams::new();
         let mut plan = dns.plan(vec![named("app.test.", 80)]);
         plan.dns.ipv6 = false;
         plan.dns.max_ttl = Duration::from_secs(7200);
         upstreams.apply(vec![plan.clone()]);
-        keep_resolving(&upstreams);
+        spawn_dns(&upstreams);
         eventually("it is resolved", || addresses(&upstreams).len() == 1).await;
-        let asked = dns.questions.get();
-        // A change of the plan is no reason to ask.
-        plan.nodes[0].weight = 2;
-        upstreams.apply(vec![plan.clone()]);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        assert_eq!(dns.questions.get(), asked);
-        // Another name is.
-        plan.nodes.push(named("other.test.", 80));
-        dns.says(vec![("other.test", a([127, 0, 0, 9]))]);
-        upstreams.apply(vec![plan]);
-        eventually("there are two", || addresses(&upstreams).len() == 2).await;
+        // A change of a known node is no reason for a lookup, but a new name is. Each lookup of a new name
+        // begins after any that the change before it caused, so its result proves that there was none.
+        for (number, name) in ["second.test", "third.test"].into_iter().enumerate() {
+            plan.nodes[0].weight += 1;
+            plan.nodes.push(named(&format!("{name}."), 80));
+            dns.set_records(vec![(name, a([127, 0, 0, 9]))]);
+            upstreams.apply(vec![plan.clone()]);
+            let expected = number + 2;
+            eventually("it is resolved", || addresses(&upstreams).len() == expected).await;
+        }
+        assert_eq!(dns.queries_for("app.test"), 1);
+        assert_eq!(dns.queries_for("second.test"), 1);
     });
 }
 
@@ -221,7 +235,7 @@ fn takes_ports_weights_and_backups_from_srv_records() {
         let backup = Origin::sending(OK).await;
         let dns = Dns::start().await;
         let service = "_http._tcp.app.test";
-        dns.says(vec![
+        dns.set_records(vec![
             (service, srv(10, 3, a1.address.port(), "one.test")),
             (service, srv(10, 1, a2.address.port(), "one.test")),
             (service, srv(20, 0, backup.address.port(), "two.test")),
@@ -253,6 +267,6 @@ fn resolves_names_that_are_addresses() {
         upstreams.apply(vec![dns.plan(vec![named(&host, origin.address.port())])]);
         upstreams.resolve().await;
         get(&upstreams.group("app").unwrap()).await;
-        assert_eq!(dns.questions.get(), 0);
+        assert_eq!(dns.queries(), 0);
     });
 }

@@ -1,4 +1,4 @@
-//! Origins that do exactly what a test wants, and requests to groups of them.
+//! Origins whose behaviour a test controls, and requests to groups of them.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -10,19 +10,20 @@ use apus_http::{Body, Headers, Method, StatusCode};
 use apus_net::client::{Address, ClientRequest, ClientRequestHead};
 use apus_upstream::plan::{GroupPlan, NodePlan, Place};
 use apus_upstream::{
-    Context, Delivered, Failed, GroupStatus, NodeStatus, Upstreams, WorkerGroup, is_idempotent,
+    GroupStatus, NodeStatus, RequestContext, UpstreamError, UpstreamResponse, Upstreams,
+    WorkerGroup, is_idempotent,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
-/// How long a test waits for what must come. Long, since the machine may be busy.
+/// How long a test waits for an event. It is long because the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What origins answer if nothing else matters.
+/// A plain response.
 pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// Runs a test on a thread that is like a worker's.
+/// Runs a test on a thread with a runtime like that of a worker.
 pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -32,16 +33,16 @@ pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     LocalSet::new().block_on(&runtime, test)
 }
 
-/// Waits until something is so.
-pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+/// Waits until a condition holds.
+pub(crate) async fn eventually(what: &str, holds: impl Fn() -> bool) {
     let started = Instant::now();
-    while !is_so() {
+    while !holds() {
         assert!(started.elapsed() < PATIENCE, "never: {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
-/// What an origin does with a request.
+/// The reaction of an origin to a request.
 pub(crate) enum Reply {
     /// Sends this and waits for the next request.
     Send(String),
@@ -49,46 +50,47 @@ pub(crate) enum Reply {
     SendAndClose(String),
     /// Closes the connection.
     Close,
-    /// Says nothing until the client goes away.
+    /// Sends nothing until the client closes the connection.
     Freeze,
 }
 
-/// A request as an origin saw it.
+/// A request that an origin received.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     /// The head.
     pub(crate) head: String,
     /// The number of its connection, from 0.
     pub(crate) connection: usize,
 }
 
-/// An origin on this thread.
+/// An origin on the thread of the test.
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
-    seen: Rc<RefCell<Vec<Seen>>>,
+    received: Rc<RefCell<Vec<ReceivedRequest>>>,
     connections: Rc<Cell<usize>>,
     open: Rc<Cell<usize>>,
 }
 
 impl Origin {
-    /// An origin that does what `answer` says.
-    pub(crate) async fn start(answer: impl AsyncFn(Seen) -> Reply + 'static) -> Self {
+    /// Starts an origin that reacts as `reply` says.
+    pub(crate) async fn start(reply: impl AsyncFn(ReceivedRequest) -> Reply + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let seen: Rc<RefCell<Vec<Seen>>> = Rc::default();
+        let received: Rc<RefCell<Vec<ReceivedRequest>>> = Rc::default();
         let (connections, open): (Rc<Cell<usize>>, Rc<Cell<usize>>) =
             (Rc::default(), Rc::default());
-        let answer = Rc::new(answer);
+        let reply = Rc::new(reply);
         spawn_local({
-            let (seen, connections, open) = (seen.clone(), connections.clone(), open.clone());
+            let (received, connections, open) =
+                (received.clone(), connections.clone(), open.clone());
             async move {
                 loop {
                     let (mut socket, _) = listener.accept().await.unwrap();
-                    let (seen, open, answer) = (seen.clone(), open.clone(), answer.clone());
+                    let (received, open, reply) = (received.clone(), open.clone(), reply.clone());
                     let number = connections.replace(connections.get() + 1);
                     open.set(open.get() + 1);
                     spawn_local(async move {
-                        serve(&mut socket, number, &seen, &*answer).await;
+                        serve(&mut socket, number, &received, &*reply).await;
                         open.set(open.get() - 1);
                     });
                 }
@@ -96,39 +98,39 @@ impl Origin {
         });
         Self {
             address,
-            seen,
+            received,
             connections,
             open,
         }
     }
 
-    /// An origin that always sends this.
+    /// Starts an origin that always sends this.
     pub(crate) async fn sending(response: impl Into<String>) -> Self {
         let response = response.into();
         Self::start(async move |_| Reply::Send(response.clone())).await
     }
 
-    /// The requests that came.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.seen.borrow().clone()
+    /// Returns the requests that the origin received.
+    pub(crate) fn received(&self) -> Vec<ReceivedRequest> {
+        self.received.borrow().clone()
     }
 
-    /// How many requests came.
+    /// Returns the number of requests.
     pub(crate) fn requests(&self) -> usize {
-        self.seen.borrow().len()
+        self.received.borrow().len()
     }
 
-    /// How many connections were opened to it.
+    /// Returns the number of connections since the start.
     pub(crate) fn connections(&self) -> usize {
         self.connections.get()
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.open.get()
     }
 
-    /// The plan of a node that is this origin.
+    /// Returns the plan of a node for this origin.
     pub(crate) fn node(&self, name: &str) -> NodePlan {
         node(name, self.address)
     }
@@ -137,14 +139,14 @@ impl Origin {
 async fn serve(
     socket: &mut TcpStream,
     connection: usize,
-    seen: &RefCell<Vec<Seen>>,
-    answer: &impl AsyncFn(Seen) -> Reply,
+    received: &RefCell<Vec<ReceivedRequest>>,
+    reply: &impl AsyncFn(ReceivedRequest) -> Reply,
 ) {
     let mut input = Vec::new();
     while let Some(head) = read_request(socket, &mut input).await {
-        let request = Seen { head, connection };
-        seen.borrow_mut().push(request.clone());
-        match answer(request).await {
+        let request = ReceivedRequest { head, connection };
+        received.borrow_mut().push(request.clone());
+        match reply(request).await {
             Reply::Send(response) => {
                 if socket.write_all(response.as_bytes()).await.is_err() {
                     return;
@@ -164,7 +166,7 @@ async fn serve(
     }
 }
 
-/// Reads a request with its content; `None` at the end.
+/// Reads a request with its body; `None` at the end of the connection.
 async fn read_request(socket: &mut TcpStream, input: &mut Vec<u8>) -> Option<String> {
     loop {
         let text = String::from_utf8_lossy(input).into_owned();
@@ -185,18 +187,18 @@ async fn read_request(socket: &mut TcpStream, input: &mut Vec<u8>) -> Option<Str
     }
 }
 
-/// An address at which nobody listens.
-pub(crate) async fn nobody() -> SocketAddr {
+/// Returns an address that refuses connections.
+pub(crate) async fn refusing() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap()
 }
 
-/// A node at an address.
+/// Returns the plan of a node at an address.
 pub(crate) fn node(name: &str, address: SocketAddr) -> NodePlan {
     NodePlan::new(name, Place::Address(Address::Ip(address)))
 }
 
-/// A group of its own, put in force.
+/// Applies a plan and returns its group.
 pub(crate) fn group(plan: GroupPlan) -> (Upstreams, Rc<WorkerGroup>) {
     let upstreams = Upstreams::new();
     let name = plan.name.clone();
@@ -205,7 +207,7 @@ pub(crate) fn group(plan: GroupPlan) -> (Upstreams, Rc<WorkerGroup>) {
     (upstreams, group)
 }
 
-/// A plan that takes no node out and repeats nothing, for tests to add to.
+/// Returns a plan without passive checks and retries, which tests may change.
 pub(crate) fn plain(nodes: Vec<NodePlan>) -> GroupPlan {
     let mut plan = GroupPlan::new("app", nodes);
     plan.passive = None;
@@ -213,7 +215,7 @@ pub(crate) fn plain(nodes: Vec<NodePlan>) -> GroupPlan {
     plan
 }
 
-/// A request without content.
+/// Returns a request without a body.
 pub(crate) fn request(group: &WorkerGroup, method: Method) -> ClientRequest {
     ClientRequest {
         head: Rc::new(ClientRequestHead {
@@ -234,27 +236,30 @@ pub(crate) fn request(group: &WorkerGroup, method: Method) -> ClientRequest {
     }
 }
 
-/// Sends a request without content.
-pub(crate) async fn send(group: &Rc<WorkerGroup>, method: Method) -> Result<Delivered, Failed> {
-    let context = Context {
+/// Sends a request without a body.
+pub(crate) async fn send(
+    group: &Rc<WorkerGroup>,
+    method: Method,
+) -> Result<UpstreamResponse, UpstreamError> {
+    let context = RequestContext {
         idempotent: is_idempotent(&method),
-        ..Context::default()
+        ..RequestContext::default()
     };
     group.send(request(group, method), context).await
 }
 
-/// Sends a GET, which has to be answered with 200, and reads the content.
-pub(crate) async fn get(group: &Rc<WorkerGroup>) -> Delivered {
-    let mut delivered = send(group, Method::GET).await.unwrap();
-    assert_eq!(delivered.response.status, StatusCode::OK);
-    read(&mut delivered).await;
-    delivered
+/// Sends a GET, asserts that the status is 200, and reads the body.
+pub(crate) async fn get(group: &Rc<WorkerGroup>) -> UpstreamResponse {
+    let mut response = send(group, Method::GET).await.unwrap();
+    assert_eq!(response.response.status, StatusCode::OK);
+    read(&mut response).await;
+    response
 }
 
-/// Reads the content of a response.
-pub(crate) async fn read(delivered: &mut Delivered) -> String {
+/// Reads the body of a response.
+pub(crate) async fn read(response: &mut UpstreamResponse) -> String {
     let mut content = Vec::new();
-    while let Some(frame) = delivered.response.body.frame().await {
+    while let Some(frame) = response.response.body.frame().await {
         match frame.unwrap() {
             apus_http::Frame::Data(bytes) => content.extend_from_slice(&bytes),
             other => panic!("{other:?}"),
@@ -263,24 +268,26 @@ pub(crate) async fn read(delivered: &mut Delivered) -> String {
     String::from_utf8(content).unwrap()
 }
 
-/// Sends a GET beside what else is done.
-pub(crate) fn get_beside(group: &Rc<WorkerGroup>) -> JoinHandle<Result<Delivered, Failed>> {
+/// Sends a GET in a task.
+pub(crate) fn spawn_get(
+    group: &Rc<WorkerGroup>,
+) -> JoinHandle<Result<UpstreamResponse, UpstreamError>> {
     let group = Rc::clone(group);
     spawn_local(async move { send(&group, Method::GET).await })
 }
 
-/// The state of the only group.
+/// Returns the status of the only group.
 pub(crate) fn status(upstreams: &Upstreams) -> GroupStatus {
     upstreams.status().remove(0)
 }
 
-/// The state of a node of the only group.
+/// Returns the status of a node of the only group.
 pub(crate) fn node_status(upstreams: &Upstreams, name: &str) -> NodeStatus {
     let nodes = status(upstreams).nodes;
     nodes.into_iter().find(|node| &*node.name == name).unwrap()
 }
 
-/// How many requests are open at all nodes.
+/// Returns the number of requests in flight at all nodes.
 pub(crate) fn in_flight(upstreams: &Upstreams) -> u32 {
     status(upstreams)
         .nodes
@@ -289,7 +296,7 @@ pub(crate) fn in_flight(upstreams: &Upstreams) -> u32 {
         .sum()
 }
 
-/// Permits that a test gives to requests which wait for them.
+/// A gate at which origins wait until the test lets them through.
 #[derive(Clone)]
 pub(crate) struct Gate(Rc<tokio::sync::Semaphore>);
 
@@ -298,7 +305,7 @@ impl Gate {
         Self(Rc::new(tokio::sync::Semaphore::new(0)))
     }
 
-    /// Lets one more through.
+    /// Lets this many more through.
     pub(crate) fn let_through(&self, count: usize) {
         self.0.add_permits(count);
     }

@@ -1,4 +1,4 @@
-//! Nodes that fail: when they are left alone, and when they are asked again.
+//! Passive checks, circuit breakers, ejection, slow start and admin states.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -6,28 +6,28 @@ use std::time::{Duration, Instant};
 
 use apus_http::{Method, StatusCode};
 use apus_net::client::Timeouts;
-use apus_upstream::plan::{Admin, BreakerPlan, EjectionPlan, PassivePlan, RatePlan};
-use apus_upstream::{FailedKind, FailureKind, Reason, State};
+use apus_upstream::plan::{AdminState, BreakerPlan, EjectionPlan, PassivePlan, RatePlan};
+use apus_upstream::{FailureKind, NodeAvailability, OutReason, UpstreamErrorKind};
 
 use crate::harness::{
-    Gate, OK, Origin, Reply, eventually, get, get_beside, group, in_flight, nobody, node,
-    node_status, plain, run, send, status,
+    Gate, OK, Origin, Reply, eventually, get, group, in_flight, node, node_status, plain, refusing,
+    run, send, spawn_get, status,
 };
 
 const LONG: Duration = Duration::from_secs(3600);
 const BAD: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
 
-/// An origin that is well or not, as the test says.
-async fn moody(is_well: &Rc<Cell<bool>>) -> Origin {
-    let is_well = Rc::clone(is_well);
-    Origin::start(async move |_| Reply::Send(if is_well.get() { OK } else { BAD }.into())).await
+/// Starts an origin that responds only while the test says so.
+async fn switchable(is_up: &Rc<Cell<bool>>) -> Origin {
+    let is_up = Rc::clone(is_up);
+    Origin::start(async move |_| Reply::Send(if is_up.get() { OK } else { BAD }.into())).await
 }
 
 #[test]
-fn leaves_a_node_alone_that_refuses_and_serves_everybody_from_the_others() {
+fn takes_a_node_out_that_refuses_and_serves_all_requests_from_the_others() {
     run(async {
         let good = Origin::sending(OK).await;
-        let dead = node("dead", nobody().await);
+        let dead = node("dead", refusing().await);
         let mut plan = plain(vec![dead, good.node("good")]);
         plan.retry.tries = 2;
         plan.passive = Some(PassivePlan {
@@ -41,13 +41,16 @@ fn leaves_a_node_alone_that_refuses_and_serves_everybody_from_the_others() {
         let dead = node_status(&upstreams, "dead");
         assert_eq!(dead.requests, 3);
         assert!(dead.failures.contains(&(FailureKind::Connect, 3)));
-        assert!(matches!(dead.state, State::Out(Reason::Failures, Some(_))));
-        assert_eq!(node_status(&upstreams, "good").state, State::In);
+        assert!(matches!(
+            dead.state,
+            NodeAvailability::Out(OutReason::Failures, Some(_))
+        ));
+        assert_eq!(node_status(&upstreams, "good").state, NodeAvailability::In);
     });
 }
 
 #[test]
-fn leaves_a_node_alone_that_is_frozen() {
+fn takes_a_node_out_that_is_frozen() {
     run(async {
         let good = Origin::sending(OK).await;
         let frozen = Origin::start(async |_| Reply::Freeze).await;
@@ -72,7 +75,7 @@ fn leaves_a_node_alone_that_is_frozen() {
 }
 
 #[test]
-fn counts_the_statuses_that_were_chosen() {
+fn counts_the_failure_statuses_of_the_plan() {
     run(async {
         let (good, bad) = (Origin::sending(OK).await, Origin::sending(BAD).await);
         let mut plan = plain(vec![bad.node("bad"), good.node("good")]);
@@ -92,10 +95,10 @@ fn counts_the_statuses_that_were_chosen() {
 }
 
 #[test]
-fn asks_the_nodes_that_failed_before_it_asks_nobody() {
+fn uses_failed_nodes_if_no_other_node_is_available() {
     run(async {
-        let is_well = Rc::new(Cell::new(false));
-        let (a, b) = (moody(&is_well).await, moody(&is_well).await);
+        let is_up = Rc::new(Cell::new(false));
+        let (a, b) = (switchable(&is_up).await, switchable(&is_up).await);
         let mut plan = plain(vec![a.node("a"), b.node("b")]);
         plan.passive = Some(PassivePlan {
             max_fails: 1,
@@ -106,9 +109,15 @@ fn asks_the_nodes_that_failed_before_it_asks_nobody() {
         for _ in 0..2 {
             send(&group, Method::GET).await.unwrap();
         }
-        assert!(matches!(node_status(&upstreams, "a").state, State::Out(..)));
-        assert!(matches!(node_status(&upstreams, "b").state, State::Out(..)));
-        is_well.set(true);
+        assert!(matches!(
+            node_status(&upstreams, "a").state,
+            NodeAvailability::Out(..)
+        ));
+        assert!(matches!(
+            node_status(&upstreams, "b").state,
+            NodeAvailability::Out(..)
+        ));
+        is_up.set(true);
         get(&group).await;
     });
 }
@@ -125,11 +134,11 @@ fn breaker() -> BreakerPlan {
 fn lets_one_request_through_a_half_open_breaker() {
     run(async {
         let gate = Gate::shut();
-        let is_well = Rc::new(Cell::new(false));
+        let is_up = Rc::new(Cell::new(false));
         let origin = Origin::start({
-            let (gate, is_well) = (gate.clone(), Rc::clone(&is_well));
+            let (gate, is_up) = (gate.clone(), Rc::clone(&is_up));
             async move |_| {
-                if !is_well.get() {
+                if !is_up.get() {
                     return Reply::Close;
                 }
                 gate.pass().await;
@@ -144,16 +153,16 @@ fn lets_one_request_through_a_half_open_breaker() {
             send(&group, Method::GET).await.unwrap_err();
         }
         let failed = send(&group, Method::GET).await.unwrap_err();
-        assert!(matches!(failed.kind, FailedKind::NoNode));
+        assert!(matches!(failed.kind, UpstreamErrorKind::NoNode));
         assert!(failed.retry_after.unwrap() <= Duration::from_millis(500));
         assert_eq!(origin.requests(), 2);
 
-        is_well.set(true);
+        is_up.set(true);
         let state = || node_status(&upstreams, "a").state;
-        eventually("it is half-open", || state() == State::Probing).await;
-        let tasks: Vec<_> = (0..10).map(|_| get_beside(&group)).collect();
+        eventually("it is half-open", || state() == NodeAvailability::Probing).await;
+        let tasks: Vec<_> = (0..10).map(|_| spawn_get(&group)).collect();
         eventually("one came through", || origin.requests() == 3).await;
-        // The others were turned away at once.
+        // The other requests were rejected at once.
         let no_node = || status(&upstreams).totals.no_node;
         eventually("nine were turned away", || no_node() == 10).await;
         assert_eq!(in_flight(&upstreams), 1);
@@ -162,7 +171,7 @@ fn lets_one_request_through_a_half_open_breaker() {
         for task in tasks {
             answered += usize::from(task.await.unwrap().is_ok());
         }
-        assert_eq!((answered, state()), (1, State::In));
+        assert_eq!((answered, state()), (1, NodeAvailability::In));
         gate.let_through(5);
         for _ in 0..5 {
             get(&group).await;
@@ -188,10 +197,10 @@ fn opens_again_when_the_probe_fails_and_waits_longer() {
         let mut last = Duration::ZERO;
         for probes in 1..=3 {
             let state = || node_status(&upstreams, "a").state;
-            eventually("it is half-open", || state() == State::Probing).await;
+            eventually("it is half-open", || state() == NodeAvailability::Probing).await;
             send(&group, Method::GET).await.unwrap_err();
             assert_eq!(origin.requests(), 2 + probes);
-            let State::Out(Reason::Breaker, Some(until)) = state() else {
+            let NodeAvailability::Out(OutReason::Breaker, Some(until)) = state() else {
                 panic!("{:?}", state());
             };
             let open_for = until.saturating_duration_since(Instant::now());
@@ -202,7 +211,7 @@ fn opens_again_when_the_probe_fails_and_waits_longer() {
 }
 
 #[test]
-fn gives_the_place_of_a_probe_whose_client_went_to_the_next() {
+fn sends_another_probe_after_the_client_of_one_is_gone() {
     run(async {
         let mode = Rc::new(Cell::new(0));
         let origin = Origin::start({
@@ -221,16 +230,16 @@ fn gives_the_place_of_a_probe_whose_client_went_to_the_next() {
             send(&group, Method::GET).await.unwrap_err();
         }
         let state = || node_status(&upstreams, "a").state;
-        eventually("it is half-open", || state() == State::Probing).await;
+        eventually("it is half-open", || state() == NodeAvailability::Probing).await;
         mode.set(1);
-        let probe = get_beside(&group);
+        let probe = spawn_get(&group);
         eventually("the probe is there", || origin.requests() == 3).await;
-        assert_eq!(state(), State::Out(Reason::Breaker, None));
+        assert_eq!(state(), NodeAvailability::Out(OutReason::Breaker, None));
         probe.abort();
-        eventually("its place is free", || state() == State::Probing).await;
+        eventually("its place is free", || state() == NodeAvailability::Probing).await;
         mode.set(2);
         get(&group).await;
-        assert_eq!(state(), State::In);
+        assert_eq!(state(), NodeAvailability::In);
     });
 }
 
@@ -258,7 +267,9 @@ fn ejects_nodes_that_fail_in_a_row_but_keeps_enough() {
         for _ in 0..60 {
             send(&group, Method::GET).await.unwrap();
         }
-        let is_ejected = |state: State| matches!(state, State::Out(Reason::Ejected, Some(_)));
+        let is_ejected = |state: NodeAvailability| {
+            matches!(state, NodeAvailability::Out(OutReason::Ejected, Some(_)))
+        };
         let nodes = status(&upstreams).nodes;
         let ejected = nodes.iter().filter(|node| is_ejected(node.state)).count();
         assert_eq!(ejected, 2);
@@ -266,7 +277,7 @@ fn ejects_nodes_that_fail_in_a_row_but_keeps_enough() {
 }
 
 #[test]
-fn ejects_the_node_that_fails_more_than_the_others() {
+fn ejects_the_node_with_more_failures_than_the_others() {
     run(async {
         let turn = Cell::new(0);
         let flaky = Origin::start(async move |_| {
@@ -293,7 +304,7 @@ fn ejects_the_node_that_fails_more_than_the_others() {
         let is_out = || {
             matches!(
                 node_status(&upstreams, "flaky").state,
-                State::Out(Reason::Ejected, _)
+                NodeAvailability::Out(OutReason::Ejected, _)
             )
         };
         let started = Instant::now();
@@ -308,10 +319,10 @@ fn ejects_the_node_that_fails_more_than_the_others() {
 }
 
 #[test]
-fn gives_a_node_that_comes_back_a_small_share_first() {
+fn gives_a_node_that_comes_back_a_small_weight_first() {
     run(async {
-        let is_well = Rc::new(Cell::new(false));
-        let (weak, good) = (moody(&is_well).await, Origin::sending(OK).await);
+        let is_up = Rc::new(Cell::new(false));
+        let (weak, good) = (switchable(&is_up).await, Origin::sending(OK).await);
         let mut plan = plain(vec![weak.node("weak"), good.node("good")]);
         plan.failure_statuses = vec![StatusCode::SERVICE_UNAVAILABLE];
         plan.slow_start = LONG;
@@ -323,9 +334,12 @@ fn gives_a_node_that_comes_back_a_small_share_first() {
         for _ in 0..2 {
             send(&group, Method::GET).await.unwrap();
         }
-        is_well.set(true);
+        is_up.set(true);
         let state = || node_status(&upstreams, "weak").state;
-        eventually("it is back", || matches!(state(), State::Starting(_))).await;
+        eventually("it is back", || {
+            matches!(state(), NodeAvailability::Starting(_))
+        })
+        .await;
         let before = weak.requests();
         for _ in 0..100 {
             get(&group).await;
@@ -335,22 +349,26 @@ fn gives_a_node_that_comes_back_a_small_share_first() {
 }
 
 #[test]
-fn obeys_the_operator() {
+fn applies_admin_states() {
     run(async {
         let (a, b) = (Origin::sending(OK).await, Origin::sending(OK).await);
         let (upstreams, group) = group(plain(vec![a.node("a"), b.node("b")]));
-        upstreams.set_node("app", "a", Admin::Down).unwrap();
+        upstreams.set_node("app", "a", AdminState::Down).unwrap();
         for _ in 0..6 {
             get(&group).await;
         }
         assert_eq!((a.requests(), b.requests()), (0, 6));
-        assert_eq!(node_status(&upstreams, "a").admin, Admin::Down);
-        upstreams.set_node("app", "a", Admin::Up).unwrap();
+        assert_eq!(node_status(&upstreams, "a").admin, AdminState::Down);
+        upstreams.set_node("app", "a", AdminState::Up).unwrap();
         for _ in 0..6 {
             get(&group).await;
         }
         assert_eq!((a.requests(), b.requests()), (3, 9));
-        upstreams.set_node("app", "c", Admin::Down).unwrap_err();
-        upstreams.set_node("other", "a", Admin::Down).unwrap_err();
+        upstreams
+            .set_node("app", "c", AdminState::Down)
+            .unwrap_err();
+        upstreams
+            .set_node("other", "a", AdminState::Down)
+            .unwrap_err();
     });
 }

@@ -1,5 +1,4 @@
-//! Nodes that speak HTTP/2: connections that requests share, and gRPC health checks. The other end is
-//! the `h2` crate.
+//! Connections to nodes with HTTP/2, and gRPC health checks, against the `h2` crate.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use apus_http::Method;
 use apus_net::client::Protocol;
 use apus_upstream::plan::{CheckKind, CheckPlan, GroupPlan};
-use apus_upstream::{Reason, State};
+use apus_upstream::{NodeAvailability, OutReason};
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::SendResponse;
@@ -18,11 +17,10 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, spawn_local};
 
 use crate::harness::{
-    Gate, eventually, get, get_beside, group, in_flight, node, node_status, plain, run, send,
-    status,
+    Gate, eventually, get, group, in_flight, node, node_status, plain, run, send, spawn_get, status,
 };
 
-/// An origin on this thread.
+/// An origin on the thread of the test.
 struct Origin {
     address: SocketAddr,
     connections: Rc<Cell<usize>>,
@@ -31,7 +29,7 @@ struct Origin {
 }
 
 impl Origin {
-    /// An origin that allows so many streams on a connection, and does what `answer` says.
+    /// Starts an origin with this limit of concurrent streams, which reacts as `answer` says.
     async fn start(
         streams: u32,
         answer: impl AsyncFn(Request<RecvStream>, SendResponse<Bytes>) + 'static,
@@ -68,12 +66,12 @@ impl Origin {
         }
     }
 
-    /// An origin that answers when it is let through.
+    /// Starts an origin that responds after it passed the gate.
     async fn gated(streams: u32, gate: &Gate) -> Self {
         let gate = gate.clone();
         Self::start(streams, async move |_, mut respond| {
             gate.pass().await;
-            // The client may be gone.
+            // An error means that the client is gone.
             if let Ok(mut body) = respond.send_response(Response::new(()), false) {
                 let _ = body.send_data("ok".into(), true);
             }
@@ -94,13 +92,13 @@ fn shares_one_connection_among_requests_that_come_together() {
         let gate = Gate::shut();
         let origin = Origin::gated(100, &gate).await;
         let (upstreams, group) = group(origin.plan());
-        let tasks: Vec<_> = (0..50).map(|_| get_beside(&group)).collect();
+        let tasks: Vec<_> = (0..50).map(|_| spawn_get(&group)).collect();
         eventually("all are there", || origin.requests.get() == 50).await;
         assert_eq!(in_flight(&upstreams), 50);
         gate.let_through(50);
         for task in tasks {
-            let mut delivered = task.await.unwrap().unwrap();
-            assert_eq!(crate::harness::read(&mut delivered).await, "ok");
+            let mut response = task.await.unwrap().unwrap();
+            assert_eq!(crate::harness::read(&mut response).await, "ok");
         }
         assert_eq!(origin.connections.get(), 1);
         assert_eq!(in_flight(&upstreams), 0);
@@ -108,15 +106,15 @@ fn shares_one_connection_among_requests_that_come_together() {
 }
 
 #[test]
-fn opens_another_connection_when_one_has_no_room() {
+fn opens_another_connection_when_one_has_all_its_streams() {
     run(async {
         let gate = Gate::shut();
         let origin = Origin::gated(2, &gate).await;
         let (_, group) = group(origin.plan());
-        // By now the origin has said how many it takes.
+        // The SETTINGS of the origin have arrived by now.
         gate.let_through(1);
         get(&group).await;
-        let tasks: Vec<_> = (0..4).map(|_| get_beside(&group)).collect();
+        let tasks: Vec<_> = (0..4).map(|_| spawn_get(&group)).collect();
         eventually("all are there", || origin.requests.get() == 5).await;
         gate.let_through(4);
         for task in tasks {
@@ -127,13 +125,13 @@ fn opens_another_connection_when_one_has_no_room() {
 }
 
 #[test]
-fn survives_an_origin_that_allows_fewer_streams_than_came_at_once() {
+fn handles_an_origin_that_allows_fewer_streams_than_requests_at_the_start() {
     run(async {
         let gate = Gate::shut();
         let origin = Origin::gated(2, &gate).await;
         let (upstreams, group) = group(origin.plan());
         gate.let_through(100);
-        let tasks: Vec<_> = (0..12).map(|_| get_beside(&group)).collect();
+        let tasks: Vec<_> = (0..12).map(|_| spawn_get(&group)).collect();
         for task in tasks {
             task.await.unwrap().unwrap();
         }
@@ -146,13 +144,13 @@ fn survives_an_origin_that_allows_fewer_streams_than_came_at_once() {
 }
 
 #[test]
-fn ends_a_stream_and_not_its_neighbours_when_a_client_goes() {
+fn resets_only_the_stream_of_a_client_that_is_gone() {
     run(async {
         let gate = Gate::shut();
         let origin = Origin::gated(100, &gate).await;
         let (upstreams, group) = group(origin.plan());
-        let stays = get_beside(&group);
-        let goes = get_beside(&group);
+        let stays = spawn_get(&group);
+        let goes = spawn_get(&group);
         eventually("both are there", || origin.requests.get() == 2).await;
         goes.abort();
         eventually("one is left", || in_flight(&upstreams) == 1).await;
@@ -182,7 +180,7 @@ fn sends_again_over_a_new_connection_when_the_old_one_ended() {
     });
 }
 
-/// A node that says of its health what the test has it say.
+/// Starts a gRPC health service whose status the test can change.
 async fn health_service(status: &Rc<Cell<Option<u8>>>) -> Origin {
     let status = Rc::clone(status);
     Origin::start(100, async move |request, mut respond| {
@@ -197,7 +195,7 @@ async fn health_service(status: &Rc<Cell<Option<u8>>>) -> Origin {
         assert_eq!(message, *b"\0\0\0\0\x05\x0a\x03app");
         let head = Response::builder().header("content-type", "application/grpc");
         let Some(status) = status.get() else {
-            // What a server says that knows of no such service.
+            // The response for an unknown service.
             let head = head.header("grpc-status", "12").body(()).unwrap();
             let _ = respond.send_response(head, true);
             return;
@@ -213,12 +211,12 @@ async fn health_service(status: &Rc<Cell<Option<u8>>>) -> Origin {
 }
 
 #[test]
-fn asks_the_grpc_health_service() {
+fn checks_the_grpc_health_service() {
     run(async {
         let says = Rc::new(Cell::new(Some(1)));
         let origin = health_service(&says).await;
         let mut plan = origin.plan();
-        // The checks speak HTTP/2 whatever requests do.
+        // The checks use HTTP/2 whatever the protocol of the group is.
         plan.protocol = Protocol::Http1;
         plan.active = Some(CheckPlan {
             interval: Duration::from_millis(10),
@@ -238,9 +236,9 @@ fn asks_the_grpc_health_service() {
             says.set(status);
             let found = || node().last_check.and_then(|check| check.fault);
             eventually(fault, || found().as_deref() == Some(fault)).await;
-            assert_eq!(node().state, State::Out(Reason::Checks, None));
+            assert_eq!(node().state, NodeAvailability::Out(OutReason::Checks, None));
             says.set(Some(1));
-            eventually("it is back", || node().state == State::In).await;
+            eventually("it is back", || node().state == NodeAvailability::In).await;
         }
     });
 }

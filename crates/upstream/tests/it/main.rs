@@ -1,4 +1,4 @@
-//! Groups of origins over real sockets: origins that answer, refuse, die, freeze and lie.
+//! Tests of groups of origins over real sockets.
 
 #[cfg(test)]
 mod balancing;

@@ -1,15 +1,15 @@
-//! Connections that are kept, shared, and given up.
+//! The reuse, sharing and closing of connections.
 
 use std::time::Duration;
 
 use apus_codec::proxy_protocol;
 use apus_http::Method;
 use apus_net::client::{FailureCause, Protocol, ProxyHead, RequestPhase};
-use apus_upstream::plan::PoolPlan;
-use apus_upstream::{Context, FailedKind, FailureKind};
+use apus_upstream::plan::ConnectionPoolPlan;
+use apus_upstream::{FailureKind, RequestContext, UpstreamErrorKind};
 
 use crate::harness::{
-    OK, Origin, Reply, eventually, get, group, nobody, node, node_status, plain, request, run,
+    OK, Origin, Reply, eventually, get, group, node, node_status, plain, refusing, request, run,
     send, status,
 };
 
@@ -24,7 +24,7 @@ fn uses_the_connection_that_was_used_last() {
         for _ in 0..5 {
             get(&group).await;
         }
-        let seen = origin.seen();
+        let seen = origin.received();
         let last = seen[2].connection;
         assert!(seen[2..].iter().all(|seen| seen.connection == last));
         assert_eq!(origin.connections(), 2);
@@ -32,7 +32,7 @@ fn uses_the_connection_that_was_used_last() {
 }
 
 #[test]
-fn closes_a_connection_after_its_requests_and_says_so() {
+fn closes_a_connection_after_its_last_request_with_connection_close() {
     run(async {
         let origin = Origin::sending(OK).await;
         let mut plan = plain(vec![origin.node("a")]);
@@ -42,12 +42,12 @@ fn closes_a_connection_after_its_requests_and_says_so() {
             get(&group).await;
         }
         assert_eq!(origin.connections(), 3);
-        let said: Vec<bool> = origin
-            .seen()
+        let closes: Vec<bool> = origin
+            .received()
             .iter()
             .map(|seen| seen.head.to_ascii_lowercase().contains("connection: close"))
             .collect();
-        assert_eq!(said, [false, true, false, true, false, true]);
+        assert_eq!(closes, [false, true, false, true, false, true]);
     });
 }
 
@@ -68,13 +68,13 @@ fn keeps_no_more_connections_than_the_plan_says() {
 }
 
 #[test]
-fn closes_connections_that_nobody_uses() {
+fn closes_idle_connections() {
     run(async {
         let origin = Origin::sending(OK).await;
         let mut plan = plain(vec![origin.node("a")]);
-        plan.pool = PoolPlan {
+        plan.pool = ConnectionPoolPlan {
             idle_timeout: Duration::from_millis(100),
-            ..PoolPlan::default()
+            ..ConnectionPoolPlan::default()
         };
         let (_, group) = group(plan);
         tokio::join!(get(&group), get(&group));
@@ -85,13 +85,13 @@ fn closes_connections_that_nobody_uses() {
     });
 }
 
-/// An origin's answer with what it says of its connection.
+/// Returns a response with this `Keep-Alive` header.
 fn ok_with(keep_alive: &str) -> String {
     OK.replacen("\r\n", &format!("\r\nKeep-Alive: {keep_alive}\r\n"), 1)
 }
 
 #[test]
-fn closes_connections_before_the_node_does_that_says_when() {
+fn closes_idle_connections_before_the_keep_alive_timeout_of_the_node() {
     run(async {
         let origin = Origin::sending(ok_with("timeout=1")).await;
         let (upstreams, group) = group(plain(vec![origin.node("a")]));
@@ -108,7 +108,7 @@ fn closes_connections_before_the_node_does_that_says_when() {
 }
 
 #[test]
-fn does_not_use_a_connection_again_of_which_the_node_says_it_was_the_last_request() {
+fn does_not_reuse_a_connection_after_the_last_request_by_keep_alive() {
     for last in ["timeout=5, max=0", "timeout=0"] {
         run(async {
             let origin = Origin::sending(ok_with(last)).await;
@@ -122,7 +122,7 @@ fn does_not_use_a_connection_again_of_which_the_node_says_it_was_the_last_reques
 }
 
 #[test]
-fn gives_up_connections_that_are_old() {
+fn closes_connections_at_their_maximum_age() {
     run(async {
         let origin = Origin::sending(OK).await;
         let mut plan = plain(vec![origin.node("a")]);
@@ -136,16 +136,16 @@ fn gives_up_connections_that_are_old() {
 }
 
 #[test]
-fn sees_that_the_node_closed_a_connection_before_it_is_used() {
+fn notices_a_closed_connection_before_it_is_used() {
     run(async {
         let origin = Origin::start(async |_| Reply::SendAndClose(OK.into())).await;
         let (upstreams, group) = group(plain(vec![origin.node("a")]));
         for count in 1..=3 {
-            // Not idempotent: it could not be sent again.
+            // Not idempotent, so it cannot be sent again.
             send(&group, Method::POST).await.unwrap();
             assert_eq!(origin.connections(), count);
             eventually("it is closed", || origin.open() == 0).await;
-            // And until this end knows.
+            // Lets the runtime process the end of the connection.
             tokio::task::yield_now().await;
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -153,8 +153,8 @@ fn sees_that_the_node_closed_a_connection_before_it_is_used() {
     });
 }
 
-/// An origin that answers the first request of a connection and closes it at the second.
-async fn forgetful() -> Origin {
+/// Starts an origin that responds to the first request of a connection and closes it at the second.
+async fn closing_at_second_request() -> Origin {
     let last = std::cell::Cell::new(usize::MAX);
     Origin::start(async move |seen| {
         if last.replace(seen.connection) == seen.connection {
@@ -167,9 +167,9 @@ async fn forgetful() -> Origin {
 }
 
 #[test]
-fn sends_again_over_a_new_connection_what_met_a_closing_one() {
+fn retries_over_a_new_connection_after_a_closed_one() {
     run(async {
-        let origin = forgetful().await;
+        let origin = closing_at_second_request().await;
         let (upstreams, group) = group(plain(vec![origin.node("a")]));
         for _ in 0..4 {
             assert!(get(&group).await.attempts.is_empty());
@@ -182,13 +182,13 @@ fn sends_again_over_a_new_connection_what_met_a_closing_one() {
 }
 
 #[test]
-fn does_not_send_a_post_again_that_met_a_closing_connection() {
+fn does_not_retry_a_post_after_a_closed_connection() {
     run(async {
-        let origin = forgetful().await;
+        let origin = closing_at_second_request().await;
         let (upstreams, group) = group(plain(vec![origin.node("a")]));
         get(&group).await;
         let failed = send(&group, Method::POST).await.unwrap_err();
-        assert!(matches!(failed.kind, FailedKind::Node { .. }));
+        assert!(matches!(failed.kind, UpstreamErrorKind::Node { .. }));
         assert_eq!(origin.requests(), 2);
         let failures = node_status(&upstreams, "a").failures;
         assert!(failures.contains(&(FailureKind::Closed, 1)));
@@ -196,7 +196,7 @@ fn does_not_send_a_post_again_that_met_a_closing_connection() {
 }
 
 #[test]
-fn keeps_the_connections_of_clients_apart_that_a_proxy_head_names() {
+fn shares_no_connection_between_clients_of_proxy_headers() {
     run(async {
         let origin = Origin::sending(OK).await;
         let mut plan = plain(vec![origin.node("a")]);
@@ -207,9 +207,9 @@ fn keeps_the_connections_of_clients_apart_that_a_proxy_head_names() {
             destination: Some(([198, 51, 100, 1], 443).into()),
         };
         for port in [1000, 2000, 1000, 2000, 3000] {
-            let context = Context {
+            let context = RequestContext {
                 client: Some(client(port)),
-                ..Context::default()
+                ..RequestContext::default()
             };
             group
                 .send(request(&group, Method::GET), context)
@@ -218,7 +218,7 @@ fn keeps_the_connections_of_clients_apart_that_a_proxy_head_names() {
         }
         assert_eq!(origin.connections(), 3);
         let named: Vec<Option<String>> = origin
-            .seen()
+            .received()
             .iter()
             .map(|seen| {
                 let line = seen.head.lines().next().unwrap();
@@ -231,9 +231,9 @@ fn keeps_the_connections_of_clients_apart_that_a_proxy_head_names() {
 }
 
 #[test]
-fn fails_all_who_wait_for_a_shared_connection_that_cannot_be_opened() {
+fn fails_all_requests_that_wait_for_a_connection_that_cannot_be_opened() {
     run(async {
-        let mut plan = plain(vec![node("dead", nobody().await)]);
+        let mut plan = plain(vec![node("dead", refusing().await)]);
         plan.protocol = Protocol::Http2;
         let (upstreams, group) = group(plan);
         let (a, b, c) = tokio::join!(
@@ -242,7 +242,7 @@ fn fails_all_who_wait_for_a_shared_connection_that_cannot_be_opened() {
             send(&group, Method::POST),
         );
         for failed in [a, b, c].map(Result::unwrap_err) {
-            let FailedKind::Node { failure, .. } = failed.kind else {
+            let UpstreamErrorKind::Node { failure, .. } = failed.kind else {
                 panic!("{failed:?}");
             };
             assert_eq!(failure.phase, RequestPhase::Connect);

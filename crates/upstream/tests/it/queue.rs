@@ -1,20 +1,21 @@
-//! The line of requests that wait for a node.
+//! The queue of requests that wait for a slot.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use apus_upstream::plan::{Admin, GroupPlan};
-use apus_upstream::{FailedKind, Upstreams};
+use apus_upstream::plan::{AdminState, GroupPlan};
+use apus_upstream::{UpstreamErrorKind, Upstreams};
 use tokio::task::spawn_local;
 
 use crate::harness::{
-    Gate, OK, Origin, PATIENCE, Reply, eventually, get, get_beside, group, in_flight, node, plain,
-    run, send, status,
+    Gate, OK, Origin, PATIENCE, Reply, eventually, get, group, in_flight, node, plain, run, send,
+    spawn_get, status,
 };
 
-/// An origin that answers when it is let through, and how many requests it had at once at most.
+/// Starts an origin that responds after it passed the gate. Returns it with its current and its highest
+/// number of concurrent requests.
 async fn gated(gate: &Gate) -> (Origin, Rc<Cell<(usize, usize)>>) {
     let counts: Rc<Cell<(usize, usize)>> = Rc::default();
     let origin = Origin::start({
@@ -38,7 +39,7 @@ fn limited(origin: &Origin, max_requests: u32) -> GroupPlan {
 }
 
 #[test]
-fn sends_a_node_no_more_requests_than_it_takes_and_all_in_their_order() {
+fn keeps_the_limit_of_a_node_and_the_order_of_requests() {
     run(async {
         let gate = Gate::shut();
         let (origin, counts) = gated(&gate).await;
@@ -66,17 +67,17 @@ fn sends_a_node_no_more_requests_than_it_takes_and_all_in_their_order() {
 }
 
 #[test]
-fn turns_away_what_does_not_fit_into_the_line() {
+fn rejects_requests_when_the_queue_is_full() {
     run(async {
         let gate = Gate::shut();
         let (origin, _) = gated(&gate).await;
         let mut plan = limited(&origin, 1);
         plan.queue.max_waiting = 2;
         let (upstreams, group) = group(plan);
-        let waiting: Vec<_> = (0..3).map(|_| get_beside(&group)).collect();
+        let waiting: Vec<_> = (0..3).map(|_| spawn_get(&group)).collect();
         eventually("two wait", || status(&upstreams).waiting == 2).await;
         let failed = send(&group, apus_http::Method::GET).await.unwrap_err();
-        assert!(matches!(failed.kind, FailedKind::QueueFull));
+        assert!(matches!(failed.kind, UpstreamErrorKind::QueueFull));
         gate.let_through(3);
         for task in waiting {
             task.await.unwrap().unwrap();
@@ -86,17 +87,17 @@ fn turns_away_what_does_not_fit_into_the_line() {
 }
 
 #[test]
-fn ends_the_wait_in_time() {
+fn rejects_a_request_after_the_queue_timeout() {
     run(async {
         let gate = Gate::shut();
         let (origin, _) = gated(&gate).await;
         let mut plan = limited(&origin, 1);
         plan.queue.timeout = Duration::from_millis(30);
         let (upstreams, group) = group(plan);
-        let first = get_beside(&group);
+        let first = spawn_get(&group);
         eventually("the first is there", || origin.requests() == 1).await;
         let failed = send(&group, apus_http::Method::GET).await.unwrap_err();
-        assert!(matches!(failed.kind, FailedKind::QueueTimedOut));
+        assert!(matches!(failed.kind, UpstreamErrorKind::QueueTimedOut));
         assert_eq!(status(&upstreams).waiting, 0);
         gate.let_through(1);
         first.await.unwrap().unwrap();
@@ -106,16 +107,16 @@ fn ends_the_wait_in_time() {
 }
 
 #[test]
-fn forgets_who_stops_waiting() {
+fn removes_a_request_whose_client_is_gone() {
     run(async {
         let gate = Gate::shut();
         let (origin, _) = gated(&gate).await;
         let (upstreams, group) = group(limited(&origin, 1));
-        let first = get_beside(&group);
+        let first = spawn_get(&group);
         eventually("the first is there", || origin.requests() == 1).await;
-        let gone = get_beside(&group);
+        let gone = spawn_get(&group);
         eventually("one waits", || status(&upstreams).waiting == 1).await;
-        let next = get_beside(&group);
+        let next = spawn_get(&group);
         eventually("two wait", || status(&upstreams).waiting == 2).await;
         gone.abort();
         eventually("one waits", || status(&upstreams).waiting == 1).await;
@@ -127,7 +128,7 @@ fn forgets_who_stops_waiting() {
 }
 
 #[test]
-fn gives_a_place_that_becomes_free_on_one_worker_to_who_waits_on_another() {
+fn gives_a_slot_of_one_worker_to_a_request_of_another() {
     let upstreams = Upstreams::new();
     let (address_of, address) = mpsc::channel();
     let (finish, finished) = mpsc::channel::<()>();
@@ -139,7 +140,7 @@ fn gives_a_place_that_becomes_free_on_one_worker_to_who_waits_on_another() {
                 let (origin, _) = gated(&gate).await;
                 upstreams.apply(vec![limited(&origin, 1)]);
                 let group = upstreams.group("app").unwrap();
-                let request = get_beside(&group);
+                let request = spawn_get(&group);
                 eventually("the first is there", || origin.requests() == 1).await;
                 address_of.send(origin.address).unwrap();
                 eventually("another worker's waits", || status(&upstreams).waiting == 1).await;
@@ -194,8 +195,8 @@ fn keeps_the_limit_over_all_workers_while_clients_come_and_go() {
                     let group = upstreams.group("app").unwrap();
                     let tasks: Vec<_> = (0..60)
                         .map(|number| {
-                            let task = get_beside(&group);
-                            // Those who go wait still: an origin cannot see what ends before it.
+                            let task = spawn_get(&group);
+                            // These still wait in the queue: the origin would not see their end.
                             if number > 10 && number % 3 == worker {
                                 task.abort();
                             }
@@ -204,7 +205,7 @@ fn keeps_the_limit_over_all_workers_while_clients_come_and_go() {
                         .collect();
                     for task in tasks {
                         match task.await {
-                            Ok(delivered) => drop(delivered.unwrap()),
+                            Ok(response) => drop(response.unwrap()),
                             Err(gone) => assert!(gone.is_cancelled()),
                         }
                     }
@@ -218,58 +219,58 @@ fn keeps_the_limit_over_all_workers_while_clients_come_and_go() {
     finish.send(()).unwrap();
     assert_eq!(origin.join().unwrap(), LIMIT);
     assert_eq!((in_flight(&upstreams), status(&upstreams).waiting), (0, 0));
-    // All places are free again.
+    // All slots are free again.
     run(async {
         let group = upstreams.group("app").unwrap();
         let failed = send(&group, apus_http::Method::GET).await.unwrap_err();
-        assert!(matches!(failed.kind, FailedKind::Node { .. }));
+        assert!(matches!(failed.kind, UpstreamErrorKind::Node { .. }));
     });
 }
 
 #[test]
-fn lets_those_who_wait_choose_anew_when_nodes_change() {
+fn makes_waiting_requests_choose_again_when_nodes_change() {
     run(async {
         let gate = Gate::shut();
         let (full, _) = gated(&gate).await;
         let (upstreams, group) = group(limited(&full, 1));
-        let first = get_beside(&group);
+        let first = spawn_get(&group);
         eventually("the first is there", || full.requests() == 1).await;
-        let second = get_beside(&group);
+        let second = spawn_get(&group);
         eventually("one waits", || status(&upstreams).waiting == 1).await;
         let other = Origin::sending(OK).await;
         let mut plan = limited(&full, 1);
         plan.nodes.push(other.node("b"));
         upstreams.apply(vec![plan]);
-        let delivered = second.await.unwrap().unwrap();
-        assert_eq!(&*delivered.node.name, "b");
+        let response = second.await.unwrap().unwrap();
+        assert_eq!(&*response.node.name, "b");
         gate.let_through(1);
         first.await.unwrap().unwrap();
     });
 }
 
 #[test]
-fn has_nobody_wait_for_nodes_that_are_down() {
+fn does_not_wait_for_nodes_that_are_down() {
     run(async {
         let gate = Gate::shut();
         let (origin, _) = gated(&gate).await;
         let (upstreams, group) = group(limited(&origin, 1));
-        let first = get_beside(&group);
+        let first = spawn_get(&group);
         eventually("the first is there", || origin.requests() == 1).await;
-        let second = get_beside(&group);
+        let second = spawn_get(&group);
         eventually("one waits", || status(&upstreams).waiting == 1).await;
-        upstreams.set_node("app", "a", Admin::Down).unwrap();
+        upstreams.set_node("app", "a", AdminState::Down).unwrap();
         let failed = second.await.unwrap().unwrap_err();
-        assert!(matches!(failed.kind, FailedKind::NoNode));
+        assert!(matches!(failed.kind, UpstreamErrorKind::NoNode));
         gate.let_through(1);
         first.await.unwrap().unwrap();
-        upstreams.set_node("app", "a", Admin::Up).unwrap();
+        upstreams.set_node("app", "a", AdminState::Up).unwrap();
         gate.let_through(1);
         get(&group).await;
     });
 }
 
 #[test]
-fn takes_a_place_at_another_node_when_one_is_full_and_at_a_backup_only_when_none_is_up() {
+fn uses_another_node_when_one_is_full_and_a_backup_only_when_no_node_is_up() {
     run(async {
         let gate = Gate::shut();
         let (a, _) = gated(&gate).await;
@@ -280,34 +281,34 @@ fn takes_a_place_at_another_node_when_one_is_full_and_at_a_backup_only_when_none
         nodes[1].max_requests = 1;
         nodes[2].backup = true;
         let (upstreams, group) = group(plain(nodes));
-        let first = [get_beside(&group), get_beside(&group)];
+        let first = [spawn_get(&group), spawn_get(&group)];
         eventually("each has one", || (a.requests(), b.requests()) == (1, 1)).await;
-        let waits = get_beside(&group);
+        let waits = spawn_get(&group);
         eventually("one waits", || status(&upstreams).waiting == 1).await;
         gate.let_through(3);
         for task in first.into_iter().chain([waits]) {
             task.await.unwrap().unwrap();
         }
         assert_eq!(backup.requests(), 0);
-        upstreams.set_node("app", "a", Admin::Down).unwrap();
-        upstreams.set_node("app", "b", Admin::Down).unwrap();
+        upstreams.set_node("app", "a", AdminState::Down).unwrap();
+        upstreams.set_node("app", "b", AdminState::Down).unwrap();
         assert_eq!(&*get(&group).await.node.name, "backup");
     });
 }
 
 #[test]
-fn does_not_hold_a_place_while_it_waits_for_another() {
+fn releases_a_slot_before_it_waits_for_another() {
     run(async {
         let gate = Gate::shut();
         let (good, _) = gated(&gate).await;
-        let dead = node("dead", crate::harness::nobody().await);
+        let dead = node("dead", crate::harness::refusing().await);
         let mut nodes = vec![dead, good.node("good")];
         nodes[0].max_requests = 1;
         nodes[1].max_requests = 1;
         let mut plan = plain(nodes);
         plan.retry.tries = 2;
         let (upstreams, group) = group(plan);
-        let tasks: Vec<_> = (0..6).map(|_| get_beside(&group)).collect();
+        let tasks: Vec<_> = (0..6).map(|_| spawn_get(&group)).collect();
         eventually("five wait", || status(&upstreams).waiting == 5).await;
         gate.let_through(6);
         for task in tasks {

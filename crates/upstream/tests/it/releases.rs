@@ -8,8 +8,8 @@ use apus_upstream::{FailureKind, Upstreams};
 use tokio::task::spawn_local;
 
 use crate::harness::{
-    OK, Origin, Reply, eventually, get, get_beside, group, in_flight, node_status, plain, read,
-    request, run, send,
+    OK, Origin, Reply, eventually, get, group, in_flight, node_status, plain, read, request, run,
+    send, spawn_get,
 };
 
 /// A node that takes one request at a time, so that a place which is not given back is missed.
@@ -44,7 +44,7 @@ fn a_request_whose_client_goes_before_the_response() {
     run(async {
         let origin = once(|| Reply::Freeze).await;
         let (upstreams, group) = group(strict(&origin));
-        let task = get_beside(&group);
+        let task = spawn_get(&group);
         eventually("it is there", || origin.requests() == 1).await;
         assert_eq!(in_flight(&upstreams), 1);
         task.abort();
@@ -57,11 +57,11 @@ fn a_response_whose_content_is_dropped() {
     run(async {
         let origin = once(|| Reply::Send(BEGUN.into())).await;
         let (upstreams, group) = group(strict(&origin));
-        let mut delivered = send(&group, Method::GET).await.unwrap();
-        let frame = delivered.response.body.frame().await.unwrap().unwrap();
+        let mut response = send(&group, Method::GET).await.unwrap();
+        let frame = response.response.body.frame().await.unwrap().unwrap();
         assert!(matches!(frame, Frame::Data(bytes) if bytes == "ok"));
         assert_eq!(in_flight(&upstreams), 1);
-        drop(delivered);
+        drop(response);
         assert_free(&upstreams, &group).await;
         let failures = node_status(&upstreams, "a").failures;
         assert!(failures.iter().all(|&(_, count)| count == 0));
@@ -69,20 +69,20 @@ fn a_response_whose_content_is_dropped() {
 }
 
 #[test]
-fn a_response_whose_content_breaks_off() {
+fn a_response_whose_body_breaks_off() {
     run(async {
         let origin = once(|| Reply::SendAndClose(BEGUN.into())).await;
         let (upstreams, group) = group(strict(&origin));
-        let mut delivered = send(&group, Method::GET).await.unwrap();
-        let mut end = delivered.response.body.frame().await.unwrap();
+        let mut response = send(&group, Method::GET).await.unwrap();
+        let mut end = response.response.body.frame().await.unwrap();
         while end.is_ok() {
-            end = delivered.response.body.frame().await.unwrap();
+            end = response.response.body.frame().await.unwrap();
         }
         assert!(matches!(end, Err(BodyError::Disconnected)), "{end:?}");
-        // Though the response is still there.
+        // The response itself is still there.
         assert_free(&upstreams, &group).await;
         let failures = node_status(&upstreams, "a").failures;
-        assert!(failures.contains(&(FailureKind::Content, 1)));
+        assert!(failures.contains(&(FailureKind::Body, 1)));
     });
 }
 
@@ -91,8 +91,8 @@ fn a_response_that_was_read_to_its_end() {
     run(async {
         let origin = Origin::sending(OK).await;
         let (upstreams, group) = group(strict(&origin));
-        let mut delivered = send(&group, Method::GET).await.unwrap();
-        assert_eq!(read(&mut delivered).await, "ok");
+        let mut response = send(&group, Method::GET).await.unwrap();
+        assert_eq!(read(&mut response).await, "ok");
         assert_free(&upstreams, &group).await;
     });
 }
@@ -137,12 +137,12 @@ fn a_tunnel_that_is_closed() {
         let mut upgrade = request(&group, Method::GET);
         let head = std::rc::Rc::make_mut(&mut upgrade.head);
         head.upgrade = Some("websocket".into());
-        let mut delivered = group
-            .send(upgrade, apus_upstream::Context::default())
+        let mut response = group
+            .send(upgrade, apus_upstream::RequestContext::default())
             .await
             .unwrap();
-        let mut tunnel = delivered.response.tunnel.take().unwrap();
-        drop(delivered);
+        let mut tunnel = response.response.tunnel.take().unwrap();
+        drop(response);
         let mut buffer = [0; 16];
         let read = std::future::poll_fn(|cx| match tunnel.poll_read(cx, &mut buffer) {
             Poll::Ready(read) => Poll::Ready(read.unwrap()),

@@ -1,22 +1,22 @@
-//! What outlives a configuration.
+//! The state that stays across reloads.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use apus_http::Method;
-use apus_upstream::plan::{Admin, GroupPlan, PassivePlan};
-use apus_upstream::{FailedKind, State, Upstreams};
+use apus_upstream::plan::{AdminState, GroupPlan, PassivePlan};
+use apus_upstream::{NodeAvailability, UpstreamErrorKind, Upstreams};
 
 use crate::harness::{
-    Gate, OK, Origin, Reply, eventually, get, get_beside, group, nobody, node, node_status, plain,
-    run, send, status,
+    Gate, OK, Origin, Reply, eventually, get, group, node, node_status, plain, refusing, run, send,
+    spawn_get, status,
 };
 
 #[test]
-fn keeps_what_is_known_of_nodes_that_stay() {
+fn keeps_the_state_of_nodes_that_stay() {
     run(async {
         let good = Origin::sending(OK).await;
-        let dead = nobody().await;
+        let dead = refusing().await;
         let mut plan = plain(vec![node("dead", dead), good.node("good")]);
         plan.retry.tries = 2;
         plan.passive = Some(PassivePlan {
@@ -29,25 +29,25 @@ fn keeps_what_is_known_of_nodes_that_stay() {
         }
         assert!(matches!(
             node_status(&upstreams, "dead").state,
-            State::Out(..)
+            NodeAvailability::Out(..)
         ));
         plan.nodes.reverse();
         plan.nodes[0].weight = 5;
         upstreams.apply(vec![plan.clone()]);
         let dead_now = node_status(&upstreams, "dead");
-        assert!(matches!(dead_now.state, State::Out(..)));
+        assert!(matches!(dead_now.state, NodeAvailability::Out(..)));
         assert_eq!(dead_now.requests, 1);
         get(&group).await;
         assert_eq!(good.connections(), 1, "connections stay, too");
-        // One of the same name elsewhere is another one.
+        // A node with the same name and another address is a new node.
         plan.nodes[1] = node("dead", good.address);
         upstreams.apply(vec![plan]);
-        assert_eq!(node_status(&upstreams, "dead").state, State::In);
+        assert_eq!(node_status(&upstreams, "dead").state, NodeAvailability::In);
     });
 }
 
 #[test]
-fn gives_the_services_of_a_worker_one_group() {
+fn shares_one_group_between_the_services_of_a_worker() {
     run(async {
         let origin = Origin::sending(OK).await;
         let plan = plain(vec![origin.node("a")]);
@@ -62,7 +62,7 @@ fn gives_the_services_of_a_worker_one_group() {
         assert_eq!(origin.connections(), 1);
         assert!(upstreams.group("other").is_none());
         drop(second);
-        // Nothing of it is left on this worker, and the counts stay.
+        // The group of this worker is gone, and its counters stay.
         get(&upstreams.group("app").unwrap()).await;
         assert_eq!(origin.connections(), 2);
         assert_eq!(status(&upstreams).totals.requests, 3);
@@ -71,7 +71,7 @@ fn gives_the_services_of_a_worker_one_group() {
 }
 
 #[test]
-fn lets_open_requests_end_when_their_group_goes() {
+fn completes_open_requests_after_their_group_is_removed() {
     run(async {
         let gate = Gate::shut();
         let origin = Origin::start({
@@ -83,7 +83,7 @@ fn lets_open_requests_end_when_their_group_goes() {
         })
         .await;
         let (upstreams, group) = group(plain(vec![origin.node("a")]));
-        let open = get_beside(&group);
+        let open = spawn_get(&group);
         eventually("it is there", || origin.requests() == 1).await;
         upstreams.apply(Vec::new());
         assert!(upstreams.group("app").is_none());
@@ -94,12 +94,12 @@ fn lets_open_requests_end_when_their_group_goes() {
 }
 
 #[test]
-fn remembers_what_the_operator_said() {
+fn keeps_admin_states_across_reloads() {
     run(async {
         let (a, b) = (Origin::sending(OK).await, Origin::sending(OK).await);
         let plan = plain(vec![a.node("a"), b.node("b")]);
         let (upstreams, group) = group(plan.clone());
-        upstreams.set_node("app", "a", Admin::Down).unwrap();
+        upstreams.set_node("app", "a", AdminState::Down).unwrap();
         upstreams.apply(vec![plan]);
         for _ in 0..4 {
             get(&group).await;
@@ -109,13 +109,13 @@ fn remembers_what_the_operator_said() {
 }
 
 #[test]
-fn says_that_there_is_no_node_in_a_group_without_any() {
+fn fails_without_nodes() {
     run(async {
         let upstreams = Upstreams::default();
         upstreams.apply(vec![GroupPlan::new("empty", Vec::new())]);
         let group = upstreams.group("empty").unwrap();
         let failed = send(&group, Method::GET).await.unwrap_err();
-        assert!(matches!(failed.kind, FailedKind::NoNode));
+        assert!(matches!(failed.kind, UpstreamErrorKind::NoNode));
         assert_eq!(failed.retry_after, None);
     });
 }

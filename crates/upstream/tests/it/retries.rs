@@ -1,4 +1,4 @@
-//! What is tried again, and what is not.
+//! Retries and hedging.
 
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use apus_http::{Body, BodyError, BodyStream, Frame, Method, StatusCode};
 use apus_net::client::{FailureCause, RequestPhase};
 use apus_upstream::plan::{BudgetPlan, GroupPlan, RetryPlan};
-use apus_upstream::{AttemptOutcome, Context, FailedKind, FailureKind};
+use apus_upstream::{AttemptFailure, FailureKind, RequestContext, UpstreamErrorKind};
 use bytes::Bytes;
 
 use crate::harness::{
-    Gate, OK, Origin, Reply, eventually, get, get_beside, group, in_flight, nobody, node,
-    node_status, plain, read, request, run, send, status,
+    Gate, OK, Origin, ReceivedRequest, Reply, eventually, get, group, in_flight, node, node_status,
+    plain, read, refusing, request, run, send, spawn_get, status,
 };
 
 fn with_tries(tries: u32, nodes: Vec<apus_upstream::plan::NodePlan>) -> GroupPlan {
@@ -20,30 +20,30 @@ fn with_tries(tries: u32, nodes: Vec<apus_upstream::plan::NodePlan>) -> GroupPla
     plan
 }
 
-async fn dying() -> Origin {
+async fn closing() -> Origin {
     Origin::start(async |_| Reply::Close).await
 }
 
 #[test]
-fn sends_to_another_node_what_was_not_sent() {
+fn retries_requests_that_were_not_sent_at_another_node() {
     run(async {
         let good = Origin::sending(OK).await;
-        let dead = node("dead", nobody().await);
+        let dead = node("dead", refusing().await);
         let (_, group) = group(with_tries(2, vec![dead, good.node("good")]));
         for method in [Method::POST, Method::GET, Method::POST, Method::PATCH] {
-            let delivered = send(&group, method).await.unwrap();
-            assert_eq!(&*delivered.node.name, "good");
+            let response = send(&group, method).await.unwrap();
+            assert_eq!(&*response.node.name, "good");
         }
         assert_eq!(good.requests(), 4);
     });
 }
 
 #[test]
-fn tells_what_was_tried_before() {
+fn returns_the_failed_attempts() {
     run(async {
         let good = Origin::sending(OK).await;
-        let dying = dying().await;
-        let plan = with_tries(2, vec![dying.node("dying"), good.node("good")]);
+        let closing = closing().await;
+        let plan = with_tries(2, vec![closing.node("closing"), good.node("good")]);
         let (_, group) = group(plan);
         let mut all = Vec::new();
         for _ in 0..2 {
@@ -51,9 +51,9 @@ fn tells_what_was_tried_before() {
         }
         let tried: Vec<_> = all.iter().flatten().collect();
         assert_eq!(tried.len(), 1);
-        assert_eq!(&*tried[0].node.name, "dying");
-        let AttemptOutcome::Failed(failure) = &tried[0].outcome else {
-            panic!("{:?}", tried[0].outcome);
+        assert_eq!(&*tried[0].node.name, "closing");
+        let AttemptFailure::NoResponse(failure) = &tried[0].failure else {
+            panic!("{:?}", tried[0].failure);
         };
         assert_eq!(failure.phase, RequestPhase::Head);
         assert!(matches!(
@@ -65,14 +65,14 @@ fn tells_what_was_tried_before() {
 }
 
 #[test]
-fn does_not_repeat_a_post_that_was_sent() {
+fn does_not_retry_a_post_that_was_sent() {
     run(async {
-        let (first, second) = (dying().await, dying().await);
+        let (first, second) = (closing().await, closing().await);
         let nodes = vec![first.node("first"), second.node("second")];
         let (_, group) = group(with_tries(5, nodes));
         for count in 1..=10 {
             let failed = send(&group, Method::POST).await.unwrap_err();
-            assert!(matches!(failed.kind, FailedKind::Node { .. }));
+            assert!(matches!(failed.kind, UpstreamErrorKind::Node { .. }));
             assert!(failed.attempts.is_empty());
             assert_eq!(first.requests() + second.requests(), count);
         }
@@ -80,22 +80,22 @@ fn does_not_repeat_a_post_that_was_sent() {
 }
 
 #[test]
-fn repeats_a_post_that_was_sent_where_the_plan_says_so() {
+fn retries_a_post_that_was_sent_if_the_plan_says_so() {
     run(async {
-        let (dying, good) = (dying().await, Origin::sending(OK).await);
-        let mut plan = with_tries(2, vec![dying.node("dying"), good.node("good")]);
+        let (closing, good) = (closing().await, Origin::sending(OK).await);
+        let mut plan = with_tries(2, vec![closing.node("closing"), good.node("good")]);
         plan.retry.non_idempotent = true;
         let (_, group) = group(plan);
         for _ in 0..4 {
             send(&group, Method::POST).await.unwrap();
         }
-        assert_eq!((dying.requests(), good.requests()), (2, 4));
+        assert_eq!((closing.requests(), good.requests()), (2, 4));
     });
 }
 
-struct Pieces(u32);
+struct PieceCountdown(u32);
 
-impl BodyStream for Pieces {
+impl BodyStream for PieceCountdown {
     fn poll_frame(&mut self, _: &mut TaskContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         self.0 = match self.0.checked_sub(1) {
             Some(left) => left,
@@ -110,60 +110,67 @@ impl BodyStream for Pieces {
 }
 
 #[test]
-fn sends_streamed_content_to_another_node_only_if_none_of_it_was_taken() {
+fn retries_a_streamed_body_only_if_nothing_of_it_was_sent() {
     run(async {
         let good = Origin::sending(OK).await;
-        let dead = node("dead", nobody().await);
-        let dying = dying().await;
-        let nodes = vec![dead, dying.node("dying"), good.node("good")];
+        let dead = node("dead", refusing().await);
+        let closing = closing().await;
+        let nodes = vec![dead, closing.node("closing"), good.node("good")];
         let (_, group) = group(with_tries(3, nodes));
         let mut answered = 0;
         for _ in 0..6 {
             let mut put = request(&group, Method::PUT);
-            put.body = Body::stream(Pieces(3));
-            let context = Context {
+            put.body = Body::stream(PieceCountdown(3));
+            let context = RequestContext {
                 idempotent: true,
-                ..Context::default()
+                ..RequestContext::default()
             };
             match group.send(put, context).await {
-                Ok(delivered) => {
-                    assert_eq!(&*delivered.node.name, "good");
+                Ok(response) => {
+                    assert_eq!(&*response.node.name, "good");
                     answered += 1;
                 }
                 Err(failed) => {
-                    let FailedKind::Node { node, .. } = failed.kind else {
+                    let UpstreamErrorKind::Node { node, .. } = failed.kind else {
                         panic!("{failed:?}");
                     };
-                    assert_eq!(&*node.name, "dying");
+                    assert_eq!(&*node.name, "closing");
                 }
             }
         }
         assert!((2..=4).contains(&answered), "{answered}");
-        assert_eq!(dying.requests(), 6 - answered);
-        assert!(good.seen().iter().all(|seen| seen.head.contains("ontent-")));
+        assert_eq!(closing.requests(), 6 - answered);
+        assert!(
+            good.received()
+                .iter()
+                .all(|seen| seen.head.contains("ontent-"))
+        );
     });
 }
 
 #[test]
-fn sends_content_in_memory_again() {
+fn retries_a_body_in_memory() {
     run(async {
-        let (dying, good) = (dying().await, Origin::sending(OK).await);
-        let (_, group) = group(with_tries(2, vec![dying.node("dying"), good.node("good")]));
+        let (closing, good) = (closing().await, Origin::sending(OK).await);
+        let (_, group) = group(with_tries(
+            2,
+            vec![closing.node("closing"), good.node("good")],
+        ));
         for _ in 0..2 {
             let mut put = request(&group, Method::PUT);
             put.body = "content".into();
-            let context = Context {
+            let context = RequestContext {
                 idempotent: true,
-                ..Context::default()
+                ..RequestContext::default()
             };
             group.send(put, context).await.unwrap();
         }
-        assert_eq!((dying.requests(), good.requests()), (1, 2));
+        assert_eq!((closing.requests(), good.requests()), (1, 2));
     });
 }
 
 #[test]
-fn asks_another_node_after_a_status_and_passes_it_on_if_there_is_none() {
+fn retries_after_a_status_and_returns_it_if_no_other_node_is_available() {
     run(async {
         let busy = Origin::sending(
             "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\nRetry-After: 7\r\n\r\nbusy",
@@ -182,22 +189,22 @@ fn asks_another_node_after_a_status_and_passes_it_on_if_there_is_none() {
         let mut plan = with_tries(2, vec![busy.node("busy")]);
         plan.retry.on.statuses = statuses;
         let (_, only) = group(plan);
-        let mut delivered = send(&only, Method::GET).await.unwrap();
-        assert_eq!(delivered.response.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(read(&mut delivered).await, "busy");
+        let mut response = send(&only, Method::GET).await.unwrap();
+        assert_eq!(response.response.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(read(&mut response).await, "busy");
 
-        // What was sent and is not idempotent stays with its answer.
-        let delivered = send(&both, Method::POST).await.unwrap();
+        // A request that is not idempotent is not retried.
+        let response = send(&both, Method::POST).await.unwrap();
         let other = send(&both, Method::POST).await.unwrap();
-        let statuses = [delivered.response.status, other.response.status];
+        let statuses = [response.response.status, other.response.status];
         assert!(statuses.contains(&StatusCode::SERVICE_UNAVAILABLE));
     });
 }
 
 #[test]
-fn bounds_a_storm_of_retries_by_the_budget() {
+fn bounds_retries_by_the_budget() {
     run(async {
-        let (first, second, third) = (dying().await, dying().await, dying().await);
+        let (first, second, third) = (closing().await, closing().await, closing().await);
         let nodes = vec![first.node("a"), second.node("b"), third.node("c")];
         let mut plan = with_tries(3, nodes);
         plan.retry.budget = BudgetPlan {
@@ -218,9 +225,14 @@ fn bounds_a_storm_of_retries_by_the_budget() {
 }
 
 #[test]
-fn tries_no_more_often_and_no_longer_than_the_plan_says() {
+fn keeps_the_limits_of_tries_and_time() {
     run(async {
-        let origins = [dying().await, dying().await, dying().await, dying().await];
+        let origins = [
+            closing().await,
+            closing().await,
+            closing().await,
+            closing().await,
+        ];
         let nodes = || {
             origins
                 .iter()
@@ -238,7 +250,7 @@ fn tries_no_more_often_and_no_longer_than_the_plan_says() {
 }
 
 #[test]
-fn asks_a_second_node_when_the_first_is_slow_and_takes_the_first_answer() {
+fn hedges_a_slow_request_and_returns_the_first_response() {
     run(async {
         let frozen = Origin::start(async |_| Reply::Freeze).await;
         let quick = Origin::sending(OK).await;
@@ -254,14 +266,14 @@ fn asks_a_second_node_when_the_first_is_slow_and_takes_the_first_answer() {
         }
         assert_eq!(frozen.requests(), 2);
         assert_eq!(status(&upstreams).totals.hedges, 2);
-        // The slow attempts are over: their connections are closed.
+        // The slow attempts have ended, so their connections are closed.
         eventually("the frozen connections are closed", || frozen.open() == 0).await;
         assert_eq!(in_flight(&upstreams), 0);
     });
 }
 
 #[test]
-fn waits_for_the_slow_node_if_the_second_fails() {
+fn waits_for_the_slow_node_if_the_hedged_attempt_fails() {
     run(async {
         let gate = Gate::shut();
         let slow = Origin::start({
@@ -272,29 +284,29 @@ fn waits_for_the_slow_node_if_the_second_fails() {
             }
         })
         .await;
-        let dying = Origin::start(async move |_| {
+        let closing = Origin::start(async move |_| {
             gate.let_through(1);
             Reply::Close
         })
         .await;
-        let mut plan = plain(vec![slow.node("slow"), dying.node("dying")]);
+        let mut plan = plain(vec![slow.node("slow"), closing.node("closing")]);
         plan.retry.tries = 2;
         plan.retry.hedge = Some(Duration::from_millis(20));
         let (_, group) = group(plan);
         let mut hedged = None;
         for _ in 0..2 {
-            let delivered = get(&group).await;
-            assert_eq!(&*delivered.node.name, "slow");
-            if !delivered.attempts.is_empty() {
-                hedged = Some(delivered);
+            let response = get(&group).await;
+            assert_eq!(&*response.node.name, "slow");
+            if !response.attempts.is_empty() {
+                hedged = Some(response);
             }
         }
-        assert_eq!(&*hedged.unwrap().attempts[0].node.name, "dying");
+        assert_eq!(&*hedged.unwrap().attempts[0].node.name, "closing");
     });
 }
 
 #[test]
-fn does_not_hedge_what_is_not_idempotent() {
+fn does_not_hedge_a_request_that_is_not_idempotent() {
     run(async {
         let gate = Gate::shut();
         let answer = |gate: Gate| {
@@ -310,28 +322,32 @@ fn does_not_hedge_what_is_not_idempotent() {
         plan.retry.hedge = Some(Duration::from_millis(1));
         let (upstreams, group) = group(plan);
         let post = send(&group, Method::POST);
+        let hedged = send(&group, Method::GET);
         let open = async {
+            // The GET begins after the POST, so its second attempt proves that the POST has none.
             let count = || first.requests() + second.requests();
-            eventually("the request is there", || count() == 1).await;
-            tokio::time::sleep(Duration::from_millis(30)).await;
-            gate.let_through(1);
+            eventually("the GET is hedged", || count() >= 3).await;
+            gate.let_through(3);
         };
-        let (sent, ()) = tokio::join!(post, open);
-        sent.unwrap();
-        assert_eq!(first.requests() + second.requests(), 1);
-        assert_eq!(status(&upstreams).totals.hedges, 0);
+        let (posted, got, ()) = tokio::join!(post, hedged, open);
+        posted.unwrap();
+        got.unwrap();
+        let requests = [first.received(), second.received()].concat();
+        let is_post = |request: &&ReceivedRequest| request.head.starts_with("POST ");
+        assert_eq!(requests.iter().filter(is_post).count(), 1);
+        assert_eq!(status(&upstreams).totals.hedges, 1);
     });
 }
 
 #[test]
-fn counts_a_request_that_takes_too_long_in_all_against_its_node() {
+fn counts_the_total_timeout_as_a_failure_of_the_node() {
     run(async {
         let frozen = Origin::start(async |_| Reply::Freeze).await;
         let mut plan = plain(vec![frozen.node("frozen")]);
         plan.total_timeout = Some(Duration::from_millis(50));
         let (upstreams, group) = group(plan);
-        let failed = get_beside(&group).await.unwrap().unwrap_err();
-        let FailedKind::Node { failure, .. } = failed.kind else {
+        let failed = spawn_get(&group).await.unwrap().unwrap_err();
+        let UpstreamErrorKind::Node { failure, .. } = failed.kind else {
             panic!("{failed:?}");
         };
         assert!(matches!(failure.cause, FailureCause::TimedOut), "{failure}");
@@ -340,10 +356,10 @@ fn counts_a_request_that_takes_too_long_in_all_against_its_node() {
     });
 }
 
-/// Content that never comes.
-struct Stalled;
+/// A body that never comes.
+struct StalledBody;
 
-impl BodyStream for Stalled {
+impl BodyStream for StalledBody {
     fn poll_frame(&mut self, _: &mut TaskContext<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         Poll::Pending
     }
@@ -354,16 +370,19 @@ impl BodyStream for Stalled {
 }
 
 #[test]
-fn does_not_blame_a_node_for_a_client_that_is_slow() {
+fn counts_a_slow_client_as_no_failure_of_the_node() {
     run(async {
         let origin = Origin::sending(OK).await;
         let mut plan = plain(vec![origin.node("a")]);
         plan.total_timeout = Some(Duration::from_millis(50));
         let (upstreams, group) = group(plan);
         let mut put = request(&group, Method::PUT);
-        put.body = Body::stream(Stalled);
-        let failed = group.send(put, Context::default()).await.unwrap_err();
-        assert!(matches!(failed.kind, FailedKind::Node { .. }));
+        put.body = Body::stream(StalledBody);
+        let failed = group
+            .send(put, RequestContext::default())
+            .await
+            .unwrap_err();
+        assert!(matches!(failed.kind, UpstreamErrorKind::Node { .. }));
         let failures = node_status(&upstreams, "a").failures;
         assert!(failures.iter().all(|&(_, count)| count == 0));
         assert_eq!(in_flight(&upstreams), 0);
@@ -371,9 +390,9 @@ fn does_not_blame_a_node_for_a_client_that_is_slow() {
 }
 
 #[test]
-fn ends_content_that_takes_too_long_in_all() {
+fn ends_a_body_at_the_total_timeout() {
     run(async {
-        // A head and a part of the content, and nothing more.
+        // The head and a part of the body.
         let stalling = Origin::start(async |_| {
             Reply::Send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npart".into())
         })
@@ -381,10 +400,10 @@ fn ends_content_that_takes_too_long_in_all() {
         let mut plan = plain(vec![stalling.node("stalling")]);
         plan.total_timeout = Some(Duration::from_millis(100));
         let (upstreams, group) = group(plan);
-        let mut delivered = send(&group, Method::GET).await.unwrap();
-        let first = delivered.response.body.frame().await.unwrap().unwrap();
+        let mut response = send(&group, Method::GET).await.unwrap();
+        let first = response.response.body.frame().await.unwrap().unwrap();
         assert!(matches!(first, Frame::Data(bytes) if bytes == "part"));
-        let end = delivered.response.body.frame().await.unwrap();
+        let end = response.response.body.frame().await.unwrap();
         assert!(matches!(end, Err(BodyError::TimedOut)), "{end:?}");
         assert_eq!(in_flight(&upstreams), 0);
     });

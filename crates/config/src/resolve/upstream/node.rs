@@ -2,7 +2,7 @@
 
 use apus_net::client::{Address, ClientTlsSettings, Tls};
 use apus_net::tls::{ClientAuth, MinVersion};
-use apus_upstream::plan::{self, Admin, NodePlan};
+use apus_upstream::plan::{self, AdminState, NodePlan};
 
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, shown};
@@ -92,9 +92,9 @@ fn node(entry: &NodeEntry, reader: &mut ConfigReader<'_>) -> Option<NodePlan> {
             );
             return None;
         }
-        (true, false) => Admin::Drain,
-        (false, true) => Admin::Down,
-        (false, false) => Admin::Up,
+        (true, false) => AdminState::Drain,
+        (false, true) => AdminState::Down,
+        (false, false) => AdminState::Up,
     };
     let name = raw.name.as_ref().map_or(&raw.addr.text, |name| &name.0);
     Some(NodePlan {

@@ -1,4 +1,4 @@
-//! A PHP-FPM of Debian's, with the scripts of a test, started and stopped with it.
+//! A PHP-FPM of Debian for one test, with the scripts of the test.
 
 use std::cell::Cell;
 use std::fs;
@@ -28,7 +28,7 @@ pub(crate) struct Fpm {
     process: Child,
 }
 
-/// What is particular about it.
+/// Its settings.
 pub(crate) struct Pool<'a> {
     pub(crate) children: u32,
     pub(crate) tcp: bool,
@@ -47,12 +47,12 @@ impl Default for Pool<'_> {
 }
 
 impl Fpm {
-    /// `name` is for this test alone.
+    /// Starts a PHP-FPM; `name` is unique to the test.
     pub(crate) fn start(name: &str, pool: &Pool<'_>) -> Self {
         let folder = std::env::temp_dir().join(format!("apus-fpm-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).unwrap();
-        // Scripts run as another user, and write here.
+        // Scripts run as another user and write here.
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
         let path = folder.join("socket");
         let (listen, address) = match pool.tcp {
@@ -106,23 +106,28 @@ impl Fpm {
         }
     }
 
-    /// A node that is this.
+    /// Returns the plan of a node for it.
     pub(crate) fn node(&self) -> NodePlan {
         node(self.address.clone())
     }
 
-    /// A file in the folder of the scripts.
+    /// Returns the path of a file in the folder of the scripts.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// A request that runs this script, without content.
-    pub(crate) fn ask(&self, group: &WorkerGroup, method: Method, script: &str) -> ClientRequest {
-        self.ask_with(group, method, script, &[])
+    /// Returns a request that runs this script, without a body.
+    pub(crate) fn request(
+        &self,
+        group: &WorkerGroup,
+        method: Method,
+        script: &str,
+    ) -> ClientRequest {
+        self.request_with(group, method, script, &[])
     }
 
-    /// A request that runs this script, which is told more.
-    pub(crate) fn ask_with(
+    /// Returns a request that runs this script, with further parameters.
+    pub(crate) fn request_with(
         &self,
         group: &WorkerGroup,
         method: Method,
@@ -130,13 +135,13 @@ impl Fpm {
         more: &[(&str, &str)],
     ) -> ClientRequest {
         let code = format!("<?php {script}");
-        // The same script stays in the same file, so that no cache of PHP's is met by another one.
+        // The same script is always the same file, because PHP caches scripts by their path.
         let name = code.bytes().fold(0_u64, |hash, byte| {
             hash.wrapping_mul(31).wrapping_add(byte.into())
         });
         let path = self.file(&format!("{name:x}.php"));
         if !path.exists() {
-            // Another thread's request, which finds the file, has to find all of it.
+            // Renamed when it is complete, because a request of another thread may read it.
             let thread = thread::current().id();
             let unfinished = self.file(&format!("{name:x}.{thread:?}"));
             fs::write(&unfinished, code).unwrap();
@@ -156,7 +161,8 @@ impl Fpm {
         request
     }
 
-    /// A node before this that counts connections: those that are open, and the most at once.
+    /// Returns a node in front of it that counts connections: those that are open, and the most at the same
+    /// time.
     pub(crate) fn counted(&self) -> (NodePlan, Rc<Cell<(usize, usize)>>) {
         let Address::Unix(to) = self.address.clone() else {
             panic!("only over Unix sockets");
@@ -182,7 +188,7 @@ impl Fpm {
         (node(Address::Unix(path.as_path().into())), counts)
     }
 
-    /// Lines of a file, as far as it is there.
+    /// Returns the lines of a file; none if it does not exist.
     pub(crate) fn lines(&self, name: &str) -> Vec<String> {
         let text = fs::read_to_string(self.file(name)).unwrap_or_default();
         text.lines().map(Into::into).collect()
@@ -195,7 +201,7 @@ fn node(address: Address) -> NodePlan {
 
 impl Drop for Fpm {
     fn drop(&mut self) {
-        // The master takes its children with it.
+        // The master process ends its children.
         let _ = Command::new("kill")
             .arg(self.process.id().to_string())
             .status();

@@ -1,4 +1,4 @@
-//! Groups of a real PHP-FPM.
+//! Groups with nodes of a real PHP-FPM.
 
 mod fpm;
 
@@ -13,7 +13,8 @@ use apus_http::{Body, BodyError, BodyStream, Frame, Method, StatusCode};
 use apus_net::client::{ClientRequest, FailureCause, Protocol, RequestPhase};
 use apus_upstream::plan::{CheckKind, CheckPlan, GroupPlan, NodePlan, Strategy};
 use apus_upstream::{
-    Context, Delivered, Failed, FailedKind, Upstreams, WorkerGroup, is_idempotent,
+    RequestContext, UpstreamError, UpstreamErrorKind, UpstreamResponse, Upstreams, WorkerGroup,
+    is_idempotent,
 };
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,7 +23,7 @@ use tokio::task::spawn_local;
 
 use self::fpm::{Fpm, Pool};
 use crate::harness::{
-    eventually, group, nobody, node, node_status, plain, read, request, run, status,
+    eventually, group, node, node_status, plain, read, refusing, request, run, status,
 };
 
 fn plan(node: NodePlan) -> GroupPlan {
@@ -31,22 +32,27 @@ fn plan(node: NodePlan) -> GroupPlan {
     plan
 }
 
-async fn send(group: &Rc<WorkerGroup>, request: ClientRequest) -> Result<Delivered, Failed> {
-    let context = Context {
+async fn send(
+    group: &Rc<WorkerGroup>,
+    request: ClientRequest,
+) -> Result<UpstreamResponse, UpstreamError> {
+    let context = RequestContext {
         idempotent: is_idempotent(&request.head.method),
-        ..Context::default()
+        ..RequestContext::default()
     };
     group.send(request, context).await
 }
 
-/// What a script prints, which has to be answered with 200.
+/// Runs a script, asserts that the status is 200, and returns what it prints.
 async fn run_script(fpm: &Fpm, group: &Rc<WorkerGroup>, method: Method, script: &str) -> String {
-    let mut delivered = send(group, fpm.ask(group, method, script)).await.unwrap();
-    assert_eq!(delivered.response.status, StatusCode::OK);
-    read(&mut delivered).await
+    let mut response = send(group, fpm.request(group, method, script))
+        .await
+        .unwrap();
+    assert_eq!(response.response.status, StatusCode::OK);
+    read(&mut response).await
 }
 
-/// So many bytes, in frames of different sizes.
+/// A body of this many bytes, in frames of different sizes.
 struct Letters {
     left: usize,
     frame: usize,
@@ -85,19 +91,19 @@ fn serves_over_unix_and_tcp_and_keeps_connections() {
             let (_upstreams, group) = group(plan(fpm.node()));
             let script = "header('X-Test: yes'); echo 'hello ', $_SERVER['REQUEST_METHOD'];";
             for _ in 0..10 {
-                let request = fpm.ask(&group, Method::GET, script);
-                let mut delivered = send(&group, request).await.unwrap();
-                let response = &delivered.response;
+                let request = fpm.request(&group, Method::GET, script);
+                let mut upstream = send(&group, request).await.unwrap();
+                let response = &upstream.response;
                 assert_eq!(response.headers.get_str("x-test"), Some("yes"));
                 assert!(matches!(response.body, Body::Bytes(_)), "{response:?}");
-                assert_eq!(read(&mut delivered).await, "hello GET");
+                assert_eq!(read(&mut upstream).await, "hello GET");
             }
         });
     }
 }
 
 #[test]
-fn serves_many_requests_in_order_over_no_more_connections_than_the_node_takes() {
+fn serves_many_requests_in_order_within_the_limit_of_the_node() {
     let fpm = Fpm::start("order", &Pool::default());
     run(async {
         let (mut node, counts) = fpm.counted();
@@ -112,9 +118,9 @@ fn serves_many_requests_in_order_over_no_more_connections_than_the_node_takes() 
                               FILE_APPEND | LOCK_EX); usleep(2000); echo $_SERVER['NUMBER'];";
                 let number = number.to_string();
                 let more = [("NUMBER", number.as_str())];
-                let request = fpm.ask_with(&group, Method::GET, script, &more);
-                let mut delivered = send(&group, request).await.unwrap();
-                assert_eq!(read(&mut delivered).await, number);
+                let request = fpm.request_with(&group, Method::GET, script, &more);
+                let mut response = send(&group, request).await.unwrap();
+                assert_eq!(read(&mut response).await, number);
             }));
         }
         for task in tasks {
@@ -156,7 +162,7 @@ fn serves_more_requests_than_there_are_processes_without_a_limit() {
 }
 
 #[test]
-fn a_connection_that_waits_at_one_worker_serves_another() {
+fn shares_an_idle_connection_between_workers() {
     let one_child = Pool {
         children: 1,
         ..Pool::default()
@@ -188,7 +194,7 @@ fn a_connection_that_waits_at_one_worker_serves_another() {
 }
 
 #[test]
-fn a_request_does_not_wait_behind_what_another_does_after_its_answer() {
+fn does_not_wait_for_a_process_that_works_after_its_response() {
     let fpm = Fpm::start("background", &Pool::default());
     run(async {
         let (_upstreams, group) = group(plan(fpm.node()));
@@ -226,18 +232,18 @@ fn streams_an_upload() {
             ("CONTENT_LENGTH", length.as_str()),
             ("CONTENT_TYPE", "application/octet-stream"),
         ];
-        let mut request = fpm.ask_with(&group, Method::POST, script, &more);
+        let mut request = fpm.request_with(&group, Method::POST, script, &more);
         request.body = Body::stream(Letters {
             left: UPLOAD,
             frame: 1,
         });
-        let mut delivered = send(&group, request).await.unwrap();
-        assert_eq!(read(&mut delivered).await, format!("{UPLOAD} 0"));
+        let mut response = send(&group, request).await.unwrap();
+        assert_eq!(read(&mut response).await, format!("{UPLOAD} 0"));
     });
 }
 
 #[test]
-fn an_upload_that_is_answered_unread_is_answered() {
+fn returns_a_response_to_an_upload_that_was_not_read() {
     let fpm = Fpm::start("unread", &Pool::default());
     run(async {
         let (_upstreams, group) = group(plan(fpm.node()));
@@ -248,11 +254,11 @@ fn an_upload_that_is_answered_unread_is_answered() {
             ("CONTENT_TYPE", "application/octet-stream"),
         ];
         for _ in 0..2 {
-            let mut request = fpm.ask_with(&group, Method::POST, script, &more);
+            let mut request = fpm.request_with(&group, Method::POST, script, &more);
             request.body = vec![b'a'; UPLOAD].into();
-            let mut delivered = send(&group, request).await.unwrap();
-            assert_eq!(delivered.response.status, StatusCode::PAYLOAD_TOO_LARGE);
-            assert_eq!(read(&mut delivered).await, "too much");
+            let mut response = send(&group, request).await.unwrap();
+            assert_eq!(response.response.status, StatusCode::PAYLOAD_TOO_LARGE);
+            assert_eq!(read(&mut response).await, "too much");
         }
     });
 }
@@ -266,11 +272,11 @@ fn streams_a_download_with_and_without_its_length() {
             let script = format!(
                 "{length} for ($i = 0; $i < 300; $i++) echo str_repeat(chr(97 + $i % 26), 100000);"
             );
-            let request = fpm.ask(&group, Method::GET, &script);
-            let mut delivered = send(&group, request).await.unwrap();
+            let request = fpm.request(&group, Method::GET, &script);
+            let mut response = send(&group, request).await.unwrap();
             let known = (!length.is_empty()).then_some(30_000_000);
-            assert_eq!(delivered.response.body.len(), known);
-            let content = read(&mut delivered).await.into_bytes();
+            assert_eq!(response.response.body.len(), known);
+            let content = read(&mut response).await.into_bytes();
             assert_eq!(content.len(), 30_000_000);
             for (number, part) in content.chunks(100_000).enumerate() {
                 let letter = b'a' + u8::try_from(number % 26).unwrap();
@@ -281,7 +287,7 @@ fn streams_a_download_with_and_without_its_length() {
 }
 
 #[test]
-fn answers_head_and_redirects_and_errors() {
+fn returns_statuses_of_head_redirects_and_errors() {
     let fpm = Fpm::start("statuses", &Pool::default());
     run(async {
         let (_upstreams, group) = group(plan(fpm.node()));
@@ -298,19 +304,19 @@ fn answers_head_and_redirects_and_errors() {
             (Method::GET, "header('Status: 404 Not Found');", 404),
             (Method::GET, "throw new Exception('no');", 500),
         ] {
-            let request = fpm.ask(&group, method, script);
-            let mut delivered = send(&group, request).await.unwrap();
-            let response = &delivered.response;
+            let request = fpm.request(&group, method, script);
+            let mut upstream = send(&group, request).await.unwrap();
+            let response = &upstream.response;
             assert_eq!(response.status.as_u16(), status, "{script}");
             assert!(!response.headers.contains("status"), "{response:?}");
-            let content = read(&mut delivered).await;
+            let content = read(&mut upstream).await;
             assert_eq!(content.is_empty(), status != 418, "{script}: {content}");
         }
     });
 }
 
 #[test]
-fn standard_error_is_told_with_its_request() {
+fn passes_standard_error_with_its_request() {
     let fpm = Fpm::start("stderr", &Pool::default());
     run(async {
         let (_upstreams, group) = group(plan(fpm.node()));
@@ -319,7 +325,7 @@ fn standard_error_is_told_with_its_request() {
             "error_log('said'); echo 1;",
             "echo 1; flush(); error_log('later');",
         ] {
-            let mut request = fpm.ask(&group, Method::GET, script);
+            let mut request = fpm.request(&group, Method::GET, script);
             let heard = Rc::clone(&told);
             request.stderr = Some(Rc::new(move |head, bytes| {
                 let text = String::from_utf8_lossy(bytes);
@@ -327,8 +333,8 @@ fn standard_error_is_told_with_its_request() {
                     .borrow_mut()
                     .push_str(&format!("{}: {text}\n", head.target));
             }));
-            let mut delivered = send(&group, request).await.unwrap();
-            assert_eq!(read(&mut delivered).await, "1");
+            let mut response = send(&group, request).await.unwrap();
+            assert_eq!(read(&mut response).await, "1");
         }
         let told = told.borrow();
         assert!(
@@ -339,7 +345,7 @@ fn standard_error_is_told_with_its_request() {
 }
 
 #[test]
-fn an_answer_whose_process_dies_is_truncated_and_one_that_did_not_begin_is_not_asked_for_again() {
+fn a_response_of_a_process_that_dies_is_truncated_and_a_post_without_one_is_not_retried() {
     let fpm = Fpm::start("killed", &Pool::default());
     run(async {
         let mut plan = plan(fpm.node());
@@ -347,7 +353,7 @@ fn an_answer_whose_process_dies_is_truncated_and_one_that_did_not_begin_is_not_a
         let (_upstreams, group) = group(plan);
         let die = "posix_kill(getmypid(), 9);";
         let script = format!("echo str_repeat('x', 1000); flush(); usleep(20000); {die}");
-        let request = fpm.ask(&group, Method::GET, &script);
+        let request = fpm.request(&group, Method::GET, &script);
         let mut body = send(&group, request).await.unwrap().response.body;
         let broken = loop {
             match body.frame().await {
@@ -361,9 +367,9 @@ fn an_answer_whose_process_dies_is_truncated_and_one_that_did_not_begin_is_not_a
         );
 
         let script = format!("file_put_contents(__DIR__.'/runs', \"x\\n\", FILE_APPEND); {die}");
-        let request = fpm.ask(&group, Method::POST, &script);
+        let request = fpm.request(&group, Method::POST, &script);
         match send(&group, request).await.unwrap_err().kind {
-            FailedKind::Node { failure, .. } => {
+            UpstreamErrorKind::Node { failure, .. } => {
                 assert!(failure.request_sent);
                 assert_eq!(failure.phase, RequestPhase::Head);
                 assert!(
@@ -378,7 +384,7 @@ fn an_answer_whose_process_dies_is_truncated_and_one_that_did_not_begin_is_not_a
 }
 
 #[test]
-fn requests_that_must_not_be_repeated_outlive_processes_that_end_behind_their_answers() {
+fn requests_that_are_not_idempotent_survive_processes_that_end_after_their_response() {
     let recycled = Pool {
         lines: "pm.max_requests = 2",
         ..Pool::default()
@@ -396,26 +402,26 @@ fn requests_that_must_not_be_repeated_outlive_processes_that_end_behind_their_an
 }
 
 #[test]
-fn a_script_learns_that_its_client_is_gone() {
+fn a_script_notices_that_its_client_is_gone() {
     let fpm = Fpm::start("gone", &Pool::default());
     run(async {
         let (upstreams, group) = group(plan(fpm.node()));
         let script = "register_shutdown_function(function () { \
                       file_put_contents(__DIR__.'/gone', connection_aborted()); }); \
                       while (true) { echo str_repeat('x', 10000); flush(); usleep(1000); }";
-        let mut delivered = send(&group, fpm.ask(&group, Method::GET, script))
+        let mut response = send(&group, fpm.request(&group, Method::GET, script))
             .await
             .unwrap();
-        assert!(delivered.response.body.frame().await.is_some());
-        drop(delivered);
+        assert!(response.response.body.frame().await.is_some());
+        drop(response);
         eventually("it ends", || fpm.lines("gone") == ["1"]).await;
         assert_eq!(status(&upstreams).nodes[0].in_flight, 0);
     });
 }
 
-/// An application that answers the first request of each connection, and closes the connection when the
-/// second comes. Gives how many requests came.
-async fn closing() -> (NodePlan, Rc<Cell<usize>>) {
+/// Starts an application that responds to the first request of each connection and closes the connection at
+/// the second. Returns it with its number of requests.
+async fn closing_at_second_request() -> (NodePlan, Rc<Cell<usize>>) {
     const END_OF_CONTENT: [u8; 8] = [1, 5, 0, 1, 0, 0, 0, 0];
     const ANSWER: &[u8] = b"\x01\x06\0\x01\0\x02\0\0\nx\x01\x03\0\x01\0\x08\0\0\0\0\0\0\0\0\0\0";
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -452,19 +458,19 @@ fn ask(group: &WorkerGroup, method: Method) -> ClientRequest {
 }
 
 #[test]
-fn a_connection_that_is_closed_is_replaced_for_what_may_be_sent_twice() {
+fn replaces_a_closed_connection_for_requests_that_may_be_sent_twice() {
     run(async {
-        let (node, requests) = closing().await;
+        let (node, requests) = closing_at_second_request().await;
         let (_upstreams, group) = group(plan(node));
         for count in [1, 3, 5] {
-            let mut delivered = send(&group, ask(&group, Method::GET)).await.unwrap();
-            assert_eq!(read(&mut delivered).await, "x");
+            let mut response = send(&group, ask(&group, Method::GET)).await.unwrap();
+            assert_eq!(read(&mut response).await, "x");
             assert_eq!(requests.get(), count);
         }
-        // A connection that just came back carries nothing that must not be sent twice.
+        // A connection that was just returned carries no request that must not be sent twice.
         send(&group, ask(&group, Method::POST)).await.unwrap();
         assert_eq!(requests.get(), 6);
-        // When it has waited it does, and what it carried is not sent again.
+        // After a time it does, and the request is not sent again.
         tokio::time::sleep(Duration::from_millis(50)).await;
         send(&group, ask(&group, Method::POST)).await.unwrap_err();
         assert_eq!(requests.get(), 7);
@@ -472,7 +478,7 @@ fn a_connection_that_is_closed_is_replaced_for_what_may_be_sent_twice() {
 }
 
 #[test]
-fn a_node_that_is_gone_is_passed_over_by_every_strategy() {
+fn retries_at_another_node_with_every_strategy() {
     let fpm = Fpm::start("strategies", &Pool::default());
     run(async {
         for strategy in [
@@ -482,14 +488,14 @@ fn a_node_that_is_gone_is_passed_over_by_every_strategy() {
             Strategy::BestOfTwo,
             Strategy::Random,
         ] {
-            let gone = node("gone", nobody().await);
+            let gone = node("gone", refusing().await);
             let mut plan = plan(gone);
             plan.nodes.push(fpm.node());
             plan.strategy = strategy;
             plan.retry.tries = 2;
             let (_upstreams, group) = group(plan);
             for _ in 0..10 {
-                // Nothing of it was sent where nobody is.
+                // Nothing was sent to the node that refuses connections.
                 assert_eq!(
                     run_script(&fpm, &group, Method::POST, "echo 'x';").await,
                     "x"
@@ -499,7 +505,7 @@ fn a_node_that_is_gone_is_passed_over_by_every_strategy() {
     });
 }
 
-/// A group whose only node is checked all the time.
+/// Returns a group whose only node is checked all the time.
 fn checked(fpm: &Fpm, kind: CheckKind) -> (Rc<Upstreams>, Rc<WorkerGroup>) {
     let mut plan = plan(fpm.node());
     plan.active = Some(CheckPlan {
@@ -514,7 +520,7 @@ fn checked(fpm: &Fpm, kind: CheckKind) -> (Rc<Upstreams>, Rc<WorkerGroup>) {
 }
 
 #[test]
-fn checks_whether_it_can_be_connected_to_and_whether_it_answers() {
+fn checks_by_connect_and_by_ping_path() {
     let pinged = Pool {
         lines: "ping.path = /ping",
         ..Pool::default()

@@ -1,24 +1,24 @@
-//! The fields of a response on its way to the client, in the terms of the site.
+//! The headers of a response for the client: redirects and cookies are changed to the URLs of the site.
 
 use apus_http::Headers;
 use apus_http::url::UrlParts;
 use apus_upstream::plan::SameSite;
 
-/// Changes a `Location` (or `Refresh`) that starts with one text to start with another.
+/// Replaces the prefix of a `Location` or `Refresh` URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedirectRule {
-    /// What the URI starts with, as `http://internal:8080/app/`.
+    /// The prefix, such as `http://internal:8080/app/`.
     pub from: Box<str>,
-    /// What stands there instead, as `/`.
+    /// Its replacement, such as `/`.
     pub to: Box<str>,
 }
 
 /// Changes the attributes of cookies that an origin sets (RFC 6265 section 4.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CookieRules {
-    /// From a domain to another; an empty one drops the attribute.
+    /// Domains and their replacements; an empty replacement removes the attribute.
     pub domains: Vec<(Box<str>, Box<str>)>,
-    /// From what a path starts with to what it starts with then.
+    /// Prefixes of paths and their replacements.
     pub paths: Vec<(Box<str>, Box<str>)>,
     /// Adds `Secure`.
     pub secure: bool,
@@ -28,37 +28,41 @@ pub struct CookieRules {
     pub same_site: Option<SameSite>,
 }
 
-/// What the origin was asked as, and the client asked for.
-pub(super) struct Names<'a> {
-    /// The authority that the origin got.
+/// The names of an origin in redirects, and that of the site.
+pub(super) struct OriginNames<'a> {
+    /// The authority of the request to the origin.
     pub(super) origin: &'a str,
-    /// The authority that the client sent.
+    /// The authority of the client's request.
     pub(super) client: Option<&'a str>,
-    /// The name and the address of the origin, by which it may call itself though it was asked as
-    /// another.
+    /// The name and the address of the node, which the origin may use in redirects whatever the request's
+    /// authority is.
     pub(super) own: [&'a str; 2],
 }
 
-/// Puts redirects in the terms of the site. Without a rule that fits, one to the origin's own name
-/// becomes one to the same path here.
-pub(super) fn redirects(headers: &mut Headers, rules: &[RedirectRule], names: &Names<'_>) {
+/// Changes redirects by the rules. If no rule matches, a redirect to the origin itself becomes one to the same
+/// path of the site.
+pub(super) fn change_redirects(
+    headers: &mut Headers,
+    rules: &[RedirectRule],
+    names: &OriginNames<'_>,
+) {
     if let Some(location) = headers.get_str("location")
-        && let Some(changed) = redirect(location, rules, names)
+        && let Some(changed) = changed_redirect(location, rules, names)
     {
-        // What was a field value stays one, or the origin's line stays as it is.
+        // An invalid value leaves the origin's header as it is.
         let _ = headers.try_insert("location", changed);
     }
     if !rules.is_empty()
         && let Some(refresh) = headers.get_str("refresh")
         && let Some((before, uri)) = split_refresh(refresh)
-        && let Some(changed) = redirect(uri, rules, names)
+        && let Some(changed) = changed_redirect(uri, rules, names)
     {
         let changed = format!("{before}{changed}");
         let _ = headers.try_insert("refresh", changed);
     }
 }
 
-fn redirect(uri: &str, rules: &[RedirectRule], names: &Names<'_>) -> Option<String> {
+fn changed_redirect(uri: &str, rules: &[RedirectRule], names: &OriginNames<'_>) -> Option<String> {
     for rule in rules {
         if let Some(rest) = uri.strip_prefix(&*rule.from) {
             return Some(format!("{}{rest}", rule.to));
@@ -78,11 +82,11 @@ fn redirect(uri: &str, rules: &[RedirectRule], names: &Names<'_>) -> Option<Stri
         let bare = |name: &'_ str| name.strip_suffix(port).unwrap_or(name).to_ascii_lowercase();
         !name.is_empty() && bare(authority) == bare(name)
     };
-    // That is where the client is, perhaps by the other scheme.
+    // The redirect is to the site itself, perhaps with the other scheme.
     if names.client.is_some_and(is) {
         return None;
     }
-    // Two slashes at the front would name another host.
+    // A path with two slashes at the front would name another host.
     let is_own = is(names.origin) || names.own.into_iter().any(is);
     let is_own = is_own && !rest.starts_with("//");
     is_own.then(|| match rest.starts_with('/') {
@@ -91,14 +95,14 @@ fn redirect(uri: &str, rules: &[RedirectRule], names: &Names<'_>) -> Option<Stri
     })
 }
 
-/// Splits `5; url=http://...` before the URI.
+/// Splits `5; url=http://...` in front of the URI.
 fn split_refresh(value: &str) -> Option<(&str, &str)> {
     let at = value.to_ascii_lowercase().find("url=")?;
     value.split_at_checked(at.checked_add(4)?)
 }
 
-/// Changes the attributes of all cookies.
-pub(super) fn cookies(headers: &mut Headers, rules: &CookieRules) {
+/// Changes the attributes of all cookies by the rules.
+pub(super) fn change_cookies(headers: &mut Headers, rules: &CookieRules) {
     if *rules == CookieRules::default() || !headers.contains("set-cookie") {
         return;
     }
@@ -108,7 +112,7 @@ pub(super) fn cookies(headers: &mut Headers, rules: &CookieRules) {
         .collect();
     headers.remove("set-cookie");
     for cookie in changed {
-        // What was a field value stays one: rules are checked when they are made.
+        // The configuration checks the parts of the rules, so the value is valid.
         let _ = headers.try_append("set-cookie", cookie);
     }
 }
@@ -181,7 +185,7 @@ impl CookieRules {
 mod tests {
     use super::*;
 
-    const NAMES: Names<'_> = Names {
+    const NAMES: OriginNames<'_> = OriginNames {
         origin: "app:8080",
         client: Some("www.example"),
         own: ["app", "127.0.0.1:8080"],
@@ -195,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_to_the_origin_becomes_one_to_the_site() {
+    fn changes_a_redirect_to_the_origin_to_the_site() {
         for (uri, changed) in [
             ("http://app:8080/a?b#c", Some("/a?b#c")),
             ("https://APP:8080", Some("/")),
@@ -205,20 +209,27 @@ mod tests {
             ("http://app:81/", None),
             ("/a", None),
         ] {
-            assert_eq!(redirect(uri, &[], &NAMES).as_deref(), changed, "{uri}");
+            assert_eq!(
+                changed_redirect(uri, &[], &NAMES).as_deref(),
+                changed,
+                "{uri}"
+            );
         }
-        let same = Names {
+        let same = OriginNames {
             origin: "www.example",
             client: Some("WWW.example"),
             ..NAMES
         };
-        assert_eq!(redirect("https://www.example/a", &[], &same), None);
-        assert_eq!(redirect("https://www.example:443/a", &[], &same), None);
+        assert_eq!(changed_redirect("https://www.example/a", &[], &same), None);
+        assert_eq!(
+            changed_redirect("https://www.example:443/a", &[], &same),
+            None
+        );
     }
 
     #[test]
-    fn a_redirect_to_the_origins_own_host_is_changed_though_it_was_asked_as_the_clients() {
-        let passed_on = Names {
+    fn changes_a_redirect_to_the_nodes_name_if_the_origin_got_the_clients_authority() {
+        let passed_on = OriginNames {
             origin: "www.example",
             client: Some("www.example"),
             own: ["app.internal:80", "192.0.2.1:80"],
@@ -236,42 +247,46 @@ mod tests {
             ("https://www.example/a", None),
             ("http://other.example/a", None),
         ] {
-            assert_eq!(redirect(uri, &[], &passed_on).as_deref(), changed, "{uri}");
+            assert_eq!(
+                changed_redirect(uri, &[], &passed_on).as_deref(),
+                changed,
+                "{uri}"
+            );
         }
-        // A client that asks by the origin's own name stays with it.
-        let same = Names {
+        // A client that uses the name of the node keeps it.
+        let same = OriginNames {
             origin: "app.internal",
             client: Some("app.internal"),
             ..passed_on
         };
-        assert_eq!(redirect("http://app.internal/a", &[], &same), None);
+        assert_eq!(changed_redirect("http://app.internal/a", &[], &same), None);
         // An origin behind a Unix socket has no name.
-        let unnamed = Names {
+        let unnamed = OriginNames {
             own: ["unix:/run/app.sock", ""],
             ..passed_on
         };
-        assert_eq!(redirect("http:///a", &[], &unnamed), None);
+        assert_eq!(changed_redirect("http:///a", &[], &unnamed), None);
     }
 
     #[test]
-    fn the_first_rule_that_fits_changes_a_redirect() {
+    fn applies_the_first_rule_that_matches() {
         let rules = [rule("http://app:8080/base/", "/x/"), rule("/base/", "/y/")];
-        let change = |uri| redirect(uri, &rules, &NAMES);
+        let change = |uri| changed_redirect(uri, &rules, &NAMES);
         assert_eq!(change("http://app:8080/base/a").as_deref(), Some("/x/a"));
         assert_eq!(change("/base/a").as_deref(), Some("/y/a"));
         assert_eq!(change("/other"), None);
     }
 
     #[test]
-    fn refresh_is_changed_by_rules_alone() {
+    fn changes_refresh_only_by_rules() {
         let mut headers = Headers::new();
         headers.try_append("refresh", "5; URL=/base/a").unwrap();
-        redirects(&mut headers, &[rule("/base/", "/")], &NAMES);
+        change_redirects(&mut headers, &[rule("/base/", "/")], &NAMES);
         assert_eq!(headers.get_str("refresh"), Some("5; URL=/a"));
     }
 
     #[test]
-    fn attributes_of_every_cookie_are_changed() {
+    fn changes_the_attributes_of_every_cookie() {
         let rules = CookieRules {
             domains: vec![
                 ("internal.example".into(), "example.com".into()),
@@ -290,7 +305,7 @@ mod tests {
         ] {
             headers.try_append("set-cookie", cookie).unwrap();
         }
-        cookies(&mut headers, &rules);
+        change_cookies(&mut headers, &rules);
         let lines: Vec<_> = headers
             .get_all("set-cookie")
             .map(|line| std::str::from_utf8(line).unwrap())

@@ -1,4 +1,4 @@
-//! The nodes of a group as one worker sees them: with its connections, counts and times.
+//! One worker's view of the nodes of a group, with its connections, counters and latencies.
 
 use std::cell::Cell;
 use std::fmt;
@@ -8,37 +8,37 @@ use std::time::{Duration, Instant};
 
 use apus_net::client::Timeouts;
 
-use crate::balance::{Candidate, Latency};
-use crate::counts::NodeCounts;
-use crate::group::{Group, NodeSet};
+use crate::balance::{Latency, NodeCandidate};
+use crate::counters::NodeCounters;
+use crate::group::{NodeSet, UpstreamGroup};
 use crate::health::FULL_SHARE;
 use crate::node::Node;
-use crate::pool::Pool;
+use crate::pool::ConnectionPool;
 use crate::queue::NodeId;
 
-/// The nodes between two changes.
-pub(crate) struct View {
+/// The nodes of a group, until they change.
+pub(crate) struct GroupView {
     pub(super) generation: u64,
     pub(super) set: Arc<NodeSet>,
-    pub(super) nodes: Vec<Rc<LocalNode>>,
+    pub(super) nodes: Vec<Rc<WorkerNode>>,
     pub(super) timeouts: Rc<Timeouts>,
 }
 
-/// A node for one worker.
-pub(crate) struct LocalNode {
+/// A node as one worker uses it.
+pub(crate) struct WorkerNode {
     pub(super) node: Arc<Node>,
     pub(super) label: Rc<NodeLabel>,
-    pub(super) counts: Arc<NodeCounts>,
-    pub(super) pool: Rc<Pool>,
+    pub(super) counters: Arc<NodeCounters>,
+    pub(super) pool: Rc<ConnectionPool>,
     latency: Rc<Cell<Latency>>,
 }
 
-/// What a node is called.
+/// The name and the address of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeLabel {
     /// Its name in the configuration.
     pub name: Box<str>,
-    /// Its address; after `unix:`, the path of a Unix socket.
+    /// Its address; for a Unix socket, `unix:` and the path.
     pub address: Arc<str>,
 }
 
@@ -51,10 +51,10 @@ impl fmt::Display for NodeLabel {
     }
 }
 
-impl View {
-    /// A view of the group now, with what the view before it has of nodes that stay.
-    pub(super) fn new(group: &Group, before: Option<&Self>) -> Self {
-        // Asked first: a change in between is seen the next time.
+impl GroupView {
+    /// Creates a view of the current nodes. Nodes that stay keep what the view `before` has of them.
+    pub(super) fn new(group: &UpstreamGroup, before: Option<&Self>) -> Self {
+        // Read before the nodes: if they change in between, the next comparison notices it.
         let generation = group.generation();
         let set = group.set();
         let known = |node: &Node| {
@@ -66,7 +66,7 @@ impl View {
         let nodes = set
             .nodes
             .iter()
-            .map(|node| Rc::new(LocalNode::new(node, known(node))))
+            .map(|node| Rc::new(WorkerNode::new(node, known(node))))
             .collect();
         let timeouts = match before {
             Some(before) if *before.timeouts == set.plan.timeouts => Rc::clone(&before.timeouts),
@@ -80,12 +80,12 @@ impl View {
         }
     }
 
-    /// The nodes that are no backups, with nothing but their weights, for turns to begin with.
-    pub(super) fn weights(&self) -> Vec<Candidate> {
+    /// Returns the nodes that are no backups, with their weights only, to initialise the balancer.
+    pub(super) fn weights(&self) -> Vec<NodeCandidate> {
         let nodes = self.nodes.iter().enumerate();
         nodes
             .filter(|(_, local)| !local.node.backup)
-            .map(|(index, local)| Candidate {
+            .map(|(index, local)| NodeCandidate {
                 index,
                 weight: local.node.weight.saturating_mul(FULL_SHARE),
                 load: 0,
@@ -94,7 +94,7 @@ impl View {
             .collect()
     }
 
-    /// The place of a node, unless it is gone.
+    /// Returns the index of a node, unless it is gone.
     pub(super) fn position(&self, node: NodeId) -> Option<usize> {
         self.nodes
             .iter()
@@ -102,18 +102,18 @@ impl View {
     }
 }
 
-impl LocalNode {
+impl WorkerNode {
     fn new(node: &Arc<Node>, known: Option<&Rc<Self>>) -> Self {
         let pool = known.map(|known| &known.pool);
         let pool = match pool.filter(|pool| *pool.origin() == node.origin) {
             Some(pool) => Rc::clone(pool),
-            None => Pool::new(node.origin.clone(), Arc::clone(&node.state.parked)),
+            None => ConnectionPool::new(node.origin.clone(), Arc::clone(&node.state.parked)),
         };
         pool.set_plan(node.plan.pool);
         let address = node.origin.address.to_string();
         let label = known.map(|known| Rc::clone(&known.label));
         let latency = known.map(|known| Rc::clone(&known.latency));
-        let counts = known.map(|known| Arc::clone(&known.counts));
+        let counters = known.map(|known| Arc::clone(&known.counters));
         Self {
             label: label.unwrap_or_else(|| {
                 Rc::new(NodeLabel {
@@ -122,23 +122,23 @@ impl LocalNode {
                 })
             }),
             latency: latency.unwrap_or_default(),
-            counts: counts.unwrap_or_else(|| node.state.counts.enter()),
+            counters: counters.unwrap_or_else(|| node.state.counters.add_worker()),
             node: Arc::clone(node),
             pool,
         }
     }
 
-    /// The mean latency in seconds.
+    /// Returns the mean latency in seconds.
     pub(super) fn latency(&self, now: Instant) -> Option<f64> {
         self.latency.get().seconds(now)
     }
 
-    /// Adds how long an answer took.
-    pub(super) fn answered_in(&self, took: Duration, now: Instant) {
+    /// Adds the latency of a response.
+    pub(super) fn add_latency(&self, took: Duration, now: Instant) {
         let mut latency = self.latency.get();
         latency.add(took, now);
         self.latency.set(latency);
-        self.counts
-            .show_latency(latency.seconds(now).unwrap_or_default());
+        self.counters
+            .set_latency(latency.seconds(now).unwrap_or_default());
     }
 }

@@ -1,4 +1,4 @@
-//! One request to a group of origins, and the error response if no node responded.
+//! Requests to a group of origins, and the error response if no node responds.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -10,29 +10,31 @@ use apus_http::fields::cookie_value;
 use apus_http::{Body, Request, Response, Source, StatusCode};
 use apus_net::client::{ClientRequest, ClientRequestHead, Stderr};
 use apus_upstream::plan::{GroupPlan, HashKey, Strategy};
-use apus_upstream::{Context, Delivered, Upstreams, WorkerGroup, hash_key, is_idempotent};
+use apus_upstream::{
+    RequestContext, UpstreamResponse, Upstreams, WorkerGroup, hash_key, is_idempotent,
+};
 
-use super::hold::Hold;
-use super::refusal::{self, Log};
+use super::error_response::{self, GroupLog};
+use super::hold::HoldSettings;
 
-/// A group of origins, to one worker.
-pub struct Exchange {
-    pub(super) log: Log,
+/// The client of a group of origins on one worker.
+pub struct UpstreamClient {
+    pub(super) log: GroupLog,
     group: Option<Rc<WorkerGroup>>,
     stderr: Option<Stderr>,
 }
 
-impl Exchange {
-    /// The group of this name. Without it every answer is a 503.
+impl UpstreamClient {
+    /// Creates a client of the group of this name. Without such a group every response is a 503.
     pub fn new(upstreams: &Upstreams, name: &Arc<str>) -> Self {
         Self {
-            log: Log::new(Arc::clone(name)),
+            log: GroupLog::new(Arc::clone(name)),
             group: upstreams.group(name),
             stderr: None,
         }
     }
 
-    /// Has somebody told what FastCGI applications write to their standard error.
+    /// Passes what FastCGI applications write to their standard error to `stderr`.
     pub fn with_stderr(self, stderr: Stderr) -> Self {
         Self {
             stderr: Some(stderr),
@@ -40,40 +42,40 @@ impl Exchange {
         }
     }
 
-    /// The name of the group.
+    /// Returns the name of the group.
     pub fn name(&self) -> &str {
         &self.log.group
     }
 
-    /// The content of a request, taken in if `hold` says so.
+    /// Takes the body of a request, and buffers it if there are settings for that.
     ///
     /// # Errors
-    /// It broke off: the answer to that.
-    pub async fn content(
+    /// The body broke off: the error response.
+    pub async fn request_body(
         &self,
         request: &mut Request,
-        hold: Option<&Hold>,
+        hold: Option<&HoldSettings>,
     ) -> Result<Body, Response> {
         let body = request.take_body();
         match hold {
             None => Ok(body),
             Some(hold) => hold
-                .take_in(body)
+                .buffer(body)
                 .await
-                .map_err(|error| refusal::content(&error)),
+                .map_err(|error| error_response::incomplete_body(&error)),
         }
     }
 
-    /// What a node of the group answers, and which it was.
+    /// Sends a request to the group. Returns the response, and its source for the access log.
     ///
     /// # Errors
-    /// None did: the answer of our own.
-    pub async fn ask(
+    /// No node responded: the error response.
+    pub async fn send(
         &self,
         request: &Request,
         head: &Rc<ClientRequestHead>,
         body: Body,
-    ) -> Result<(Delivered, Source), Response> {
+    ) -> Result<(UpstreamResponse, Source), Response> {
         let Some(group) = &self.group else {
             tracing::error!(group = self.name(), "there is no such group of origins");
             return Err(Response::new(StatusCode::SERVICE_UNAVAILABLE));
@@ -85,7 +87,7 @@ impl Exchange {
             timeouts: group.timeouts(),
             stderr: self.stderr.clone(),
         };
-        let context = group.plan(|plan| Context {
+        let context = group.plan(|plan| RequestContext {
             key: hash_key_of(plan, request, head),
             sticky: plan
                 .sticky
@@ -96,22 +98,23 @@ impl Exchange {
             idempotent: is_idempotent(&head.method),
             deadline: None,
         });
-        let asked_at = Instant::now();
-        let delivered = group
+        let sent_at = Instant::now();
+        let upstream = group
             .send(outgoing, context)
             .await
-            .map_err(|failed| refusal::failed(&self.log, &failed))?;
+            .map_err(|error| error_response::no_response(&self.log, &error))?;
         let source = Source {
-            address: Arc::clone(&delivered.node.address),
-            status: delivered.response.status,
-            duration: asked_at.elapsed(),
+            address: Arc::clone(&upstream.node.address),
+            status: upstream.response.status,
+            duration: sent_at.elapsed(),
         };
-        refusal::note(&self.log, &delivered.attempts, Some(&delivered.node));
-        Ok((delivered, source))
+        error_response::log_attempts(&self.log, &upstream.attempts, Some(&upstream.node));
+        Ok((upstream, source))
     }
 }
 
-/// What consistent hashing goes by; `None` where the group has none, or the request no such thing.
+/// Returns the key of consistent hashing; `None` if the group has another strategy, or the request has no such
+/// key.
 pub(super) fn hash_key_of(
     plan: &GroupPlan,
     request: &Request,

@@ -1,6 +1,4 @@
-//! Opening one connection for all requests that wait for one.
-//!
-//! A hundred requests to a node that speaks HTTP/2 do not open a hundred connections.
+//! A connection that is being opened and that all requests which wait for one share.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,23 +7,23 @@ use std::rc::Rc;
 use apus_net::client::{FailureCause, RequestFailure, RequestPhase};
 use tokio::sync::Notify;
 
-use super::Pool;
+use super::ConnectionPool;
 
-/// A connection being opened.
-pub(super) struct Dial {
+/// A connection that is being opened. Many requests to a node with HTTP/2 open one connection, not many.
+pub(super) struct PendingConnection {
     ended: Notify,
-    outcome: RefCell<Option<Outcome>>,
+    outcome: RefCell<Option<ConnectOutcome>>,
 }
 
-enum Outcome {
-    /// It is open, or whoever opened it gave up: see what there is now.
-    Look,
-    /// It cannot be opened.
-    Failed(RequestPhase, Reason),
+enum ConnectOutcome {
+    /// It is open, or its request was dropped: the pool has to be checked again.
+    CheckPool,
+    /// It could not be opened.
+    Failed(RequestPhase, ConnectFailure),
 }
 
-/// A cause of which there can be copies.
-enum Reason {
+/// The cause of a failure, in a form that can be copied for each request that waits.
+enum ConnectFailure {
     TimedOut,
     Closed,
     NoDescriptors,
@@ -33,18 +31,18 @@ enum Reason {
     Other(String),
 }
 
-impl Dial {
+impl PendingConnection {
     /// Waits until it is open.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// It could not be opened.
     pub(super) async fn ended(&self) -> Result<(), RequestFailure> {
         let ended = self.ended.notified();
         if self.outcome.borrow().is_none() {
             ended.await;
         }
         match &*self.outcome.borrow() {
-            Some(Outcome::Failed(phase, reason)) => Err(RequestFailure {
+            Some(ConnectOutcome::Failed(phase, reason)) => Err(RequestFailure {
                 phase: *phase,
                 cause: reason.cause(),
                 request_sent: false,
@@ -55,7 +53,7 @@ impl Dial {
     }
 }
 
-impl Reason {
+impl ConnectFailure {
     fn of(cause: &FailureCause) -> Self {
         match cause {
             FailureCause::TimedOut => Self::TimedOut,
@@ -77,36 +75,40 @@ impl Reason {
     }
 }
 
-/// Whoever opens the connection. If it goes before, the next who waits does it.
-pub(super) struct Dialing<'a> {
-    pool: &'a Pool,
-    dial: Rc<Dial>,
+/// The guard of the request that opens the connection. If it is dropped before, another request that waits
+/// opens one.
+pub(super) struct ConnectGuard<'a> {
+    pool: &'a ConnectionPool,
+    pending: Rc<PendingConnection>,
 }
 
-impl<'a> Dialing<'a> {
-    pub(super) fn begin(pool: &'a Pool) -> Self {
-        let dial = Rc::new(Dial {
+impl<'a> ConnectGuard<'a> {
+    pub(super) fn begin(pool: &'a ConnectionPool) -> Self {
+        let pending = Rc::new(PendingConnection {
             ended: Notify::new(),
             outcome: RefCell::new(None),
         });
-        pool.dial.replace(Some(Rc::clone(&dial)));
-        Self { pool, dial }
+        pool.pending.replace(Some(Rc::clone(&pending)));
+        Self { pool, pending }
     }
 
-    /// It is open, or it failed.
+    /// Ends with an open connection, or with a failure.
     pub(super) fn end(self, failure: Option<&RequestFailure>) {
         if let Some(failure) = failure {
-            let reason = Reason::of(&failure.cause);
-            let failed = Outcome::Failed(failure.phase, reason);
-            self.dial.outcome.replace(Some(failed));
+            let cause = ConnectFailure::of(&failure.cause);
+            let failed = ConnectOutcome::Failed(failure.phase, cause);
+            self.pending.outcome.replace(Some(failed));
         }
     }
 }
 
-impl Drop for Dialing<'_> {
+impl Drop for ConnectGuard<'_> {
     fn drop(&mut self) {
-        self.pool.dial.replace(None);
-        self.dial.outcome.borrow_mut().get_or_insert(Outcome::Look);
-        self.dial.ended.notify_waiters();
+        self.pool.pending.replace(None);
+        self.pending
+            .outcome
+            .borrow_mut()
+            .get_or_insert(ConnectOutcome::CheckPool);
+        self.pending.ended.notify_waiters();
     }
 }

@@ -1,4 +1,4 @@
-//! A proxy to one origin, by its address.
+//! The creation of a proxy to one origin by its URL.
 
 use std::fmt;
 use std::net::ToSocketAddrs;
@@ -9,15 +9,15 @@ use apus_upstream::Upstreams;
 use apus_upstream::plan::{GroupPlan, NodePlan, Place};
 
 use super::service::Proxy;
-use super::settings::{Host, PathChange, ProxySettings};
+use super::settings::{HostHeader, PathChange, ProxySettings};
 
 impl Proxy {
-    /// A proxy to one origin: `http://127.0.0.1:9000`, `https://api.example.com/v1` or `unix:/run/app.sock`.
+    /// Creates a proxy to one origin: `http://127.0.0.1:9000`, `https://api.example.com/v1` or `unix:/run/app.sock`.
     ///
-    /// A path of the address stands before that of each request. Over `http` the origin is asked for the host
-    /// that the client asked for; over `https` for that of the address, which its certificate has to be for.
-    /// A name is looked up once, here; for one whose addresses change, and for more than one origin, there are
-    /// groups ([`Proxy::new`]).
+    /// A path of the address is put in front of the path of each request. Over `http` the origin gets the `Host`
+    /// of the client; over `https` it gets that of the address, for which its certificate has to be valid. A name
+    /// is looked up once, here; use a group for a name whose addresses change and for more than one origin
+    /// ([`Proxy::new`]).
     ///
     /// ```
     /// use apus::App;
@@ -30,11 +30,11 @@ impl Proxy {
     /// ```
     ///
     /// # Errors
-    /// It is no such address, nobody knows its name, or this system trusts nobody to sign certificates.
+    /// It is no such address, its name has no addresses, or this system has no trusted root certificates.
     pub fn to(address: &str) -> Result<Self, InvalidOrigin> {
-        let invalid = |why: String| InvalidOrigin {
+        let invalid = |reason: String| InvalidOrigin {
             address: address.to_owned(),
-            why,
+            reason,
         };
         let mut settings = ProxySettings::default();
         let nodes = match address.strip_prefix("unix:") {
@@ -49,12 +49,12 @@ impl Proxy {
         Ok(Self::new(&upstreams, address, settings))
     }
 
-    /// This proxy with its settings changed.
+    /// Returns this proxy with changed settings.
     ///
     /// ```
     /// use apus::proxy::{Proxy, RedirectRule};
     ///
-    /// // What knows nothing of the path that it is mounted at sends clients below that one.
+    /// // The origin does not know the path that it is mounted at, so its redirects have to be changed.
     /// let old = Proxy::to("http://127.0.0.1:9000")?.configure(|settings| {
     ///     settings.redirects = vec![RedirectRule { from: "/".into(), to: "/old/".into() }];
     /// });
@@ -67,20 +67,20 @@ impl Proxy {
     }
 }
 
-/// The nodes that a URL stands for: all addresses of its host.
+/// Returns the nodes of a URL: all addresses of its host.
 fn nodes(address: &str, settings: &mut ProxySettings) -> Result<Vec<NodePlan>, String> {
-    let uri: http::Uri = address.parse().map_err(|_| "it is no URL".to_owned())?;
+    let uri: http::Uri = address.parse().map_err(|_| "it is not a URL".to_owned())?;
     let (scheme, port) = match uri.scheme_str() {
         Some("http") => ("http", 80),
         Some("https") => ("https", 443),
-        _ => return Err("it begins with http://, https:// or unix:".to_owned()),
+        _ => return Err("it has to begin with http://, https:// or unix:".to_owned()),
     };
     if uri.query().is_some() {
-        return Err("it has no query".to_owned());
+        return Err("a query is not allowed".to_owned());
     }
     let authority = uri.authority().ok_or("it names no host")?;
     if authority.as_str().contains('@') {
-        return Err("it has no user".to_owned());
+        return Err("a user is not allowed".to_owned());
     }
     let host = authority.host();
     let host = host
@@ -95,7 +95,7 @@ fn nodes(address: &str, settings: &mut ProxySettings) -> Result<Vec<NodePlan>, S
     }
     let tls = match scheme {
         "https" => {
-            settings.host = Host::Fixed(authority.as_str().into());
+            settings.host = HostHeader::Fixed(authority.as_str().into());
             let tls = Tls::new(&ClientTlsSettings::new(host));
             Some(tls.map_err(|error| error.to_string())?)
         }
@@ -111,11 +111,11 @@ fn nodes(address: &str, settings: &mut ProxySettings) -> Result<Vec<NodePlan>, S
     Ok(nodes.collect())
 }
 
-/// Why there is no proxy to an address.
+/// The error for an address to which no proxy can be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidOrigin {
     address: String,
-    why: String,
+    reason: String,
 }
 
 impl fmt::Display for InvalidOrigin {
@@ -123,7 +123,7 @@ impl fmt::Display for InvalidOrigin {
         write!(
             f,
             "{:?} cannot be proxied to: {}; expected an address as http://127.0.0.1:9000",
-            self.address, self.why
+            self.address, self.reason
         )
     }
 }

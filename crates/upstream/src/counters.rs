@@ -1,7 +1,4 @@
-//! Counters of nodes and groups.
-//!
-//! Each worker counts in numbers of its own, which nobody else writes; they are added up when they
-//! are read.
+//! Counters of nodes and groups, which each worker has for itself and readers add up.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,29 +6,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use apus_net::client::{FailureCause, RequestFailure, RequestPhase};
 
-use crate::health::Totals;
+use crate::health::RequestTotals;
 
 /// Why requests to a node failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// No connection.
+    /// No connection could be opened.
     Connect,
-    /// No TLS connection.
+    /// The TLS handshake failed.
     Tls,
-    /// Too slow.
+    /// The node was too slow.
     TimedOut,
     /// The connection was closed or reset before the response.
     Closed,
-    /// What came was no HTTP.
+    /// The node broke the protocol.
     Protocol,
-    /// A status that counts as a failure.
+    /// The response has a status that counts as a failure.
     Status,
-    /// The content of the response broke off.
-    Content,
+    /// The body of the response broke off.
+    Body,
 }
 
 impl FailureKind {
-    /// All, in the order in which they are counted.
+    /// All kinds, in the order of their counters.
     pub const ALL: [Self; 7] = [
         Self::Connect,
         Self::Tls,
@@ -39,10 +36,10 @@ impl FailureKind {
         Self::Closed,
         Self::Protocol,
         Self::Status,
-        Self::Content,
+        Self::Body,
     ];
 
-    /// One word, as for metrics.
+    /// Returns the label of metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Connect => "connect",
@@ -51,11 +48,12 @@ impl FailureKind {
             Self::Closed => "closed",
             Self::Protocol => "protocol",
             Self::Status => "status",
-            Self::Content => "content",
+            Self::Body => "content",
         }
     }
 
-    /// The kind of a failure that is the node's; `None` for others, as of the request's own content.
+    /// Returns the kind of a failure of the node; `None` for other failures, for example of the request's own
+    /// body.
     pub(crate) fn of(failure: &RequestFailure) -> Option<Self> {
         match (&failure.cause, failure.phase) {
             (
@@ -69,79 +67,79 @@ impl FailureKind {
             (FailureCause::TimedOut, _) => Some(Self::TimedOut),
             (_, RequestPhase::Connect) => Some(Self::Connect),
             (_, RequestPhase::Tls) => Some(Self::Tls),
-            (_, RequestPhase::Content) => Some(Self::Content),
+            (_, RequestPhase::Content) => Some(Self::Body),
             (FailureCause::Protocol(_), _) => Some(Self::Protocol),
             _ => Some(Self::Closed),
         }
     }
 }
 
-/// What one worker counts of one node.
+/// The counters of one worker for one node.
 #[derive(Debug, Default)]
-pub(crate) struct NodeCounts {
+pub(crate) struct NodeCounters {
     requests: AtomicU64,
     ended: AtomicU64,
     failures: [AtomicU64; FailureKind::ALL.len()],
     in_flight: AtomicU32,
-    /// The mean latency in seconds, as bits.
+    /// The mean latency in seconds, as the bits of an `f64`.
     latency: AtomicU64,
 }
 
-impl NodeCounts {
-    /// A request goes to the node.
+impl NodeCounters {
+    /// Counts a request that is sent to the node.
     pub(crate) fn begin(&self) {
         add(&self.requests, 1);
         let open = self.in_flight.load(Ordering::Relaxed);
         self.in_flight.store(open + 1, Ordering::Relaxed);
     }
 
-    /// A request, its response's content included, is over.
+    /// Counts a request that ended, with the body of its response.
     pub(crate) fn end(&self) {
         let open = self.in_flight.load(Ordering::Relaxed);
         self.in_flight
             .store(open.saturating_sub(1), Ordering::Relaxed);
     }
 
-    /// The node answered, or failed.
-    pub(crate) fn conclude(&self) {
+    /// Counts a request that the node responded to, or failed.
+    pub(crate) fn complete(&self) {
         add(&self.ended, 1);
     }
 
-    /// The node failed.
-    pub(crate) fn fail(&self, kind: FailureKind) {
+    /// Counts a failure of the node.
+    pub(crate) fn add_failure(&self, kind: FailureKind) {
         if let Some(count) = self.failures.get(kind as usize) {
             add(count, 1);
         }
     }
 
-    /// Shows the mean latency.
-    pub(crate) fn show_latency(&self, seconds: f64) {
+    /// Sets the mean latency.
+    pub(crate) fn set_latency(&self, seconds: f64) {
         self.latency.store(seconds.to_bits(), Ordering::Relaxed);
     }
 }
 
-/// What all workers counted of one node.
+/// The counters of all workers for one node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NodeSums {
     pub(crate) requests: u64,
     pub(crate) ended: u64,
     pub(crate) failures: [u64; FailureKind::ALL.len()],
     pub(crate) in_flight: u32,
-    /// The mean of the workers' mean latencies, by their requests; 0 before the first answer.
+    /// The mean of the workers' mean latencies, weighted by their requests; 0 before the first response.
     pub(crate) latency: f64,
 }
 
 impl NodeSums {
-    /// What the rules of health count with.
-    pub(crate) fn totals(&self) -> Totals {
-        Totals {
+    /// Returns the totals that the health rules need.
+    pub(crate) fn totals(&self) -> RequestTotals {
+        RequestTotals {
             requests: self.ended,
             failures: self.failures.iter().sum(),
         }
     }
 }
 
-impl Count for NodeCounts {
+impl CounterSet for NodeCounters {
     type Sums = NodeSums;
 
     fn add_to(&self, sums: &mut NodeSums) {
@@ -161,9 +159,9 @@ impl Count for NodeCounts {
     }
 }
 
-/// What one worker counts of one group.
+/// The counters of one worker for one group.
 #[derive(Debug, Default)]
-pub(crate) struct GroupCounts {
+pub(crate) struct GroupCounters {
     pub(crate) requests: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) hedges: AtomicU64,
@@ -176,34 +174,34 @@ pub(crate) struct GroupCounts {
     pub(crate) copies_dropped: AtomicU64,
 }
 
-/// What a group's workers counted since it began.
+/// The counters of all workers for one group, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupTotals {
-    /// Requests that came.
+    /// Requests to the group.
     pub requests: u64,
-    /// Attempts with another node after one went wrong.
+    /// Attempts after one that failed.
     pub retries: u64,
     /// Requests sent to a second node because the first was slow.
     pub hedges: u64,
-    /// Requests that waited for a node.
+    /// Requests that waited in the queue.
     pub queued: u64,
-    /// Requests turned away because too many waited.
+    /// Requests rejected because the queue was full.
     pub queue_full: u64,
-    /// Requests that waited too long.
+    /// Requests that waited in the queue for too long.
     pub queue_timed_out: u64,
-    /// Requests for which there was no node.
+    /// Requests for which no node was available.
     pub no_node: u64,
-    /// Retries that did not take place because the budget was spent.
+    /// Retries that were not made because the budget was spent.
     pub budget_spent: u64,
-    /// Requests sent again over another connection to the same node, because the one they were sent over
-    /// had been closed meanwhile or had no room.
+    /// Requests sent again over another connection to the same node, because the node had closed the first
+    /// one or accepted no more requests on it.
     pub reconnects: u64,
-    /// Copies of requests to other groups that were left out or broken off, because too many were under
-    /// way or they were too slow.
+    /// Mirrored requests that were not sent or were aborted, because too many were in flight or they were too
+    /// slow.
     pub copies_dropped: u64,
 }
 
-impl Count for GroupCounts {
+impl CounterSet for GroupCounters {
     type Sums = GroupTotals;
 
     fn add_to(&self, sums: &mut GroupTotals) {
@@ -221,8 +219,8 @@ impl Count for GroupCounts {
     }
 }
 
-/// Counts one more, in a number that only this thread writes.
-pub(crate) fn count(number: &AtomicU64) {
+/// Adds one to a counter that only this thread writes.
+pub(crate) fn increment(number: &AtomicU64) {
     add(number, 1);
 }
 
@@ -233,54 +231,54 @@ fn add(number: &AtomicU64, more: u64) {
     );
 }
 
-/// Numbers that are added up.
-pub(crate) trait Count: Default + fmt::Debug {
+/// Counters of one worker that can be added up.
+pub(crate) trait CounterSet: Default + fmt::Debug {
     type Sums: Copy + Default + fmt::Debug;
 
     fn add_to(&self, sums: &mut Self::Sums);
 }
 
-/// The counts of all workers, and what those counted that are gone.
+/// The counters of all workers, and the sums of workers that are gone.
 #[derive(Debug)]
-pub(crate) struct Counts<C: Count>(Mutex<Kept<C>>);
+pub(crate) struct WorkerCounters<C: CounterSet>(Mutex<CounterState<C>>);
 
 #[derive(Debug)]
-struct Kept<C: Count> {
+struct CounterState<C: CounterSet> {
     live: Vec<Arc<C>>,
     gone: C::Sums,
 }
 
-impl<C: Count> Default for Counts<C> {
+impl<C: CounterSet> Default for WorkerCounters<C> {
     fn default() -> Self {
-        Self(Mutex::new(Kept {
+        Self(Mutex::new(CounterState {
             live: Vec::new(),
             gone: C::Sums::default(),
         }))
     }
 }
 
-impl<C: Count> Counts<C> {
-    /// Numbers for one more worker.
-    pub(crate) fn enter(&self) -> Arc<C> {
-        let counts = Arc::new(C::default());
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.live.push(Arc::clone(&counts));
-        counts
+impl<C: CounterSet> WorkerCounters<C> {
+    /// Creates the counters of one more worker.
+    pub(crate) fn add_worker(&self) -> Arc<C> {
+        let counters = Arc::new(C::default());
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.live.push(Arc::clone(&counters));
+        counters
     }
 
-    /// All added up.
+    /// Adds up all counters.
     pub(crate) fn sums(&self) -> C::Sums {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Kept { live, gone } = &mut *kept;
-        live.retain(|counts| {
-            let lives = Arc::strong_count(counts) > 1;
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let CounterState { live, gone } = &mut *state;
+        live.retain(|counters| {
+            let lives = Arc::strong_count(counters) > 1;
             if !lives {
-                counts.add_to(gone);
+                counters.add_to(gone);
             }
             lives
         });
         let mut sums = *gone;
-        live.iter().for_each(|counts| counts.add_to(&mut sums));
+        live.iter().for_each(|counters| counters.add_to(&mut sums));
         sums
     }
 }
@@ -290,27 +288,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn adds_up_what_all_workers_counted_and_those_that_went() {
-        let counts = Counts::<NodeCounts>::default();
-        let (first, second) = (counts.enter(), counts.enter());
+    fn adds_up_all_workers_and_those_that_are_gone() {
+        let counters = WorkerCounters::<NodeCounters>::default();
+        let (first, second) = (counters.add_worker(), counters.add_worker());
         for worker in [&first, &second] {
             worker.begin();
-            worker.conclude();
-            worker.fail(FailureKind::Status);
+            worker.complete();
+            worker.add_failure(FailureKind::Status);
         }
         first.end();
-        first.show_latency(0.1);
-        second.show_latency(0.3);
-        let sums = counts.sums();
+        first.set_latency(0.1);
+        second.set_latency(0.3);
+        let sums = counters.sums();
         assert_eq!((sums.requests, sums.in_flight), (2, 1));
-        let expected = Totals {
+        let expected = RequestTotals {
             requests: 2,
             failures: 2,
         };
         assert_eq!(sums.totals(), expected);
         assert!((sums.latency - 0.2).abs() < 1e-9);
         drop(first);
-        assert_eq!(counts.sums().requests, 2);
-        assert_eq!(counts.sums().totals(), expected);
+        assert_eq!(counters.sums().requests, 2);
+        assert_eq!(counters.sums().totals(), expected);
     }
 }

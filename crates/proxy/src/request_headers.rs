@@ -1,4 +1,4 @@
-//! The fields of a request on its way to an origin (RFC 9110 section 7.6).
+//! The headers of a request for an origin (RFC 9110 section 7.6).
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use apus_http::{Headers, Request, Version, is_identity_field, list};
 use smallvec::SmallVec;
 
-/// Our name in `Via`.
+/// The name of this server in `Via`.
 const PSEUDONYM: &str = "apus";
 
-/// A request that came through us so often goes in a circle.
+/// The number of `Via` members of this server from which on a request is taken to be in a loop.
 const MAX_HOPS: usize = 8;
 
-/// Which fields tell an origin about the client.
+/// Which headers an origin gets about the client.
 #[derive(Clone, Debug)]
 pub struct Forwarding {
     /// `X-Forwarded-For`, `X-Forwarded-Proto`, `X-Forwarded-Host`, `X-Forwarded-Port` and `X-Real-IP`.
@@ -21,11 +21,11 @@ pub struct Forwarding {
     pub forwarded: bool,
     /// `Via` (RFC 9110 section 7.6.3).
     pub via: bool,
-    /// Whether fields are sent on whose names hold an underscore. Many applications take them for
-    /// those with a hyphen, which somebody may have checked.
+    /// Whether headers with an underscore in their name are forwarded. CGI maps `X_Real_IP` and `X-Real-IP` to
+    /// the same variable, so they could replace a header that was checked.
     pub underscores: bool,
-    /// The protocols that a client may switch to (RFC 9110 section 7.8), in lower case. Whatever an origin
-    /// would take besides goes past locations, limits and cache.
+    /// The protocols that a client may switch to (RFC 9110 section 7.8), in lower case. A switch to another HTTP
+    /// version, for example, would bypass locations, limits and the cache.
     pub upgrades: Vec<Box<str>>,
 }
 
@@ -41,14 +41,14 @@ impl Default for Forwarding {
     }
 }
 
-/// The request went through this server too often.
+/// The error for a request that went through this server too often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Circle;
+pub(super) struct ProxyLoop;
 
-/// The fields of a request for the origin.
-pub(super) fn fields(request: &Request, forwarding: &Forwarding) -> Result<Headers, Circle> {
+/// Returns the headers of a request for the origin.
+pub(super) fn fields(request: &Request, forwarding: &Forwarding) -> Result<Headers, ProxyLoop> {
     let from = request.headers();
-    // What is left of these was not written by the client.
+    // Identity fields that are still there were not sent by the client.
     let takes_identity = request.are_identity_fields_removed();
     let mut hops = 0;
     let mut to = Headers::with_capacity(from.wire().len() + 256);
@@ -66,14 +66,14 @@ pub(super) fn fields(request: &Request, forwarding: &Forwarding) -> Result<Heade
         }
     });
     if hops >= MAX_HOPS {
-        return Err(Circle);
+        return Err(ProxyLoop);
     }
     write_client(request, forwarding, &mut to);
     Ok(to)
 }
 
-/// The protocol that the client offers to switch to, if that is allowed. Who offers several is not sure
-/// what it will speak, and is asked to speak HTTP.
+/// Returns the protocol that the client offers to switch to, if that is allowed. An offer of several protocols
+/// is ignored.
 pub(super) fn upgrade(request: &Request, forwarding: &Forwarding) -> Option<Box<str>> {
     let offered = request.upgrade()?;
     let mut upgrades = forwarding.upgrades.iter();
@@ -81,9 +81,9 @@ pub(super) fn upgrade(request: &Request, forwarding: &Forwarding) -> Option<Box<
     is_allowed.then(|| offered.into())
 }
 
-/// Adds what is known of the client. A field that the site sets itself stays as it is.
+/// Adds the headers about the client. A header that the site sets itself stays as it is.
 fn write_client(request: &Request, forwarding: &Forwarding, to: &mut Headers) {
-    // What is written is made of what was checked before: every line is valid.
+    // The values consist of checked parts, so they are valid.
     let mut add = |name: &'static str, value: &[u8]| {
         if !to.contains(name) {
             let _ = to.try_append(name, value);
@@ -92,11 +92,11 @@ fn write_client(request: &Request, forwarding: &Forwarding, to: &mut Headers) {
     let client = request.client();
     if forwarding.x_forwarded {
         if let Some(ip) = client.ip {
-            let mut list = address(ip);
+            let mut list = format_address(ip);
             add("x-real-ip", &list);
             for proxy in request.proxies() {
                 list.extend_from_slice(b", ");
-                list.extend_from_slice(&address(*proxy));
+                list.extend_from_slice(&format_address(*proxy));
             }
             add("x-forwarded-for", &list);
         }
@@ -105,8 +105,8 @@ fn write_client(request: &Request, forwarding: &Forwarding, to: &mut Headers) {
             add("x-forwarded-host", host.as_bytes());
         }
         if let Some(number) = request.port() {
-            let mut port = Text::new();
-            decimal(number, &mut port);
+            let mut port = ShortText::new();
+            push_decimal(number, &mut port);
             add("x-forwarded-port", &port);
         }
     }
@@ -124,19 +124,19 @@ fn write_client(request: &Request, forwarding: &Forwarding, to: &mut Headers) {
     }
 }
 
-/// Text as short as an address.
-pub type Text = SmallVec<[u8; 48]>;
+/// A text that is mostly as short as an address.
+pub type ShortText = SmallVec<[u8; 48]>;
 
-/// An address as text. Most are of IPv4, which need no formatter.
-pub fn address(address: IpAddr) -> Text {
-    let mut text = Text::new();
+/// Formats an address. IPv4 addresses, the most frequent ones, need no `fmt` machinery.
+pub fn format_address(address: IpAddr) -> ShortText {
+    let mut text = ShortText::new();
     match address {
         IpAddr::V4(address) => {
             for (at, octet) in address.octets().into_iter().enumerate() {
                 if at > 0 {
                     text.push(b'.');
                 }
-                decimal(octet.into(), &mut text);
+                push_decimal(octet.into(), &mut text);
             }
         }
         IpAddr::V6(address) => text.extend_from_slice(address.to_string().as_bytes()),
@@ -145,7 +145,7 @@ pub fn address(address: IpAddr) -> Text {
 }
 
 /// Appends a number in decimal digits.
-pub fn decimal(number: u16, text: &mut Text) {
+pub fn push_decimal(number: u16, text: &mut ShortText) {
     let mut begun = false;
     for unit in [10_000, 1000, 100, 10, 1] {
         let digit = u8::try_from(number / unit % 10).unwrap_or(0);
@@ -156,7 +156,7 @@ pub fn decimal(number: u16, text: &mut Text) {
     }
 }
 
-/// The value of `Forwarded` (RFC 7239 section 4): an element for the client, and one for each trusted
+/// Returns the value of `Forwarded` (RFC 7239 section 4): an element for the client, and one for each trusted
 /// proxy that the request came through.
 fn forwarded(request: &Request) -> String {
     let node = |ip: IpAddr| match ip {
@@ -165,7 +165,7 @@ fn forwarded(request: &Request) -> String {
     };
     let mut list = request.client().ip.map_or("for=unknown".to_owned(), node);
     if let Some(host) = request.authority() {
-        // An authority holds no quote and no backslash.
+        // An authority has no quote and no backslash.
         let _ = write!(list, ";host=\"{host}\"");
     }
     let _ = write!(list, ";proto={}", request.scheme());
@@ -175,14 +175,14 @@ fn forwarded(request: &Request) -> String {
     list
 }
 
-/// Adds a member behind those that the list has.
+/// Appends a member to a list field.
 fn append_to_list(to: &mut Headers, name: &'static str, member: &[u8]) {
     let mut list = Vec::new();
     for value in to.get_all(name) {
         list.extend_from_slice(value);
         list.extend_from_slice(b", ");
     }
-    // What were field values stay one.
+    // Valid values joined by commas are valid.
     if list.is_empty() {
         let _ = to.try_append(name, member);
     } else {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_clients_connection_stays_behind() {
+    fn does_not_forward_hop_by_hop_headers() {
         let request = request(&[
             ("host", "a"),
             ("connection", "keep-alive, X-Hop, upgrade"),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn only_protocols_that_the_configuration_names_are_switched_to() {
+    fn switches_only_to_protocols_of_the_configuration() {
         let connection = ("connection", "upgrade, http2-settings");
         for (offered, sent) in [
             ("websocket", Some("websocket")),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_does_not_say_who_it_is() {
+    fn replaces_identity_headers_of_untrusted_clients() {
         let lines = [
             ("host", "a.example"),
             ("x-forwarded-for", "127.0.0.1"),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_trusted_proxy_told_is_written_anew() {
+    fn rewrites_identity_headers_of_trusted_proxies() {
         let mut request = request(&[
             ("host", "inner"),
             ("x-forwarded-for", "127.0.0.1, 203.0.113.5, 192.0.2.9"),
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_site_sets_itself_is_what_the_origin_gets() {
+    fn keeps_identity_headers_that_the_site_sets() {
         let mut request = request(&[("x-forwarded-proto", "evil")]);
         TrustedProxies::default().establish(&mut request);
         request
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_underscores_are_sent_on_where_that_is_wanted() {
+    fn forwards_names_with_underscores_if_configured() {
         let lines = [("under_score", "1")];
         let headers = fields(&request(&lines), &Forwarding::default()).unwrap();
         assert!(!headers.contains("under_score"));
@@ -363,19 +363,19 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_addresses_are_written_as_the_formatter_has_them() {
+    fn formats_numbers_and_addresses_as_fmt_does() {
         for number in [0, 9, 10, 80, 105, 8080, 10_000, u16::MAX] {
-            let mut text = Text::new();
-            decimal(number, &mut text);
+            let mut text = ShortText::new();
+            push_decimal(number, &mut text);
             assert_eq!(*text, *number.to_string().as_bytes());
         }
         for text in ["0.0.0.0", "192.0.2.100", "255.255.255.255", "2001:db8::1"] {
-            assert_eq!(*address(text.parse().unwrap()), *text.as_bytes());
+            assert_eq!(*format_address(text.parse().unwrap()), *text.as_bytes());
         }
     }
 
     #[test]
-    fn a_request_that_goes_in_a_circle_is_refused() {
+    fn rejects_a_request_in_a_loop() {
         let hops = ["1.1 apus"; MAX_HOPS].join(", ");
         assert!(fields(&request(&[("via", &hops)]), &Forwarding::default()).is_err());
         let hops = ["1.1 other"; 2 * MAX_HOPS].join(", ");

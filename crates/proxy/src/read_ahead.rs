@@ -1,6 +1,4 @@
-//! A body that is taken in faster than it is read, into memory and then a file.
-//!
-//! Nothing is delayed: what came is read as soon as anybody wants it.
+//! Read-ahead of a response body, into memory and then a file, for a client that reads slower than the origin sends.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -10,77 +8,77 @@ use std::task::{Context, Poll, Waker};
 use apus_http::{Body, BodyError, BodyStream, Frame};
 use bytes::Bytes;
 
-use super::frames::Frames;
-use super::hold::Hold;
+use super::frame_queue::FrameQueue;
+use super::hold::HoldSettings;
 use super::spool::Spool;
 
-/// Bytes that are written to the file at once, where so many came.
-const GATHERED: usize = 256 * 1024;
+/// The most bytes of one write to the file.
+const MAX_WRITE: usize = 256 * 1024;
 
-impl Hold {
-    /// Takes `body` in by a task of its own, as far ahead of its reader as allowed.
-    pub fn run_ahead(&self, body: Body) -> Body {
+impl HoldSettings {
+    /// Reads `body` in a task of its own, as far ahead of its reader as the settings allow.
+    pub fn read_ahead(&self, body: Body) -> Body {
         if !matches!(body, Body::Stream(_)) {
             return body;
         }
-        let shared = Rc::new(RefCell::new(AheadBuffer {
-            frames: Frames::new(body.len()),
-            ..AheadBuffer::default()
+        let shared = Rc::new(RefCell::new(ReadAheadBuffer {
+            frames: FrameQueue::new(body.len()),
+            ..ReadAheadBuffer::default()
         }));
-        let filler = AheadFiller {
+        let task = ReadAheadTask {
             body,
             shared: Rc::clone(&shared),
-            // Something has to go into memory where no file can be written.
-            most: usize::try_from(self.memory).unwrap_or(usize::MAX).max(1),
+            // At least one byte, because there may be no file.
+            max_memory: usize::try_from(self.memory).unwrap_or(usize::MAX).max(1),
             spool: Spool::of_response(self),
         };
-        tokio::task::spawn_local(filler.run());
-        Body::stream(AheadStream(shared))
+        tokio::task::spawn_local(task.run());
+        Body::stream(ReadAheadBody(shared))
     }
 }
 
-/// The body between the task that takes it in and its reader.
+/// The part of the body between the task and the reader.
 #[derive(Default)]
-struct AheadBuffer {
-    frames: Frames,
+struct ReadAheadBuffer {
+    frames: FrameQueue,
     end: Option<Result<(), BodyError>>,
     is_abandoned: bool,
     reader: Option<Waker>,
-    filler: Option<Waker>,
+    task: Option<Waker>,
 }
 
-impl AheadBuffer {
+impl ReadAheadBuffer {
     fn wake_reader(&mut self) {
         if let Some(reader) = self.reader.take() {
             reader.wake();
         }
     }
 
-    fn wake_filler(&mut self) {
-        if let Some(filler) = self.filler.take() {
-            filler.wake();
+    fn wake_task(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.wake();
         }
     }
 }
 
-/// What takes the body in.
-struct AheadFiller {
+/// The task that reads the body.
+struct ReadAheadTask {
     body: Body,
-    shared: Rc<RefCell<AheadBuffer>>,
-    most: usize,
+    shared: Rc<RefCell<ReadAheadBuffer>>,
+    max_memory: usize,
     spool: Spool,
 }
 
-/// What the body gave.
+/// A frame or the end of the body.
 enum BodyEvent {
     Frame(Frame),
     End(Result<(), BodyError>),
 }
 
-impl AheadFiller {
+impl ReadAheadTask {
     async fn run(mut self) {
         while let Some(event) = poll_fn(|cx| self.poll_next(cx)).await {
-            let Some(end) = self.take(event).await else {
+            let Some(end) = self.store(event).await else {
                 continue;
             };
             let mut shared = self.shared.borrow_mut();
@@ -90,21 +88,21 @@ impl AheadFiller {
         }
     }
 
-    /// What comes next, once there is room for it; `None` when nobody reads any more.
+    /// Polls the next event, once there is room for it; `None` if the reader is gone.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<BodyEvent>> {
         {
             let mut shared = self.shared.borrow_mut();
             if shared.is_abandoned {
                 return Poll::Ready(None);
             }
-            // Also while the body is waited for: the reader may go.
-            if !(shared.filler.as_ref()).is_some_and(|waker| waker.will_wake(cx.waker())) {
-                shared.filler = Some(cx.waker().clone());
+            // Needed even while the body is pending: the reader may go.
+            if !(shared.task.as_ref()).is_some_and(|waker| waker.will_wake(cx.waker())) {
+                shared.task = Some(cx.waker().clone());
             }
             if !shared.frames.has_file() {
                 self.spool.renew();
             }
-            if shared.frames.held() >= self.most && self.spool.room() == 0 {
+            if shared.frames.in_memory() >= self.max_memory && self.spool.room() == 0 {
                 return Poll::Pending;
             }
         }
@@ -119,20 +117,20 @@ impl AheadFiller {
         })
     }
 
-    /// Takes in what the body gave. Tells its end.
-    async fn take(&mut self, event: BodyEvent) -> Option<Result<(), BodyError>> {
+    /// Stores an event. Returns the end of the body if that came.
+    async fn store(&mut self, event: BodyEvent) -> Option<Result<(), BodyError>> {
         let mut next = Some(event);
         while let Some(event) = next.take() {
             let frame = match event {
                 BodyEvent::Frame(frame) => frame,
                 BodyEvent::End(end) => return Some(end),
             };
-            let is_full = self.shared.borrow().frames.held() >= self.most;
+            let is_full = self.shared.borrow().frames.in_memory() >= self.max_memory;
             match frame {
                 Frame::Data(bytes) if is_full && self.spool.room() > 0 => {
                     let pieces;
                     (pieces, next) = self.gather(bytes).await;
-                    self.put_aside(pieces).await;
+                    self.write(pieces).await;
                 }
                 frame => self.push(frame),
             }
@@ -140,12 +138,12 @@ impl AheadFiller {
         None
     }
 
-    /// These bytes and those that can be had at once behind them, and what is not of their kind.
+    /// Gathers the bytes that are ready behind these, and the first event that is not bytes.
     async fn gather(&mut self, first: Bytes) -> (Vec<Bytes>, Option<BodyEvent>) {
         let room = usize::try_from(self.spool.room()).unwrap_or(usize::MAX);
-        let (most, mut len) = (GATHERED.min(room), first.len());
+        let (max, mut len) = (MAX_WRITE.min(room), first.len());
         let mut pieces = vec![first];
-        while len < most {
+        while len < max {
             let polled = poll_fn(|cx| Poll::Ready(self.poll_body(cx))).await;
             match polled {
                 Poll::Ready(BodyEvent::Frame(Frame::Data(bytes))) => {
@@ -159,8 +157,8 @@ impl AheadFiller {
         (pieces, None)
     }
 
-    /// Puts bytes into the file, or into memory where that cannot be done.
-    async fn put_aside(&mut self, pieces: Vec<Bytes>) {
+    /// Writes bytes to the file, or keeps them in memory if that fails.
+    async fn write(&mut self, pieces: Vec<Bytes>) {
         match self.spool.write(pieces).await {
             Ok(range) => self.push(Frame::File(range)),
             Err(pieces) => pieces
@@ -178,14 +176,14 @@ impl AheadFiller {
     }
 }
 
-/// The body for its reader.
-struct AheadStream(Rc<RefCell<AheadBuffer>>);
+/// The body as its reader gets it.
+struct ReadAheadBody(Rc<RefCell<ReadAheadBuffer>>);
 
-impl BodyStream for AheadStream {
+impl BodyStream for ReadAheadBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let mut shared = self.0.borrow_mut();
         if let Some(frame) = shared.frames.pop() {
-            shared.wake_filler();
+            shared.wake_task();
             return Poll::Ready(Some(Ok(frame)));
         }
         match shared.end.take() {
@@ -202,12 +200,12 @@ impl BodyStream for AheadStream {
     }
 }
 
-impl Drop for AheadStream {
+impl Drop for ReadAheadBody {
     fn drop(&mut self) {
         let mut shared = self.0.borrow_mut();
         shared.is_abandoned = true;
         shared.frames.clear();
-        shared.wake_filler();
+        shared.wake_task();
     }
 }
 
@@ -220,12 +218,12 @@ mod tests {
 
     use super::*;
 
-    /// A body of which no eight bytes stand at two places, in pieces of many sizes.
-    struct Source {
+    /// A body in which each eight bytes are unique, in pieces of many sizes.
+    struct PatternBody {
         given: Rc<Cell<usize>>,
         pieces: usize,
         size: usize,
-        /// Where it breaks off.
+        /// The position at which it breaks off.
         breaks: Option<usize>,
     }
 
@@ -240,7 +238,7 @@ mod tests {
     /// No piece is longer.
     const PIECE: usize = 70_000;
 
-    impl BodyStream for Source {
+    impl BodyStream for PatternBody {
         fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
             let given = self.given.get();
             if self.breaks.is_some_and(|at| given >= at) {
@@ -263,7 +261,7 @@ mod tests {
 
     fn source(size: usize, breaks: Option<usize>) -> (Body, Rc<Cell<usize>>) {
         let given = Rc::<Cell<usize>>::default();
-        let body = Body::stream(Source {
+        let body = Body::stream(PatternBody {
             given: Rc::clone(&given),
             pieces: 0,
             size,
@@ -272,8 +270,8 @@ mod tests {
         (body, given)
     }
 
-    fn hold(memory: u64, disk: u64, folder: &Path) -> Hold {
-        Hold {
+    fn hold(memory: u64, disk: u64, folder: &Path) -> HoldSettings {
+        HoldSettings {
             memory,
             disk,
             folder: folder.to_owned(),
@@ -289,8 +287,8 @@ mod tests {
         runtime.block_on(async { tokio::time::timeout(limit, test).await.unwrap() });
     }
 
-    /// Waits until so much was taken in.
-    async fn taken(given: &Cell<usize>, at_least: usize) {
+    /// Waits until this many bytes were read ahead.
+    async fn wait_for(given: &Cell<usize>, at_least: usize) {
         while given.get() < at_least {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -308,7 +306,7 @@ mod tests {
         }
     }
 
-    /// Reads to the end, which it gives with all the bytes.
+    /// Reads to the end, and returns all bytes and the error at the end.
     async fn read(body: &mut Body) -> (Vec<u8>, Option<BodyError>) {
         let mut bytes = Vec::new();
         loop {
@@ -321,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_comes_around_every_threshold_and_no_more_is_taken_than_allowed() {
+    fn passes_every_byte_around_each_threshold_and_reads_no_further_than_allowed() {
         const MEMORY: usize = 10_000;
         const DISK: usize = 300_000;
         let folder = tempfile::tempdir().unwrap();
@@ -330,8 +328,8 @@ mod tests {
             MEMORY,
             PIECE,
             MEMORY + PIECE,
-            GATHERED,
-            MEMORY + GATHERED,
+            MAX_WRITE,
+            MEMORY + MAX_WRITE,
             DISK,
             MEMORY + DISK,
             2 * DISK,
@@ -342,17 +340,24 @@ mod tests {
                     let what = format!("{size} bytes, {memory} in memory, {disk} in a file");
                     let (body, given) = source(size, None);
                     let hold = hold(memory as u64, disk as u64, folder.path());
-                    let mut ahead = hold.run_ahead(body);
+                    let mut ahead = hold.read_ahead(body);
                     assert_eq!(ahead.len(), Some(size as u64));
-                    taken(&given, size.min(memory.max(1) + disk)).await;
-                    // As long as nobody reads, no more is taken than what fills both.
+                    wait_for(&given, size.min(memory.max(1) + disk)).await;
                     for _ in 0..20 {
                         tokio::task::yield_now().await;
                     }
-                    let most = memory + disk + 4 * PIECE;
-                    assert!(given.get() <= most, "{what}: {} taken", given.get());
-                    let (bytes, error) = read(&mut ahead).await;
-                    assert!(error.is_none(), "{what}: {error:?}");
+                    // At each frame: no more is ahead of the reader than what fills memory and file.
+                    let max = memory + disk + 4 * PIECE;
+                    let mut bytes = Vec::new();
+                    loop {
+                        let ahead_by = given.get() - bytes.len();
+                        assert!(ahead_by <= max, "{what}: {ahead_by} bytes ahead");
+                        match ahead.frame().await {
+                            Some(frame) => bytes.extend(bytes_of(&frame.unwrap())),
+                            None => break,
+                        }
+                        tokio::task::yield_now().await;
+                    }
                     assert!(bytes == pattern(0, size), "{what}: {} bytes", bytes.len());
                 });
             }
@@ -361,12 +366,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_to_the_reader_is_never_overwritten() {
+    fn never_overwrites_a_range_that_the_reader_has() {
         let folder = tempfile::tempdir().unwrap();
         run(async {
             let size = 3_000_000;
             let (body, _) = source(size, None);
-            let mut ahead = hold(20_000, 100_000, folder.path()).run_ahead(body);
+            let mut ahead = hold(20_000, 100_000, folder.path()).read_ahead(body);
             let mut frames = Vec::new();
             while let Some(frame) = ahead.frame().await {
                 frames.push(frame.unwrap());
@@ -378,12 +383,12 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_breaks_off_is_never_taken_for_whole() {
+    fn never_takes_a_body_that_breaks_off_for_complete() {
         let folder = tempfile::tempdir().unwrap();
         for breaks in [0, 1, 10_000, 100_000, 900_000] {
             run(async {
                 let (body, _) = source(1_000_000, Some(breaks));
-                let mut ahead = hold(10_000, 500_000, folder.path()).run_ahead(body);
+                let mut ahead = hold(10_000, 500_000, folder.path()).read_ahead(body);
                 let (bytes, error) = read(&mut ahead).await;
                 assert!(matches!(error, Some(BodyError::TimedOut)), "{breaks}");
                 assert!(bytes.len() >= breaks && bytes == pattern(0, bytes.len()));
@@ -392,15 +397,15 @@ mod tests {
     }
 
     #[test]
-    fn without_a_file_it_comes_at_the_pace_of_its_reader() {
+    fn reads_no_faster_than_the_reader_without_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let gone = folder.path().join("gone");
         run(async {
             let (body, given) = source(2_000_000, None);
-            let mut ahead = hold(10_000, 1 << 30, &gone).run_ahead(body);
-            taken(&given, 10_000).await;
+            let mut ahead = hold(10_000, 1 << 30, &gone).read_ahead(body);
+            wait_for(&given, 10_000).await;
             let mut bytes = bytes_of(&ahead.frame().await.unwrap().unwrap());
-            assert!(given.get() <= 10_000 + GATHERED + 3 * PIECE);
+            assert!(given.get() <= 10_000 + MAX_WRITE + 3 * PIECE);
             let (rest, error) = read(&mut ahead).await;
             assert!(error.is_none());
             bytes.extend(rest);
@@ -409,14 +414,14 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_away_ends_the_taking_in() {
+    fn stops_when_the_reader_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         run(async {
             let (body, given) = source(usize::MAX, None);
-            let ahead = hold(10_000, 500_000, folder.path()).run_ahead(body);
-            taken(&given, 510_000).await;
+            let ahead = hold(10_000, 500_000, folder.path()).read_ahead(body);
+            wait_for(&given, 510_000).await;
             drop(ahead);
-            // The source is let go of, and with it its count.
+            // The task drops the body, and with it the counter.
             while Rc::strong_count(&given) > 1 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -424,9 +429,9 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_read_as_soon_as_it_comes() {
-        struct Events(tokio::sync::mpsc::Receiver<Bytes>);
-        impl BodyStream for Events {
+    fn passes_an_event_as_soon_as_it_comes() {
+        struct EventBody(tokio::sync::mpsc::Receiver<Bytes>);
+        impl BodyStream for EventBody {
             fn poll_frame(
                 &mut self,
                 cx: &mut Context<'_>,
@@ -439,7 +444,7 @@ mod tests {
         run(async {
             let (sender, receiver) = tokio::sync::mpsc::channel(1);
             let mut ahead =
-                hold(4, 1 << 20, folder.path()).run_ahead(Body::stream(Events(receiver)));
+                hold(4, 1 << 20, folder.path()).read_ahead(Body::stream(EventBody(receiver)));
             for number in 0..100 {
                 let event = format!("data: {number}\n\n");
                 sender.send(event.clone().into()).await.unwrap();

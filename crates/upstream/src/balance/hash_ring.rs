@@ -1,20 +1,18 @@
-//! Consistent hashing on a ring of points (ketama).
-//!
-//! When a node is added or removed, only the keys of that node move.
+//! Consistent hashing on a ring (ketama), by which only the keys of a node move when it comes or goes.
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-/// Points of a node of mean weight; the more, the more even the shares.
+/// The points of a node of mean weight. More points make the shares more even.
 const POINTS: u64 = 160;
 
-/// Points on a circle of numbers, each with the index of its node.
+/// The points of a ring, each with the index of its node.
 #[derive(Debug, Default)]
-pub(crate) struct Ring {
+pub(crate) struct HashRing {
     points: Box<[(u64, u32)]>,
 }
 
-impl Ring {
-    /// A ring of nodes, each with the name that its points follow from, and its weight.
+impl HashRing {
+    /// Creates a ring of nodes, each with the name that its points are made of, and its weight.
     pub(crate) fn new<'a>(nodes: impl Iterator<Item = (&'a str, u32)> + Clone) -> Self {
         let count = nodes.clone().count() as u64;
         let weights: u64 = nodes.clone().map(|(_, weight)| u64::from(weight)).sum();
@@ -29,7 +27,7 @@ impl Ring {
         }
     }
 
-    /// The node of `key`: the first one at or after it for which `is_candidate` holds.
+    /// Picks the node of `key`: the first candidate at or after it.
     pub(crate) fn pick(&self, key: u64, is_candidate: impl Fn(usize) -> bool) -> Option<usize> {
         let start = self.points.partition_point(|&(point, _)| point < key);
         let (before, after) = self.points.split_at(start);
@@ -41,8 +39,8 @@ impl Ring {
     }
 }
 
-/// Gives the first `count` points of a name.
-fn points_of(name: &str, count: u64, mut give: impl FnMut(u64)) {
+/// Passes the first `count` points of a name to `add`.
+fn points_of(name: &str, count: u64, mut add: impl FnMut(u64)) {
     let mut left = count;
     for block in 0_u32.. {
         let mut input = name.as_bytes().to_vec();
@@ -53,17 +51,17 @@ fn points_of(name: &str, count: u64, mut give: impl FnMut(u64)) {
             if left == 0 {
                 return;
             }
-            give(u64::from_be_bytes(*bytes));
+            add(u64::from_be_bytes(*bytes));
             left -= 1;
         }
     }
 }
 
-/// Where a key such as an address, a target or the value of a field or a cookie stands on the ring.
-/// The same on every worker and machine, and in every version.
+/// Hashes a key of consistent hashing, such as an address, a request target or the value of a header or a
+/// cookie. The hash is the same on every worker and machine, and in every version.
 pub fn hash_key(key: &[u8]) -> u64 {
-    // FNV-1a, then the finaliser of MurmurHash3: FNV alone leaves keys that differ only in their last
-    // byte beside each other.
+    // FNV-1a, then the finaliser of MurmurHash3: FNV alone gives neighbouring hashes to keys that differ
+    // only in their last byte.
     let mut hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
@@ -78,8 +76,8 @@ mod tests {
 
     use super::*;
 
-    fn ring(nodes: &[(&str, u32)]) -> Ring {
-        Ring::new(nodes.iter().copied())
+    fn ring(nodes: &[(&str, u32)]) -> HashRing {
+        HashRing::new(nodes.iter().copied())
     }
 
     fn key(number: u32) -> u64 {
@@ -132,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_places_of_keys_between_versions() {
+    fn hashes_keys_as_earlier_versions_did() {
         assert_eq!(hash_key(b""), 0xefd0_1f60_ba99_2926);
         assert_eq!(hash_key(b"192.0.2.1"), hash_key(b"192.0.2.1"));
     }

@@ -1,16 +1,16 @@
-//! What active checks say of a node: up after so many good ones in a row, down after so many bad ones.
+//! Active health checks: a node goes up or down after a number of equal results in a row.
 
 use std::time::Duration;
 
-/// The standing of one node with its checks.
+/// The state of one node by its health checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Checked {
+pub(crate) struct ActiveHealth {
     up: bool,
-    /// Results in a row that contradict the standing.
+    /// Results in a row that contradict the state.
     against: u32,
 }
 
-impl Default for Checked {
+impl Default for ActiveHealth {
     fn default() -> Self {
         Self {
             up: true,
@@ -19,9 +19,9 @@ impl Default for Checked {
     }
 }
 
-impl Checked {
-    /// Takes the result of one check. Tells whether the standing changed.
-    pub(crate) fn result(&mut self, good: bool, rise: u32, fall: u32) -> bool {
+impl ActiveHealth {
+    /// Records the result of one check. Returns whether the node went up or down.
+    pub(crate) fn record(&mut self, good: bool, rise: u32, fall: u32) -> bool {
         if good == self.up {
             self.against = 0;
             return false;
@@ -44,8 +44,8 @@ impl Checked {
     }
 }
 
-/// The time to the next check: `interval`, up to `percent` of it more or less, as `fraction` from 0 to 1
-/// says. Servers that were started together do not check together.
+/// Returns the time to the next check: `interval`, up to `percent` of it more or less by a random `fraction`
+/// from 0 to 1, so that servers that start together do not check together.
 pub(crate) fn jittered(interval: Duration, percent: u8, fraction: f64) -> Duration {
     let spread = f64::from(percent.min(100)) / 100.0;
     interval.mul_f64(1.0 - spread + 2.0 * spread * fraction)
@@ -57,23 +57,23 @@ mod tests {
 
     #[test]
     fn falls_and_rises_after_results_in_a_row() {
-        let mut checked = Checked::default();
+        let mut health = ActiveHealth::default();
         let changes: Vec<bool> = [false, true, false, false, true, false, true, true, true]
             .into_iter()
-            .map(|good| checked.result(good, 3, 2))
+            .map(|good| health.record(good, 3, 2))
             .collect();
         assert_eq!(
             changes,
             [false, false, false, true, false, false, false, false, true]
         );
-        assert!(checked.is_up());
+        assert!(health.is_up());
     }
 
     #[test]
     fn changes_with_one_result_where_one_is_enough() {
-        let mut checked = Checked::default();
-        assert!(checked.result(false, 1, 1) && !checked.is_up());
-        assert!(checked.result(true, 1, 1) && checked.is_up());
+        let mut health = ActiveHealth::default();
+        assert!(health.record(false, 1, 1) && !health.is_up());
+        assert!(health.record(true, 1, 1) && health.is_up());
     }
 
     #[test]

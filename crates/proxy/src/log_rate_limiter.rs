@@ -1,24 +1,23 @@
-//! A limit of log lines per group of origins.
-//!
-//! With an origin that is down every request has something to log, and always the same.
+//! A limit of log lines per second.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Lines in a second.
-const LINES: u32 = 10;
+/// The most lines per second.
+const MAX_LINES: u32 = 10;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Counts the lines of one group on one worker.
+/// The limiter of the log lines about one group on one worker. While an origin is down, every request would
+/// log the same line.
 #[derive(Debug)]
-pub struct LogRate {
+pub struct LogRateLimiter {
     since: Cell<Instant>,
     lines: Cell<u32>,
     withheld: Cell<u64>,
 }
 
-impl Default for LogRate {
+impl Default for LogRateLimiter {
     fn default() -> Self {
         Self {
             since: Cell::new(Instant::now()),
@@ -28,15 +27,15 @@ impl Default for LogRate {
     }
 }
 
-impl LogRate {
-    /// Whether a line may be written now; and how many were withheld before it, to be told with it.
-    pub fn allows(&self, now: Instant) -> Option<u64> {
+impl LogRateLimiter {
+    /// Returns the number of lines that were withheld before this one; `None` if this one is, too.
+    pub fn allow(&self, now: Instant) -> Option<u64> {
         if now.saturating_duration_since(self.since.get()) >= SECOND {
             self.since.set(now);
             self.lines.set(0);
         }
         let lines = self.lines.get();
-        if lines >= LINES {
+        if lines >= MAX_LINES {
             self.withheld.set(self.withheld.get().saturating_add(1));
             return None;
         }
@@ -50,16 +49,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_how_many_lines_were_withheld() {
-        let rate = LogRate::default();
+    fn counts_the_lines_that_were_withheld() {
+        let limiter = LogRateLimiter::default();
         let start = Instant::now();
-        for _ in 0..LINES {
-            assert_eq!(rate.allows(start), Some(0));
+        for _ in 0..MAX_LINES {
+            assert_eq!(limiter.allow(start), Some(0));
         }
         for _ in 0..5 {
-            assert_eq!(rate.allows(start), None);
+            assert_eq!(limiter.allow(start), None);
         }
-        assert_eq!(rate.allows(start + SECOND), Some(5));
-        assert_eq!(rate.allows(start + SECOND), Some(0));
+        assert_eq!(limiter.allow(start + SECOND), Some(5));
+        assert_eq!(limiter.allow(start + SECOND), Some(0));
     }
 }

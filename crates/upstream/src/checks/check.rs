@@ -1,4 +1,4 @@
-//! One check: a connection, and what is asked over it.
+//! One health check of a node, over a connection of its own.
 
 use std::rc::Rc;
 
@@ -13,19 +13,19 @@ use super::grpc;
 use crate::node::Node;
 use crate::plan::{CheckKind, CheckPlan};
 
-/// How much content is looked at.
-const CONTENT_MOST: usize = 64 * 1024;
+/// The bytes of a body that are searched.
+const MAX_BODY: usize = 64 * 1024;
 
-/// What is wrong with a node.
-type Fault = Box<str>;
+/// Why a check failed.
+type CheckError = Box<str>;
 
-/// Checks the node once, over a connection of its own.
+/// Checks a node once.
 ///
 /// # Errors
-/// What is wrong with it.
-pub(super) async fn ask(node: &Node, plan: &CheckPlan) -> Result<(), Fault> {
+/// The check failed.
+pub(super) async fn check(node: &Node, plan: &CheckPlan) -> Result<(), CheckError> {
     match &plan.kind {
-        CheckKind::Connect => open(&node.origin, plan).await.map(drop),
+        CheckKind::Connect => open_connection(&node.origin, plan).await.map(drop),
         CheckKind::Http {
             target,
             host,
@@ -48,7 +48,7 @@ pub(super) async fn ask(node: &Node, plan: &CheckPlan) -> Result<(), Fault> {
                 return Err(format!("status {}", response.status.as_u16()).into());
             }
             match contains {
-                Some(text) => look_for(text, &mut response.body).await,
+                Some(text) => find_text(text, &mut response.body).await,
                 None => Ok(()),
             }
         }
@@ -63,12 +63,15 @@ pub(super) async fn ask(node: &Node, plan: &CheckPlan) -> Result<(), Fault> {
             )]);
             let head = head(node, &node.authority, grpc::TARGET, fields);
             let response = send(&origin, plan, head, grpc::request(service).into()).await?;
-            serves(response).await
+            check_grpc_response(response).await
         }
     }
 }
 
-async fn open(origin: &Origin, plan: &CheckPlan) -> Result<OriginConnection, Fault> {
+async fn open_connection(
+    origin: &Origin,
+    plan: &CheckPlan,
+) -> Result<OriginConnection, CheckError> {
     let opened = connect(origin, None, &timeouts(plan)).await;
     opened.map_err(|failure| failure.to_string().into())
 }
@@ -78,7 +81,7 @@ async fn send(
     plan: &CheckPlan,
     head: ClientRequestHead,
     body: Body,
-) -> Result<ClientResponse, Fault> {
+) -> Result<ClientResponse, CheckError> {
     let request = ClientRequest {
         head: Rc::new(head),
         body,
@@ -86,7 +89,7 @@ async fn send(
         timeouts: Rc::new(timeouts(plan)),
         stderr: None,
     };
-    let connection = open(origin, plan).await?;
+    let connection = open_connection(origin, plan).await?;
     let sent = connection.send(request).await;
     sent.map_err(|failure| failure.to_string().into())
 }
@@ -118,8 +121,8 @@ fn head(node: &Node, authority: &str, target: &str, headers: Headers) -> ClientR
     }
 }
 
-/// What an application is told of a GET (RFC 3875 section 4.1). The target names the script, as
-/// `ping.path` of PHP-FPM has it; a file that is to be run is named with its whole path.
+/// Returns the CGI variables of a GET (RFC 3875 section 4.1). The target names the script: the `ping.path` of
+/// PHP-FPM, or a file by its absolute path.
 fn params(authority: &str, target: &str) -> Params {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let mut params = Params::with_capacity(512);
@@ -155,25 +158,25 @@ fn fields(more: &[(HeaderName, HeaderValue)]) -> Headers {
     headers
 }
 
-async fn look_for(text: &str, body: &mut Body) -> Result<(), Fault> {
-    let (content, _) = read(body).await?;
+async fn find_text(text: &str, body: &mut Body) -> Result<(), CheckError> {
+    let (bytes, _) = read_body(body).await?;
     let found = text.is_empty()
-        || content
+        || bytes
             .windows(text.len())
             .any(|window| window == text.as_bytes());
     match found {
         true => Ok(()),
-        false => Err("the content does not have what it must".into()),
+        false => Err("the body does not contain the text".into()),
     }
 }
 
-/// Whether a response of the health service says that it serves.
-async fn serves(mut response: ClientResponse) -> Result<(), Fault> {
+/// Checks that a response of the gRPC health service says `SERVING`.
+async fn check_grpc_response(mut response: ClientResponse) -> Result<(), CheckError> {
     if response.status != StatusCode::OK {
         return Err(format!("status {}", response.status.as_u16()).into());
     }
-    let (content, trailers) = read(&mut response.body).await?;
-    // A response without messages has its status in the head.
+    let (bytes, trailers) = read_body(&mut response.body).await?;
+    // A response without messages has its status in the headers.
     let status = trailers
         .as_ref()
         .and_then(|trailers| trailers.get_str("grpc-status"))
@@ -183,26 +186,26 @@ async fn serves(mut response: ClientResponse) -> Result<(), Fault> {
         Some(status) => return Err(format!("gRPC status {status}").into()),
         None => return Err("no gRPC status".into()),
     }
-    match grpc::is_serving(&content) {
+    match grpc::is_serving(&bytes) {
         Some(true) => Ok(()),
         Some(false) => Err("not serving".into()),
-        None => Err("no answer of the health service".into()),
+        None => Err("not a response of the health service".into()),
     }
 }
 
-/// The content, as far as it is looked at, and its trailers.
-async fn read(body: &mut Body) -> Result<(Vec<u8>, Option<Headers>), Fault> {
-    let mut content = Vec::new();
+/// Reads a body up to [`MAX_BODY`], and its trailers.
+async fn read_body(body: &mut Body) -> Result<(Vec<u8>, Option<Headers>), CheckError> {
+    let mut read = Vec::new();
     while let Some(frame) = body.frame().await {
-        match frame.map_err(|error| Fault::from(error.to_string()))? {
-            Frame::Data(bytes) => content.extend_from_slice(&bytes),
-            Frame::Trailers(trailers) => return Ok((content, Some(trailers))),
+        match frame.map_err(|error| CheckError::from(error.to_string()))? {
+            Frame::Data(bytes) => read.extend_from_slice(&bytes),
+            Frame::Trailers(trailers) => return Ok((read, Some(trailers))),
             Frame::File(_) => {}
         }
-        if content.len() >= CONTENT_MOST {
-            content.truncate(CONTENT_MOST);
+        if read.len() >= MAX_BODY {
+            read.truncate(MAX_BODY);
             break;
         }
     }
-    Ok((content, None))
+    Ok((read, None))
 }

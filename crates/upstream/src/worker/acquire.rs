@@ -1,0 +1,141 @@
+//! Acquiring a node for an attempt, at once or after waiting in the queue.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use tokio::time::timeout_at;
+
+use super::WorkerGroup;
+use super::attempt::RequestAttempt;
+use super::choose::{ChoiceCriteria, ChosenNode, NodeChoice};
+use super::send::UpstreamRequest;
+use crate::counters::increment;
+use crate::group::NodeSlot;
+use crate::queue::{Ticket, TriedNodes};
+
+/// Why no node was acquired.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AcquireError {
+    /// No node is available; one may be after this time.
+    NoNode(Option<Duration>),
+    /// Too many requests wait already.
+    QueueFull,
+    /// The request waited for too long.
+    QueueTimedOut,
+}
+
+impl UpstreamRequest<'_> {
+    /// Begins an attempt at a node that was not tried yet, and waits for it in the queue if it is busy.
+    pub(super) async fn acquire(&self, tried: &TriedNodes) -> Result<RequestAttempt, AcquireError> {
+        match self.choose(tried, Some(None)) {
+            Acquisition::Acquired(attempt) => Ok(attempt),
+            // Boxed, so that requests that do not wait have a smaller future.
+            Acquisition::Wait(ticket, slot) => Box::pin(self.wait(tried, ticket, slot)).await,
+            Acquisition::Failed(error) => Err(error),
+        }
+    }
+
+    /// Waits for a slot, and chooses again if the nodes change meanwhile.
+    async fn wait(
+        &self,
+        tried: &TriedNodes,
+        ticket: Ticket,
+        slot: oneshot::Receiver<NodeSlot>,
+    ) -> Result<RequestAttempt, AcquireError> {
+        increment(&self.group.counters.queued);
+        let until = self.waits_until();
+        let _guard = QueueGuard {
+            group: self.group,
+            ticket,
+        };
+        let mut slot = slot;
+        loop {
+            match timeout_at(until.into(), slot).await {
+                Ok(Ok(slot)) => {
+                    if let Some(attempt) = self.begin_in(slot) {
+                        return Ok(attempt);
+                    }
+                }
+                // The nodes changed.
+                Ok(Err(_)) => {}
+                Err(_) => return Err(AcquireError::QueueTimedOut),
+            }
+            slot = match self.choose(tried, Some(Some(ticket))) {
+                Acquisition::Acquired(attempt) => return Ok(attempt),
+                Acquisition::Wait(_, slot) => slot,
+                Acquisition::Failed(error) => return Err(error),
+            };
+        }
+    }
+
+    /// Begins an attempt in a slot; `None` if its node is gone.
+    fn begin_in(&self, slot: NodeSlot) -> Option<RequestAttempt> {
+        let view = self.group.view();
+        let index = view.position(slot.node()?.state.id())?;
+        let chosen = ChosenNode {
+            index,
+            slot: Some(slot),
+            probe: false,
+        };
+        RequestAttempt::begin(self.group, &view, chosen, Instant::now())
+    }
+
+    /// Begins an attempt at a node that was not tried yet, if that is possible without waiting.
+    pub(super) fn try_acquire(&self, tried: &TriedNodes) -> Option<RequestAttempt> {
+        match self.choose(tried, None) {
+            Acquisition::Acquired(attempt) => Some(attempt),
+            Acquisition::Wait(..) | Acquisition::Failed(_) => None,
+        }
+    }
+
+    /// Chooses a node; for `queueing`, see [`ChoiceCriteria::queueing`].
+    fn choose(&self, tried: &TriedNodes, queueing: Option<Option<Ticket>>) -> Acquisition {
+        let view = self.group.view();
+        let is_first = tried.is_empty() && matches!(queueing, Some(None));
+        let now = if is_first { self.began } else { Instant::now() };
+        let criteria = ChoiceCriteria {
+            key: self.context.key,
+            sticky: self.context.sticky,
+            tried,
+            queueing,
+        };
+        match self.group.choose(&view, &criteria, now) {
+            NodeChoice::Node(chosen) => {
+                match RequestAttempt::begin(self.group, &view, chosen, now) {
+                    Some(attempt) => Acquisition::Acquired(attempt),
+                    None => Acquisition::Failed(AcquireError::NoNode(None)),
+                }
+            }
+            NodeChoice::Wait(ticket, slot) => Acquisition::Wait(ticket, slot),
+            NodeChoice::QueueFull => Acquisition::Failed(AcquireError::QueueFull),
+            NodeChoice::NoNode(after) => Acquisition::Failed(AcquireError::NoNode(after)),
+        }
+    }
+
+    fn waits_until(&self) -> Instant {
+        let timeout = self.group.view().set.plan.queue.timeout;
+        let now = Instant::now();
+        let until = now.checked_add(timeout).unwrap_or(now);
+        self.deadline.map_or(until, |deadline| deadline.min(until))
+    }
+}
+
+/// The result of a choice.
+enum Acquisition {
+    Acquired(RequestAttempt),
+    Wait(Ticket, oneshot::Receiver<NodeSlot>),
+    Failed(AcquireError),
+}
+
+/// A request's position in the queue, which it leaves when this is dropped.
+struct QueueGuard<'a> {
+    group: &'a Rc<WorkerGroup>,
+    ticket: Ticket,
+}
+
+impl Drop for QueueGuard<'_> {
+    fn drop(&mut self) {
+        self.group.group.queue().leave(self.ticket);
+    }
+}

@@ -1,0 +1,237 @@
+//! One attempt of a request at a node, which releases what it took there when it is dropped.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use apus_http::{Body, BodyError, BodyStream, Frame};
+use apus_net::client::{ClientResponse, RequestFailure};
+use apus_net::coarse_now;
+
+use tokio::time::{Sleep, sleep_until};
+
+use super::WorkerGroup;
+use super::choose::ChosenNode;
+use super::group_view::{GroupView, WorkerNode};
+use super::send::{AttemptFailure, FailedAttempt};
+use super::tunnel::AttemptTunnel;
+use crate::counters::FailureKind;
+use crate::group::NodeSlot;
+use crate::health::ProbeOutcome;
+
+/// An attempt of a request at a node. Dropping it ends the attempt.
+pub(super) struct RequestAttempt {
+    group: Rc<WorkerGroup>,
+    node: Rc<WorkerNode>,
+    /// Goes to the next request in the queue when the attempt ends.
+    _slot: Option<NodeSlot>,
+    counts_load: bool,
+    /// Whether this is the probe of the node's circuit breaker.
+    probe: bool,
+    began: Instant,
+}
+
+impl RequestAttempt {
+    /// Begins an attempt at a chosen node; `None` if that node is gone.
+    pub(super) fn begin(
+        group: &Rc<WorkerGroup>,
+        view: &GroupView,
+        chosen: ChosenNode,
+        now: Instant,
+    ) -> Option<Self> {
+        let node = view.nodes.get(chosen.index)?;
+        let counts_load = view.set.plan.strategy.uses_load();
+        if counts_load {
+            node.node.state.add_load();
+        }
+        node.counters.begin();
+        Some(Self {
+            group: Rc::clone(group),
+            node: Rc::clone(node),
+            _slot: chosen.slot,
+            counts_load,
+            probe: chosen.probe,
+            began: now,
+        })
+    }
+
+    /// Returns the node.
+    pub(super) fn node(&self) -> &Rc<WorkerNode> {
+        &self.node
+    }
+
+    /// Returns the time since the attempt began.
+    pub(super) fn elapsed(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.began)
+    }
+
+    /// Describes this attempt after it failed.
+    pub(super) fn describe(&self, failure: AttemptFailure, now: Instant) -> FailedAttempt {
+        FailedAttempt {
+            node: Rc::clone(&self.node.label),
+            failure,
+            took: self.elapsed(now),
+        }
+    }
+
+    /// Records a response of the node.
+    pub(super) fn record_response(&mut self, now: Instant) {
+        self.node.counters.complete();
+        self.node.add_latency(self.elapsed(now), now);
+        let node = &self.node.node;
+        if self.probe {
+            self.probe = false;
+            node.state
+                .end_probe(&node.plan, ProbeOutcome::Responded, now);
+        }
+        if node.state.needs_successes() {
+            node.state.record_success(&node.plan, now);
+        }
+    }
+
+    /// Records a failure, if it is one of the node.
+    pub(super) fn record_failure(&mut self, failure: &RequestFailure, now: Instant) {
+        match FailureKind::of(failure) {
+            Some(kind) => self.record_failure_of_node(kind, now),
+            None => self.abandon_probe(now),
+        }
+    }
+
+    /// Ends the probe, if this is one, without a result: the attempt says nothing about the node.
+    pub(super) fn abandon_probe(&mut self, now: Instant) {
+        self.end_probe(ProbeOutcome::Abandoned, now);
+    }
+
+    /// Records a failure of the node.
+    pub(super) fn record_failure_of_node(&mut self, kind: FailureKind, now: Instant) {
+        self.node.counters.complete();
+        self.node.counters.add_failure(kind);
+        // Without a penalty, a node that fails quickly would have the lowest latency.
+        let latency = self.node.latency(now).unwrap_or_default();
+        let penalty = Duration::from_secs_f64((latency * 2.0).min(MAX_PENALTY));
+        self.node.add_latency(self.elapsed(now).max(penalty), now);
+        self.end_probe(ProbeOutcome::Failed, now);
+        self.group.group.record_failure(&self.node.node, now);
+    }
+
+    fn end_probe(&mut self, outcome: ProbeOutcome, now: Instant) {
+        if std::mem::take(&mut self.probe) {
+            let node = &self.node.node;
+            node.state.end_probe(&node.plan, outcome, now);
+        }
+    }
+
+    /// Ties the attempt to the body or the tunnel of its response: it ends when that ends. It ends at once
+    /// if the whole body is there already.
+    pub(super) fn attach_to(
+        self,
+        mut response: ClientResponse,
+        deadline: Option<Instant>,
+    ) -> ClientResponse {
+        if let Some(tunnel) = response.tunnel.take() {
+            response.tunnel = Some(Box::new(AttemptTunnel::new(tunnel, self)));
+            return response;
+        }
+        response.body = match response.body {
+            Body::Stream(inner) => Body::stream(AttemptBody {
+                inner,
+                attempt: Some(self),
+                deadline: deadline.map(BodyDeadline::new),
+            }),
+            whole => whole,
+        };
+        response
+    }
+}
+
+/// The highest latency that a failure counts as, in seconds.
+const MAX_PENALTY: f64 = 30.0;
+
+impl Drop for RequestAttempt {
+    fn drop(&mut self) {
+        if self.probe {
+            self.abandon_probe(Instant::now());
+        }
+        self.node.counters.end();
+        if self.counts_load {
+            self.node.node.state.remove_load();
+        }
+    }
+}
+
+/// The body of a response, with the attempt that it belongs to.
+struct AttemptBody {
+    inner: Box<dyn BodyStream>,
+    /// `None` once the body has ended.
+    attempt: Option<RequestAttempt>,
+    deadline: Option<BodyDeadline>,
+}
+
+impl BodyStream for AttemptBody {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        let polled = self.inner.poll_frame(cx);
+        if let Some(deadline) = &mut self.deadline
+            && !matches!(polled, Poll::Ready(None | Some(Err(_))))
+            && deadline.has_passed(polled.is_pending(), cx)
+        {
+            // No failure of the node: the client may be the slow one.
+            self.attempt = None;
+            return Poll::Ready(Some(Err(BodyError::TimedOut)));
+        }
+        match &polled {
+            Poll::Ready(Some(Err(error))) => {
+                if let Some(mut attempt) = self.attempt.take()
+                    && !matches!(error, BodyError::TooLarge)
+                {
+                    attempt.record_body_failure(error);
+                }
+            }
+            Poll::Ready(None) => self.attempt = None,
+            _ => {}
+        }
+        polled
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        self.inner.remaining()
+    }
+}
+
+impl RequestAttempt {
+    /// Records that the body of the response broke off.
+    fn record_body_failure(&mut self, error: &BodyError) {
+        let kind = match error {
+            BodyError::TimedOut => FailureKind::TimedOut,
+            _ => FailureKind::Body,
+        };
+        self.node.counters.add_failure(kind);
+        self.group
+            .group
+            .record_failure(&self.node.node, Instant::now());
+    }
+}
+
+/// The time at which the whole body has to be there. The timer is created when the body is first pending.
+struct BodyDeadline {
+    at: Instant,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl BodyDeadline {
+    fn new(at: Instant) -> Self {
+        Self { at, sleep: None }
+    }
+
+    fn has_passed(&mut self, is_pending: bool, cx: &mut Context<'_>) -> bool {
+        if !is_pending {
+            return coarse_now() >= self.at;
+        }
+        let at = self.at;
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Box::pin(sleep_until(at.into())));
+        sleep.as_mut().poll(cx).is_ready()
+    }
+}

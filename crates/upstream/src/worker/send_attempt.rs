@@ -1,0 +1,208 @@
+//! The sending of one attempt, over an idle or a new connection, or of two hedged attempts at once.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use apus_http::Body;
+use apus_net::client::{ClientResponse, FailureCause, RequestFailure, RequestPhase};
+use tokio::time::{sleep, timeout_at};
+
+use super::attempt::RequestAttempt;
+use super::request_body::RequestBody;
+use super::send::{RequestAttempts, UpstreamRequest};
+use crate::counters::increment;
+use crate::pool::{ConnectionFailure, PooledConnection};
+
+/// The most connections over which one attempt sends its request.
+const MAX_CONNECTIONS: usize = 8;
+
+/// The result of an attempt.
+pub(super) struct AttemptResult {
+    pub(super) attempt: RequestAttempt,
+    pub(super) result: Result<ClientResponse, RequestFailure>,
+    /// Whether the node may have seen the request over an earlier connection of this attempt.
+    pub(super) was_seen: bool,
+}
+
+impl RequestAttempts<'_> {
+    /// Sends the request to the node of the attempt, hedged if the plan says so.
+    pub(super) async fn send_attempt(
+        &mut self,
+        attempt: RequestAttempt,
+        body: &mut RequestBody,
+    ) -> AttemptResult {
+        let hedge = self.request.group.view().set.plan.retry.hedge;
+        let may_hedge = self.request.context.idempotent
+            && self.failed.is_empty()
+            && body.is_empty()
+            && self.request.template.head.upgrade.is_none();
+        match hedge.filter(|_| may_hedge) {
+            // Boxed, so that requests without hedging have a smaller future.
+            Some(after) => Box::pin(self.send_hedged(attempt, after)).await,
+            None => self.request.send_to_node(attempt, body).await,
+        }
+    }
+
+    /// Sends the request to a second node when the first is slow. The first response wins, and the other
+    /// attempt ends.
+    async fn send_hedged(&mut self, attempt: RequestAttempt, after: Duration) -> AttemptResult {
+        let slow = Rc::clone(attempt.node());
+        let mut first_body = RequestBody::new(Body::Empty);
+        let mut second_body = RequestBody::new(Body::Empty);
+        let began = Instant::now();
+        let first = self.request.send_to_node(attempt, &mut first_body);
+        let mut first = pin!(first);
+        tokio::select! {
+            biased;
+            result = &mut first => return result,
+            () = sleep(after) => {}
+        }
+        self.tried.push(slow.node.state.id());
+        let may_hedge = self.request.take_retry_token(Instant::now());
+        let second = may_hedge.then(|| self.request.try_acquire(&self.tried));
+        let Some(second) = second.flatten() else {
+            return first.await;
+        };
+        increment(&self.request.group.counters.hedges);
+        self.tried.push(second.node().node.state.id());
+        let mut second = pin!(self.request.send_to_node(second, &mut second_body));
+        let (ended, pending) = tokio::select! {
+            biased;
+            ended = &mut first => (ended, PendingAttempt::Second),
+            ended = &mut second => (ended, PendingAttempt::First),
+        };
+        let is_good = match &ended.result {
+            Ok(response) => !(self.request.group).plan(|plan| plan.is_failure(response.status)),
+            Err(_) => false,
+        };
+        if is_good {
+            if matches!(pending, PendingAttempt::First) {
+                let now = Instant::now();
+                slow.add_latency(now.saturating_duration_since(began), now);
+            }
+            return ended;
+        }
+        let failed = self.request.record_result(ended);
+        self.failed.push(failed);
+        match pending {
+            PendingAttempt::First => first.await,
+            PendingAttempt::Second => second.await,
+        }
+    }
+}
+
+/// The one of two hedged attempts that has not ended.
+enum PendingAttempt {
+    First,
+    Second,
+}
+
+impl UpstreamRequest<'_> {
+    /// Sends the request over an idle connection, or a new one. A connection that the node closed
+    /// meanwhile, or on which it accepts no more requests, is no failure of the node: the request is sent
+    /// over another one, if it may be sent again.
+    async fn send_to_node(&self, attempt: RequestAttempt, body: &mut RequestBody) -> AttemptResult {
+        let pool = &attempt.node().pool;
+        let mut idle = pool.checkout(self.context.client, self.context.idempotent);
+        let mut connections = 1;
+        let mut needs_http1 = false;
+        let mut was_seen = false;
+        loop {
+            let is_reused = idle.is_some();
+            let connection = match idle {
+                Some(connection) => Ok(connection),
+                None => {
+                    let (client, timeouts) = (self.context.client, &self.template.timeouts);
+                    // Rare and large: boxed, so that requests over idle connections have a smaller future.
+                    let mut connecting = Box::pin(async {
+                        match needs_http1 {
+                            true => pool.connect_http1(client, timeouts).await,
+                            false => pool.connect(client, timeouts).await,
+                        }
+                    });
+                    self.until_deadline(RequestPhase::Connect, connecting.as_mut())
+                        .await
+                }
+            };
+            let result = match connection {
+                Ok(connection) => self.send_over(connection, body).await,
+                Err(failure) => Err(failure),
+            };
+            let failure = match &result {
+                Err(failure) if body.is_available() => ConnectionFailure::of(failure, is_reused),
+                _ => ConnectionFailure::Permanent,
+            };
+            if failure == ConnectionFailure::NoTunnel {
+                if needs_http1 || !pool.negotiates_version() {
+                    return AttemptResult {
+                        attempt,
+                        result,
+                        was_seen,
+                    };
+                }
+                needs_http1 = true;
+                idle = None;
+                continue;
+            }
+            let is_seen = |failure: &RequestFailure| failure.request_sent;
+            let is_seen = result.as_ref().err().is_some_and(is_seen);
+            let may_be_sent = result.is_err() && (!is_seen || self.context.idempotent);
+            if failure == ConnectionFailure::Permanent
+                || !may_be_sent
+                || connections == MAX_CONNECTIONS
+            {
+                return AttemptResult {
+                    attempt,
+                    result,
+                    was_seen,
+                };
+            }
+            was_seen |= is_seen;
+            increment(&self.group.counters.reconnects);
+            connections += 1;
+            idle = match failure {
+                ConnectionFailure::Refused => {
+                    pool.checkout(self.context.client, self.context.idempotent)
+                }
+                // The node has likely closed the other idle connections, too.
+                _ => None,
+            };
+        }
+    }
+
+    async fn send_over(
+        &self,
+        connection: PooledConnection,
+        body: &mut RequestBody,
+    ) -> Result<ClientResponse, RequestFailure> {
+        let sending = pin!(connection.send(self.template.request(body.take())));
+        let result = self.until_deadline(RequestPhase::Head, sending).await;
+        result.map_err(|mut failure| {
+            body.put_back(failure.body.take());
+            failure
+        })
+    }
+
+    /// Waits for a step, but no longer than the deadline of the request. The step is borrowed, because a
+    /// future that takes another by value has room for it twice.
+    async fn until_deadline<T>(
+        &self,
+        phase: RequestPhase,
+        step: Pin<&mut impl Future<Output = Result<T, RequestFailure>>>,
+    ) -> Result<T, RequestFailure> {
+        let Some(deadline) = self.deadline else {
+            return step.await;
+        };
+        match Box::pin(timeout_at(deadline.into(), step)).await {
+            Ok(done) => done,
+            Err(_) => Err(RequestFailure {
+                phase,
+                cause: FailureCause::TimedOut,
+                request_sent: !matches!(phase, RequestPhase::Connect),
+                body: None,
+            }),
+        }
+    }
+}
