@@ -14,9 +14,7 @@ use apus_patterns::Glob;
 use apus_php::handler::PhpSettings;
 use apus_php::plan::WorkerPoolPlan;
 use apus_proxy::ProxySettings;
-use apus_sites::{
-    ForceHttps, HstsPolicy, LocationPattern, LocationSettings, ReturnHandler, ServerName,
-};
+use apus_sites::{ForceHttps, Hsts, LocationPattern, LocationSettings, ReturnHandler, ServerName};
 use apus_upstream::plan::GroupPlan;
 use http::HeaderValue;
 
@@ -92,7 +90,7 @@ pub struct SitePlan {
     /// The redirect of requests in clear text to `https`.
     pub force_https: Option<ForceHttps>,
     /// Strict Transport Security.
-    pub hsts: Option<HstsPolicy>,
+    pub hsts: Option<Hsts>,
     /// Its access log.
     pub access_log: Option<AccessLogPlan>,
     /// The settings of compression.

@@ -3,6 +3,7 @@
 //! Each is defined once here; the parser, the reference and the JSON schema are made from that.
 
 pub(super) mod cache;
+pub(super) mod layers;
 pub(super) mod php;
 pub(super) mod proxy;
 pub(super) mod upstream;
@@ -25,6 +26,7 @@ use super::value::{
     FilePath, Int, Kilobytes, List, Map, Megabytes, OneOrMore, Seconds, Switch, Text,
 };
 use cache::{Cache, CacheStore};
+use layers::{BasicAuth, Cors, Jwt, RequestIds, SecurityHeaders};
 use php::Fastcgi;
 use proxy::Proxy;
 use upstream::Upstream;
@@ -320,6 +322,19 @@ keys! {
         proxy: Proxy,
         /// Whether answers of origins are stored and sent again, and how. `true`: as they say.
         cache: Switch<Cache>,
+        /// An id for each request. `true`: in `X-Request-Id`.
+        request_id: Switch<RequestIds>,
+        /// Fields that restrict what browsers do with responses. `true`: those of the table's defaults.
+        security_headers: Switch<SecurityHeaders>,
+        /// Which scripts of other origins may read responses (CORS). `false`: none, also where the site allows
+        /// some.
+        cors: Switch<Cors>,
+        /// How long a response may take until it begins, in seconds; answered 503 beyond. 0: no limit.
+        request_timeout: Seconds<0, YEAR>,
+        /// Name and password with every request. `false`: none, also where the site wants them.
+        basic_auth: Switch<BasicAuth>,
+        /// JSON Web Tokens with every request. `false`: none, also where the site wants them.
+        jwt: Switch<Jwt>,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Resolving keys to a plan: inheritance, conflicts between keys, and files that must exist.
 
 mod cache;
+mod layers;
 mod listen;
 mod php;
 mod proxy;
@@ -12,10 +13,10 @@ use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 
 use apus_compress::Compression;
-use apus_http::TrustedProxies;
+use apus_http::{Network, TrustedProxies};
 use apus_net::tls::UnknownName;
 use apus_net::{AccountError, Limits, ListenAddress, SystemAccount};
-use apus_sites::{ForceHttps, HstsPolicy};
+use apus_sites::{ForceHttps, Hsts};
 
 use super::diagnostics::{Diagnostics, Finding};
 use super::files::is_no_folder;
@@ -51,7 +52,9 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
             None => raw::Compress::absent(&top, reader)?,
         },
         max_body_bytes: raw_global.client_max_body_size.value.0,
-        trusts_proxies: !raw_global.trusted_proxies.0.is_empty(),
+        trusted_proxies: (raw_global.trusted_proxies.0.iter())
+            .map(|network| network.0)
+            .collect(),
     };
     let cache = match &raw_global.cache {
         Some(raw) => cache::store(raw, reader),
@@ -116,8 +119,8 @@ struct GlobalDefaults {
     access_log: Option<AccessLogPlan>,
     compress: raw::Compress,
     max_body_bytes: u64,
-    /// Whether proxies in front are trusted.
-    trusts_proxies: bool,
+    /// The proxies in front that are trusted.
+    trusted_proxies: Vec<Network>,
 }
 
 fn global(raw: raw::Global, cache: CacheStorePlan, reader: &mut ConfigReader<'_>) -> GlobalPlan {
@@ -318,7 +321,7 @@ fn site(
             .collect(),
         site: raw.span.clone(),
     };
-    let listeners = listen::listeners(raw, defaults.trusts_proxies, reader);
+    let listeners = listen::listeners(raw, !defaults.trusted_proxies.is_empty(), reader);
     let tls = tls::site(raw, reader);
     let access_log = match &raw.access_log {
         Some(log) => access_log(log, reader),
@@ -355,7 +358,7 @@ fn site(
             port: https_port(&listeners).unwrap_or(443),
             ..ForceHttps::default()
         }),
-        hsts: raw.hsts.as_ref().map(|hsts| HstsPolicy {
+        hsts: raw.hsts.as_ref().map(|hsts| Hsts {
             max_age: hsts.max_age.0.as_secs(),
             include_subdomains: *hsts.include_subdomains,
             preload: *hsts.preload,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory};
 
 use crate::error::ErrorRules;
-use crate::middleware::{AnyMiddleware, Chain, ErasedMiddleware, Middleware, Next, Position};
+use crate::middleware::{Chain, Layer, Middleware, Next, Position};
 
 /// A service with layers around it: files, a proxy, PHP, a cache, a site.
 ///
@@ -22,7 +22,7 @@ use crate::middleware::{AnyMiddleware, Chain, ErasedMiddleware, Middleware, Next
 #[derive(Clone)]
 pub struct Layered {
     service: Arc<dyn ServiceFactory>,
-    layers: Vec<Arc<dyn AnyMiddleware>>,
+    layers: Vec<Layer>,
 }
 
 impl Layered {
@@ -37,8 +37,7 @@ impl Layered {
     /// Adds a layer inside of those that were added before.
     #[must_use]
     pub fn layer<Marker: 'static>(mut self, middleware: impl Middleware<Marker>) -> Self {
-        self.layers
-            .push(Arc::new(ErasedMiddleware::new(middleware)));
+        self.layers.push(Layer::new(middleware));
         self
     }
 }
@@ -64,7 +63,7 @@ impl ServiceFactory for Layered {
 impl fmt::Debug for Layered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Layered")
-            .field("layers", &self.layers.len())
+            .field("layers", &self.layers)
             .finish_non_exhaustive()
     }
 }
@@ -73,7 +72,7 @@ impl fmt::Debug for Layered {
 struct LayeredService(Rc<LayerStack>);
 
 struct LayerStack {
-    layers: Vec<Arc<dyn AnyMiddleware>>,
+    layers: Vec<Layer>,
     service: Rc<dyn Service>,
     errors: ErrorRules,
 }

@@ -1,8 +1,10 @@
 //! Middleware: functions around an application, `async fn(Request, Next) -> impl IntoResponse`.
 
 use std::any::Any;
+use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use apus_http::{Answer, Request, Response};
 
@@ -63,8 +65,8 @@ impl Next {
     }
 }
 
-impl std::fmt::Debug for Next {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Next {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Next").finish_non_exhaustive()
     }
 }
@@ -110,5 +112,63 @@ impl<M, Marker> ErasedMiddleware<M, Marker> {
 impl<M: Middleware<Marker>, Marker> AnyMiddleware for ErasedMiddleware<M, Marker> {
     fn call(&self, request: Request, next: Next) -> Answer {
         self.0.call(request, next)
+    }
+}
+
+/// A layer for several places, with a name for people.
+#[derive(Clone)]
+pub struct Layer {
+    name: Arc<str>,
+    settings: Arc<str>,
+    middleware: Arc<dyn AnyMiddleware>,
+}
+
+impl Layer {
+    /// A layer that is named after its type.
+    pub fn new<M: Middleware<Marker>, Marker: 'static>(middleware: M) -> Self {
+        let name = std::any::type_name::<M>();
+        let name = name.split('<').next().unwrap_or(name);
+        Self {
+            name: name.rsplit("::").next().unwrap_or(name).into(),
+            settings: Arc::default(),
+            middleware: Arc::new(ErasedMiddleware::new(middleware)),
+        }
+    }
+
+    /// A layer with another name, and with its settings as they are printed for debugging.
+    pub fn named<M: Middleware<Marker>, Marker: 'static>(
+        name: &str,
+        settings: &dyn fmt::Debug,
+        middleware: M,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            settings: format!("{settings:?}").into(),
+            middleware: Arc::new(ErasedMiddleware::new(middleware)),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether both are clones of one layer.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.middleware, &other.middleware)
+    }
+
+    /// Passes a request through it.
+    pub fn call(&self, request: Request, next: Next) -> Answer {
+        self.middleware.call(request, next)
+    }
+}
+
+impl fmt::Debug for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layer")
+            .field("name", &self.name)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }

@@ -209,6 +209,11 @@ impl Response {
         self.attached.get_or_insert_default().value = Some(value);
     }
 
+    /// The value that was attached.
+    pub fn attached(&self) -> Option<&dyn Any> {
+        self.attached.as_ref()?.value.as_deref()
+    }
+
     /// Takes the value that was attached.
     pub fn take_attached(&mut self) -> Option<Box<dyn Any>> {
         self.attached.as_mut()?.value.take()

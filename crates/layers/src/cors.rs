@@ -33,6 +33,8 @@ pub struct Cors<Origins = ListedOrigins> {
 #[derive(Clone, Default)]
 pub struct ListedOrigins {
     exact: Vec<String>,
+    /// What the origin of a subdomain starts and ends with.
+    subdomains: Vec<(String, String)>,
     matching: Vec<Predicate>,
 }
 
@@ -61,11 +63,18 @@ impl Cors {
     }
 
     /// Allows an origin: scheme, host, and port if it is not the scheme's own, as
-    /// `https://shop.example`. `null`, which files and sandboxed frames of any site are, is an origin
-    /// like another.
+    /// `https://shop.example`. `https://*.shop.example` allows all subdomains, and not the domain itself.
+    /// `null`, which files and sandboxed frames of any site are, is an origin like another.
     #[must_use]
     pub fn origin(mut self, origin: &str) -> Self {
-        self.origins.exact.push(serialised(origin));
+        let origin = serialised(origin);
+        match origin.split_once("://*.") {
+            Some((scheme, domain)) => {
+                let (start, end) = (format!("{scheme}://"), format!(".{domain}"));
+                self.origins.subdomains.push((start, end));
+            }
+            None => self.origins.exact.push(origin),
+        }
         self
     }
 
@@ -224,6 +233,7 @@ impl AllowedOrigins for ListedOrigins {
     fn allowed(&self, origin: Option<&[u8]>) -> Option<HeaderValue> {
         let origin = std::str::from_utf8(origin?).ok()?;
         let is_allowed = self.exact.iter().any(|known| known == origin)
+            || (self.subdomains.iter()).any(|(start, end)| is_subdomain(origin, start, end))
             || self.matching.iter().any(|accepts| accepts(origin));
         let value = is_allowed.then(|| HeaderValue::from_str(origin));
         value.and_then(Result::ok)
@@ -243,6 +253,7 @@ impl std::fmt::Debug for ListedOrigins {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ListedOrigins")
             .field("exact", &self.exact)
+            .field("subdomains", &self.subdomains)
             .finish_non_exhaustive()
     }
 }
@@ -256,6 +267,15 @@ fn grant(headers: &mut Headers, origin: &HeaderValue, with_credentials: bool) {
             &HeaderValue::from_static("true"),
         );
     }
+}
+
+/// Whether labels of a host, and nothing else, stand between the start and the end.
+fn is_subdomain(origin: &str, start: &str, end: &str) -> bool {
+    let labels = origin
+        .strip_prefix(start)
+        .and_then(|rest| rest.strip_suffix(end));
+    let is_of_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    labels.is_some_and(|labels| !labels.is_empty() && labels.bytes().all(is_of_host))
 }
 
 /// An origin as browsers write it: in lower case, without a slash, and without the scheme's port.
@@ -281,5 +301,31 @@ fn joined(names: &[HeaderName]) -> String {
 fn set(headers: &mut Headers, name: &str, value: String) {
     if !value.is_empty() {
         let _ = headers.try_insert(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_labels_of_a_host_and_nothing_else() {
+        let cors = Cors::new().origin("https://*.Shop.example:443/");
+        let is_allowed = |origin: &str| cors.origins.allowed(Some(origin.as_bytes())).is_some();
+        for origin in ["https://a.shop.example", "https://a.b.shop.example"] {
+            assert!(is_allowed(origin), "{origin}");
+        }
+        for origin in [
+            "https://shop.example",
+            "https://.shop.example",
+            "http://a.shop.example",
+            "https://a.shop.example:8443",
+            "https://a.shop.example.evil.example",
+            "https://evil.example/.shop.example",
+            "https://evil.example:1@a.shop.example",
+            "https://evilshop.example",
+        ] {
+            assert!(!is_allowed(origin), "{origin}");
+        }
     }
 }

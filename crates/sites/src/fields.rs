@@ -201,42 +201,6 @@ impl fmt::Display for InvalidChange {
 
 impl std::error::Error for InvalidChange {}
 
-/// HTTP Strict Transport Security (RFC 6797): sent over TLS alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HstsPolicy {
-    /// How long browsers keep to `https`, in seconds.
-    pub max_age: u64,
-    /// Whether subdomains are meant too.
-    pub include_subdomains: bool,
-    /// Whether browsers may have the host in their built-in list.
-    pub preload: bool,
-}
-
-impl Default for HstsPolicy {
-    /// A year, for this host alone.
-    fn default() -> Self {
-        Self {
-            max_age: 31_536_000,
-            include_subdomains: false,
-            preload: false,
-        }
-    }
-}
-
-impl HstsPolicy {
-    /// The field's value.
-    pub(super) fn value(self) -> Option<HeaderValue> {
-        let mut value = format!("max-age={}", self.max_age);
-        if self.include_subdomains {
-            value.push_str("; includeSubDomains");
-        }
-        if self.preload {
-            value.push_str("; preload");
-        }
-        HeaderValue::from_str(&value).ok()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

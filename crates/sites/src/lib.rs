@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory, StatusCode, TrustedProxies};
 
-pub use apus_layers::ForceHttps;
+pub use apus_layers::{ForceHttps, Hsts};
 pub use apus_patterns::{InvalidServerName, ServerName};
-pub use fields::{FieldChange, HstsPolicy, InvalidChange};
+pub use fields::{FieldChange, InvalidChange};
 pub use location::{InvalidLocationPattern, LocationPattern};
 pub use observe::{Observer, OnCompletion, WorkerObserver};
 pub use preset::{Preset, UnknownPreset};

@@ -2,7 +2,9 @@
 
 mod accel;
 mod complete;
+mod layers;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +17,7 @@ use apus_http::{
     Answer, HeaderValue, Request, Response, RouteInfo, Service, ServiceFactory, StatusCode, header,
 };
 
-use super::fields::{FieldChange, HstsPolicy};
+use super::fields::FieldChange;
 use super::location::{LocationMatcher, LocationPattern};
 use super::observe::{RequestObservation, WorkerObserver};
 use super::respond::ReturnHandler;
@@ -27,8 +29,10 @@ use apus_compress::Compression;
 use apus_compress::EncodingNegotiation;
 use apus_error_page::{ErrorFormat, error_page};
 use apus_files::{Files, FilesOutcome, FilesService};
+use apus_handler::error::ErrorRules;
+use apus_handler::middleware::Layer;
 use apus_http::trace::{self, Step, StepKind, Trace};
-use apus_layers::ForceHttps;
+use apus_layers::{ForceHttps, Hsts};
 
 /// How often a request may be sent to another location before it is rejected as a loop.
 const MAX_REWRITES: usize = 10;
@@ -51,6 +55,8 @@ struct SiteState {
     has_error_page_paths: bool,
     /// Whether `X-Accel-Redirect` of a service is followed, which needs a copy of the request.
     has_accel: bool,
+    /// How layers make responses to errors.
+    layer_errors: ErrorRules,
 }
 
 /// A location on one worker, or the site outside of all locations, with the settings of both.
@@ -67,6 +73,7 @@ struct LocationState {
     error_pages: HashMap<StatusCode, ErrorPage>,
     intercepts_errors: bool,
     accel: Option<AccelSettings>,
+    layers: Rc<[Layer]>,
     is_internal: bool,
     allows_encoded_slash: bool,
 }
@@ -87,19 +94,33 @@ enum WorkerHandler {
 
 /// The state of a request until its response is complete.
 struct RequestContext {
+    route: RequestRoute,
+    format: ErrorFormat,
+    is_secure: bool,
+    observation: Option<RequestObservation>,
+    trace: Option<Trace>,
+}
+
+/// The location of a request, and what the response needs of it.
+#[derive(Default)]
+struct RequestRoute {
     /// The index of the location, if one matched.
     location: Option<usize>,
     /// Whether the request was redirected internally.
     is_internal: bool,
-    format: ErrorFormat,
-    is_secure: bool,
+    /// The number of locations that the request was sent to.
+    visits: usize,
     /// The changes of response fields, if they depend on the request.
     changes: Option<Vec<FieldChange>>,
     compression: Option<EncodingNegotiation>,
-    observation: Option<RequestObservation>,
     /// A copy of the request without its body, for an internal redirect.
     redirect_copy: Option<Request>,
-    trace: Option<Trace>,
+    /// Whether no layer sees the request, because it is for an error page.
+    skips_layers: bool,
+    /// The layers that the request has passed.
+    passed_layers: Vec<Layer>,
+    /// The route behind the layers of the location, if it has any. They may wait before they pass the request.
+    behind_layers: Option<Rc<RefCell<RequestRoute>>>,
 }
 
 impl SiteService {
@@ -121,11 +142,15 @@ impl SiteService {
             locations,
             default_location,
             force_https: site.force_https,
-            hsts: site.hsts.and_then(HstsPolicy::value),
+            hsts: site.hsts.map(Hsts::value),
             compression: site.compression,
             observer: site.observer.as_ref().map(|observer| observer.worker()),
             has_error_page_paths,
             has_accel,
+            layer_errors: ErrorRules {
+                is_deferred: true,
+                ..ErrorRules::default()
+            },
         }))
     }
 
@@ -163,17 +188,16 @@ impl Service for SiteService {
     fn call(&self, request: Request) -> Answer {
         let site = &self.0;
         let mut context = RequestContext {
-            location: None,
-            is_internal: false,
+            route: RequestRoute {
+                redirect_copy: site.redirect_copy(&request),
+                ..RequestRoute::default()
+            },
             format: ErrorFormat::of(&request),
             is_secure: request.is_secure(),
-            changes: None,
-            compression: None,
             observation: site.observe(&request),
-            redirect_copy: site.redirect_copy(&request),
             trace: Trace::of(&request),
         };
-        match site.route(request, &mut context) {
+        match site.route(request, &mut context.route) {
             Answer::Now(response) => site.complete(context, response),
             Answer::Later(response) => {
                 let site = site.clone();
@@ -191,8 +215,8 @@ impl SiteState {
         RequestObservation::begin(&**self.observer.as_ref()?, request)
     }
 
-    /// Finds the location of a request and calls its handler.
-    fn route(&self, mut request: Request, context: &mut RequestContext) -> Answer {
+    /// Applies the rules of the site to a request, finds its location, and calls the handler of that.
+    fn route(self: &Rc<Self>, mut request: Request, route: &mut RequestRoute) -> Answer {
         if let Some(force) = &self.force_https
             && !request.is_secure()
         {
@@ -207,7 +231,13 @@ impl SiteState {
         {
             return response.into();
         }
-        for _ in 0..MAX_REWRITES {
+        self.visit_locations(request, route)
+    }
+
+    /// Finds the location of a request and calls its handler, until one gives a response.
+    fn visit_locations(self: &Rc<Self>, mut request: Request, route: &mut RequestRoute) -> Answer {
+        while route.visits < MAX_REWRITES {
+            route.visits = route.visits.saturating_add(1);
             let path = match request.normal_path() {
                 Ok(path) => path,
                 Err(error) => return invalid_path(&request, error).into(),
@@ -216,7 +246,10 @@ impl SiteState {
                 trace::note(&request, || {
                     Step::new(StepKind::Location, "none", "no location matches the path")
                 });
-                return Response::new(StatusCode::NOT_FOUND).into();
+                if self.default_location.layers.is_empty() || route.skips_layers {
+                    return Response::new(StatusCode::NOT_FOUND).into();
+                }
+                return self.pass_layers(None, request, Captures::default(), route);
             };
             let Some(location) = self.locations.get(index) else {
                 return Response::new(StatusCode::NOT_FOUND).into();
@@ -226,13 +259,13 @@ impl SiteState {
             {
                 return invalid_path(&request, error).into();
             }
-            if location.is_internal && !context.is_internal {
+            if location.is_internal && !route.is_internal {
                 trace::note(&request, || {
                     Step::new(StepKind::Location, "none", "the location is internal")
                 });
                 return Response::new(StatusCode::NOT_FOUND).into();
             }
-            context.location = Some(index);
+            route.location = Some(index);
             trace::note(&request, || {
                 let pattern = location.pattern.as_ref().map(ToString::to_string);
                 Step::new(
@@ -251,16 +284,19 @@ impl SiteState {
                 match self.rewrite(location, &mut request) {
                     RewriteResult::No | RewriteResult::Break => {}
                     RewriteResult::Path => {
-                        context.is_internal = true;
+                        route.is_internal = true;
                         continue;
                     }
                     RewriteResult::Response(response) => return response.into(),
                 }
             }
-            match self.call_handler(location, request, &captures, context) {
-                FilesOutcome::Response(response) => return response,
+            if !location.layers.is_empty() && !route.skips_layers {
+                return self.pass_layers(Some(index), request, captures, route);
+            }
+            match self.call_handler(location, request, &captures, route) {
+                FilesOutcome::Response(answer) => return answer,
                 FilesOutcome::Rewritten(redirected) => {
-                    context.is_internal = true;
+                    route.is_internal = true;
                     request = redirected;
                 }
             }
@@ -282,7 +318,7 @@ impl SiteState {
         location: &LocationState,
         mut request: Request,
         captures: &Captures,
-        context: &mut RequestContext,
+        route: &mut RequestRoute,
     ) -> FilesOutcome {
         if location.body_limit > 0 {
             match request.body_mut().len() {
@@ -294,12 +330,7 @@ impl SiteState {
             }
         }
         // The changes of a location that redirected the request here do not apply.
-        context.changes = location.has_variables.then(|| {
-            self.with_scope(location, &request, captures, |scope| {
-                let changes = location.response_fields.iter();
-                changes.map(|change| change.resolve(scope)).collect()
-            })
-        });
+        route.changes = self.resolve_changes(location, &request, captures);
         // A request that is redirected internally gets its original fields back.
         let may_redirect = matches!(location.handler, WorkerHandler::Files { .. })
             && !location.request_fields.is_empty();
@@ -339,7 +370,7 @@ impl SiteState {
             }
             WorkerHandler::Service { name, service } => {
                 if let Some(compression) = self.compression {
-                    context.compression = Some(EncodingNegotiation::of(&request, compression));
+                    route.compression = Some(EncodingNegotiation::of(&request, compression));
                 }
                 trace::note(&request, || {
                     Step::new(StepKind::Handler, &**name, "the handler of the location")
@@ -347,6 +378,21 @@ impl SiteState {
                 FilesOutcome::Response(service.call(request))
             }
         }
+    }
+
+    /// The changes of response fields, if they depend on the request.
+    fn resolve_changes(
+        &self,
+        location: &LocationState,
+        request: &Request,
+        captures: &Captures,
+    ) -> Option<Vec<FieldChange>> {
+        location.has_variables.then(|| {
+            self.with_scope(location, request, captures, |scope| {
+                let changes = location.response_fields.iter();
+                changes.map(|change| change.resolve(scope)).collect()
+            })
+        })
     }
 
     fn with_scope<T>(
@@ -367,6 +413,7 @@ impl SiteState {
 
     fn location(&self, context: &RequestContext) -> &LocationState {
         context
+            .route
             .location
             .and_then(|index| self.locations.get(index))
             .unwrap_or(&self.default_location)
@@ -394,6 +441,7 @@ impl LocationState {
             error_pages: settings.error_pages.iter().cloned().collect(),
             intercepts_errors: settings.intercepts_errors.unwrap_or(false),
             accel: settings.accel.clone(),
+            layers: settings.layers.clone().into(),
             is_internal: false,
             allows_encoded_slash: false,
         }
@@ -439,7 +487,7 @@ fn with_response_fields(files: &Files, settings: &LocationSettings, site: &Site)
     }
     // Where clear text is redirected, all files are sent over TLS.
     if site.force_https.is_some()
-        && let Some(hsts) = site.hsts.and_then(HstsPolicy::value)
+        && let Some(hsts) = site.hsts.map(Hsts::value)
     {
         files = files.field(&header::STRICT_TRANSPORT_SECURITY, &hsts);
     }

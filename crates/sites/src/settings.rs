@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use apus_handler::middleware::{Layer, Middleware};
 use apus_http::{HeaderValue, StatusCode};
 use bytes::Bytes;
 
@@ -23,6 +24,8 @@ pub struct LocationSettings {
     pub(super) error_pages: Vec<(StatusCode, ErrorPage)>,
     pub(super) intercepts_errors: Option<bool>,
     pub(super) accel: Option<AccelSettings>,
+    pub(super) layers: Vec<Layer>,
+    pub(super) replaces_layers: bool,
 }
 
 /// Internal redirects of a service: a response with a path of the site in `X-Accel-Redirect`, or with a
@@ -122,6 +125,27 @@ impl LocationSettings {
         self
     }
 
+    /// Adds a layer inside of those that were added before. Those of a site are around those of its locations.
+    #[must_use]
+    pub fn layer<Marker: 'static>(self, middleware: impl Middleware<Marker>) -> Self {
+        self.shared_layer(Layer::new(middleware))
+    }
+
+    /// As [`LocationSettings::layer`], with a layer that other locations have too. A request that is redirected
+    /// from one to another passes it once.
+    #[must_use]
+    pub fn shared_layer(mut self, layer: Layer) -> Self {
+        self.layers.push(layer);
+        self
+    }
+
+    /// Leaves the layers of the site out.
+    #[must_use]
+    pub fn without_layers_of_site(mut self) -> Self {
+        self.replaces_layers = true;
+        self
+    }
+
     /// The settings of a location with settings of its own.
     pub(super) fn refined(&self, own: &Self) -> Self {
         let mut all = self.clone();
@@ -135,6 +159,10 @@ impl LocationSettings {
         all.error_pages.extend_from_slice(&own.error_pages);
         all.intercepts_errors = own.intercepts_errors.or(all.intercepts_errors);
         all.accel = own.accel.clone().or(all.accel);
+        if own.replaces_layers {
+            all.layers.clear();
+        }
+        all.layers.extend(own.layers.iter().cloned());
         all
     }
 }

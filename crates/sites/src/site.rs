@@ -6,13 +6,13 @@ use std::sync::Arc;
 use apus_http::ServiceFactory;
 use apus_layers::ForceHttps;
 
-use super::fields::HstsPolicy;
 use super::location::LocationPattern;
 use super::observe::Observer;
 use super::respond::ReturnHandler;
 use super::settings::LocationSettings;
 use apus_compress::Compression;
 use apus_files::Files;
+use apus_layers::Hsts;
 use apus_patterns::ServerName;
 
 /// A virtual host: its names, its locations, and the settings for all of them.
@@ -23,7 +23,7 @@ pub struct Site {
     pub(super) locations: Vec<Location>,
     pub(super) settings: LocationSettings,
     pub(super) force_https: Option<ForceHttps>,
-    pub(super) hsts: Option<HstsPolicy>,
+    pub(super) hsts: Option<Hsts>,
     pub(super) compression: Option<Compression>,
     pub(super) observer: Option<Arc<dyn Observer>>,
 }
@@ -100,7 +100,7 @@ impl Site {
 
     /// Sends `Strict-Transport-Security` over TLS.
     #[must_use]
-    pub fn hsts(mut self, hsts: HstsPolicy) -> Self {
+    pub fn hsts(mut self, hsts: Hsts) -> Self {
         self.hsts = Some(hsts);
         self
     }

@@ -1,5 +1,5 @@
 //! A shared cache in front of a service (RFC 9111).
 
 pub use apus_cache::service::{
-    Cache, CacheSettings, CacheUnlessBypassed, CachedService, PurgeAccess, PurgeRequest,
+    Cache, CacheSettings, CacheUnlessBypassed, CachedService as Cached, PurgeAccess, PurgeRequest,
 };

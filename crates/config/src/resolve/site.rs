@@ -3,7 +3,7 @@
 mod files;
 mod handler;
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
 use apus_http::StatusCode;
 use apus_sites::{
@@ -12,6 +12,7 @@ use apus_sites::{
 };
 use http::HeaderValue;
 
+use super::layers::Layers;
 use super::proxy::ProxyResolver;
 use super::upstream::SiteUpstreams;
 use super::{GlobalDefaults, php};
@@ -35,6 +36,8 @@ pub(super) struct SiteResolver<'a> {
     groups: &'a SiteUpstreams<'a>,
     /// The keys of the site that have an effect so far.
     effective: EffectiveKeys,
+    /// The layers of the site, which its locations share.
+    layers: OnceCell<Layers>,
 }
 
 #[derive(Default)]
@@ -56,6 +59,7 @@ impl<'a> SiteResolver<'a> {
             defaults,
             groups,
             effective: EffectiveKeys::default(),
+            layers: OnceCell::new(),
         }
     }
 
@@ -453,9 +457,37 @@ impl<'a> SiteResolver<'a> {
                 }
             }
         }
+        settings = self.layers(own, settings, reader);
         let limit = own.client_max_body_size.as_ref();
         let limit = limit.or(self.site.keys.client_max_body_size.as_ref());
         settings.body_limit(limit.map_or(self.defaults.max_body_bytes, |size| size.0))
+    }
+}
+
+impl SiteResolver<'_> {
+    /// Adds the layers of the site, or those of a location that has some of its own.
+    fn layers(
+        &self,
+        own: &raw::LocationKeys,
+        settings: LocationSettings,
+        reader: &mut ConfigReader<'_>,
+    ) -> LocationSettings {
+        let proxies = &self.defaults.trusted_proxies;
+        let (layers, settings) = match self.layers.get() {
+            None => {
+                let none = Layers::default();
+                let layers = Layers::resolve(own, &none, proxies, reader);
+                (self.layers.get_or_init(|| layers).clone(), settings)
+            }
+            Some(site) if Layers::has_keys(own) => (
+                Layers::resolve(own, site, proxies, reader),
+                settings.without_layers_of_site(),
+            ),
+            Some(_) => return settings,
+        };
+        layers
+            .into_iter()
+            .fold(settings, LocationSettings::shared_layer)
     }
 }
 

@@ -277,14 +277,14 @@ fn warn_of_uncovered(
 }
 
 /// Warns of a private key that everybody on the machine can read.
-fn warn_of_readers(key: &Setting<FilePath>, reader: &mut ConfigReader<'_>) {
+pub(super) fn warn_of_readers(key: &Setting<FilePath>, reader: &mut ConfigReader<'_>) {
     let readable = std::fs::metadata(&key.value.0)
         .is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0);
     if readable {
         reader.report(
             Finding::warning(
                 &key.span,
-                "everybody on this machine can read the private key",
+                "everybody on this machine can read this file, which is secret",
                 "expected a file for its owner alone",
             )
             .help(format!("chmod 600 {}", key.value.0.display())),

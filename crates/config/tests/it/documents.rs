@@ -23,6 +23,13 @@ pub(crate) fn folder() -> TempDir {
         };
         write("cert.pem", made.cert.pem());
         write("key.pem", made.signing_key.serialize_pem());
+        // `openssl passwd -5 -salt saltsalt correct`.
+        let hash = "$5$saltsalt$bM2NOMXBvP/yo4CGWbQ.USJSeF5uzaT2H3bDmiXYqo1";
+        write("htpasswd", format!("{name}ada:{hash}\n"));
+        write(
+            "jwt.key",
+            format!("{host}{}\n", "0123456789abcdef".repeat(4)),
+        );
     }
     folder
 }
@@ -282,6 +289,47 @@ const MISTAKES: &[(&str, &str)] = &[
         "4:15 `force_https` has no effect; the site has no `listen_tls`",
     ),
     ("SITE\nhsts = {}\n", "4:8 `hsts` has no effect"),
+    ("SITE\ncors = true\n", "4:8 the key `origins` is missing"),
+    (
+        "SITE\ncors.origins = \"shop.example\"\n",
+        "4:16 `shop.example` is not an origin",
+    ),
+    (
+        "SITE\ncors = { origins = \"*\", credentials = true }\n",
+        "4:40 a response for all origins comes without credentials",
+    ),
+    (
+        "SITE\ncors = { origins = [\"*\", \"https://a.example\"] }\n",
+        "4:21 `*` is all origins already",
+    ),
+    (
+        "SITE\nbasic_auth = {}\n",
+        "4:14 the key `users_file` is missing",
+    ),
+    (
+        "SITE\nbasic_auth.users_file = \"none\"\n",
+        "4:25 cannot read ",
+    ),
+    (
+        "SITE\nbasic_auth.users_file = \"cert.pem\"\n",
+        "4:25 line 1: expected `name:hash`",
+    ),
+    (
+        "SITE\njwt = { algorithm = \"none\", key_file = \"jwt.key\" }\n",
+        "4:21 `none` is not an algorithm that is supported",
+    ),
+    (
+        "SITE\njwt = { algorithm = \"RS256\", key_file = \"jwt.key\" }\n",
+        "4:41 this is no public key of the algorithm in PEM",
+    ),
+    (
+        "SITE\njwt = { algorithm = \"HS256\", key_file = \"public\" }\n",
+        "4:41 cannot read ",
+    ),
+    (
+        "SITE\nsecurity_headers.content_security_policy = \"a\"\nsecurity_headers.content_security_policy_report_only = \"b\"\n",
+        "5:54 `content_security_policy` and `content_security_policy_report_only` exclude each other",
+    ),
     (
         "SITE\npreset = \"drupal\"\n",
         "4:10 `drupal` is not a preset; expected \"static\"",

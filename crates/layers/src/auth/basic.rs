@@ -34,6 +34,8 @@ use apus_handler::{IntoResponse, ResponseMarker};
 pub struct BasicAuth {
     challenge: HeaderValue,
     check: Arc<Check>,
+    /// Who may come in, for people to read.
+    users: Arc<str>,
 }
 
 type Check = dyn Fn(Credentials) -> Checked + Send + Sync;
@@ -97,6 +99,7 @@ impl BasicAuth {
                 let checked = check(credentials);
                 Box::pin(async move { checked.await.into_result() })
             }),
+            users: "those whom a function knows".into(),
         }
     }
 
@@ -123,11 +126,16 @@ impl BasicAuth {
     /// With users whose passwords are stored, as those of an `htpasswd` file.
     #[cfg(feature = "password")]
     pub fn stored(realm: &str, users: Users) -> Self {
+        let text = format!("{users:?}").into();
         let users = Arc::new(users);
-        Self::new(realm, move |given| {
+        let auth = Self::new(realm, move |given| {
             let users = users.clone();
             async move { users.check(given).await }
-        })
+        });
+        Self {
+            users: text,
+            ..auth
+        }
     }
 }
 
@@ -177,7 +185,10 @@ impl Middleware<ResponseMarker> for BasicAuth {
 
 impl fmt::Debug for BasicAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BasicAuth").finish_non_exhaustive()
+        f.debug_struct("BasicAuth")
+            .field("challenge", &self.challenge)
+            .field("users", &self.users)
+            .finish_non_exhaustive()
     }
 }
 

@@ -59,12 +59,39 @@ impl<T: DeserializeOwned + Clone + Send + Sync + 'static> JwtAuth<T> {
         if secret.len() < 32 {
             return Err(KeyError::TooShort {
                 bytes: secret.len(),
+                needed: 32,
             });
         }
         Ok(Self::new(
             Algorithm::HS256,
             DecodingKey::from_secret(secret),
         ))
+    }
+
+    /// For tokens that are signed with this algorithm, with the key as a file holds it: for HMAC the secret,
+    /// without spaces and line ends around it; else the public key in PEM.
+    ///
+    /// # Errors
+    /// The secret is shorter than the algorithm's hash (RFC 7518 section 3.2), or the key is not one of this
+    /// algorithm.
+    pub fn from_key(algorithm: Algorithm, key: &[u8]) -> Result<Self, KeyError> {
+        let secret = key.trim_ascii();
+        let of_secret = |needed: usize| match secret.len() {
+            bytes if bytes < needed => Err(KeyError::TooShort { bytes, needed }),
+            _ => Ok(DecodingKey::from_secret(secret)),
+        };
+        let of_pem = |read: fn(&[u8]) -> jsonwebtoken::errors::Result<DecodingKey>| {
+            read(key).map_err(|_| KeyError::Unreadable)
+        };
+        let key = match algorithm {
+            Algorithm::HS256 => of_secret(32),
+            Algorithm::HS384 => of_secret(48),
+            Algorithm::HS512 => of_secret(64),
+            Algorithm::ES256 | Algorithm::ES384 => of_pem(DecodingKey::from_ec_pem),
+            Algorithm::EdDSA => of_pem(DecodingKey::from_ed_pem),
+            _ => of_pem(DecodingKey::from_rsa_pem),
+        };
+        Ok(Self::new(algorithm, key?))
     }
 
     /// For tokens that are signed with this algorithm; with a public key, only who has the private
@@ -173,7 +200,8 @@ impl<T> Clone for JwtAuth<T> {
 impl<T> fmt::Debug for JwtAuth<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JwtAuth")
-            .field("algorithms", &self.validation.algorithms)
+            .field("validation", &self.validation)
+            .field("is_optional", &self.is_optional)
             .finish_non_exhaustive()
     }
 }

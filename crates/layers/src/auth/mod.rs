@@ -34,7 +34,11 @@ pub enum KeyError {
     TooShort {
         /// How long it is.
         bytes: usize,
+        /// How long it has to be.
+        needed: usize,
     },
+    /// It is not the key of this algorithm in PEM.
+    Unreadable,
     /// The system has no random bytes.
     NoRandomness,
 }
@@ -42,10 +46,12 @@ pub enum KeyError {
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooShort { bytes } => write!(
+            Self::TooShort { bytes, needed } => write!(
                 f,
-                "the secret has {bytes} bytes and needs 32: make one with `openssl rand -base64 48`"
+                "the secret has {bytes} bytes and needs {needed}: make one with `openssl rand -base64 {}`",
+                needed.div_ceil(2).saturating_mul(3)
             ),
+            Self::Unreadable => f.write_str("this is no public key of the algorithm in PEM"),
             Self::NoRandomness => f.write_str("the system has no random bytes"),
         }
     }

@@ -74,6 +74,11 @@ impl Users {
         }
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
     fn new(hashes: HashMap<String, String>) -> Self {
         let random = rand::SystemRandom::new();
         Self {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use apus_http::{Answer, Headers, Method, Request, Response, StatusCode};
 
-use super::{RequestContext, SiteState};
+use super::{RequestContext, RequestRoute, SiteState};
 use apus_http::CacheBypass;
 use apus_http::path;
 use apus_http::trace::{Step, StepKind};
@@ -80,6 +80,7 @@ impl SiteState {
             ));
         }
         let Some(request) = context
+            .route
             .redirect_copy
             .take()
             .and_then(|request| redirected_request(request, path))
@@ -89,12 +90,15 @@ impl SiteState {
                 path,
                 "an application redirects to an invalid path, or redirects a second time"
             );
-            context.location = None;
+            context.route.location = None;
             return self.complete(context, Response::new(StatusCode::INTERNAL_SERVER_ERROR));
         };
-        context.is_internal = true;
-        context.changes = None;
-        let answer = self.route(request, &mut context);
+        context.route = RequestRoute {
+            is_internal: true,
+            location: context.route.location,
+            ..RequestRoute::default()
+        };
+        let answer = self.route(request, &mut context.route);
         let site = Rc::clone(self);
         Answer::later(async move {
             let mut found = answer.wait().await;

@@ -10,7 +10,7 @@ use apus_http::{
 };
 
 use super::accel;
-use super::{RequestContext, SiteState};
+use super::{RequestContext, RequestRoute, SiteState};
 use crate::settings::ErrorPage;
 use apus_error_page::{self, Details, ErrorFormat};
 use apus_http::trace::{Step, StepKind};
@@ -23,6 +23,8 @@ impl SiteState {
         mut context: RequestContext,
         mut response: Response,
     ) -> Answer {
+        context.route = context.route.innermost();
+        response = self.render_layer_error(&context, response);
         if let Some(path) = self.accel_path(&context, &response) {
             return self.redirect_internally(context, response, &path);
         }
@@ -90,6 +92,7 @@ impl SiteState {
                 let (site, page) = (self.clone(), page.clone());
                 Answer::later(async move {
                     let request = context
+                        .route
                         .redirect_copy
                         .take()
                         .and_then(|request| accel::error_page_request(request, &page));
@@ -121,24 +124,24 @@ impl SiteState {
     /// The response of the site to a request for an error page. It is `None` unless the status is 200,
     /// or that of the error with a body, as applications send it.
     async fn error_page(
-        &self,
+        self: &Rc<Self>,
         request: Request,
         status: StatusCode,
         format: ErrorFormat,
     ) -> Option<Response> {
         let page = request.target().as_str().to_owned();
         let mut context = RequestContext {
-            location: None,
-            is_internal: true,
+            route: RequestRoute {
+                is_internal: true,
+                skips_layers: true,
+                ..RequestRoute::default()
+            },
             format,
             is_secure: request.is_secure(),
-            changes: None,
-            compression: None,
             observation: None,
-            redirect_copy: None,
             trace: None,
         };
-        let response = self.route(request, &mut context).wait().await;
+        let response = self.route(request, &mut context.route).wait().await;
         let is_same_error =
             response.status() == status && !apus_error_page::lacks_content(&response);
         if response.status() == StatusCode::OK || is_same_error {
@@ -158,6 +161,7 @@ impl SiteState {
         let location = self.location(&context);
         remove_internal(&mut response);
         let changes = context
+            .route
             .changes
             .as_ref()
             .unwrap_or(&location.response_fields);
@@ -174,7 +178,7 @@ impl SiteState {
                 .headers_mut()
                 .insert(&header::STRICT_TRANSPORT_SECURITY, hsts);
         }
-        if let Some(negotiation) = context.compression {
+        if let Some(negotiation) = context.route.compression {
             negotiation.apply(&mut response);
         }
         if let Some(trace) = context.trace
@@ -222,7 +226,7 @@ fn copy_body(response: &mut Response, mut page: Response) {
 }
 
 /// Removes the body and the fields that describe it.
-fn clear_body(response: &mut Response) {
+pub(super) fn clear_body(response: &mut Response) {
     let headers = response.headers_mut();
     for name in [
         "content-length",

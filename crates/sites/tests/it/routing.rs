@@ -8,8 +8,8 @@ use apus_files::Files;
 use apus_http::trace::{StepKind, Trace};
 use apus_http::{Body, HeaderValue, Request, Response, ServiceFactory, StatusCode};
 use apus_sites::{
-    ErrorPage, FieldChange, ForceHttps, HstsPolicy, Location, LocationSettings, Observer,
-    OnCompletion, Preset, ReturnHandler, Site, Sites, WorkerObserver,
+    ErrorPage, FieldChange, ForceHttps, Hsts, Location, LocationSettings, Observer, OnCompletion,
+    Preset, ReturnHandler, Site, Sites, WorkerObserver,
 };
 
 use apus_testkit::{Reply, ask, block_on, echo, get};
@@ -225,7 +225,7 @@ fn force_https_keeps_host_target_and_method_and_names_the_port() {
 
 #[test]
 fn hsts_goes_over_tls_alone() {
-    let site = site("a", &[]).hsts(HstsPolicy {
+    let site = site("a", &[]).hsts(Hsts {
         max_age: 60,
         include_subdomains: true,
         preload: true,
@@ -419,7 +419,7 @@ fn files_have_the_fields_of_their_site_beforehand() {
                 .response_field(FieldChange::add("x-added", "1").unwrap()),
         )
         .force_https(ForceHttps::default())
-        .hsts(HstsPolicy::default())
+        .hsts(Hsts::default())
         .location(Location::files(
             "/".parse().unwrap(),
             Files::new(folder.path()),

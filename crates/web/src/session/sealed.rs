@@ -26,6 +26,7 @@ impl Key {
         if secret.len() < 32 {
             return Err(KeyError::TooShort {
                 bytes: secret.len(),
+                needed: 32,
             });
         }
         Ok(Self(secret.into()))
@@ -256,7 +257,10 @@ mod tests {
     fn a_secret_that_could_be_guessed_is_no_key() {
         assert_eq!(
             Key::new("password").unwrap_err(),
-            KeyError::TooShort { bytes: 8 }
+            KeyError::TooShort {
+                bytes: 8,
+                needed: 32
+            }
         );
     }
 }

@@ -87,4 +87,128 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "return = { status = 404, text = \"gone\" }",
         "return = { status = 404, text = \"gone\", content_type = \"text/x\" }",
     ),
+    ("request_id", "", "request_id = true"),
+    (
+        "request_id.header",
+        "request_id = true",
+        "request_id.header = \"x-id\"",
+    ),
+    ("security_headers", "", "security_headers = true"),
+    (
+        "security_headers.content_security_policy",
+        "security_headers = true",
+        "security_headers.content_security_policy = \"default-src 'self'\"",
+    ),
+    (
+        "security_headers.content_security_policy_report_only",
+        "security_headers = true",
+        "security_headers.content_security_policy_report_only = \"default-src 'self'\"",
+    ),
+    (
+        "security_headers.content_type_options",
+        "security_headers = true",
+        "security_headers.content_type_options = \"\"",
+    ),
+    (
+        "security_headers.frame_options",
+        "security_headers = true",
+        "security_headers.frame_options = \"DENY\"",
+    ),
+    (
+        "security_headers.referrer_policy",
+        "security_headers = true",
+        "security_headers.referrer_policy = \"no-referrer\"",
+    ),
+    (
+        "security_headers.opener_policy",
+        "security_headers = true",
+        "security_headers.opener_policy = \"\"",
+    ),
+    (
+        "security_headers.permissions_policy",
+        "security_headers = true",
+        "security_headers.permissions_policy = \"camera=()\"",
+    ),
+    ("cors", "", "cors = { origins = \"https://a.example\" }"),
+    (
+        "cors.origins",
+        "cors = { origins = \"https://a.example\" }",
+        "cors.origins = \"*\"",
+    ),
+    (
+        "cors.methods",
+        "cors = { origins = \"https://a.example\" }",
+        "cors = { origins = \"https://a.example\", methods = [\"GET\", \"PUT\"] }",
+    ),
+    (
+        "cors.headers",
+        "cors = { origins = \"https://a.example\" }",
+        "cors = { origins = \"https://a.example\", headers = \"*\" }",
+    ),
+    (
+        "cors.expose_headers",
+        "cors = { origins = \"https://a.example\" }",
+        "cors = { origins = \"https://a.example\", expose_headers = \"x-a\" }",
+    ),
+    (
+        "cors.credentials",
+        "cors = { origins = \"https://a.example\" }",
+        "cors = { origins = \"https://a.example\", credentials = true }",
+    ),
+    (
+        "cors.max_age",
+        "cors = { origins = \"https://a.example\" }",
+        "cors = { origins = \"https://a.example\", max_age = 60 }",
+    ),
+    ("request_timeout", "", "request_timeout = 30"),
+    (
+        "basic_auth",
+        "",
+        "basic_auth = { users_file = \"htpasswd\" }",
+    ),
+    (
+        "basic_auth.users_file",
+        "basic_auth = { users_file = \"htpasswd\" }",
+        "basic_auth.users_file = \"other-htpasswd\"",
+    ),
+    (
+        "basic_auth.realm",
+        "basic_auth = { users_file = \"htpasswd\" }",
+        "basic_auth = { users_file = \"htpasswd\", realm = \"staff\" }",
+    ),
+    (
+        "jwt",
+        "",
+        "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\" }",
+    ),
+    (
+        "jwt.algorithm",
+        "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\" }",
+        "jwt = { algorithm = \"HS512\", key_file = \"jwt.key\" }",
+    ),
+    (
+        "jwt.key_file",
+        "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\" }",
+        "jwt = { algorithm = \"HS256\", key_file = \"other-jwt.key\" }",
+    ),
+    (
+        "jwt.issuer",
+        "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\" }",
+        "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\", issuer = \"a\" }",
+    ),
+    (
+        "jwt.audience",
+        "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\" }",
+        "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\", audience = \"a\" }",
+    ),
+    (
+        "jwt.leeway",
+        "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\" }",
+        "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\", leeway = 5 }",
+    ),
+    (
+        "jwt.optional",
+        "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\" }",
+        "jwt = { algorithm = \"HS256\", key_file = \"jwt.key\", optional = true }",
+    ),
 ];

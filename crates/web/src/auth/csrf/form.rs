@@ -58,7 +58,7 @@ enum TokenSearch {
     UrlEncoded {
         next_at: usize,
     },
-    Multipart(MultipartSearch),
+    Multipart(Box<MultipartSearch>),
 }
 
 enum SearchResult {
@@ -76,7 +76,7 @@ impl TokenSearch {
             return Some(Self::UrlEncoded { next_at: 0 });
         }
         let parser = MultipartParser::for_content_type(content_type).ok()?;
-        Some(Self::Multipart(MultipartSearch::new(parser)))
+        Some(Self::Multipart(Box::new(MultipartSearch::new(parser))))
     }
 
     fn run(&mut self, read: &mut ReadAhead, is_last: bool) -> SearchResult {

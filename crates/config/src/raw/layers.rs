@@ -1,0 +1,207 @@
+//! The keys of layers: what stands around the handler of a site or a location.
+
+use apus_http::{HeaderName, HeaderValue, Method};
+
+use super::{YEAR, not_given};
+use crate::keys::{StringType, choices, keys};
+use crate::source::Setting;
+use crate::string_type::{FieldName, HeaderText};
+use crate::value::{FilePath, OneOrMore, Seconds, Text};
+
+/// An origin whose scripts may read responses.
+#[derive(Clone, Debug)]
+pub(crate) enum CorsOrigin {
+    /// `*`.
+    Any,
+    /// An origin, or the subdomains of one.
+    Origin(String),
+}
+
+impl StringType for CorsOrigin {
+    const EXPECTED: &'static str =
+        "an origin as \"https://shop.example\" or \"https://*.shop.example\", \"null\", or \"*\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        let host = text.split_once("://").map(|(_, host)| host);
+        let host = host.map(|host| host.strip_prefix("*.").unwrap_or(host));
+        let is_host =
+            |host: &str| !host.is_empty() && !host.contains(['/', '*', '?', '#', '@', ' ']);
+        match text == "null" || host.is_some_and(is_host) {
+            true => Ok(Self::Origin(text.to_owned())),
+            false => Err(String::new()),
+        }
+    }
+}
+
+/// A request field that scripts may send.
+#[derive(Clone, Debug)]
+pub(crate) enum CorsHeader {
+    /// `*`.
+    Any,
+    /// A field.
+    Name(HeaderName),
+}
+
+impl StringType for CorsHeader {
+    const EXPECTED: &'static str = "a field name or \"*\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "*" => Ok(Self::Any),
+            name => HeaderName::from_bytes(name.as_bytes())
+                .map(Self::Name)
+                .map_err(|_| String::new()),
+        }
+    }
+}
+
+/// A method.
+#[derive(Clone, Debug)]
+pub(crate) struct MethodName(pub(crate) Method);
+
+impl StringType for MethodName {
+    const EXPECTED: &'static str = "a method as \"PUT\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        Method::from_bytes(text.as_bytes())
+            .map(Self)
+            .map_err(|_| String::new())
+    }
+
+    fn as_written(&self) -> Option<&str> {
+        Some(self.0.as_str())
+    }
+}
+
+/// A field value, empty for none.
+fn header(value: &'static str) -> HeaderText {
+    HeaderText(HeaderValue::from_static(value))
+}
+
+keys! {
+    /// Cross-origin resource sharing (Fetch standard, section 3.2): which scripts of other origins may read
+    /// responses. Preflight requests are answered here.
+    pub(crate) struct Cors {
+        /// The origins whose scripts may: `"https://shop.example"`, `"https://*.shop.example"` for the
+        /// subdomains, or `"*"` for all of them, which excludes `credentials`.
+        origins [required]: OneOrMore<CorsOrigin>,
+        /// The methods that scripts may use, in place of GET, HEAD and POST.
+        methods: OneOrMore<MethodName> = OneOrMore(default_methods()),
+        /// The request fields that scripts may send, beside those that a form could send; `"*"`: those that
+        /// they ask for.
+        headers: OneOrMore<CorsHeader> = OneOrMore::default(),
+        /// The response fields that scripts may read, beside those that they always may.
+        expose_headers: OneOrMore<FieldName> = OneOrMore::default(),
+        /// Whether scripts may send the cookies, client certificates and `Authorization` of the reader.
+        credentials: bool = false,
+        /// How long a browser may use the response to a preflight request, in seconds.
+        max_age: Seconds<0, YEAR> = Seconds::new(5),
+    }
+}
+
+fn default_methods() -> Vec<Setting<MethodName>> {
+    [Method::GET, Method::HEAD, Method::POST]
+        .map(|method| not_given(MethodName(method)))
+        .into()
+}
+
+keys! {
+    /// Name and password with every request (RFC 7617). Without them 401.
+    pub(crate) struct BasicAuth {
+        /// What browsers show when they ask for the password.
+        realm: Text = Text("Restricted".to_owned()),
+        /// The file with the users, as `htpasswd -B` writes it: `name:hash` on each line. Hashes are those of
+        /// bcrypt, SHA-crypt and Argon2. It is read at start and reload.
+        users_file [required]: FilePath,
+    }
+}
+
+keys! {
+    /// JSON Web Tokens in `Authorization: Bearer` (RFC 7519, RFC 8725). Without a valid one 401. `exp` is
+    /// required and checked, `nbf` is checked if it is there.
+    pub(crate) struct Jwt {
+        /// The only algorithm that is accepted.
+        algorithm [required]: JwtAlgorithm,
+        /// The file with the key: for `HS256`, `HS384` and `HS512` the secret, of 32 bytes at least; else the
+        /// public key, PEM. It is read at start and reload.
+        key_file [required]: FilePath,
+        /// The issuer that tokens must have (`iss`).
+        issuer: Text,
+        /// The audience that tokens must have (`aud`).
+        audience: Text,
+        /// By how much clocks may differ, in seconds.
+        leeway: Seconds<0, 3600> = Seconds::new(60),
+        /// Whether requests without a token are served too. An invalid token is refused in any case.
+        optional: bool = false,
+    }
+}
+
+choices! {
+    /// An algorithm of signatures (RFC 7518 section 3.1, RFC 8037).
+    pub(crate) JwtAlgorithm: "an algorithm that is supported" {
+        /// HMAC with SHA-256.
+        Hs256 = "HS256",
+        /// HMAC with SHA-384.
+        Hs384 = "HS384",
+        /// HMAC with SHA-512.
+        Hs512 = "HS512",
+        /// RSASSA-PKCS1-v1_5 with SHA-256.
+        Rs256 = "RS256",
+        /// RSASSA-PKCS1-v1_5 with SHA-384.
+        Rs384 = "RS384",
+        /// RSASSA-PKCS1-v1_5 with SHA-512.
+        Rs512 = "RS512",
+        /// RSASSA-PSS with SHA-256.
+        Ps256 = "PS256",
+        /// RSASSA-PSS with SHA-384.
+        Ps384 = "PS384",
+        /// RSASSA-PSS with SHA-512.
+        Ps512 = "PS512",
+        /// ECDSA on P-256 with SHA-256.
+        Es256 = "ES256",
+        /// ECDSA on P-384 with SHA-384.
+        Es384 = "ES384",
+        /// Ed25519.
+        EdDsa = "EdDSA",
+    }
+}
+
+impl JwtAlgorithm {
+    /// Whether its key is a secret.
+    pub(crate) fn is_secret(self) -> bool {
+        matches!(self, Self::Hs256 | Self::Hs384 | Self::Hs512)
+    }
+}
+
+keys! {
+    /// Fields that restrict what browsers do with responses. A field that a response has already stays; an
+    /// empty value leaves a field out.
+    pub(crate) struct SecurityHeaders {
+        /// What pages may load and run.
+        content_security_policy: HeaderText = header("base-uri 'self'; frame-ancestors 'self'; object-src 'none'"),
+        /// As `content_security_policy`, but violations are only reported, to where the policy says.
+        content_security_policy_report_only: HeaderText = header(""),
+        /// Whether browsers guess media types.
+        content_type_options: HeaderText = header("nosniff"),
+        /// Which sites may show pages in a frame.
+        frame_options: HeaderText = header("SAMEORIGIN"),
+        /// What browsers send of a page's URL to others.
+        referrer_policy: HeaderText = header("strict-origin-when-cross-origin"),
+        /// Which windows share a process with a page.
+        opener_policy: HeaderText = header("same-origin"),
+        /// Which features of the browser pages may use.
+        permissions_policy: HeaderText = header(""),
+    }
+}
+
+keys! {
+    /// An id for each request: in the response, in the request to origins and PHP, and in their logs. An id that
+    /// a proxy of `trusted_proxies` sends is kept.
+    pub(crate) struct RequestIds {
+        /// The field of the id.
+        header: FieldName = FieldName("x-request-id".to_owned()),
+    }
+}

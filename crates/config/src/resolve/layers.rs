@@ -1,0 +1,293 @@
+//! The layers of a site or a location: request ids, security headers, CORS, time-out, authentication.
+
+use apus_handler::middleware::Layer;
+use apus_http::{HeaderName, Network};
+use apus_layers::auth::{BasicAuth, JwtAuth, Users, jsonwebtoken::Algorithm};
+use apus_layers::{Cors, RequestIds, SecurityHeaders, Timeout};
+use http::header;
+
+use super::tls;
+use crate::diagnostics::Finding;
+use crate::keys::{ConfigReader, ConfigTable};
+use crate::raw::LocationKeys;
+use crate::raw::layers::{self as keys, CorsHeader, CorsOrigin, JwtAlgorithm};
+use crate::source::{Setting, SourceSpan};
+use crate::value::{Seconds, Switch};
+
+/// The layers of a site or a location, the outermost first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layers {
+    request_id: Option<Layer>,
+    security_headers: Option<Layer>,
+    cors: Option<Layer>,
+    request_timeout: Option<Layer>,
+    basic_auth: Option<Layer>,
+    jwt: Option<Layer>,
+}
+
+impl Layers {
+    /// The layers by the keys of a place, and those of the site for keys that the place does not have. Layers of
+    /// the site are shared, not made again.
+    pub(super) fn resolve(
+        own: &LocationKeys,
+        site: &Self,
+        trusted_proxies: &[Network],
+        reader: &mut ConfigReader<'_>,
+    ) -> Self {
+        Self {
+            request_id: switched(
+                own.request_id.as_ref(),
+                &site.request_id,
+                reader,
+                |keys, _, _| {
+                    let field = HeaderName::from_bytes(keys.header.0.as_bytes()).ok()?;
+                    let ids = RequestIds::new().field(field);
+                    Some(Layer::named(
+                        "request_id",
+                        keys,
+                        ids.trust(trusted_proxies.iter().copied()),
+                    ))
+                },
+            ),
+            security_headers: switched(
+                own.security_headers.as_ref(),
+                &site.security_headers,
+                reader,
+                |keys, _, reader| security_headers(keys, reader),
+            ),
+            cors: switched(own.cors.as_ref(), &site.cors, reader, |keys, _, reader| {
+                cors(keys, reader)
+            }),
+            request_timeout: match &own.request_timeout {
+                None => site.request_timeout.clone(),
+                Some(Setting {
+                    value: Seconds(time),
+                    ..
+                }) => (!time.is_zero())
+                    .then(|| Layer::named("request_timeout", time, Timeout::new(*time))),
+            },
+            basic_auth: switched(
+                own.basic_auth.as_ref(),
+                &site.basic_auth,
+                reader,
+                basic_auth,
+            ),
+            jwt: switched(own.jwt.as_ref(), &site.jwt, reader, |keys, _, reader| {
+                jwt(keys, reader)
+            }),
+        }
+    }
+
+    /// Whether a place has a key of a layer.
+    pub(super) fn has_keys(own: &LocationKeys) -> bool {
+        own.request_id.is_some()
+            || own.security_headers.is_some()
+            || own.cors.is_some()
+            || own.request_timeout.is_some()
+            || own.basic_auth.is_some()
+            || own.jwt.is_some()
+    }
+
+    /// The layers, the outermost first.
+    pub(super) fn into_iter(self) -> impl Iterator<Item = Layer> {
+        [
+            self.request_id,
+            self.security_headers,
+            self.cors,
+            self.request_timeout,
+            self.basic_auth,
+            self.jwt,
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+/// A layer whose key turns it on, off, or gives it a table.
+fn switched<K: ConfigTable + Clone>(
+    own: Option<&Setting<Switch<K>>>,
+    site: &Option<Layer>,
+    reader: &mut ConfigReader<'_>,
+    make: impl FnOnce(&K, &SourceSpan, &mut ConfigReader<'_>) -> Option<Layer>,
+) -> Option<Layer> {
+    let Some(own) = own else {
+        return site.clone();
+    };
+    let keys = own.table(&own.span, reader)?;
+    make(&keys, &own.span, reader)
+}
+
+fn security_headers(keys: &keys::SecurityHeaders, reader: &mut ConfigReader<'_>) -> Option<Layer> {
+    let policy = &keys.content_security_policy;
+    let reported = &keys.content_security_policy_report_only;
+    let mut headers = SecurityHeaders::new();
+    headers = match (text(&policy.0), text(&reported.0)) {
+        ("", "") => headers.without(&header::CONTENT_SECURITY_POLICY),
+        (_, "") => headers.content_security_policy(text(&policy.0)),
+        (_, reported_text) if !policy.given || text(&policy.0).is_empty() => {
+            headers.content_security_policy_report_only(reported_text)
+        }
+        _ => {
+            reader.report(
+                Finding::error(
+                    &reported.span,
+                    "`content_security_policy` and `content_security_policy_report_only` exclude each other",
+                    "expected one of them",
+                )
+                .related(&policy.span, "the other one"),
+            );
+            return None;
+        }
+    };
+    let others = [
+        (header::X_CONTENT_TYPE_OPTIONS, &keys.content_type_options),
+        (header::X_FRAME_OPTIONS, &keys.frame_options),
+        (header::REFERRER_POLICY, &keys.referrer_policy),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            &keys.opener_policy,
+        ),
+        (
+            HeaderName::from_static("permissions-policy"),
+            &keys.permissions_policy,
+        ),
+    ];
+    for (name, value) in others {
+        headers = match value.0.is_empty() {
+            true => headers.without(&name),
+            false => headers.set(name, value.0.clone()),
+        };
+    }
+    Some(Layer::named("security_headers", keys, headers))
+}
+
+fn cors(keys: &keys::Cors, reader: &mut ConfigReader<'_>) -> Option<Layer> {
+    let any = keys
+        .origins
+        .0
+        .iter()
+        .find(|origin| matches!(origin.value, CorsOrigin::Any));
+    if let Some(any) = any {
+        let other = match keys.origins.0.len() {
+            1 if !*keys.credentials => {
+                return Some(Layer::named(
+                    "cors",
+                    keys,
+                    with_keys(Cors::any_origin(), keys),
+                ));
+            }
+            1 => (
+                &keys.credentials.span,
+                "a response for all origins comes without credentials",
+            ),
+            _ => (&any.span, "`*` is all origins already"),
+        };
+        reader.report(Finding::error(
+            other.0,
+            other.1,
+            "expected a list of origins without `*`",
+        ));
+        return None;
+    }
+    let mut cors = Cors::new();
+    for origin in &keys.origins.0 {
+        if let CorsOrigin::Origin(origin) = &origin.value {
+            cors = cors.origin(origin);
+        }
+    }
+    if *keys.credentials {
+        cors = cors.credentials();
+    }
+    Some(Layer::named("cors", keys, with_keys(cors, keys)))
+}
+
+/// The keys that do not depend on the origins.
+fn with_keys<Origins>(cors: Cors<Origins>, keys: &keys::Cors) -> Cors<Origins> {
+    let cors = cors.methods(keys.methods.0.iter().map(|method| method.0.clone()));
+    let is_any = |header: &Setting<CorsHeader>| matches!(header.value, CorsHeader::Any);
+    let cors = match keys.headers.0.iter().any(is_any) {
+        true => cors.any_request_header(),
+        false => cors.request_headers(keys.headers.0.iter().filter_map(
+            |header| match &header.value {
+                CorsHeader::Name(name) => Some(name.clone()),
+                CorsHeader::Any => None,
+            },
+        )),
+    };
+    let exposed = keys.expose_headers.0.iter();
+    let exposed = exposed.filter_map(|name| HeaderName::from_bytes(name.0.as_bytes()).ok());
+    cors.exposed_headers(exposed).max_age(keys.max_age.0)
+}
+
+fn basic_auth(
+    keys: &keys::BasicAuth,
+    _: &SourceSpan,
+    reader: &mut ConfigReader<'_>,
+) -> Option<Layer> {
+    let bytes = tls::file(&keys.users_file, reader)?;
+    let invalid = match std::str::from_utf8(&bytes) {
+        Ok(text) => match Users::from_htpasswd(text) {
+            Ok(users) if users.is_empty() => vec!["the file has no users".to_owned()],
+            Ok(users) => {
+                tls::warn_of_readers(&keys.users_file, reader);
+                return Some(Layer::named(
+                    "basic_auth",
+                    keys,
+                    BasicAuth::stored(&keys.realm.0, users),
+                ));
+            }
+            Err(invalid) => invalid.iter().map(ToString::to_string).collect(),
+        },
+        Err(_) => vec!["the file is not UTF-8".to_owned()],
+    };
+    for error in invalid {
+        reader.report(Finding::error(&keys.users_file.span, error, "in this file"));
+    }
+    None
+}
+
+fn jwt(keys: &keys::Jwt, reader: &mut ConfigReader<'_>) -> Option<Layer> {
+    let key = tls::file(&keys.key_file, reader)?;
+    let mut auth = match JwtAuth::<serde_json::Value>::from_key(algorithm(*keys.algorithm), &key) {
+        Ok(auth) => auth.leeway(keys.leeway.0),
+        Err(error) => {
+            let message = error.to_string();
+            reader.report(Finding::error(&keys.key_file.span, message, "in this file"));
+            return None;
+        }
+    };
+    if keys.algorithm.is_secret() {
+        tls::warn_of_readers(&keys.key_file, reader);
+    }
+    if let Some(issuer) = &keys.issuer {
+        auth = auth.issuer(&issuer.0);
+    }
+    if let Some(audience) = &keys.audience {
+        auth = auth.audience(&audience.0);
+    }
+    if *keys.optional {
+        auth = auth.optional();
+    }
+    Some(Layer::named("jwt", keys, auth))
+}
+
+fn algorithm(algorithm: JwtAlgorithm) -> Algorithm {
+    match algorithm {
+        JwtAlgorithm::Hs256 => Algorithm::HS256,
+        JwtAlgorithm::Hs384 => Algorithm::HS384,
+        JwtAlgorithm::Hs512 => Algorithm::HS512,
+        JwtAlgorithm::Rs256 => Algorithm::RS256,
+        JwtAlgorithm::Rs384 => Algorithm::RS384,
+        JwtAlgorithm::Rs512 => Algorithm::RS512,
+        JwtAlgorithm::Ps256 => Algorithm::PS256,
+        JwtAlgorithm::Ps384 => Algorithm::PS384,
+        JwtAlgorithm::Ps512 => Algorithm::PS512,
+        JwtAlgorithm::Es256 => Algorithm::ES256,
+        JwtAlgorithm::Es384 => Algorithm::ES384,
+        JwtAlgorithm::EdDsa => Algorithm::EdDSA,
+    }
+}
+
+fn text(value: &http::HeaderValue) -> &str {
+    value.to_str().unwrap_or_default()
+}

@@ -1,0 +1,144 @@
+//! Layers around the handler of a location.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use apus_handler::error::ErrorRules;
+use apus_handler::middleware::{Chain, Layer, Next, Position};
+use apus_handler::{Error, Rendering};
+use apus_http::trace::{self, Step, StepKind};
+use apus_http::{Answer, Request, Response, StatusCode};
+
+use super::complete::clear_body;
+use super::{RequestContext, RequestRoute, SiteState};
+use crate::template::Captures;
+use apus_files::FilesOutcome;
+
+/// A location behind its layers.
+struct LayeredLocation {
+    /// `None`: no location matched.
+    index: Option<usize>,
+    layers: Rc<[Layer]>,
+    captures: Captures,
+    route: Rc<RefCell<RequestRoute>>,
+}
+
+impl SiteState {
+    /// Passes a request through the layers of a location to its handler. The layers that it passed before, in
+    /// a location that redirected it here, are left out.
+    pub(super) fn pass_layers(
+        self: &Rc<Self>,
+        index: Option<usize>,
+        request: Request,
+        captures: Captures,
+        route: &mut RequestRoute,
+    ) -> Answer {
+        let location = index.and_then(|index| self.locations.get(index));
+        let location = location.unwrap_or(&self.default_location);
+        let is_new = |layer: &&Layer| {
+            !route
+                .passed_layers
+                .iter()
+                .any(|passed| passed.is_same(layer))
+        };
+        let layers: Rc<[Layer]> = match route.passed_layers.is_empty() {
+            true => location.layers.clone(),
+            false => location.layers.iter().filter(is_new).cloned().collect(),
+        };
+        route.changes = self.resolve_changes(location, &request, &captures);
+        // If a layer responds itself, the response is one of this location.
+        let mut behind = std::mem::take(route);
+        behind.passed_layers.extend(layers.iter().cloned());
+        let behind = Rc::new(RefCell::new(behind));
+        route.behind_layers = Some(behind.clone());
+        let target = LayeredLocation {
+            index,
+            layers,
+            captures,
+            route: behind,
+        };
+        self.clone()
+            .call(Position::Inner(0, Box::new(target)), request)
+    }
+
+    /// Calls the handler of a location whose layers the request has passed.
+    fn call_behind_layers(self: &Rc<Self>, target: LayeredLocation, request: Request) -> Answer {
+        let mut route = target.route.borrow_mut();
+        if let Some(copy) = &mut route.redirect_copy {
+            // What layers found out holds for an internal redirect too.
+            *copy.extensions_mut() = request.extensions().clone();
+        }
+        let location = target.index.and_then(|index| self.locations.get(index));
+        let location = location.unwrap_or(&self.default_location);
+        match self.call_handler(location, request, &target.captures, &mut route) {
+            FilesOutcome::Response(answer) => answer,
+            FilesOutcome::Rewritten(redirected) => {
+                route.is_internal = true;
+                self.visit_locations(redirected, &mut route)
+            }
+        }
+    }
+}
+
+impl SiteState {
+    /// Makes the body of an error that a layer left to the site: an error page of the site goes before it.
+    pub(super) fn render_layer_error(
+        &self,
+        context: &RequestContext,
+        response: Response,
+    ) -> Response {
+        let is_error = response.attached().is_some_and(|value| value.is::<Error>());
+        if !is_error {
+            return response;
+        }
+        let mut response = Rendering::in_format(context.format).apply(response);
+        let pages = &self.location(context).error_pages;
+        if pages.contains_key(&response.status()) {
+            clear_body(&mut response);
+        }
+        response
+    }
+}
+
+impl RequestRoute {
+    /// The route behind all layers that the request came to.
+    pub(super) fn innermost(mut self) -> Self {
+        while let Some(behind) = self.behind_layers.take() {
+            self = behind.take();
+        }
+        self
+    }
+}
+
+impl Chain for SiteState {
+    fn call(self: Rc<Self>, position: Position, request: Request) -> Answer {
+        let Position::Inner(index, target) = position else {
+            return Response::new(StatusCode::NOT_FOUND).into();
+        };
+        let Ok(target) = target.downcast::<LayeredLocation>() else {
+            return Response::new(StatusCode::NOT_FOUND).into();
+        };
+        match target.layers.get(index).cloned() {
+            Some(layer) => {
+                trace::note(&request, || {
+                    Step::new(
+                        StepKind::Handler,
+                        format!("layer {}", layer.name()),
+                        "the location has it",
+                    )
+                });
+                let position = Position::Inner(index.saturating_add(1), target);
+                layer.call(request, Next::new(self, position))
+            }
+            None => self.call_behind_layers(*target, request),
+        }
+    }
+
+    fn route<'c>(&'c self, _: &'c Position, _: &Request) -> Option<&'c str> {
+        None
+    }
+
+    fn errors(&self, _: &Position) -> &ErrorRules {
+        &self.layer_errors
+    }
+}
