@@ -20,7 +20,7 @@ use crate::log_line::WorkerLogLine;
 use crate::request::{WorkerRequestBody, WorkerRequestHead};
 use crate::shared::{SharedPool, increment};
 use crate::supervisor_message::SupervisorMessage;
-use crate::wire::{self, ResponseEnd, WorkerEvent, WorkerResponseHead};
+use crate::wire::{self, WorkerEvent, WorkerResponseEnd, WorkerResponseHead};
 
 /// One request and its response on the connection of one worker.
 ///
@@ -42,7 +42,7 @@ pub(crate) struct WorkerExchange {
     writing: Option<BodyFrame>,
     /// The rest of a piece of the body that is longer than the worker asked for.
     rest: Bytes,
-    file: FileBody,
+    file: FileBodyReader,
 }
 
 #[derive(Debug)]
@@ -54,7 +54,7 @@ struct BodyFrame {
 
 /// A part of the body that is in a file.
 #[derive(Debug, Default)]
-enum FileBody {
+enum FileBodyReader {
     #[default]
     None,
     Range(FileRange),
@@ -90,7 +90,7 @@ impl WorkerExchange {
             has_pulled: false,
             writing: None,
             rest: Bytes::new(),
-            file: FileBody::None,
+            file: FileBodyReader::None,
         }
     }
 
@@ -296,7 +296,7 @@ impl WorkerExchange {
             match ready!(body.poll_frame(cx)) {
                 Some(Ok(Frame::Data(bytes))) if bytes.is_empty() => {}
                 Some(Ok(Frame::Data(bytes))) => return Poll::Ready(Ok(Some(bytes))),
-                Some(Ok(Frame::File(range))) => self.file = FileBody::Range(range),
+                Some(Ok(Frame::File(range))) => self.file = FileBodyReader::Range(range),
                 Some(Ok(Frame::Trailers(_))) | None => {
                     *body = Body::Empty;
                     return Poll::Ready(Ok(None));
@@ -346,7 +346,7 @@ impl WorkerExchange {
     }
 
     /// Returns the worker to the pool after its response.
-    pub(crate) fn finish(&mut self, end: ResponseEnd) {
+    pub(crate) fn finish(&mut self, end: WorkerResponseEnd) {
         let Some(connection) = self.connection.take() else {
             return;
         };
@@ -400,7 +400,7 @@ impl Drop for WorkerExchange {
     }
 }
 
-impl FileBody {
+impl FileBodyReader {
     /// Reads the next piece; `None` at the end.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
         loop {

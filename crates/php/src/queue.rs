@@ -11,12 +11,12 @@ pub(crate) type QueueTicket = u64;
 /// The queue. `T` is what a request waits for.
 #[derive(Debug)]
 pub(crate) struct WorkerQueue<T> {
-    requests: VecDeque<QueuedRequest<T>>,
+    requests: VecDeque<WorkerQueueEntry<T>>,
     last_ticket: QueueTicket,
 }
 
 #[derive(Debug)]
-struct QueuedRequest<T> {
+struct WorkerQueueEntry<T> {
     ticket: QueueTicket,
     since: Instant,
     sender: oneshot::Sender<T>,
@@ -40,7 +40,7 @@ impl<T> WorkerQueue<T> {
     pub(crate) fn push(&mut self, now: Instant) -> (QueueTicket, oneshot::Receiver<T>) {
         self.last_ticket += 1;
         let (sender, receiver) = oneshot::channel();
-        self.requests.push_back(QueuedRequest {
+        self.requests.push_back(WorkerQueueEntry {
             ticket: self.last_ticket,
             since: now,
             sender,

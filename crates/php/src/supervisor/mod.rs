@@ -43,7 +43,7 @@ use crate::record::{RecycleLimits, WorkerId, WorkerIdentity, WorkerRecord};
 use crate::shared::{PoolAdmission, SharedPool, increment};
 use crate::sockets::SocketCommand;
 use crate::supervisor_message::SupervisorMessage;
-use crate::wire::{ReadyFrame, WorkerCommand};
+use crate::wire::{PhpCommand, ReadyFrame};
 
 /// The delay after a failed boot, which doubles each time up to a maximum.
 const MIN_BOOT_DELAY: Duration = Duration::from_millis(200);
@@ -640,13 +640,13 @@ impl SharedPool {
     /// Executes a command of a worker.
     ///
     /// `socket` is the WebSocket of the current event; a command with an empty name of a socket is for it.
-    pub(crate) fn execute(&self, command: WorkerCommand, socket: Option<&Bytes>) {
+    pub(crate) fn execute(&self, command: PhpCommand, socket: Option<&Bytes>) {
         let target = |named: Bytes| match named.is_empty() {
             true => socket.cloned().unwrap_or(named),
             false => named,
         };
         match command {
-            WorkerCommand::Publish {
+            PhpCommand::Publish {
                 channel,
                 format,
                 message,
@@ -654,7 +654,7 @@ impl SharedPool {
                 self.hub.publish(&channel, format, &message);
                 self.sockets.publish(&channel, format, &message);
             }
-            WorkerCommand::Task {
+            PhpCommand::Task {
                 name,
                 delay,
                 payload,
@@ -663,23 +663,23 @@ impl SharedPool {
                 payload,
                 delay,
             }),
-            WorkerCommand::Join { room, socket } => self.sockets.join(room, target(socket)),
-            WorkerCommand::Leave { room, socket } => self.sockets.leave(&room, &target(socket)),
-            WorkerCommand::Close {
+            PhpCommand::Join { room, socket } => self.sockets.join(room, target(socket)),
+            PhpCommand::Leave { room, socket } => self.sockets.leave(&room, &target(socket)),
+            PhpCommand::Close {
                 socket,
                 code,
                 reason,
             } => self
                 .sockets
                 .send(&target(socket), SocketCommand::Close(code, reason)),
-            WorkerCommand::Send {
+            PhpCommand::Send {
                 socket,
                 format,
                 message,
             } => self
                 .sockets
                 .send(&target(socket), SocketCommand::Send(format, message)),
-            WorkerCommand::Keep { socket, data } => self.sockets.set_data(&target(socket), data),
+            PhpCommand::Keep { socket, data } => self.sockets.set_data(&target(socket), data),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::flag;
 /// A command of a worker to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum WorkerCommand {
+pub enum PhpCommand {
     /// Publishes a message to the subscribers of a channel.
     Publish {
         /// The channel.
@@ -86,7 +86,7 @@ const MAX_DATA: usize = 64 * 1024;
 /// The maximum length of the name of a channel, room, task or timer.
 const MAX_NAME: usize = 128;
 
-impl WorkerCommand {
+impl PhpCommand {
     /// Reads the payload of a COMMAND frame.
     pub(super) fn read(flags: u8, mut payload: Bytes) -> Option<Self> {
         let kind = payload.try_get_u8().ok()?;

@@ -4,7 +4,7 @@ use apus_http::StatusCode;
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::command::is_channel;
-use super::{HEADER_LEN, MAX_PAYLOAD, WireError, WorkerCommand, flag, kind};
+use super::{HEADER_LEN, MAX_PAYLOAD, PhpCommand, WireError, flag, kind};
 
 /// The limits of frames that are buffered until they are complete. Bodies are never buffered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum WorkerEvent {
     /// A piece of the response body, never empty.
     Body(Bytes),
     /// The end of the response.
-    End(ResponseEnd),
+    End(WorkerResponseEnd),
     /// The worker asks for up to this many bytes of the request body.
     Pull(u32),
     /// The response to a ping.
@@ -48,7 +48,7 @@ pub enum WorkerEvent {
     /// A line for the log.
     Log(LogLevel, Bytes),
     /// A command for the server.
-    Command(WorkerCommand),
+    Command(PhpCommand),
     /// The worker cannot boot or handle the request, with the message of PHP.
     Failed(Bytes),
     /// The worker accepts no more requests, with the reason.
@@ -85,7 +85,7 @@ pub struct ReadyFrame {
 
 /// How a response ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ResponseEnd {
+pub struct WorkerResponseEnd {
     /// The worker continues to work, and sends READY when it is idle.
     pub continues_working: bool,
     /// The worker accepts no more requests; BYE follows.
@@ -94,7 +94,7 @@ pub struct ResponseEnd {
     pub is_truncated: bool,
 }
 
-impl ResponseEnd {
+impl WorkerResponseEnd {
     fn of(flags: u8) -> Self {
         Self {
             continues_working: flags & flag::CONTINUES_WORKING != 0,
@@ -149,7 +149,7 @@ enum DecoderState {
     /// In a body: the remaining bytes of this frame, and the end if it is the last frame.
     Body {
         left: u32,
-        end: Option<ResponseEnd>,
+        end: Option<WorkerResponseEnd>,
     },
     Failed(WireError),
 }
@@ -226,7 +226,7 @@ impl WireDecoder {
                             let is_last = header.flags & flag::FIRST != 0;
                             self.state = DecoderState::Body {
                                 left: header.len,
-                                end: is_last.then(|| ResponseEnd::of(header.flags)),
+                                end: is_last.then(|| WorkerResponseEnd::of(header.flags)),
                             };
                         }
                         _ => return buffered_event(header, input),
@@ -316,7 +316,7 @@ impl WireDecoder {
         let more = flags & flag::FIRST != 0;
         self.state = DecoderState::Body {
             left: body_len,
-            end: (!more).then(|| ResponseEnd::of(flags)),
+            end: (!more).then(|| WorkerResponseEnd::of(flags)),
         };
         Ok(Some(WorkerEvent::Head(WorkerResponseHead {
             status,
@@ -365,7 +365,7 @@ fn buffered_event(
             WorkerEvent::Log(level, payload)
         }
         kind::COMMAND => {
-            WorkerEvent::Command(WorkerCommand::read(header.flags, payload).ok_or(malformed)?)
+            WorkerEvent::Command(PhpCommand::read(header.flags, payload).ok_or(malformed)?)
         }
         kind::FAILED => WorkerEvent::Failed(payload),
         kind::BYE => WorkerEvent::Bye(payload),

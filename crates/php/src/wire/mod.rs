@@ -11,9 +11,9 @@ mod encode;
 mod error;
 
 pub(crate) use command::is_channel;
-pub use command::{MessageFormat, WorkerCommand};
+pub use command::{MessageFormat, PhpCommand};
 pub use decode::{
-    Hello, LogLevel, ReadyFrame, ResponseEnd, WireDecoder, WireLimits, WorkerEvent,
+    Hello, LogLevel, ReadyFrame, WireDecoder, WireLimits, WorkerEvent, WorkerResponseEnd,
     WorkerResponseHead,
 };
 pub use encode::{

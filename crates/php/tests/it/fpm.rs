@@ -50,15 +50,6 @@ impl Fpm {
             master,
             socket,
             log: application.path("fpm.log"),
-<<<<<<< HEAD
-=======
-        };
-        // A boot that fails before PHP-FPM listens would count as a failure of the application.
-        let deadline = Instant::now() + TIMEOUT;
-        while this.starts() == 0 {
-            assert!(Instant::now() < deadline, "PHP-FPM does not start");
-            thread::park_timeout(Duration::from_millis(5));
->>>>>>> acf25f5 (Layers stand around any service, by a key or by a line of Rust: request ids, security headers, CORS, time-outs, basic authentication, JWT, HSTS)
         }
     }
 

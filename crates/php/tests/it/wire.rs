@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use apus_http::StatusCode;
 use apus_php::wire::{
-    LogLevel, MessageFormat, ReadyFrame, ResponseEnd, WireDecoder, WireError, WireLimits,
-    WorkerCommand, WorkerEvent, WorkerResponseHead,
+    LogLevel, MessageFormat, PhpCommand, ReadyFrame, WireDecoder, WireError, WireLimits,
+    WorkerEvent, WorkerResponseEnd, WorkerResponseHead,
 };
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ const FAILED: u8 = 73;
 const BYE: u8 = 74;
 
 /// The common end of a response.
-const END: WorkerEvent = WorkerEvent::End(ResponseEnd {
+const END: WorkerEvent = WorkerEvent::End(WorkerResponseEnd {
     continues_working: false,
     is_leaving: false,
     is_truncated: false,
@@ -214,35 +214,35 @@ fn decodes_the_other_frames() {
             WorkerEvent::Pong,
             WorkerEvent::Failed(text("Parse error")),
             WorkerEvent::Bye(text("recycled")),
-            WorkerEvent::Command(WorkerCommand::Publish {
+            WorkerEvent::Command(PhpCommand::Publish {
                 channel: text("news"),
                 format: MessageFormat::Text,
                 message: text("hi"),
             }),
-            WorkerEvent::Command(WorkerCommand::Task {
+            WorkerEvent::Command(PhpCommand::Task {
                 name: text("mail"),
                 delay: Duration::from_millis(10),
                 payload: text("x"),
             }),
-            WorkerEvent::Command(WorkerCommand::Join {
+            WorkerEvent::Command(PhpCommand::Join {
                 room: text("room"),
                 socket: text(""),
             }),
-            WorkerEvent::Command(WorkerCommand::Leave {
+            WorkerEvent::Command(PhpCommand::Leave {
                 room: text("room"),
                 socket: text("s-1"),
             }),
-            WorkerEvent::Command(WorkerCommand::Close {
+            WorkerEvent::Command(PhpCommand::Close {
                 socket: text("s-1"),
                 code: 1001,
                 reason: text("bye"),
             }),
-            WorkerEvent::Command(WorkerCommand::Send {
+            WorkerEvent::Command(PhpCommand::Send {
                 socket: text(""),
                 format: MessageFormat::Text,
                 message: text("hello"),
             }),
-            WorkerEvent::Command(WorkerCommand::Keep {
+            WorkerEvent::Command(PhpCommand::Keep {
                 socket: text(""),
                 data: text("mine"),
             }),
