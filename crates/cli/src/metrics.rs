@@ -1,210 +1,233 @@
-//! What a server does as metrics: the Prometheus text format, version 0.0.4.
+//! Converts the status of a server to metrics in the Prometheus text format.
 //!
-//! Whatever `apus status --json` counts becomes one, so that none is forgotten: its name is the way to it, and
-//! what there is several of has labels. Processes of PHP come and go, and are summed.
+//! Every number in `apus status --json` becomes a metric, so that none is missing. The name of the metric is the path
+//! to the number, and members of lists have labels. Figures of PHP processes, which come and go, are summed.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
+use apus_server::control::{MetricLabels, MetricType, PrometheusText};
 use serde_json::{Map, Value};
 
-/// Figures that go up and down, by the last part of their names; the others only grow.
-const GAUGES: [&str; 18] = [
-    "connections",
-    "waiting",
-    "busy",
-    "in_flight",
-    "up",
-    "max_workers",
-    "workers",
-    "listeners",
-    "sockets",
-    "uptime_seconds",
-    "latency_seconds",
-    "memory_bytes",
-    "memory_objects",
-    "objects",
-    "bytes",
-    "limit_bytes",
-    "used_bytes",
-    "failing",
-];
+/// A part of the status whose figures become metrics.
+struct MetricFamily {
+    /// The start of the metric names, after `apus_`.
+    prefix: &'static str,
+    /// The figures that go up and down. The others only grow, and are counters.
+    gauges: &'static [&'static str],
+}
 
-/// What is left out: it says of whom figures are, not how much.
-const NAMES: [&str; 4] = ["pid", "worker", "core", "seconds_left"];
+const SERVER: MetricFamily = MetricFamily {
+    prefix: "",
+    gauges: &["uptime_seconds"],
+};
+const WORKER: MetricFamily = MetricFamily {
+    prefix: "worker_",
+    gauges: &["connections"],
+};
+const ACCESS_LOG: MetricFamily = MetricFamily {
+    prefix: "access_log_",
+    gauges: &[],
+};
+const RESPONSE_MEMORY: MetricFamily = MetricFamily {
+    prefix: "response_memory_",
+    gauges: &["limit_bytes", "used_bytes"],
+};
+const CACHE: MetricFamily = MetricFamily {
+    prefix: "cache_",
+    gauges: &["memory_objects", "memory_bytes"],
+};
+const CACHE_DISK: MetricFamily = MetricFamily {
+    prefix: "cache_disk_",
+    gauges: &["objects", "bytes"],
+};
+const PHP: MetricFamily = MetricFamily {
+    prefix: "php_",
+    gauges: &["max_workers", "waiting", "listeners", "sockets"],
+};
+const UPSTREAM: MetricFamily = MetricFamily {
+    prefix: "upstream_",
+    gauges: &["waiting"],
+};
+const UPSTREAM_NODE: MetricFamily = MetricFamily {
+    prefix: "upstream_node_",
+    gauges: &["in_flight", "latency_seconds"],
+};
 
-/// Samples by the name of their metric: labels, and the value.
-type Samples = BTreeMap<String, Vec<(String, f64)>>;
+/// Figures that identify a part of the status, or that no metric needs.
+const EXCLUDED: [&str; 4] = ["pid", "worker", "core", "seconds_left"];
+
+/// The metrics by name, each with its type and samples.
+#[derive(Default)]
+struct Metrics(BTreeMap<String, (MetricType, Vec<(MetricLabels, f64)>)>);
+
+impl Metrics {
+    /// Adds every number of an object.
+    fn add_figures(
+        &mut self,
+        family: &MetricFamily,
+        labels: &MetricLabels,
+        figures: &Map<String, Value>,
+    ) {
+        for (name, value) in figures {
+            if let Some(value) = value.as_f64()
+                && !EXCLUDED.contains(&name.as_str())
+            {
+                match family.gauges.contains(&name.as_str()) {
+                    true => self.add_gauge(family, name, labels.clone(), value),
+                    false => self.add_counter(family, name, labels.clone(), value),
+                }
+            }
+        }
+    }
+
+    fn add_gauge(&mut self, family: &MetricFamily, name: &str, labels: MetricLabels, value: f64) {
+        let name = format!("apus_{}{name}", family.prefix);
+        self.add(name, MetricType::Gauge, labels, value);
+    }
+
+    fn add_counter(&mut self, family: &MetricFamily, name: &str, labels: MetricLabels, value: f64) {
+        let name = format!("apus_{}{name}_total", family.prefix);
+        self.add(name, MetricType::Counter, labels, value);
+    }
+
+    fn add(&mut self, name: String, metric_type: MetricType, labels: MetricLabels, value: f64) {
+        let (_, samples) = self.0.entry(name).or_insert((metric_type, Vec::new()));
+        samples.push((labels, value));
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = PrometheusText::new();
+        for (name, (metric_type, samples)) in &self.0 {
+            text.metric(name, *metric_type, None);
+            for (labels, value) in samples {
+                text.sample(name, labels, value);
+            }
+        }
+        text.into_string()
+    }
+}
 
 /// The status of a server as metrics.
 pub(crate) fn exposition(status: &Value) -> String {
-    let mut samples = Samples::new();
+    let mut metrics = Metrics::default();
+    let none = MetricLabels::new();
     if let Value::Object(figures) = status {
         let version = figures.get("version").and_then(Value::as_str);
-        let version = label("version", version.unwrap_or_default());
-        samples.insert("apus_build_info".to_owned(), vec![(version, 1.0)]);
-        add(&mut samples, "", "", figures);
+        let version = none.clone().with("version", version.unwrap_or_default());
+        metrics.add_gauge(&SERVER, "build_info", version, 1.0);
+        metrics.add_figures(&SERVER, &none, figures);
         for (name, value) in figures {
-            // Totals are what the workers have counted, each its part.
+            // The totals are the sums of the workers' figures.
             match (name.as_str(), value) {
                 ("workers", Value::Array(workers)) => {
-                    each(&mut samples, "worker", workers, |worker| {
-                        label(
-                            "worker",
-                            &worker.get("worker").unwrap_or(&Value::Null).to_string(),
-                        )
+                    add_each(&mut metrics, &WORKER, workers, |worker| {
+                        let index = worker.get("worker").unwrap_or(&Value::Null);
+                        MetricLabels::new().with("worker", &index.to_string())
                     });
                 }
                 ("php", Value::Array(pools)) => {
-                    pools.iter().for_each(|one| pool(&mut samples, one))
+                    pools.iter().for_each(|pool| add_pool(&mut metrics, pool));
                 }
                 ("upstreams", Value::Array(groups)) => {
-                    groups.iter().for_each(|one| group(&mut samples, one));
+                    groups
+                        .iter()
+                        .for_each(|group| add_group(&mut metrics, group));
                 }
                 ("access_logs", Value::Array(logs)) => {
-                    each(&mut samples, "access_log", logs, |log| {
-                        named(log, "path", "path")
+                    add_each(&mut metrics, &ACCESS_LOG, logs, |log| {
+                        MetricLabels::new().with("path", text(log, "path"))
                     });
                 }
                 ("response_memory", Value::Object(memory)) => {
-                    add(&mut samples, "response_memory", "", memory);
+                    metrics.add_figures(&RESPONSE_MEMORY, &none, memory);
                 }
                 ("cache", Value::Object(cache)) => {
-                    add(&mut samples, "cache", "", cache);
+                    metrics.add_figures(&CACHE, &none, cache);
                     if let Some(Value::Object(disk)) = cache.get("disk") {
-                        add(&mut samples, "cache_disk", "", disk);
+                        metrics.add_figures(&CACHE_DISK, &none, disk);
                     }
                 }
                 ("last_reload_failure", failure) => {
-                    one(
-                        &mut samples,
-                        "reload",
-                        "failing",
-                        "",
-                        f64::from(!failure.is_null()),
-                    );
+                    let is_failing = f64::from(!failure.is_null());
+                    metrics.add_gauge(&SERVER, "reload_failing", none.clone(), is_failing);
                 }
                 _ => {}
             }
         }
     }
-    render(&samples)
+    metrics.to_text()
 }
 
-fn pool(samples: &mut Samples, pool: &Value) {
+fn add_pool(metrics: &mut Metrics, pool: &Value) {
     let Value::Object(figures) = pool else { return };
-    let labels = named(pool, "pool", "name");
-    add(samples, "php", &labels, figures);
+    let labels = MetricLabels::new().with("pool", text(pool, "name"));
+    metrics.add_figures(&PHP, &labels, figures);
     let workers = figures.get("workers").and_then(Value::as_array);
     let workers = workers.map(Vec::as_slice).unwrap_or_default();
-    let sum = |name: &str| {
-        workers
-            .iter()
-            .filter_map(|worker| worker[name].as_f64())
-            .sum()
-    };
+    let memory = workers
+        .iter()
+        .filter_map(|worker| worker["memory_bytes"].as_f64())
+        .sum();
     let busy = workers
         .iter()
         .filter(|worker| worker["busy"] == true)
         .count();
-    one(samples, "php", "workers", &labels, workers.len() as f64);
-    one(samples, "php", "busy", &labels, busy as f64);
-    one(samples, "php", "memory_bytes", &labels, sum("memory_bytes"));
-    let failing = figures
+    let is_failing = figures
         .get("last_error")
         .is_some_and(|error| !error.is_null());
-    one(samples, "php", "failing", &labels, f64::from(failing));
+    for (name, value) in [
+        ("workers", workers.len() as f64),
+        ("busy", busy as f64),
+        ("memory_bytes", memory),
+        ("failing", f64::from(is_failing)),
+    ] {
+        metrics.add_gauge(&PHP, name, labels.clone(), value);
+    }
 }
 
-fn group(samples: &mut Samples, group: &Value) {
+fn add_group(metrics: &mut Metrics, group: &Value) {
     let Value::Object(figures) = group else {
         return;
     };
-    let labels = named(group, "group", "name");
-    add(samples, "upstream", &labels, figures);
+    let labels = MetricLabels::new().with("group", text(group, "name"));
+    metrics.add_figures(&UPSTREAM, &labels, figures);
     let nodes = figures.get("nodes").and_then(Value::as_array);
     for node in nodes.into_iter().flatten() {
-        let labels = format!("{labels},{}", named(node, "node", "name"));
+        let labels = labels.clone().with("node", text(node, "name"));
         if let Value::Object(figures) = node {
-            add(samples, "upstream_node", &labels, figures);
+            metrics.add_figures(&UPSTREAM_NODE, &labels, figures);
         }
         let is_up = node["admin"] != "down"
             && node["state"]
                 .as_str()
-                .is_some_and(|s| !s.starts_with("out"));
-        one(samples, "upstream_node", "up", &labels, f64::from(is_up));
+                .is_some_and(|state| !state.starts_with("out"));
+        metrics.add_gauge(&UPSTREAM_NODE, "up", labels.clone(), f64::from(is_up));
         if let Value::Object(failures) = &node["failures"] {
             for (kind, count) in failures {
-                let labels = format!("{labels},{}", label("kind", kind));
-                one(
-                    samples,
-                    "upstream_node",
-                    "failures",
-                    &labels,
-                    count.as_f64().unwrap_or_default(),
-                );
+                let labels = labels.clone().with("kind", kind);
+                let count = count.as_f64().unwrap_or_default();
+                metrics.add_counter(&UPSTREAM_NODE, "failures", labels, count);
             }
         }
     }
 }
 
-fn each(samples: &mut Samples, prefix: &str, values: &[Value], labels: impl Fn(&Value) -> String) {
+fn add_each(
+    metrics: &mut Metrics,
+    family: &MetricFamily,
+    values: &[Value],
+    labels: impl Fn(&Value) -> MetricLabels,
+) {
     for value in values {
         if let Value::Object(figures) = value {
-            add(samples, prefix, &labels(value), figures);
+            metrics.add_figures(family, &labels(value), figures);
         }
     }
 }
 
-/// Adds every number of an object.
-fn add(samples: &mut Samples, prefix: &str, labels: &str, figures: &Map<String, Value>) {
-    for (name, value) in figures {
-        if let Some(value) = value.as_f64()
-            && !NAMES.contains(&name.as_str())
-        {
-            one(samples, prefix, name, labels, value);
-        }
-    }
-}
-
-fn one(samples: &mut Samples, prefix: &str, name: &str, labels: &str, value: f64) {
-    let joint = if prefix.is_empty() { "" } else { "_" };
-    let total = if GAUGES.contains(&name) { "" } else { "_total" };
-    let metric = format!("apus_{prefix}{joint}{name}{total}");
-    let samples = samples.entry(metric).or_default();
-    samples.push((labels.to_owned(), value));
-}
-
-/// A label with the text that a value has under a name.
-fn named(value: &Value, as_label: &str, name: &str) -> String {
-    label(as_label, value[name].as_str().unwrap_or_default())
-}
-
-fn label(name: &str, value: &str) -> String {
-    let value = value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n");
-    format!("{name}=\"{value}\"")
-}
-
-fn render(samples: &Samples) -> String {
-    let mut text = String::new();
-    for (name, samples) in samples {
-        let kind = if name.ends_with("_total") {
-            "counter"
-        } else {
-            "gauge"
-        };
-        let _ = writeln!(text, "# TYPE {name} {kind}");
-        for (labels, value) in samples {
-            let _ = match labels.as_str() {
-                "" => writeln!(text, "{name} {value}"),
-                labels => writeln!(text, "{name}{{{labels}}} {value}"),
-            };
-        }
-    }
-    text
+/// The text of a member, or nothing.
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_default()
 }
 
 #[cfg(test)]

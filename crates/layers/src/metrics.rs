@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt::{self, Write};
+use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use apus_control::{MetricLabels, MetricType, PROMETHEUS_MEDIA_TYPE, PrometheusText};
 use apus_http::HeaderValue;
 use apus_http::{Answer, Method, Request, Response, StatusCode, header};
 
@@ -58,11 +59,11 @@ struct MetricsRegistry {
 #[derive(Default)]
 struct WorkerMetrics {
     in_flight: AtomicI64,
-    series: Mutex<BTreeMap<Labels, Arc<Series>>>,
+    series: Mutex<BTreeMap<SeriesLabels, Arc<Series>>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Labels {
+struct SeriesLabels {
     route: Arc<str>,
     method: &'static str,
     status: &'static str,
@@ -80,7 +81,7 @@ struct Series {
 /// The metrics of this thread, with an index of its series.
 struct LocalMetrics {
     worker: Arc<WorkerMetrics>,
-    series: RefCell<HashMap<Labels, Arc<Series>>>,
+    series: RefCell<HashMap<SeriesLabels, Arc<Series>>>,
     routes: RefCell<HashSet<Arc<str>>>,
 }
 
@@ -127,7 +128,7 @@ impl Metrics {
     /// The metrics in the text format.
     pub fn render(&self) -> String {
         let workers = lock(&self.0.workers).clone();
-        let mut sums: BTreeMap<Labels, SeriesSum> = BTreeMap::new();
+        let mut sums: BTreeMap<SeriesLabels, SeriesSum> = BTreeMap::new();
         let mut in_flight = 0;
         for worker in &workers {
             in_flight += worker.in_flight.load(Ordering::Relaxed);
@@ -135,10 +136,7 @@ impl Metrics {
                 sums.entry(labels.clone()).or_default().add(series);
             }
         }
-        let mut text = String::new();
-        // Writing to a string does not fail.
-        let _ = write(&mut text, &sums, in_flight);
-        text
+        prometheus_text(&sums, in_flight)
     }
 
     /// The metrics of this worker.
@@ -196,7 +194,7 @@ impl Handler<()> for MetricsHandler {
         Response::new(StatusCode::OK)
             .with_header(
                 &header::CONTENT_TYPE,
-                &HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
+                &HeaderValue::from_static(PROMETHEUS_MEDIA_TYPE),
             )
             .with_header(
                 &header::CACHE_CONTROL,
@@ -228,7 +226,7 @@ impl RequestInFlight {
 impl Drop for RequestInFlight {
     fn drop(&mut self) {
         add(&self.local.worker.in_flight, -1);
-        let labels = Labels {
+        let labels = SeriesLabels {
             route: self.route.clone(),
             method: self.method,
             status: match std::thread::panicking() {
@@ -284,56 +282,58 @@ impl SeriesSum {
     }
 }
 
-impl fmt::Display for Labels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            route,
-            method,
-            status,
-        } = self;
-        write!(f, "method=\"{method}\",route=\"")?;
-        for character in route.chars() {
-            match character {
-                '\\' | '"' => write!(f, "\\{character}")?,
-                '\n' => f.write_str("\\n")?,
-                other => f.write_char(other)?,
-            }
-        }
-        write!(f, "\",status=\"{status}\"")
+impl SeriesLabels {
+    fn to_metric_labels(&self) -> MetricLabels {
+        MetricLabels::new()
+            .with("method", self.method)
+            .with("route", &self.route)
+            .with("status", self.status)
     }
 }
 
-fn write(text: &mut String, sums: &BTreeMap<Labels, SeriesSum>, in_flight: i64) -> fmt::Result {
-    text.push_str("# HELP http_requests_total Requests that were answered.\n");
-    text.push_str("# TYPE http_requests_total counter\n");
-    for (labels, sum) in sums {
-        writeln!(text, "http_requests_total{{{labels}}} {}", sum.count)?;
+fn prometheus_text(sums: &BTreeMap<SeriesLabels, SeriesSum>, in_flight: i64) -> String {
+    let series: Vec<_> = sums
+        .iter()
+        .map(|(labels, sum)| (labels.to_metric_labels(), sum))
+        .collect();
+    let mut text = PrometheusText::new();
+    let name = "http_requests_total";
+    text.metric(
+        name,
+        MetricType::Counter,
+        Some("Requests that were answered."),
+    );
+    for (labels, sum) in &series {
+        text.sample(name, labels, sum.count);
     }
-    text.push_str("# HELP http_response_bytes_total Bytes of content that were sent.\n");
-    text.push_str("# TYPE http_response_bytes_total counter\n");
-    for (labels, sum) in sums {
-        writeln!(text, "http_response_bytes_total{{{labels}}} {}", sum.bytes)?;
+    let name = "http_response_bytes_total";
+    text.metric(
+        name,
+        MetricType::Counter,
+        Some("Bytes of content that were sent."),
+    );
+    for (labels, sum) in &series {
+        text.sample(name, labels, sum.bytes);
     }
     let name = "http_request_duration_seconds";
-    writeln!(
-        text,
-        "# HELP {name} From the head of a request to the end of its answer."
-    )?;
-    writeln!(text, "# TYPE {name} histogram")?;
-    for (labels, sum) in sums {
-        let mut below = 0;
-        for (bound, bucket) in BOUNDS.iter().zip(sum.buckets) {
-            below += bucket;
-            writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {below}")?;
-        }
-        writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", sum.count)?;
+    text.metric(
+        name,
+        MetricType::Histogram,
+        Some("From the head of a request to the end of its answer."),
+    );
+    for (labels, sum) in &series {
+        let buckets = BOUNDS.into_iter().zip(sum.buckets);
         let seconds = Duration::from_nanos(sum.nanoseconds).as_secs_f64();
-        writeln!(text, "{name}_sum{{{labels}}} {seconds}")?;
-        writeln!(text, "{name}_count{{{labels}}} {}", sum.count)?;
+        text.histogram(name, labels, buckets, seconds, sum.count);
     }
-    text.push_str("# HELP http_requests_in_flight Requests that are being answered.\n");
-    text.push_str("# TYPE http_requests_in_flight gauge\n");
-    writeln!(text, "http_requests_in_flight {in_flight}")
+    let name = "http_requests_in_flight";
+    text.metric(
+        name,
+        MetricType::Gauge,
+        Some("Requests that are being answered."),
+    );
+    text.sample(name, &MetricLabels::new(), in_flight);
+    text.into_string()
 }
 
 /// The name of a registered method, else `OTHER`.
