@@ -1,36 +1,36 @@
-//! Formats of access log lines: combined, JSON, and templates in nginx's vocabulary.
+//! Formats of access log lines: combined, JSON, and templates with nginx's variables.
 
 use std::fmt;
 
-/// What a line of an access log looks like.
+/// The format of access log lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Format {
-    pub(crate) parts: Vec<Part>,
+pub struct LogFormat {
+    pub(crate) parts: Vec<FormatPart>,
     pub(crate) escape: Escape,
 }
 
 /// A part of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum FormatPart {
     Text(Box<str>),
-    /// Known when the request comes.
-    Early(Early),
+    /// Known when the request arrives.
+    Request(RequestVariable),
     /// Known when the response has ended.
-    Late(Late),
+    Response(ResponseVariable),
 }
 
-/// How values are written so that they cannot end a line, a quoted string, or reach a terminal.
+/// How values are escaped, so that they cannot end a line or a quoted string, or control a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Escape {
-    /// `\xXX` for what is not visible ASCII, and for `"` and `\`; `-` for what is missing.
+    /// `\xXX` for all but visible ASCII, and for `"` and `\`; `-` for missing values.
     Hexadecimal,
-    /// Values are JSON values; `null` for what is missing.
+    /// JSON values; `null` for missing ones.
     Json,
 }
 
-/// A variable that the request gives.
+/// A variable of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Early {
+pub(crate) enum RequestVariable {
     RemoteAddr,
     RemotePort,
     Request,
@@ -55,9 +55,9 @@ pub(crate) enum Early {
     Field(Box<str>),
 }
 
-/// A variable that the end of the response gives.
+/// A variable that is known when the response has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Late {
+pub(crate) enum ResponseVariable {
     TimeLocal,
     TimeIso,
     Milliseconds,
@@ -73,48 +73,117 @@ pub(crate) enum Late {
 }
 
 /// The variables of templates, by name.
-const VARIABLES: &[(&str, Part)] = &[
-    ("remote_addr", Part::Early(Early::RemoteAddr)),
-    ("remote_port", Part::Early(Early::RemotePort)),
-    ("request", Part::Early(Early::Request)),
-    ("request_method", Part::Early(Early::Method)),
-    ("request_uri", Part::Early(Early::RequestUri)),
-    ("uri", Part::Early(Early::Path)),
-    ("args", Part::Early(Early::Query)),
-    ("query_string", Part::Early(Early::Query)),
-    ("server_protocol", Part::Early(Early::Protocol)),
-    ("scheme", Part::Early(Early::Scheme)),
-    ("host", Part::Early(Early::Host)),
-    ("server_name", Part::Early(Early::ServerName)),
-    ("server_addr", Part::Early(Early::ServerAddr)),
-    ("server_port", Part::Early(Early::ServerPort)),
-    ("connection", Part::Early(Early::Connection)),
-    ("request_id", Part::Early(Early::RequestId)),
-    ("ssl_protocol", Part::Early(Early::SslProtocol)),
-    ("ssl_cipher", Part::Early(Early::SslCipher)),
-    ("ssl_server_name", Part::Early(Early::SslServerName)),
-    ("ssl_client_s_dn", Part::Early(Early::SslClientSubject)),
-    ("ssl_client_serial", Part::Early(Early::SslClientSerial)),
-    ("time_local", Part::Late(Late::TimeLocal)),
-    ("time_iso8601", Part::Late(Late::TimeIso)),
-    ("msec", Part::Late(Late::Milliseconds)),
-    ("status", Part::Late(Late::Status)),
-    ("body_bytes_sent", Part::Late(Late::BodyBytes)),
-    ("bytes_sent", Part::Late(Late::Bytes)),
-    ("request_time", Part::Late(Late::Duration)),
-    ("request_completion", Part::Late(Late::Completion)),
-    ("upstream_addr", Part::Late(Late::UpstreamAddr)),
-    ("upstream_status", Part::Late(Late::UpstreamStatus)),
-    ("upstream_response_time", Part::Late(Late::UpstreamDuration)),
+const VARIABLES: &[(&str, FormatPart)] = &[
+    (
+        "remote_addr",
+        FormatPart::Request(RequestVariable::RemoteAddr),
+    ),
+    (
+        "remote_port",
+        FormatPart::Request(RequestVariable::RemotePort),
+    ),
+    ("request", FormatPart::Request(RequestVariable::Request)),
+    (
+        "request_method",
+        FormatPart::Request(RequestVariable::Method),
+    ),
+    (
+        "request_uri",
+        FormatPart::Request(RequestVariable::RequestUri),
+    ),
+    ("uri", FormatPart::Request(RequestVariable::Path)),
+    ("args", FormatPart::Request(RequestVariable::Query)),
+    ("query_string", FormatPart::Request(RequestVariable::Query)),
+    (
+        "server_protocol",
+        FormatPart::Request(RequestVariable::Protocol),
+    ),
+    ("scheme", FormatPart::Request(RequestVariable::Scheme)),
+    ("host", FormatPart::Request(RequestVariable::Host)),
+    (
+        "server_name",
+        FormatPart::Request(RequestVariable::ServerName),
+    ),
+    (
+        "server_addr",
+        FormatPart::Request(RequestVariable::ServerAddr),
+    ),
+    (
+        "server_port",
+        FormatPart::Request(RequestVariable::ServerPort),
+    ),
+    (
+        "connection",
+        FormatPart::Request(RequestVariable::Connection),
+    ),
+    (
+        "request_id",
+        FormatPart::Request(RequestVariable::RequestId),
+    ),
+    (
+        "ssl_protocol",
+        FormatPart::Request(RequestVariable::SslProtocol),
+    ),
+    (
+        "ssl_cipher",
+        FormatPart::Request(RequestVariable::SslCipher),
+    ),
+    (
+        "ssl_server_name",
+        FormatPart::Request(RequestVariable::SslServerName),
+    ),
+    (
+        "ssl_client_s_dn",
+        FormatPart::Request(RequestVariable::SslClientSubject),
+    ),
+    (
+        "ssl_client_serial",
+        FormatPart::Request(RequestVariable::SslClientSerial),
+    ),
+    (
+        "time_local",
+        FormatPart::Response(ResponseVariable::TimeLocal),
+    ),
+    (
+        "time_iso8601",
+        FormatPart::Response(ResponseVariable::TimeIso),
+    ),
+    ("msec", FormatPart::Response(ResponseVariable::Milliseconds)),
+    ("status", FormatPart::Response(ResponseVariable::Status)),
+    (
+        "body_bytes_sent",
+        FormatPart::Response(ResponseVariable::BodyBytes),
+    ),
+    ("bytes_sent", FormatPart::Response(ResponseVariable::Bytes)),
+    (
+        "request_time",
+        FormatPart::Response(ResponseVariable::Duration),
+    ),
+    (
+        "request_completion",
+        FormatPart::Response(ResponseVariable::Completion),
+    ),
+    (
+        "upstream_addr",
+        FormatPart::Response(ResponseVariable::UpstreamAddr),
+    ),
+    (
+        "upstream_status",
+        FormatPart::Response(ResponseVariable::UpstreamStatus),
+    ),
+    (
+        "upstream_response_time",
+        FormatPart::Response(ResponseVariable::UpstreamDuration),
+    ),
     (
         "upstream_cache_status",
-        Part::Late(Late::UpstreamCacheStatus),
+        FormatPart::Response(ResponseVariable::UpstreamCacheStatus),
     ),
 ];
 
-impl Format {
-    /// The combined format of the Apache and nginx servers. The user is always `-`: a name that a
-    /// client claims is not an identity.
+impl LogFormat {
+    /// The combined format of the Apache and nginx servers. The user is always `-`, because a
+    /// name that a client claims is not authenticated.
     pub fn combined() -> Self {
         Self::template(
             "$remote_addr - - [$time_local] \"$request\" $status $body_bytes_sent \
@@ -128,31 +197,55 @@ impl Format {
 
     /// A JSON object per line.
     pub fn json() -> Self {
-        const MEMBERS: &[(&str, Part)] = &[
-            ("time", Part::Late(Late::TimeIso)),
-            ("request_id", Part::Early(Early::RequestId)),
-            ("remote_addr", Part::Early(Early::RemoteAddr)),
-            ("site", Part::Early(Early::ServerName)),
-            ("scheme", Part::Early(Early::Scheme)),
-            ("host", Part::Early(Early::Host)),
-            ("method", Part::Early(Early::Method)),
-            ("uri", Part::Early(Early::RequestUri)),
-            ("protocol", Part::Early(Early::Protocol)),
-            ("status", Part::Late(Late::Status)),
-            ("body_bytes_sent", Part::Late(Late::BodyBytes)),
-            ("bytes_sent", Part::Late(Late::Bytes)),
-            ("request_time", Part::Late(Late::Duration)),
-            ("complete", Part::Late(Late::Completion)),
+        const MEMBERS: &[(&str, FormatPart)] = &[
+            ("time", FormatPart::Response(ResponseVariable::TimeIso)),
+            (
+                "request_id",
+                FormatPart::Request(RequestVariable::RequestId),
+            ),
+            (
+                "remote_addr",
+                FormatPart::Request(RequestVariable::RemoteAddr),
+            ),
+            ("site", FormatPart::Request(RequestVariable::ServerName)),
+            ("scheme", FormatPart::Request(RequestVariable::Scheme)),
+            ("host", FormatPart::Request(RequestVariable::Host)),
+            ("method", FormatPart::Request(RequestVariable::Method)),
+            ("uri", FormatPart::Request(RequestVariable::RequestUri)),
+            ("protocol", FormatPart::Request(RequestVariable::Protocol)),
+            ("status", FormatPart::Response(ResponseVariable::Status)),
+            (
+                "body_bytes_sent",
+                FormatPart::Response(ResponseVariable::BodyBytes),
+            ),
+            ("bytes_sent", FormatPart::Response(ResponseVariable::Bytes)),
+            (
+                "request_time",
+                FormatPart::Response(ResponseVariable::Duration),
+            ),
+            (
+                "complete",
+                FormatPart::Response(ResponseVariable::Completion),
+            ),
         ];
         let fields = ["referer", "user-agent"].map(|name| {
             let member = name.replace('-', "_");
-            (member, Part::Early(Early::Field(name.into())))
+            (
+                member,
+                FormatPart::Request(RequestVariable::Field(name.into())),
+            )
         });
         let tls = [
-            ("ssl_protocol", Part::Early(Early::SslProtocol)),
-            ("ssl_client_s_dn", Part::Early(Early::SslClientSubject)),
+            (
+                "ssl_protocol",
+                FormatPart::Request(RequestVariable::SslProtocol),
+            ),
+            (
+                "ssl_client_s_dn",
+                FormatPart::Request(RequestVariable::SslClientSubject),
+            ),
         ];
-        let named = |(name, part): &(&str, Part)| ((*name).to_owned(), part.clone());
+        let named = |(name, part): &(&str, FormatPart)| ((*name).to_owned(), part.clone());
         let members = MEMBERS
             .iter()
             .map(named)
@@ -161,35 +254,35 @@ impl Format {
         let mut parts = Vec::new();
         for (name, part) in members {
             let before = if parts.is_empty() { "{" } else { "," };
-            parts.push(Part::Text(format!("{before}\"{name}\":").into()));
+            parts.push(FormatPart::Text(format!("{before}\"{name}\":").into()));
             parts.push(part);
         }
-        parts.push(Part::Text("}".into()));
+        parts.push(FormatPart::Text("}".into()));
         Self {
             parts,
             escape: Escape::Json,
         }
     }
 
-    /// A line with variables, as nginx's `log_format` has them: `$remote_addr "$request" $status`.
-    /// `${status}` sets a name off from letters after it. `$http_NAME` is a field of the request.
+    /// A line with variables, as in nginx's `log_format`: `$remote_addr "$request" $status`.
+    /// `${status}` separates a name from letters after it. `$http_NAME` is a field of the request.
     ///
     /// # Errors
-    /// A variable is not known, or the text holds a control character.
-    pub fn template(text: &str) -> Result<Self, FormatError> {
+    /// A variable is unknown, or the text contains a control character.
+    pub fn template(text: &str) -> Result<Self, LogFormatError> {
         if text.chars().any(|c| c.is_control() && c != '\t') {
-            return Err(FormatError::ControlCharacter);
+            return Err(LogFormatError::ControlCharacter);
         }
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some(at) = rest.find('$') {
             let (before, after) = rest.split_at(at);
             if !before.is_empty() {
-                parts.push(Part::Text(before.into()));
+                parts.push(FormatPart::Text(before.into()));
             }
             let after = after.get(1..).unwrap_or_default();
-            let (name, behind) = match after.strip_prefix('{') {
-                Some(braced) => braced.split_once('}').ok_or(FormatError::Unclosed {
+            let (name, following) = match after.strip_prefix('{') {
+                Some(braced) => braced.split_once('}').ok_or(LogFormatError::Unclosed {
                     at: at.saturating_add(text.len() - rest.len()),
                 })?,
                 None => {
@@ -200,10 +293,10 @@ impl Format {
                 }
             };
             parts.push(variable(name)?);
-            rest = behind;
+            rest = following;
         }
         if !rest.is_empty() {
-            parts.push(Part::Text(rest.into()));
+            parts.push(FormatPart::Text(rest.into()));
         }
         Ok(Self {
             parts,
@@ -212,46 +305,46 @@ impl Format {
     }
 }
 
-fn variable(name: &str) -> Result<Part, FormatError> {
+fn variable(name: &str) -> Result<FormatPart, LogFormatError> {
     if let Some(field) = name.strip_prefix("http_").filter(|field| !field.is_empty()) {
         let field = field.to_ascii_lowercase().replace('_', "-");
-        return Ok(Part::Early(Early::Field(field.into())));
+        return Ok(FormatPart::Request(RequestVariable::Field(field.into())));
     }
     VARIABLES
         .iter()
         .find(|(known, _)| *known == name)
         .map(|(_, part)| part.clone())
-        .ok_or_else(|| FormatError::UnknownVariable {
+        .ok_or_else(|| LogFormatError::UnknownVariable {
             name: name.to_owned(),
         })
 }
 
-/// Why a template was refused.
+/// Why a template is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum FormatError {
-    /// There is no such variable: a misspelling, or a variable that only nginx has.
+pub enum LogFormatError {
+    /// The variable does not exist: a misspelling, or one that only nginx has.
     UnknownVariable {
         /// Its name without the `$`.
         name: String,
     },
     /// `${` has no `}`.
     Unclosed {
-        /// Where the `$` stands, in bytes.
+        /// The position of the `$`, in bytes.
         at: usize,
     },
-    /// A line break or another control character would break the log into more lines.
+    /// A line break or another control character, which would split or corrupt lines.
     ControlCharacter,
 }
 
-impl FormatError {
-    /// The names that `$` can stand before, without `http_NAME`.
+impl LogFormatError {
+    /// The names of the variables, without `http_NAME`.
     pub fn known_variables() -> impl Iterator<Item = &'static str> {
         VARIABLES.iter().map(|(name, _)| *name)
     }
 }
 
-impl fmt::Display for FormatError {
+impl fmt::Display for LogFormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownVariable { name } => {
@@ -276,7 +369,7 @@ impl fmt::Display for FormatError {
     }
 }
 
-impl std::error::Error for FormatError {}
+impl std::error::Error for LogFormatError {}
 
 #[cfg(test)]
 mod tests {
@@ -284,36 +377,39 @@ mod tests {
 
     #[test]
     fn splits_a_template_into_text_and_variables() {
-        let format = Format::template("a$status ${uri}b $http_X_Y").unwrap();
+        let format = LogFormat::template("a$status ${uri}b $http_X_Y").unwrap();
         assert_eq!(
             format.parts,
             [
-                Part::Text("a".into()),
-                Part::Late(Late::Status),
-                Part::Text(" ".into()),
-                Part::Early(Early::Path),
-                Part::Text("b ".into()),
-                Part::Early(Early::Field("x-y".into())),
+                FormatPart::Text("a".into()),
+                FormatPart::Response(ResponseVariable::Status),
+                FormatPart::Text(" ".into()),
+                FormatPart::Request(RequestVariable::Path),
+                FormatPart::Text("b ".into()),
+                FormatPart::Request(RequestVariable::Field("x-y".into())),
             ]
         );
-        assert_eq!(Format::combined().parts.len(), 14);
+        assert_eq!(LogFormat::combined().parts.len(), 14);
     }
 
     #[test]
     fn an_unknown_variable_is_an_error_with_a_suggestion() {
-        let error = Format::template("$remote_adr").unwrap_err();
+        let error = LogFormat::template("$remote_adr").unwrap_err();
         assert!(
             error.to_string().contains("did you mean `$remote_addr`?"),
             "{error}"
         );
-        let error = Format::template("$remote_user x").unwrap_err();
+        let error = LogFormat::template("$remote_user x").unwrap_err();
         assert!(error.to_string().contains("`$remote_user`"), "{error}");
-        assert!(Format::template("costs $").is_err());
-        assert!(Format::template("$http_").is_err());
+        assert!(LogFormat::template("costs $").is_err());
+        assert!(LogFormat::template("$http_").is_err());
         assert_eq!(
-            Format::template("a ${uri"),
-            Err(FormatError::Unclosed { at: 2 })
+            LogFormat::template("a ${uri"),
+            Err(LogFormatError::Unclosed { at: 2 })
         );
-        assert_eq!(Format::template("a\nb"), Err(FormatError::ControlCharacter));
+        assert_eq!(
+            LogFormat::template("a\nb"),
+            Err(LogFormatError::ControlCharacter)
+        );
     }
 }

@@ -1,9 +1,8 @@
-//! The access log: one line per request, put together on the worker, written by the control thread.
+//! The access log: workers format one line per request, and the control thread writes the lines to files.
 //!
-//! A worker gathers the lines of a site in a buffer of its own. Twice a second, or when the buffer
-//! is full, it hands the buffer over through a bounded channel and goes on; it never touches a
-//! file. When the control thread cannot keep up, or a file cannot be written, lines are dropped,
-//! counted and reported, and the requests are answered all the same.
+//! Each worker collects the lines of a site in a buffer. Twice a second, or when the buffer is full, it sends
+//! the buffer through a bounded channel; it never writes to a file. When the control thread cannot keep up,
+//! or a file cannot be written, lines are dropped, counted and reported, and the requests are not affected.
 
 #![forbid(unsafe_code)]
 
@@ -22,35 +21,35 @@ use std::time::Duration;
 use apus_http::{Completion, Request};
 use apus_sites::{Observer, OnCompletion, WorkerObserver};
 
-pub use format::{Format, FormatError};
-pub use writer::{Counts, Writer, WriterHandle};
+pub use format::{LogFormat, LogFormatError};
+pub use writer::{LogFileCounts, LogWriter, LogWriterHandle};
 
-use line::{Clock, Line};
-use writer::{Batch, Files, LogFile};
+use line::{LogClock, LogLine};
+use writer::{LineBatch, LogFile, LogFiles};
 
-/// Past this many bytes a worker hands its lines over without waiting for the time.
+/// A worker flushes its buffer at once when it has this many bytes.
 const BATCH_BYTES: usize = 32 * 1024;
 
-/// How long a line may stay with the worker.
+/// The longest time that a line stays in the buffer of a worker.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Opens a log file in place of this process, which may not.
+/// Opens a log file that this process has no permission to open.
 pub type OpenFile = Arc<dyn Fn(&Path) -> io::Result<std::fs::File> + Send + Sync>;
 
-/// Opens the log files that a plan names. Cheap to clone; every clone knows the same files.
+/// Opens the log files that a plan names. Clones are cheap and share the open files.
 #[derive(Clone)]
 pub struct AccessLogs {
-    files: Arc<Files>,
+    files: Arc<LogFiles>,
 }
 
 impl AccessLogs {
-    /// A set of log files, and what writes them; the latter belongs to the control thread.
-    pub fn new() -> (Self, Writer) {
+    /// An empty set of log files, and their writer, which belongs to the control thread.
+    pub fn new() -> (Self, LogWriter) {
         Self::with_opener(None)
     }
 
-    /// As [`AccessLogs::new`]; the opener opens files that this process may not open.
-    pub fn with_opener(opener: Option<OpenFile>) -> (Self, Writer) {
+    /// Like [`AccessLogs::new`], with an opener for files that this process has no permission to open.
+    pub fn with_opener(opener: Option<OpenFile>) -> (Self, LogWriter) {
         let (files, writer) = writer::pair(opener);
         (Self { files }, writer)
     }
@@ -59,8 +58,8 @@ impl AccessLogs {
     /// `/dev/stdout` and `/dev/stderr` are the output of this process.
     ///
     /// # Errors
-    /// The file cannot be opened to append.
-    pub fn open(&self, path: &Path, format: Format, site_name: &str) -> io::Result<AccessLog> {
+    /// The file cannot be opened for appending.
+    pub fn open(&self, path: &Path, format: LogFormat, site_name: &str) -> io::Result<AccessLog> {
         Ok(AccessLog {
             files: self.files.clone(),
             file: self.files.open(path)?,
@@ -79,17 +78,17 @@ impl fmt::Debug for AccessLogs {
 /// The access log of one site, for all workers.
 #[derive(Clone)]
 pub struct AccessLog {
-    files: Arc<Files>,
+    files: Arc<LogFiles>,
     file: Arc<LogFile>,
-    format: Arc<Format>,
+    format: Arc<LogFormat>,
     site_name: Arc<str>,
 }
 
 impl Observer for AccessLog {
     fn worker(&self) -> Rc<dyn WorkerObserver> {
-        Rc::new(WorkerLog(Rc::new(Gathered {
+        Rc::new(WorkerLog(Rc::new(LineBuffer {
             log: self.clone(),
-            clock: Clock::default(),
+            clock: LogClock::default(),
             state: RefCell::default(),
         })))
     }
@@ -105,92 +104,88 @@ impl fmt::Debug for AccessLog {
 }
 
 /// The access log of one site on one worker.
-struct WorkerLog(Rc<Gathered>);
+struct WorkerLog(Rc<LineBuffer>);
 
-struct Gathered {
+/// The lines of one site on one worker that are not flushed yet.
+struct LineBuffer {
     log: AccessLog,
-    clock: Clock,
-    state: RefCell<State>,
+    clock: LogClock,
+    state: RefCell<LineBufferState>,
 }
 
 #[derive(Default)]
-struct State {
+struct LineBufferState {
     bytes: Vec<u8>,
     lines: u64,
-    /// Buffers of finished lines, to use again.
+    /// The value buffers of finished lines, for reuse.
     spare: Vec<Vec<u8>>,
 }
 
 impl WorkerObserver for WorkerLog {
     fn begin(&self, request: &Request) -> Option<OnCompletion> {
-        let gathered = self.0.clone();
-        let buffer = gathered.state.borrow_mut().spare.pop().unwrap_or_default();
-        let line = Line::begin(
-            &gathered.log.format,
-            &gathered.log.site_name,
-            request,
-            buffer,
-        );
-        Some(Box::new(move |completion| gathered.add(line, completion)))
+        let buffer = self.0.clone();
+        let values = buffer.state.borrow_mut().spare.pop().unwrap_or_default();
+        let line = LogLine::begin(&buffer.log.format, &buffer.log.site_name, request, values);
+        Some(Box::new(move |completion| buffer.add(line, completion)))
     }
 }
 
-impl Gathered {
-    fn add(self: Rc<Self>, line: Line, completion: &Completion) {
-        /// Buffers to keep, of what size at most.
-        const SPARE: (usize, usize) = (64, 4096);
+impl LineBuffer {
+    fn add(self: Rc<Self>, line: LogLine, completion: &Completion) {
+        const MAX_SPARE_BUFFERS: usize = 64;
+        const MAX_SPARE_CAPACITY: usize = 4096;
 
         let mut state = self.state.borrow_mut();
-        let first = state.bytes.is_empty();
-        let mut buffer = line.finish(&self.log.format, completion, &self.clock, &mut state.bytes);
+        let is_first = state.bytes.is_empty();
+        let mut values = line.finish(&self.log.format, completion, &self.clock, &mut state.bytes);
         state.lines = state.lines.saturating_add(1);
-        if state.spare.len() < SPARE.0 && buffer.capacity() <= SPARE.1 {
-            buffer.clear();
-            state.spare.push(buffer);
+        if state.spare.len() < MAX_SPARE_BUFFERS && values.capacity() <= MAX_SPARE_CAPACITY {
+            values.clear();
+            state.spare.push(values);
         }
-        let full = state.bytes.len() >= BATCH_BYTES;
+        let is_full = state.bytes.len() >= BATCH_BYTES;
         drop(state);
-        if full {
-            self.hand_over();
-        } else if first {
-            self.hand_over_in_time();
+        if is_full {
+            self.flush();
+        } else if is_first {
+            self.schedule_flush();
         }
     }
 
-    /// Sees to it that a line does not wait for the next request.
-    fn hand_over_in_time(self: &Rc<Self>) {
+    /// Flushes the buffer after the interval, so that a line does not wait for the next request.
+    fn schedule_flush(self: &Rc<Self>) {
         if tokio::runtime::Handle::try_current().is_err() {
-            // The worker's runtime is being taken down.
-            return self.hand_over();
+            // The runtime of the worker is shutting down.
+            return self.flush();
         }
-        let gathered = Rc::downgrade(self);
+        let buffer = Rc::downgrade(self);
         tokio::task::spawn_local(async move {
             tokio::time::sleep(FLUSH_INTERVAL).await;
-            // If the worker stopped meanwhile, `drop` has handed the lines over.
-            if let Some(gathered) = gathered.upgrade() {
-                gathered.hand_over();
+            // If the worker stopped meanwhile, `drop` has flushed the lines.
+            if let Some(buffer) = buffer.upgrade() {
+                buffer.flush();
             }
         });
     }
 
-    fn hand_over(&self) {
+    fn flush(&self) {
         let mut state = self.state.borrow_mut();
         if state.bytes.is_empty() {
             return;
         }
-        let room = Vec::with_capacity(state.bytes.capacity().min(BATCH_BYTES));
-        let batch = Batch {
+        let next = Vec::with_capacity(state.bytes.capacity().min(BATCH_BYTES));
+        let batch = LineBatch {
             file: self.log.file.clone(),
-            bytes: std::mem::replace(&mut state.bytes, room),
+            bytes: std::mem::replace(&mut state.bytes, next),
             lines: std::mem::take(&mut state.lines),
         };
-        self.log.files.hand_over(batch);
+        self.log.files.send(batch);
     }
 }
 
-impl Drop for Gathered {
+impl Drop for LineBuffer {
     fn drop(&mut self) {
-        self.hand_over();
+        self.flush();
     }
 }
 

@@ -1,4 +1,4 @@
-//! One line of an access log: what the request gives is written when it comes, the rest at its end.
+//! Formats a line of the access log: the request's values when it arrives, the others when its response has ended.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;
@@ -11,29 +11,29 @@ use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
-use crate::format::{Early, Escape, Format, Late, Part};
+use crate::format::{Escape, FormatPart, LogFormat, RequestVariable, ResponseVariable};
 
-/// A line that waits for the end of its response: the escaped values of the early variables, each
-/// after its length in four bytes.
-pub(crate) struct Line {
+/// A line whose response has not ended yet: the escaped values of the request variables, each after its
+/// length in four bytes.
+pub(crate) struct LogLine {
     values: Vec<u8>,
 }
 
 const LENGTH: usize = size_of::<u32>();
 
-impl Line {
-    /// Takes what the request gives, into an empty buffer.
+impl LogLine {
+    /// Formats the values of the request into an empty buffer.
     pub(crate) fn begin(
-        format: &Format,
+        format: &LogFormat,
         site_name: &str,
         request: &Request,
         mut values: Vec<u8>,
     ) -> Self {
         for part in &format.parts {
-            if let Part::Early(variable) = part {
+            if let FormatPart::Request(variable) = part {
                 let at = values.len();
                 values.extend_from_slice(&[0; LENGTH]);
-                write_early(variable, site_name, request, format.escape, &mut values);
+                write_request_variable(variable, site_name, request, format.escape, &mut values);
                 let len = values.len().saturating_sub(at.saturating_add(LENGTH));
                 let len = u32::try_from(len).unwrap_or(0);
                 if let Some(length) = values.get_mut(at..at.saturating_add(LENGTH)) {
@@ -44,22 +44,22 @@ impl Line {
         Self { values }
     }
 
-    /// Writes the whole line with its line feed to `out`; returns the buffer.
+    /// Appends the complete line with its line feed to `out`. Returns the buffer.
     pub(crate) fn finish(
         self,
-        format: &Format,
+        format: &LogFormat,
         completion: &Completion,
-        clock: &Clock,
+        clock: &LogClock,
         out: &mut Vec<u8>,
     ) -> Vec<u8> {
         let mut rest = self.values.as_slice();
         for part in &format.parts {
             match part {
-                Part::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Part::Late(variable) => {
-                    write_late(*variable, completion, clock, format.escape, out);
+                FormatPart::Text(text) => out.extend_from_slice(text.as_bytes()),
+                FormatPart::Response(variable) => {
+                    write_response_variable(*variable, completion, clock, format.escape, out);
                 }
-                Part::Early(_) => {
+                FormatPart::Request(_) => {
                     let Some((length, after)) = rest.split_first_chunk::<LENGTH>() else {
                         continue;
                     };
@@ -76,8 +76,8 @@ impl Line {
     }
 }
 
-fn write_early(
-    variable: &Early,
+fn write_request_variable(
+    variable: &RequestVariable,
     site_name: &str,
     request: &Request,
     escape: Escape,
@@ -88,87 +88,91 @@ fn write_early(
     let client = || tls.and_then(|tls| tls.client_certificate.as_deref());
     let mut value = |value: &[u8]| escape.string(Some(value), out);
     match variable {
-        Early::RemoteAddr => escape.address(request.client().ip, out),
-        Early::RemotePort => escape.port(request.client().port, out),
-        Early::ServerAddr => escape.address(connection.local.ip(), out),
-        Early::ServerPort => escape.port(request.port(), out),
-        Early::Connection => write(out, format_args!("{}", connection.id)),
-        Early::RequestId => escape.quoted(out, |out| {
+        RequestVariable::RemoteAddr => escape.address(request.client().ip, out),
+        RequestVariable::RemotePort => escape.port(request.client().port, out),
+        RequestVariable::ServerAddr => escape.address(connection.local.ip(), out),
+        RequestVariable::ServerPort => escape.port(request.port(), out),
+        RequestVariable::Connection => write(out, format_args!("{}", connection.id)),
+        RequestVariable::RequestId => escape.quoted(out, |out| {
             write(out, format_args!("{:016x}", request.id()));
         }),
-        Early::Request => escape.quoted(out, |out| {
+        RequestVariable::Request => escape.quoted(out, |out| {
             escape.bytes(request.method().as_str().as_bytes(), out);
             out.push(b' ');
             escape.bytes(request.target().as_str().as_bytes(), out);
             out.push(b' ');
             out.extend_from_slice(protocol(request.version()).as_bytes());
         }),
-        Early::Method => value(request.method().as_str().as_bytes()),
-        Early::RequestUri => value(request.target().as_str().as_bytes()),
-        Early::Path => value(request.path().as_bytes()),
-        Early::Protocol => value(protocol(request.version()).as_bytes()),
-        Early::Scheme => value(request.scheme().as_bytes()),
-        Early::ServerName => value(site_name.as_bytes()),
-        Early::Query => escape.string(request.query().map(str::as_bytes), out),
-        Early::Host => escape.string(request.host().map(str::as_bytes), out),
-        Early::Field(name) => escape.string(request.headers().get(name), out),
-        Early::SslProtocol => {
+        RequestVariable::Method => value(request.method().as_str().as_bytes()),
+        RequestVariable::RequestUri => value(request.target().as_str().as_bytes()),
+        RequestVariable::Path => value(request.path().as_bytes()),
+        RequestVariable::Protocol => value(protocol(request.version()).as_bytes()),
+        RequestVariable::Scheme => value(request.scheme().as_bytes()),
+        RequestVariable::ServerName => value(site_name.as_bytes()),
+        RequestVariable::Query => escape.string(request.query().map(str::as_bytes), out),
+        RequestVariable::Host => escape.string(request.host().map(str::as_bytes), out),
+        RequestVariable::Field(name) => escape.string(request.headers().get(name), out),
+        RequestVariable::SslProtocol => {
             escape.string(tls.map(|tls| tls.version.as_str().as_bytes()), out);
         }
-        Early::SslCipher => escape.string(tls.map(|tls| tls.cipher.as_bytes()), out),
-        Early::SslServerName => {
+        RequestVariable::SslCipher => escape.string(tls.map(|tls| tls.cipher.as_bytes()), out),
+        RequestVariable::SslServerName => {
             let name = tls.and_then(|tls| tls.server_name.as_deref());
             escape.string(name.map(str::as_bytes), out);
         }
-        Early::SslClientSubject => {
+        RequestVariable::SslClientSubject => {
             escape.string(client().map(|client| client.subject.as_bytes()), out);
         }
-        Early::SslClientSerial => {
+        RequestVariable::SslClientSerial => {
             escape.string(client().map(|client| client.serial.as_bytes()), out);
         }
     }
 }
 
-fn write_late(
-    variable: Late,
+fn write_response_variable(
+    variable: ResponseVariable,
     completion: &Completion,
-    clock: &Clock,
+    clock: &LogClock,
     escape: Escape,
     out: &mut Vec<u8>,
 ) {
     let complete = completion.outcome == Outcome::Complete;
     match variable {
-        Late::TimeLocal => escape.quoted(out, |out| clock.write(Stamp::Common, out)),
-        Late::TimeIso => escape.quoted(out, |out| clock.write(Stamp::Iso, out)),
-        Late::Milliseconds => {
-            let now = Clock::now();
+        ResponseVariable::TimeLocal => {
+            escape.quoted(out, |out| clock.write(TimestampFormat::Common, out))
+        }
+        ResponseVariable::TimeIso => {
+            escape.quoted(out, |out| clock.write(TimestampFormat::Iso, out))
+        }
+        ResponseVariable::Milliseconds => {
+            let now = LogClock::now();
             write(
                 out,
                 format_args!("{}.{:03}", now.as_secs(), now.subsec_millis()),
             );
         }
-        Late::Status => out.extend_from_slice(completion.status.as_str().as_bytes()),
-        Late::BodyBytes => write(out, format_args!("{}", completion.body_bytes)),
-        Late::Bytes => write(out, format_args!("{}", completion.bytes)),
-        Late::Duration => seconds(completion.duration, out),
-        Late::Completion => match escape {
+        ResponseVariable::Status => out.extend_from_slice(completion.status.as_str().as_bytes()),
+        ResponseVariable::BodyBytes => write(out, format_args!("{}", completion.body_bytes)),
+        ResponseVariable::Bytes => write(out, format_args!("{}", completion.bytes)),
+        ResponseVariable::Duration => seconds(completion.duration, out),
+        ResponseVariable::Completion => match escape {
             Escape::Json => write(out, format_args!("{complete}")),
             Escape::Hexadecimal if complete => out.extend_from_slice(b"OK"),
             Escape::Hexadecimal => out.push(b'-'),
         },
-        Late::UpstreamAddr => {
+        ResponseVariable::UpstreamAddr => {
             let address = completion.source.as_ref().map(|source| &*source.address);
             escape.string(address.map(str::as_bytes), out);
         }
-        Late::UpstreamStatus => match &completion.source {
+        ResponseVariable::UpstreamStatus => match &completion.source {
             Some(source) => write(out, format_args!("{}", source.status.as_u16())),
             None => escape.string(None, out),
         },
-        Late::UpstreamDuration => match &completion.source {
+        ResponseVariable::UpstreamDuration => match &completion.source {
             Some(source) => seconds(source.duration, out),
             None => escape.string(None, out),
         },
-        Late::UpstreamCacheStatus => {
+        ResponseVariable::UpstreamCacheStatus => {
             let result = completion.cache.map(|cache| cache.as_str().as_bytes());
             escape.string(result, out);
         }
@@ -180,7 +184,7 @@ fn seconds(duration: Duration, out: &mut Vec<u8>) {
     write(out, format_args!("{seconds}.{millis:03}"));
 }
 
-/// Writing to memory does not fail.
+/// Appends formatted text, which cannot fail.
 fn write(out: &mut Vec<u8>, arguments: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(arguments);
 }
@@ -196,13 +200,13 @@ fn protocol(version: Version) -> &'static str {
 }
 
 impl Escape {
-    fn quoted(self, out: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
+    fn quoted(self, out: &mut Vec<u8>, write_value: impl FnOnce(&mut Vec<u8>)) {
         let quote: &[u8] = match self {
             Self::Json => b"\"",
             Self::Hexadecimal => b"",
         };
         out.extend_from_slice(quote);
-        content(out);
+        write_value(out);
         out.extend_from_slice(quote);
     }
 
@@ -228,8 +232,8 @@ impl Escape {
         }
     }
 
-    /// Writes `value` so that no client can end a line or a string with it, or reach the terminal
-    /// of whoever reads the log.
+    /// Appends `value`, escaped so that a client cannot end a line or a string with it, or control the
+    /// terminal of the reader.
     fn bytes(self, value: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::Hexadecimal => {
@@ -250,7 +254,7 @@ impl Escape {
                     match character {
                         '"' => out.extend_from_slice(b"\\\""),
                         '\\' => out.extend_from_slice(b"\\\\"),
-                        // Control characters of both sets, and what turns the direction of text.
+                        // Control characters of both sets, and characters that change the text direction.
                         control if control.is_control() || is_directional(control) => {
                             write(out, format_args!("\\u{:04x}", u32::from(control)));
                         }
@@ -269,16 +273,16 @@ fn is_directional(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The time of day in the forms of logs, put into text once a second. The zone is UTC.
+/// The current time as text, formatted once per second. The zone is UTC.
 #[derive(Default)]
-pub(crate) struct Clock {
+pub(crate) struct LogClock {
     second: Cell<u64>,
     common: RefCell<Vec<u8>>,
     iso: RefCell<Vec<u8>>,
 }
 
 #[derive(Clone, Copy)]
-enum Stamp {
+enum TimestampFormat {
     Common,
     Iso,
 }
@@ -288,21 +292,21 @@ const COMMON: &[BorrowedFormatItem<'_>] =
 const ISO: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]+00:00");
 
-impl Clock {
+impl LogClock {
     fn now() -> Duration {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
     }
 
-    fn write(&self, stamp: Stamp, out: &mut Vec<u8>) {
+    fn write(&self, stamp: TimestampFormat, out: &mut Vec<u8>) {
         let second = Self::now().as_secs();
         if self.second.replace(second) != second {
             self.set(second);
         }
         let text = match stamp {
-            Stamp::Common => &self.common,
-            Stamp::Iso => &self.iso,
+            TimestampFormat::Common => &self.common,
+            TimestampFormat::Iso => &self.iso,
         };
         out.extend_from_slice(&text.borrow());
     }
@@ -331,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_ends_a_line_or_a_string_or_reaches_a_terminal() {
+    fn no_value_ends_a_line_or_a_string_or_controls_a_terminal() {
         let hostile = b"a\"\\\r\n\x1b[31m\x7f\xff\xc2\x9b";
         assert_eq!(
             escaped(Escape::Hexadecimal, hostile),
@@ -345,8 +349,8 @@ mod tests {
     }
 
     #[test]
-    fn stamps_have_the_forms_of_the_usual_parsers() {
-        let clock = Clock::default();
+    fn timestamps_have_the_usual_forms() {
+        let clock = LogClock::default();
         clock.set(784_111_777);
         assert_eq!(*clock.common.borrow(), b"06/Nov/1994:08:49:37 +0000");
         assert_eq!(*clock.iso.borrow(), b"1994-11-06T08:49:37+00:00");

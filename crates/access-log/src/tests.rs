@@ -44,7 +44,7 @@ fn completion() -> Completion {
 }
 
 /// What the log has for one request.
-async fn one_line(format: Format, completion: &Completion) -> String {
+async fn one_line(format: LogFormat, completion: &Completion) -> String {
     let folder = tempfile::tempdir().unwrap();
     let (logs, writer) = AccessLogs::new();
     let writer = writer.spawn();
@@ -69,7 +69,10 @@ async fn writes_a_combined_line_and_a_json_object() {
     let writer = writer.spawn();
     let (combined, json) = (folder.path().join("combined"), folder.path().join("json"));
     in_worker(async {
-        for (path, format) in [(&combined, Format::combined()), (&json, Format::json())] {
+        for (path, format) in [
+            (&combined, LogFormat::combined()),
+            (&json, LogFormat::json()),
+        ] {
             let log = logs.open(path, format, "blog").unwrap().worker();
             log.begin(&request("/a?b", "x\"y")).unwrap()(&completion());
         }
@@ -101,7 +104,7 @@ async fn a_line_names_the_protocol_that_brought_the_request() {
     let writer = writer.spawn();
     let path = folder.path().join("log");
     in_worker(async {
-        let format = Format::template("$request, $server_protocol").unwrap();
+        let format = LogFormat::template("$request, $server_protocol").unwrap();
         let log = logs.open(&path, format, "").unwrap();
         for version in [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2] {
             log.worker().begin(&request_in(version, "/a", "")).unwrap()(&completion());
@@ -123,7 +126,7 @@ async fn a_line_does_not_wait_for_the_next_request() {
     let path = folder.path().join("log");
     in_worker(async {
         let log = logs
-            .open(&path, Format::template("$uri").unwrap(), "")
+            .open(&path, LogFormat::template("$uri").unwrap(), "")
             .unwrap();
         let worker = log.worker();
         worker.begin(&request("/a", "")).unwrap()(&completion());
@@ -143,7 +146,7 @@ async fn lines_after_a_reopening_go_to_the_new_file() {
     let (path, rotated) = (folder.path().join("log"), folder.path().join("log.1"));
     in_worker(async {
         let log = logs
-            .open(&path, Format::template("$uri").unwrap(), "")
+            .open(&path, LogFormat::template("$uri").unwrap(), "")
             .unwrap();
         let line = |target| log.worker().begin(&request(target, "")).unwrap()(&completion());
         line("/1");
@@ -164,7 +167,7 @@ async fn a_full_disk_loses_lines_counted_and_nothing_else() {
     let writer = writer.spawn();
     in_worker(async {
         let log = logs
-            .open(Path::new("/dev/full"), Format::combined(), "")
+            .open(Path::new("/dev/full"), LogFormat::combined(), "")
             .unwrap();
         let worker = log.worker();
         worker.begin(&request("/", "")).unwrap()(&completion());
@@ -173,7 +176,7 @@ async fn a_full_disk_loses_lines_counted_and_nothing_else() {
         writer.finish().await;
         assert_eq!(
             writer.counts(),
-            [Counts {
+            [LogFileCounts {
                 path: "/dev/full".into(),
                 written: 0,
                 lost: 2
@@ -190,7 +193,7 @@ async fn lines_that_find_no_room_are_counted() {
     let (logs, writer) = AccessLogs::new();
     let path = folder.path().join("log");
     let log = logs
-        .open(&path, Format::template("x").unwrap(), "")
+        .open(&path, LogFormat::template("x").unwrap(), "")
         .unwrap();
     in_worker(async {
         for _ in 0..600 {
@@ -219,8 +222,8 @@ async fn tells_of_the_origin_and_the_cache() {
         cache: Some(CacheResult::Revalidated),
         ..completion()
     };
-    let line = one_line(Format::template(format).unwrap(), &completion).await;
+    let line = one_line(LogFormat::template(format).unwrap(), &completion).await;
     assert_eq!(line, "127.0.0.1:9000 200 1.234 REVALIDATED\n");
-    let line = one_line(Format::template(format).unwrap(), &self::completion()).await;
+    let line = one_line(LogFormat::template(format).unwrap(), &self::completion()).await;
     assert_eq!(line, "- - - -\n");
 }

@@ -1,4 +1,4 @@
-//! The control thread's side of the access log: files, their reopening, and what was lost.
+//! Writes access log lines to files on the control thread, reopens the files, and counts lost lines.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -16,70 +16,71 @@ use tracing::{error, warn};
 
 use crate::OpenFile;
 
-/// Batches on their way to the control thread; with the size of a batch it bounds the memory.
-const BATCHES: usize = 512;
+/// Maximum batches in the channel to the control thread. With the size of a batch it limits the memory.
+const MAX_BATCHES: usize = 512;
 
-/// How often losses are reported at most.
+/// The shortest time between two reports of lost lines.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Lines of one log file, handed over together.
-pub(crate) struct Batch {
+/// Lines of one log file.
+pub(crate) struct LineBatch {
     pub(crate) file: Arc<LogFile>,
     pub(crate) bytes: Vec<u8>,
     pub(crate) lines: u64,
 }
 
-/// What became of the lines of one file.
+/// The counts of written and lost lines of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct LogFileCounts {
     /// The file.
     pub path: PathBuf,
     /// Lines written.
     pub written: u64,
-    /// Lines lost, because the writer could not keep up or the file could not be written.
+    /// Lines lost because the writer could not keep up or the file could not be written.
     pub lost: u64,
 }
 
-/// An open log file. Workers only point to it.
+/// An open log file. Workers only hold references to it.
 pub(crate) struct LogFile {
     path: PathBuf,
-    output: Mutex<Output>,
+    output: Mutex<LogOutput>,
     opener: Option<OpenFile>,
     written: AtomicU64,
     lost: AtomicU64,
 }
 
-struct Output {
+struct LogOutput {
     file: File,
-    /// The last write ended within a line.
-    torn: bool,
+    /// Whether the last write ended in the middle of a line.
+    is_torn: bool,
+    /// The time and the count of the last report.
     reported: Option<(Instant, u64)>,
 }
 
-/// All log files that a plan still uses, and the way to the writer.
-pub(crate) struct Files {
+/// All log files that a plan still uses, and the channel to the writer.
+pub(crate) struct LogFiles {
     open: Mutex<HashMap<PathBuf, Weak<LogFile>>>,
-    /// Opens files that this process may not.
+    /// Opens files that this process has no permission to open.
     opener: Option<OpenFile>,
-    to_writer: mpsc::Sender<Batch>,
+    sender: mpsc::Sender<LineBatch>,
 }
 
-pub(crate) fn pair(opener: Option<OpenFile>) -> (Arc<Files>, Writer) {
-    let (to_writer, batches) = mpsc::channel(BATCHES);
-    let files = Arc::new(Files {
+pub(crate) fn pair(opener: Option<OpenFile>) -> (Arc<LogFiles>, LogWriter) {
+    let (sender, batches) = mpsc::channel(MAX_BATCHES);
+    let files = Arc::new(LogFiles {
         open: Mutex::default(),
         opener,
-        to_writer,
+        sender,
     });
-    let writer = Writer {
+    let writer = LogWriter {
         files: files.clone(),
         batches,
     };
     (files, writer)
 }
 
-impl Files {
+impl LogFiles {
     pub(crate) fn open(&self, path: &Path) -> io::Result<Arc<LogFile>> {
         let mut open = locked(&self.open);
         open.retain(|_, file| file.strong_count() > 0);
@@ -88,9 +89,9 @@ impl Files {
         }
         let file = Arc::new(LogFile {
             path: path.to_owned(),
-            output: Mutex::new(Output {
+            output: Mutex::new(LogOutput {
                 file: open_file(path, self.opener.as_ref())?,
-                torn: false,
+                is_torn: false,
                 reported: None,
             }),
             opener: self.opener.clone(),
@@ -101,9 +102,9 @@ impl Files {
         Ok(file)
     }
 
-    /// Never waits: what finds no room is lost, and counted.
-    pub(crate) fn hand_over(&self, batch: Batch) {
-        if let Err(error) = self.to_writer.try_send(batch) {
+    /// Sends a batch to the writer without waiting. If the channel is full, its lines are lost and counted.
+    pub(crate) fn send(&self, batch: LineBatch) {
+        if let Err(error) = self.sender.try_send(batch) {
             let batch = error.into_inner();
             batch.file.lost.fetch_add(batch.lines, Ordering::Relaxed);
         }
@@ -118,27 +119,27 @@ impl Files {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere leaves nothing half done that matters here.
+    // A panic of another thread leaves the state consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn open_file(path: &Path, opener: Option<&OpenFile>) -> io::Result<File> {
-    // Opening these by name fails where the output is a socket, as under systemd.
-    let own = match path.to_str() {
+    // Opening these by name fails if the output is a socket, as under systemd.
+    let standard = match path.to_str() {
         Some("/dev/stdout") => Some(io::stdout().as_fd().try_clone_to_owned()?),
         Some("/dev/stderr") => Some(io::stderr().as_fd().try_clone_to_owned()?),
         _ => None,
     };
-    if let Some(own) = own {
-        return Ok(own.into());
+    if let Some(standard) = standard {
+        return Ok(standard.into());
     }
-    let no_wait = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
     let opened = OpenOptions::new()
         .append(true)
         .create(true)
         .mode(0o640)
-        // A pipe that nobody reads must not hold the server up.
-        .custom_flags(no_wait)
+        // A pipe without a reader must not block the server.
+        .custom_flags(flags)
         .open(path);
     match (opened, opener) {
         (Err(error), Some(opener)) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -153,14 +154,14 @@ impl LogFile {
         &self.path
     }
 
-    fn write(&self, batch: &Batch) {
+    fn write(&self, batch: &LineBatch) {
         let mut output = locked(&self.output);
         let mut written = 0;
         let result = output.write_all(&batch.bytes, &mut written);
-        let whole = batch.bytes.get(..written).unwrap_or_default();
+        let written_bytes = batch.bytes.get(..written).unwrap_or_default();
         let lines = match result {
             Ok(()) => batch.lines,
-            Err(_) => bytecount(whole),
+            Err(_) => count_lines(written_bytes),
         };
         self.written.fetch_add(lines, Ordering::Relaxed);
         if let Err(error) = result {
@@ -175,32 +176,32 @@ impl LogFile {
             Ok(file) => {
                 let mut output = locked(&self.output);
                 output.file = file;
-                output.torn = false;
+                output.is_torn = false;
             }
             Err(error) => error!(
                 path = %self.path.display(), %error,
-                "the access log cannot be reopened; the old file is still written"
+                "the access log cannot be reopened; lines still go to the old file"
             ),
         }
     }
 }
 
-fn bytecount(bytes: &[u8]) -> u64 {
+fn count_lines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-impl Output {
+impl LogOutput {
     fn write_all(&mut self, bytes: &[u8], written: &mut usize) -> io::Result<()> {
-        if self.torn {
+        if self.is_torn {
             self.file.write_all(b"\n")?;
-            self.torn = false;
+            self.is_torn = false;
         }
         while let Some(rest) = bytes.get(*written..).filter(|rest| !rest.is_empty()) {
             match self.file.write(rest) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(len) => {
                     *written = written.saturating_add(len);
-                    self.torn = rest.get(len.saturating_sub(1)) != Some(&b'\n');
+                    self.is_torn = rest.get(len.saturating_sub(1)) != Some(&b'\n');
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -209,7 +210,7 @@ impl Output {
         Ok(())
     }
 
-    /// Tells the operator of lost lines, once per interval.
+    /// Logs lost lines, at most once per interval.
     fn report(&mut self, path: &Path, lost: u64, error: Option<&io::Error>) {
         let (last, known) = self
             .reported
@@ -226,23 +227,23 @@ impl Output {
     }
 }
 
-/// Writes what the workers hand over.
-pub struct Writer {
-    files: Arc<Files>,
-    batches: mpsc::Receiver<Batch>,
+/// Writes the batches of the workers.
+pub struct LogWriter {
+    files: Arc<LogFiles>,
+    batches: mpsc::Receiver<LineBatch>,
 }
 
-/// What the running writer is asked for; it answers when it is done.
-enum Command {
+/// A command to the running writer, with the channel that reports its completion.
+enum WriterCommand {
     Reopen(oneshot::Sender<()>),
     Finish(oneshot::Sender<()>),
 }
 
-impl Writer {
+impl LogWriter {
     /// Starts writing, as a task of the control thread's runtime.
-    pub fn spawn(self) -> WriterHandle {
-        let (commands, mut received) = mpsc::channel(1);
-        let handle = WriterHandle {
+    pub fn spawn(self) -> LogWriterHandle {
+        let (commands, mut commands_receiver) = mpsc::channel(1);
+        let handle = LogWriterHandle {
             files: self.files.clone(),
             commands,
         };
@@ -252,18 +253,18 @@ impl Writer {
                 let mut taken = Vec::new();
                 tokio::select! {
                     biased;
-                    _ = batches.recv_many(&mut taken, BATCHES) => {
+                    _ = batches.recv_many(&mut taken, MAX_BATCHES) => {
                         write_all(taken, files.all()).await;
                     }
-                    command = received.recv() => {
+                    command = commands_receiver.recv() => {
                         let Some(command) = command else { return };
-                        // The branch above comes first: all that was handed over is written.
+                        // The branch above has priority, so all batches before the command are written.
                         let done = match command {
-                            Command::Reopen(done) => {
+                            WriterCommand::Reopen(done) => {
                                 reopen_all(files.all()).await;
                                 done
                             }
-                            Command::Finish(done) => done,
+                            WriterCommand::Finish(done) => done,
                         };
                         let _ = done.send(());
                     }
@@ -274,46 +275,46 @@ impl Writer {
     }
 }
 
-/// The way to the running [`Writer`]. It ends with this handle.
-pub struct WriterHandle {
-    files: Arc<Files>,
-    commands: mpsc::Sender<Command>,
+/// A handle to the running [`LogWriter`], which stops when the handle is dropped.
+pub struct LogWriterHandle {
+    files: Arc<LogFiles>,
+    commands: mpsc::Sender<WriterCommand>,
 }
 
-impl WriterHandle {
-    /// Opens every file anew under its name, as after a rotation; what was handed over before
-    /// still goes to the old one.
+impl LogWriterHandle {
+    /// Reopens every file by its name, as after a rotation. Batches that were sent before still go to the
+    /// old file.
     pub async fn reopen(&self) {
-        self.ask(Command::Reopen).await;
+        self.run(WriterCommand::Reopen).await;
     }
 
-    /// Returns when all is written that was handed over so far.
+    /// Returns when all batches that were sent so far are written.
     pub async fn finish(&self) {
-        self.ask(Command::Finish).await;
+        self.run(WriterCommand::Finish).await;
     }
 
-    /// Waits for an answer, but not for a disk that hangs: the control thread has other work.
-    async fn ask(&self, command: impl FnOnce(oneshot::Sender<()>) -> Command) {
-        const PATIENCE: Duration = Duration::from_secs(5);
+    /// Runs a command, with a timeout: a disk that hangs must not block the control thread.
+    async fn run(&self, command: impl FnOnce(oneshot::Sender<()>) -> WriterCommand) {
+        const TIMEOUT: Duration = Duration::from_secs(5);
 
-        let (done, answer) = oneshot::channel();
-        let asked = async {
+        let (done, is_done) = oneshot::channel();
+        let completion = async {
             if self.commands.send(command(done)).await.is_ok() {
-                let _ = answer.await;
+                let _ = is_done.await;
             }
         };
-        if tokio::time::timeout(PATIENCE, asked).await.is_err() {
-            error!("the access logs wait for a disk or a reader that does not answer");
+        if tokio::time::timeout(TIMEOUT, completion).await.is_err() {
+            error!("the access logs wait for a disk or a reader that does not respond");
         }
     }
 
-    /// What became of the lines of each file.
-    pub fn counts(&self) -> Vec<Counts> {
+    /// The counts of written and lost lines of each file.
+    pub fn counts(&self) -> Vec<LogFileCounts> {
         let mut counts: Vec<_> = self
             .files
             .all()
             .iter()
-            .map(|file| Counts {
+            .map(|file| LogFileCounts {
                 path: file.path.clone(),
                 written: file.written.load(Ordering::Relaxed),
                 lost: file.lost.load(Ordering::Relaxed),
@@ -329,8 +330,8 @@ async fn reopen_all(files: Vec<Arc<LogFile>>) {
     let _ = reopen.await;
 }
 
-/// Writes on the blocking pool, so that a slow disk holds up nothing but the log.
-async fn write_all(batches: Vec<Batch>, files: Vec<Arc<LogFile>>) {
+/// Writes on the blocking pool, so that a slow disk delays only the log.
+async fn write_all(batches: Vec<LineBatch>, files: Vec<Arc<LogFile>>) {
     let work = tokio::task::spawn_blocking(move || {
         for batch in &batches {
             batch.file.write(batch);

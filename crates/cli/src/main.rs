@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use apus_server::{
-    ConfigSource, ControlError, ExplainRequest, ServeError, ServeOptions, ask, ask_server_of,
-    check, control, explain, serve, warm,
+    ConfigSource, ControlError, ExplainRequest, ServeError, ServeOptions, ask_server_of, check,
+    control, explain, serve, warm,
 };
 use clap::{CommandFactory, Parser};
 
@@ -68,11 +68,11 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
         }
         CliCommand::Serve(arguments) => run_serve(arguments),
         CliCommand::Check { file, tls, json } => run_check(file, tls, json),
-        CliCommand::Reload(running) => run_ask(&running, &control::Request::Reload),
-        CliCommand::Stop(running) => run_ask(&running, &control::Request::Stop),
+        CliCommand::Reload(running) => run_ask(&running, &control::ControlRequest::Reload),
+        CliCommand::Stop(running) => run_ask(&running, &control::ControlRequest::Stop),
         CliCommand::Status(StatusArguments { running, metrics }) => match metrics {
             true => run_metrics(&running),
-            false => run_ask(&running, &control::Request::Status),
+            false => run_ask(&running, &control::ControlRequest::Status),
         },
         CliCommand::Upstream(arguments) => run_upstream(arguments),
         CliCommand::Cache(CacheCommand::Purge(arguments)) => run_purge(arguments),
@@ -147,7 +147,7 @@ fn run_upstream(arguments: UpstreamArguments) -> Result<(), CommandError> {
         socket: None,
         json: arguments.json,
     };
-    let request = control::Request::Upstream {
+    let request = control::ControlRequest::Upstream {
         group: arguments.group,
         node: arguments.node,
         change: match arguments.change {
@@ -166,14 +166,14 @@ fn run_purge(arguments: PurgeArguments) -> Result<(), CommandError> {
         json: arguments.json,
     };
     let what = match arguments.what {
-        PurgeTarget { url: Some(url), .. } => control::PurgeWhat::Url(url),
+        PurgeTarget { url: Some(url), .. } => control::PurgeScope::Url(url),
         PurgeTarget {
             prefix: Some(url), ..
-        } => control::PurgeWhat::Prefix(url),
-        PurgeTarget { tag: Some(tag), .. } => control::PurgeWhat::Tag(tag),
-        PurgeTarget { .. } => control::PurgeWhat::All,
+        } => control::PurgeScope::Prefix(url),
+        PurgeTarget { tag: Some(tag), .. } => control::PurgeScope::Tag(tag),
+        PurgeTarget { .. } => control::PurgeScope::All,
     };
-    let request = control::Request::CachePurge {
+    let request = control::ControlRequest::CachePurge {
         site: arguments.site,
         what,
         soft: arguments.soft,
@@ -199,9 +199,9 @@ fn run_warm(arguments: WarmArguments) -> Result<(), CommandError> {
     }
 }
 
-fn run_ask(running: &RunningServer, request: &control::Request) -> Result<(), CommandError> {
+fn run_ask(running: &RunningServer, request: &control::ControlRequest) -> Result<(), CommandError> {
     match send(running, request)? {
-        control::Response::Done(value) => {
+        control::ControlResponse::Done(value) => {
             if running.json {
                 print_json(&value);
             } else {
@@ -209,7 +209,7 @@ fn run_ask(running: &RunningServer, request: &control::Request) -> Result<(), Co
             }
             Ok(())
         }
-        control::Response::Failed { message, details } => {
+        control::ControlResponse::Failed { message, details } => {
             if running.json {
                 print_json(&serde_json::json!({ "error": message, "details": details }));
             } else {
@@ -223,10 +223,11 @@ fn run_ask(running: &RunningServer, request: &control::Request) -> Result<(), Co
 /// Sends a request to the running server and waits for the response.
 fn send(
     running: &RunningServer,
-    request: &control::Request,
-) -> Result<control::Response, CommandError> {
+    request: &control::ControlRequest,
+) -> Result<control::ControlResponse, CommandError> {
     if let Some(socket) = &running.socket {
-        return ask(socket, request).map_err(|error| CommandError::Failed(error.to_string()));
+        return control::send_request(socket, request)
+            .map_err(|error| CommandError::Failed(error.to_string()));
     }
     let source = find(running.source.as_deref())?;
     ask_server_of(&source, request).map_err(|error| {
@@ -248,12 +249,12 @@ fn send(
 }
 
 fn run_metrics(running: &RunningServer) -> Result<(), CommandError> {
-    match send(running, &control::Request::Status)? {
-        control::Response::Done(status) => {
+    match send(running, &control::ControlRequest::Status)? {
+        control::ControlResponse::Done(status) => {
             print(metrics::exposition(&status).as_bytes());
             Ok(())
         }
-        control::Response::Failed { message, .. } => {
+        control::ControlResponse::Failed { message, .. } => {
             print_error(&message);
             Err(CommandError::Reported)
         }

@@ -35,9 +35,9 @@ pub(crate) fn has_colours(output: impl IsTerminal) -> bool {
 }
 
 /// What a running server answered.
-pub(crate) fn response(request: &control::Request, value: &Value) -> String {
+pub(crate) fn response(request: &control::ControlRequest, value: &Value) -> String {
     match request {
-        control::Request::Reload => {
+        control::ControlRequest::Reload => {
             let warnings = value
                 .get("warnings")
                 .and_then(Value::as_str)
@@ -47,9 +47,9 @@ pub(crate) fn response(request: &control::Request, value: &Value) -> String {
                 warnings => format!("{warnings}\nreloaded\n"),
             }
         }
-        control::Request::Stop => "stopped\n".to_owned(),
-        control::Request::Upstream { .. } => "changed\n".to_owned(),
-        control::Request::CachePurge { .. } => "purged\n".to_owned(),
+        control::ControlRequest::Stop => "stopped\n".to_owned(),
+        control::ControlRequest::Upstream { .. } => "changed\n".to_owned(),
+        control::ControlRequest::CachePurge { .. } => "purged\n".to_owned(),
         _ => status(value),
     }
 }

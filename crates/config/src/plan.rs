@@ -21,7 +21,7 @@ use http::HeaderValue;
 use super::diagnostics::Diagnostics;
 pub use super::raw::LogLevel;
 use super::source::SourceSpan;
-use apus_access_log::Format;
+use apus_access_log::LogFormat;
 
 /// A valid configuration.
 #[derive(Clone, Debug)]
@@ -137,7 +137,7 @@ pub struct AccessLogPlan {
     /// The file.
     pub path: PathBuf,
     /// The format of a line.
-    pub format: Format,
+    pub format: LogFormat,
 }
 
 /// A group of origins.

@@ -28,7 +28,7 @@ use super::raw;
 use super::source::{Setting, SourceSpan};
 use super::string_type::SiteHost;
 use super::value::Text;
-use apus_access_log::Format;
+use apus_access_log::LogFormat;
 pub use php::default_pool_folder;
 use upstream::SiteUpstreams;
 
@@ -251,11 +251,11 @@ fn access_log(
 ) -> Option<AccessLogPlan> {
     let (path, format) = match &raw.value {
         raw::AccessLogChoice::Off => return None,
-        raw::AccessLogChoice::Path(path) => (path, Format::combined()),
+        raw::AccessLogChoice::Path(path) => (path, LogFormat::combined()),
         raw::AccessLogChoice::Table(table) => {
             let format = match table.format.0.as_str() {
-                "combined" => Format::combined(),
-                "json" => Format::json(),
+                "combined" => LogFormat::combined(),
+                "json" => LogFormat::json(),
                 template => log_template(template, &table.format.span, reader)?,
             };
             (&table.path.value, format)
@@ -279,7 +279,7 @@ fn access_log(
     })
 }
 
-fn log_template(text: &str, span: &SourceSpan, reader: &mut ConfigReader<'_>) -> Option<Format> {
+fn log_template(text: &str, span: &SourceSpan, reader: &mut ConfigReader<'_>) -> Option<LogFormat> {
     if !text.contains('$') {
         reader.report(Finding::error(
             span,
@@ -288,7 +288,7 @@ fn log_template(text: &str, span: &SourceSpan, reader: &mut ConfigReader<'_>) ->
         ));
         return None;
     }
-    Format::template(text)
+    LogFormat::template(text)
         .map_err(|error| {
             reader.report(Finding::error(span, error.to_string(), "in this format"));
         })

@@ -1,12 +1,13 @@
-//! The control socket: `apus reload`, `stop` and `status` of a server or an application.
+//! The control socket of a server or an application, its status, and the text format of metrics.
 //!
-//! A Unix socket that only its user can open takes one request as a line of JSON and answers with
-//! one line of JSON.
+//! The control socket is a Unix socket that only its user can open. A client sends one request as a line of
+//! JSON and receives the response as a line of JSON.
 
 #![forbid(unsafe_code)]
 
-mod place;
+mod prometheus;
 mod socket;
+mod socket_path;
 mod status;
 
 use std::fmt;
@@ -16,125 +17,128 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use place::socket_path;
-pub use socket::{BoundControlSocket, ControlFiles, ControlSocket, Exchange};
-pub use status::{Started, status};
+pub use prometheus::{MetricLabels, MetricType, PROMETHEUS_MEDIA_TYPE, PrometheusText};
+pub use socket::{BoundControlSocket, ControlExchange, ControlFiles, ControlSocket};
+pub use socket_path::socket_path;
+pub use status::{StartTime, status};
 
-/// What a running server can be asked.
+/// A request to a running server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Request {
-    /// What it does, since when, and how much.
+pub enum ControlRequest {
+    /// Returns the status of the server.
     Status,
-    /// To read its configuration again and go on with that. Answered when that is so.
+    /// Reloads the configuration. The response is sent when the new configuration is active.
     Reload,
-    /// To answer what it was asked and end. Answered when that is so.
+    /// Stops the server gracefully. The response is sent when open requests are complete.
     Stop,
-    /// To have a node of a group of origins asked or not, whatever the configuration says, until it is
-    /// told something else or ends.
+    /// Sets the administrative state of a node of an upstream group, until the next change or the end of
+    /// the server.
     Upstream {
-        /// The name of the group, with that of its site and a slash before it or, where that is enough,
-        /// without.
+        /// The name of the group, after the name of its site and a slash if it is ambiguous.
         group: String,
         /// The name of the node.
         node: String,
-        /// What becomes of it.
+        /// The new state.
         change: NodeChange,
     },
-    /// To take stored answers out. Answered when that holds after a crash, too.
+    /// Purges stored responses. The response is sent when the purge would survive a crash.
     CachePurge {
         /// Only of the site with this name.
         site: Option<String>,
-        /// Which.
-        what: PurgeWhat,
-        /// Whether they only become stale, so that they can be sent while they are refreshed.
+        /// The responses to purge.
+        what: PurgeScope,
+        /// Whether the responses only become stale, so that they can be served while they are revalidated.
         soft: bool,
     },
 }
 
-/// Which stored answers are taken out.
+/// The stored responses that a purge removes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum PurgeWhat {
-    /// All.
+pub enum PurgeScope {
+    /// All responses.
     All,
-    /// Those for this URL.
+    /// The responses for this URL.
     Url(String),
-    /// Those for URLs that begin with this one.
+    /// The responses for URLs with this prefix.
     Prefix(String),
-    /// Those with this tag.
+    /// The responses with this tag.
     Tag(String),
 }
 
-/// What becomes of a node of a group of origins.
+/// The administrative state of a node of an upstream group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeChange {
-    /// It gets requests.
+    /// The node gets requests.
     Up,
-    /// It gets only requests of clients that a sticky cookie keeps with it.
+    /// The node gets only requests with its sticky cookie.
     Drain,
-    /// It gets no requests.
+    /// The node gets no requests.
     Down,
 }
 
-/// What it answers.
+/// A response of a running server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Response {
-    /// It is done; the details.
+pub enum ControlResponse {
+    /// The request succeeded, with these details.
     Done(serde_json::Value),
-    /// It failed.
+    /// The request failed.
     Failed {
-        /// Why, for people.
+        /// The reason, for people.
         message: String,
-        /// Why, for programs; null if there is no more to say.
+        /// The reason, for programs; null if there are no details.
         details: serde_json::Value,
     },
 }
 
-/// Asks the server whose control socket is at `path`, and waits for the answer.
+/// Sends a request to the control socket at `path` and waits for the response.
 ///
 /// # Errors
-/// No server listens there, or it broke off.
-pub fn ask(path: &Path, request: &Request) -> Result<Response, ControlError> {
-    let broken = |error| ControlError::Io(path.to_owned(), error);
+/// No server listens there, or the connection failed.
+pub fn send_request(
+    path: &Path,
+    request: &ControlRequest,
+) -> Result<ControlResponse, ControlError> {
+    let failed = |error| ControlError::Io(path.to_owned(), error);
     let mut stream = UnixStream::connect(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             ControlError::NotRunning(path.to_owned())
         }
-        _ => broken(error),
+        _ => failed(error),
     })?;
-    let mut line = serde_json::to_vec(request).map_err(|error| broken(error.into()))?;
+    let mut line = serde_json::to_vec(request).map_err(|error| failed(error.into()))?;
     line.push(b'\n');
-    stream.write_all(&line).map_err(broken)?;
+    stream.write_all(&line).map_err(failed)?;
     let mut reader = BufReader::new(stream);
-    let mut answer = String::new();
-    reader.read_line(&mut answer).map_err(broken)?;
-    if answer.is_empty() {
-        return Err(ControlError::BrokeOff(path.to_owned()));
+    let mut response = String::new();
+    reader.read_line(&mut response).map_err(failed)?;
+    if response.is_empty() {
+        return Err(ControlError::Disconnected(path.to_owned()));
     }
-    let response = serde_json::from_str(&answer).map_err(|error| broken(error.into()))?;
-    if *request == Request::Stop {
-        // The process holds its end open until it ends.
-        let _ = reader.read_line(&mut answer);
+    let parsed = serde_json::from_str(&response).map_err(|error| failed(error.into()))?;
+    if *request == ControlRequest::Stop {
+        // The process keeps its end open until it exits.
+        let _ = reader.read_line(&mut response);
     }
-    Ok(response)
+    Ok(parsed)
 }
 
-/// Why the control socket is of no use.
+/// Why the control socket cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// Nobody listens on the socket.
+    /// No server listens on the socket.
     NotRunning(PathBuf),
-    /// Another server runs with this socket.
+    /// Another server uses this socket.
     AlreadyRunning(PathBuf),
-    /// The server ended before it answered.
-    BrokeOff(PathBuf),
-    /// The folder of the socket belongs to somebody else, or others may write to it.
+    /// The server closed the connection without a response.
+    Disconnected(PathBuf),
+    /// The folder of the socket belongs to another user, or others may write to it.
     Unsafe(PathBuf),
-    /// The socket cannot be made or used.
+    /// The socket cannot be created or used.
     Io(PathBuf, io::Error),
 }
 
@@ -143,7 +147,7 @@ impl fmt::Display for ControlError {
         match self {
             Self::NotRunning(path) => write!(
                 f,
-                "no server is running for this (nobody listens on {})",
+                "no server is running for this (no process listens on {})",
                 path.display()
             ),
             Self::AlreadyRunning(path) => write!(
@@ -152,15 +156,15 @@ impl fmt::Display for ControlError {
                  ends it",
                 path.display()
             ),
-            Self::BrokeOff(path) => write!(
+            Self::Disconnected(path) => write!(
                 f,
-                "the server at {} ended before it answered; its log tells why",
+                "the server at {} ended before it responded; see its log",
                 path.display()
             ),
             Self::Unsafe(path) => write!(
                 f,
-                "{} must belong to this user and be closed to others; remove it, or have the control \
-                 socket at another place",
+                "{} must belong to this user and be closed to others; remove it, or configure another \
+                 path for the control socket",
                 path.display()
             ),
             Self::Io(path, error) => write!(f, "control socket {}: {error}", path.display()),
@@ -185,7 +189,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn asks_and_answers_one_line_each() {
+    async fn a_request_and_its_response_are_one_line_each() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.sock");
         let mut socket = ControlSocket::bind(&path).unwrap();
@@ -195,17 +199,17 @@ mod tests {
         );
         let client = {
             let path = path.clone();
-            thread::spawn(move || ask(&path, &Request::Status))
+            thread::spawn(move || send_request(&path, &ControlRequest::Status))
         };
         let mut exchange = socket.next().await;
-        assert_eq!(*exchange.request(), Request::Status);
-        let response = Response::Done(serde_json::json!({"x": 1}));
-        exchange.answer(&response).await;
+        assert_eq!(*exchange.request(), ControlRequest::Status);
+        let response = ControlResponse::Done(serde_json::json!({"x": 1}));
+        exchange.respond(&response).await;
         assert_eq!(client.join().unwrap().unwrap(), response);
         drop(socket);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         assert!(matches!(
-            ask(&path, &Request::Stop),
+            send_request(&path, &ControlRequest::Stop),
             Err(ControlError::NotRunning(_))
         ));
     }
@@ -227,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_request_is_answered_with_an_error() {
+    async fn an_invalid_request_gets_an_error_response() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.sock");
         let _socket = ControlSocket::bind(&path).unwrap();
@@ -236,7 +240,10 @@ mod tests {
             stream.write_all(b"{\"command\":\"dance\"}\n").unwrap();
             io::read_to_string(stream).unwrap()
         });
-        let answer: Response = serde_json::from_str(&answer.await.unwrap()).unwrap();
-        assert!(matches!(answer, Response::Failed { .. }), "{answer:?}");
+        let answer: ControlResponse = serde_json::from_str(&answer.await.unwrap()).unwrap();
+        assert!(
+            matches!(answer, ControlResponse::Failed { .. }),
+            "{answer:?}"
+        );
     }
 }

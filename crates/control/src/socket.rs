@@ -15,24 +15,24 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::place::prepare_folder;
-use crate::{ControlError, Request, Response};
+use crate::socket_path::prepare_folder;
+use crate::{ControlError, ControlRequest, ControlResponse};
 
-/// A request is one line, no longer than what holds the longest URL.
-const REQUEST_BYTES: u64 = 256 * 1024;
+/// Maximum bytes of a request, enough for the longest URL.
+const MAX_REQUEST_BYTES: u64 = 256 * 1024;
 
-/// How long a client may take to say what it wants, or to read the answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The timeout for a client to send its request, and to read the response.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A control socket that is bound, before a runtime serves it: the folder may be closed to the user that
-/// the process becomes.
+/// A bound control socket that no runtime serves yet. It can be bound before the process gives up the
+/// permission to write to its folder.
 #[derive(Debug)]
 pub struct BoundControlSocket {
     listener: StdListener,
     files: ControlFiles,
-    /// Locked for as long as this process runs, whatever ends it.
+    /// Locked until this process ends, even if it crashes.
     lock: File,
-    /// The user that bound it, who alone may ask, with root.
+    /// The user that bound it. Only this user and root may send requests.
     user: u32,
 }
 
@@ -40,12 +40,12 @@ pub struct BoundControlSocket {
 #[derive(Clone, Debug)]
 pub struct ControlFiles {
     socket: PathBuf,
-    /// The link from where it would be by default, if it is elsewhere.
+    /// The link at the default path, if the socket is at another one.
     link: Option<PathBuf>,
 }
 
 impl ControlFiles {
-    /// Removes them, as far as that is permitted.
+    /// Removes the files, as far as permitted.
     pub fn remove(&self) {
         let _ = fs::remove_file(&self.socket);
         let is_ours = |link: &&PathBuf| fs::read_link(link).is_ok_and(|to| to == self.socket);
@@ -57,10 +57,10 @@ impl ControlFiles {
 }
 
 impl BoundControlSocket {
-    /// Listens at `path`; a socket that a dead server has left is replaced.
+    /// Listens at `path`. Replaces the socket of a server that has crashed.
     ///
     /// # Errors
-    /// A server listens there already, or the socket cannot be made.
+    /// A server listens there already, or the socket cannot be created.
     pub fn bind(path: &Path) -> Result<Self, ControlError> {
         prepare_folder(path)?;
         let failed = |error| ControlError::Io(path.to_owned(), error);
@@ -78,31 +78,31 @@ impl BoundControlSocket {
         })
     }
 
-    /// Makes a link to the socket from where it would be by default, so that who cannot read the
-    /// configuration finds it, too.
+    /// Creates a link to the socket at its default path, where clients find it that cannot read the
+    /// configuration.
     ///
     /// # Errors
-    /// The link cannot be made.
+    /// The link cannot be created.
     pub fn link_from(&mut self, default: &Path) -> Result<(), ControlError> {
         prepare_folder(default)?;
         let failed = |error| ControlError::Io(default.to_owned(), error);
-        let nascent = default.with_added_extension("new");
-        let _ = fs::remove_file(&nascent);
-        symlink(&self.files.socket, &nascent).map_err(failed)?;
-        fs::rename(&nascent, default).map_err(failed)?;
+        let temporary = default.with_added_extension("new");
+        let _ = fs::remove_file(&temporary);
+        symlink(&self.files.socket, &temporary).map_err(failed)?;
+        fs::rename(&temporary, default).map_err(failed)?;
         self.files.link = Some(default.to_owned());
         Ok(())
     }
 
-    /// Its files, which [`ControlSocket`] removes when dropped, if it may.
+    /// The files of the socket, which [`ControlSocket`] removes when dropped, if permitted.
     pub fn files(&self) -> &ControlFiles {
         &self.files
     }
 
-    /// Serves it. Needs a tokio runtime.
+    /// Starts to accept connections. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The runtime does not take it.
+    /// The socket cannot be registered with the runtime.
     pub fn serve(self) -> Result<ControlSocket, ControlError> {
         let failed = |error| ControlError::Io(self.files.socket.clone(), error);
         self.listener.set_nonblocking(true).map_err(failed)?;
@@ -117,26 +117,26 @@ impl BoundControlSocket {
     }
 }
 
-/// The control socket of this process. Removed when dropped.
+/// The control socket of this process. Its files are removed when it is dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
     files: ControlFiles,
-    exchanges: mpsc::Receiver<Exchange>,
+    exchanges: mpsc::Receiver<ControlExchange>,
     accepting: tokio::task::JoinHandle<()>,
     _lock: File,
 }
 
 impl ControlSocket {
-    /// Listens at `path`; a socket that a dead server has left is replaced. Needs a tokio runtime.
+    /// Listens at `path`. Replaces the socket of a server that has crashed. Needs a tokio runtime.
     ///
     /// # Errors
-    /// A server listens there already, or the socket cannot be made.
+    /// A server listens there already, or the socket cannot be created.
     pub fn bind(path: &Path) -> Result<Self, ControlError> {
         BoundControlSocket::bind(path)?.serve()
     }
 
-    /// The next request. Waits for ever if none comes.
-    pub async fn next(&mut self) -> Exchange {
+    /// Waits for the next request.
+    pub async fn next(&mut self) -> ControlExchange {
         match self.exchanges.recv().await {
             Some(exchange) => exchange,
             None => std::future::pending().await,
@@ -168,7 +168,7 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             locked => locked?,
         }
-        // Whoever had it may have removed it in between: then it locks nothing any more.
+        // The process that held the lock may have removed the file meanwhile. Then this lock is useless.
         let is_there = fs::metadata(path).is_ok_and(|found| {
             file.metadata()
                 .is_ok_and(|own| (own.dev(), own.ino()) == (found.dev(), found.ino()))
@@ -179,17 +179,17 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// A socket at `path` that was closed to others before it had that name.
+/// Binds a socket that is closed to other users before it appears at `path`.
 fn listen(path: &Path) -> io::Result<StdListener> {
-    let nascent = path.with_added_extension("new");
-    let _ = fs::remove_file(&nascent);
-    let listener = StdListener::bind(&nascent)?;
-    fs::set_permissions(&nascent, Permissions::from_mode(0o600))?;
-    fs::rename(&nascent, path)?;
+    let temporary = path.with_added_extension("new");
+    let _ = fs::remove_file(&temporary);
+    let listener = StdListener::bind(&temporary)?;
+    fs::set_permissions(&temporary, Permissions::from_mode(0o600))?;
+    fs::rename(&temporary, path)?;
     Ok(listener)
 }
 
-async fn accept(listener: UnixListener, user: u32, exchanges: mpsc::Sender<Exchange>) {
+async fn accept(listener: UnixListener, user: u32, exchanges: mpsc::Sender<ControlExchange>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -203,55 +203,55 @@ async fn accept(listener: UnixListener, user: u32, exchanges: mpsc::Sender<Excha
     }
 }
 
-async fn read(mut stream: UnixStream, user: u32, exchanges: mpsc::Sender<Exchange>) {
+async fn read(mut stream: UnixStream, user: u32, exchanges: mpsc::Sender<ControlExchange>) {
     let is_trusted = |uid| uid == user || uid == 0;
     if !stream.peer_cred().is_ok_and(|peer| is_trusted(peer.uid())) {
         return;
     }
     let mut line = String::new();
-    let mut reader = BufReader::new((&mut stream).take(REQUEST_BYTES));
+    let mut reader = BufReader::new((&mut stream).take(MAX_REQUEST_BYTES));
     if !matches!(
-        timeout(PATIENCE, reader.read_line(&mut line)).await,
+        timeout(CLIENT_TIMEOUT, reader.read_line(&mut line)).await,
         Ok(Ok(1..))
     ) {
         return;
     }
     match serde_json::from_str(&line) {
         Ok(request) => {
-            let _ = exchanges.send(Exchange { request, stream }).await;
+            let _ = exchanges.send(ControlExchange { request, stream }).await;
         }
         Err(error) => {
-            let message = format!("not a request that this version of apus knows: {error}");
+            let message = format!("this version of apus does not know the request: {error}");
             let details = serde_json::Value::Null;
-            write(&mut stream, &Response::Failed { message, details }).await;
+            write(&mut stream, &ControlResponse::Failed { message, details }).await;
         }
     }
 }
 
-async fn write(stream: &mut UnixStream, response: &Response) {
+async fn write(stream: &mut UnixStream, response: &ControlResponse) {
     let Ok(mut line) = serde_json::to_vec(response) else {
         return;
     };
     line.push(b'\n');
-    // A client that is gone has no use for the answer.
-    let _ = timeout(PATIENCE, stream.write_all(&line)).await;
+    // A client that has disconnected does not need the response.
+    let _ = timeout(CLIENT_TIMEOUT, stream.write_all(&line)).await;
 }
 
-/// A request and the connection that waits for its answer.
+/// A request and the connection that waits for its response.
 #[derive(Debug)]
-pub struct Exchange {
-    request: Request,
+pub struct ControlExchange {
+    request: ControlRequest,
     stream: UnixStream,
 }
 
-impl Exchange {
-    /// What is asked.
-    pub fn request(&self) -> &Request {
+impl ControlExchange {
+    /// The request.
+    pub fn request(&self) -> &ControlRequest {
         &self.request
     }
 
-    /// Answers. The connection closes when this is dropped.
-    pub async fn answer(&mut self, response: &Response) {
+    /// Sends the response. The connection is closed when this is dropped.
+    pub async fn respond(&mut self, response: &ControlResponse) {
         write(&mut self.stream, response).await;
     }
 }

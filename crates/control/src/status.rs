@@ -1,4 +1,4 @@
-//! What every server tells of itself: its process, since when it runs, and what its engine does.
+//! The status of a server: its process, its start time, and the counters of its engine.
 
 use std::time::{Instant, SystemTime};
 
@@ -8,15 +8,15 @@ use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// When a server started.
+/// The start time of a server.
 #[derive(Clone, Copy, Debug)]
-pub struct Started {
+pub struct StartTime {
     at: SystemTime,
     since: Instant,
 }
 
-impl Started {
-    /// Now.
+impl StartTime {
+    /// The current time.
     pub fn now() -> Self {
         Self {
             at: SystemTime::now(),
@@ -25,13 +25,13 @@ impl Started {
     }
 }
 
-/// The answer to [`Request::Status`](crate::Request::Status), with what only this server has to tell added to
-/// what all tell.
+/// The response to [`ControlRequest::Status`](crate::ControlRequest::Status): the status of any server, and
+/// `own` members of this one.
 ///
-/// `source` is what it serves: a configuration, a folder, or the program of an application.
+/// `source` is the path of the configuration, of the served folder, or of the application's program.
 pub fn status(
     source: &str,
-    started: Started,
+    started: StartTime,
     engine: &Engine,
     own: impl IntoIterator<Item = (&'static str, Value)>,
 ) -> Value {
@@ -40,15 +40,15 @@ pub fn status(
         .workers
         .iter()
         .map(|worker| {
-            let mut counted = totals(&worker.totals);
-            counted.insert("worker".to_owned(), worker.index.into());
-            counted.insert("core".to_owned(), worker.core.into());
-            counted.insert("restarts".to_owned(), worker.restarts.into());
-            counted.into()
+            let mut counters = totals(&worker.totals);
+            counters.insert("worker".to_owned(), worker.index.into());
+            counters.insert("core".to_owned(), worker.core.into());
+            counters.insert("restarts".to_owned(), worker.restarts.into());
+            counters.into()
         })
         .collect();
     let memory = ResponseMemory::of_process();
-    let mut told = json!({
+    let mut members = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "source": source,
@@ -63,13 +63,13 @@ pub fn status(
         },
         "workers": workers,
     });
-    if let Value::Object(told) = &mut told {
-        told.extend(
+    if let Value::Object(members) = &mut members {
+        members.extend(
             own.into_iter()
                 .map(|(name, value)| (name.to_owned(), value)),
         );
     }
-    told
+    members
 }
 
 fn totals(totals: &apus_net::WorkerTotals) -> Map<String, Value> {

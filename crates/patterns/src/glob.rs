@@ -1,4 +1,4 @@
-//! Patterns for paths, as in `*.css` and `/assets/**`.
+//! Glob patterns for paths, such as `*.css` and `/assets/**`.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use regex::bytes::Regex;
 
 use crate::hashed;
 
-/// A pattern for the path of a file below the root.
+/// A glob pattern for the path of a file below the root.
 ///
-/// `*` stands for any part of a name, `**` for any part of a path, `?` for one character of a name,
-/// `{a,b}` for either. A pattern without a slash is for the name of the file in whichever folder;
-/// one with a slash is for the whole path, which starts with a slash.
+/// `*` matches any part of a name, `**` any part of a path, `?` one byte of a name, and `{a,b}` either
+/// alternative. A pattern without a slash matches the name of a file in any folder. A pattern with a slash
+/// matches the complete path, which starts with a slash.
 #[derive(Clone, Debug)]
 pub struct Glob {
     regex: Regex,
@@ -18,7 +18,7 @@ pub struct Glob {
 }
 
 impl Glob {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
     /// A brace is not closed, or opened within another.
@@ -65,9 +65,9 @@ impl Glob {
         })
     }
 
-    /// The pattern for only those files that have a hash of their content in their names, as build tools
-    /// write it: a part of at least eight hexadecimal digits, or of those of base 32 or 64 with an upper-case
-    /// letter, between `.` or `-`, that is no word, date or version.
+    /// Restricts the pattern to files with a content hash in their names, as build tools write it: a part
+    /// between `.` or `-` of at least eight hexadecimal digits, or of base 32 or 64 digits with an upper-case
+    /// letter, that is not a word, a date or a version.
     #[must_use]
     pub fn hashed(self) -> Self {
         Self {
@@ -76,19 +76,19 @@ impl Glob {
         }
     }
 
-    /// Whether a path is one of those the pattern is for.
+    /// Whether the pattern matches a path.
     pub fn matches(&self, path: &[u8]) -> bool {
         self.regex.is_match(path) && (!self.is_hashed || hashed::has_hash(path))
     }
 }
 
-/// A pattern whose braces do not pair.
+/// A pattern with unbalanced or nested braces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidGlob;
 
 impl fmt::Display for InvalidGlob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("in a pattern each { needs its }, and none within another")
+        f.write_str("in a pattern each { needs a }, and braces cannot be nested")
     }
 }
 

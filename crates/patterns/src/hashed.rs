@@ -1,12 +1,12 @@
-//! File names that hold a hash of the content, as build tools write them.
+//! Detects file names with a content hash, as build tools write them.
 //!
-//! `app.3f9a2bd0.js` and `index-BqY9Z3aK.css` are such names: what has one never changes.
+//! `app.3f9a2bd0.js` and `index-BqY9Z3aK.css` are such names. A file with such a name never changes.
 
-/// Shorter ones are written by no build tool.
-const SHORTEST: usize = 8;
+/// The length of the shortest hashes that build tools write.
+const MIN_LENGTH: usize = 8;
 
-/// Whether the name of the file at `path` has a hash in it. A name that only may have one has none: it
-/// costs a question whether the file has changed, and the other mistake lasts for a year.
+/// Whether the name of the file at `path` contains a hash. Ambiguous names count as names without one: that
+/// mistake costs a revalidation, and the opposite one a stale file for a year.
 pub(crate) fn has_hash(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let Some(extension) = name.iter().rposition(|byte| *byte == b'.') else {
@@ -14,13 +14,12 @@ pub(crate) fn has_hash(path: &[u8]) -> bool {
     };
     let stem = name.get(..extension).unwrap_or_default();
     stem.split(|byte| matches!(byte, b'.' | b'-'))
-        // The first part is the name that the file has without a hash.
+        // The first part is the name of the file without a hash.
         .skip(1)
         .any(is_hash)
 }
 
-/// Whether this is a number in hexadecimal digits, or in those of base 32 or base 64, rather than a word,
-/// a date or a version.
+/// Whether this is a hash in hexadecimal, base 32 or base 64 digits, and not a word, a date or a version.
 fn is_hash(part: &[u8]) -> bool {
     let has = |is: fn(&u8) -> bool| part.iter().any(is);
     let has_lower = has(u8::is_ascii_lowercase);
@@ -32,10 +31,10 @@ fn is_hash(part: &[u8]) -> bool {
         .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
         && has_upper
         && !is_words(part);
-    part.len() >= SHORTEST && is_mixed && (is_hexadecimal || is_of_base_64)
+    part.len() >= MIN_LENGTH && is_mixed && (is_hexadecimal || is_of_base_64)
 }
 
-/// Whether this is words with a number behind them, as `CodeEditor2` and `VERSION12`.
+/// Whether this is words followed by a number, such as `CodeEditor2` and `VERSION12`.
 fn is_words(part: &[u8]) -> bool {
     let digits = |byte: &&u8| byte.is_ascii_digit();
     let number = part.iter().rev().take_while(digits).count();
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_of_build_tools_are_told_from_words_dates_and_versions() {
+    fn distinguishes_hashes_from_words_dates_and_versions() {
         for (path, is_hashed) in [
             // webpack, Parcel, Create React App.
             ("/static/js/main.3f9a2bd0.js", true),

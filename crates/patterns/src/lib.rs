@@ -1,4 +1,4 @@
-//! Patterns that a configuration names hosts and paths by.
+//! The patterns of a configuration: server names for hosts, and globs for paths.
 
 #![forbid(unsafe_code)]
 
@@ -7,4 +7,6 @@ mod hashed;
 mod server_names;
 
 pub use glob::{Glob, InvalidGlob};
-pub use server_names::{InvalidServerName, Match, ServerName, ServerNames, certificate_covers};
+pub use server_names::{
+    InvalidServerName, ServerName, ServerNameMatch, ServerNames, certificate_covers,
+};

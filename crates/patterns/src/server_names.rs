@@ -1,4 +1,4 @@
-//! Server names, and which site a host belongs to.
+//! Server names, and the lookup of the site of a host.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,15 +6,15 @@ use std::str::FromStr;
 
 use regex::{Regex, RegexBuilder};
 
-/// A name that a site goes by: `example.com`, `*.example.com`, `www.example.*` or `~regex`.
+/// A server name of a site: `example.com`, `*.example.com`, `www.example.*` or `~regex`.
 ///
-/// An exact name wins over the longest leading wildcard, that over the longest trailing wildcard,
-/// and that over the first regular expression, in the order in which sites were added.
+/// An exact name has priority over the longest leading wildcard, which has priority over the longest trailing
+/// wildcard, which has priority over the first regular expression, in the order in which sites were added.
 #[derive(Clone, Debug)]
-pub struct ServerName(Kind);
+pub struct ServerName(ServerNameKind);
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum ServerNameKind {
     Exact(Box<str>),
     /// `example.com` of `*.example.com`.
     Leading(Box<str>),
@@ -31,27 +31,27 @@ impl FromStr for ServerName {
             return RegexBuilder::new(pattern)
                 .case_insensitive(true)
                 .build()
-                .map(|regex| Self(Kind::Regex(regex)))
+                .map(|regex| Self(ServerNameKind::Regex(regex)))
                 .map_err(InvalidServerName::Regex);
         }
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
         if let Some(rest) = name.strip_prefix("*.") {
-            return host_name(rest).map(|rest| Self(Kind::Leading(rest)));
+            return host_name(rest).map(|rest| Self(ServerNameKind::Leading(rest)));
         }
         if let Some(rest) = name.strip_suffix(".*") {
-            return host_name(rest).map(|rest| Self(Kind::Trailing(rest)));
+            return host_name(rest).map(|rest| Self(ServerNameKind::Trailing(rest)));
         }
-        host_name(&name).map(|name| Self(Kind::Exact(name)))
+        host_name(&name).map(|name| Self(ServerNameKind::Exact(name)))
     }
 }
 
 impl fmt::Display for ServerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Exact(name) => f.write_str(name),
-            Kind::Leading(rest) => write!(f, "*.{rest}"),
-            Kind::Trailing(rest) => write!(f, "{rest}.*"),
-            Kind::Regex(regex) => write!(f, "~{regex}"),
+            ServerNameKind::Exact(name) => f.write_str(name),
+            ServerNameKind::Leading(rest) => write!(f, "*.{rest}"),
+            ServerNameKind::Trailing(rest) => write!(f, "{rest}.*"),
+            ServerNameKind::Regex(regex) => write!(f, "~{regex}"),
         }
     }
 }
@@ -80,15 +80,15 @@ fn host_name(text: &str) -> Result<Box<str>, InvalidServerName> {
     Ok(text.into())
 }
 
-/// Why a server name was refused.
+/// Why a server name is invalid.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum InvalidServerName {
-    /// Not a host name. Names in other scripts are written in their ASCII form (`xn--...`).
+    /// Not a host name. Internationalized names are written in their ASCII form (`xn--...`).
     Host,
     /// A `*` that is neither the first nor the last label.
     Wildcard,
-    /// A port; `listen` is where ports are named.
+    /// A port, which belongs into `listen`.
     Port,
     /// The regular expression has an error.
     Regex(regex::Error),
@@ -111,9 +111,9 @@ impl fmt::Display for InvalidServerName {
 
 impl std::error::Error for InvalidServerName {}
 
-/// How a name was found.
+/// The kind of server name that matched a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Match {
+pub enum ServerNameMatch {
     /// By the name itself.
     Exact,
     /// By a wildcard at the start.
@@ -124,7 +124,7 @@ pub enum Match {
     Regex,
 }
 
-impl fmt::Display for Match {
+impl fmt::Display for ServerNameMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Exact => "an exact server name",
@@ -135,7 +135,7 @@ impl fmt::Display for Match {
     }
 }
 
-/// All server names, each with the index of its site.
+/// The server names of all sites, each with the index of its site.
 #[derive(Clone, Debug, Default)]
 pub struct ServerNames {
     exact: HashMap<Box<str>, usize>,
@@ -145,13 +145,16 @@ pub struct ServerNames {
 }
 
 impl ServerNames {
-    /// Adds a name; tells which site has it already.
+    /// Adds a name.
+    ///
+    /// # Errors
+    /// Another site has the name; its index.
     pub fn insert(&mut self, name: &ServerName, site: usize) -> Result<(), usize> {
         let (map, key) = match &name.0 {
-            Kind::Exact(name) => (&mut self.exact, name),
-            Kind::Leading(rest) => (&mut self.leading, rest),
-            Kind::Trailing(rest) => (&mut self.trailing, rest),
-            Kind::Regex(regex) => {
+            ServerNameKind::Exact(name) => (&mut self.exact, name),
+            ServerNameKind::Leading(rest) => (&mut self.leading, rest),
+            ServerNameKind::Trailing(rest) => (&mut self.trailing, rest),
+            ServerNameKind::Regex(regex) => {
                 self.regexes.push((regex.clone(), site));
                 return Ok(());
             }
@@ -163,15 +166,15 @@ impl ServerNames {
     }
 
     /// The site of a host in the normal form of `apus_http::Authority::host`.
-    pub fn find(&self, host: &str) -> Option<(usize, Match)> {
+    pub fn find(&self, host: &str) -> Option<(usize, ServerNameMatch)> {
         if let Some(site) = self.exact.get(host) {
-            return Some((*site, Match::Exact));
+            return Some((*site, ServerNameMatch::Exact));
         }
         if !self.leading.is_empty() {
             let mut rest = host;
             while let Some((_, parent)) = rest.split_once('.') {
                 if let Some(site) = self.leading.get(parent) {
-                    return Some((*site, Match::Leading));
+                    return Some((*site, ServerNameMatch::Leading));
                 }
                 rest = parent;
             }
@@ -180,7 +183,7 @@ impl ServerNames {
             let mut rest = host;
             while let Some((front, _)) = rest.rsplit_once('.') {
                 if let Some(site) = self.trailing.get(front) {
-                    return Some((*site, Match::Trailing));
+                    return Some((*site, ServerNameMatch::Trailing));
                 }
                 rest = front;
             }
@@ -188,11 +191,11 @@ impl ServerNames {
         self.regexes
             .iter()
             .find(|(regex, _)| regex.is_match(host))
-            .map(|(_, site)| (*site, Match::Regex))
+            .map(|(_, site)| (*site, ServerNameMatch::Regex))
     }
 }
 
-/// Whether a certificate with these names is for the host (RFC 9525 section 6.3).
+/// Whether a certificate with these names is valid for the host (RFC 9525 section 6.3).
 pub fn certificate_covers(names: &[Box<str>], host: &str) -> bool {
     let host = host
         .strip_prefix('[')
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_exact_then_leading_then_trailing_then_regex() {
+    fn prefers_exact_then_leading_then_trailing_then_regex() {
         let table = table(&[
             "~^www\\.",
             "www.example.*",
@@ -248,10 +251,10 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_first_regex() {
+    fn prefers_the_first_regex() {
         let table = table(&["~^www\\.", "~.*"]);
-        assert_eq!(table.find("www.a"), Some((0, Match::Regex)));
-        assert_eq!(table.find("a"), Some((1, Match::Regex)));
+        assert_eq!(table.find("www.a"), Some((0, ServerNameMatch::Regex)));
+        assert_eq!(table.find("a"), Some((1, ServerNameMatch::Regex)));
     }
 
     #[test]
@@ -261,14 +264,14 @@ mod tests {
     }
 
     #[test]
-    fn tells_who_has_a_name_already() {
+    fn returns_the_site_that_has_a_name_already() {
         let mut table = table(&["example.com"]);
         assert_eq!(table.insert(&"EXAMPLE.com".parse().unwrap(), 1), Err(0));
         assert_eq!(table.insert(&"example.com".parse().unwrap(), 0), Ok(()));
     }
 
     #[test]
-    fn refuses_what_is_no_server_name() {
+    fn rejects_invalid_server_names() {
         for name in [
             "", "a b", "a*.b", "*", "a.*.b", "a:80", ".a", "ü.de", "~(", "[::x]",
         ] {
@@ -287,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn certificate_wildcards_stand_for_one_label() {
+    fn certificate_wildcards_match_one_label() {
         let names: Vec<Box<str>> = vec!["example.com".into(), "*.example.com".into(), "::1".into()];
         for (host, covered) in [
             ("example.com", true),

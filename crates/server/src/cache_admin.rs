@@ -3,7 +3,7 @@
 use apus_cache::policy::KeyRules;
 use apus_cache::service::{Cache, PurgeRequest};
 use apus_cache::store::{CacheStatistics, PurgeTarget};
-use apus_control::PurgeWhat;
+use apus_control::PurgeScope;
 use serde_json::{Value, json};
 
 use crate::url::{Url, scheme};
@@ -40,7 +40,7 @@ impl CachedHandler {
 pub(crate) fn purges(
     places: &[CachedHandler],
     site: Option<&str>,
-    what: &PurgeWhat,
+    what: &PurgeScope,
     soft: bool,
 ) -> Result<Vec<PurgeRequest>, String> {
     let is_meant = |place: &&CachedHandler| site.is_none_or(|site| *place.site == *site);
@@ -61,10 +61,10 @@ pub(crate) fn purges(
         vec![PurgeRequest { site, target, soft }]
     };
     let (url, is_prefix) = match what {
-        PurgeWhat::All => return Ok(everywhere(PurgeTarget::All)),
-        PurgeWhat::Tag(tag) => return Ok(everywhere(PurgeTarget::Tag(tag.as_bytes().into()))),
-        PurgeWhat::Url(url) => (url, false),
-        PurgeWhat::Prefix(url) => (url, true),
+        PurgeScope::All => return Ok(everywhere(PurgeTarget::All)),
+        PurgeScope::Tag(tag) => return Ok(everywhere(PurgeTarget::Tag(tag.as_bytes().into()))),
+        PurgeScope::Url(url) => (url, false),
+        PurgeScope::Prefix(url) => (url, true),
     };
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let (scheme, target) = (scheme(url.is_secure), url.target());
@@ -170,23 +170,23 @@ mod tests {
         let of = |site, what, soft| shown(&purges(&places, site, &what, soft).unwrap());
         let url = "http://One.Example:80/b/x?q".to_owned();
         assert_eq!(
-            of(Some("one"), PurgeWhat::Url(url.clone()), false),
+            of(Some("one"), PurgeScope::Url(url.clone()), false),
             ["one key hone.example/b/x?q", "one key hone.example/b/x"]
         );
-        assert_eq!(of(None, PurgeWhat::Url(url.clone()), false).len(), 3);
+        assert_eq!(of(None, PurgeScope::Url(url.clone()), false).len(), 3);
         // As the requests for it are sent on.
-        let spelled = PurgeWhat::Url("http://one.example/x/..//a%20b?/../q".to_owned());
+        let spelled = PurgeScope::Url("http://one.example/x/..//a%20b?/../q".to_owned());
         assert_eq!(
             of(Some("two"), spelled, false),
             ["two key hone.example/a%20b?/../q"]
         );
         assert_eq!(
-            of(Some("two"), PurgeWhat::Prefix(url), true),
+            of(Some("two"), PurgeScope::Prefix(url), true),
             ["two prefix hone.example/b/x?q, soft"]
         );
-        assert_eq!(of(None, PurgeWhat::All, false), ["* all"]);
+        assert_eq!(of(None, PurgeScope::All, false), ["* all"]);
         assert_eq!(
-            of(Some("two"), PurgeWhat::Tag("a".to_owned()), true),
+            of(Some("two"), PurgeScope::Tag("a".to_owned()), true),
             ["two tag a, soft"]
         );
     }
@@ -195,13 +195,13 @@ mod tests {
     fn what_cannot_be_purged_is_told() {
         let places = places(SITES);
         let failure = |site, what| purges(&places, site, &what, false).unwrap_err();
-        let unknown = failure(Some("three"), PurgeWhat::All);
+        let unknown = failure(Some("three"), PurgeScope::All);
         assert_eq!(unknown, "no site `three` has a cache; there are one, two");
-        let no_url = failure(None, PurgeWhat::Url("/a".to_owned()));
+        let no_url = failure(None, PurgeScope::Url("/a".to_owned()));
         assert!(no_url.contains("`/a` is not a URL"), "{no_url}");
-        let no_path = failure(None, PurgeWhat::Prefix("http://a/%zz".to_owned()));
+        let no_path = failure(None, PurgeScope::Prefix("http://a/%zz".to_owned()));
         assert!(no_path.contains("a % in the path"), "{no_path}");
-        let none = purges(&[], Some("a"), &PurgeWhat::All, false).unwrap_err();
+        let none = purges(&[], Some("a"), &PurgeScope::All, false).unwrap_err();
         assert_eq!(none, "no site has a cache");
     }
 }

@@ -21,7 +21,7 @@ mod warm;
 pub use apus_access_log as access_log;
 pub use apus_config as config;
 pub use apus_control as control;
-pub use apus_control::{ControlError, ask};
+pub use apus_control::ControlError;
 pub use explain::{ExplainError, ExplainRequest, Explanation, explain};
 pub use folder_config::{InvalidListen, ListenArgument};
 pub use load::{LoadError, ask_server_of, check};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::{fmt, fs, io};
 
 use apus_cache::service::Cache;
-use apus_control::{ControlError, Request, Response, ask, socket_path};
+use apus_control::{ControlError, ControlRequest, ControlResponse, send_request, socket_path};
 use apus_files::VariantStore;
 use apus_net::SystemAccount;
 use apus_php::plan::WorkerPoolPlan;
@@ -408,7 +408,7 @@ fn passing(hosts: &[String]) -> Result<Vec<u8>, String> {
 ///
 /// # Errors
 /// No such server runs, or it broke off.
-pub fn ask_server_of(source: &ConfigSource, request: &Request) -> Result<Response, ControlError> {
+pub fn ask_server_of(source: &ConfigSource, request: &ControlRequest) -> Result<ControlResponse, ControlError> {
     let named = match source {
         ConfigSource::Folder(_) => None,
         ConfigSource::File(path) => {
@@ -422,9 +422,9 @@ pub fn ask_server_of(source: &ConfigSource, request: &Request) -> Result<Respons
     // A server whose socket is elsewhere has a link to it here: the file may not be readable any more, or
     // name another socket than when the server was started.
     let default = socket_path(source.path());
-    match named.map(|named| ask(&named, request)) {
-        None => ask(&default, request),
-        Some(Err(ControlError::NotRunning(named))) => match ask(&default, request) {
+    match named.map(|named| send_request(&named, request)) {
+        None => send_request(&default, request),
+        Some(Err(ControlError::NotRunning(named))) => match send_request(&default, request) {
             Err(ControlError::NotRunning(_)) => Err(ControlError::NotRunning(named)),
             answered => answered,
         },

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_control::{
-    BoundControlSocket, ControlError, ControlSocket, Exchange, NodeChange, PurgeWhat, Request,
-    Response, Started,
+    BoundControlSocket, ControlError, ControlExchange, ControlRequest, ControlResponse,
+    ControlSocket, NodeChange, PurgeScope, StartTime,
 };
 use apus_http::ResponseMemory;
 use apus_memory::give_back_free_memory;
@@ -40,7 +40,7 @@ use crate::privileges::{self, PrivilegeSeparation, PrivilegesError, bind_control
 use crate::signals::ServerSignals;
 use crate::source::ConfigSource;
 use crate::upstream_admin;
-use apus_access_log::{AccessLogs, OpenFile, WriterHandle};
+use apus_access_log::{AccessLogs, LogWriterHandle, OpenFile};
 use apus_config::ListenerSpans;
 
 /// How often it is looked whether the local certificate is about to expire.
@@ -142,11 +142,11 @@ struct ControlThread {
     signals: ServerSignals,
     renewal: Interval,
     memory_return: Interval,
-    started: Started,
+    started: StartTime,
     reloads: u64,
     last_failure: Option<String>,
     access_logs: AccessLogs,
-    log_writer: WriterHandle,
+    log_writer: LogWriterHandle,
     logging: ApplicationLog,
 }
 
@@ -166,7 +166,7 @@ enum ServerEvent {
     Reopen,
     Renew,
     ReturnMemory,
-    Asked(Exchange),
+    Asked(ControlExchange),
 }
 
 impl ControlThread {
@@ -256,7 +256,7 @@ impl ControlThread {
                 RENEWAL_INTERVAL,
             ),
             memory_return: interval(MEMORY_RETURN_INTERVAL),
-            started: Started::now(),
+            started: StartTime::now(),
             reloads: 0,
             last_failure: None,
             access_logs,
@@ -278,29 +278,29 @@ impl ControlThread {
                 }
                 ServerEvent::Asked(mut exchange) => {
                     let response = match exchange.request() {
-                        Request::Status => Response::Done(self.status()),
-                        Request::Reload => self.reload().await,
-                        Request::Upstream {
+                        ControlRequest::Status => ControlResponse::Done(self.status()),
+                        ControlRequest::Reload => self.reload().await,
+                        ControlRequest::Upstream {
                             group,
                             node,
                             change,
                         } => self.change_node(group, node, *change),
-                        Request::CachePurge { site, what, soft } => {
+                        ControlRequest::CachePurge { site, what, soft } => {
                             self.purge(site.as_deref(), what, *soft).await
                         }
-                        Request::Stop => {
+                        ControlRequest::Stop => {
                             asked_to_stop.push(exchange);
                             break;
                         }
                     };
-                    exchange.answer(&response).await;
+                    exchange.respond(&response).await;
                 }
             }
         }
         self.stop(asked_to_stop).await;
     }
 
-    fn change_node(&self, group: &str, node: &str, change: NodeChange) -> Response {
+    fn change_node(&self, group: &str, node: &str, change: NodeChange) -> ControlResponse {
         match upstream_admin::set_node(self.loader.upstreams(), group, node, change) {
             Ok(()) => {
                 info!(
@@ -309,17 +309,17 @@ impl ControlThread {
                     ?change,
                     "a node was changed over the control socket"
                 );
-                Response::Done(json!({}))
+                ControlResponse::Done(json!({}))
             }
-            Err(message) => Response::Failed {
+            Err(message) => ControlResponse::Failed {
                 message,
                 details: Value::Null,
             },
         }
     }
 
-    async fn purge(&self, site: Option<&str>, what: &PurgeWhat, soft: bool) -> Response {
-        let failed = |message| Response::Failed {
+    async fn purge(&self, site: Option<&str>, what: &PurgeScope, soft: bool) -> ControlResponse {
+        let failed = |message| ControlResponse::Failed {
             message,
             details: Value::Null,
         };
@@ -340,7 +340,7 @@ impl ControlThread {
                 ));
             }
         }
-        Response::Done(json!({}))
+        ControlResponse::Done(json!({}))
     }
 
     async fn next_event(&mut self) -> ServerEvent {
@@ -370,7 +370,7 @@ impl ControlThread {
     }
 
     /// Puts what the source says now in force, or leaves everything as it is.
-    async fn reload(&mut self) -> Response {
+    async fn reload(&mut self) -> ControlResponse {
         let mut states = vec![NotifyState::Reloading];
         states.extend(NotifyState::monotonic_usec_now());
         notify(&states);
@@ -381,7 +381,7 @@ impl ControlThread {
                 self.reloads += 1;
                 self.last_failure = None;
                 info!("reloaded");
-                Response::Done(json!({ "warnings": warnings }))
+                ControlResponse::Done(json!({ "warnings": warnings }))
             }
             Err(failure) => {
                 let message = failure.to_string();
@@ -391,7 +391,7 @@ impl ControlThread {
                     ServeError::Load(error) => error.to_json(),
                     _ => Value::Null,
                 };
-                Response::Failed { message, details }
+                ControlResponse::Failed { message, details }
             }
         }
     }
@@ -477,7 +477,7 @@ impl ControlThread {
     }
 
     /// Lets open requests end; a second signal does not.
-    async fn stop(&mut self, mut waiting: Vec<Exchange>) {
+    async fn stop(&mut self, mut waiting: Vec<ControlExchange>) {
         notify(&[NotifyState::Stopping]);
         let within = self.loaded.stop_timeout;
         info!(
@@ -499,14 +499,14 @@ impl ControlThread {
                 }
                 _ = self.signals.reopen.recv() => self.log_writer.reopen().await,
                 mut exchange = self.control.next() => match exchange.request() {
-                    Request::Stop => waiting.push(exchange),
-                    Request::Status
-                    | Request::Reload
-                    | Request::Upstream { .. }
-                    | Request::CachePurge { .. } => {
+                    ControlRequest::Stop => waiting.push(exchange),
+                    ControlRequest::Status
+                    | ControlRequest::Reload
+                    | ControlRequest::Upstream { .. }
+                    | ControlRequest::CachePurge { .. } => {
                         let message = "the server is stopping".to_owned();
                         let details = Value::Null;
-                        exchange.answer(&Response::Failed { message, details }).await;
+                        exchange.respond(&ControlResponse::Failed { message, details }).await;
                     }
                 },
             }
@@ -519,7 +519,7 @@ impl ControlThread {
         self.close_cache().await;
         self.log_writer.finish().await;
         for exchange in &mut waiting {
-            exchange.answer(&Response::Done(json!({}))).await;
+            exchange.respond(&ControlResponse::Done(json!({}))).await;
         }
         // Whoever asked waits for its connection to close, which the end of the process does.
         std::mem::forget(waiting);

@@ -4,7 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_control::{ControlSocket, Exchange, Request, Response, Started, status};
+use apus_control::{
+    ControlExchange, ControlRequest, ControlResponse, ControlSocket, StartTime, status,
+};
 use apus_http::{RouteInfo, ServiceFactory};
 use apus_net::Engine;
 use serde_json::{Value, json};
@@ -21,7 +23,7 @@ pub(super) struct ServerControl {
     pub(super) stop_timeout: Duration,
     pub(super) signals: Option<TerminationSignals>,
     pub(super) socket: Option<ControlSocket>,
-    pub(super) started: Started,
+    pub(super) started: StartTime,
     pub(super) stop: watch::Sender<bool>,
     pub(super) stop_requested: watch::Receiver<bool>,
     pub(super) tasks: Vec<(String, Task)>,
@@ -40,7 +42,7 @@ impl ServerControl {
                 _ = stop_requested.wait_for(|is_requested| *is_requested) => break,
                 () = TerminationSignals::wait(&mut self.signals) => break,
                 exchange = next_exchange(&mut self.socket) => match exchange.request() {
-                    Request::Stop => {
+                    ControlRequest::Stop => {
                         waiting.push(exchange);
                         break;
                     }
@@ -51,7 +53,7 @@ impl ServerControl {
         self.stop.send_replace(true);
         self.shut_down(tasks, &mut waiting).await;
         for mut exchange in waiting {
-            exchange.answer(&Response::Done(json!({}))).await;
+            exchange.respond(&ControlResponse::Done(json!({}))).await;
         }
     }
 
@@ -59,7 +61,7 @@ impl ServerControl {
     async fn shut_down(
         &mut self,
         tasks: Vec<tokio::task::JoinHandle<()>>,
-        waiting: &mut Vec<Exchange>,
+        waiting: &mut Vec<ControlExchange>,
     ) {
         let ended = async {
             self.engine.stop(self.stop_timeout).await;
@@ -75,24 +77,26 @@ impl ServerControl {
                 _ = &mut ended => return,
                 () = TerminationSignals::wait(&mut self.signals) => return,
                 mut exchange = next_exchange(&mut self.socket) => match exchange.request() {
-                    Request::Stop => waiting.push(exchange),
-                    _ => exchange.answer(&failed("the application is stopping")).await,
+                    ControlRequest::Stop => waiting.push(exchange),
+                    _ => exchange.respond(&failed("the application is stopping")).await,
                 },
             }
         }
     }
 
-    async fn respond(&self, mut exchange: Exchange) {
+    async fn respond(&self, mut exchange: ControlExchange) {
         let response = match exchange.request() {
-            Request::Status => Response::Done(self.status()),
-            Request::Reload => failed(
+            ControlRequest::Status => ControlResponse::Done(self.status()),
+            ControlRequest::Reload => failed(
                 "an application has no configuration to reload: stop it and start the new version",
             ),
-            Request::Stop | Request::Upstream { .. } | Request::CachePurge { .. } => {
+            ControlRequest::Stop
+            | ControlRequest::Upstream { .. }
+            | ControlRequest::CachePurge { .. } => {
                 failed("an application does not support this command")
             }
         };
-        exchange.answer(&response).await;
+        exchange.respond(&response).await;
     }
 
     fn status(&self) -> Value {
@@ -114,15 +118,15 @@ fn route_status(route: &RouteInfo) -> Value {
     })
 }
 
-fn failed(message: &str) -> Response {
-    Response::Failed {
+fn failed(message: &str) -> ControlResponse {
+    ControlResponse::Failed {
         message: message.to_owned(),
         details: Value::Null,
     }
 }
 
 /// The next request on the control socket. Without a socket it never returns.
-async fn next_exchange(socket: &mut Option<ControlSocket>) -> Exchange {
+async fn next_exchange(socket: &mut Option<ControlSocket>) -> ControlExchange {
     match socket {
         Some(socket) => socket.next().await,
         None => std::future::pending().await,

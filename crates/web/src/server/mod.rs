@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_control::{ControlSocket, Started};
+use apus_control::{ControlSocket, StartTime};
 use apus_http::ServiceFactory;
 use apus_net::tls::{Certificate, ClientAuth, MinVersion, TlsSettings, TlsSite, UnknownName};
 use apus_net::{Engine, EnginePlan, EngineStartError, Limits, ListenAddress, ListenerPlan};
@@ -257,7 +257,7 @@ impl Server {
             stop_timeout,
             signals,
             socket,
-            started: Started::now(),
+            started: StartTime::now(),
             stop: stop.clone(),
             stop_requested,
             tasks: self.tasks,

@@ -1,4 +1,4 @@
-//! Where the control socket of a server is: in the user's runtime folder, by what it serves.
+//! The default path of a server's control socket, in the runtime folder of its user.
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use rustix::process::geteuid;
 
 use crate::ControlError;
 
-/// The socket of the server that was started with `source`, the absolute path of a configuration or of a
-/// folder to serve. A symbolic link has one of its own, whatever it leads to.
+/// The control socket of the server that was started with `source`, the absolute path of a configuration or
+/// of a folder to serve. Symbolic links are not resolved, so each of them has its own socket.
 pub fn socket_path(source: &Path) -> PathBuf {
     let name: String = source
         .file_stem()
@@ -33,7 +33,7 @@ fn runtime_folder() -> PathBuf {
     }
 }
 
-/// Makes the folder of `socket` if that is the runtime folder, where nobody else may meddle.
+/// Creates the folder of `socket` if that is the runtime folder, and checks that no other user controls it.
 pub(super) fn prepare_folder(socket: &Path) -> Result<(), ControlError> {
     let Some(folder) = socket
         .parent()
@@ -47,7 +47,7 @@ pub(super) fn prepare_folder(socket: &Path) -> Result<(), ControlError> {
         .mode(0o700)
         .create(folder)
         .map_err(failed)?;
-    // In a folder for temporary files, somebody else may have been first.
+    // In a folder for temporary files, another user may have created it.
     let found = fs::symlink_metadata(folder).map_err(failed)?;
     let is_ours = found.is_dir() && found.uid() == geteuid().as_raw();
     if is_ours && found.mode() & 0o022 == 0 {
@@ -57,7 +57,7 @@ pub(super) fn prepare_folder(socket: &Path) -> Result<(), ControlError> {
     }
 }
 
-/// The hash FNV-1a: the same in every version of this program. Nothing secret depends on it.
+/// The hash FNV-1a, which is the same in every version of this program. It is not used for security.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_source_has_a_socket_of_its_own_with_its_name() {
+    fn each_source_has_its_own_socket_with_its_name() {
         let name = socket_path(Path::new("/srv/a.toml"));
         assert_eq!(name, socket_path(Path::new("/srv/a.toml")));
         assert_ne!(name, socket_path(Path::new("/srv/b/a.toml")));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_the_published_one() {
+    fn hashes_like_the_published_algorithm() {
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
     }
 }
