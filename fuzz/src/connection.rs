@@ -1,6 +1,6 @@
 //! A server connection that is fed, and what it read.
 
-use apus_codec::h1::{Event, HeadLimits, ProtocolError, RequestHead, ServerConnection};
+use apus_codec::h1::{HeadLimits, Http1Error, Http1RequestHead, ServerConnection, ServerEvent};
 use apus_http::{Headers, ResponseHead, StatusCode};
 
 pub(crate) const LIMITS: HeadLimits = HeadLimits {
@@ -15,15 +15,15 @@ pub(crate) const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Transcript {
     pub(crate) requests: Vec<Read>,
-    pub(crate) error: Option<ProtocolError>,
+    pub(crate) error: Option<Http1Error>,
     /// Bytes up to the end of the last event.
     pub(crate) consumed: usize,
 }
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Read {
-    pub(crate) head: RequestHead,
-    pub(crate) content: Vec<u8>,
+    pub(crate) head: Http1RequestHead,
+    pub(crate) body: Vec<u8>,
     pub(crate) trailers: Option<Headers>,
     pub(crate) complete: bool,
 }
@@ -73,19 +73,19 @@ impl Transcript {
             let taken = &input[start..start + consumed];
             start += consumed;
             match event {
-                Event::Incomplete => return start,
-                Event::Request(head) => self.requests.push(Read {
+                ServerEvent::Incomplete => return start,
+                ServerEvent::Request(head) => self.requests.push(Read {
                     head,
-                    content: Vec::new(),
+                    body: Vec::new(),
                     trailers: None,
                     complete: false,
                 }),
-                Event::Data(range) => {
+                ServerEvent::Data(range) => {
                     assert!(!range.is_empty());
                     let read = self.requests.last_mut().unwrap();
-                    read.content.extend_from_slice(&taken[range]);
+                    read.body.extend_from_slice(&taken[range]);
                 }
-                Event::End(trailers) => self.requests.last_mut().unwrap().trailers = trailers,
+                ServerEvent::End(trailers) => self.requests.last_mut().unwrap().trailers = trailers,
             }
             if connection.request_body_done() {
                 self.requests.last_mut().unwrap().complete = true;

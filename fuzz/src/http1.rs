@@ -1,6 +1,8 @@
 //! Targets of the HTTP/1.1 codec.
 
-use apus_codec::h1::{BodyFraming, ContentFraming, Event, RequestHead, ServerConnection};
+use apus_codec::h1::{
+    BodyFraming, Http1RequestHead, RequestFraming, ServerConnection, ServerEvent,
+};
 use apus_http::{Headers, Method, ResponseHead, StatusCode, Version};
 
 use crate::connection::{DATE, LIMITS, Read, Transcript};
@@ -23,16 +25,16 @@ pub fn request_head(data: &[u8]) {
             assert_eq!(count(name), 0, "{name}");
         }
         assert!(head.head.version == Version::HTTP_10 || count("host") == 1);
-        match head.content {
-            ContentFraming::None => assert!(
+        match head.body {
+            RequestFraming::None => assert!(
                 framed == 0
                     || head.head.headers.get_str("content-length").unwrap().parse() == Ok(0)
             ),
-            ContentFraming::Length(length) => assert_eq!(
+            RequestFraming::Length(length) => assert_eq!(
                 head.head.headers.get_str("content-length").unwrap().parse(),
                 Ok(length)
             ),
-            ContentFraming::Chunked => {
+            RequestFraming::Chunked => {
                 assert_eq!((head.head.version, framed), (Version::HTTP_11, 0));
             }
         }
@@ -62,17 +64,17 @@ pub fn request_head(data: &[u8]) {
                 (&head.head.method, &head.head.target, head.head.version)
             );
             assert_eq!(
-                (again.content, again.upgrade, again.expects_continue),
-                (head.content, head.upgrade, head.expects_continue)
+                (again.body, again.upgrade, again.expects_continue),
+                (head.body, head.upgrade, head.expects_continue)
             );
         }
     }
 }
 
 /// The field lines about the connection, which are not among those of the message.
-fn hop_by_hop_lines(head: &RequestHead) -> String {
+fn hop_by_hop_lines(head: &Http1RequestHead) -> String {
     let mut lines = String::new();
-    if head.content == ContentFraming::Chunked {
+    if head.body == RequestFraming::Chunked {
         lines += "transfer-encoding: chunked\r\n";
     }
     if let Some(offered) = &head.head.hop_by_hop.upgrade {
@@ -105,14 +107,14 @@ pub fn chunked(data: &[u8]) {
         return;
     }
     let (content, end) = plain(data).expect("what was taken is in the grammar");
-    assert_eq!(read.content, content);
+    assert_eq!(read.body, content);
     assert_eq!(transcript.consumed, head.len() + end);
 
     let mut anew = head.to_vec();
     let mut writer = after_get();
     let no_fields = Headers::new();
     writer.send_head(response(StatusCode::OK, &no_fields, None), &mut Vec::new());
-    for piece in read.content.chunks(7) {
+    for piece in read.body.chunks(7) {
         writer.send_chunk_start(piece.len(), &mut anew);
         anew.extend_from_slice(piece);
         writer.send_chunk_end(&mut anew);
@@ -121,7 +123,7 @@ pub fn chunked(data: &[u8]) {
     let again = Transcript::at_once(&anew);
     assert_eq!(again.error, None);
     assert_eq!(again.consumed, anew.len());
-    assert_eq!(again.requests[0].content, read.content);
+    assert_eq!(again.requests[0].body, read.body);
     assert_eq!(again.requests[0].trailers, read.trailers);
 }
 
@@ -242,7 +244,7 @@ fn after_get() -> ServerConnection {
 fn after(request: &str) -> ServerConnection {
     let mut connection = ServerConnection::new(LIMITS);
     let found = connection.handle_input(request.as_bytes());
-    let Ok((_, Event::Request(head))) = found else {
+    let Ok((_, ServerEvent::Request(head))) = found else {
         panic!("{found:?}");
     };
     assert!(head.head.method != Method::POST);

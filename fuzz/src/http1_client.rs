@@ -1,7 +1,7 @@
 //! The client's side of HTTP/1.1, fed whatever a server may say.
 
 use apus_codec::h1::{
-    ClientConnection, ClientEvent, OutgoingRequest, ProtocolError, ResponseContent, ResponseHead,
+    BodyFraming, ClientConnection, ClientEvent, Http1Error, Http1ResponseHead, OutgoingRequest,
 };
 use apus_http::{Headers, Method, StatusCode};
 
@@ -9,13 +9,13 @@ use crate::connection::LIMITS;
 
 /// What a server said, as it was understood.
 #[derive(Debug, Default, PartialEq)]
-struct Heard {
+struct ParsedResponse {
     interim: Vec<(StatusCode, Headers)>,
-    head: Option<ResponseHead>,
-    content: Vec<u8>,
+    head: Option<Http1ResponseHead>,
+    body: Vec<u8>,
     trailers: Option<Headers>,
     complete: bool,
-    error: Option<ProtocolError>,
+    error: Option<Http1Error>,
     keeps_alive: bool,
     is_tunnel: bool,
     /// Bytes up to the end of the response.
@@ -36,52 +36,52 @@ pub fn http1_client(data: &[u8]) {
         _ => Method::GET,
     };
     let upgrade = (choice % 4 == 3).then_some("x");
-    let hear = |input: &[u8], sizes: &[usize]| Heard::of(&method, upgrade, input, sizes);
-    let heard = hear(input, &[]);
-    assert_eq!(heard, hear(input, &[1]));
+    let hear = |input: &[u8], sizes: &[usize]| ParsedResponse::of(&method, upgrade, input, sizes);
+    let parsed = hear(input, &[]);
+    assert_eq!(parsed, hear(input, &[1]));
     let size = usize::from(*choice);
-    assert_eq!(heard, hear(input, &[size, 1, size / 2]));
+    assert_eq!(parsed, hear(input, &[size, 1, size / 2]));
 
-    assert!(heard.interim.len() <= 32);
-    assert!(heard.interim.iter().all(|(status, _)| {
+    assert!(parsed.interim.len() <= 32);
+    assert!(parsed.interim.iter().all(|(status, _)| {
         status.is_informational() && *status != StatusCode::SWITCHING_PROTOCOLS
     }));
-    let Some(head) = &heard.head else {
-        assert!(!heard.complete && heard.content.is_empty());
+    let Some(head) = &parsed.head else {
+        assert!(!parsed.complete && parsed.body.is_empty());
         return;
     };
     for name in ["connection", "keep-alive", "te", "transfer-encoding"] {
         assert!(!head.headers.contains(name));
     }
     let length = head.headers.get_str("content-length");
-    match head.content {
-        ResponseContent::None => assert!(heard.content.is_empty() && heard.complete),
-        ResponseContent::Length(bytes) => {
+    match head.body {
+        BodyFraming::None => assert!(parsed.body.is_empty() && parsed.complete),
+        BodyFraming::Length(bytes) => {
             assert_eq!(length.unwrap().trim().parse(), Ok(bytes));
-            assert_eq!(heard.complete, heard.content.len() as u64 == bytes);
+            assert_eq!(parsed.complete, parsed.body.len() as u64 == bytes);
         }
-        ResponseContent::Chunked => assert_eq!(length, None),
-        ResponseContent::UntilClose => {
+        BodyFraming::Chunked => assert_eq!(length, None),
+        BodyFraming::UntilClose => {
             assert_eq!(length, None);
-            assert!(!heard.keeps_alive && heard.complete);
+            assert!(!parsed.keeps_alive && parsed.complete);
         }
     }
-    assert_eq!(heard.complete, heard.error.is_none());
-    if !heard.complete || heard.is_tunnel {
+    assert_eq!(parsed.complete, parsed.error.is_none());
+    if !parsed.complete || parsed.is_tunnel {
         return;
     }
 
-    let anew = heard.anew(head);
+    let anew = parsed.anew(head);
     let again = hear(&anew, &[]);
     // The fields that frame it may have made the head larger than the limit.
     if again.error.is_none() {
         assert_eq!(again.head.as_ref(), Some(head));
-        assert_eq!(again.content, heard.content);
-        assert_eq!(again.trailers, heard.trailers);
+        assert_eq!(again.body, parsed.body);
+        assert_eq!(again.trailers, parsed.trailers);
     }
 }
 
-impl Heard {
+impl ParsedResponse {
     /// Of input that comes in pieces of these many bytes, over and over, and then ends.
     fn of(method: &Method, upgrade: Option<&str>, input: &[u8], sizes: &[usize]) -> Self {
         let mut connection = ClientConnection::new(LIMITS);
@@ -101,29 +101,29 @@ impl Heard {
         };
         connection.send_request(request, &mut Vec::new()).unwrap();
         connection.send_end(None, &mut Vec::new());
-        let mut heard = Self::default();
+        let mut parsed = Self::default();
         let mut sizes = sizes.iter().cycle();
         let mut end = 0;
-        while end < input.len() && !heard.complete && heard.error.is_none() {
+        while end < input.len() && !parsed.complete && parsed.error.is_none() {
             let size = sizes.next().copied().unwrap_or(input.len()).max(1);
             end = input.len().min(end.saturating_add(size));
-            heard.hear(&mut connection, &input[..end]);
+            parsed.hear(&mut connection, &input[..end]);
         }
-        if !heard.complete && heard.error.is_none() {
+        if !parsed.complete && parsed.error.is_none() {
             match connection.handle_eof() {
                 Ok(event) => {
                     assert_eq!(event, ClientEvent::End(None));
-                    heard.complete = true;
+                    parsed.complete = true;
                 }
-                Err(error) => heard.error = Some(error),
+                Err(error) => parsed.error = Some(error),
             }
         }
-        if heard.error.is_some() {
+        if parsed.error.is_some() {
             // How far it was read depends on the pieces.
-            heard.consumed = 0;
+            parsed.consumed = 0;
         }
-        assert!(heard.complete || !connection.keeps_alive());
-        heard
+        assert!(parsed.complete || !connection.keeps_alive());
+        parsed
     }
 
     fn hear(&mut self, connection: &mut ClientConnection, input: &[u8]) {
@@ -146,7 +146,7 @@ impl Heard {
                 ClientEvent::Response(head) => assert_eq!(self.head.replace(head), None),
                 ClientEvent::Data(range) => {
                     assert!(!range.is_empty());
-                    self.content.extend_from_slice(&rest[range]);
+                    self.body.extend_from_slice(&rest[range]);
                 }
                 ClientEvent::End(trailers) => self.trailers = trailers,
             }
@@ -157,7 +157,7 @@ impl Heard {
                 // What stands behind it is nobody's response.
                 if self.consumed < input.len() && !connection.is_tunnel() {
                     let unasked = connection.handle_input(&input[self.consumed..]);
-                    assert_eq!(unasked, Err(ProtocolError::UnaskedResponse));
+                    assert_eq!(unasked, Err(Http1Error::UnexpectedResponse));
                 }
                 return;
             }
@@ -165,16 +165,16 @@ impl Heard {
     }
 
     /// The response written from what was understood of it.
-    fn anew(&self, head: &ResponseHead) -> Vec<u8> {
+    fn anew(&self, head: &Http1ResponseHead) -> Vec<u8> {
         let mut out = format!("{:?} {} \r\n", head.version, head.status.as_u16()).into_bytes();
         out.extend_from_slice(head.headers.wire());
-        if head.content != ResponseContent::Chunked {
+        if head.body != BodyFraming::Chunked {
             out.extend_from_slice(b"\r\n");
-            out.extend_from_slice(&self.content);
+            out.extend_from_slice(&self.body);
             return out;
         }
         out.extend_from_slice(b"transfer-encoding: chunked\r\n\r\n");
-        for piece in self.content.chunks(7) {
+        for piece in self.body.chunks(7) {
             out.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
             out.extend_from_slice(piece);
             out.extend_from_slice(b"\r\n");

@@ -1,12 +1,12 @@
 //! Header compression of HTTP/2.
 
-use apus_codec::h2::hpack::{Decoder, Encoder};
+use apus_codec::h2::hpack::{HpackDecoder, HpackEncoder};
 
 /// Field blocks one after the other, each behind its length: whatever can be decoded is the same
 /// after it was encoded again.
 pub fn hpack(mut data: &[u8]) {
-    let mut decoder = Decoder::new(4096);
-    let (mut encoder, mut again) = (Encoder::new(), Decoder::new(4096));
+    let mut decoder = HpackDecoder::new(4096);
+    let (mut encoder, mut again) = (HpackEncoder::new(), HpackDecoder::new(4096));
     while let Some((len, rest)) = data.split_first() {
         let (block, rest) = rest.split_at(usize::from(*len).min(rest.len()));
         data = rest;

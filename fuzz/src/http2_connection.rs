@@ -1,13 +1,14 @@
 //! HTTP/2 connections that are fed whatever comes.
 
 use apus_codec::h2::{
-    Config, Connection, ConnectionError, Content, Event, OutgoingRequest, PREFACE, StreamKey,
+    ConnectionError, ExpectedBody, Http2Config, Http2Connection, Http2Event, OutgoingRequest,
+    PREFACE, StreamKey,
 };
 use apus_http::{Head, Headers, HopByHop, Method, ResponseHead, StatusCode, Target, Version};
 
 use crate::connection::DATE;
 
-const CONFIG: Config = Config {
+const CONFIG: Http2Config = Http2Config {
     max_concurrent_streams: 8,
     max_frame_size: 16_384,
     target_bytes: 256,
@@ -70,7 +71,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
 
 /// One end, which answers every request and reads everything.
 struct Peer {
-    connection: Connection,
+    connection: Http2Connection,
     out: Vec<u8>,
     /// Bytes of content that were sent, whose frames stand in `out`.
     sent: usize,
@@ -82,7 +83,7 @@ impl Peer {
     fn server() -> Self {
         let mut out = Vec::new();
         Self {
-            connection: Connection::server(CONFIG, &mut out),
+            connection: Http2Connection::server(CONFIG, &mut out),
             out,
             sent: 0,
             left: Vec::new(),
@@ -92,7 +93,7 @@ impl Peer {
 
     fn client() -> Self {
         let mut out = Vec::new();
-        let mut connection = Connection::client(CONFIG, &mut out);
+        let mut connection = Http2Connection::client(CONFIG, &mut out);
         for method in [Method::GET, Method::HEAD, Method::POST] {
             let mut headers = Headers::new();
             headers.try_append("host", "a").unwrap();
@@ -142,15 +143,15 @@ impl Peer {
             let (consumed, event) = self.connection.handle_input(rest, &mut self.out)?;
             start += consumed;
             match event {
-                Event::Incomplete => return Ok(start),
-                Event::Data { stream, range, end } => {
+                Http2Event::Incomplete => return Ok(start),
+                Http2Event::Data { stream, range, end } => {
                     assert!(!range.is_empty() || end);
                     let content = &rest[range];
                     self.connection
                         .consumed(stream, content.len(), &mut self.out);
                     self.note_content(stream, content, end);
                 }
-                Event::Request(request) => {
+                Http2Event::Request(request) => {
                     assert!(self.connection.open_streams() <= 8);
                     let headers = &request.head.headers;
                     assert!(headers.get_all("host").count() == 1);
@@ -160,7 +161,7 @@ impl Peer {
                         .push(format!("{:?} {}", request.head, request.end));
                     self.answer(request.stream, StatusCode::OK)?;
                 }
-                Event::Refused { stream, why } => {
+                Http2Event::Refused { stream, why } => {
                     self.said.push(format!("{why:?}"));
                     self.answer(stream, why.status())?;
                 }
@@ -192,10 +193,10 @@ impl Peer {
             server: None,
         };
         match self.connection.send_head(stream, head, &mut self.out) {
-            Content::None => {}
-            Content::Expected(Some(_)) => self.left.push((stream, ANSWER)),
+            ExpectedBody::None => {}
+            ExpectedBody::Data(Some(_)) => self.left.push((stream, ANSWER)),
             // A tunnel, which is closed at once.
-            Content::Expected(None) => {
+            ExpectedBody::Data(None) => {
                 self.connection.send_data(stream, 0, true, &mut self.out)?;
             }
         }

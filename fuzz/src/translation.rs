@@ -1,17 +1,17 @@
 //! Requests that change their protocol version on the way, as a proxy has them do: what one codec took
 //! and the other wrote is read as the same single request.
 
-use apus_codec::h1::{self, ProtocolError};
-use apus_codec::h2::{Config, Connection, Event, OutgoingRequest, PREFACE};
+use apus_codec::h1::{self, Http1Error};
+use apus_codec::h2::{Http2Config, Http2Connection, Http2Event, OutgoingRequest, PREFACE};
 use apus_http::{Head, Headers, Method};
 
 use crate::connection::{LIMITS, Transcript};
 
-/// What a request of HTTP/2 carries as content.
-const CONTENT: &[u8] = b"GET /smuggled HTTP/1.1\r\nhost: evil\r\n\r\n";
+/// What a request of HTTP/2 has as its body.
+const BODY: &[u8] = b"GET /smuggled HTTP/1.1\r\nhost: evil\r\n\r\n";
 
 /// As much as HTTP/1.1 takes here, and more, since field lines count for more.
-const ROOMY: Config = Config {
+const ROOMY: Http2Config = Http2Config {
     max_concurrent_streams: 64,
     max_frame_size: 16_384,
     target_bytes: 4096,
@@ -22,7 +22,7 @@ const ROOMY: Config = Config {
 };
 
 /// Fields, one on each line, and after an empty line the trailer section: a request of HTTP/2. If it is
-/// taken, it can be written as HTTP/1.1, where it is one request with the same fields and content.
+/// taken, it can be written as HTTP/1.1, where it is one request with the same fields and body.
 pub fn http2_to_http1(data: &[u8]) {
     let (head, trailers) = match data.windows(2).position(|pair| pair == b"\n\n") {
         Some(at) => (&data[..at], Some(&data[at + 2..])),
@@ -31,30 +31,30 @@ pub fn http2_to_http1(data: &[u8]) {
     let mut input = PREFACE.to_vec();
     frame(0x4, 0, b"", &mut input);
     frame(0x1, 0x4, &block(head), &mut input);
-    frame(0x0, u8::from(trailers.is_none()), CONTENT, &mut input);
+    frame(0x0, u8::from(trailers.is_none()), BODY, &mut input);
     if let Some(trailers) = trailers {
         frame(0x1, 0x5, &block(trailers), &mut input);
     }
-    let config = Config {
+    let config = Http2Config {
         target_bytes: LIMITS.target_bytes,
         head_bytes: LIMITS.head_bytes,
         fields: LIMITS.fields,
         ..ROOMY
     };
-    let mut server = Connection::server(config, &mut Vec::new());
+    let mut server = Http2Connection::server(config, &mut Vec::new());
     let Some(Message {
         head,
-        content,
+        body,
         trailers,
     }) = message(&mut server, &input)
     else {
         return;
     };
     if head.method == Method::CONNECT || head.headers.contains("upgrade") {
-        // Tunnels have no content of their own.
+        // Tunnels have no body.
         return;
     }
-    assert_eq!(content, CONTENT);
+    assert_eq!(body, BODY);
     let request = h1::OutgoingRequest {
         method: &head.method,
         target: head.target.path_and_query(),
@@ -70,14 +70,14 @@ pub fn http2_to_http1(data: &[u8]) {
     client
         .send_request(request, &mut out)
         .expect("what HTTP/2 takes can be sent");
-    client.send_chunk_start(content.len(), &mut out);
-    out.extend_from_slice(&content);
+    client.send_chunk_start(body.len(), &mut out);
+    out.extend_from_slice(&body);
     client.send_chunk_end(&mut out);
     client.send_end(trailers.as_ref(), &mut out);
     let read = Transcript::at_once(&out);
     if matches!(
         read.error,
-        Some(ProtocolError::TooManyFields | ProtocolError::HeadTooLarge)
+        Some(Http1Error::TooManyFields | Http1Error::HeadTooLarge)
     ) {
         // What is written beside the fields of the client has made it larger.
         return;
@@ -91,7 +91,7 @@ pub fn http2_to_http1(data: &[u8]) {
     assert_eq!(again.target.as_str(), head.target.path_and_query());
     assert_eq!(again.headers.get("host"), head.headers.get("host"));
     assert_eq!(end_to_end(&again.headers), end_to_end(&head.headers));
-    assert_eq!(request.content, content);
+    assert_eq!(request.body, body);
     assert_eq!(request.trailers, trailers);
 }
 
@@ -105,38 +105,38 @@ pub fn http1_to_http2(data: &[u8]) {
             continue;
         }
         let mut out = Vec::new();
-        let mut client = Connection::client(ROOMY, &mut out);
+        let mut client = Http2Connection::client(ROOMY, &mut out);
         let mut hello = Vec::new();
         frame(0x4, 0, b"", &mut hello);
         let (_, event) = client
             .handle_input(&hello, &mut out)
             .expect("these are settings");
-        assert!(matches!(event, Event::Incomplete));
+        assert!(matches!(event, Http2Event::Incomplete));
         let outgoing = OutgoingRequest::of(head, "https");
-        let is_whole = read.content.is_empty() && read.trailers.is_none();
+        let is_whole = read.body.is_empty() && read.trailers.is_none();
         let stream = client
             .send_request(outgoing, is_whole, &mut out)
             .expect("there is room for a stream");
-        if !read.content.is_empty() {
+        if !read.body.is_empty() {
             client.want_send(stream);
             let (_, most) = client.next_send().expect("the window is open");
-            assert!(read.content.len() <= most, "inputs are short");
+            assert!(read.body.len() <= most, "inputs are short");
             let is_last = read.trailers.is_none();
             client
-                .send_data(stream, read.content.len(), is_last, &mut out)
+                .send_data(stream, read.body.len(), is_last, &mut out)
                 .expect("a window of some size");
-            out.extend_from_slice(&read.content);
+            out.extend_from_slice(&read.body);
         }
         if let Some(trailers) = &read.trailers {
             client.send_trailers(stream, trailers, &mut out);
         }
-        let mut server = Connection::server(ROOMY, &mut Vec::new());
+        let mut server = Http2Connection::server(ROOMY, &mut Vec::new());
         let again = message(&mut server, &out).expect("what HTTP/1.1 takes is well-formed");
         assert_eq!(again.head.method, head.method);
         assert_eq!(again.head.target.as_str(), head.target.path_and_query());
         assert_eq!(again.head.headers.get("host"), head.headers.get("host"));
         assert_eq!(end_to_end(&again.head.headers), end_to_end(&head.headers));
-        assert_eq!(again.content, read.content);
+        assert_eq!(again.body, read.body);
         assert_eq!(again.trailers, read.trailers);
     }
 }
@@ -144,12 +144,12 @@ pub fn http1_to_http2(data: &[u8]) {
 /// A request with all that belongs to it.
 struct Message {
     head: Box<Head>,
-    content: Vec<u8>,
+    body: Vec<u8>,
     trailers: Option<Headers>,
 }
 
 /// The request that a client's bytes are; `None` if it is refused, or not whole.
-fn message(server: &mut Connection, input: &[u8]) -> Option<Message> {
+fn message(server: &mut Http2Connection, input: &[u8]) -> Option<Message> {
     let mut message = None;
     let (mut start, mut out) = (0, Vec::new());
     loop {
@@ -157,11 +157,11 @@ fn message(server: &mut Connection, input: &[u8]) -> Option<Message> {
         let (consumed, event) = server.handle_input(rest, &mut out).ok()?;
         start += consumed;
         match event {
-            Event::Request(request) => {
+            Http2Event::Request(request) => {
                 assert!(message.is_none(), "one request became two");
                 let whole = Message {
                     head: request.head,
-                    content: Vec::new(),
+                    body: Vec::new(),
                     trailers: None,
                 };
                 if request.end {
@@ -169,14 +169,14 @@ fn message(server: &mut Connection, input: &[u8]) -> Option<Message> {
                 }
                 message = Some(whole);
             }
-            Event::Data { range, end, .. } => {
+            Http2Event::Data { range, end, .. } => {
                 let message = message.as_mut()?;
-                message.content.extend_from_slice(&rest[range]);
+                message.body.extend_from_slice(&rest[range]);
                 if end {
                     break;
                 }
             }
-            Event::Trailers { trailers, .. } => {
+            Http2Event::Trailers { trailers, .. } => {
                 message.as_mut()?.trailers = Some(*trailers).filter(|lines| !lines.is_empty());
                 break;
             }

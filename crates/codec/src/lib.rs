@@ -1,9 +1,10 @@
-//! Protocol codecs: bytes of a connection into messages, and messages into bytes.
+//! Protocol codecs without I/O: they decode the bytes of a connection into messages and encode messages into bytes.
 //!
-//! Nothing here does I/O, reads a clock or starts a thread. `apus-net` drives the codecs over connections.
+//! No code in this crate does I/O, reads a clock or starts a thread. `apus-net` drives the codecs over
+//! connections.
 
 #![forbid(unsafe_code)]
-// A length that wraps around is how framing breaks.
+// Arithmetic that wraps around breaks framing.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 pub mod fastcgi;

@@ -1,26 +1,25 @@
-//! The PROXY protocol header, versions 1 and 2 (HAProxy's `doc/proxy-protocol.txt`).
+//! Parses and writes the PROXY protocol header, versions 1 and 2 (HAProxy's `doc/proxy-protocol.txt`).
 //!
-//! Whoever sends it names the client's address, so it may be read from trusted senders only.
-//! [`parse`] reads it, [`write()`] writes it.
+//! The header sets the client's address, so it may only be parsed on connections from trusted senders.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use apus_http::{Peer, Request};
 
-/// What the head says of the connection before the proxy. IPv4-mapped IPv6 addresses are given as
-/// IPv4.
+/// The addresses of the connection between the client and the proxy. IPv4-mapped IPv6 addresses are
+/// converted to IPv4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Header {
-    /// The client; `None` if the sender speaks for itself, as in a health check, or the client came
-    /// over something else than TCP.
+pub struct ProxyHeader {
+    /// The client; `None` if the connection is the sender's own, as for a health check, or the client did
+    /// not connect over TCP.
     pub source: Option<SocketAddr>,
-    /// The address that the client reached; there when `source` is.
+    /// The address that the client connected to; set if `source` is.
     pub destination: Option<SocketAddr>,
 }
 
-impl Header {
-    /// The header that tells an origin of this request: its client, as trusted proxies named it.
+impl ProxyHeader {
+    /// The header that sends the client of this request, as trusted proxies named it, to an origin.
     pub fn of(request: &Request) -> Self {
         match (request.client().peer(), request.connection().local) {
             (Peer::Ip(source), Peer::Ip(destination)) => Self {
@@ -32,14 +31,14 @@ impl Header {
     }
 }
 
-/// The connection does not start with a PROXY protocol head: the sender is not configured for it,
-/// or is no proxy.
+/// The connection does not start with a PROXY protocol header: the sender is not configured to send one,
+/// or is not a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidProxyHeader;
 
 impl fmt::Display for InvalidProxyHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the connection must start with a PROXY protocol head of version 1 or 2")
+        f.write_str("the connection must start with a PROXY protocol header of version 1 or 2")
     }
 }
 
@@ -55,19 +54,19 @@ pub enum Version {
 }
 
 const V1_START: &[u8] = b"PROXY ";
-/// Bytes of the longest head of version 1, CRLF with it.
-const V1_BYTES: usize = 107;
+/// Maximum bytes of a version 1 header, including CRLF.
+const V1_MAX_BYTES: usize = 107;
 const V2_START: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Bytes of the longest head of version 2 that is taken: two Unix socket addresses, and room for
-/// the type-length-value vectors that senders really add.
-const V2_BYTES: usize = 536;
+/// Maximum accepted bytes of a version 2 header: two Unix socket addresses, and the type-length-value
+/// vectors that senders add in practice.
+const V2_MAX_BYTES: usize = 536;
 
-/// Reads the head at the start of a connection. Tells how many bytes it takes; `None` if it is
-/// unfinished, and `input` has to start with the same bytes again then.
+/// Parses the header at the start of a connection. Returns its length with it; `None` if it is
+/// incomplete, and the next `input` has to start with the same bytes.
 ///
 /// # Errors
-/// There is no such head, or it is longer than 107 bytes (version 1) or 536 bytes (version 2).
-pub fn parse(input: &[u8]) -> Result<Option<(usize, Header)>, InvalidProxyHeader> {
+/// There is no header, or it is longer than 107 bytes (version 1) or 536 bytes (version 2).
+pub fn parse(input: &[u8]) -> Result<Option<(usize, ProxyHeader)>, InvalidProxyHeader> {
     if input.starts_with(V1_START) {
         parse_v1(input)
     } else if input.starts_with(V2_START) {
@@ -79,10 +78,10 @@ pub fn parse(input: &[u8]) -> Result<Option<(usize, Header)>, InvalidProxyHeader
     }
 }
 
-fn parse_v1(input: &[u8]) -> Result<Option<(usize, Header)>, InvalidProxyHeader> {
-    let window = input.get(..V1_BYTES).unwrap_or(input);
+fn parse_v1(input: &[u8]) -> Result<Option<(usize, ProxyHeader)>, InvalidProxyHeader> {
+    let window = input.get(..V1_MAX_BYTES).unwrap_or(input);
     let Some(end) = memchr::memchr(b'\n', window) else {
-        return if window.len() < V1_BYTES {
+        return if window.len() < V1_MAX_BYTES {
             Ok(None)
         } else {
             Err(InvalidProxyHeader)
@@ -97,15 +96,15 @@ fn parse_v1(input: &[u8]) -> Result<Option<(usize, Header)>, InvalidProxyHeader>
     let header = match line.split_once(' ') {
         Some(("TCP4", rest)) => v1_addresses::<Ipv4Addr>(rest)?,
         Some(("TCP6", rest)) => v1_addresses::<Ipv6Addr>(rest)?,
-        // What follows UNKNOWN is to be ignored.
-        Some(("UNKNOWN", _)) => Header::default(),
-        None if line == "UNKNOWN" => Header::default(),
+        // The rest of the line after UNKNOWN has to be ignored.
+        Some(("UNKNOWN", _)) => ProxyHeader::default(),
+        None if line == "UNKNOWN" => ProxyHeader::default(),
         _ => return Err(InvalidProxyHeader),
     };
     Ok(Some((end.saturating_add(1), header)))
 }
 
-fn v1_addresses<A>(text: &str) -> Result<Header, InvalidProxyHeader>
+fn v1_addresses<A>(text: &str) -> Result<ProxyHeader, InvalidProxyHeader>
 where
     A: std::str::FromStr + Into<IpAddr>,
 {
@@ -121,7 +120,7 @@ where
         words.next(),
     ) {
         (Some(source), Some(destination), Some(source_port), Some(destination_port), None) => {
-            Ok(Header {
+            Ok(ProxyHeader {
                 source: Some(address(source, source_port)),
                 destination: Some(address(destination, destination_port)),
             })
@@ -136,9 +135,9 @@ fn port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|_| canonical)
 }
 
-fn parse_v2(input: &[u8]) -> Result<Option<(usize, Header)>, InvalidProxyHeader> {
+fn parse_v2(input: &[u8]) -> Result<Option<(usize, ProxyHeader)>, InvalidProxyHeader> {
     let mut rest = input.get(V2_START.len()..).unwrap_or_default();
-    // What cannot become valid is refused at once, not when it is whole.
+    // An invalid header is rejected as early as possible, not only once it is complete.
     let Some([version_command]) = take(&mut rest) else {
         return Ok(None);
     };
@@ -153,12 +152,12 @@ fn parse_v2(input: &[u8]) -> Result<Option<(usize, Header)>, InvalidProxyHeader>
     let Some(length) = take(&mut rest).map(u16::from_be_bytes) else {
         return Ok(None);
     };
-    let whole = V2_START
+    let header_len = V2_START
         .len()
         .saturating_add(4)
         .saturating_add(length.into());
-    // The bytes of the addresses of TCP over IPv4, over IPv6, of Unix sockets, of nothing known.
-    let least = match family {
+    // The bytes of the addresses of TCP over IPv4, TCP over IPv6, Unix sockets, and unknown.
+    let min_length = match family {
         _ if !is_proxied => 0,
         0x11 => 12,
         0x21 => 36,
@@ -166,23 +165,23 @@ fn parse_v2(input: &[u8]) -> Result<Option<(usize, Header)>, InvalidProxyHeader>
         0x00 => 0,
         _ => return Err(InvalidProxyHeader),
     };
-    if length < least || whole > V2_BYTES {
+    if length < min_length || header_len > V2_MAX_BYTES {
         return Err(InvalidProxyHeader);
     }
-    if input.len() < whole {
+    if input.len() < header_len {
         return Ok(None);
     }
     let header = match family {
         0x11 if is_proxied => v2_addresses::<4, Ipv4Addr>(rest),
         0x21 if is_proxied => v2_addresses::<16, Ipv6Addr>(rest),
-        _ => Some(Header::default()),
+        _ => Some(ProxyHeader::default()),
     };
     header
-        .map(|header| Some((whole, header)))
+        .map(|header| Some((header_len, header)))
         .ok_or(InvalidProxyHeader)
 }
 
-fn v2_addresses<const BYTES: usize, A>(mut rest: &[u8]) -> Option<Header>
+fn v2_addresses<const BYTES: usize, A>(mut rest: &[u8]) -> Option<ProxyHeader>
 where
     A: From<[u8; BYTES]> + Into<IpAddr>,
 {
@@ -190,7 +189,7 @@ where
     let destination = A::from(take(&mut rest)?);
     let source_port = take(&mut rest).map(u16::from_be_bytes)?;
     let destination_port = take(&mut rest).map(u16::from_be_bytes)?;
-    Some(Header {
+    Some(ProxyHeader {
         source: Some(address(source, source_port)),
         destination: Some(address(destination, destination_port)),
     })
@@ -206,9 +205,9 @@ fn address(ip: impl Into<IpAddr>, port: u16) -> SocketAddr {
     SocketAddr::new(ip.into().to_canonical(), port)
 }
 
-/// Appends the head that names these addresses. Without them it says that the connection is to be
-/// taken for what it is.
-pub fn write(version: Version, header: &Header, out: &mut Vec<u8>) {
+/// Appends the header with these addresses. Without them it says that the addresses of the connection
+/// itself apply.
+pub fn write(version: Version, header: &ProxyHeader, out: &mut Vec<u8>) {
     let addresses = match (header.source, header.destination) {
         (Some(source), Some(destination)) => Some(Addresses::new(source, destination)),
         _ => None,
@@ -284,8 +283,8 @@ fn write_v2(addresses: Option<Addresses>, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn header(source: &str, destination: &str) -> Header {
-        Header {
+    fn header(source: &str, destination: &str) -> ProxyHeader {
+        ProxyHeader {
             source: Some(source.parse().unwrap()),
             destination: Some(destination.parse().unwrap()),
         }
@@ -313,8 +312,8 @@ mod tests {
                 "PROXY TCP6 ::ffff:192.0.2.1 ::1 1 2\r\n",
                 header("192.0.2.1:1", "[::1]:2"),
             ),
-            ("PROXY UNKNOWN\r\n", Header::default()),
-            ("PROXY UNKNOWN ::1 junk 0 0 0\r\n", Header::default()),
+            ("PROXY UNKNOWN\r\n", ProxyHeader::default()),
+            ("PROXY UNKNOWN ::1 junk 0 0 0\r\n", ProxyHeader::default()),
         ] {
             let input = format!("{line}GET /");
             assert_eq!(parse(input.as_bytes()), Ok(Some((line.len(), expected))));
@@ -334,10 +333,10 @@ mod tests {
             (v2(0x21, 0x11, &TCP4), tcp4),
             (v2(0x21, 0x11, &with_vector), tcp4),
             (v2(0x21, 0x21, &tcp6), header("[::1]:3", "[::2]:4")),
-            (v2(0x21, 0x31, &[0; 216]), Header::default()),
-            (v2(0x21, 0x00, &[]), Header::default()),
-            (v2(0x20, 0x00, &[]), Header::default()),
-            (v2(0x20, 0x11, &TCP4), Header::default()),
+            (v2(0x21, 0x31, &[0; 216]), ProxyHeader::default()),
+            (v2(0x21, 0x00, &[]), ProxyHeader::default()),
+            (v2(0x20, 0x00, &[]), ProxyHeader::default()),
+            (v2(0x20, 0x11, &TCP4), ProxyHeader::default()),
         ] {
             let len = input.len();
             assert_eq!(
@@ -378,7 +377,7 @@ mod tests {
                 header("192.0.2.1:1", "[::2]:2"),
                 header("192.0.2.1:1", "[::2]:2"),
             ),
-            (Header::default(), Header::default()),
+            (ProxyHeader::default(), ProxyHeader::default()),
         ] {
             for version in [Version::V1, Version::V2] {
                 let mut out = Vec::new();
@@ -398,7 +397,7 @@ mod tests {
         write(Version::V2, &addresses, &mut out);
         assert_eq!(out, v2(0x21, 0x11, &TCP4));
         out.clear();
-        write(Version::V2, &Header::default(), &mut out);
+        write(Version::V2, &ProxyHeader::default(), &mut out);
         assert_eq!(out, v2(0x20, 0x00, &[]));
     }
 
@@ -425,7 +424,7 @@ mod tests {
         ] {
             assert_eq!(parse(line.as_bytes()), Err(InvalidProxyHeader), "{line:?}");
         }
-        let long = format!("PROXY UNKNOWN {}", "x".repeat(V1_BYTES));
+        let long = format!("PROXY UNKNOWN {}", "x".repeat(V1_MAX_BYTES));
         assert_eq!(parse(long.as_bytes()), Err(InvalidProxyHeader));
     }
 
@@ -439,7 +438,7 @@ mod tests {
             v2(0x21, 0x11, &TCP4[..11]),
             v2(0x21, 0x21, &TCP4),
             v2(0x21, 0x31, &TCP4),
-            v2(0x20, 0x00, &[0; V2_BYTES]),
+            v2(0x20, 0x00, &[0; V2_MAX_BYTES]),
         ] {
             assert_eq!(parse(&input), Err(InvalidProxyHeader), "{input:x?}");
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_codec::fastcgi::ProtocolError;
+use apus_codec::fastcgi::FastCgiError;
 use apus_http::BodyError;
 
 use crate::wire::WireError;
@@ -39,7 +39,7 @@ pub enum WorkerError {
     /// The worker violated the wire protocol.
     Wire(WireError),
     /// The head of the response is invalid.
-    Head(ProtocolError),
+    Head(FastCgiError),
     /// The client did not send the whole body.
     RequestBody(BodyError),
     /// The header fields of the request do not fit in a frame.

@@ -175,7 +175,7 @@ impl WorkerPool {
             .get("x-apus-events")
             .filter(|_| head.status == StatusCode::OK && !is_head)
             .map(|channels| self.subscribe(channels));
-        let mut body = response_body(exchange, head.content, worker_head);
+        let mut body = response_body(exchange, head.body, worker_head);
         if let Some(events) = events {
             set_event_stream_headers(&mut headers);
             body = Body::stream(EventStreamBody {

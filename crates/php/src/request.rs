@@ -97,9 +97,9 @@ impl WorkerRequestBody {
 pub(crate) fn head(
     response: &WorkerResponseHead,
     is_head: bool,
-) -> Result<fastcgi::ResponseHead, WorkerError> {
+) -> Result<fastcgi::CgiResponseHead, WorkerError> {
     let status = Some(response.status).filter(|status| *status != StatusCode::OK);
-    fastcgi::ResponseHead::from_block(status, &response.block, is_head, &LIMITS)
+    fastcgi::CgiResponseHead::from_block(status, &response.block, is_head, &LIMITS)
         .map_err(WorkerError::Head)
 }
 

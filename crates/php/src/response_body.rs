@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use apus_codec::fastcgi::ResponseContent;
+use apus_codec::fastcgi::BodyLength;
 use apus_http::{Body, BodyError, BodyStream, Frame};
 
 use crate::error::WorkerError;
@@ -13,14 +13,14 @@ use crate::wire::{WorkerEvent, WorkerResponseHead};
 /// this call.
 pub(crate) fn response_body(
     exchange: WorkerExchange,
-    length: ResponseContent,
+    length: BodyLength,
     head: &WorkerResponseHead,
 ) -> Body {
     exchange.remember_memory(head.memory);
     let (wanted, declared) = match length {
-        ResponseContent::None => (false, None),
-        ResponseContent::Length(bytes) => (true, Some(bytes)),
-        ResponseContent::UntilEnd => (true, head.content_length),
+        BodyLength::None => (false, None),
+        BodyLength::Length(bytes) => (true, Some(bytes)),
+        BodyLength::UntilEnd => (true, head.content_length),
     };
     let mut stream = WorkerResponseBody {
         exchange,

@@ -118,7 +118,7 @@ impl SocketEvents {
         };
         let body = WorkerRequestBody::Inline([bytes].into_iter().collect());
         let (exchange, worker_head) = self.pool.exchange(request, body).await?;
-        let length = head(&worker_head, false)?.content;
+        let length = head(&worker_head, false)?.body;
         let mut body = response_body(exchange, length, &worker_head);
         while let Some(Ok(_)) = body.frame().await {}
         Ok(())

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use apus_codec::proxy_protocol::Header;
+use apus_codec::proxy_protocol::ProxyHeader;
 use apus_http::fields::cookie_value;
 use apus_http::{Body, Request, Response, Source, StatusCode};
 use apus_net::client::{ClientRequest, ClientRequestHead, Stderr};
@@ -94,7 +94,7 @@ impl UpstreamClient {
                 .as_ref()
                 .and_then(|sticky| cookie_value(request.headers(), &sticky.name))
                 .and_then(|value| std::str::from_utf8(value).ok()),
-            client: Some(Header::of(request)),
+            client: Some(ProxyHeader::of(request)),
             idempotent: is_idempotent(&head.method),
             deadline: None,
         });

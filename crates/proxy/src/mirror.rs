@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use apus_codec::proxy_protocol::Header;
+use apus_codec::proxy_protocol::ProxyHeader;
 use apus_http::{Body, Method, Request};
 use apus_net::client::{ClientRequest, ClientRequestHead, FailureCause};
 use apus_upstream::{RequestContext, UpstreamErrorKind, Upstreams, WorkerGroup};
@@ -48,7 +48,7 @@ pub(super) struct RequestMirror {
 struct MirroredRequest {
     request: ClientRequest,
     key: Option<u64>,
-    client: Header,
+    client: ProxyHeader,
     /// The status of the copy of the body, if the body is streamed.
     body_status: Option<CopyStatus>,
     _slot: MirrorSlot,
@@ -101,7 +101,7 @@ impl RequestMirror {
                 stderr: None,
             },
             key: self.group.plan(|plan| hash_key_of(plan, request, head)),
-            client: Header::of(request),
+            client: ProxyHeader::of(request),
             body_status,
             _slot: slot,
         };

@@ -408,7 +408,10 @@ fn passing(hosts: &[String]) -> Result<Vec<u8>, String> {
 ///
 /// # Errors
 /// No such server runs, or it broke off.
-pub fn ask_server_of(source: &ConfigSource, request: &ControlRequest) -> Result<ControlResponse, ControlError> {
+pub fn ask_server_of(
+    source: &ConfigSource,
+    request: &ControlRequest,
+) -> Result<ControlResponse, ControlError> {
     let named = match source {
         ConfigSource::Folder(_) => None,
         ConfigSource::File(path) => {

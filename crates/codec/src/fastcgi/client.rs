@@ -1,46 +1,46 @@
-//! The web server's side of a FastCGI connection (FastCGI 1.0 sections 3 to 6).
+//! The state machine of a FastCGI connection at the web server (FastCGI 1.0 sections 3 to 6).
 
 use std::ops::Range;
 
-use super::head::HeadReader;
-use super::record::{self, Header};
-use super::{Params, ProtocolError, ResponseContent, ResponseHead};
+use super::header_block::HeaderBlockReader;
+use super::record::{self, RecordHeader};
+use super::{BodyLength, CgiResponseHead, FastCgiError, Params};
 use crate::h1::HeadLimits;
 
-/// One connection as the web server sees it: requests become bytes for the application, answers come
-/// out of its bytes.
+/// The web server's end of a connection: it encodes requests to the application and decodes its
+/// responses.
 ///
 /// It owns no socket, no buffer and no clock. A connection carries one request at a time, with the
-/// application as Responder. Its methods are of three kinds:
+/// application as Responder. It has three kinds of methods:
 ///
-/// - **Commands**, which append to `out` what has to be sent: [`send_request`](Self::send_request);
-///   then the content, which the caller sends itself, each piece of at most
-///   [`DATA_MOST`](Self::DATA_MOST) bytes behind a [`send_data_start`](Self::send_data_start); last,
+/// - **Commands**, which append the bytes to send to `out`: [`send_request`](Self::send_request);
+///   then the body, which the caller sends itself, each piece of at most
+///   [`MAX_DATA`](Self::MAX_DATA) bytes after a [`send_data_start`](Self::send_data_start); last,
 ///   for every request, [`send_end`](Self::send_end). [`send_abort`](Self::send_abort) may come at
-///   any time before the answer is whole.
+///   any time before the response is complete.
 /// - **Input**: [`handle_input`](Self::handle_input), with all bytes that were received and not
-///   consumed yet, and [`handle_eof`](Self::handle_eof) where they end.
-/// - **Getters**: whether the answer is whole, and whether another request may follow.
+///   consumed yet, and [`handle_eof`](Self::handle_eof) at the end of input.
+/// - **Getters**: whether the response is complete, and whether another request may follow.
 ///
 /// The order for one request:
 ///
-/// 1. `send_request`, the content, `send_end`. The answer may come meanwhile, and end: the rest of the
-///    content is not wanted then, and the connection cannot be used again.
-/// 2. `handle_input` gives one [`ClientEvent::Head`], then any number of [`ClientEvent::Data`], and one
-///    [`ClientEvent::End`]. Among them, and before them, may be any number of
-///    [`ClientEvent::Stderr`]. There is no end without the word of the application: an answer that
-///    stops otherwise is [truncated](ProtocolError::Truncated).
-/// 3. The next request, if [`keeps_alive`](Self::keeps_alive) and nothing of the input is left.
+/// 1. `send_request`, the body, `send_end`. The response may arrive and end meanwhile. Then the rest of
+///    the body is not needed, and the connection cannot be used again.
+/// 2. `handle_input` returns one [`FastCgiEvent::Head`], then any number of [`FastCgiEvent::Data`], and
+///    one [`FastCgiEvent::End`]. Any number of [`FastCgiEvent::Stderr`] may come before and between
+///    them. Only `FCGI_END_REQUEST` ends a response; one that stops otherwise is
+///    [truncated](FastCgiError::Truncated).
+/// 3. The next request, if [`keeps_alive`](Self::keeps_alive) and no input is left.
 ///
-/// After a [`ProtocolError`] every further input is refused with the same error, and the connection
-/// has to be closed.
+/// After a [`FastCgiError`] every further input returns the same error, and the connection has to be
+/// closed.
 #[derive(Debug)]
-pub struct ClientConnection {
+pub struct FastCgiConnection {
     limits: HeadLimits,
-    reading: Reading,
-    head: HeadReader,
-    /// What is left of the record that is being read.
-    record: Record,
+    reading: ReadState,
+    head: HeaderBlockReader,
+    /// The unread part of the current record.
+    record: PartialRecord,
     is_head: bool,
     /// Whether the application closed its output.
     output_ended: bool,
@@ -49,29 +49,29 @@ pub struct ClientConnection {
     aborted: bool,
 }
 
-/// What the application's output is.
+/// What the connection expects from the application's output.
 #[derive(Debug)]
-enum Reading {
-    /// No answer is due.
+enum ReadState {
+    /// No response is expected.
     Nothing,
     Head,
-    /// Content, with the bytes that are to come if the head told.
-    Content(Option<u64>),
-    /// Output that is no part of the answer.
+    /// The body, with its remaining bytes if the head announced a length.
+    Body(Option<u64>),
+    /// Output after the end of the body, which is ignored.
     Excess,
-    Failed(ProtocolError),
+    Failed(FastCgiError),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Record {
-    kind: Kind,
+struct PartialRecord {
+    kind: RecordKind,
     content: usize,
     padding: usize,
 }
 
-/// What becomes of a record's content.
+/// How the content of a record is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Kind {
+enum RecordKind {
     Output,
     Errors,
     End,
@@ -79,39 +79,39 @@ enum Kind {
     Skipped,
 }
 
-/// What was found in the input.
+/// An event in the input.
 #[derive(Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "it is moved once, and a box costs an allocation for each answer"
+    reason = "it is moved once, and a box would cost an allocation for each response"
 )]
-pub enum ClientEvent {
-    /// Nothing more before more input comes.
+pub enum FastCgiEvent {
+    /// More input is needed.
     Incomplete,
-    /// The head of the answer.
-    Head(ResponseHead),
-    /// Content of the answer: this range of the input.
+    /// The head of the response.
+    Head(CgiResponseHead),
+    /// Data of the response body: this range of the input.
     Data(Range<usize>),
-    /// What the application says to whoever runs it: this range of the input.
+    /// Error output of the application: this range of the input.
     Stderr(Range<usize>),
-    /// The answer is whole.
+    /// The response is complete.
     End {
-        /// What the application says of itself: 0 mostly, as a program's exit status.
+        /// The exit status of the application, mostly 0.
         app_status: u32,
     },
 }
 
-impl ClientConnection {
-    /// The most content that one record carries, in bytes.
-    pub const DATA_MOST: usize = record::CONTENT_MOST;
+impl FastCgiConnection {
+    /// Maximum bytes of data in one record.
+    pub const MAX_DATA: usize = record::MAX_CONTENT;
 
-    /// A connection before its first request. The limit of the target is of no account.
+    /// A connection before its first request. The limit of the target is ignored.
     pub fn new(limits: HeadLimits) -> Self {
         Self {
             limits,
-            reading: Reading::Nothing,
-            head: HeadReader::default(),
-            record: Record::default(),
+            reading: ReadState::Nothing,
+            head: HeaderBlockReader::default(),
+            record: PartialRecord::default(),
             is_head: false,
             output_ended: false,
             keep: true,
@@ -120,12 +120,11 @@ impl ClientConnection {
         }
     }
 
-    /// Sends what the application is told of a request. `is_head` says that its method is HEAD; the
-    /// application is told by the parameters. Unless `keep`, the application closes the connection
-    /// behind its answer.
+    /// Sends the parameters of a request. `is_head` is whether its method is HEAD, as the parameters say
+    /// to the application. Unless `keep`, the application closes the connection after its response.
     ///
-    /// Tells whether it was sent: not if the connection carries another request, or can carry none.
-    /// Nothing is appended then.
+    /// Returns whether the request was sent. If another request is in progress, or the connection cannot
+    /// be used again, nothing is appended.
     #[must_use]
     pub fn send_request(
         &mut self,
@@ -140,8 +139,8 @@ impl ClientConnection {
         record::begin(keep, out);
         record::stream(record::PARAMS, params.wire(), out);
         record::start(record::PARAMS, 0, out);
-        self.reading = Reading::Head;
-        self.head = HeadReader::default();
+        self.reading = ReadState::Head;
+        self.head = HeaderBlockReader::default();
         self.is_head = is_head;
         self.output_ended = false;
         self.keep = keep;
@@ -149,76 +148,75 @@ impl ClientConnection {
         true
     }
 
-    /// Sends what stands before `len` bytes of content, at most [`DATA_MOST`](Self::DATA_MOST);
-    /// nothing if `len` is 0, which would end the content.
+    /// Sends the record header before `len` bytes of data, at most [`MAX_DATA`](Self::MAX_DATA). Sends
+    /// nothing if `len` is 0, which would end the body.
     pub fn send_data_start(&mut self, len: usize, out: &mut Vec<u8>) {
         if let Ok(len @ 1..) = u16::try_from(len) {
             record::start(record::STDIN, len, out);
         }
     }
 
-    /// Ends the content of the request.
+    /// Ends the body of the request.
     pub fn send_end(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.writing) {
             record::start(record::STDIN, 0, out);
         }
     }
 
-    /// Asks the application to give up the request (section 5.4), if it has not ended it. The
-    /// connection carries no other one then.
+    /// Asks the application to abort the request (section 5.4), unless it has ended. The connection cannot
+    /// be used again.
     pub fn send_abort(&mut self, out: &mut Vec<u8>) {
         if !self.is_done() && !std::mem::replace(&mut self.aborted, true) {
             record::start(record::ABORT_REQUEST, 0, out);
         }
     }
 
-    /// Looks at the input that was not consumed yet. Tells how many bytes of it are consumed now and
-    /// what was found; with [`ClientEvent::Incomplete`] some bytes may be consumed too. The rest has
-    /// to be presented again, with more behind it.
+    /// Parses the input that was not consumed yet. Returns how many bytes it consumed and the event
+    /// that it found; with [`FastCgiEvent::Incomplete`] some bytes may be consumed too. The rest has
+    /// to be passed again, followed by more input.
     ///
     /// # Errors
-    /// The application broke the protocol, met a limit, said something unasked, or ended without an
-    /// answer.
-    pub fn handle_input(&mut self, input: &[u8]) -> Result<(usize, ClientEvent), ProtocolError> {
-        if let Reading::Failed(error) = self.reading {
+    /// The application broke the protocol, exceeded a limit, sent data without a request, or ended
+    /// without a response.
+    pub fn handle_input(&mut self, input: &[u8]) -> Result<(usize, FastCgiEvent), FastCgiError> {
+        if let ReadState::Failed(error) = self.reading {
             return Err(error);
         }
         let found = self.read(input);
         if let Err(error) = found {
-            self.reading = Reading::Failed(error);
+            self.reading = ReadState::Failed(error);
         }
         found
     }
 
-    /// Takes notice that no more input comes, after all of it was handled.
+    /// Handles the end of input, after all input was handled.
     ///
     /// # Errors
-    /// [`ProtocolError::Truncated`]: an answer is not whole.
-    pub fn handle_eof(&mut self) -> Result<(), ProtocolError> {
+    /// [`FastCgiError::Truncated`]: a response is incomplete.
+    pub fn handle_eof(&mut self) -> Result<(), FastCgiError> {
         self.keep = false;
         match self.reading {
-            Reading::Nothing => Ok(()),
-            Reading::Failed(error) => Err(error),
+            ReadState::Nothing => Ok(()),
+            ReadState::Failed(error) => Err(error),
             _ => {
-                self.reading = Reading::Failed(ProtocolError::Truncated);
-                Err(ProtocolError::Truncated)
+                self.reading = ReadState::Failed(FastCgiError::Truncated);
+                Err(FastCgiError::Truncated)
             }
         }
     }
 
-    /// Whether no answer is outstanding.
+    /// Whether no response is expected.
     pub fn is_done(&self) -> bool {
-        matches!(self.reading, Reading::Nothing)
+        matches!(self.reading, ReadState::Nothing)
     }
 
-    /// Whether another request may be sent after the current one, as far as is known. Final once the
-    /// answer is whole.
+    /// Whether another request may be sent after the current one. Final once the response is complete.
     pub fn keeps_alive(&self) -> bool {
-        let is_broken = matches!(self.reading, Reading::Failed(_));
+        let is_broken = matches!(self.reading, ReadState::Failed(_));
         self.keep && !self.aborted && !is_broken
     }
 
-    fn read(&mut self, input: &[u8]) -> Result<(usize, ClientEvent), ProtocolError> {
+    fn read(&mut self, input: &[u8]) -> Result<(usize, FastCgiEvent), FastCgiError> {
         let mut consumed = 0_usize;
         loop {
             let rest = input.get(consumed..).unwrap_or_default();
@@ -228,45 +226,48 @@ impl ClientConnection {
                 consumed = consumed.saturating_add(padding);
                 let rest = rest.get(padding..).unwrap_or_default();
                 if self.record.padding > 0 {
-                    return Ok((consumed, ClientEvent::Incomplete));
+                    return Ok((consumed, FastCgiEvent::Incomplete));
                 }
-                let Some(header) = Header::read(rest) else {
-                    // Another protocol is told at its first byte.
+                let Some(header) = RecordHeader::read(rest) else {
+                    // The first byte is the version, which detects another protocol.
                     return match rest.first() {
-                        None | Some(1) => Ok((consumed, ClientEvent::Incomplete)),
-                        Some(_) => Err(ProtocolError::Version),
+                        None | Some(1) => Ok((consumed, FastCgiEvent::Incomplete)),
+                        Some(_) => Err(FastCgiError::Version),
                     };
                 };
-                let header = header.ok_or(ProtocolError::Version)?;
+                let header = header.ok_or(FastCgiError::Version)?;
                 self.record = self.start_record(header)?;
-                consumed = consumed.saturating_add(record::HEADER);
+                consumed = consumed.saturating_add(record::HEADER_BYTES);
                 continue;
             }
             let len = self.record.content.min(rest.len());
             if len == 0 {
-                return Ok((consumed, ClientEvent::Incomplete));
+                return Ok((consumed, FastCgiEvent::Incomplete));
             }
             let content = rest.get(..len).unwrap_or_default();
             match self.record.kind {
-                Kind::Skipped => consumed = consumed.saturating_add(self.take(len)),
-                Kind::Errors => {
-                    let end = consumed.saturating_add(self.take(len));
-                    return Ok((end, ClientEvent::Stderr(consumed..end)));
+                RecordKind::Skipped => consumed = consumed.saturating_add(self.consume(len)),
+                RecordKind::Errors => {
+                    let end = consumed.saturating_add(self.consume(len));
+                    return Ok((end, FastCgiEvent::Stderr(consumed..end)));
                 }
-                Kind::End => {
-                    let Some(end) = content.first_chunk::<END_BODY>() else {
-                        return Ok((consumed, ClientEvent::Incomplete));
+                RecordKind::End => {
+                    let Some(end) = content.first_chunk::<END_BODY_BYTES>() else {
+                        return Ok((consumed, FastCgiEvent::Incomplete));
                     };
                     let event = self.end(*end)?;
-                    consumed = consumed.saturating_add(self.take(END_BODY));
-                    // Nothing stands behind the padding of this record.
-                    let padding = self.record.padding.min(rest.len().saturating_sub(END_BODY));
+                    consumed = consumed.saturating_add(self.consume(END_BODY_BYTES));
+                    // The padding of this record ends the response.
+                    let padding = self
+                        .record
+                        .padding
+                        .min(rest.len().saturating_sub(END_BODY_BYTES));
                     self.record.padding = self.record.padding.saturating_sub(padding);
                     return Ok((consumed.saturating_add(padding), event));
                 }
-                Kind::Output => {
+                RecordKind::Output => {
                     let (taken, event) = self.output(content, consumed)?;
-                    consumed = consumed.saturating_add(self.take(taken));
+                    consumed = consumed.saturating_add(self.consume(taken));
                     if let Some(event) = event {
                         return Ok((consumed, event));
                     }
@@ -275,107 +276,109 @@ impl ClientConnection {
         }
     }
 
-    /// Takes `len` bytes off the record.
-    fn take(&mut self, len: usize) -> usize {
+    /// Consumes `len` bytes of the record's content.
+    fn consume(&mut self, len: usize) -> usize {
         self.record.content = self.record.content.saturating_sub(len);
         len
     }
 
-    fn start_record(&mut self, header: Header) -> Result<Record, ProtocolError> {
-        let Header {
+    fn start_record(&mut self, header: RecordHeader) -> Result<PartialRecord, FastCgiError> {
+        let RecordHeader {
             kind,
             request,
             content,
             padding,
         } = header;
         if self.is_done() {
-            return Err(ProtocolError::BehindEnd);
+            return Err(FastCgiError::DataAfterEnd);
         }
         let kind = match (request, kind) {
             (record::REQUEST, record::STDOUT) if self.output_ended && content > 0 => {
-                return Err(ProtocolError::BehindEnd);
+                return Err(FastCgiError::DataAfterEnd);
             }
             (record::REQUEST, record::STDOUT) => {
                 self.output_ended |= content == 0;
-                Kind::Output
+                RecordKind::Output
             }
-            (record::REQUEST, record::STDERR) => Kind::Errors,
-            (record::REQUEST, record::END_REQUEST) if usize::from(content) != END_BODY => {
-                return Err(ProtocolError::RecordLength);
+            (record::REQUEST, record::STDERR) => RecordKind::Errors,
+            (record::REQUEST, record::END_REQUEST) if usize::from(content) != END_BODY_BYTES => {
+                return Err(FastCgiError::RecordLength);
             }
-            (record::REQUEST, record::END_REQUEST) => Kind::End,
-            // The server's own word: answers to questions that were not asked, and records of a type
-            // that may come to be (section 4). They mean nothing to a request.
-            (record::MANAGEMENT, _) => Kind::Skipped,
-            _ => return Err(ProtocolError::Unasked),
+            (record::REQUEST, record::END_REQUEST) => RecordKind::End,
+            // Management records of the server (section 4), including those of unknown types, do not
+            // concern a request.
+            (record::MANAGEMENT, _) => RecordKind::Skipped,
+            _ => return Err(FastCgiError::UnexpectedRecord),
         };
-        Ok(Record {
+        Ok(PartialRecord {
             kind,
             content: content.into(),
             padding: padding.into(),
         })
     }
 
-    /// Takes output of the application, which stands at `start` of the input. Tells how much of it was
-    /// taken.
+    /// Handles output of the application that begins at `start` of the input. Returns how many bytes it
+    /// consumed.
     fn output(
         &mut self,
         content: &[u8],
         start: usize,
-    ) -> Result<(usize, Option<ClientEvent>), ProtocolError> {
+    ) -> Result<(usize, Option<FastCgiEvent>), FastCgiError> {
         match &mut self.reading {
-            Reading::Head => {
-                let (taken, is_whole) = self.head.read(content, &self.limits)?;
-                if !is_whole {
+            ReadState::Head => {
+                let (taken, is_complete) = self.head.read(content, &self.limits)?;
+                if !is_complete {
                     return Ok((taken, None));
                 }
                 let head = std::mem::take(&mut self.head);
-                let head = head.finish(self.is_head).ok_or(ProtocolError::Status)?;
-                self.reading = match head.content {
-                    ResponseContent::None => Reading::Excess,
-                    ResponseContent::Length(length) => Reading::Content(Some(length)),
-                    ResponseContent::UntilEnd => Reading::Content(None),
+                let head = head.finish(self.is_head).ok_or(FastCgiError::Status)?;
+                self.reading = match head.body {
+                    BodyLength::None => ReadState::Excess,
+                    BodyLength::Length(length) => ReadState::Body(Some(length)),
+                    BodyLength::UntilEnd => ReadState::Body(None),
                 };
-                Ok((taken, Some(ClientEvent::Head(head))))
+                Ok((taken, Some(FastCgiEvent::Head(head))))
             }
-            Reading::Content(left) => {
+            ReadState::Body(left) => {
                 let mut len = content.len();
                 if let Some(left) = left {
                     len = usize::try_from(*left).unwrap_or(usize::MAX).min(len);
                     *left = left.saturating_sub(len as u64);
                     if *left == 0 {
-                        self.reading = Reading::Excess;
+                        self.reading = ReadState::Excess;
                     }
                 }
                 let range = start..start.saturating_add(len);
-                Ok((len, Some(ClientEvent::Data(range))))
+                Ok((len, Some(FastCgiEvent::Data(range))))
             }
-            Reading::Nothing | Reading::Excess | Reading::Failed(_) => Ok((content.len(), None)),
+            ReadState::Nothing | ReadState::Excess | ReadState::Failed(_) => {
+                Ok((content.len(), None))
+            }
         }
     }
 
-    /// What `FCGI_END_REQUEST` says.
-    fn end(&mut self, body: [u8; END_BODY]) -> Result<ClientEvent, ProtocolError> {
+    /// Handles the content of `FCGI_END_REQUEST`.
+    fn end(&mut self, body: [u8; END_BODY_BYTES]) -> Result<FastCgiEvent, FastCgiError> {
         let [a, b, c, d, protocol_status, ..] = body;
         let app_status = u32::from_be_bytes([a, b, c, d]);
         match protocol_status {
             0 => {}
-            1 => return Err(ProtocolError::CannotMultiplex),
-            2 => return Err(ProtocolError::Overloaded),
-            3 => return Err(ProtocolError::UnknownRole),
-            status => return Err(ProtocolError::ProtocolStatus(status)),
+            1 => return Err(FastCgiError::CannotMultiplex),
+            2 => return Err(FastCgiError::Overloaded),
+            3 => return Err(FastCgiError::UnknownRole),
+            status => return Err(FastCgiError::ProtocolStatus(status)),
         }
         match self.reading {
-            Reading::Head => return Err(ProtocolError::NoHead(app_status)),
-            Reading::Content(Some(_)) => return Err(ProtocolError::Truncated),
+            ReadState::Head => return Err(FastCgiError::NoHead(app_status)),
+            ReadState::Body(Some(_)) => return Err(FastCgiError::Truncated),
             _ => {}
         }
-        // What is still being sent, the application will not read, or take for another request.
+        // The application does not read the rest of the request, or takes it for another one.
         self.keep &= !self.writing;
-        self.reading = Reading::Nothing;
-        Ok(ClientEvent::End { app_status })
+        self.reading = ReadState::Nothing;
+        Ok(FastCgiEvent::End { app_status })
     }
 }
 
 /// Bytes of the content of `FCGI_END_REQUEST`.
-const END_BODY: usize = 8;
+const END_BODY_BYTES: usize = 8;

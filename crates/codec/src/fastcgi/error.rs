@@ -1,57 +1,57 @@
-//! What is wrong with an application's answer, and what its server says instead of one.
+//! The errors of FastCGI responses: protocol violations, and rejections by the application's server.
 
 use std::fmt;
 
-/// Why an answer was refused, or is none. The connection is at its end then.
+/// Why a response is invalid or missing. The connection has to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ProtocolError {
-    /// A record is not of version 1: another protocol is spoken there, such as HTTP.
+pub enum FastCgiError {
+    /// A record does not have version 1: the server uses another protocol, such as HTTP.
     Version,
-    /// A record has a type that an application never sends, or a request that there is not: a faulty
-    /// server, or leftovers of another request.
-    Unasked,
-    /// The content of a record has not the length that its type has.
+    /// A record has a type that an application never sends, or the identifier of another request: a faulty
+    /// server, or the rest of an earlier response.
+    UnexpectedRecord,
+    /// The content of a record does not have the length that its type requires.
     RecordLength,
-    /// Something came for the request behind its end, or behind the end of its output.
-    BehindEnd,
-    /// The answer ended, with this status of the application, before its head was whole: mostly a
-    /// program that died.
+    /// Data arrived after the end of the request or of its output.
+    DataAfterEnd,
+    /// The response ended, with this exit status of the application, before its head was complete:
+    /// mostly a program that crashed.
     NoHead(u32),
-    /// The server cannot serve several requests over one connection (`FCGI_CANT_MPX_CONN`); there was
-    /// only one.
+    /// The server does not multiplex requests over one connection (`FCGI_CANT_MPX_CONN`), although there
+    /// was only one.
     CannotMultiplex,
     /// The server is out of some resource (`FCGI_OVERLOADED`).
     Overloaded,
-    /// The server has no Responder (`FCGI_UNKNOWN_ROLE`): it is there for authorizers or filters.
+    /// The server is not a Responder (`FCGI_UNKNOWN_ROLE`), but an authorizer or a filter.
     UnknownRole,
-    /// The server ended the request in a way that the protocol does not know.
+    /// The server ended the request with a status that the protocol does not define.
     ProtocolStatus(u8),
     /// The header block is larger than the limit: mostly too many cookies.
     HeadTooLarge,
     /// The header block has more lines than the limit.
     TooManyFields,
-    /// A line of the header block is not `name: value`: mostly output that came before the head.
+    /// A line of the header block is not `name: value`: mostly output before the head.
     FieldName,
-    /// A field value holds a CR or a NUL: an attempt to split the answer.
+    /// A field value contains CR or NUL: an attempt at response splitting.
     FieldValue,
-    /// A field goes on over several lines, which CGI does not allow (RFC 3875 section 6.3).
+    /// A field continues on the next line, which CGI does not allow (RFC 3875 section 6.3).
     LineFolding,
-    /// The answer begins with a status line of HTTP (RFC 3875 section 5). PHP does so when
+    /// The response starts with a status line of HTTP (RFC 3875 section 5). PHP does so when
     /// `cgi.rfc2616_headers` or `cgi.nph` is set.
     NonParsedHeader,
     /// `Status` is not a final status, or there are two different ones.
     Status,
     /// `Content-Length` is not a decimal number of at most 64 bits, or there are two different ones.
     ContentLength,
-    /// The answer broke off: the connection ended, or the request did before the content was as long as
-    /// its length says.
+    /// The response is truncated: the connection or the request ended before the announced length of the
+    /// body.
     Truncated,
 }
 
-impl ProtocolError {
-    /// Whether the server says that the application did not get to see the request, which so can be
-    /// sent elsewhere.
+impl FastCgiError {
+    /// Whether the server rejected the request before the application saw it, so that the request can be
+    /// sent to another server.
     pub fn is_rejection(&self) -> bool {
         matches!(
             self,
@@ -60,17 +60,17 @@ impl ProtocolError {
     }
 }
 
-impl fmt::Display for ProtocolError {
+impl fmt::Display for FastCgiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Version => "a record is not of FastCGI version 1",
-            Self::Unasked => "a record came that nobody asked for",
-            Self::RecordLength => "a record has not the length that its type has",
-            Self::BehindEnd => "something came behind the end of the answer",
+            Self::Version => "a record does not have FastCGI version 1",
+            Self::UnexpectedRecord => "a record belongs to no request",
+            Self::RecordLength => "a record does not have the length that its type requires",
+            Self::DataAfterEnd => "data arrived after the end of the response",
             Self::NoHead(status) => {
                 return write!(
                     f,
-                    "the application ended with status {status} and without a whole head"
+                    "the application ended with status {status} before its response head was complete"
                 );
             }
             Self::CannotMultiplex => {
@@ -81,19 +81,19 @@ impl fmt::Display for ProtocolError {
             Self::ProtocolStatus(status) => {
                 return write!(f, "the server ended the request with status {status}");
             }
-            Self::HeadTooLarge => "the header block is larger than is taken",
-            Self::TooManyFields => "the header block has more lines than are taken",
+            Self::HeadTooLarge => "the header block is larger than the limit",
+            Self::TooManyFields => "the header block has more lines than the limit",
             Self::FieldName => "a line of the header block is not `name: value`",
-            Self::FieldValue => "a field value must not hold CR or NUL",
-            Self::LineFolding => "a field must not go on over several lines",
+            Self::FieldValue => "a field value must not contain CR or NUL",
+            Self::LineFolding => "a field must not continue on the next line",
             Self::NonParsedHeader => {
-                "the answer begins with a status line of HTTP: is cgi.rfc2616_headers set?"
+                "the response starts with an HTTP status line: is cgi.rfc2616_headers set?"
             }
-            Self::Status => "Status must be there once, as a final status of three digits",
-            Self::ContentLength => "Content-Length must be there once, as one decimal number",
-            Self::Truncated => "the answer broke off before it was whole",
+            Self::Status => "there must be one Status, a final status of three digits",
+            Self::ContentLength => "there must be one Content-Length, a decimal number",
+            Self::Truncated => "the response is truncated",
         })
     }
 }
 
-impl std::error::Error for ProtocolError {}
+impl std::error::Error for FastCgiError {}

@@ -1,18 +1,18 @@
-//! FastCGI 1.0, the side of the web server, without I/O.
+//! FastCGI 1.0 without I/O, at the web server.
 //!
 //! The specification is at <https://fastcgi-archives.github.io/FastCGI_Specification.html>.
 //!
-//! [`Params`] is what an application is told of a request, [`ClientConnection`] the connection, and
-//! [`ResponseHead`] the header block with which each answer begins, as CGI has it (RFC 3875).
-//! Applications are Responders; a connection carries one request at a time.
+//! [`Params`] are the parameters of a request, [`FastCgiConnection`] is the connection, and
+//! [`CgiResponseHead`] is the CGI header block (RFC 3875) at the start of each response. Applications are
+//! Responders, and a connection carries one request at a time.
 
 mod client;
 mod error;
-mod head;
+mod header_block;
 mod params;
 mod record;
 
-pub use client::{ClientConnection, ClientEvent};
-pub use error::ProtocolError;
-pub use head::{ResponseContent, ResponseHead};
+pub use client::{FastCgiConnection, FastCgiEvent};
+pub use error::FastCgiError;
+pub use header_block::{BodyLength, CgiResponseHead};
 pub use params::Params;

@@ -1,45 +1,45 @@
-//! FastCGI parameters: pairs of a name and a value (FastCGI 1.0 section 3.4).
+//! FastCGI parameters: name-value pairs (FastCGI 1.0 section 3.4).
 
 use std::fmt;
 
 /// The parameters of a request, in order: the meta-variables of CGI (RFC 3875 section 4.1) and
-/// whatever else the application is to know.
+/// further variables for the application.
 ///
-/// One buffer holds them as they go out. What is the same for all requests can be encoded once and
-/// added by [`append`](Self::append), which is a copy.
+/// One buffer holds them in encoded form. Parameters that are the same for all requests can be encoded
+/// once and copied with [`append`](Self::append).
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Params {
     wire: Vec<u8>,
 }
 
 impl Params {
-    /// The longest name or value: its length has 31 bits.
-    const LONGEST: usize = 0x7fff_ffff;
-    /// The longest whose length is one byte.
-    const SHORT: usize = 0x7f;
+    /// Maximum length of a name or value: its length has 31 bits.
+    const MAX_LENGTH: usize = 0x7fff_ffff;
+    /// Maximum length that is encoded in one byte.
+    const MAX_SHORT_LENGTH: usize = 0x7f;
 
     /// No parameters.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// No parameters, with room for `bytes` of them in encoded form.
+    /// No parameters, with a capacity of `bytes` in encoded form.
     pub fn with_capacity(bytes: usize) -> Self {
         Self {
             wire: Vec::with_capacity(bytes),
         }
     }
 
-    /// Adds a parameter behind the others. One whose name or value has 2 GiB or more cannot be told,
-    /// and is left out.
+    /// Appends a parameter. A name or value of 2 GiB or more cannot be encoded, and the parameter is
+    /// dropped.
     pub fn push(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.push_parts(name, &[value.as_ref()]);
     }
 
-    /// Adds a parameter whose value is these parts, one behind the other. As [`push`](Self::push).
+    /// Appends a parameter whose value is the concatenation of these parts, like [`push`](Self::push).
     pub fn push_parts(&mut self, name: impl AsRef<[u8]>, value: &[&[u8]]) {
         let name = name.as_ref();
-        if self.start(name.len(), length(value)) {
+        if self.start_pair(name.len(), length(value)) {
             self.wire.extend_from_slice(name);
             for part in value {
                 self.wire.extend_from_slice(part);
@@ -47,13 +47,13 @@ impl Params {
         }
     }
 
-    /// Adds a header field of the request as a protocol-specific meta-variable: `HTTP_`, and its name
-    /// in upper case with `_` for `-` (RFC 3875 section 4.1.18). Which names must not be told this way
-    /// is for the caller to know. As [`push`](Self::push).
+    /// Appends a header field of the request as a protocol-specific meta-variable: `HTTP_`, and its name
+    /// in upper case with `_` for `-` (RFC 3875 section 4.1.18). The caller excludes the fields that must
+    /// not become variables. Like [`push`](Self::push).
     pub fn push_field(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         const PREFIX: &[u8] = b"HTTP_";
         let (name, value) = (name.as_ref(), value.as_ref());
-        if self.start(PREFIX.len().saturating_add(name.len()), value.len()) {
+        if self.start_pair(PREFIX.len().saturating_add(name.len()), value.len()) {
             self.wire.extend_from_slice(PREFIX);
             self.wire.extend(name.iter().map(|byte| match byte {
                 b'-' => b'_',
@@ -63,49 +63,49 @@ impl Params {
         }
     }
 
-    /// Adds all of `other` behind the others.
+    /// Appends all parameters of `other`.
     pub fn append(&mut self, other: &Self) {
         self.wire.extend_from_slice(&other.wire);
     }
 
-    /// Removes all and keeps the room.
+    /// Removes all parameters and keeps the capacity.
     pub fn clear(&mut self) {
         self.wire.clear();
     }
 
-    /// Whether there is none.
+    /// Whether there are no parameters.
     pub fn is_empty(&self) -> bool {
         self.wire.is_empty()
     }
 
-    /// The parameters as they go out, in records of type `FCGI_PARAMS`.
+    /// The encoded parameters: the content of the `FCGI_PARAMS` records.
     pub fn wire(&self) -> &[u8] {
         &self.wire
     }
 
-    /// Names and values in order.
+    /// The names and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut rest = self.wire.as_slice();
         std::iter::from_fn(move || read_pair(&mut rest))
     }
 
-    /// The value of the last parameter with this name: the one that applications take.
+    /// The value of the last parameter with this name, which is the one that applications use.
     pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&[u8]> {
         let name = name.as_ref();
         let found = self.iter().filter(|(candidate, _)| *candidate == name);
         found.last().map(|(_, value)| value)
     }
 
-    /// Encodes two lengths; tells whether there can be such a pair.
-    fn start(&mut self, name: usize, value: usize) -> bool {
-        if name > Self::LONGEST || value > Self::LONGEST {
+    /// Encodes the two lengths of a pair. Returns whether they are within the limit.
+    fn start_pair(&mut self, name: usize, value: usize) -> bool {
+        if name > Self::MAX_LENGTH || value > Self::MAX_LENGTH {
             return false;
         }
         self.wire
             .reserve(name.saturating_add(value).saturating_add(8));
         for length in [name, value] {
             match u8::try_from(length) {
-                Ok(short) if length <= Self::SHORT => self.wire.push(short),
+                Ok(short) if length <= Self::MAX_SHORT_LENGTH => self.wire.push(short),
                 _ => {
                     let length = u32::try_from(length).unwrap_or_default() | 0x8000_0000;
                     self.wire.extend_from_slice(&length.to_be_bytes());
@@ -122,7 +122,7 @@ fn length(parts: &[&[u8]]) -> usize {
         .fold(0, |length: usize, part| length.saturating_add(part.len()))
 }
 
-/// Takes the first pair off `rest`; `None` where it ends, or is cut off.
+/// Splits the first pair off `rest`. `None` if there is no complete pair.
 pub(super) fn read_pair<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     let mut left = *rest;
     let name = read_length(&mut left)?;
@@ -135,7 +135,7 @@ pub(super) fn read_pair<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], &'a [u8])>
 
 fn read_length(rest: &mut &[u8]) -> Option<usize> {
     match **rest {
-        [short, ref left @ ..] if usize::from(short) <= Params::SHORT => {
+        [short, ref left @ ..] if usize::from(short) <= Params::MAX_SHORT_LENGTH => {
             *rest = left;
             Some(usize::from(short))
         }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_the_value_that_applications_take() {
+    fn returns_the_last_value_of_a_name() {
         let mut fixed = Params::with_capacity(64);
         fixed.push("A", "1");
         let mut params = Params::new();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_are_cut_off_are_none() {
+    fn ignores_truncated_pairs() {
         let mut params = Params::new();
         params.push("name", [b'v'; 200]);
         for end in 0..params.wire().len() {

@@ -1,18 +1,18 @@
-//! FastCGI records: the header, and bodies of a fixed form (FastCGI 1.0 sections 3.3, 5 and 8).
+//! Encodes and decodes FastCGI records (FastCGI 1.0 sections 3.3, 5 and 8).
 
-/// Bytes of a record's header.
-pub(super) const HEADER: usize = 8;
+/// Bytes of a record header.
+pub(super) const HEADER_BYTES: usize = 8;
 
-/// The most content a record can have.
-pub(super) const CONTENT_MOST: usize = 65_535;
+/// Maximum bytes of a record's content.
+pub(super) const MAX_CONTENT: usize = 65_535;
 
 /// The version of the protocol.
 const VERSION: u8 = 1;
 
-/// The request that a connection carries. There is never more than one.
+/// The identifier of the only request on a connection.
 pub(super) const REQUEST: u16 = 1;
 
-/// The request of management records: none.
+/// The request identifier of management records.
 pub(super) const MANAGEMENT: u16 = 0;
 
 pub(super) const BEGIN_REQUEST: u8 = 1;
@@ -28,19 +28,19 @@ const KEEP_CONN: u8 = 1;
 
 /// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct RecordHeader {
     pub(super) kind: u8,
     pub(super) request: u16,
     pub(super) content: u16,
     pub(super) padding: u8,
 }
 
-impl Header {
-    /// The header at the start of `input`, if all of it is there; `Some(None)` if it is of no version
-    /// of the protocol.
+impl RecordHeader {
+    /// Parses the header at the start of `input`. `None` if it is incomplete, `Some(None)` if it has
+    /// another version of the protocol.
     pub(super) fn read(input: &[u8]) -> Option<Option<Self>> {
         let (&[version, kind, r1, r0, c1, c0, padding, _reserved], _) =
-            input.split_first_chunk::<HEADER>()?;
+            input.split_first_chunk::<HEADER_BYTES>()?;
         Some((version == VERSION).then_some(Self {
             kind,
             request: u16::from_be_bytes([r1, r0]),
@@ -56,9 +56,9 @@ impl Header {
     }
 }
 
-/// Appends the header of a record of the request, which `content` bytes follow.
+/// Appends the header of a record of the request, before `content` bytes.
 pub(super) fn start(kind: u8, content: u16, out: &mut Vec<u8>) {
-    let header = Header {
+    let header = RecordHeader {
         kind,
         request: REQUEST,
         content,
@@ -67,17 +67,17 @@ pub(super) fn start(kind: u8, content: u16, out: &mut Vec<u8>) {
     header.write(out);
 }
 
-/// Appends `FCGI_BEGIN_REQUEST`: the application is a Responder, and closes the connection behind its
-/// answer unless `keep`.
+/// Appends `FCGI_BEGIN_REQUEST` for a Responder, which closes the connection after its response unless
+/// `keep`.
 pub(super) fn begin(keep: bool, out: &mut Vec<u8>) {
     start(BEGIN_REQUEST, 8, out);
     out.extend_from_slice(&RESPONDER.to_be_bytes());
     out.extend_from_slice(&[if keep { KEEP_CONN } else { 0 }, 0, 0, 0, 0, 0]);
 }
 
-/// Appends content in as many records as it takes, none if it is empty.
+/// Appends content in as many records as it needs, none if it is empty.
 pub(super) fn stream(kind: u8, content: &[u8], out: &mut Vec<u8>) {
-    for part in content.chunks(CONTENT_MOST) {
+    for part in content.chunks(MAX_CONTENT) {
         start(kind, u16::try_from(part.len()).unwrap_or(u16::MAX), out);
         out.extend_from_slice(part);
     }
@@ -104,11 +104,11 @@ mod tests {
     }
 
     #[test]
-    fn cuts_long_streams_into_records() {
+    fn splits_long_streams_into_records() {
         let mut out = Vec::new();
         stream(STDIN, &[7; 65_536], &mut out);
-        assert_eq!(out.len(), 65_536 + 2 * HEADER);
-        let last = &out[HEADER + CONTENT_MOST..];
+        assert_eq!(out.len(), 65_536 + 2 * HEADER_BYTES);
+        let last = &out[HEADER_BYTES + MAX_CONTENT..];
         assert_eq!(last, [1, 5, 0, 1, 0, 1, 0, 0, 7]);
         out.clear();
         stream(STDIN, &[], &mut out);
@@ -116,16 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn reads_whole_headers_of_the_version() {
+    fn parses_complete_headers_of_the_version() {
         let bytes = [1, 6, 0, 1, 0x12, 0x34, 5, 9];
-        let header = Header {
+        let header = RecordHeader {
             kind: STDOUT,
             request: 1,
             content: 0x1234,
             padding: 5,
         };
-        assert_eq!(Header::read(&bytes), Some(Some(header)));
-        assert_eq!(Header::read(&bytes[..7]), None);
-        assert_eq!(Header::read(&[2, 6, 0, 1, 0, 0, 0, 0]), Some(None));
+        assert_eq!(RecordHeader::read(&bytes), Some(Some(header)));
+        assert_eq!(RecordHeader::read(&bytes[..7]), None);
+        assert_eq!(RecordHeader::read(&[2, 6, 0, 1, 0, 0, 0, 0]), Some(None));
     }
 }

@@ -1,35 +1,35 @@
-//! Chunked transfer coding (RFC 9112 section 7.1), both ways.
+//! Decodes and encodes the chunked transfer coding (RFC 9112 section 7.1).
 
 use super::line::LineReader;
-use super::{HeadLimits, ProtocolError, field};
+use super::{HeadLimits, Http1Error, field};
 use apus_http::Headers;
 use apus_http::grammar::{is_field_value, trim};
 use apus_http::list;
 use apus_http::trailers::may_trail;
 
-/// Takes chunked content apart.
+/// Decodes a chunked body.
 #[derive(Debug, Default)]
 pub(super) struct ChunkedDecoder {
-    state: State,
-    /// Digits of the size so far.
+    state: ChunkState,
+    /// Digits of the chunk size that were read.
     digits: u8,
-    /// The size so far, then the bytes of the chunk that are to come.
+    /// The chunk size that was read so far, then the bytes of the chunk that are still expected.
     remaining: u64,
-    /// Bytes of the extension of this chunk.
+    /// Bytes of this chunk's extensions.
     extension: u32,
-    /// Bytes of extensions of the chunks before.
+    /// Bytes of the extensions of all chunks.
     extensions: u32,
     trailer_lines: LineReader,
-    /// Lines of the trailer section so far, with those that were left out.
+    /// Lines of the trailer section so far, including those that were dropped.
     trailer_fields: usize,
     trailers: Headers,
-    /// The values of the head's `Connection` fields, joined. What they name is no end-to-end field,
-    /// in the trailer section neither (RFC 9110 section 7.6.1).
+    /// The joined values of the head's `Connection` fields. The fields that they name are dropped from
+    /// the trailer section, too (RFC 9110 section 7.6.1).
     connection: Box<[u8]>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum State {
+enum ChunkState {
     #[default]
     Size,
     Extension,
@@ -40,27 +40,27 @@ enum State {
     Trailers,
 }
 
-/// What a [`ChunkedDecoder`] found at the start of its input.
+/// The first piece that a [`ChunkedDecoder`] finds in its input.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Decoded {
-    /// Nothing before more input comes.
+pub(super) enum ChunkedPiece {
+    /// More input is needed.
     Incomplete,
-    /// So many bytes of data, after `skip` bytes of framing.
+    /// `len` bytes of data after `skip` bytes of framing.
     Data { skip: usize, len: usize },
-    /// The end, with the trailer section.
+    /// The end of the body, with the trailer section.
     End(Headers),
 }
 
 impl ChunkedDecoder {
-    /// Digits of a chunk size, leading zeros with them.
+    /// Maximum digits of a chunk size, including leading zeros.
     const SIZE_DIGITS: u8 = 16;
-    /// Bytes of the extension of one chunk.
+    /// Maximum bytes of one chunk's extensions.
     const CHUNK_EXTENSION: u32 = 256;
-    /// Bytes of all chunk extensions of a message: nobody reads them, so that many cost nothing
-    /// but time.
+    /// Maximum bytes of all chunk extensions of a message. Extensions are ignored, so long ones would
+    /// only cost time.
     const MESSAGE_EXTENSIONS: u32 = 16 * 1024;
 
-    /// For the content of a message whose `Connection` has these values, joined.
+    /// A decoder for one body. `connection` is the joined values of the message's `Connection` fields.
     pub(super) fn new(connection: &[u8]) -> Self {
         Self {
             connection: connection.into(),
@@ -68,38 +68,38 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Takes input up to the end of the first run of data in it, or to the end of the content.
-    /// Tells how many bytes that is.
+    /// Consumes input up to the end of the first run of data, or to the end of the body. Returns how
+    /// many bytes that is.
     pub(super) fn decode(
         &mut self,
         input: &[u8],
         limits: &HeadLimits,
-    ) -> Result<(usize, Decoded), ProtocolError> {
+    ) -> Result<(usize, ChunkedPiece), Http1Error> {
         let mut consumed = 0_usize;
         while let Some(rest @ [byte, ..]) = input.get(consumed..) {
             match (self.state, *byte) {
-                (State::Data, _) => {
+                (ChunkState::Data, _) => {
                     let len = usize::try_from(self.remaining)
                         .unwrap_or(usize::MAX)
                         .min(rest.len());
                     self.remaining = self.remaining.saturating_sub(len as u64);
                     if self.remaining == 0 {
-                        self.state = State::DataReturn;
+                        self.state = ChunkState::DataReturn;
                     }
-                    let data = Decoded::Data {
+                    let data = ChunkedPiece::Data {
                         skip: consumed,
                         len,
                     };
                     return Ok((consumed.saturating_add(len), data));
                 }
-                (State::Trailers, _) => {
+                (ChunkState::Trailers, _) => {
                     let Some((line, bytes)) = self.trailer_line(rest, limits)? else {
                         break;
                     };
                     consumed = consumed.saturating_add(bytes);
                     if line.is_empty() {
                         let trailers = std::mem::take(&mut self.trailers);
-                        return Ok((consumed, Decoded::End(trailers)));
+                        return Ok((consumed, ChunkedPiece::End(trailers)));
                     }
                     self.trailer_field(line, limits)?;
                     continue;
@@ -108,53 +108,53 @@ impl ChunkedDecoder {
             }
             consumed = consumed.saturating_add(1);
         }
-        Ok((consumed, Decoded::Incomplete))
+        Ok((consumed, ChunkedPiece::Incomplete))
     }
 
-    /// The state after a byte of a chunk's size line, or of the line end after its data.
-    fn framing(&mut self, state: State, byte: u8) -> Result<State, ProtocolError> {
+    /// The state after a byte of a chunk's size line, or of the CRLF after its data.
+    fn framing(&mut self, state: ChunkState, byte: u8) -> Result<ChunkState, Http1Error> {
         match (state, byte) {
-            (State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')
+            (ChunkState::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')
                 if self.digits < Self::SIZE_DIGITS =>
             {
                 let digit = char::from(byte).to_digit(16).unwrap_or_default();
                 self.digits = self.digits.saturating_add(1);
                 // 16 digits fit.
                 self.remaining = self.remaining.wrapping_shl(4) | u64::from(digit);
-                Ok(State::Size)
+                Ok(ChunkState::Size)
             }
-            (State::Size, b';') if self.digits > 0 => Ok(State::Extension),
-            (State::Size, b'\r') if self.digits > 0 => Ok(State::SizeLineFeed),
-            (State::Size, b'\n') if self.digits > 0 => Err(ProtocolError::BareLineFeed),
-            (State::Size, _) => Err(ProtocolError::ChunkSize),
-            (State::Extension, b'\r') => Ok(State::SizeLineFeed),
-            (State::Extension, b'\n') => Err(ProtocolError::BareLineFeed),
-            (State::Extension, byte) => {
+            (ChunkState::Size, b';') if self.digits > 0 => Ok(ChunkState::Extension),
+            (ChunkState::Size, b'\r') if self.digits > 0 => Ok(ChunkState::SizeLineFeed),
+            (ChunkState::Size, b'\n') if self.digits > 0 => Err(Http1Error::BareLineFeed),
+            (ChunkState::Size, _) => Err(Http1Error::ChunkSize),
+            (ChunkState::Extension, b'\r') => Ok(ChunkState::SizeLineFeed),
+            (ChunkState::Extension, b'\n') => Err(Http1Error::BareLineFeed),
+            (ChunkState::Extension, byte) => {
                 self.extension = self.extension.saturating_add(1);
                 self.extensions = self.extensions.saturating_add(1);
                 if is_field_value(byte)
                     && self.extension <= Self::CHUNK_EXTENSION
                     && self.extensions <= Self::MESSAGE_EXTENSIONS
                 {
-                    Ok(State::Extension)
+                    Ok(ChunkState::Extension)
                 } else {
-                    Err(ProtocolError::ChunkExtension)
+                    Err(Http1Error::ChunkExtension)
                 }
             }
-            (State::SizeLineFeed, b'\n') => {
+            (ChunkState::SizeLineFeed, b'\n') => {
                 self.digits = 0;
                 self.extension = 0;
                 Ok(if self.remaining == 0 {
-                    State::Trailers
+                    ChunkState::Trailers
                 } else {
-                    State::Data
+                    ChunkState::Data
                 })
             }
-            (State::SizeLineFeed, _) => Err(ProtocolError::ChunkSize),
-            (State::DataReturn, b'\r') => Ok(State::DataLineFeed),
-            (State::DataReturn, b'\n') => Err(ProtocolError::BareLineFeed),
-            (State::DataLineFeed, b'\n') => Ok(State::Size),
-            (_, _) => Err(ProtocolError::ChunkEnd),
+            (ChunkState::SizeLineFeed, _) => Err(Http1Error::ChunkSize),
+            (ChunkState::DataReturn, b'\r') => Ok(ChunkState::DataLineFeed),
+            (ChunkState::DataReturn, b'\n') => Err(Http1Error::BareLineFeed),
+            (ChunkState::DataLineFeed, b'\n') => Ok(ChunkState::Size),
+            (_, _) => Err(Http1Error::ChunkEnd),
         }
     }
 
@@ -162,21 +162,21 @@ impl ChunkedDecoder {
         &mut self,
         input: &'a [u8],
         limits: &HeadLimits,
-    ) -> Result<Option<(&'a [u8], usize)>, ProtocolError> {
-        let section = (limits.head_bytes, ProtocolError::HeadTooLarge);
+    ) -> Result<Option<(&'a [u8], usize)>, Http1Error> {
+        let section = (limits.head_bytes, Http1Error::HeadTooLarge);
         self.trailer_lines.next(input, section, section)
     }
 
-    fn trailer_field(&mut self, line: &[u8], limits: &HeadLimits) -> Result<(), ProtocolError> {
+    fn trailer_field(&mut self, line: &[u8], limits: &HeadLimits) -> Result<(), Http1Error> {
         let (name, value) = field::split(line)?;
-        // Those that are left out count as well, since each of them is compared.
+        // Dropped fields count as well, because each of them costs comparisons.
         self.trailer_fields = self.trailer_fields.saturating_add(1);
         if self.trailer_fields > limits.fields {
-            return Err(ProtocolError::TooManyFields);
+            return Err(Http1Error::TooManyFields);
         }
         let name = name.to_ascii_lowercase();
         if REFUSED_TRAILERS.contains(&name.as_slice()) {
-            return Err(ProtocolError::TrailerField);
+            return Err(Http1Error::TrailerField);
         }
         let is_named = || list::has_member(&self.connection, &name);
         if may_trail(&name) && !is_named() {
@@ -186,11 +186,10 @@ impl ChunkedDecoder {
     }
 }
 
-/// Fields of framing and routing: in a trailer section they are an attack.
+/// Fields of framing and routing, which only an attack puts into a trailer section.
 const REFUSED_TRAILERS: [&[u8]; 3] = [b"content-length", b"host", b"transfer-encoding"];
 
-/// Appends the line before the data of a chunk. A size of 0 would end the content: it is for the
-/// caller to leave out.
+/// Appends the line before the data of a chunk. The caller must not pass 0, which would end the body.
 pub(super) fn encode_size(size: usize, out: &mut Vec<u8>) {
     let mut digits = [0; 16];
     let mut rest = size;

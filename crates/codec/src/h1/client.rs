@@ -1,4 +1,4 @@
-//! The client's side of an HTTP/1.1 connection (RFC 9112).
+//! The state machine of an HTTP/1.1 connection at the client (RFC 9112).
 
 use std::fmt;
 use std::ops::Range;
@@ -6,69 +6,67 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 
-use super::content::{ContentReader, ContentWriter, Piece};
-use super::encode::{self, BodyFraming};
-use super::response::{AnswerTo, ResponseContent, ResponseHead, ResponseReader};
-use super::{HeadLimits, ProtocolError};
+use super::body::{BodyPiece, BodyReader, BodyWriter};
+use super::response::{Http1ResponseHead, RequestKind, ResponseReader};
+use super::{BodyFraming, HeadLimits, Http1Error, encode};
 use apus_http::Headers;
 use apus_http::grammar::{is_authority, is_field_content, is_host};
 use apus_http::list;
 
-/// One connection as the client sees it: requests become bytes for the server, responses come out of
-/// its bytes.
+/// The client's end of a connection: it encodes requests and decodes responses.
 ///
-/// It is [`ServerConnection`](super::ServerConnection)'s counterpart and owns no socket, no buffer
-/// and no clock either. Its methods are of three kinds:
+/// Like [`ServerConnection`](super::ServerConnection), it owns no socket, no buffer and no clock. It has
+/// three kinds of methods:
 ///
-/// - **Commands**, which append to `out` what has to be sent: [`send_request`](Self::send_request),
+/// - **Commands**, which append the bytes to send to `out`: [`send_request`](Self::send_request),
 ///   then the data, which the caller sends itself, between
 ///   [`send_chunk_start`](Self::send_chunk_start) and [`send_chunk_end`](Self::send_chunk_end) if
 ///   the framing is [`BodyFraming::Chunked`]; last, for every request,
 ///   [`send_end`](Self::send_end). [`close`](Self::close) may come at any time.
 /// - **Input**: [`handle_input`](Self::handle_input), with all bytes that were received and not
-///   consumed yet, and [`handle_eof`](Self::handle_eof) where they end.
-/// - **Getters**: what the connection waits for, and whether it goes on.
+///   consumed yet, and [`handle_eof`](Self::handle_eof) at the end of input.
+/// - **Getters** of the state of the response and of the connection.
 ///
 /// The order for one request:
 ///
-/// 1. `send_request`, the data, `send_end`. The response may come meanwhile.
-/// 2. `handle_input` until it gives [`ClientEvent::Response`], after any number of
-///    [`ClientEvent::Informational`] up to a limit.
-/// 3. `handle_input` for the content, which gives [`ClientEvent::Data`] and one
-///    [`ClientEvent::End`], unless [`response_body_done`](Self::response_body_done) already.
-/// 4. The next request, if [`keeps_alive`](Self::keeps_alive) and nothing of the input is left.
+/// 1. `send_request`, the data, `send_end`. The response may arrive meanwhile.
+/// 2. `handle_input` until it returns [`ClientEvent::Response`], after a limited number of
+///    [`ClientEvent::Informational`].
+/// 3. `handle_input` for the body, which returns [`ClientEvent::Data`] and one
+///    [`ClientEvent::End`], unless [`response_body_done`](Self::response_body_done) is true.
+/// 4. The next request, if [`keeps_alive`](Self::keeps_alive) and no input is left.
 ///
-/// What nobody asked for is an error: bytes behind a response would be taken for the next one
-/// otherwise, and be given to somebody else. After a [`ProtocolError`] every further input is
-/// refused with the same error, and the connection has to be closed.
+/// Input without a request is an error. Otherwise bytes after a response would be taken for the response
+/// to the next request, which may be another client's. After an [`Http1Error`] every further input
+/// returns the same error, and the connection has to be closed.
 #[derive(Debug)]
 pub struct ClientConnection {
     limits: HeadLimits,
-    reading: Reading,
+    reading: ReadState,
     head: ResponseReader,
-    writing: Option<ContentWriter>,
-    answer_to: AnswerTo,
-    /// The protocols that the request offers to switch to; empty for none.
-    offers: Box<str>,
+    writing: Option<BodyWriter>,
+    request_kind: RequestKind,
+    /// The protocols that the request offers to switch to, or nothing.
+    offered_protocols: Box<str>,
     /// Interim responses to the current request.
-    interim: u8,
-    /// Whether another request may follow the current one.
+    interim_count: u8,
+    /// Whether the connection persists after the current request.
     persistent: bool,
-    /// What the last response that said so said of it.
+    /// The last announced idle timeout of the server.
     idle_timeout: Option<Duration>,
-    /// Whether none shall.
+    /// Whether [`close`](Self::close) was called.
     closing: bool,
     tunnel: bool,
 }
 
-/// What the next input is.
+/// What the connection expects from its input.
 #[derive(Debug)]
-enum Reading {
-    /// No response is due.
+enum ReadState {
+    /// No response is expected.
     Nothing,
     Head,
-    Content(ContentReader),
-    Failed(ProtocolError),
+    Body(BodyReader),
+    Failed(Http1Error),
 }
 
 /// The head of a request that is sent.
@@ -76,52 +74,52 @@ enum Reading {
 pub struct OutgoingRequest<'a> {
     /// The method.
     pub method: &'a Method,
-    /// The request target: in origin-form, `*` for OPTIONS, or in authority-form for CONNECT.
+    /// The request target: origin-form, `*` for OPTIONS, or authority-form for CONNECT.
     pub target: &'a str,
     /// The value of `Host`.
     pub host: &'a str,
-    /// The field lines. Those that are the connection's to write are left out: `Host`,
-    /// `Content-Length`, `Expect`, `Connection`, `Transfer-Encoding` and their like.
+    /// The field lines. Fields that the connection writes itself are skipped: `Host`, `Content-Length`,
+    /// `Expect` and the connection-specific ones.
     pub headers: &'a Headers,
-    /// Bytes of the content; `None` if that is not known before it is sent.
+    /// Bytes of the body; `None` if the length is unknown before the body is sent.
     pub content_length: Option<u64>,
-    /// The protocols that are offered in place of this one (RFC 9110 section 7.8).
+    /// The protocols that the request offers to switch to (RFC 9110 section 7.8).
     pub upgrade: Option<&'a str>,
-    /// Whether trailers are taken (RFC 9110 section 10.1.4).
+    /// Whether trailer fields are accepted (RFC 9110 section 10.1.4).
     pub te_trailers: bool,
-    /// Whether the content is held back until the server asks for it (RFC 9110 section 10.1.1).
+    /// Whether the body waits for `100 Continue` (RFC 9110 section 10.1.1).
     pub expects_continue: bool,
 }
 
-/// What was found in the input.
+/// An event in the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ClientEvent {
-    /// Nothing more before more input comes.
+    /// More input is needed.
     Incomplete,
-    /// An interim response: 1xx, but not 101. With 100 the server asks for the content.
+    /// An interim response: 1xx except 101. With 100 the server asks for the body.
     Informational(StatusCode, Headers),
     /// The head of the final response.
-    Response(ResponseHead),
-    /// Content of the response: this range of the input.
+    Response(Http1ResponseHead),
+    /// Data of the response body: this range of the input.
     Data(Range<usize>),
-    /// The end of the response's content, and its trailer section if it has one.
+    /// The end of the response body, with the trailer section if there is one.
     End(Option<Headers>),
 }
 
 impl ClientConnection {
-    /// Interim responses to one request. A server that sends more never comes to an end.
-    const INTERIM_MOST: u8 = 32;
+    /// Maximum interim responses to one request.
+    const MAX_INTERIM: u8 = 32;
 
-    /// A connection before its first request. The limit of the target is of no account.
+    /// A connection before its first request. The limit of the target is ignored.
     pub fn new(limits: HeadLimits) -> Self {
         Self {
             limits,
-            reading: Reading::Nothing,
+            reading: ReadState::Nothing,
             head: ResponseReader::default(),
             writing: None,
-            answer_to: AnswerTo::Other,
-            offers: Box::default(),
-            interim: 0,
+            request_kind: RequestKind::Other,
+            offered_protocols: Box::default(),
+            interim_count: 0,
             persistent: true,
             idle_timeout: None,
             closing: false,
@@ -129,11 +127,11 @@ impl ClientConnection {
         }
     }
 
-    /// Sends the head of a request, and tells how its content has to be sent.
+    /// Sends the head of a request. Returns how its body has to be framed.
     ///
     /// # Errors
-    /// The request cannot be sent, or not now. Nothing is appended then, and the connection stays as
-    /// it was.
+    /// The request is invalid, or cannot be sent now. Then nothing is appended, and the connection does
+    /// not change.
     pub fn send_request(
         &mut self,
         request: OutgoingRequest<'_>,
@@ -145,67 +143,69 @@ impl ClientConnection {
         request.check()?;
         let framing = request.framing();
         encode::request(&request, framing, self.closing, out);
-        self.reading = Reading::Head;
-        self.writing = Some(ContentWriter::new(framing));
-        self.answer_to = match *request.method {
-            Method::HEAD => AnswerTo::Head,
-            Method::CONNECT => AnswerTo::Connect,
-            _ => AnswerTo::Other,
+        self.reading = ReadState::Head;
+        self.writing = Some(BodyWriter::new(framing));
+        self.request_kind = match *request.method {
+            Method::HEAD => RequestKind::Head,
+            Method::CONNECT => RequestKind::Connect,
+            _ => RequestKind::Other,
         };
-        self.offers = request.upgrade.unwrap_or_default().into();
-        self.interim = 0;
+        self.offered_protocols = request.upgrade.unwrap_or_default().into();
+        self.interim_count = 0;
         Ok(framing)
     }
 
-    /// Sends what stands before `len` bytes of data if the framing is [`BodyFraming::Chunked`], and
-    /// nothing otherwise, or if `len` is 0.
+    /// Sends the framing before `len` bytes of data. Sends nothing if the framing is not
+    /// [`BodyFraming::Chunked`] or `len` is 0.
     pub fn send_chunk_start(&mut self, len: usize, out: &mut Vec<u8>) {
-        if let Some(content) = &mut self.writing {
-            content.start_chunk(len, out);
+        if let Some(body) = &mut self.writing {
+            body.start_chunk(len, out);
         }
     }
 
-    /// Sends what stands behind the data of a chunk that was started.
+    /// Sends the framing after the data of the open chunk.
     pub fn send_chunk_end(&mut self, out: &mut Vec<u8>) {
-        if let Some(content) = &mut self.writing {
-            content.end_chunk(out);
+        if let Some(body) = &mut self.writing {
+            body.end_chunk(out);
         }
     }
 
     /// Ends the request, whatever its framing. With [`BodyFraming::Chunked`] it sends the last chunk
-    /// and the trailer section; fields that must not stand there are left out.
+    /// and the trailer section, without the fields that it must not contain.
     pub fn send_end(&mut self, trailers: Option<&Headers>, out: &mut Vec<u8>) {
-        if let Some(content) = self.writing.take() {
-            content.end(trailers, out);
+        if let Some(body) = self.writing.take() {
+            body.end(trailers, out);
         }
     }
 
-    /// Lets the current request be the last. If it is yet to be sent, it says `Connection: close`.
+    /// Makes the current request the last one. If it was not sent yet, it says `Connection: close`.
     pub fn close(&mut self) {
         self.closing = true;
     }
 
-    /// Looks at the input that was not consumed yet. Tells how many bytes of it are consumed now and
-    /// what was found; with [`ClientEvent::Incomplete`] some bytes may be consumed too. The rest has
-    /// to be presented again, with more behind it.
+    /// Parses the input that was not consumed yet. Returns how many bytes it consumed and the event
+    /// that it found; with [`ClientEvent::Incomplete`] some bytes may be consumed too. The rest has
+    /// to be passed again, followed by more input.
     ///
     /// # Errors
-    /// The server broke the protocol, met a limit, or said something unasked.
-    pub fn handle_input(&mut self, input: &[u8]) -> Result<(usize, ClientEvent), ProtocolError> {
+    /// The server broke the protocol, exceeded a limit, or sent data without a request.
+    pub fn handle_input(&mut self, input: &[u8]) -> Result<(usize, ClientEvent), Http1Error> {
         let found = match &mut self.reading {
-            Reading::Nothing if input.is_empty() || self.tunnel => Ok((0, ClientEvent::Incomplete)),
-            Reading::Nothing => Err(ProtocolError::UnaskedResponse),
-            Reading::Head => self.handle_head(input),
-            Reading::Content(content) => match content.read(input, &self.limits) {
-                Ok((consumed, Piece::Incomplete)) => Ok((consumed, ClientEvent::Incomplete)),
-                Ok((consumed, Piece::Data(range))) => Ok((consumed, ClientEvent::Data(range))),
-                Ok((consumed, Piece::End(trailers))) => {
+            ReadState::Nothing if input.is_empty() || self.tunnel => {
+                Ok((0, ClientEvent::Incomplete))
+            }
+            ReadState::Nothing => Err(Http1Error::UnexpectedResponse),
+            ReadState::Head => self.handle_head(input),
+            ReadState::Body(body) => match body.read(input, &self.limits) {
+                Ok((consumed, BodyPiece::Incomplete)) => Ok((consumed, ClientEvent::Incomplete)),
+                Ok((consumed, BodyPiece::Data(range))) => Ok((consumed, ClientEvent::Data(range))),
+                Ok((consumed, BodyPiece::End(trailers))) => {
                     self.response_ended();
                     Ok((consumed, ClientEvent::End(trailers)))
                 }
                 Err(error) => Err(error),
             },
-            Reading::Failed(error) => Err(*error),
+            ReadState::Failed(error) => Err(*error),
         };
         if let Err(error) = found {
             self.fail(error);
@@ -213,35 +213,37 @@ impl ClientConnection {
         found
     }
 
-    /// Takes notice that no more input comes, after all of it was handled: either the end of content
-    /// that ends so, or [`ClientEvent::Incomplete`] if no response was due.
+    /// Handles the end of input, after all input was handled. Returns [`ClientEvent::End`] for a body
+    /// that ends with the connection, and [`ClientEvent::Incomplete`] if no response was expected.
     ///
     /// # Errors
-    /// [`ProtocolError::Truncated`]: a response is not whole.
-    pub fn handle_eof(&mut self) -> Result<ClientEvent, ProtocolError> {
+    /// [`Http1Error::Truncated`]: a response is incomplete.
+    pub fn handle_eof(&mut self) -> Result<ClientEvent, Http1Error> {
         self.persistent = false;
         match self.reading {
-            Reading::Nothing => Ok(ClientEvent::Incomplete),
-            Reading::Content(ContentReader::UntilClose) => {
+            ReadState::Nothing => Ok(ClientEvent::Incomplete),
+            ReadState::Body(BodyReader::UntilClose) => {
                 self.response_ended();
                 Ok(ClientEvent::End(None))
             }
-            Reading::Failed(error) => Err(error),
-            Reading::Head | Reading::Content(_) => {
-                self.fail(ProtocolError::Truncated);
-                Err(ProtocolError::Truncated)
+            ReadState::Failed(error) => Err(error),
+            ReadState::Head | ReadState::Body(_) => {
+                self.fail(Http1Error::Truncated);
+                Err(Http1Error::Truncated)
             }
         }
     }
 
-    /// Whether what a 101 switches to was offered (RFC 9110 section 7.8). Versions do not count: an
-    /// origin may name one.
+    /// Whether the request offered the protocols that a 101 names (RFC 9110 section 7.8). Ignores their
+    /// versions, because an origin may add one.
     fn is_offered(&self, headers: &Headers) -> bool {
         let name = |protocol: &[u8]| {
             let name = protocol.split(|byte| *byte == b'/').next();
             name.unwrap_or_default().trim_ascii().to_ascii_lowercase()
         };
-        let offered: Vec<_> = list::members(self.offers.as_bytes()).map(name).collect();
+        let offered: Vec<_> = list::members(self.offered_protocols.as_bytes())
+            .map(name)
+            .collect();
         let mut chosen = headers
             .get_all("upgrade")
             .flat_map(list::members)
@@ -249,95 +251,97 @@ impl ClientConnection {
         chosen.peek().is_some() && chosen.all(|protocol| offered.contains(&name(protocol)))
     }
 
-    fn handle_head(&mut self, input: &[u8]) -> Result<(usize, ClientEvent), ProtocolError> {
-        let (consumed, read) = self.head.read(input, &self.limits, self.answer_to)?;
+    fn handle_head(&mut self, input: &[u8]) -> Result<(usize, ClientEvent), Http1Error> {
+        let (consumed, read) = self.head.read(input, &self.limits, self.request_kind)?;
         let Some(read) = read else {
             return Ok((consumed, ClientEvent::Incomplete));
         };
         let head = read.head;
         let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
         if head.status.is_informational() && !switches {
-            self.interim = self.interim.saturating_add(1);
-            if self.interim > Self::INTERIM_MOST {
-                return Err(ProtocolError::TooManyInterim);
+            self.interim_count = self.interim_count.saturating_add(1);
+            if self.interim_count > Self::MAX_INTERIM {
+                return Err(Http1Error::TooManyInterim);
             }
             let event = ClientEvent::Informational(head.status, head.headers);
             return Ok((consumed, event));
         }
         if switches && !self.is_offered(&head.headers) {
-            return Err(ProtocolError::UnaskedSwitch);
+            return Err(Http1Error::UnexpectedUpgrade);
         }
-        self.tunnel = switches || (self.answer_to == AnswerTo::Connect && head.status.is_success());
-        // What follows a CONNECT that was refused may have been meant for the tunnel.
-        self.persistent &= read.persistent && self.answer_to != AnswerTo::Connect;
+        self.tunnel =
+            switches || (self.request_kind == RequestKind::Connect && head.status.is_success());
+        // Bytes after a rejected CONNECT may have been meant for the tunnel.
+        self.persistent &= read.persistent && self.request_kind != RequestKind::Connect;
         self.idle_timeout = read.idle_timeout.or(self.idle_timeout);
-        match head.content {
-            ResponseContent::None => self.response_ended(),
-            ResponseContent::Length(length) => {
-                self.reading = Reading::Content(ContentReader::Length(length));
+        match head.body {
+            BodyFraming::None => self.response_ended(),
+            BodyFraming::Length(length) => {
+                self.reading = ReadState::Body(BodyReader::Length(length));
             }
-            ResponseContent::Chunked => {
-                self.reading = Reading::Content(ContentReader::chunked(&read.connection));
+            BodyFraming::Chunked => {
+                self.reading = ReadState::Body(BodyReader::chunked(&read.connection));
             }
-            ResponseContent::UntilClose => {
-                self.reading = Reading::Content(ContentReader::UntilClose);
+            BodyFraming::UntilClose => {
+                self.reading = ReadState::Body(BodyReader::UntilClose);
             }
         }
         Ok((consumed, ClientEvent::Response(head)))
     }
 
     fn response_ended(&mut self) {
-        self.reading = Reading::Nothing;
-        // The server will not read the rest, or read it as a request.
+        self.reading = ReadState::Nothing;
+        // The server does not read the rest of the request, or reads it as another request.
         self.persistent &= self.writing.is_none() && !self.closing;
     }
 
-    fn fail(&mut self, error: ProtocolError) {
-        self.reading = Reading::Failed(error);
+    fn fail(&mut self, error: Http1Error) {
+        self.reading = ReadState::Failed(error);
         self.persistent = false;
     }
 
-    /// Whether a request can be sent: none is being sent or answered, and the last response was read
-    /// whole and lets the connection persist.
+    /// Whether a request can be sent: none is in progress, the last response was read completely, and
+    /// the connection persists.
     fn is_idle(&self) -> bool {
-        matches!(self.reading, Reading::Nothing)
+        matches!(self.reading, ReadState::Nothing)
             && self.writing.is_none()
             && self.persistent
             && !self.tunnel
     }
 
-    /// Whether nothing of the response's content is outstanding.
+    /// Whether the response was read completely.
     pub fn response_body_done(&self) -> bool {
-        matches!(self.reading, Reading::Nothing)
+        matches!(self.reading, ReadState::Nothing)
     }
 
-    /// Whether the response's content ends with the connection, and with nothing else: the transport
-    /// has to tell whether it was cut off.
+    /// Whether only the end of the connection ends the response body. Then the transport has to detect
+    /// truncation.
     pub fn ends_with_connection(&self) -> bool {
-        matches!(self.reading, Reading::Content(ContentReader::UntilClose))
+        matches!(self.reading, ReadState::Body(BodyReader::UntilClose))
     }
 
-    /// Whether another request may be sent after the current one, as far as is known. Final once the
-    /// response was read.
+    /// Whether another request may be sent after the current one. Final once the response was read
+    /// completely.
     pub fn keeps_alive(&self) -> bool {
         self.persistent && !self.closing && !self.tunnel
     }
 
-    /// How long the server keeps the connection without a request, if its responses say so with
-    /// `Keep-Alive: timeout`. Whoever sends a request later than that may meet the end of it.
+    /// How long the server keeps the connection idle, if its responses announce it with
+    /// `Keep-Alive: timeout`. A request that is sent later may fail because the server closes the
+    /// connection.
     pub fn idle_timeout(&self) -> Option<Duration> {
         self.idle_timeout
     }
 
-    /// Whether the response turned the connection into a tunnel: 101, or 2xx to CONNECT. What is not
-    /// consumed then belongs to the tunnel.
+    /// Whether the response turned the connection into a tunnel: 101, or 2xx to CONNECT. Unconsumed
+    /// input then belongs to the tunnel.
     pub fn is_tunnel(&self) -> bool {
         self.tunnel
     }
 }
 
 impl OutgoingRequest<'_> {
-    /// Whether its line and its fields stay what they are when the server reads them.
+    /// Checks that the server will parse the request line and the fields as they are meant.
     fn check(&self) -> Result<(), InvalidRequest> {
         let is_target = match (self.method, self.target) {
             (&Method::CONNECT, target) => is_authority(target.as_bytes()),
@@ -361,7 +365,7 @@ impl OutgoingRequest<'_> {
             return Err(InvalidRequest::Upgrade);
         }
         if self.method == Method::CONNECT && self.content_length != Some(0) {
-            return Err(InvalidRequest::Content);
+            return Err(InvalidRequest::Body);
         }
         Ok(())
     }
@@ -379,16 +383,16 @@ impl OutgoingRequest<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidRequest {
-    /// The connection carries another request, or can carry none any more.
+    /// Another request is in progress, or the connection does not persist.
     NotNow,
-    /// The request target is in no form that the method allows, or holds bytes that would end it.
+    /// The request target has no form that the method allows, or contains bytes that would end it.
     Target,
     /// The value of `Host` is not `host [":" port]`.
     Host,
-    /// What is offered to switch to holds control characters or is empty.
+    /// The offered protocol is empty or contains control characters.
     Upgrade,
-    /// A CONNECT request has content.
-    Content,
+    /// A CONNECT request has a body.
+    Body,
 }
 
 impl fmt::Display for InvalidRequest {
@@ -398,7 +402,7 @@ impl fmt::Display for InvalidRequest {
             Self::Target => "a request target must be /path of visible ASCII without #",
             Self::Host => "a Host field must be host or host:port",
             Self::Upgrade => "a protocol to upgrade to must be a token",
-            Self::Content => "a CONNECT request has no content",
+            Self::Body => "a CONNECT request must not have a body",
         })
     }
 }

@@ -1,64 +1,56 @@
-//! The heads of messages as bytes (RFC 9112 sections 3, 4 and 6, RFC 9110 section 6.6.1).
+//! Serializes the heads of requests and responses (RFC 9112 sections 3, 4 and 6, RFC 9110 section 6.6.1).
 
 use http::{Method, StatusCode};
 
-use super::OutgoingRequest;
+use super::{BodyFraming, OutgoingRequest};
 use apus_http::response_head::{Survey, decimal, is_connection_field};
 use apus_http::{Headers, ResponseHead};
 
-/// How the content of a message has to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyFraming {
-    /// There is no content, as for HEAD and 304: send no data.
-    None,
-    /// Exactly so many bytes. If they cannot be had, the connection has to be cut.
-    Length(u64),
-    /// Each piece between [`send_chunk_start`](super::ServerConnection::send_chunk_start) and
-    /// [`send_chunk_end`](super::ServerConnection::send_chunk_end).
-    Chunked,
-    /// The bytes as they are, then the end of the connection: a response to HTTP/1.0.
-    UntilClose,
-}
-
-/// What the connection decided for a response.
+/// The framing and connection fields of a response, as the connection decided them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Framed {
-    pub(super) framing: BodyFraming,
+pub(super) struct ResponseFraming {
+    pub(super) body: BodyFraming,
     /// The value of `Content-Length`.
     pub(super) content_length: Option<u64>,
-    /// The line of `Connection`, with its CRLF.
+    /// The `Connection` field line with its CRLF, or nothing.
     pub(super) connection: &'static [u8],
-    /// Whether the `Upgrade` field is sent on (RFC 9110 section 7.8).
+    /// Whether the `Upgrade` field is sent (RFC 9110 section 7.8).
     pub(super) upgrade: bool,
 }
 
-/// Appends a final response's head.
-pub(super) fn head(head: &ResponseHead<'_>, survey: Survey, framed: Framed, out: &mut Vec<u8>) {
+/// Appends the head of a final response.
+pub(super) fn head(
+    head: &ResponseHead<'_>,
+    survey: Survey,
+    framing: ResponseFraming,
+    out: &mut Vec<u8>,
+) {
     let wire = head.headers.wire();
     out.reserve(wire.len().saturating_add(192));
     status_line(head.status, out);
-    let keeps_length = survey.is_length_line_kept && survey.content_length == framed.content_length;
+    let keeps_length =
+        survey.is_length_line_kept && survey.content_length == framing.content_length;
     if !survey.has_connection_fields && (keeps_length || !survey.has_content_length) {
         out.extend_from_slice(wire);
     } else {
         for (name, _, line) in head.headers.wire_lines() {
-            let kept = match name {
+            let is_sent = match name {
                 b"content-length" => keeps_length,
-                b"upgrade" => framed.upgrade,
+                b"upgrade" => framing.upgrade,
                 name => !is_connection_field(name),
             };
-            if kept {
+            if is_sent {
                 out.extend_from_slice(line);
             }
         }
     }
-    if let Some(length) = framed.content_length.filter(|_| !keeps_length) {
+    if let Some(length) = framing.content_length.filter(|_| !keeps_length) {
         content_length(length, out);
     }
-    if framed.framing == BodyFraming::Chunked {
+    if framing.body == BodyFraming::Chunked {
         out.extend_from_slice(b"transfer-encoding: chunked\r\n");
     }
-    out.extend_from_slice(framed.connection);
+    out.extend_from_slice(framing.connection);
     if let Some(server) = head.server.filter(|_| !survey.has_server) {
         out.extend_from_slice(b"server: ");
         out.extend_from_slice(server.as_bytes());
@@ -100,8 +92,8 @@ pub(super) fn request(
     out.extend_from_slice(request.host.as_bytes());
     out.extend_from_slice(b"\r\n");
     let lines = || request.headers.wire_lines();
-    if lines().any(|(name, ..)| is_written_for_requests(name)) {
-        for (_, _, line) in lines().filter(|(name, ..)| !is_written_for_requests(name)) {
+    if lines().any(|(name, ..)| is_generated(name)) {
+        for (_, _, line) in lines().filter(|(name, ..)| !is_generated(name)) {
             out.extend_from_slice(line);
         }
     } else {
@@ -110,8 +102,9 @@ pub(super) fn request(
     match framing {
         BodyFraming::Length(length) => content_length(length, out),
         BodyFraming::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
-        // Servers may wait for content where the method makes it likely (RFC 9110 section 8.6).
-        _ if !is_usually_empty(request.method) => content_length(0, out),
+        // Without a length, servers may wait for a body if the method usually has one (RFC 9110
+        // section 8.6).
+        _ if !has_no_body_semantics(request.method) => content_length(0, out),
         _ => {}
     }
     if request.expects_continue && framing != BodyFraming::None {
@@ -144,13 +137,14 @@ fn content_length(length: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Whether a field of a request is written from what else is known of it.
-fn is_written_for_requests(name: &[u8]) -> bool {
+/// Whether the connection writes this field of a request itself, from the other parts of
+/// [`OutgoingRequest`].
+fn is_generated(name: &[u8]) -> bool {
     matches!(name, b"host" | b"expect" | b"content-length") || is_connection_field(name)
 }
 
-/// Whether content of these methods has no meaning of its own.
-fn is_usually_empty(method: &Method) -> bool {
+/// Whether a body has no defined meaning for the method.
+fn has_no_body_semantics(method: &Method) -> bool {
     matches!(
         *method,
         Method::GET
@@ -163,7 +157,7 @@ fn is_usually_empty(method: &Method) -> bool {
 }
 
 fn status_line(status: StatusCode, out: &mut Vec<u8>) {
-    let usual: &[u8] = match status.as_u16() {
+    let line: &[u8] = match status.as_u16() {
         101 => b"HTTP/1.1 101 Switching Protocols\r\n",
         200 => b"HTTP/1.1 200 OK\r\n",
         201 => b"HTTP/1.1 201 Created\r\n",
@@ -183,10 +177,11 @@ fn status_line(status: StatusCode, out: &mut Vec<u8>) {
             out.extend_from_slice(b"HTTP/1.1 ");
             out.extend_from_slice(status.as_str().as_bytes());
             out.push(b' ');
-            // The reason may be empty, the space before it not (RFC 9112 section 4).
+            // The reason phrase may be empty, but the space before it is required (RFC 9112
+            // section 4).
             out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
             b"\r\n"
         }
     };
-    out.extend_from_slice(usual);
+    out.extend_from_slice(line);
 }

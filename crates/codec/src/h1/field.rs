@@ -1,42 +1,42 @@
-//! One field line (RFC 9112 section 5), and the values that framing depends on (section 6).
+//! Parses a field line and the field values that framing depends on (RFC 9112 sections 5 and 6).
 
-use super::ProtocolError;
+use super::Http1Error;
 use apus_http::grammar::{is_field_content, is_token, parse_decimal};
 
-/// Splits a line without its CRLF into name and value.
-pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), ProtocolError> {
+/// Splits a field line without its CRLF into name and value.
+pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), Http1Error> {
     let colon = line.iter().position(|byte| !is_token(*byte));
     let (name, rest) = line
         .split_at_checked(colon.unwrap_or(line.len()))
         .unwrap_or_default();
     match (name, rest) {
-        ([], [b' ' | b'\t', ..]) => Err(ProtocolError::LineFolding),
+        ([], [b' ' | b'\t', ..]) => Err(Http1Error::LineFolding),
         ([_, ..], [b':', value @ ..]) if name.len() <= usize::from(u16::MAX) => {
             if is_field_content(value) {
                 Ok((name, value))
             } else {
-                Err(ProtocolError::FieldValue)
+                Err(Http1Error::FieldValue)
             }
         }
         (_, [b' ' | b'\t', ..]) if memchr::memchr(b':', rest).is_some() => {
-            Err(ProtocolError::SpaceBeforeColon)
+            Err(Http1Error::SpaceBeforeColon)
         }
-        _ => Err(ProtocolError::FieldName),
+        _ => Err(Http1Error::FieldName),
     }
 }
 
-/// The value of `Content-Length`: decimal digits and nothing else. A tab around them is white space
-/// by the grammar, but no client sends one, and not everybody else takes it for that.
-pub(super) fn content_length(value: &[u8]) -> Result<u64, ProtocolError> {
-    parse_decimal(trim_spaces(value)).ok_or(ProtocolError::ContentLength)
+/// The value of `Content-Length`: only decimal digits. The grammar allows tabs around them, but no client
+/// sends any, and other parsers disagree about them.
+pub(super) fn content_length(value: &[u8]) -> Result<u64, Http1Error> {
+    parse_decimal(trim_spaces(value)).ok_or(Http1Error::ContentLength)
 }
 
 /// Checks that the value of a request's `Transfer-Encoding` is `chunked`.
 ///
 /// # Errors
-/// Whether the coding is unknown (501) or the end of the content cannot be told (400) is as RFC 9112
-/// section 6.3 has it.
-pub(super) fn transfer_encoding(value: &[u8]) -> Result<(), ProtocolError> {
+/// `TransferCoding` (501) if the coding before the final `chunked` is not supported, and
+/// `TransferEncoding` (400) if the end of the body cannot be determined (RFC 9112 section 6.3).
+pub(super) fn transfer_encoding(value: &[u8]) -> Result<(), Http1Error> {
     let value = trim_spaces(value);
     if value.eq_ignore_ascii_case(b"chunked") {
         return Ok(());
@@ -48,9 +48,9 @@ pub(super) fn transfer_encoding(value: &[u8]) -> Result<(), ProtocolError> {
             !coding.is_empty() && coding.iter().all(|byte| is_token(*byte)) && !is_chunked(coding)
         })
     {
-        return Err(ProtocolError::TransferCoding);
+        return Err(Http1Error::TransferCoding);
     }
-    Err(ProtocolError::TransferEncoding)
+    Err(Http1Error::TransferEncoding)
 }
 
 fn trim_spaces(mut value: &[u8]) -> &[u8] {
@@ -72,23 +72,23 @@ mod tests {
     }
 
     #[test]
-    fn rejects_lines_that_are_read_differently_elsewhere() {
+    fn rejects_lines_that_parsers_disagree_about() {
         for (line, error) in [
-            (&b"Host : a"[..], ProtocolError::SpaceBeforeColon),
-            (b"Host\t: a", ProtocolError::SpaceBeforeColon),
-            (b" folded: a", ProtocolError::LineFolding),
-            (b"\tfolded", ProtocolError::LineFolding),
-            (b": a", ProtocolError::FieldName),
-            (b"Host", ProtocolError::FieldName),
-            (b"Ho st", ProtocolError::FieldName),
-            (b"Ho\0st: a", ProtocolError::FieldName),
-            (b"H\xc3\xb6st: a", ProtocolError::FieldName),
-            (b"Host(: a", ProtocolError::FieldName),
-            (b"x: a\rb", ProtocolError::FieldValue),
-            (b"x: a\r", ProtocolError::FieldValue),
-            (b"x: a\0b", ProtocolError::FieldValue),
-            (b"x: \x7f", ProtocolError::FieldValue),
-            (b"x: \x0b", ProtocolError::FieldValue),
+            (&b"Host : a"[..], Http1Error::SpaceBeforeColon),
+            (b"Host\t: a", Http1Error::SpaceBeforeColon),
+            (b" folded: a", Http1Error::LineFolding),
+            (b"\tfolded", Http1Error::LineFolding),
+            (b": a", Http1Error::FieldName),
+            (b"Host", Http1Error::FieldName),
+            (b"Ho st", Http1Error::FieldName),
+            (b"Ho\0st: a", Http1Error::FieldName),
+            (b"H\xc3\xb6st: a", Http1Error::FieldName),
+            (b"Host(: a", Http1Error::FieldName),
+            (b"x: a\rb", Http1Error::FieldValue),
+            (b"x: a\r", Http1Error::FieldValue),
+            (b"x: a\0b", Http1Error::FieldValue),
+            (b"x: \x7f", Http1Error::FieldValue),
+            (b"x: \x0b", Http1Error::FieldValue),
         ] {
             assert_eq!(split(line), Err(error), "{line:?}");
         }
@@ -124,7 +124,7 @@ mod tests {
         ] {
             assert_eq!(
                 content_length(value),
-                Err(ProtocolError::ContentLength),
+                Err(Http1Error::ContentLength),
                 "{value:?}"
             );
         }
@@ -156,14 +156,14 @@ mod tests {
         ] {
             assert_eq!(
                 transfer_encoding(value),
-                Err(ProtocolError::TransferEncoding),
+                Err(Http1Error::TransferEncoding),
                 "{value:?}"
             );
         }
         for value in [&b"gzip, chunked"[..], b"cow,gzip , chunked"] {
             assert_eq!(
                 transfer_encoding(value),
-                Err(ProtocolError::TransferCoding),
+                Err(Http1Error::TransferCoding),
                 "{value:?}"
             );
         }

@@ -1,23 +1,50 @@
-//! What the field lines of a head say about framing and the connection (RFC 9112 sections 6 and 9).
+//! The framing of a message body and the persistence of the connection, as the header fields give them (RFC 9112 sections 6 and 9).
 
 use apus_http::list;
 use http::Version;
 
-use super::{ProtocolError, field};
+use super::{Http1Error, field};
 
-/// What the field lines so far say.
+/// How the body of a message is framed (RFC 9112 section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyFraming {
+    /// There is no body, as for HEAD and 304, whatever `Content-Length` says.
+    None,
+    /// Exactly this many bytes. A received body has at least one. If the sender cannot produce them
+    /// all, it has to close the connection.
+    Length(u64),
+    /// Chunked transfer coding. Each piece is sent between
+    /// [`send_chunk_start`](super::ServerConnection::send_chunk_start) and
+    /// [`send_chunk_end`](super::ServerConnection::send_chunk_end).
+    Chunked,
+    /// All bytes up to the end of the connection, as in a response to HTTP/1.0.
+    UntilClose,
+}
+
+/// How the body of a request is framed (RFC 9112 section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestFraming {
+    /// There is no body.
+    None,
+    /// This many bytes, at least one.
+    Length(u64),
+    /// Chunked transfer coding.
+    Chunked,
+}
+
+/// The values of the framing and connection fields that were read so far.
 #[derive(Debug, Default)]
-pub(super) struct Framing {
+pub(super) struct FramingFields {
     pub(super) content_length: Option<u64>,
     pub(super) chunked: bool,
     pub(super) close: bool,
     pub(super) keep_alive: bool,
 }
 
-impl Framing {
-    /// Takes a field line into account.
-    pub(super) fn note(&mut self, name: &[u8], value: &[u8]) -> Result<(), ProtocolError> {
-        // Most names are told apart by their length alone.
+impl FramingFields {
+    /// Adds a field line.
+    pub(super) fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), Http1Error> {
+        // The length alone excludes most names.
         match name.len() {
             10 if name.eq_ignore_ascii_case(b"connection") => {
                 for option in list::members(value) {
@@ -28,12 +55,12 @@ impl Framing {
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 let length = field::content_length(value)?;
                 if self.content_length.replace(length).is_some() {
-                    return Err(ProtocolError::ContentLength);
+                    return Err(Http1Error::ContentLength);
                 }
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 if std::mem::replace(&mut self.chunked, true) {
-                    return Err(ProtocolError::TransferEncoding);
+                    return Err(Http1Error::TransferEncoding);
                 }
                 field::transfer_encoding(value)?;
             }
@@ -42,27 +69,27 @@ impl Framing {
         Ok(())
     }
 
-    /// What the head says of the content, when it is whole (section 6.3).
-    pub(super) fn told(&self, version: Version) -> Result<Told, ProtocolError> {
+    /// The message length according to the complete head (section 6.3).
+    pub(super) fn resolve(&self, version: Version) -> Result<MessageLength, Http1Error> {
         match (self.content_length, self.chunked) {
-            (Some(_), true) => Err(ProtocolError::LengthWithTransferEncoding),
-            (None, true) if version == Version::HTTP_11 => Ok(Told::Chunked),
-            (None, true) => Err(ProtocolError::TransferEncoding),
-            (Some(length), false) => Ok(Told::Length(length)),
-            (None, false) => Ok(Told::Nothing),
+            (Some(_), true) => Err(Http1Error::LengthWithTransferEncoding),
+            (None, true) if version == Version::HTTP_11 => Ok(MessageLength::Chunked),
+            (None, true) => Err(Http1Error::TransferEncoding),
+            (Some(length), false) => Ok(MessageLength::Known(length)),
+            (None, false) => Ok(MessageLength::Unspecified),
         }
     }
 
-    /// Whether the sender lets the connection persist (section 9.3).
+    /// Whether the connection persists after this message (section 9.3).
     pub(super) fn is_persistent(&self, version: Version) -> bool {
         !self.close && (version == Version::HTTP_11 || self.keep_alive)
     }
 }
 
-/// What a head says of the content.
+/// The length of a message body as the header fields give it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
-    Nothing,
-    Length(u64),
+pub(super) enum MessageLength {
+    Unspecified,
+    Known(u64),
     Chunked,
 }

@@ -1,44 +1,44 @@
-//! Lines of a section that is bounded in bytes, each ended by CRLF (RFC 9112 section 2.2).
+//! Splits a section of bounded size into lines that end with CRLF (RFC 9112 section 2.2).
 
-use super::ProtocolError;
+use super::Http1Error;
 
-/// Takes lines from input that comes in pieces, scanning every byte once.
+/// Finds lines in input that arrives in pieces. Scans every byte once.
 #[derive(Debug, Default)]
 pub(super) struct LineReader {
-    /// Bytes of the unfinished line that hold no LF.
+    /// Bytes of the incomplete line that were scanned and hold no LF.
     scanned: usize,
-    /// Bytes of the finished lines.
-    taken: usize,
+    /// Bytes of the complete lines.
+    consumed: usize,
 }
 
 impl LineReader {
-    /// Whether nothing came yet.
+    /// Whether no byte was read yet.
     pub(super) fn is_untouched(&self) -> bool {
-        self.scanned == 0 && self.taken == 0
+        self.scanned == 0 && self.consumed == 0
     }
 
-    /// The next line without its CRLF, and the bytes it takes with it. `None` if the line is
-    /// unfinished; `input` has to start with the same bytes again then.
+    /// The next line without its CRLF, and its length with it. `None` if the line is incomplete; the
+    /// next `input` has to start with the same bytes.
     ///
-    /// All lines together may take `section` bytes, and this one `line` bytes; past either the
-    /// error is the one beside it.
+    /// `section` limits the bytes of all lines together, `line` those of this one, each with the error
+    /// that is returned beyond the limit.
     pub(super) fn next<'a>(
         &mut self,
         input: &'a [u8],
-        section: (usize, ProtocolError),
-        line: (usize, ProtocolError),
-    ) -> Result<Option<(&'a [u8], usize)>, ProtocolError> {
-        let left = section.0.saturating_sub(self.taken);
-        let (room, error) = if line.0 <= left {
+        section: (usize, Http1Error),
+        line: (usize, Http1Error),
+    ) -> Result<Option<(&'a [u8], usize)>, Http1Error> {
+        let remaining = section.0.saturating_sub(self.consumed);
+        let (limit, error) = if line.0 <= remaining {
             line
         } else {
-            (left, section.1)
+            (remaining, section.1)
         };
-        let window = input.get(..room).unwrap_or(input);
+        let window = input.get(..limit).unwrap_or(input);
         let unscanned = window.get(self.scanned..).unwrap_or_default();
         let Some(at) = memchr::memchr(b'\n', unscanned) else {
             self.scanned = window.len();
-            return if window.len() >= room {
+            return if window.len() >= limit {
                 Err(error)
             } else {
                 Ok(None)
@@ -46,11 +46,11 @@ impl LineReader {
         };
         let end = self.scanned.saturating_add(at);
         let Some([line @ .., b'\r']) = window.get(..end) else {
-            return Err(ProtocolError::BareLineFeed);
+            return Err(Http1Error::BareLineFeed);
         };
         let bytes = end.saturating_add(1);
         self.scanned = 0;
-        self.taken = self.taken.saturating_add(bytes);
+        self.consumed = self.consumed.saturating_add(bytes);
         Ok(Some((line, bytes)))
     }
 }
@@ -59,18 +59,21 @@ impl LineReader {
 mod tests {
     use super::*;
 
-    const FAR: (usize, ProtocolError) = (100, ProtocolError::HeadTooLarge);
+    const LIMIT: (usize, Http1Error) = (100, Http1Error::HeadTooLarge);
 
     #[test]
-    fn takes_lines_as_they_become_whole() {
+    fn returns_lines_once_they_are_complete() {
         let mut lines = LineReader::default();
         assert!(lines.is_untouched());
-        assert_eq!(lines.next(b"ab\r", FAR, FAR), Ok(None));
+        assert_eq!(lines.next(b"ab\r", LIMIT, LIMIT), Ok(None));
         assert!(!lines.is_untouched());
-        assert_eq!(lines.next(b"ab\r\nc", FAR, FAR), Ok(Some((&b"ab"[..], 4))));
-        assert_eq!(lines.next(b"c", FAR, FAR), Ok(None));
-        assert_eq!(lines.next(b"c\r\n", FAR, FAR), Ok(Some((&b"c"[..], 3))));
-        assert_eq!(lines.next(b"\r\n", FAR, FAR), Ok(Some((&b""[..], 2))));
+        assert_eq!(
+            lines.next(b"ab\r\nc", LIMIT, LIMIT),
+            Ok(Some((&b"ab"[..], 4)))
+        );
+        assert_eq!(lines.next(b"c", LIMIT, LIMIT), Ok(None));
+        assert_eq!(lines.next(b"c\r\n", LIMIT, LIMIT), Ok(Some((&b"c"[..], 3))));
+        assert_eq!(lines.next(b"\r\n", LIMIT, LIMIT), Ok(Some((&b""[..], 2))));
     }
 
     #[test]
@@ -79,19 +82,19 @@ mod tests {
             let mut lines = LineReader::default();
             let mut rest = input;
             let error = loop {
-                match lines.next(rest, FAR, FAR) {
+                match lines.next(rest, LIMIT, LIMIT) {
                     Ok(Some((_, bytes))) => rest = &rest[bytes..],
                     other => break other,
                 }
             };
-            assert_eq!(error, Err(ProtocolError::BareLineFeed), "{input:?}");
+            assert_eq!(error, Err(Http1Error::BareLineFeed), "{input:?}");
         }
     }
 
     #[test]
     fn bounds_a_line_and_the_section() {
-        let section = (8, ProtocolError::HeadTooLarge);
-        let line = (5, ProtocolError::TargetTooLong);
+        let section = (8, Http1Error::HeadTooLarge);
+        let line = (5, Http1Error::TargetTooLong);
         let mut lines = LineReader::default();
         assert_eq!(
             lines.next(b"abc\r\n", section, line),
@@ -103,11 +106,11 @@ mod tests {
         );
         assert_eq!(
             lines.next(b"\r\n", section, line),
-            Err(ProtocolError::HeadTooLarge)
+            Err(Http1Error::HeadTooLarge)
         );
         assert_eq!(
             LineReader::default().next(b"abcd\r\n", section, line),
-            Err(ProtocolError::TargetTooLong)
+            Err(Http1Error::TargetTooLong)
         );
     }
 }

@@ -1,23 +1,23 @@
-//! HTTP/1.1 (RFC 9112): the sans-I/O state machine of a connection and what it is made of.
+//! HTTP/1.1 (RFC 9112): the sans-I/O state machines of a server's and a client's connection.
 //!
-//! [`ServerConnection`] is the server's side and [`ClientConnection`] the client's. Reading of lines,
-//! fields, framing and content, and writing of fields and content, know nothing of the side.
+//! [`ServerConnection`] and [`ClientConnection`] share the parsing of lines, fields and framing, and the
+//! reading and writing of bodies.
 
+mod body;
 mod chunked;
 mod client;
-mod content;
 mod encode;
 mod error;
 mod field;
 mod framing;
-mod head;
 mod line;
+mod request;
 mod response;
 mod server;
 
 pub use client::{ClientConnection, ClientEvent, InvalidRequest, OutgoingRequest};
-pub use encode::BodyFraming;
-pub use error::ProtocolError;
-pub use head::{ContentFraming, HeadLimits, RequestHead};
-pub use response::{ResponseContent, ResponseHead};
-pub use server::{Event, ServerConnection};
+pub use error::Http1Error;
+pub use framing::{BodyFraming, RequestFraming};
+pub use request::{HeadLimits, Http1RequestHead};
+pub use response::Http1ResponseHead;
+pub use server::{ServerConnection, ServerEvent};

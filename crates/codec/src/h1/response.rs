@@ -1,80 +1,66 @@
-//! The head of a response as it is read (RFC 9112 sections 4 to 6).
+//! Reads response heads: status line, field section and framing (RFC 9112 sections 4 to 6).
 
 use std::time::Duration;
 
 use http::{StatusCode, Version};
 
-use super::framing::{Framing, Told};
+use super::framing::{FramingFields, MessageLength};
 use super::line::LineReader;
-use super::{HeadLimits, ProtocolError, field};
+use super::{BodyFraming, HeadLimits, Http1Error, field};
 use apus_http::Headers;
 use apus_http::grammar::{is_field_content, parse_decimal, trim};
 use apus_http::list;
 use apus_http::response_head::is_connection_field;
 
-/// A response as far as its head tells.
+/// The head of a response that a client received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResponseHead {
+pub struct Http1ResponseHead {
     /// The status.
     pub status: StatusCode,
     /// HTTP/1.0 or HTTP/1.1.
     pub version: Version,
-    /// The field lines that are for everybody: those about the connection are left out (RFC 9110
-    /// section 7.6.1), but `Upgrade` with 101 and 426, and so is a `Content-Length` that the status
-    /// does not allow.
+    /// The end-to-end field lines. Connection-specific fields are removed (RFC 9110 section 7.6.1),
+    /// except `Upgrade` with 101 and 426, and so is a `Content-Length` that the status does not
+    /// allow.
     pub headers: Headers,
-    /// How the content is framed.
-    pub content: ResponseContent,
+    /// How the body is framed.
+    pub body: BodyFraming,
 }
 
-/// How the content of a response is framed (RFC 9112 section 6.3).
+/// The kind of the request, which the framing of its response depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResponseContent {
-    /// There is none, whatever the fields say of its length.
-    None,
-    /// So many bytes, at least one.
-    Length(u64),
-    /// Chunked transfer coding.
-    Chunked,
-    /// All bytes up to the end of the connection.
-    UntilClose,
-}
-
-/// The request that a response is for, as far as the response's framing depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AnswerTo {
+pub(super) enum RequestKind {
     Head,
     Connect,
     Other,
 }
 
-/// Reads heads one after the other.
+/// Reads one response head after the other.
 #[derive(Debug, Default)]
 pub(super) struct ResponseReader {
     lines: LineReader,
-    /// There from the status line on.
+    /// Set once the status line was read.
     status: Option<(StatusCode, Version)>,
     headers: Headers,
-    framing: Framing,
+    framing: FramingFields,
     keep_alive: KeepAlive,
     /// Field lines so far.
     fields: usize,
-    /// The values of `Connection`, joined.
+    /// The joined values of `Connection`.
     connection: Vec<u8>,
 }
 
-/// A head and whether the server lets the connection persist after it (RFC 9112 section 9.3).
-pub(super) struct ReadResponse {
-    pub(super) head: ResponseHead,
+/// A response head, and whether the connection persists after it (RFC 9112 section 9.3).
+pub(super) struct ReceivedResponse {
+    pub(super) head: Http1ResponseHead,
     pub(super) persistent: bool,
-    /// How long the server keeps the connection without a request, if it says so.
+    /// How long the server keeps the connection idle, if it announces that.
     pub(super) idle_timeout: Option<Duration>,
-    /// The values of `Connection`, joined.
+    /// The joined values of `Connection`.
     pub(super) connection: Vec<u8>,
 }
 
-/// What `Keep-Alive` says (RFC 2068 section 19.7.1.1, and `draft-thomson-hybi-http-timeout` of its
-/// parameters).
+/// The parameters of `Keep-Alive` (RFC 2068 section 19.7.1.1, `draft-thomson-hybi-http-timeout`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct KeepAlive {
     timeout: Option<Duration>,
@@ -83,8 +69,8 @@ struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// Takes a line of the field. What cannot be read says nothing.
-    fn note(&mut self, value: &[u8]) {
+    /// Adds a line of the field. Ignores parameters that are malformed.
+    fn add(&mut self, value: &[u8]) {
         for parameter in list::members(value) {
             let mut parts = parameter.splitn(2, |byte| *byte == b'=');
             let (Some(name), Some(number)) = (parts.next(), parts.next()) else {
@@ -104,27 +90,27 @@ impl KeepAlive {
 }
 
 impl ResponseReader {
-    /// Bytes of the longest status line.
-    const STATUS_LINE: usize = 4 * 1024;
-    /// A first guess at the bytes of a field section when the input holds more than one head.
+    /// Maximum bytes of a status line.
+    const MAX_STATUS_LINE: usize = 4 * 1024;
+    /// Maximum initial capacity of a field section, since the input may hold more than one head.
     const FIELDS_CAPACITY: usize = 2048;
 
-    /// Takes whole lines. Tells how many bytes they are, and the head once it is whole.
+    /// Consumes complete lines. Returns how many bytes they are, and the head once it is complete.
     pub(super) fn read(
         &mut self,
         input: &[u8],
         limits: &HeadLimits,
-        answer_to: AnswerTo,
-    ) -> Result<(usize, Option<ReadResponse>), ProtocolError> {
+        request_kind: RequestKind,
+    ) -> Result<(usize, Option<ReceivedResponse>), Http1Error> {
         let mut consumed = 0_usize;
-        let section = (limits.head_bytes, ProtocolError::HeadTooLarge);
+        let section = (limits.head_bytes, Http1Error::HeadTooLarge);
         loop {
             let rest = input.get(consumed..).unwrap_or_default();
             let Some(status) = self.status else {
-                if !is_start(rest) {
-                    return Err(ProtocolError::StatusLine);
+                if !can_start_response(rest) {
+                    return Err(Http1Error::StatusLine);
                 }
-                let line_limit = (Self::STATUS_LINE, ProtocolError::StatusLine);
+                let line_limit = (Self::MAX_STATUS_LINE, Http1Error::StatusLine);
                 let Some((line, bytes)) = self.lines.next(rest, section, line_limit)? else {
                     return Ok((consumed, None));
                 };
@@ -139,28 +125,28 @@ impl ResponseReader {
             };
             consumed = consumed.saturating_add(bytes);
             if line.is_empty() {
-                let head = std::mem::take(self).finish(status, answer_to)?;
+                let head = std::mem::take(self).finish(status, request_kind)?;
                 return Ok((consumed, Some(head)));
             }
-            let whole = rest.get(..bytes).unwrap_or_default();
-            self.take(line, whole, limits)?;
+            let wire_line = rest.get(..bytes).unwrap_or_default();
+            self.add_field(line, wire_line, limits)?;
         }
     }
 
-    /// Takes a field line; `whole` has its CRLF, too.
-    fn take(
+    /// Adds a field line; `wire_line` is the line with its CRLF.
+    fn add_field(
         &mut self,
         line: &[u8],
-        whole: &[u8],
+        wire_line: &[u8],
         limits: &HeadLimits,
-    ) -> Result<(), ProtocolError> {
+    ) -> Result<(), Http1Error> {
         let (name, value) = field::split(line)?;
         self.fields = self.fields.saturating_add(1);
         if self.fields > limits.fields {
-            return Err(ProtocolError::TooManyFields);
+            return Err(Http1Error::TooManyFields);
         }
-        self.framing.note(name, value)?;
-        // A name that is about the connection has one of these lengths.
+        self.framing.add(name, value)?;
+        // Only names of these lengths can be connection-specific.
         if matches!(name.len(), 2 | 7 | 10 | 16 | 17) {
             let mut lower = [0; 17];
             if let Some(lower) = lower.get_mut(..name.len()) {
@@ -171,23 +157,23 @@ impl ResponseReader {
                     self.connection.extend_from_slice(value);
                 }
                 if *lower == *b"keep-alive" {
-                    self.keep_alive.note(value);
+                    self.keep_alive.add(value);
                 }
                 if is_connection_field(lower) && *lower != *b"upgrade" {
                     return Ok(());
                 }
             }
         }
-        self.headers.push_received(whole, name, value);
+        self.headers.push_received(wire_line, name, value);
         Ok(())
     }
 
-    /// The head, when its last line was taken.
+    /// The head, after its last line was read.
     fn finish(
         self,
         (status, version): (StatusCode, Version),
-        answer_to: AnswerTo,
-    ) -> Result<ReadResponse, ProtocolError> {
+        request_kind: RequestKind,
+    ) -> Result<ReceivedResponse, Http1Error> {
         let Self {
             mut headers,
             framing,
@@ -195,8 +181,8 @@ impl ResponseReader {
             connection,
             ..
         } = self;
-        let told = framing.told(version)?;
-        let is_tunnel = answer_to == AnswerTo::Connect && status.is_success();
+        let length = framing.resolve(version)?;
+        let is_tunnel = request_kind == RequestKind::Connect && status.is_success();
         let has_no_length =
             status.is_informational() || status == StatusCode::NO_CONTENT || is_tunnel;
         if has_no_length && framing.content_length.is_some() {
@@ -210,10 +196,10 @@ impl ResponseReader {
             headers.remove("upgrade");
         }
         for name in list::members(&connection) {
-            // What is for all who take part must not be named (RFC 9110 section 7.6.1): an origin
-            // that does so must not make others store what is private. `Upgrade` was looked at
-            // above, and the other options are no fields.
-            let stays = [
+            // `Connection` must not name fields that are meant for all recipients (RFC 9110 section
+            // 7.6.1). If an origin did so and they were removed, a cache would store what is private.
+            // `Upgrade` is handled above, and `close` is not a field.
+            let is_kept = [
                 "close",
                 "upgrade",
                 "cache-control",
@@ -223,45 +209,46 @@ impl ResponseReader {
             ]
             .iter()
             .any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
-            if !stays && let Ok(name) = std::str::from_utf8(name) {
+            if !is_kept && let Ok(name) = std::str::from_utf8(name) {
                 headers.remove(name);
             }
         }
-        let has_none =
-            has_no_length || status == StatusCode::NOT_MODIFIED || answer_to == AnswerTo::Head;
-        let content = match told {
-            _ if has_none => ResponseContent::None,
-            Told::Length(0) => ResponseContent::None,
-            Told::Length(length) => ResponseContent::Length(length),
-            Told::Chunked => ResponseContent::Chunked,
-            Told::Nothing => ResponseContent::UntilClose,
+        let has_no_body = has_no_length
+            || status == StatusCode::NOT_MODIFIED
+            || request_kind == RequestKind::Head;
+        let body = match length {
+            _ if has_no_body => BodyFraming::None,
+            MessageLength::Known(0) => BodyFraming::None,
+            MessageLength::Known(length) => BodyFraming::Length(length),
+            MessageLength::Chunked => BodyFraming::Chunked,
+            MessageLength::Unspecified => BodyFraming::UntilClose,
         };
-        Ok(ReadResponse {
+        Ok(ReceivedResponse {
             persistent: framing.is_persistent(version)
                 && keep_alive.max != Some(0)
-                && content != ResponseContent::UntilClose,
+                && body != BodyFraming::UntilClose,
             idle_timeout: keep_alive.timeout,
             connection,
-            head: ResponseHead {
+            head: Http1ResponseHead {
                 status,
                 version,
                 headers,
-                content,
+                body,
             },
         })
     }
 }
 
-/// Whether these bytes can be the first of a response.
-fn is_start(input: &[u8]) -> bool {
+/// Whether a response can start with these bytes.
+fn can_start_response(input: &[u8]) -> bool {
     const START: &[u8] = b"HTTP/1.";
     let len = input.len().min(START.len());
     input.get(..len) == START.get(..len)
 }
 
-/// Status and version. The reason may hold anything that a field value may, and means nothing; the
-/// space before it is missing often enough.
-fn status_line(line: &[u8]) -> Result<(StatusCode, Version), ProtocolError> {
+/// The status and the version. The reason phrase is ignored; it may hold the bytes of a field value, and
+/// the space before it may be missing, as many servers leave it out.
+fn status_line(line: &[u8]) -> Result<(StatusCode, Version), Http1Error> {
     let (version, rest) = if let Some(rest) = line.strip_prefix(b"HTTP/1.1 ") {
         (Version::HTTP_11, rest)
     } else if let Some(rest) = line.strip_prefix(b"HTTP/1.0 ") {
@@ -271,18 +258,18 @@ fn status_line(line: &[u8]) -> Result<(StatusCode, Version), ProtocolError> {
             [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor, b' ', ..]
                 if minor.is_ascii_digit() =>
             {
-                ProtocolError::Version
+                Http1Error::Version
             }
-            _ => ProtocolError::StatusLine,
+            _ => Http1Error::StatusLine,
         });
     };
-    let (digits, reason) = rest.split_at_checked(3).ok_or(ProtocolError::StatusLine)?;
+    let (digits, reason) = rest.split_at_checked(3).ok_or(Http1Error::StatusLine)?;
     let is_reason = matches!(reason, [] | [b' ', ..]) && is_field_content(reason);
     StatusCode::from_bytes(digits)
         .ok()
         .filter(|_| is_reason)
         .map(|status| (status, version))
-        .ok_or(ProtocolError::StatusLine)
+        .ok_or(Http1Error::StatusLine)
 }
 
 #[cfg(test)]
@@ -290,25 +277,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_how_long_a_server_keeps_a_connection() {
-        let said = |timeout: Option<u64>, max| KeepAlive {
+    fn reads_the_parameters_of_keep_alive() {
+        let keep_alive = |timeout: Option<u64>, max| KeepAlive {
             timeout: timeout.map(Duration::from_secs),
             max,
         };
         for (value, expected) in [
-            (&b"timeout=5, max=100"[..], said(Some(5), Some(100))),
-            (b"Timeout = 5", said(Some(5), None)),
-            (b"max=0", said(None, Some(0))),
-            (b"300", said(None, None)),
+            (&b"timeout=5, max=100"[..], keep_alive(Some(5), Some(100))),
+            (b"Timeout = 5", keep_alive(Some(5), None)),
+            (b"max=0", keep_alive(None, Some(0))),
+            (b"300", keep_alive(None, None)),
             (
                 b"timeout=-1, max=, timeout=99999999999999999999",
-                said(None, None),
+                keep_alive(None, None),
             ),
-            (b"", said(None, None)),
+            (b"", keep_alive(None, None)),
         ] {
-            let mut keep_alive = KeepAlive::default();
-            keep_alive.note(value);
-            assert_eq!(keep_alive, expected, "{value:?}");
+            let mut parsed = KeepAlive::default();
+            parsed.add(value);
+            assert_eq!(parsed, expected, "{value:?}");
         }
     }
 
@@ -327,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_status_lines_that_are_read_differently_elsewhere() {
+    fn rejects_status_lines_that_parsers_disagree_about() {
         for line in [
             &b""[..],
             b"HTTP/1.1",
@@ -344,12 +331,8 @@ mod tests {
             b"HTTP/1.1 200 \0",
             b"ICY 200 OK",
         ] {
-            assert_eq!(
-                status_line(line),
-                Err(ProtocolError::StatusLine),
-                "{line:?}"
-            );
+            assert_eq!(status_line(line), Err(Http1Error::StatusLine), "{line:?}");
         }
-        assert_eq!(status_line(b"HTTP/1.2 200 OK"), Err(ProtocolError::Version));
+        assert_eq!(status_line(b"HTTP/1.2 200 OK"), Err(Http1Error::Version));
     }
 }

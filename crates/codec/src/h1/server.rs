@@ -1,91 +1,90 @@
-//! The server's side of an HTTP/1.1 connection (RFC 9112).
+//! The state machine of an HTTP/1.1 connection at the server (RFC 9112).
 
 use std::ops::Range;
 
 use http::{Method, StatusCode, Version};
 
-use super::content::{ContentReader, ContentWriter, Piece};
-use super::encode::{self, BodyFraming, Framed};
-use super::head::HeadReader;
-use super::{ContentFraming, HeadLimits, ProtocolError, RequestHead};
+use super::body::{BodyPiece, BodyReader, BodyWriter};
+use super::encode::{self, ResponseFraming};
+use super::request::RequestReader;
+use super::{BodyFraming, HeadLimits, Http1Error, Http1RequestHead, RequestFraming};
 use apus_http::response_head::Survey;
 use apus_http::{Headers, ResponseHead};
 
-/// One connection as the server sees it: requests come out of the bytes of the client, answers
-/// become bytes for it.
+/// The server's end of a connection: it decodes requests and encodes responses.
 ///
-/// It owns no socket, no buffer and no clock. Its methods are of three kinds (nothing has to be
-/// polled, since commands append to a buffer of the caller):
+/// It owns no socket, no buffer and no clock. It has three kinds of methods (the caller polls nothing,
+/// because commands append to its buffer):
 ///
 /// - **Input**: [`handle_input`](Self::handle_input), with all bytes that were received and not
 ///   consumed yet.
-/// - **Commands**, which append to `out` what has to be sent:
+/// - **Commands**, which append the bytes to send to `out`:
 ///   [`send_continue`](Self::send_continue) and [`send_informational`](Self::send_informational),
 ///   then [`send_head`](Self::send_head); then the data, which the caller sends itself, between
 ///   [`send_chunk_start`](Self::send_chunk_start) and [`send_chunk_end`](Self::send_chunk_end) if
-///   the framing is [`BodyFraming::Chunked`]; last, **for every answer**,
+///   the framing is [`BodyFraming::Chunked`]; last, **for every response**,
 ///   [`send_end`](Self::send_end). [`close`](Self::close) may come at any time.
-/// - **Getters**: what the connection waits for, and whether it goes on.
+/// - **Getters** of the state of the request and of the connection.
 ///
 /// The order for one request:
 ///
-/// 1. `handle_input` until it gives [`Event::Request`].
-/// 2. `handle_input` for the content, which gives [`Event::Data`] and one [`Event::End`], unless
-///    [`request_body_done`](Self::request_body_done) already. The answer may go out meanwhile.
+/// 1. `handle_input` until it returns [`ServerEvent::Request`].
+/// 2. `handle_input` for the body, which returns [`ServerEvent::Data`] and one [`ServerEvent::End`],
+///    unless [`request_body_done`](Self::request_body_done) is true. The response may be sent
+///    meanwhile.
 /// 3. `send_head`, the data, `send_end`.
-/// 4. The next request, if [`keeps_alive`](Self::keeps_alive), from the same unconsumed input. It
-///    comes once both the content was read and the answer ended; until then pipelined requests
-///    stay unconsumed. Content that nobody wants has to be read all the same, or the connection
-///    to be closed.
+/// 4. The next request, if [`keeps_alive`](Self::keeps_alive), from the same unconsumed input. It is
+///    read once the body was read and the response ended; until then pipelined requests stay
+///    unconsumed. An unwanted body has to be read as well, or the connection has to be closed.
 ///
-/// After a [`ProtocolError`] every further input is refused with the same error. Its status can be
-/// sent as an answer unless a head was sent before; then the connection has to be closed, without
-/// a `send_end` if the answer is not whole.
+/// After an [`Http1Error`] every further input returns the same error. Its status can be sent as a
+/// response unless a head was sent before. Then the connection has to be closed, without a `send_end`
+/// if the response is incomplete.
 #[derive(Debug)]
 pub struct ServerConnection {
     limits: HeadLimits,
-    reading: Reading,
-    head: HeadReader,
-    answer: Answer,
-    /// Requests that came.
+    reading: ReadState,
+    head: RequestReader,
+    response: ResponseState,
+    /// Requests received.
     requests: u64,
     method: Method,
     version: Version,
     upgrade: bool,
     awaits_continue: bool,
-    /// Whether another request may follow the current one.
+    /// Whether the connection persists after the current request.
     persistent: bool,
     tunnel: bool,
 }
 
-/// What the next input is.
+/// What the connection expects from its input.
 #[derive(Debug)]
-enum Reading {
+enum ReadState {
     Head,
-    Content(ContentReader),
-    /// The request was read whole.
+    Body(BodyReader),
+    /// The request was read completely.
     Done,
-    Failed(ProtocolError),
+    Failed(Http1Error),
 }
 
-/// How far the answer to the current request is.
+/// The progress of the response to the current request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    Due,
-    Started(ContentWriter),
+enum ResponseState {
+    Pending,
+    Started(BodyWriter),
     Ended,
 }
 
-/// What was found in the input.
+/// An event in the input.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Event {
-    /// Nothing more before more input comes, or before the answer ended.
+pub enum ServerEvent {
+    /// More input is needed, or the response has to end first.
     Incomplete,
     /// A request.
-    Request(RequestHead),
-    /// Content of the request: this range of the input.
+    Request(Http1RequestHead),
+    /// Data of the request body: this range of the input.
     Data(Range<usize>),
-    /// The end of the request's content, and its trailer section if it has one.
+    /// The end of the request body, with the trailer section if there is one.
     End(Option<Headers>),
 }
 
@@ -94,9 +93,9 @@ impl ServerConnection {
     pub fn new(limits: HeadLimits) -> Self {
         Self {
             limits,
-            reading: Reading::Head,
-            head: HeadReader::default(),
-            answer: Answer::Ended,
+            reading: ReadState::Head,
+            head: RequestReader::default(),
+            response: ResponseState::Ended,
             requests: 0,
             method: Method::GET,
             version: Version::HTTP_11,
@@ -107,105 +106,104 @@ impl ServerConnection {
         }
     }
 
-    /// Looks at the input that was not consumed yet. Tells how many bytes of it are consumed now and
-    /// what was found; with [`Event::Incomplete`] some bytes may be consumed too. The rest has to be
-    /// presented again, with more behind it.
+    /// Parses the input that was not consumed yet. Returns how many bytes it consumed and the event
+    /// that it found; with [`ServerEvent::Incomplete`] some bytes may be consumed too. The rest has to be
+    /// passed again, followed by more input.
     ///
     /// # Errors
-    /// The client broke the protocol or met a limit. The connection has to be closed, after an
-    /// answer with [`ProtocolError::status`] if none was begun.
-    pub fn handle_input(&mut self, input: &[u8]) -> Result<(usize, Event), ProtocolError> {
+    /// The client broke the protocol or exceeded a limit. The connection has to be closed, after a
+    /// response with [`Http1Error::status`] if none was started.
+    pub fn handle_input(&mut self, input: &[u8]) -> Result<(usize, ServerEvent), Http1Error> {
         let found = match &mut self.reading {
-            Reading::Head if self.tunnel || !self.persistent => Ok((0, Event::Incomplete)),
-            Reading::Head => self.handle_head(input),
-            Reading::Content(content) => match content.read(input, &self.limits) {
-                Ok((consumed, Piece::Incomplete)) => Ok((consumed, Event::Incomplete)),
-                Ok((consumed, Piece::Data(range))) => Ok((consumed, Event::Data(range))),
-                Ok((consumed, Piece::End(trailers))) => {
-                    self.content_ended();
-                    Ok((consumed, Event::End(trailers)))
+            ReadState::Head if self.tunnel || !self.persistent => Ok((0, ServerEvent::Incomplete)),
+            ReadState::Head => self.handle_head(input),
+            ReadState::Body(body) => match body.read(input, &self.limits) {
+                Ok((consumed, BodyPiece::Incomplete)) => Ok((consumed, ServerEvent::Incomplete)),
+                Ok((consumed, BodyPiece::Data(range))) => Ok((consumed, ServerEvent::Data(range))),
+                Ok((consumed, BodyPiece::End(trailers))) => {
+                    self.body_ended();
+                    Ok((consumed, ServerEvent::End(trailers)))
                 }
                 Err(error) => Err(error),
             },
-            Reading::Done => Ok((0, Event::Incomplete)),
-            Reading::Failed(error) => Err(*error),
+            ReadState::Done => Ok((0, ServerEvent::Incomplete)),
+            ReadState::Failed(error) => Err(*error),
         };
         if let Err(error) = found {
-            self.reading = Reading::Failed(error);
+            self.reading = ReadState::Failed(error);
             self.persistent = false;
         }
         found
     }
 
-    fn handle_head(&mut self, input: &[u8]) -> Result<(usize, Event), ProtocolError> {
+    fn handle_head(&mut self, input: &[u8]) -> Result<(usize, ServerEvent), Http1Error> {
         let (consumed, read) = match self.head.read(input, &self.limits) {
-            // The preface opens a connection.
-            Err(ProtocolError::Http2Preface) if self.requests > 0 => {
-                return Err(ProtocolError::Version);
+            // A preface is valid only at the start of a connection.
+            Err(Http1Error::Http2Preface) if self.requests > 0 => {
+                return Err(Http1Error::Version);
             }
             read => read?,
         };
         let Some(read) = read else {
-            return Ok((consumed, Event::Incomplete));
+            return Ok((consumed, ServerEvent::Incomplete));
         };
         let request = read.head;
         self.requests = self.requests.saturating_add(1);
-        self.reading = match request.content {
-            ContentFraming::None => Reading::Done,
-            ContentFraming::Length(length) => Reading::Content(ContentReader::Length(length)),
-            ContentFraming::Chunked => {
+        self.reading = match request.body {
+            RequestFraming::None => ReadState::Done,
+            RequestFraming::Length(length) => ReadState::Body(BodyReader::Length(length)),
+            RequestFraming::Chunked => {
                 let nominated = request.head.hop_by_hop.nominated.join(&b',');
-                Reading::Content(ContentReader::chunked(&nominated))
+                ReadState::Body(BodyReader::chunked(&nominated))
             }
         };
-        self.answer = Answer::Due;
+        self.response = ResponseState::Pending;
         self.method = request.head.method.clone();
         self.version = request.head.version;
         self.upgrade = request.upgrade;
         self.awaits_continue = request.expects_continue;
         self.persistent &= read.persistent;
-        Ok((consumed, Event::Request(request)))
+        Ok((consumed, ServerEvent::Request(request)))
     }
 
-    /// Whether the connection is between requests and nothing of the next head came: it is idle,
-    /// rather than slow.
+    /// Whether the connection is idle: between requests, with no byte of the next head read.
     pub fn is_idle(&self) -> bool {
-        matches!(self.reading, Reading::Head) && self.head.is_untouched()
+        matches!(self.reading, ReadState::Head) && self.head.is_untouched()
     }
 
-    /// Whether nothing of the current request's content is outstanding.
+    /// Whether the body of the current request was read completely.
     pub fn request_body_done(&self) -> bool {
-        matches!(self.reading, Reading::Head | Reading::Done)
+        matches!(self.reading, ReadState::Head | ReadState::Done)
     }
 
-    /// Whether another request may come after the current one, as far as is known. Final once the
-    /// answer's head was sent.
+    /// Whether another request may follow the current one. Final once the head of the response was
+    /// sent.
     pub fn keeps_alive(&self) -> bool {
         self.persistent && !self.tunnel
     }
 
-    /// Whether the answer turned the connection into a tunnel: 101, or 2xx to CONNECT. What is not
-    /// consumed once [`request_body_done`](Self::request_body_done) belongs to the tunnel.
+    /// Whether the response turned the connection into a tunnel: 101, or 2xx to CONNECT. Input that is
+    /// unconsumed once [`request_body_done`](Self::request_body_done) belongs to the tunnel.
     pub fn is_tunnel(&self) -> bool {
         self.tunnel
     }
 
-    /// Lets the current request be the last; the next head says `Connection: close`.
+    /// Makes the current request the last one; the next head says `Connection: close`.
     pub fn close(&mut self) {
         self.persistent = false;
     }
 
-    /// Tells a client that waits for it to send the content (RFC 9110 section 10.1.1). Does nothing
-    /// if it does not wait, or the answer was begun.
+    /// Sends `100 Continue` to a client that waits for it (RFC 9110 section 10.1.1). Does nothing if
+    /// the client does not wait, or the response was started.
     pub fn send_continue(&mut self, out: &mut Vec<u8>) {
-        if self.awaits_continue && self.answer == Answer::Due {
+        if self.awaits_continue && self.response == ResponseState::Pending {
             self.awaits_continue = false;
             out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
     }
 
-    /// Sends an interim answer, such as 103 Early Hints. Does nothing if the client speaks HTTP/1.0,
-    /// the answer was begun, or the status is not 1xx or is 101, which is final.
+    /// Sends an interim response, such as 103 Early Hints. Does nothing if the client uses HTTP/1.0,
+    /// the response was started, or the status is not 1xx or is 101, which is final.
     pub fn send_informational(&mut self, status: StatusCode, headers: &Headers, out: &mut Vec<u8>) {
         if status == StatusCode::CONTINUE {
             return self.send_continue(out);
@@ -213,20 +211,20 @@ impl ServerConnection {
         if status.is_informational()
             && status != StatusCode::SWITCHING_PROTOCOLS
             && self.version == Version::HTTP_11
-            && self.answer == Answer::Due
+            && self.response == ResponseState::Pending
         {
             encode::informational(status, headers, out);
         }
     }
 
-    /// Sends the head of the final answer, and tells how its content has to be sent. Does nothing if
-    /// that was done before.
+    /// Sends the head of the final response, unless it was sent before. Returns how the body has to be
+    /// framed.
     ///
     /// 101 turns the connection into a tunnel if the client offered to upgrade, and 2xx if the
-    /// method is CONNECT. Any other 1xx status is no final answer; 500 is sent in its place.
+    /// method is CONNECT. Any other 1xx status is not final, so 500 replaces it.
     pub fn send_head(&mut self, mut head: ResponseHead<'_>, out: &mut Vec<u8>) -> BodyFraming {
-        if let Answer::Started(content) = self.answer {
-            return content.framing;
+        if let ResponseState::Started(body) = self.response {
+            return body.framing;
         }
         let upgraded = head.status == StatusCode::SWITCHING_PROTOCOLS && self.upgrade;
         if head.status.is_informational() && !upgraded {
@@ -237,13 +235,13 @@ impl ServerConnection {
 
         let survey = head.headers.survey();
         let (framing, content_length) = self.framing(&head, &survey);
-        let request_is_whole = matches!(self.reading, Reading::Done);
+        let is_request_complete = matches!(self.reading, ReadState::Done);
         if framing == BodyFraming::UntilClose
-            // There is no request that was understood, or none at all.
-            || self.answer == Answer::Ended
-            // The client may send the content it announced or leave it out.
-            || (self.awaits_continue && !request_is_whole)
-            // What follows a CONNECT that was refused may have been meant for the tunnel.
+            // The request was rejected by the parser, or there was none.
+            || self.response == ResponseState::Ended
+            // The client may send the announced body or omit it.
+            || (self.awaits_continue && !is_request_complete)
+            // Bytes after a rejected CONNECT may have been meant for the tunnel.
             || (connect && !self.tunnel)
         {
             self.persistent = false;
@@ -258,18 +256,18 @@ impl ServerConnection {
             (false, true, Version::HTTP_10) => b"connection: keep-alive\r\n",
             (false, true, _) => b"",
         };
-        let framed = Framed {
-            framing,
+        let response_framing = ResponseFraming {
+            body: framing,
             content_length,
             connection,
             upgrade,
         };
-        encode::head(&head, survey, framed, out);
-        self.answer = Answer::Started(ContentWriter::new(framing));
+        encode::head(&head, survey, response_framing, out);
+        self.response = ResponseState::Started(BodyWriter::new(framing));
         framing
     }
 
-    /// How the content is framed, and the value of `Content-Length` (RFC 9110 section 8.6, RFC 9112
+    /// The framing of the body, and the value of `Content-Length` (RFC 9110 section 8.6, RFC 9112
     /// section 6.3).
     fn framing(&self, head: &ResponseHead<'_>, survey: &Survey) -> (BodyFraming, Option<u64>) {
         match head.status {
@@ -277,11 +275,11 @@ impl ServerConnection {
             StatusCode::NO_CONTENT => (BodyFraming::None, None),
             StatusCode::RESET_CONTENT => (BodyFraming::None, Some(0)),
             StatusCode::NOT_MODIFIED => (BodyFraming::None, survey.content_length),
-            // A service that answers HEAD without making the content leaves it empty, which says
-            // nothing of the length that GET would have.
+            // A service that responds to HEAD without producing the body leaves it empty. That length
+            // is not the one that GET would have.
             _ if self.method == Method::HEAD => {
-                let made = head.content_length.filter(|length| *length > 0);
-                (BodyFraming::None, survey.content_length.or(made))
+                let produced = head.content_length.filter(|length| *length > 0);
+                (BodyFraming::None, survey.content_length.or(produced))
             }
             _ => match head.content_length {
                 Some(length) => (BodyFraming::Length(length), Some(length)),
@@ -291,44 +289,44 @@ impl ServerConnection {
         }
     }
 
-    /// Sends what stands before `len` bytes of data if the framing is [`BodyFraming::Chunked`], and
-    /// nothing otherwise, or if `len` is 0.
+    /// Sends the framing before `len` bytes of data. Sends nothing if the framing is not
+    /// [`BodyFraming::Chunked`] or `len` is 0.
     pub fn send_chunk_start(&mut self, len: usize, out: &mut Vec<u8>) {
-        if let Answer::Started(content) = &mut self.answer {
-            content.start_chunk(len, out);
+        if let ResponseState::Started(body) = &mut self.response {
+            body.start_chunk(len, out);
         }
     }
 
-    /// Sends what stands behind the data of a chunk that was started.
+    /// Sends the framing after the data of the open chunk.
     pub fn send_chunk_end(&mut self, out: &mut Vec<u8>) {
-        if let Answer::Started(content) = &mut self.answer {
-            content.end_chunk(out);
+        if let ResponseState::Started(body) = &mut self.response {
+            body.end_chunk(out);
         }
     }
 
-    /// Ends the answer, whatever its framing. With [`BodyFraming::Chunked`] it sends the last chunk
-    /// and the trailer section; fields that must not stand there are left out.
+    /// Ends the response, whatever its framing. With [`BodyFraming::Chunked`] it sends the last chunk
+    /// and the trailer section, without the fields that it must not contain.
     pub fn send_end(&mut self, trailers: Option<&Headers>, out: &mut Vec<u8>) {
-        let Answer::Started(content) = self.answer else {
+        let ResponseState::Started(body) = self.response else {
             return;
         };
-        content.end(trailers, out);
-        self.answer = Answer::Ended;
-        self.next_request();
+        body.end(trailers, out);
+        self.response = ResponseState::Ended;
+        self.start_next_request();
     }
 
-    fn content_ended(&mut self) {
-        self.reading = Reading::Done;
-        self.next_request();
+    fn body_ended(&mut self) {
+        self.reading = ReadState::Done;
+        self.start_next_request();
     }
 
-    /// Goes on to the next request if the current one was read and answered.
-    fn next_request(&mut self) {
-        if matches!(self.reading, Reading::Done)
-            && self.answer == Answer::Ended
+    /// Prepares for the next request if the current one was read and its response ended.
+    fn start_next_request(&mut self) {
+        if matches!(self.reading, ReadState::Done)
+            && self.response == ResponseState::Ended
             && self.keeps_alive()
         {
-            self.reading = Reading::Head;
+            self.reading = ReadState::Head;
             self.method = Method::GET;
             self.version = Version::HTTP_11;
             self.upgrade = false;

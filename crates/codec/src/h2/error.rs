@@ -1,4 +1,4 @@
-//! What goes wrong on an HTTP/2 connection, and how it is told to the peer (RFC 9113 section 5.4).
+//! The errors of HTTP/2 connections and streams, and their codes (RFC 9113 sections 5.4 and 7).
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use http::StatusCode;
 
 use super::Flood;
 
-/// A reason to close a stream or a connection, as RST_STREAM and GOAWAY carry it (RFC 9113 section 7).
+/// An error code of RST_STREAM or GOAWAY (RFC 9113 section 7).
 ///
-/// Any number can come; those that nobody defined mean the same as `INTERNAL_ERROR`.
+/// A peer can send any number; unknown codes mean the same as `INTERNAL_ERROR`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub u32);
 
@@ -28,11 +28,11 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Nothing went wrong: a connection that ends in order, or content that is not wanted.
+    /// No error: a graceful shutdown, or a request body that is not needed.
     NO_ERROR = 0x0,
-    /// The peer broke the protocol in a way that no other code names.
+    /// A protocol error without a more specific code.
     PROTOCOL_ERROR = 0x1,
-    /// The sender failed.
+    /// The sender had an internal error.
     INTERNAL_ERROR = 0x2,
     /// The peer sent more than the windows allow.
     FLOW_CONTROL_ERROR = 0x3,
@@ -42,9 +42,9 @@ codes! {
     STREAM_CLOSED = 0x5,
     /// A frame has a size that its type does not allow.
     FRAME_SIZE_ERROR = 0x6,
-    /// The stream was refused before anything was done for it; it may be tried again.
+    /// The stream was refused before any processing; the request may be retried.
     REFUSED_STREAM = 0x7,
-    /// The stream is not needed any more.
+    /// The stream is no longer needed.
     CANCEL = 0x8,
     /// The header compression state is broken.
     COMPRESSION_ERROR = 0x9,
@@ -73,13 +73,13 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// Why a connection had to end. The GOAWAY that says so was encoded already.
+/// Why a connection has to be closed. The GOAWAY with its code is encoded already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// The peer broke the protocol: a faulty peer, or one that speaks something else.
+    /// The peer broke the protocol: it is faulty, or uses another protocol.
     Protocol(Fault),
-    /// The peer spent a budget that honest peers never come near: an attack.
+    /// The peer exhausted a budget that legitimate peers never come near: an attack.
     Flood(Flood),
 }
 
@@ -118,7 +118,7 @@ impl From<Flood> for ConnectionError {
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident: $code:ident, $text:literal,)*) => {
-        /// How a peer broke the protocol.
+        /// A violation of the protocol by the peer.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum Fault {
@@ -126,7 +126,7 @@ macro_rules! faults {
         }
 
         impl Fault {
-            /// The code that tells the peer.
+            /// The error code that is sent to the peer.
             pub fn code(self) -> ErrorCode {
                 match self {
                     $(Self::$name => ErrorCode::$code,)*
@@ -147,63 +147,63 @@ macro_rules! faults {
 }
 
 faults! {
-    /// The connection does not begin as section 3.4 has it.
+    /// The connection does not start with the preface (section 3.4).
     Preface: PROTOCOL_ERROR, "the connection preface is not HTTP/2's",
     /// The first frame is not SETTINGS (section 3.4).
     FirstFrame: PROTOCOL_ERROR, "the first frame is not SETTINGS",
-    /// A frame is larger than announced, or has a length that its type cannot have (section 4.2).
-    FrameSize: FRAME_SIZE_ERROR, "a frame has a size that it cannot have",
-    /// A frame came with a stream identifier that its type cannot have.
-    StreamZero: PROTOCOL_ERROR, "a frame stands on a stream that it cannot stand on",
-    /// A frame for a stream that nobody opened (section 5.1).
+    /// A frame is larger than the limit, or has a length that its type does not allow (section 4.2).
+    FrameSize: FRAME_SIZE_ERROR, "a frame has an invalid size",
+    /// A frame has a stream identifier that its type does not allow.
+    StreamZero: PROTOCOL_ERROR, "a frame has a stream identifier that its type does not allow",
+    /// A frame for an idle stream (section 5.1).
     IdleStream: PROTOCOL_ERROR, "a frame names a stream that was never opened",
     /// A stream identifier is even, or lower than one before (section 5.1.1).
     StreamIdentifier: PROTOCOL_ERROR, "a stream identifier is out of order",
     /// A frame for a stream that the peer has ended (section 5.1).
-    StreamClosed: STREAM_CLOSED, "a frame came on a stream that had ended",
-    /// Another frame inside a field block (section 4.3).
+    StreamClosed: STREAM_CLOSED, "a frame arrived on a stream that had ended",
+    /// Another frame in the middle of a field block (section 4.3).
     Interleaved: PROTOCOL_ERROR, "a field block is interrupted by another frame",
-    /// CONTINUATION without a field block before it (section 6.10).
-    Continuation: PROTOCOL_ERROR, "CONTINUATION without a field block",
+    /// CONTINUATION without HEADERS before it (section 6.10).
+    Continuation: PROTOCOL_ERROR, "CONTINUATION without HEADERS",
     /// The padding is longer than the frame (section 6.1).
     Padding: PROTOCOL_ERROR, "padding is longer than its frame",
     /// A field block cannot be decompressed (RFC 7541).
     Compression: COMPRESSION_ERROR, "a field block cannot be decompressed",
     /// A stream depends on itself (RFC 7540 section 5.3.1).
     SelfDependency: PROTOCOL_ERROR, "a stream depends on itself",
-    /// A setting has a value that it cannot have (section 6.5.2).
-    SettingValue: PROTOCOL_ERROR, "a setting has an impossible value",
+    /// A setting has an invalid value (section 6.5.2).
+    SettingValue: PROTOCOL_ERROR, "a setting has an invalid value",
     /// SETTINGS_INITIAL_WINDOW_SIZE past 2^31-1, or a window grown past it (section 6.9.1).
     WindowOverflow: FLOW_CONTROL_ERROR, "a flow-control window grew past 2^31-1",
     /// A WINDOW_UPDATE of zero (section 6.9).
     WindowIncrement: PROTOCOL_ERROR, "WINDOW_UPDATE with an increment of zero",
     /// More data than the windows allow (section 6.9.1).
     WindowExceeded: FLOW_CONTROL_ERROR, "more data came than the window allows",
-    /// PUSH_PROMISE, which a client may not send and we do not allow a server to (section 8.4).
+    /// PUSH_PROMISE, which a client must not send, and which this end disabled for servers (section 8.4).
     Push: PROTOCOL_ERROR, "PUSH_PROMISE is not allowed",
-    /// An acknowledgement of settings that were not sent (section 6.5.3).
-    SettingsAck: PROTOCOL_ERROR, "settings were acknowledged that nobody sent",
-    /// A PRIORITY_UPDATE that names an impossible stream (RFC 9218 section 7.1).
-    PriorityUpdate: PROTOCOL_ERROR, "PRIORITY_UPDATE names an impossible stream",
+    /// An acknowledgement of SETTINGS that were not sent (section 6.5.3).
+    SettingsAck: PROTOCOL_ERROR, "the acknowledged settings were never sent",
+    /// A PRIORITY_UPDATE with an invalid stream identifier (RFC 9218 section 7.1).
+    PriorityUpdate: PROTOCOL_ERROR, "PRIORITY_UPDATE names an invalid stream",
     /// A field name or value that HTTP/2 does not allow (section 8.2.1).
-    FieldSyntax: PROTOCOL_ERROR, "a field name or value holds a byte that it must not",
-    /// A field that is about one HTTP/1.1 connection (section 8.2.2).
-    ConnectionField: PROTOCOL_ERROR, "a connection-specific field has no meaning in HTTP/2",
+    FieldSyntax: PROTOCOL_ERROR, "a field name or value contains a forbidden byte",
+    /// A connection-specific field of HTTP/1.1 (section 8.2.2).
+    ConnectionField: PROTOCOL_ERROR, "connection-specific fields are not allowed in HTTP/2",
     /// A pseudo-header field is unknown, repeated, missing or out of place (section 8.3).
     PseudoField: PROTOCOL_ERROR, "a pseudo-header field is unknown, repeated, missing or misplaced",
-    /// The target, the authority or the method is not one (section 8.3.1).
-    Target: PROTOCOL_ERROR, "the request's target is not one",
+    /// The target, the authority or the method is invalid (section 8.3.1).
+    Target: PROTOCOL_ERROR, "the target or the method of the request is invalid",
     /// `Host` and `:authority` disagree (section 8.3.1).
     Host: PROTOCOL_ERROR, "host and :authority are not the same",
     /// The head of a response, or a trailer section, is larger than the limits (at a client).
     HeadTooLarge: CANCEL, "a field section is larger than allowed",
-    /// Content-Length is no number, or is not what came (section 8.1.1).
-    ContentLength: PROTOCOL_ERROR, "content-length is not the length of the content",
-    /// A field block after the content that does not end the stream, or has pseudo-header fields (section 8.1).
-    Trailers: PROTOCOL_ERROR, "a trailer section must end its stream and hold no pseudo-header fields",
+    /// Content-Length is not a number, or not the length of the body (section 8.1.1).
+    ContentLength: PROTOCOL_ERROR, "content-length is not the length of the body",
+    /// A trailer section that does not end the stream, or has pseudo-header fields (section 8.1).
+    Trailers: PROTOCOL_ERROR, "a trailer section must end its stream and must not have pseudo-header fields",
 }
 
-/// Why a request is answered with an error before it is looked at.
+/// Why a request gets an error response before it is processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeadRefusal {
@@ -218,7 +218,7 @@ pub enum HeadRefusal {
 }
 
 impl HeadRefusal {
-    /// The status that tells the client.
+    /// The status of the error response.
     pub fn status(self) -> StatusCode {
         match self {
             Self::TargetTooLong => StatusCode::URI_TOO_LONG,
@@ -234,7 +234,7 @@ impl fmt::Display for HeadRefusal {
             Self::TargetTooLong => "the request target is too long",
             Self::HeadTooLarge => "the request's fields are too large",
             Self::TooManyFields => "the request has too many fields",
-            Self::Expectation => "the expectation cannot be met",
+            Self::Expectation => "the only supported expectation is 100-continue",
         })
     }
 }

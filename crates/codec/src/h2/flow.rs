@@ -1,150 +1,149 @@
-//! Flow control of what the peer sends (RFC 9113 section 5.2).
+//! Flow control of received data, with windows that grow with the bandwidth-delay product (RFC 9113 section 5.2).
 //!
-//! The windows grow with the measured bandwidth-delay product.
-//!
-//! A window that is smaller than what is on the way within one round trip holds a fast peer back; a
-//! large one for everybody is memory that an attacker may claim. So windows start small, and
-//! grow only while content is read as fast as it comes: what arrives between a PING and its answer is
-//! the product of bandwidth and delay, and a window gets room for twice that.
+//! A window below the bandwidth-delay product slows a fast peer down, and large windows for all peers are
+//! memory that an attacker can claim. Windows therefore start small, and grow only while data is consumed
+//! as fast as it arrives: the bytes between a PING and its acknowledgement are the bandwidth-delay
+//! product, and the window becomes twice that.
 
 use super::frame;
 
-/// The window of a stream before anything is measured (section 6.9.2).
+/// The initial window of a stream (section 6.9.2).
 pub(super) const STREAM_WINDOW: u32 = 65_535;
 
-/// How many windows of a stream the connection's window has room for, so that one reader that
-/// waits does not hold up the others.
+/// The size of the connection's window in stream windows, so that one slow reader does not block the other
+/// streams.
 const STREAMS_PER_CONNECTION: u32 = 4;
 
-/// Content that was used is given back to the connection's window in parts of no more than this.
-const UPDATE_MOST: u32 = 1024 * 1024;
+/// Maximum bytes of consumed data before the connection's window is updated.
+const MAX_UPDATE: u32 = 1024 * 1024;
 
 /// The receiving side of a connection's flow control.
 #[derive(Debug)]
-pub(super) struct Receive {
-    /// What the peer may still send over the connection.
+pub(super) struct ReceiveWindow {
+    /// Bytes that the peer may still send over the connection.
     window: i64,
-    /// Used and not yet given back.
-    unannounced: u32,
-    /// The size that windows of streams have.
+    /// Bytes of consumed data that no WINDOW_UPDATE has released yet.
+    unreleased: u32,
+    /// The current size of stream windows.
     stream_target: u32,
-    stream_most: u32,
-    most: u32,
-    /// What the connection's window is at least.
-    least: u32,
-    /// Bytes since the last sample began.
+    stream_max: u32,
+    max: u32,
+    /// The minimum size of the connection's window.
+    min: u32,
+    /// Bytes since the start of the current sample.
     received: u32,
-    /// Whether a PING is on its way that ends the current sample.
-    sampling: bool,
+    /// Whether a PING is in flight whose acknowledgement ends the current sample.
+    is_sampling: bool,
 }
 
-impl Receive {
-    /// The receiving side before anything came, and the connection's window in addition to the one
-    /// that every connection starts with.
-    pub(super) fn new(most: u32, out: &mut Vec<u8>) -> Self {
-        let most = most.clamp(STREAM_WINDOW, 0x7fff_ffff);
-        Self::with(most, STREAM_WINDOW, most, out)
+impl ReceiveWindow {
+    /// The initial windows at a server. Appends the WINDOW_UPDATE that opens the connection's window
+    /// beyond its default.
+    pub(super) fn for_server(max: u32, out: &mut Vec<u8>) -> Self {
+        let max = max.clamp(STREAM_WINDOW, 0x7fff_ffff);
+        Self::new(max, STREAM_WINDOW, max, out)
     }
 
-    /// As [`Self::new`], with the connection's window open up to `most` from the start. A stream's
-    /// window grows to no more than its share, if there are as many `streams`: each can wait for its
-    /// reader with a full window, and none waits for another's.
-    pub(super) fn undivided(most: u32, streams: usize, out: &mut Vec<u8>) -> Self {
-        let most = most.clamp(STREAM_WINDOW, 0x7fff_ffff);
+    /// The initial windows at a client, whose connection window has the size `max` from the start. A
+    /// stream's window grows to at most an equal share for `streams` streams, so that no stream waits for
+    /// the reader of another one.
+    pub(super) fn for_client(max: u32, streams: usize, out: &mut Vec<u8>) -> Self {
+        let max = max.clamp(STREAM_WINDOW, 0x7fff_ffff);
         let streams = u32::try_from(streams).unwrap_or(u32::MAX);
-        let share = most
-            .saturating_sub(UPDATE_MOST)
+        let share = max
+            .saturating_sub(MAX_UPDATE)
             .checked_div(streams)
             .unwrap_or(0);
-        Self::with(most, most, share.max(STREAM_WINDOW), out)
+        Self::new(max, max, share.max(STREAM_WINDOW), out)
     }
 
-    fn with(most: u32, least: u32, stream_most: u32, out: &mut Vec<u8>) -> Self {
-        let mut receive = Self {
+    fn new(max: u32, min: u32, stream_max: u32, out: &mut Vec<u8>) -> Self {
+        let mut windows = Self {
             window: i64::from(STREAM_WINDOW),
-            unannounced: 0,
+            unreleased: 0,
             stream_target: STREAM_WINDOW,
-            stream_most,
-            most,
-            least,
+            stream_max,
+            max,
+            min,
             received: 0,
-            sampling: false,
+            is_sampling: false,
         };
-        let more = receive.target().saturating_sub(STREAM_WINDOW);
-        if more > 0 {
-            frame::window_update(0, more, out);
-            receive.window = i64::from(receive.target());
+        let increment = windows.target().saturating_sub(STREAM_WINDOW);
+        if increment > 0 {
+            frame::window_update(0, increment, out);
+            windows.window = i64::from(windows.target());
         }
-        receive
+        windows
     }
 
-    /// The size that the connection's window has.
+    /// The current size of the connection's window.
     fn target(&self) -> u32 {
         self.stream_target
             .saturating_mul(STREAMS_PER_CONNECTION)
-            .max(self.least)
-            .min(self.most)
+            .max(self.min)
+            .min(self.max)
     }
 
-    /// The size that windows of streams have.
+    /// The current size of stream windows.
     pub(super) fn stream_target(&self) -> u32 {
         self.stream_target
     }
 
-    /// Takes a DATA frame of so many bytes; tells whether the window allowed it.
+    /// Subtracts a DATA frame of this size from the connection's window. Returns whether the window
+    /// allowed it.
     #[must_use]
-    pub(super) fn take(&mut self, len: u32) -> bool {
+    pub(super) fn reserve(&mut self, len: u32) -> bool {
         self.window = self.window.saturating_sub(i64::from(len));
         self.window >= 0
     }
 
-    /// Counts content for the measurement. Tells whether a PING has to be sent to begin a sample.
+    /// Adds received data to the measurement. Returns whether a PING has to be sent to start a sample.
     #[must_use]
-    pub(super) fn count(&mut self, len: u32) -> bool {
+    pub(super) fn measure(&mut self, len: u32) -> bool {
         self.received = self.received.saturating_add(len);
-        let begins = !self.sampling
-            && self.stream_target < self.stream_most
+        let begins = !self.is_sampling
+            && self.stream_target < self.stream_max
             && self.received > self.stream_target / 4;
         if begins {
-            self.sampling = true;
+            self.is_sampling = true;
             self.received = 0;
         }
         begins
     }
 
-    /// Whether a PING is on its way that ends a sample.
+    /// Whether a PING is in flight whose acknowledgement ends a sample.
     pub(super) fn is_sampling(&self) -> bool {
-        self.sampling
+        self.is_sampling
     }
 
-    /// Ends a sample, as its PING was answered. Tells by how much the window of each stream grows;
-    /// the connection's has grown already.
+    /// Ends a sample when its PING is acknowledged, and enlarges the connection's window. Returns by how
+    /// much the window of each stream grows.
     #[must_use]
     pub(super) fn end_sample(&mut self, out: &mut Vec<u8>) -> Option<u32> {
-        self.sampling = false;
+        self.is_sampling = false;
         let product = std::mem::take(&mut self.received);
-        // What a reader leaves is no bandwidth: with larger windows it would leave more.
-        let held = i64::from(self.target())
+        // Unconsumed data shows that the reader is slow, not that the window is too small.
+        let unconsumed = i64::from(self.target())
             .saturating_sub(self.window)
-            .saturating_sub(i64::from(self.unannounced));
-        if product <= self.stream_target / 2 || held > i64::from(self.stream_target / 2) {
+            .saturating_sub(i64::from(self.unreleased));
+        if product <= self.stream_target / 2 || unconsumed > i64::from(self.stream_target / 2) {
             return None;
         }
         let (stream, connection) = (self.stream_target, self.target());
-        self.stream_target = product.saturating_mul(2).clamp(stream, self.stream_most);
-        let more = self.target().saturating_sub(connection);
-        if more > 0 {
-            self.window = self.window.saturating_add(i64::from(more));
-            frame::window_update(0, more, out);
+        self.stream_target = product.saturating_mul(2).clamp(stream, self.stream_max);
+        let increment = self.target().saturating_sub(connection);
+        if increment > 0 {
+            self.window = self.window.saturating_add(i64::from(increment));
+            frame::window_update(0, increment, out);
         }
         Some(self.stream_target.saturating_sub(stream)).filter(|grown| *grown > 0)
     }
 
-    /// Gives content back that was used, once it is worth a frame.
-    pub(super) fn used(&mut self, len: u32, out: &mut Vec<u8>) {
-        self.unannounced = self.unannounced.saturating_add(len);
-        if self.unannounced >= (self.target() / 2).min(UPDATE_MOST) {
-            let increment = std::mem::take(&mut self.unannounced);
+    /// Releases consumed data, once there is enough for a WINDOW_UPDATE.
+    pub(super) fn release(&mut self, len: u32, out: &mut Vec<u8>) {
+        self.unreleased = self.unreleased.saturating_add(len);
+        if self.unreleased >= (self.target() / 2).min(MAX_UPDATE) {
+            let increment = std::mem::take(&mut self.unreleased);
             self.window = self.window.saturating_add(i64::from(increment));
             frame::window_update(0, increment, out);
         }
@@ -167,55 +166,55 @@ mod tests {
     }
 
     #[test]
-    fn gives_back_what_was_used_and_no_more() {
+    fn releases_consumed_data_and_no_more() {
         let mut out = Vec::new();
-        let mut receive = Receive::new(1 << 24, &mut out);
-        let whole = 4 * STREAM_WINDOW;
-        assert_eq!(increments(&mut out), [whole - STREAM_WINDOW]);
-        assert!(receive.take(whole));
-        receive.used(whole / 2 - 1, &mut out);
+        let mut windows = ReceiveWindow::for_server(1 << 24, &mut out);
+        let connection = 4 * STREAM_WINDOW;
+        assert_eq!(increments(&mut out), [connection - STREAM_WINDOW]);
+        assert!(windows.reserve(connection));
+        windows.release(connection / 2 - 1, &mut out);
         assert_eq!(increments(&mut out), []);
-        receive.used(1, &mut out);
-        assert_eq!(increments(&mut out), [whole / 2]);
-        assert!(receive.take(whole / 2));
-        assert!(!receive.take(1));
+        windows.release(1, &mut out);
+        assert_eq!(increments(&mut out), [connection / 2]);
+        assert!(windows.reserve(connection / 2));
+        assert!(!windows.reserve(1));
     }
 
     #[test]
-    fn grows_while_a_round_trip_fills_the_window_up_to_the_limit() {
+    fn grows_up_to_the_limit_while_a_round_trip_fills_the_window() {
         let mut out = Vec::new();
-        let mut receive = Receive::new(1 << 20, &mut out);
+        let mut windows = ReceiveWindow::for_server(1 << 20, &mut out);
         out.clear();
-        assert!(!receive.count(1000));
-        assert!(receive.count(STREAM_WINDOW));
-        assert!(!receive.count(60_000));
-        assert_eq!(receive.end_sample(&mut out), Some(120_000 - STREAM_WINDOW));
+        assert!(!windows.measure(1000));
+        assert!(windows.measure(STREAM_WINDOW));
+        assert!(!windows.measure(60_000));
+        assert_eq!(windows.end_sample(&mut out), Some(120_000 - STREAM_WINDOW));
         assert_eq!(increments(&mut out), [4 * (120_000 - STREAM_WINDOW)]);
         // A round trip that leaves the window half empty changes nothing.
-        assert!(receive.count(40_000));
-        assert!(!receive.count(60_000));
-        assert_eq!(receive.end_sample(&mut out), None);
+        assert!(windows.measure(40_000));
+        assert!(!windows.measure(60_000));
+        assert_eq!(windows.end_sample(&mut out), None);
         for _ in 0..10 {
-            assert_eq!(receive.count(1 << 20), receive.stream_target() < 1 << 20);
-            assert!(!receive.count(1 << 20));
-            let _ = receive.end_sample(&mut out);
+            assert_eq!(windows.measure(1 << 20), windows.stream_target() < 1 << 20);
+            assert!(!windows.measure(1 << 20));
+            let _ = windows.end_sample(&mut out);
         }
         assert_eq!(
-            (receive.stream_target(), receive.target()),
+            (windows.stream_target(), windows.target()),
             (1 << 20, 1 << 20)
         );
     }
 
     #[test]
-    fn stays_as_it_is_while_nobody_reads() {
+    fn keeps_its_size_while_data_is_not_consumed() {
         let mut out = Vec::new();
-        let mut receive = Receive::new(1 << 20, &mut out);
+        let mut windows = ReceiveWindow::for_server(1 << 20, &mut out);
         for used in [0, 30_000] {
-            assert!(receive.take(60_000) && receive.count(60_000));
-            assert!(receive.take(60_000) && !receive.count(60_000));
-            receive.used(used, &mut out);
-            assert_eq!(receive.end_sample(&mut out), None);
+            assert!(windows.reserve(60_000) && windows.measure(60_000));
+            assert!(windows.reserve(60_000) && !windows.measure(60_000));
+            windows.release(used, &mut out);
+            assert_eq!(windows.end_sample(&mut out), None);
         }
-        assert_eq!(receive.stream_target(), STREAM_WINDOW);
+        assert_eq!(windows.stream_target(), STREAM_WINDOW);
     }
 }

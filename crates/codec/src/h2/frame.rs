@@ -1,19 +1,19 @@
-//! Frames as bytes (RFC 9113 sections 4.1 and 6, RFC 9218 section 7.1).
+//! Encodes and decodes frames (RFC 9113 sections 4.1 and 6, RFC 9218 section 7.1).
 
 use super::ErrorCode;
 
-/// What a client says first (section 3.4).
+/// The connection preface of a client (section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes of a frame's header.
-pub(super) const HEADER: usize = 9;
+/// Bytes of a frame header.
+pub(super) const HEADER_BYTES: usize = 9;
 
-/// The largest payload that every peer takes (section 6.5.2).
-pub(super) const PAYLOAD_ALWAYS: usize = 16_384;
+/// The payload size that every peer accepts (section 6.5.2).
+pub(super) const DEFAULT_MAX_PAYLOAD: usize = 16_384;
 
 /// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FrameType {
     Data,
     Headers,
     Priority,
@@ -25,11 +25,11 @@ pub(super) enum Kind {
     WindowUpdate,
     Continuation,
     PriorityUpdate,
-    /// One that has to be ignored (section 4.1).
+    /// A type that has to be ignored (section 4.1).
     Unknown,
 }
 
-impl Kind {
+impl FrameType {
     fn of(byte: u8) -> Self {
         match byte {
             0x0 => Self::Data,
@@ -54,22 +54,22 @@ pub(super) const END_HEADERS: u8 = 0x4;
 pub(super) const PADDED: u8 = 0x8;
 pub(super) const PRIORITY: u8 = 0x20;
 
-/// The header of a frame that came.
+/// The header of a received frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameHeader {
     pub(super) len: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: FrameType,
     flags: u8,
     pub(super) stream: u32,
 }
 
 impl FrameHeader {
-    /// Reads the header at the start of `input`; `None` if not all of it is there.
+    /// Parses the header at the start of `input`; `None` if it is incomplete.
     pub(super) fn read(input: &[u8]) -> Option<Self> {
-        let [a, b, c, kind, flags, stream @ ..] = *input.first_chunk::<HEADER>()?;
+        let [a, b, c, kind, flags, stream @ ..] = *input.first_chunk::<HEADER_BYTES>()?;
         Some(Self {
             len: usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(usize::MAX),
-            kind: Kind::of(kind),
+            kind: FrameType::of(kind),
             flags,
             stream: identifier(stream),
         })
@@ -80,7 +80,7 @@ impl FrameHeader {
     }
 }
 
-/// A stream identifier or another number of 31 bits, whose first bit is to be ignored.
+/// A stream identifier or another number of 31 bits, after a reserved bit.
 pub(super) fn identifier(bytes: [u8; 4]) -> u32 {
     u32::from_be_bytes(bytes) & 0x7fff_ffff
 }
@@ -137,13 +137,13 @@ pub(super) fn window_update(stream: u32, increment: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&increment.to_be_bytes());
 }
 
-/// Appends a field block in HEADERS and as many CONTINUATION frames as it takes.
+/// Appends a field block as HEADERS and as many CONTINUATION frames as it needs.
 ///
-/// `encode` appends the block. The usual block fits one frame and is not moved.
+/// `encode` appends the block. A block that fits into one frame is not copied.
 pub(super) fn field_block(
     stream: u32,
     end: bool,
-    most: usize,
+    max_payload: usize,
     out: &mut Vec<u8>,
     encode: impl FnOnce(&mut Vec<u8>),
 ) {
@@ -151,20 +151,20 @@ pub(super) fn field_block(
     let end_stream = if end { END_STREAM } else { 0 };
     header(0, 0x1, end_stream | END_HEADERS, stream, out);
     encode(out);
-    let block = start.saturating_add(HEADER);
+    let block = start.saturating_add(HEADER_BYTES);
     let len = out.len().saturating_sub(block);
-    if len <= most {
-        if let (Some(to), [_, a, b, c]) = (
+    if len <= max_payload {
+        if let (Some(length), [_, a, b, c]) = (
             out.get_mut(start..).and_then(<[u8]>::first_chunk_mut),
             u32::try_from(len).unwrap_or(0).to_be_bytes(),
         ) {
-            *to = [a, b, c];
+            *length = [a, b, c];
         }
         return;
     }
-    let whole = out.split_off(block);
+    let encoded = out.split_off(block);
     out.truncate(start);
-    let mut parts = whole.chunks(most.max(1)).peekable();
+    let mut parts = encoded.chunks(max_payload.max(1)).peekable();
     let (mut kind, mut flags) = (0x1, end_stream);
     while let Some(part) = parts.next() {
         if parts.peek().is_none() {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_padding_off_only_where_it_fits() {
+    fn removes_padding_that_fits_the_frame() {
         let frame = FrameHeader::read(&[0, 0, 4, 0, PADDED, 0, 0, 0, 1]).unwrap();
         assert_eq!(without_padding(frame, &[2, 9, 0, 0]), Some(&[9][..]));
         assert_eq!(without_padding(frame, &[3, 0, 0, 0]), Some(&[][..]));

@@ -1,64 +1,64 @@
-//! Field sections as messages (RFC 9113 section 8): requests, responses and trailers.
+//! Turns field sections into requests, responses and trailers (RFC 9113 section 8).
 
 use http::{Method, StatusCode, Version};
 
 use super::hpack::Field;
 use super::priority::Priority;
 use super::streams::RequestKind;
-use super::{Config, Fault, HeadRefusal};
+use super::{Fault, HeadRefusal, Http2Config};
 use apus_http::grammar::{is_host, is_token, parse_decimal};
 use apus_http::trailers::may_trail;
 use apus_http::{Head, Headers, HopByHop, Target};
 
-/// What a field line costs beside its bytes (RFC 9113 section 6.5.2).
-const LINE_COST: usize = 32;
+/// The size of a field line beyond its bytes (RFC 9113 section 6.5.2).
+const LINE_OVERHEAD: usize = 32;
 
-/// How often the limit a field section may be decompressed to before it is an attack.
-const BOMB: usize = 16;
+/// Beyond this multiple of the size limit, a field section is a decompression bomb.
+const BOMB_FACTOR: usize = 16;
 
-/// What a field section may hold.
+/// The kind of a field section, which decides the allowed fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Section {
+pub(super) enum SectionKind {
     Request,
     Response,
     Trailers,
 }
 
-/// Gathers the fields of one section, in the order in which they come.
+/// Collects the fields of one section, in their order.
 #[derive(Debug)]
 pub(super) struct FieldReader<'a> {
-    section: Section,
-    config: &'a Config,
-    scratch: &'a mut Scratch,
+    section: SectionKind,
+    config: &'a Http2Config,
+    scratch: &'a mut SectionBuffers,
     headers: Headers,
     fault: Option<Fault>,
     refusal: Option<HeadRefusal>,
-    /// Bytes and lines as the limits count them.
+    /// The size of the section as SETTINGS_MAX_HEADER_LIST_SIZE counts it.
     size: usize,
     method: Option<Method>,
     scheme: bool,
     status: Option<StatusCode>,
     has_authority: bool,
     has_host: bool,
-    /// Whether a field came that is no pseudo-header field. None may follow it.
+    /// Whether a regular field was read, which no pseudo-header field may follow.
     has_regular: bool,
     content_length: Option<u64>,
     expects_continue: bool,
     priority: Priority,
 }
 
-/// What has to be put together, reused from one section to the next.
+/// Buffers for values that are joined, reused for each section.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(super) struct SectionBuffers {
     path: Vec<u8>,
     protocol: Vec<u8>,
     cookies: Vec<u8>,
     never_index_cookies: bool,
 }
 
-/// A request as its field section has it.
+/// The parsed field section of a request.
 #[derive(Debug)]
-pub(super) struct ReadRequest {
+pub(super) struct RequestSection {
     pub(super) head: Box<Head>,
     pub(super) kind: RequestKind,
     pub(super) content_length: Option<u64>,
@@ -66,29 +66,29 @@ pub(super) struct ReadRequest {
     pub(super) priority: Priority,
 }
 
-/// A response as its field section has it.
+/// The parsed field section of a response.
 #[derive(Debug)]
-pub(super) struct ReadResponse {
+pub(super) struct ResponseSection {
     pub(super) status: StatusCode,
     pub(super) headers: Headers,
     pub(super) content_length: Option<u64>,
 }
 
-/// Why a section gives no message.
+/// Why a field section is not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unusable {
+pub(super) enum SectionError {
     Malformed(Fault),
     Refused(HeadRefusal),
 }
 
-impl Scratch {
-    /// Bytes that may stay allocated while nothing is read.
-    const KEPT: usize = 1024;
+impl SectionBuffers {
+    /// Maximum bytes that each buffer keeps allocated.
+    const RETAINED_CAPACITY: usize = 1024;
 
     fn clear(&mut self) {
         for buffer in [&mut self.path, &mut self.protocol, &mut self.cookies] {
             buffer.clear();
-            buffer.shrink_to(Self::KEPT);
+            buffer.shrink_to(Self::RETAINED_CAPACITY);
         }
         self.never_index_cookies = false;
     }
@@ -96,13 +96,13 @@ impl Scratch {
 
 impl<'a> FieldReader<'a> {
     pub(super) fn new(
-        section: Section,
-        config: &'a Config,
-        scratch: &'a mut Scratch,
+        section: SectionKind,
+        config: &'a Http2Config,
+        scratch: &'a mut SectionBuffers,
         block_len: usize,
     ) -> Self {
         scratch.clear();
-        // Fields that were compressed well are many times as long as their block.
+        // Well-compressed fields are many times as long as their block.
         let capacity = block_len.saturating_mul(2).clamp(256, 2048);
         Self {
             section,
@@ -124,13 +124,13 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// Whether so much came that it can only be an attack.
+    /// Whether the section is a decompression bomb.
     pub(super) fn is_bomb(&self) -> bool {
-        self.size > self.config.head_bytes.saturating_mul(BOMB)
+        self.size > self.config.head_bytes.saturating_mul(BOMB_FACTOR)
     }
 
-    /// Takes the next field.
-    pub(super) fn take(&mut self, field: Field<'_>) {
+    /// Adds the next field.
+    pub(super) fn add(&mut self, field: Field<'_>) {
         let Field {
             name,
             value,
@@ -141,7 +141,7 @@ impl<'a> FieldReader<'a> {
             .size
             .saturating_add(name.len())
             .saturating_add(value.len())
-            .saturating_add(LINE_COST);
+            .saturating_add(LINE_OVERHEAD);
         if self.fault.is_some() || self.refusal.is_some() {
             return;
         }
@@ -154,16 +154,16 @@ impl<'a> FieldReader<'a> {
             return;
         }
         let lines = self.headers.len();
-        let taken = match name {
-            // RFC 9113 section 8.3: all of them come before the other fields.
+        let added = match name {
+            // RFC 9113 section 8.3: pseudo-header fields come before the other fields.
             [b':', ..] if self.has_regular => Err(Fault::PseudoField),
-            [b':', ..] => self.pseudo(name, value),
+            [b':', ..] => self.add_pseudo(name, value),
             _ => {
                 self.has_regular = true;
-                self.regular(name, value)
+                self.add_regular(name, value)
             }
         };
-        if let Err(fault) = taken {
+        if let Err(fault) = added {
             self.fault = Some(fault);
         }
         if never_indexed {
@@ -175,19 +175,19 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    fn pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), Fault> {
+    fn add_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), Fault> {
         let is_first = match (name, self.section) {
-            (b":method", Section::Request) => {
+            (b":method", SectionKind::Request) => {
                 let method = Method::from_bytes(value).map_err(|_| Fault::Target)?;
                 self.method.replace(method).is_none()
             }
-            (b":path", Section::Request) => {
+            (b":path", SectionKind::Request) => {
                 let is_first = self.scratch.path.is_empty();
                 self.scratch.path.extend_from_slice(value);
-                // Without this, a second one could hide behind an empty first one.
+                // An empty value is rejected, because it would not be noticed before a second one.
                 is_first && !value.is_empty()
             }
-            (b":scheme", Section::Request) => {
+            (b":scheme", SectionKind::Request) => {
                 let is_known = matches!(value, b"https" | b"http")
                     || value.eq_ignore_ascii_case(b"https")
                     || value.eq_ignore_ascii_case(b"http");
@@ -196,7 +196,7 @@ impl<'a> FieldReader<'a> {
                 }
                 !std::mem::replace(&mut self.scheme, true)
             }
-            (b":authority", Section::Request) => {
+            (b":authority", SectionKind::Request) => {
                 if value.is_empty() || !is_host(value) {
                     return Err(Fault::Target);
                 }
@@ -206,15 +206,15 @@ impl<'a> FieldReader<'a> {
                 }
                 is_first
             }
-            (b":protocol", Section::Request) if self.config.extended_connect => {
+            (b":protocol", SectionKind::Request) if self.config.extended_connect => {
                 let is_first = self.scratch.protocol.is_empty();
                 self.scratch.protocol.extend_from_slice(value);
-                // As for `:path`: an empty one would leave room for a second one.
+                // An empty value is rejected, as for `:path`.
                 is_first
                     && !value.is_empty()
                     && value.iter().all(|byte| is_token(*byte) || *byte == b'/')
             }
-            (b":status", Section::Response) => {
+            (b":status", SectionKind::Response) => {
                 let status = StatusCode::from_bytes(value).map_err(|_| Fault::PseudoField)?;
                 self.status.replace(status).is_none()
             }
@@ -226,21 +226,21 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    fn regular(&mut self, name: &[u8], value: &[u8]) -> Result<(), Fault> {
+    fn add_regular(&mut self, name: &[u8], value: &[u8]) -> Result<(), Fault> {
         match name {
             b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding"
             | b"upgrade" => return Err(Fault::ConnectionField),
             b"te" if !value.eq_ignore_ascii_case(b"trailers") => {
                 return Err(Fault::ConnectionField);
             }
-            b"cookie" if self.section == Section::Request => {
+            b"cookie" if self.section == SectionKind::Request => {
                 if !self.scratch.cookies.is_empty() {
                     self.scratch.cookies.extend_from_slice(b"; ");
                 }
                 self.scratch.cookies.extend_from_slice(value);
                 return Ok(());
             }
-            b"host" if self.section == Section::Request => {
+            b"host" if self.section == SectionKind::Request => {
                 if std::mem::replace(&mut self.has_host, true) {
                     return Err(Fault::Host);
                 }
@@ -255,22 +255,22 @@ impl<'a> FieldReader<'a> {
                     return Err(Fault::Host);
                 }
             }
-            b"content-length" if self.section != Section::Trailers => {
+            b"content-length" if self.section != SectionKind::Trailers => {
                 let length = parse_decimal(value).ok_or(Fault::ContentLength)?;
                 if self.content_length.replace(length).is_some() {
                     return Err(Fault::ContentLength);
                 }
             }
-            b"expect" if self.section == Section::Request => {
+            b"expect" if self.section == SectionKind::Request => {
                 if !value.eq_ignore_ascii_case(b"100-continue") {
                     self.refusal = Some(HeadRefusal::Expectation);
                 }
                 self.expects_continue = true;
             }
-            b"priority" if self.section == Section::Request => {
+            b"priority" if self.section == SectionKind::Request => {
                 self.priority = Priority::parse(value);
             }
-            _ if self.section == Section::Trailers && !may_trail(name) => return Ok(()),
+            _ if self.section == SectionKind::Trailers && !may_trail(name) => return Ok(()),
             _ => {}
         }
         if self.headers.len() >= self.config.fields {
@@ -281,30 +281,30 @@ impl<'a> FieldReader<'a> {
         Ok(())
     }
 
-    fn usable(&self) -> Result<(), Unusable> {
+    fn check(&self) -> Result<(), SectionError> {
         match (self.fault, self.refusal) {
-            (Some(fault), _) => Err(Unusable::Malformed(fault)),
-            (None, Some(refusal)) => Err(Unusable::Refused(refusal)),
+            (Some(fault), _) => Err(SectionError::Malformed(fault)),
+            (None, Some(refusal)) => Err(SectionError::Refused(refusal)),
             (None, None) => Ok(()),
         }
     }
 
-    /// The request that the section is.
-    pub(super) fn into_request(mut self) -> Result<ReadRequest, Unusable> {
-        self.usable()?;
-        let malformed = |fault| Err(Unusable::Malformed(fault));
+    /// The request of the section.
+    pub(super) fn into_request(mut self) -> Result<RequestSection, SectionError> {
+        self.check()?;
+        let malformed = |fault| Err(SectionError::Malformed(fault));
         let Some(method) = self.method else {
             return malformed(Fault::PseudoField);
         };
         let path = self.scratch.path.as_slice();
         if path.len() > self.config.target_bytes {
-            return Err(Unusable::Refused(HeadRefusal::TargetTooLong));
+            return Err(SectionError::Refused(HeadRefusal::TargetTooLong));
         }
         let is_connect = method == Method::CONNECT;
         let is_extended = !self.scratch.protocol.is_empty();
         let (method, kind, target) = match (is_connect, is_extended) {
             (true, false) => {
-                // RFC 9113 section 8.5: only the authority, which is the target.
+                // RFC 9113 section 8.5: CONNECT has only the authority, which is the target.
                 let authority = self.headers.get_str("host").unwrap_or_default();
                 if self.scheme || !path.is_empty() || !self.has_authority {
                     return malformed(Fault::PseudoField);
@@ -320,16 +320,16 @@ impl<'a> FieldReader<'a> {
                 if !self.has_authority && !self.has_host {
                     return malformed(Fault::Host);
                 }
-                // Other forms are HTTP/1.1's.
+                // Other forms exist only in HTTP/1.1.
                 if !matches!(path, [b'/', ..] | [b'*']) {
                     return malformed(Fault::Target);
                 }
                 let kind = match method {
                     _ if is_extended => RequestKind::ExtendedConnect,
                     Method::HEAD => RequestKind::Head,
-                    _ => RequestKind::Usual,
+                    _ => RequestKind::Other,
                 };
-                // What offers to switch protocols in HTTP/1.1 is a GET.
+                // An extended CONNECT is presented as the HTTP/1.1 upgrade, which is a GET.
                 let method = if is_extended { Method::GET } else { method };
                 let target = std::str::from_utf8(path).unwrap_or_default();
                 let target = Target::parse(&method, target);
@@ -348,10 +348,10 @@ impl<'a> FieldReader<'a> {
                 self.headers.never_index_last();
             }
         }
-        // `TE: trailers` is the one field of its kind that HTTP/2 has.
+        // `TE: trailers` is the only hop-by-hop field that HTTP/2 allows.
         let accepts_trailers = self.headers.remove("te");
         let upgrade = is_extended.then(|| String::from_utf8_lossy(&self.scratch.protocol).into());
-        Ok(ReadRequest {
+        Ok(RequestSection {
             head: Box::new(Head {
                 method,
                 target,
@@ -370,15 +370,15 @@ impl<'a> FieldReader<'a> {
         })
     }
 
-    /// The response that the section is.
-    pub(super) fn into_response(self) -> Result<ReadResponse, Unusable> {
-        self.usable()?;
+    /// The response of the section.
+    pub(super) fn into_response(self) -> Result<ResponseSection, SectionError> {
+        self.check()?;
         match self.status {
-            // HTTP/2 has no switching of protocols (RFC 9113 section 8.6).
+            // HTTP/2 has no 101 (RFC 9113 section 8.6).
             None | Some(StatusCode::SWITCHING_PROTOCOLS) => {
-                Err(Unusable::Malformed(Fault::PseudoField))
+                Err(SectionError::Malformed(Fault::PseudoField))
             }
-            Some(status) => Ok(ReadResponse {
+            Some(status) => Ok(ResponseSection {
                 status,
                 headers: self.headers,
                 content_length: self.content_length,
@@ -386,9 +386,9 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// The trailer section that the section is.
-    pub(super) fn into_trailers(self) -> Result<Headers, Unusable> {
-        self.usable()?;
+    /// The trailer fields of the section.
+    pub(super) fn into_trailers(self) -> Result<Headers, SectionError> {
+        self.check()?;
         Ok(self.headers)
     }
 }

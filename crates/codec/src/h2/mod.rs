@@ -1,6 +1,6 @@
-//! HTTP/2 (RFC 9113), without I/O, for a server and for a client.
+//! HTTP/2 (RFC 9113) without I/O, for servers and clients.
 //!
-//! [`Connection`] is the one state machine; its documentation says how it is driven.
+//! [`Http2Connection`] is the state machine of both; its documentation explains how to drive it.
 
 mod budget;
 mod connection;
@@ -15,8 +15,10 @@ mod settings;
 mod streams;
 
 pub use self::budget::Flood;
-pub use self::connection::{Connection, Content, Event, OutgoingRequest, RequestHead};
+pub use self::connection::{
+    ExpectedBody, Http2Connection, Http2Event, Http2RequestHead, OutgoingRequest,
+};
 pub use self::error::{ConnectionError, ErrorCode, Fault, HeadRefusal};
 pub use self::frame::PREFACE;
-pub use self::settings::Config;
+pub use self::settings::Http2Config;
 pub use self::streams::StreamKey;

@@ -1,51 +1,51 @@
-//! Priorities as clients signal them (RFC 9218 section 4 and 5).
+//! Parses the priority signals of clients (RFC 9218 sections 4 and 5).
 
 use apus_http::list;
 
-/// How urgent an answer is, and whether it is of use before it is whole.
+/// The urgency of a response, and whether it can be processed incrementally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Priority {
     /// 0 is the most urgent, 7 the least.
     pub(super) urgency: u8,
-    /// How it shares its turn with others that are as urgent.
-    pub(super) sharing: Sharing,
+    /// The order among responses of equal urgency.
+    pub(super) order: SendOrder,
 }
 
-/// How an answer shares its turn with others that are as urgent.
+/// The order of sending among responses of equal urgency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sharing {
-    /// Frame by frame. That is for incremental answers, and for those of clients that said nothing:
-    /// the default of RFC 9218, one whole answer after the other, would let a large download hold
-    /// up everything that a client asks for after it.
+pub(super) enum SendOrder {
+    /// Frame by frame, for incremental responses and for clients that send no priority. The default of
+    /// RFC 9218, one complete response after the other, would let a large download block all later
+    /// requests of the client.
     Interleaved,
-    /// One whole answer after the other, in the order of requests: the client said that it can
-    /// use none of them in part.
+    /// One complete response after the other, in the order of requests, for responses that the client
+    /// cannot process incrementally.
     Sequential,
 }
 
 impl Priority {
-    /// The priority of a request that says nothing.
+    /// The priority of a request without a signal.
     pub(super) const DEFAULT: Self = Self {
         urgency: 3,
-        sharing: Sharing::Interleaved,
+        order: SendOrder::Interleaved,
     };
 
-    /// Reads a `priority` field value, or the value of PRIORITY_UPDATE: a dictionary of structured
-    /// fields (RFC 9651) of which `u` and `i` count. What is malformed counts as absent.
+    /// Parses a `priority` field value, or the value of PRIORITY_UPDATE: a dictionary of structured
+    /// fields (RFC 9651) with the members `u` and `i`. Ignores malformed members.
     pub(super) fn parse(value: &[u8]) -> Self {
         let mut priority = Self {
-            sharing: Sharing::Sequential,
+            order: SendOrder::Sequential,
             ..Self::DEFAULT
         };
         for member in list::quoted_members(value) {
-            // Parameters of a member have no meaning here.
+            // Parameters of a member are ignored.
             let (member, _) = list::parameters(member);
             match member {
                 [b'u', b'=', digit @ b'0'..=b'7'] => {
                     priority.urgency = digit.wrapping_sub(b'0');
                 }
-                b"i" | b"i=?1" => priority.sharing = Sharing::Interleaved,
-                b"i=?0" => priority.sharing = Sharing::Sequential,
+                b"i" | b"i=?1" => priority.order = SendOrder::Interleaved,
+                b"i=?0" => priority.order = SendOrder::Sequential,
                 _ => {}
             }
         }
@@ -58,9 +58,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_counts_and_ignores_the_rest() {
-        use Sharing::{Interleaved, Sequential};
-        for (value, urgency, sharing) in [
+    fn parses_known_members_and_ignores_the_rest() {
+        use SendOrder::{Interleaved, Sequential};
+        for (value, urgency, order) in [
             ("u=0, i", 0, Interleaved),
             ("i, u=7", 7, Interleaved),
             ("u=5", 5, Sequential),
@@ -75,7 +75,7 @@ mod tests {
         ] {
             assert_eq!(
                 Priority::parse(value.as_bytes()),
-                Priority { urgency, sharing },
+                Priority { urgency, order },
                 "{value}"
             );
         }

@@ -1,53 +1,53 @@
-//! Whose turn it is to send (RFC 9218 section 10).
+//! Schedules streams by priority (RFC 9218 section 10).
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::StreamKey;
-use super::priority::{Priority, Sharing};
+use super::priority::{Priority, SendOrder};
 
-/// The streams that have content at hand and room in their windows.
+/// The streams that have data to send and an open window.
 ///
-/// The most urgent go first. Among those that are as urgent, the ones that interleave take turns
-/// of a frame each; the ones that do not are sent one after the other, and take a turn together.
+/// The most urgent streams are sent first. Among streams of equal urgency, interleaved streams send one
+/// frame each in turn; sequential streams are sent one after the other and share one turn.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    levels: [Level; 8],
+    levels: [UrgencyLevel; 8],
     /// A bit for each level that is not empty.
     occupied: u8,
 }
 
 #[derive(Debug, Default)]
-struct Level {
+struct UrgencyLevel {
     interleaved: VecDeque<StreamKey>,
-    /// In the order of stream identifiers, which is the order of requests.
+    /// Ordered by stream identifier, which is the order of requests.
     sequential: BTreeSet<(u32, StreamKey)>,
-    /// Whether the next turn is of the sequential ones.
+    /// Whether the next turn belongs to the sequential streams.
     sequential_next: bool,
 }
 
 impl Schedule {
-    /// Enters a stream, which must not be in.
-    pub(super) fn enter(&mut self, stream: StreamKey, priority: Priority) {
+    /// Adds a stream, which must not be scheduled already.
+    pub(super) fn insert(&mut self, stream: StreamKey, priority: Priority) {
         let Some(level) = self.levels.get_mut(usize::from(priority.urgency)) else {
             return;
         };
-        match priority.sharing {
-            Sharing::Interleaved => level.interleaved.push_back(stream),
-            Sharing::Sequential => {
+        match priority.order {
+            SendOrder::Interleaved => level.interleaved.push_back(stream),
+            SendOrder::Sequential => {
                 level.sequential.insert((stream.id(), stream));
             }
         }
         self.occupied |= bit(priority.urgency);
     }
 
-    /// Takes a stream out that was entered with this priority.
-    pub(super) fn leave(&mut self, stream: StreamKey, priority: Priority) {
+    /// Removes a stream that was added with this priority.
+    pub(super) fn remove(&mut self, stream: StreamKey, priority: Priority) {
         let Some(level) = self.levels.get_mut(usize::from(priority.urgency)) else {
             return;
         };
-        match priority.sharing {
-            Sharing::Interleaved => level.interleaved.retain(|other| *other != stream),
-            Sharing::Sequential => {
+        match priority.order {
+            SendOrder::Interleaved => level.interleaved.retain(|other| *other != stream),
+            SendOrder::Sequential => {
                 level.sequential.remove(&(stream.id(), stream));
             }
         }
@@ -56,8 +56,8 @@ impl Schedule {
         }
     }
 
-    /// Takes out the stream whose turn it is.
-    pub(super) fn next(&mut self) -> Option<StreamKey> {
+    /// Removes and returns the next stream.
+    pub(super) fn pop(&mut self) -> Option<StreamKey> {
         let urgency = u8::try_from(self.occupied.trailing_zeros()).unwrap_or(u8::MAX);
         let level = self.levels.get_mut(usize::from(urgency))?;
         let sequential =
@@ -73,12 +73,12 @@ impl Schedule {
         stream
     }
 
-    /// Whether no stream is in.
+    /// Whether no stream is scheduled.
     pub(super) fn is_empty(&self) -> bool {
         self.occupied == 0
     }
 
-    /// Gives back the room of queues that are empty.
+    /// Frees the memory of empty queues.
     pub(super) fn shrink(&mut self) {
         for level in &mut self.levels {
             if level.interleaved.is_empty() {
@@ -88,7 +88,7 @@ impl Schedule {
     }
 }
 
-impl Level {
+impl UrgencyLevel {
     fn is_empty(&self) -> bool {
         self.interleaved.is_empty() && self.sequential.is_empty()
     }
@@ -113,25 +113,25 @@ mod tests {
             Priority::parse(value.as_bytes())
         };
         for (id, _) in streams {
-            schedule.enter(key(*id), priority(*id));
+            schedule.insert(key(*id), priority(*id));
         }
         (0..turns)
             .map_while(|_| {
-                let stream = schedule.next()?;
-                schedule.enter(stream, priority(stream.id()));
+                let stream = schedule.pop()?;
+                schedule.insert(stream, priority(stream.id()));
                 Some(stream.id())
             })
             .collect()
     }
 
     #[test]
-    fn sends_the_most_urgent_first() {
+    fn sends_the_most_urgent_streams_first() {
         assert_eq!(order(&[(1, "u=7"), (3, "u=0"), (5, "u=3")], 3), [3, 3, 3]);
         let mut schedule = Schedule::default();
         for (id, value) in [(1, "u=7"), (3, "u=0"), (5, "u=3,i")] {
-            schedule.enter(key(id), Priority::parse(value.as_bytes()));
+            schedule.insert(key(id), Priority::parse(value.as_bytes()));
         }
-        let order: Vec<_> = std::iter::from_fn(|| schedule.next())
+        let order: Vec<_> = std::iter::from_fn(|| schedule.pop())
             .map(StreamKey::id)
             .collect();
         assert_eq!(order, [3, 5, 1]);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaves_what_is_incremental_and_finishes_what_is_not() {
+    fn interleaves_incremental_streams_and_finishes_the_others_in_order() {
         assert_eq!(
             order(&[(1, "i"), (3, "i"), (5, "i")], 6),
             [1, 3, 5, 1, 3, 5]
@@ -149,15 +149,15 @@ mod tests {
     }
 
     #[test]
-    fn forgets_who_leaves() {
+    fn removes_streams() {
         let mut schedule = Schedule::default();
         let (a, b) = (Priority::parse(b"i"), Priority::parse(b""));
-        schedule.enter(key(1), a);
-        schedule.enter(key(3), b);
-        schedule.leave(key(1), a);
-        assert_eq!(schedule.next(), Some(key(3)));
-        schedule.enter(key(3), b);
-        schedule.leave(key(3), b);
-        assert_eq!((schedule.next(), schedule.occupied), (None, 0));
+        schedule.insert(key(1), a);
+        schedule.insert(key(3), b);
+        schedule.remove(key(1), a);
+        assert_eq!(schedule.pop(), Some(key(3)));
+        schedule.insert(key(3), b);
+        schedule.remove(key(3), b);
+        assert_eq!((schedule.pop(), schedule.occupied), (None, 0));
     }
 }

@@ -1,28 +1,28 @@
-//! The settings of both ends (RFC 9113 section 6.5, RFC 8441 section 3, RFC 9218 section 2.1).
+//! The settings of both ends of a connection (RFC 9113 section 6.5, RFC 8441 section 3, RFC 9218 section 2.1).
 
 use super::Fault;
-use super::frame::{self, PAYLOAD_ALWAYS};
+use super::frame::{self, DEFAULT_MAX_PAYLOAD};
 
-/// What one end of a connection allows its peer.
+/// The limits and features of one end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// Streams that the client may have open at once: as a server allows it, or as a client does not
-    /// go past even if the server allows it; at most 32,768.
+pub struct Http2Config {
+    /// Maximum concurrent streams that a server allows, or that a client opens even if the server allows
+    /// more; at most 32,768.
     pub max_concurrent_streams: u32,
-    /// Bytes of the largest frame that is taken: 16,384 to 16,777,215.
+    /// Maximum payload bytes of a received frame: 16,384 to 16,777,215.
     pub max_frame_size: u32,
-    /// Bytes of a request target.
+    /// Maximum bytes of a request target.
     pub target_bytes: usize,
-    /// Bytes of a field section, each line counted with 32 bytes more
+    /// Maximum bytes of a field section, each line counted with 32 extra bytes
     /// (SETTINGS_MAX_HEADER_LIST_SIZE).
     pub head_bytes: usize,
-    /// Field lines of a field section, all `cookie` lines counted as one.
+    /// Maximum field lines of a field section, all `cookie` lines counted as one.
     pub fields: usize,
-    /// The most bytes of content that the peer may have sent without our having used them, over
-    /// the whole connection. Windows begin at 64 KiB for a stream and 256 KiB for the connection,
-    /// and grow up to this with the measured bandwidth-delay product. A client has the whole of it
-    /// open from the start, and a stream's window grows to an equal share of it at most, so that
-    /// answers that nobody reads do not hold up the others.
+    /// Maximum bytes of unconsumed data over the whole connection. At a server, windows start at 64 KiB
+    /// for a stream and 256 KiB for the connection, and grow up to this limit with the measured
+    /// bandwidth-delay product. At a client, the connection's window has this size from the start, and a
+    /// stream's window grows to at most an equal share of it, so that unread responses do not block the
+    /// others.
     pub receive_window: u32,
     /// Whether extended CONNECT is offered (RFC 8441).
     pub extended_connect: bool,
@@ -37,29 +37,29 @@ const MAX_HEADER_LIST_SIZE: u16 = 0x6;
 const ENABLE_CONNECT_PROTOCOL: u16 = 0x8;
 const NO_RFC7540_PRIORITIES: u16 = 0x9;
 
-const LARGEST_PAYLOAD: u32 = 0xff_ffff;
+const MAX_PAYLOAD: u32 = 0xff_ffff;
 
-impl Config {
-    pub(super) fn payload_most(&self) -> usize {
-        let most = self.max_frame_size.min(LARGEST_PAYLOAD);
-        usize::try_from(most)
-            .unwrap_or(PAYLOAD_ALWAYS)
-            .max(PAYLOAD_ALWAYS)
+impl Http2Config {
+    pub(super) fn max_payload(&self) -> usize {
+        let max = self.max_frame_size.min(MAX_PAYLOAD);
+        usize::try_from(max)
+            .unwrap_or(DEFAULT_MAX_PAYLOAD)
+            .max(DEFAULT_MAX_PAYLOAD)
     }
 
-    pub(super) fn streams_most(&self) -> usize {
+    pub(super) fn max_streams(&self) -> usize {
         usize::try_from(self.max_concurrent_streams)
             .unwrap_or(0)
             .min(32_768)
     }
 
-    /// Appends the SETTINGS that say so.
-    pub(super) fn announce(&self, is_server: bool, out: &mut Vec<u8>) {
-        let payload = u32::try_from(self.payload_most()).unwrap_or(LARGEST_PAYLOAD);
+    /// Appends the SETTINGS frame of this end.
+    pub(super) fn encode(&self, is_server: bool, out: &mut Vec<u8>) {
+        let payload = u32::try_from(self.max_payload()).unwrap_or(MAX_PAYLOAD);
         let head = u32::try_from(self.head_bytes).unwrap_or(u32::MAX);
         let common = [(MAX_FRAME_SIZE, payload), (MAX_HEADER_LIST_SIZE, head)];
         if is_server {
-            let streams = u32::try_from(self.streams_most()).unwrap_or(0);
+            let streams = u32::try_from(self.max_streams()).unwrap_or(0);
             let connect = u32::from(self.extended_connect);
             let [frame_size, list_size] = common;
             frame::settings(
@@ -79,12 +79,12 @@ impl Config {
     }
 }
 
-/// Appends the SETTINGS that give every stream a larger window.
-pub(super) fn announce_window(window: u32, out: &mut Vec<u8>) {
+/// Appends the SETTINGS frame that sets the window of all streams.
+pub(super) fn encode_window(window: u32, out: &mut Vec<u8>) {
     frame::settings(&[(INITIAL_WINDOW_SIZE, window)], out);
 }
 
-/// What the peer allows us.
+/// The settings of the peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerSettings {
     pub(super) header_table_size: u32,
@@ -95,22 +95,26 @@ pub(super) struct PeerSettings {
 }
 
 impl PeerSettings {
-    /// What holds before the peer has said anything.
+    /// The settings before the first SETTINGS frame of the peer.
     pub(super) fn initial() -> Self {
         Self {
             header_table_size: 4096,
-            // RFC 9113 section 6.5.2 recommends not to go below this.
+            // RFC 9113 section 6.5.2 recommends at least this value.
             max_concurrent_streams: 100,
             initial_window: 65_535,
-            max_frame_size: PAYLOAD_ALWAYS,
+            max_frame_size: DEFAULT_MAX_PAYLOAD,
             extended_connect: false,
         }
     }
 
-    /// Takes the payload of a SETTINGS frame over; settings that are not known are ignored. Gives the
-    /// smallest size of the table that it names, which our encoder has to signal even where a larger
-    /// one follows (RFC 7541 section 4.2).
-    pub(super) fn take(&mut self, payload: &[u8], from_client: bool) -> Result<Option<u32>, Fault> {
+    /// Applies the payload of a SETTINGS frame and ignores unknown settings. Returns the smallest
+    /// SETTINGS_HEADER_TABLE_SIZE in it, which the encoder has to signal even if a larger one follows (RFC
+    /// 7541 section 4.2).
+    pub(super) fn apply(
+        &mut self,
+        payload: &[u8],
+        from_client: bool,
+    ) -> Result<Option<u32>, Fault> {
         let mut smallest_table: Option<u32> = None;
         let (settings, rest) = payload.as_chunks::<6>();
         if !rest.is_empty() {
@@ -131,14 +135,14 @@ impl PeerSettings {
                 MAX_FRAME_SIZE => {
                     self.max_frame_size = usize::try_from(value)
                         .ok()
-                        .filter(|_| value <= LARGEST_PAYLOAD)
-                        .filter(|size| *size >= PAYLOAD_ALWAYS)
+                        .filter(|_| value <= MAX_PAYLOAD)
+                        .filter(|size| *size >= DEFAULT_MAX_PAYLOAD)
                         .ok_or(Fault::SettingValue)?;
                 }
                 ENABLE_CONNECT_PROTOCOL | NO_RFC7540_PRIORITIES if value > 1 => {
                     return Err(Fault::SettingValue);
                 }
-                // It cannot be taken back (RFC 8441 section 3).
+                // It cannot be disabled again (RFC 8441 section 3).
                 ENABLE_CONNECT_PROTOCOL => self.extended_connect |= value == 1,
                 _ => {}
             }
@@ -151,15 +155,15 @@ impl PeerSettings {
 mod tests {
     use super::*;
 
-    fn take(setting: u16, value: u32) -> Result<PeerSettings, Fault> {
+    fn apply(setting: u16, value: u32) -> Result<PeerSettings, Fault> {
         let mut payload = setting.to_be_bytes().to_vec();
         payload.extend_from_slice(&value.to_be_bytes());
         let mut settings = PeerSettings::initial();
-        settings.take(&payload, true).map(|_| settings)
+        settings.apply(&payload, true).map(|_| settings)
     }
 
     #[test]
-    fn refuses_values_that_settings_cannot_have() {
+    fn rejects_invalid_values() {
         for (setting, value, fault) in [
             (ENABLE_PUSH, 2, Fault::SettingValue),
             (INITIAL_WINDOW_SIZE, 0x8000_0000, Fault::WindowOverflow),
@@ -169,32 +173,32 @@ mod tests {
             (NO_RFC7540_PRIORITIES, 2, Fault::SettingValue),
         ] {
             assert_eq!(
-                take(setting, value).unwrap_err(),
+                apply(setting, value).unwrap_err(),
                 fault,
                 "{setting} {value}"
             );
         }
         let mut settings = PeerSettings::initial();
-        assert_eq!(settings.take(&[0; 5], true), Err(Fault::FrameSize));
+        assert_eq!(settings.apply(&[0; 5], true), Err(Fault::FrameSize));
         assert_eq!(
-            settings.take(&[0, 2, 0, 0, 0, 1], false),
+            settings.apply(&[0, 2, 0, 0, 0, 1], false),
             Err(Fault::SettingValue)
         );
     }
 
     #[test]
-    fn takes_what_is_known_and_ignores_the_rest() {
+    fn applies_known_settings_and_ignores_the_rest() {
         assert_eq!(
-            take(INITIAL_WINDOW_SIZE, 0x7fff_ffff)
+            apply(INITIAL_WINDOW_SIZE, 0x7fff_ffff)
                 .unwrap()
                 .initial_window,
             0x7fff_ffff
         );
         assert_eq!(
-            take(MAX_FRAME_SIZE, 16_777_215).unwrap().max_frame_size,
+            apply(MAX_FRAME_SIZE, 16_777_215).unwrap().max_frame_size,
             16_777_215
         );
-        assert_eq!(take(HEADER_TABLE_SIZE, 0).unwrap().header_table_size, 0);
-        assert_eq!(take(0xf000, 7).unwrap().initial_window, 65_535);
+        assert_eq!(apply(HEADER_TABLE_SIZE, 0).unwrap().header_table_size, 0);
+        assert_eq!(apply(0xf000, 7).unwrap().initial_window, 65_535);
     }
 }

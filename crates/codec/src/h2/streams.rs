@@ -1,9 +1,9 @@
-//! The open streams of a connection (RFC 9113 section 5.1).
+//! The states of a connection's open streams (RFC 9113 section 5.1).
 
 use super::frame;
 use super::priority::Priority;
 
-/// A stream, as long as it is open.
+/// Identifies a stream while it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamKey {
     slot: u16,
@@ -16,7 +16,7 @@ impl StreamKey {
         Self { slot, id }
     }
 
-    /// A small number that no other open stream of the connection has.
+    /// A small number that is unique among the open streams of the connection.
     pub fn slot(self) -> usize {
         usize::from(self.slot)
     }
@@ -27,79 +27,79 @@ impl StreamKey {
     }
 }
 
-/// What is known of one open stream: 64 bytes.
+/// The state of an open stream, in 64 bytes.
 #[derive(Debug)]
-pub(super) struct Stream {
-    /// What the peer lets us send.
+pub(super) struct StreamState {
+    /// Bytes that the peer allows this end to send.
     pub(super) send_window: i32,
-    /// What we let the peer send.
+    /// Bytes that this end allows the peer to send.
     pub(super) receive_window: i32,
-    /// Content that came and that its reader has not used.
+    /// Bytes of received data that the reader has not consumed.
     pub(super) unread: u32,
-    /// Content that was used and not yet given back to the window.
-    pub(super) unannounced: u32,
-    /// What is left of the content that was announced by `content-length`.
-    pub(super) content_left: Option<u64>,
+    /// Bytes of consumed data that no WINDOW_UPDATE has released yet.
+    pub(super) unreleased: u32,
+    /// The rest of the body according to `content-length`.
+    pub(super) body_left: Option<u64>,
     pub(super) priority: Priority,
-    pub(super) receiving: Receiving,
-    pub(super) sending: Sending,
-    pub(super) turn: Turn,
+    pub(super) receiving: ReceiveState,
+    pub(super) sending: SendState,
+    pub(super) schedule_state: ScheduleState,
     pub(super) request: RequestKind,
 }
 
-impl Stream {
-    /// Gives back content that was used, or padding, once it is worth a frame: `target` is the size
+impl StreamState {
+    /// Releases consumed data or padding, once there is enough for a WINDOW_UPDATE. `target` is the size
     /// of the window.
-    pub(super) fn give_back(&mut self, id: u32, bytes: u32, target: u32, out: &mut Vec<u8>) {
-        self.unannounced = self.unannounced.saturating_add(bytes);
-        if self.unannounced >= target / 2 && self.receiving == Receiving::Content {
-            let increment = std::mem::take(&mut self.unannounced);
-            let more = i32::try_from(increment).unwrap_or(i32::MAX);
-            self.receive_window = self.receive_window.saturating_add(more);
+    pub(super) fn release(&mut self, id: u32, bytes: u32, target: u32, out: &mut Vec<u8>) {
+        self.unreleased = self.unreleased.saturating_add(bytes);
+        if self.unreleased >= target / 2 && self.receiving == ReceiveState::Body {
+            let increment = std::mem::take(&mut self.unreleased);
+            let bytes = i32::try_from(increment).unwrap_or(i32::MAX);
+            self.receive_window = self.receive_window.saturating_add(bytes);
             frame::window_update(id, increment, out);
         }
     }
 }
 
-/// How far the peer is.
+/// The receiving half of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Receiving {
-    /// A head has to come (at a client).
+pub(super) enum ReceiveState {
+    /// A head is expected (at a client).
     Head,
-    /// Content or trailers may come.
-    Content,
-    /// Content may come, and nobody wants it.
+    /// Data or trailers are expected.
+    Body,
+    /// Data is expected and will be discarded.
     Discarded,
-    /// All came.
+    /// The peer has ended the stream.
     Ended,
 }
 
-/// How far we are.
+/// The sending half of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sending {
+pub(super) enum SendState {
     /// A head has to be sent.
     Head,
-    /// Content or trailers may be sent.
-    Content,
-    /// All was sent.
+    /// Data or trailers may be sent.
+    Body,
+    /// This end has ended the stream.
     Ended,
 }
 
-/// Whether the stream wants to send.
+/// Whether the stream has data to send, and whether it is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// It has nothing at hand.
-    None,
-    /// It stands in the schedule.
+pub(super) enum ScheduleState {
+    /// It has no data to send.
+    Idle,
+    /// It is in the schedule.
     Queued,
     /// It waits for its window.
     Stalled,
 }
 
-/// What the method means for the answer.
+/// The kind of request, which the response depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
-    Usual,
+    Other,
     Head,
     Connect,
     ExtendedConnect,
@@ -107,23 +107,23 @@ pub(super) enum RequestKind {
 
 /// The open streams, each in a slot.
 #[derive(Debug, Default)]
-pub(super) struct Streams {
-    /// The identifier of each slot's stream, 0 if it is free. Apart from the rest, since it is
-    /// searched for each frame.
+pub(super) struct StreamTable {
+    /// The identifier of each slot's stream, 0 if the slot is free. It is a separate vector because every
+    /// frame searches it.
     ids: Vec<u32>,
-    entries: Vec<Stream>,
+    entries: Vec<StreamState>,
     free: Vec<u16>,
 }
 
-/// How many slots are made at a time.
+/// How many slots are allocated at a time.
 const GROWTH: usize = 4;
 
-impl Streams {
-    pub(super) fn open(&self) -> usize {
+impl StreamTable {
+    pub(super) fn open_count(&self) -> usize {
         self.ids.len().saturating_sub(self.free.len())
     }
 
-    pub(super) fn insert(&mut self, id: u32, stream: Stream) -> StreamKey {
+    pub(super) fn insert(&mut self, id: u32, stream: StreamState) -> StreamKey {
         if let Some(slot) = self.free.pop() {
             let at = usize::from(slot);
             if let (Some(known), Some(entry)) = (self.ids.get_mut(at), self.entries.get_mut(at)) {
@@ -132,7 +132,7 @@ impl Streams {
             return StreamKey { slot, id };
         }
         let slot = u16::try_from(self.ids.len()).unwrap_or(u16::MAX);
-        // Few connections ever have many at once, and there may be many connections.
+        // Doubling would waste memory: there may be many connections, and few have many streams.
         if self.ids.len() == self.ids.capacity() {
             self.ids.reserve_exact(GROWTH);
             self.entries.reserve_exact(GROWTH);
@@ -149,14 +149,14 @@ impl Streams {
         (id != 0).then_some(StreamKey { slot, id })
     }
 
-    pub(super) fn get(&self, key: StreamKey) -> Option<&Stream> {
+    pub(super) fn get(&self, key: StreamKey) -> Option<&StreamState> {
         let slot = key.slot();
         self.entries
             .get(slot)
             .filter(|_| self.ids.get(slot) == Some(&key.id))
     }
 
-    pub(super) fn get_mut(&mut self, key: StreamKey) -> Option<&mut Stream> {
+    pub(super) fn get_mut(&mut self, key: StreamKey) -> Option<&mut StreamState> {
         let slot = key.slot();
         let is_same = self.ids.get(slot) == Some(&key.id);
         self.entries.get_mut(slot).filter(|_| is_same)
@@ -172,58 +172,58 @@ impl Streams {
         }
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (StreamKey, &mut Stream)> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (StreamKey, &mut StreamState)> {
         let keys = self.ids.iter().zip(0_u16..);
         keys.zip(&mut self.entries)
             .filter(|((id, _), _)| **id != 0)
             .map(|((id, slot), stream)| (StreamKey { slot, id: *id }, stream))
     }
 
-    /// Gives back room when no stream is open.
+    /// Frees memory if no stream is open.
     pub(super) fn shrink(&mut self) {
-        if self.open() == 0 {
+        if self.open_count() == 0 {
             *self = Self::default();
         }
     }
 }
 
-/// Streams that are closed since not long ago, told apart by who closed them (section 5.1, "closed").
+/// The most recently closed streams, by how they were closed (section 5.1, "closed").
 #[derive(Debug, Default)]
-pub(super) struct Forgotten {
-    /// Reset by us: what the peer sent before it knew is ignored.
-    reset: Last<128>,
-    /// Ended by both, or reset by the peer: what comes on them is an error of the stream.
-    ended: Last<8>,
+pub(super) struct ClosedStreams {
+    /// Reset by this end: frames that the peer sent before it knew are ignored.
+    reset: RecentIds<128>,
+    /// Ended by both ends, or reset by the peer: further frames are a stream error.
+    ended: RecentIds<8>,
 }
 
-impl Forgotten {
-    pub(super) fn add(&mut self, id: u32) {
+impl ClosedStreams {
+    pub(super) fn add_reset(&mut self, id: u32) {
         self.reset.add(id);
     }
 
-    pub(super) fn note_end(&mut self, id: u32) {
+    pub(super) fn add_ended(&mut self, id: u32) {
         self.ended.add(id);
     }
 
-    pub(super) fn holds(&self, id: u32) -> bool {
+    pub(super) fn was_reset(&self, id: u32) -> bool {
         self.reset.ids.contains(&id)
     }
 
-    pub(super) fn ended(&self, id: u32) -> bool {
+    pub(super) fn has_ended(&self, id: u32) -> bool {
         self.ended.ids.contains(&id)
     }
 }
 
-/// The last numbers that were added.
+/// The most recently added stream identifiers.
 #[derive(Debug, Default)]
-struct Last<const KEPT: usize> {
+struct RecentIds<const CAPACITY: usize> {
     ids: Vec<u32>,
     next: usize,
 }
 
-impl<const KEPT: usize> Last<KEPT> {
+impl<const CAPACITY: usize> RecentIds<CAPACITY> {
     fn add(&mut self, id: u32) {
-        if self.ids.len() < KEPT {
+        if self.ids.len() < CAPACITY {
             self.ids.push(id);
             return;
         }
@@ -231,7 +231,7 @@ impl<const KEPT: usize> Last<KEPT> {
             *oldest = id;
         }
         self.next = match self.next.wrapping_add(1) {
-            next if next < KEPT => next,
+            next if next < CAPACITY => next,
             _ => 0,
         };
     }
@@ -243,13 +243,17 @@ mod tests {
 
     #[test]
     fn a_stream_fits_one_cache_line() {
-        assert!(size_of::<Stream>() <= 64);
+        assert!(size_of::<StreamState>() <= 64);
     }
 
     #[test]
     fn remembers_the_last_streams_that_were_reset() {
-        let mut forgotten = Forgotten::default();
-        (0..200).for_each(|id| forgotten.add(id));
-        assert!(forgotten.holds(199) && forgotten.holds(72) && !forgotten.holds(71));
+        let mut closed_streams = ClosedStreams::default();
+        (0..200).for_each(|id| closed_streams.add_reset(id));
+        assert!(
+            closed_streams.was_reset(199)
+                && closed_streams.was_reset(72)
+                && !closed_streams.was_reset(71)
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! The client's side of HTTP/1.1: requests as they leave, responses as they are understood.
+//! Tests the client's end of HTTP/1.1: encoded requests and parsed responses.
 
 use apus_codec::h1::{
-    BodyFraming, ClientConnection, ClientEvent, InvalidRequest, OutgoingRequest, ProtocolError,
-    ResponseHead,
+    BodyFraming, ClientConnection, ClientEvent, Http1Error, Http1ResponseHead, InvalidRequest,
+    OutgoingRequest,
 };
 use apus_http::{Headers, Method, StatusCode, Version};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ thread_local! {
     static NO_FIELDS: &'static Headers = Box::leak(Box::default());
 }
 
-/// A request without fields or content.
+/// A request without fields or body.
 pub(crate) fn get() -> OutgoingRequest<'static> {
     OutgoingRequest {
         method: &Method::GET,
@@ -28,23 +28,23 @@ pub(crate) fn get() -> OutgoingRequest<'static> {
     }
 }
 
-/// One response and what came before it, as it was read.
+/// A parsed response, and the interim responses before it.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Exchange {
     pub(crate) interim: Vec<(StatusCode, Headers)>,
-    pub(crate) head: Option<ResponseHead>,
-    pub(crate) content: Vec<u8>,
+    pub(crate) head: Option<Http1ResponseHead>,
+    pub(crate) body: Vec<u8>,
     pub(crate) trailers: Option<Headers>,
     pub(crate) complete: bool,
-    pub(crate) error: Option<ProtocolError>,
+    pub(crate) error: Option<Http1Error>,
     pub(crate) keeps_alive: bool,
     pub(crate) is_tunnel: bool,
-    /// Bytes that were not consumed behind a whole response.
+    /// Unconsumed bytes after a complete response.
     pub(crate) unread: usize,
 }
 
 impl Exchange {
-    /// The response to `request` in input that comes in pieces and then, if `ends`, ends.
+    /// Parses the response to `request` from input in pieces. If `ends`, the input ends after them.
     pub(crate) fn of<'a>(
         request: OutgoingRequest<'_>,
         pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -101,7 +101,7 @@ impl Exchange {
                 }
                 ClientEvent::Data(range) => {
                     assert!(!range.is_empty() && range.end <= consumed);
-                    self.content.extend_from_slice(&unread[range]);
+                    self.body.extend_from_slice(&unread[range]);
                 }
                 ClientEvent::End(trailers) => self.trailers = trailers,
             }
@@ -118,7 +118,7 @@ impl Exchange {
     }
 }
 
-fn to_get(answer: &str) -> Exchange {
+fn response_to_get(answer: &str) -> Exchange {
     Exchange::of(get(), [answer.as_bytes()], false)
 }
 
@@ -130,7 +130,7 @@ fn sent(request: OutgoingRequest<'_>) -> String {
 }
 
 #[test]
-fn writes_requests_with_what_the_connection_needs() {
+fn writes_requests_with_framing_and_connection_fields() {
     let mut headers = Headers::new();
     for (name, value) in [
         ("accept", "*/*"),
@@ -216,9 +216,9 @@ fn writes_requests_with_what_the_connection_needs() {
     );
 }
 
-/// The class of request splitting, as CVE-2023-25690.
+/// Request splitting, such as CVE-2023-25690.
 #[test]
-fn refuses_what_would_split_a_request() {
+fn rejects_request_parts_that_would_split_the_request() {
     for target in [
         "",
         "a",
@@ -252,7 +252,7 @@ fn refuses_what_would_split_a_request() {
         content_length: None,
         ..get()
     };
-    assert_refused(connect, InvalidRequest::Content);
+    assert_refused(connect, InvalidRequest::Body);
 }
 
 fn assert_refused(request: OutgoingRequest<'_>, error: InvalidRequest) {
@@ -261,7 +261,7 @@ fn assert_refused(request: OutgoingRequest<'_>, error: InvalidRequest) {
     let refused = connection.send_request(request, &mut out);
     assert_eq!(refused, Err(error), "{request:?}");
     assert!(out.is_empty());
-    // It stays as it was.
+    // The connection does not change.
     assert_eq!(
         connection.send_request(get(), &mut out),
         Ok(BodyFraming::None)
@@ -298,7 +298,7 @@ fn sends_one_request_at_a_time() {
 }
 
 #[test]
-fn a_connection_is_over_when_its_response_came_before_the_request_was_whole() {
+fn does_not_persist_if_the_response_ends_before_the_request() {
     let mut out = Vec::new();
     let mut connection = ClientConnection::new(LIMITS);
     let request = OutgoingRequest {
@@ -327,8 +327,8 @@ fn frames_responses_by_request_status_and_fields() {
     };
     let length = "Content-Length: 2\r\n\r\nok";
     let chunked = "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
-    // Request, status, rest, content, whole without an end, kept alive, unread.
-    for (request, status, rest, content, complete, keeps_alive, unread) in [
+    // Request, status, rest, body, complete without end of input, kept alive, unread.
+    for (request, status, rest, body, complete, keeps_alive, unread) in [
         (get(), "200", length, "ok", true, true, 0),
         (get(), "200", chunked, "ok", true, true, 0),
         (get(), "200", "\r\nok", "ok", false, true, 0),
@@ -359,7 +359,7 @@ fn frames_responses_by_request_status_and_fields() {
         let exchange = Exchange::of(request, [answer.as_bytes()], false);
         let context = format!("{} {answer:?} {exchange:?}", request.method);
         assert_eq!(exchange.error, None, "{context}");
-        assert_eq!(exchange.content, content.as_bytes(), "{context}");
+        assert_eq!(exchange.body, body.as_bytes(), "{context}");
         assert_eq!(exchange.complete, complete, "{context}");
         assert_eq!(exchange.unread, unread, "{context}");
         if complete {
@@ -367,19 +367,16 @@ fn frames_responses_by_request_status_and_fields() {
         }
         let tunnel = *request.method == Method::CONNECT && status == "200";
         assert_eq!(exchange.is_tunnel, tunnel, "{context}");
-        // All of that, and a length that is not true, is as it was at the end of the connection.
+        // The end of the connection does not change the result, and neither does a wrong length.
         let ended = Exchange::of(request, [answer.as_bytes()], true);
-        assert!(
-            ended.complete && ended.content == content.as_bytes(),
-            "{context}"
-        );
+        assert!(ended.complete && ended.body == body.as_bytes(), "{context}");
     }
 }
 
 #[test]
-fn keeps_the_lengths_that_mean_something() {
+fn keeps_content_length_where_the_status_allows_it() {
     for (status, kept) in [("200", true), ("304", true), ("204", false), ("404", true)] {
-        let exchange = to_get(&format!(
+        let exchange = response_to_get(&format!(
             "HTTP/1.1 {status} x\r\nContent-Length: 5\r\n\r\n12345"
         ));
         let head = exchange.head.unwrap();
@@ -389,7 +386,7 @@ fn keeps_the_lengths_that_mean_something() {
 
 /// RFC 9112 section 9.3.
 #[test]
-fn persists_as_version_and_options_say() {
+fn persists_by_version_and_connection_options() {
     for (version, connection, keeps_alive) in [
         ("1.1", "x", true),
         ("1.1", "keep-alive", true),
@@ -399,7 +396,7 @@ fn persists_as_version_and_options_say() {
         ("1.0", "Keep-Alive", true),
         ("1.0", "close, keep-alive", false),
     ] {
-        let exchange = to_get(&format!(
+        let exchange = response_to_get(&format!(
             "HTTP/{version} 200 x\r\nConnection: {connection}\r\nContent-Length: 0\r\n\r\n"
         ));
         assert_eq!(exchange.keeps_alive, keeps_alive, "{version} {connection}");
@@ -407,9 +404,9 @@ fn persists_as_version_and_options_say() {
 }
 
 #[test]
-fn content_that_ends_with_the_connection_ends_in_order_only_there() {
+fn only_end_of_input_completes_a_body_until_close() {
     let until_close = "HTTP/1.1 200 x\r\n\r\nsome";
-    let open = to_get(until_close);
+    let open = response_to_get(until_close);
     assert!(!open.complete && open.error.is_none());
     let ended = Exchange::of(get(), [until_close.as_bytes()], true);
     assert!(ended.complete && !ended.keeps_alive);
@@ -425,98 +422,98 @@ fn content_that_ends_with_the_connection_ends_in_order_only_there() {
         "HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nA: b\r\n",
     ] {
         let exchange = Exchange::of(get(), [answer.as_bytes()], true);
-        assert_eq!(exchange.error, Some(ProtocolError::Truncated), "{answer:?}");
+        assert_eq!(exchange.error, Some(Http1Error::Truncated), "{answer:?}");
     }
 }
 
 #[test]
-fn refuses_responses_that_can_be_read_in_two_ways() {
+fn rejects_ambiguous_responses() {
     for (answer, error) in [
         (
             "HTTP/1.1 200 x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-            ProtocolError::LengthWithTransferEncoding,
+            Http1Error::LengthWithTransferEncoding,
         ),
         (
             "HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n",
-            ProtocolError::LengthWithTransferEncoding,
+            Http1Error::LengthWithTransferEncoding,
         ),
         (
             "HTTP/1.1 200 x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
-            ProtocolError::ContentLength,
+            Http1Error::ContentLength,
         ),
         (
             "HTTP/1.1 304 x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-            ProtocolError::ContentLength,
+            Http1Error::ContentLength,
         ),
         (
             "HTTP/1.1 200 x\r\nContent-Length: 0x1\r\n\r\n",
-            ProtocolError::ContentLength,
+            Http1Error::ContentLength,
         ),
         (
             "HTTP/1.1 200 x\r\nTransfer-Encoding: xchunked\r\n\r\n",
-            ProtocolError::TransferEncoding,
+            Http1Error::TransferEncoding,
         ),
         (
             "HTTP/1.1 200 x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
-            ProtocolError::TransferCoding,
+            Http1Error::TransferCoding,
         ),
         (
             "HTTP/1.0 200 x\r\nTransfer-Encoding: chunked\r\n\r\n",
-            ProtocolError::TransferEncoding,
+            Http1Error::TransferEncoding,
         ),
-        ("HTTP/1.1 200 x\nA: b\r\n\r\n", ProtocolError::BareLineFeed),
+        ("HTTP/1.1 200 x\nA: b\r\n\r\n", Http1Error::BareLineFeed),
         (
             "HTTP/1.1 200 x\r\nA : b\r\n\r\n",
-            ProtocolError::SpaceBeforeColon,
+            Http1Error::SpaceBeforeColon,
         ),
-        (
-            "HTTP/1.1 200 x\r\n A: b\r\n\r\n",
-            ProtocolError::LineFolding,
-        ),
-        (
-            "HTTP/1.1 200 x\r\nA: \rb\r\n\r\n",
-            ProtocolError::FieldValue,
-        ),
+        ("HTTP/1.1 200 x\r\n A: b\r\n\r\n", Http1Error::LineFolding),
+        ("HTTP/1.1 200 x\r\nA: \rb\r\n\r\n", Http1Error::FieldValue),
         (
             "HTTP/1.1 101 x\r\nUpgrade: x\r\n\r\n",
-            ProtocolError::UnaskedSwitch,
+            Http1Error::UnexpectedUpgrade,
         ),
-        ("\r\nHTTP/1.1 200 x\r\n\r\n", ProtocolError::StatusLine),
-        ("HTTP/2", ProtocolError::StatusLine),
+        ("\r\nHTTP/1.1 200 x\r\n\r\n", Http1Error::StatusLine),
+        ("HTTP/2", Http1Error::StatusLine),
         (
             "HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab",
-            ProtocolError::ChunkEnd,
+            Http1Error::ChunkEnd,
         ),
     ] {
-        assert_eq!(to_get(answer).error, Some(error), "{answer:?}");
+        assert_eq!(response_to_get(answer).error, Some(error), "{answer:?}");
     }
 }
 
 #[test]
-fn bounds_heads_and_interim_responses() {
+fn limits_heads_and_interim_responses() {
     let interim = "HTTP/1.1 103 x\r\n\r\n".repeat(33);
-    assert_eq!(to_get(&interim).error, Some(ProtocolError::TooManyInterim));
+    assert_eq!(
+        response_to_get(&interim).error,
+        Some(Http1Error::TooManyInterim)
+    );
     let long = format!("HTTP/1.1 200 x\r\nA: {}", "b".repeat(LIMITS.head_bytes));
-    assert_eq!(to_get(&long).error, Some(ProtocolError::HeadTooLarge));
-    // Fields that are left out count, too.
+    assert_eq!(response_to_get(&long).error, Some(Http1Error::HeadTooLarge));
+    // Dropped fields count as well.
     let many = format!(
         "HTTP/1.1 200 x\r\n{}",
         "TE: x\r\n".repeat(LIMITS.fields + 1)
     );
-    assert_eq!(to_get(&many).error, Some(ProtocolError::TooManyFields));
+    assert_eq!(
+        response_to_get(&many).error,
+        Some(Http1Error::TooManyFields)
+    );
     let status = format!("HTTP/1.1 200 {}", "x".repeat(5000));
-    assert_eq!(to_get(&status).error, Some(ProtocolError::StatusLine));
+    assert_eq!(response_to_get(&status).error, Some(Http1Error::StatusLine));
 }
 
 #[test]
-fn what_comes_unasked_is_refused() {
+fn rejects_input_without_a_request() {
     let mut connection = ClientConnection::new(LIMITS);
     assert_eq!(connection.handle_eof(), Ok(ClientEvent::Incomplete));
     let mut connection = ClientConnection::new(LIMITS);
     let answer = b"HTTP/1.1 200 x\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(
         connection.handle_input(answer),
-        Err(ProtocolError::UnaskedResponse)
+        Err(Http1Error::UnexpectedResponse)
     );
     assert_eq!(
         connection.send_request(get(), &mut Vec::new()),
@@ -525,7 +522,7 @@ fn what_comes_unasked_is_refused() {
 }
 
 #[test]
-fn a_switch_that_was_offered_makes_a_tunnel() {
+fn an_offered_upgrade_makes_a_tunnel() {
     let request = OutgoingRequest {
         upgrade: Some("x"),
         ..get()
@@ -537,20 +534,20 @@ fn a_switch_that_was_offered_makes_a_tunnel() {
     assert_eq!(exchange.head.unwrap().headers.wire(), b"upgrade: x\r\n");
 }
 
-/// A response as it was meant.
+/// A generated response.
 #[derive(Clone, Debug)]
-pub(crate) struct Generated {
+pub(crate) struct GeneratedResponse {
     status: u16,
     http10: bool,
     interim: usize,
     fields: Vec<(String, String)>,
-    content: Vec<u8>,
-    /// Sizes of chunks; empty for `Content-Length`.
+    body: Vec<u8>,
+    /// The sizes of the chunks; empty for `Content-Length`.
     chunks: Vec<usize>,
     trailer: Option<String>,
 }
 
-impl Generated {
+impl GeneratedResponse {
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(self.interim);
         let is_chunked = !self.chunks.is_empty() && !self.http10;
@@ -560,12 +557,12 @@ impl Generated {
             bytes.extend(format!("{name}: {value}\r\n").as_bytes());
         }
         if !is_chunked {
-            bytes.extend(format!("Content-Length: {}\r\n\r\n", self.content.len()).as_bytes());
-            bytes.extend(&self.content);
+            bytes.extend(format!("Content-Length: {}\r\n\r\n", self.body.len()).as_bytes());
+            bytes.extend(&self.body);
             return bytes;
         }
         bytes.extend(b"Transfer-Encoding: chunked\r\n\r\n");
-        for piece in cut(&self.content, &self.chunks) {
+        for piece in cut(&self.body, &self.chunks) {
             if !piece.is_empty() {
                 bytes.extend(format!("{:x};a=b\r\n", piece.len()).as_bytes());
                 bytes.extend(piece);
@@ -588,17 +585,17 @@ prop_compose! {
         interim in 0..3_usize,
         fields in prop::collection::vec(
             ("X-[A-Za-z0-9-]{1,12}", "([!-~]([ -~\t]{0,20}[!-~])?)?"), 0..8),
-        content in prop::collection::vec(any::<u8>(), 0..300),
+        body in prop::collection::vec(any::<u8>(), 0..300),
         chunks in prop::collection::vec(any::<usize>(), 0..4),
         trailer in prop::option::of("[a-z]{0,5}"),
-    ) -> Generated {
+    ) -> GeneratedResponse {
         let interim = if http10 { 0 } else { interim };
-        Generated { status, http10, interim, fields, content, chunks, trailer }
+        GeneratedResponse { status, http10, interim, fields, body, chunks, trailer }
     }
 }
 
 prop_compose! {
-    /// Valid responses in which some bytes were changed, and what is put together from parts.
+    /// Valid responses with some changed bytes, and combinations of parts.
     pub(crate) fn damaged()(
         response in response(),
         changes in prop::collection::vec((any::<usize>(), any::<u8>()), 0..4),
@@ -625,7 +622,7 @@ proptest! {
     #![proptest_config(cases(1500))]
 
     #[test]
-    fn reads_responses_as_they_were_meant(
+    fn parses_generated_responses(
         response in response(),
         cuts in prop::collection::vec(any::<usize>(), 0..8),
     ) {
@@ -635,7 +632,7 @@ proptest! {
         prop_assert_eq!(exchange.unread, 0);
         prop_assert_eq!(exchange.interim.len(), response.interim);
         prop_assert_eq!(exchange.keeps_alive, !response.http10);
-        prop_assert_eq!(exchange.content, response.content);
+        prop_assert_eq!(exchange.body, response.body);
         let head = exchange.head.unwrap();
         prop_assert_eq!(head.status.as_u16(), response.status);
         let version = if response.http10 { Version::HTTP_10 } else { Version::HTTP_11 };
@@ -659,7 +656,7 @@ proptest! {
     }
 
     #[test]
-    fn reads_anything_the_same_however_it_is_split(
+    fn parses_input_independently_of_its_split(
         input in damaged(),
         cuts in prop::collection::vec(any::<usize>(), 0..8),
         is_head in any::<bool>(),
@@ -672,9 +669,9 @@ proptest! {
         prop_assert_eq!(&at_once, &Exchange::of(request, input.chunks(1), ends));
     }
 
-    /// The two ends of this codec understand each other.
+    /// The server of this codec parses the requests of its client.
     #[test]
-    fn our_server_reads_requests_as_they_were_meant(
+    fn own_server_parses_generated_requests(
         method in "GET|POST|PUT|DELETE|PATCH|OPTIONS|PURGE",
         target in "/[a-zA-Z0-9/._~%?=&-]{0,30}",
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..5),
@@ -682,11 +679,11 @@ proptest! {
         trailer in prop::option::of("[a-z]{1,5}"),
     ) {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let content = pieces.concat();
+        let body = pieces.concat();
         let request = OutgoingRequest {
             method: &method,
             target: &target,
-            content_length: is_length_known.then_some(content.len() as u64),
+            content_length: is_length_known.then_some(body.len() as u64),
             ..get()
         };
         let mut trailers = Headers::new();
@@ -707,7 +704,7 @@ proptest! {
         let request = &read.requests[0];
         prop_assert_eq!(&request.head.head.method, &method);
         prop_assert_eq!(request.head.head.target.as_str(), &target);
-        prop_assert_eq!(&request.content, &content);
+        prop_assert_eq!(&request.body, &body);
         if framing == BodyFraming::Chunked {
             prop_assert_eq!(request.trailers.as_ref(), trailer.as_ref().map(|_| &trailers));
         }

@@ -1,5 +1,4 @@
-//! hyper as the oracle of the client's side: as a server it reads what we send, as a client it reads
-//! what we read.
+//! Compares the client's end with hyper, which parses the codec's requests and the same responses.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -11,23 +10,23 @@ use proptest::prelude::*;
 use tokio::io::AsyncWriteExt;
 
 use crate::client::{Exchange, damaged, get, response};
-use crate::oracle::{Io, Nothing, collect, runtime};
+use crate::oracle::{EmptyBody, Io, collect, runtime};
 use crate::transcript::LIMITS;
 use apus_testkit::cases;
 
-/// A response as both can say what they read.
+/// A parsed response in a form that both can be converted to.
 #[derive(Debug, PartialEq)]
-struct Seen {
+struct ParsedResponse {
     status: u16,
     fields: Vec<(String, Vec<u8>)>,
-    content: Vec<u8>,
+    body: Vec<u8>,
 }
 
-impl Seen {
+impl ParsedResponse {
     fn new<'a>(
         status: u16,
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
-        content: Vec<u8>,
+        body: Vec<u8>,
     ) -> Self {
         const OF_THE_CONNECTION: [&str; 7] = [
             "connection",
@@ -46,13 +45,13 @@ impl Seen {
         Self {
             status,
             fields,
-            content,
+            body,
         }
     }
 }
 
-/// The response that hyper reads from a connection of these bytes, if it takes it for whole.
-fn by_hyper(input: &[u8]) -> Option<Seen> {
+/// The response that hyper parses from these bytes, if it accepts it as complete.
+fn by_hyper(input: &[u8]) -> Option<ParsedResponse> {
     runtime().block_on(async {
         let (client, mut server) = tokio::io::duplex(input.len() + 64 * 1024);
         let (mut sender, connection) = hyper::client::conn::http1::handshake(Io(client))
@@ -61,20 +60,20 @@ fn by_hyper(input: &[u8]) -> Option<Seen> {
         let request = hyper::Request::builder()
             .uri("/")
             .header("host", "a")
-            .body(Nothing)
+            .body(EmptyBody)
             .unwrap();
         let exchange = async {
             let (parts, body) = sender.send_request(request).await.ok()?.into_parts();
-            let content = collect(body).await.ok()?;
+            let body = collect(body).await.ok()?;
             let fields = parts.headers.iter();
-            Some(Seen::new(
+            Some(ParsedResponse::new(
                 parts.status.as_u16(),
                 fields.map(|(name, value)| (name.as_str(), value.as_bytes())),
-                content,
+                body,
             ))
         };
         let answers = async {
-            // It answers what it was asked, and not before.
+            // The response is sent after the request, and not before.
             let mut byte = [0; 1024];
             let _ = tokio::io::AsyncReadExt::read(&mut server, &mut byte).await;
             server.write_all(input).await.unwrap();
@@ -85,28 +84,28 @@ fn by_hyper(input: &[u8]) -> Option<Seen> {
     })
 }
 
-fn by_us(input: &[u8]) -> Option<Seen> {
+fn by_codec(input: &[u8]) -> Option<ParsedResponse> {
     let exchange = Exchange::of(get(), [input], true);
     let head = exchange.head.filter(|_| exchange.complete)?;
-    Some(Seen::new(
+    Some(ParsedResponse::new(
         head.status.as_u16(),
         head.headers.iter(),
-        exchange.content,
+        exchange.body,
     ))
 }
 
-type Asked = (String, String, Vec<(String, Vec<u8>)>, Vec<u8>);
+type RequestTuple = (String, String, Vec<(String, Vec<u8>)>, Vec<u8>);
 
-/// What hyper as a server is asked by these bytes.
-fn asked_of_hyper(input: &[u8]) -> Vec<Asked> {
+/// The requests that hyper as a server parses from these bytes.
+fn requests_read_by_hyper(input: &[u8]) -> Vec<RequestTuple> {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let service = hyper::service::service_fn({
         let asked = asked.clone();
         move |request: hyper::Request<Incoming>| {
-            let asked: Arc<Mutex<Vec<Asked>>> = asked.clone();
+            let asked: Arc<Mutex<Vec<RequestTuple>>> = asked.clone();
             async move {
                 let (parts, body) = request.into_parts();
-                if let Ok(content) = collect(body).await {
+                if let Ok(body) = collect(body).await {
                     let mut fields: Vec<_> = parts
                         .headers
                         .iter()
@@ -118,10 +117,10 @@ fn asked_of_hyper(input: &[u8]) -> Vec<Asked> {
                         parts.method.to_string(),
                         parts.uri.to_string(),
                         fields,
-                        content,
+                        body,
                     ));
                 }
-                Ok::<_, Infallible>(hyper::Response::new(Nothing))
+                Ok::<_, Infallible>(hyper::Response::new(EmptyBody))
             }
         }
     });
@@ -141,7 +140,7 @@ proptest! {
     #![proptest_config(cases(1000))]
 
     #[test]
-    fn hyper_reads_requests_as_they_were_meant(
+    fn hyper_parses_generated_requests(
         method in "GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS|PURGE",
         target in "/[a-zA-Z0-9/._~%-]{0,30}(\\?[a-z0-9=&]{0,10})?",
         fields in prop::collection::vec(("x-[a-z]{1,12}", "([!-~]([ -~\t]{0,20}[!-~])?)?"), 0..8),
@@ -154,12 +153,12 @@ proptest! {
         for (name, value) in &fields {
             headers.try_append(name, value).unwrap();
         }
-        let content = pieces.concat();
+        let body = pieces.concat();
         let request = OutgoingRequest {
             method: &meant,
             target: &target,
             headers: &headers,
-            content_length: is_length_known.then_some(content.len() as u64),
+            content_length: is_length_known.then_some(body.len() as u64),
             te_trailers,
             ..get()
         };
@@ -177,21 +176,21 @@ proptest! {
             .map(|(name, value)| (name, value.into_bytes()))
             .collect();
         fields.sort_by(|a, b| a.0.cmp(&b.0));
-        prop_assert_eq!(asked_of_hyper(&out), vec![(method, target, fields, content)]);
+        prop_assert_eq!(requests_read_by_hyper(&out), vec![(method, target, fields, body)]);
     }
 
     #[test]
-    fn reads_valid_responses_as_hyper_does(response in response()) {
+    fn parses_valid_responses_like_hyper(response in response()) {
         let bytes = response.bytes();
-        let ours = by_us(&bytes);
+        let ours = by_codec(&bytes);
         prop_assert!(ours.is_some());
         prop_assert_eq!(ours, by_hyper(&bytes));
     }
 
-    /// What we take for a whole response hyper takes for one, too, and for the same.
+    /// hyper accepts every response that the codec accepts as complete, with the same result.
     #[test]
-    fn reads_no_response_that_hyper_refuses(input in damaged()) {
-        if let Some(ours) = by_us(&input) {
+    fn accepts_no_response_that_hyper_rejects(input in damaged()) {
+        if let Some(ours) = by_codec(&input) {
             let theirs = by_hyper(&input);
             prop_assert_eq!(Some(ours), theirs, "{}", input.escape_ascii());
         }

@@ -1,8 +1,7 @@
-//! The web server's side of FastCGI, by the specification (sections as in its version 1.0), and the
-//! header block of CGI (RFC 3875 section 6).
+//! Tests the web server's end of FastCGI 1.0, and the header block of CGI (RFC 3875 section 6).
 
 use apus_codec::fastcgi::{
-    ClientConnection, ClientEvent, Params, ProtocolError, ResponseContent, ResponseHead,
+    BodyLength, CgiResponseHead, FastCgiConnection, FastCgiError, FastCgiEvent, Params,
 };
 use apus_codec::h1::HeadLimits;
 use apus_http::StatusCode;
@@ -17,17 +16,17 @@ const LIMITS: HeadLimits = HeadLimits {
 const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
 
-fn record(kind: u8, request: u16, content: &[u8], padding: u8) -> Vec<u8> {
+fn record(kind: u8, request: u16, body: &[u8], padding: u8) -> Vec<u8> {
     let [r1, r0] = request.to_be_bytes();
-    let [c1, c0] = u16::try_from(content.len()).unwrap().to_be_bytes();
+    let [c1, c0] = u16::try_from(body.len()).unwrap().to_be_bytes();
     let mut record = vec![1, kind, r1, r0, c1, c0, padding, 0];
-    record.extend_from_slice(content);
+    record.extend_from_slice(body);
     record.extend(std::iter::repeat_n(b'P', padding.into()));
     record
 }
 
-fn out(content: &str) -> Vec<u8> {
-    record(STDOUT, 1, content.as_bytes(), 0)
+fn out(body: &str) -> Vec<u8> {
+    record(STDOUT, 1, body.as_bytes(), 0)
 }
 
 fn end(app_status: u32, protocol_status: u8) -> Vec<u8> {
@@ -36,35 +35,35 @@ fn end(app_status: u32, protocol_status: u8) -> Vec<u8> {
     record(3, 1, &body, 0)
 }
 
-/// A connection that sent a request.
-fn asking(is_head: bool) -> ClientConnection {
-    let mut connection = ClientConnection::new(LIMITS);
+/// A connection that has sent a request.
+fn requesting(is_head: bool) -> FastCgiConnection {
+    let mut connection = FastCgiConnection::new(LIMITS);
     ask(&mut connection, is_head);
     connection
 }
 
-fn ask(connection: &mut ClientConnection, is_head: bool) {
+fn ask(connection: &mut FastCgiConnection, is_head: bool) {
     let mut out = Vec::new();
     assert!(connection.send_request(&Params::new(), is_head, true, &mut out));
     connection.send_end(&mut out);
 }
 
-/// All that an answer is.
+/// A parsed response.
 #[derive(Debug, Default, PartialEq)]
-struct Answer {
-    head: Option<ResponseHead>,
-    content: Vec<u8>,
+struct ParsedResponse {
+    head: Option<CgiResponseHead>,
+    body: Vec<u8>,
     errors: Vec<u8>,
     app_status: Option<u32>,
 }
 
-/// Feeds a connection pieces that end at these places.
+/// Passes input to a connection in pieces that end at these positions.
 fn feed(
-    connection: &mut ClientConnection,
+    connection: &mut FastCgiConnection,
     input: &[u8],
     cuts: &[usize],
-) -> Result<Answer, ProtocolError> {
-    let mut answer = Answer::default();
+) -> Result<ParsedResponse, FastCgiError> {
+    let mut response = ParsedResponse::default();
     let mut consumed = 0;
     for seen in cuts.iter().copied().chain([input.len()]) {
         loop {
@@ -72,27 +71,27 @@ fn feed(
             let (bytes, event) = connection.handle_input(unread)?;
             consumed += bytes;
             match event {
-                ClientEvent::Incomplete => break,
-                ClientEvent::Head(head) => {
-                    assert!(answer.head.replace(head).is_none());
+                FastCgiEvent::Incomplete => break,
+                FastCgiEvent::Head(head) => {
+                    assert!(response.head.replace(head).is_none());
                 }
-                ClientEvent::Data(range) => {
-                    assert!(answer.head.is_some() && !range.is_empty());
-                    answer.content.extend_from_slice(&unread[range]);
+                FastCgiEvent::Data(range) => {
+                    assert!(response.head.is_some() && !range.is_empty());
+                    response.body.extend_from_slice(&unread[range]);
                 }
-                ClientEvent::Stderr(range) => answer.errors.extend_from_slice(&unread[range]),
-                ClientEvent::End { app_status } => {
-                    answer.app_status = Some(app_status);
+                FastCgiEvent::Stderr(range) => response.errors.extend_from_slice(&unread[range]),
+                FastCgiEvent::End { app_status } => {
+                    response.app_status = Some(app_status);
                     break;
                 }
             }
         }
     }
-    Ok(answer)
+    Ok(response)
 }
 
-fn read(input: &[u8]) -> Result<Answer, ProtocolError> {
-    feed(&mut asking(false), input, &[])
+fn read(input: &[u8]) -> Result<ParsedResponse, FastCgiError> {
+    feed(&mut requesting(false), input, &[])
 }
 
 #[test]
@@ -102,7 +101,7 @@ fn sends_the_example_of_the_specification() {
     params.push("SERVER_PORT", "80");
     params.push("SERVER_ADDR", "199.170.183.42");
     let mut sent = Vec::new();
-    let mut connection = ClientConnection::new(LIMITS);
+    let mut connection = FastCgiConnection::new(LIMITS);
     assert!(connection.send_request(&params, false, false, &mut sent));
     connection.send_data_start(5, &mut sent);
     sent.extend_from_slice(b"12345");
@@ -125,11 +124,11 @@ fn sends_the_example_of_the_specification() {
 }
 
 #[test]
-fn parameters_that_no_record_holds_are_cut_anywhere() {
+fn long_parameters_are_split_into_records() {
     let mut params = Params::new();
     params.push("A", vec![b'a'; 100_000]);
     let mut sent = Vec::new();
-    assert!(ClientConnection::new(LIMITS).send_request(&params, false, true, &mut sent));
+    assert!(FastCgiConnection::new(LIMITS).send_request(&params, false, true, &mut sent));
     let wire = params.wire();
     let expected = [
         record(1, 1, &[0, 1, 1, 0, 0, 0, 0, 0], 0),
@@ -149,9 +148,9 @@ fn reads_the_examples_of_the_specification() {
         record(STDOUT, 1, b"", 0),
         end(0, 0),
     ];
-    let answer = read(&input.concat()).unwrap();
-    assert_eq!(answer.content, b"<html>\n<head> ... ");
-    assert_eq!(answer.app_status, Some(0));
+    let response = read(&input.concat()).unwrap();
+    assert_eq!(response.body, b"<html>\n<head> ... ");
+    assert_eq!(response.app_status, Some(0));
     let input = [
         out("Content-type: text/html\r\n\r\n<ht"),
         record(STDERR, 1, b"config error: missing SI_UID\n", 1),
@@ -160,32 +159,32 @@ fn reads_the_examples_of_the_specification() {
         record(STDERR, 1, b"", 0),
         end(938, 0),
     ];
-    let answer = read(&input.concat()).unwrap();
-    assert_eq!(answer.content, b"<html>\n<head> ... ");
-    assert_eq!(answer.errors, b"config error: missing SI_UID\n");
-    assert_eq!(answer.app_status, Some(938));
-    let head = answer.head.unwrap();
+    let response = read(&input.concat()).unwrap();
+    assert_eq!(response.body, b"<html>\n<head> ... ");
+    assert_eq!(response.errors, b"config error: missing SI_UID\n");
+    assert_eq!(response.app_status, Some(938));
+    let head = response.head.unwrap();
     assert_eq!(head.status, StatusCode::OK);
     assert_eq!(head.headers.wire(), b"content-type: text/html\r\n");
 }
 
 #[test]
 fn carries_one_request_after_another() {
-    let mut connection = asking(false);
+    let mut connection = requesting(false);
     let mut out_of_turn = Vec::new();
     assert!(!connection.send_request(&Params::new(), false, true, &mut out_of_turn));
     assert!(out_of_turn.is_empty());
     for _ in 0..3 {
-        let answer = feed(&mut connection, &[out("\n"), end(0, 0)].concat(), &[]).unwrap();
-        assert_eq!(answer.app_status, Some(0));
+        let response = feed(&mut connection, &[out("\n"), end(0, 0)].concat(), &[]).unwrap();
+        assert_eq!(response.app_status, Some(0));
         assert!(connection.is_done() && connection.keeps_alive());
         ask(&mut connection, false);
     }
 }
 
 #[test]
-fn an_application_that_ends_before_it_read_all_ends_the_connection() {
-    let mut connection = ClientConnection::new(LIMITS);
+fn does_not_persist_if_the_response_ends_before_the_request() {
+    let mut connection = FastCgiConnection::new(LIMITS);
     let mut sent = Vec::new();
     assert!(connection.send_request(&Params::new(), false, true, &mut sent));
     feed(&mut connection, &[out("\n"), end(0, 0)].concat(), &[]).unwrap();
@@ -193,8 +192,8 @@ fn an_application_that_ends_before_it_read_all_ends_the_connection() {
 }
 
 #[test]
-fn an_abort_is_said_once_and_ends_the_connection() {
-    let mut connection = asking(false);
+fn sends_an_abort_once_and_does_not_persist() {
+    let mut connection = requesting(false);
     let mut sent = Vec::new();
     connection.send_abort(&mut sent);
     connection.send_abort(&mut sent);
@@ -207,7 +206,7 @@ fn an_abort_is_said_once_and_ends_the_connection() {
 }
 
 #[test]
-fn management_records_mean_nothing_to_a_request() {
+fn ignores_management_records() {
     let input = [
         // FCGI_GET_VALUES_RESULT and FCGI_UNKNOWN_TYPE (sections 4.1 and 4.2).
         record(10, 0, b"\x0f\x01FCGI_MPXS_CONNS1", 7),
@@ -216,56 +215,59 @@ fn management_records_mean_nothing_to_a_request() {
         out("\nx"),
         end(0, 0),
     ];
-    assert_eq!(read(&input.concat()).unwrap().content, b"x");
+    assert_eq!(read(&input.concat()).unwrap().body, b"x");
 }
 
 #[test]
-fn refuses_what_is_no_answer() {
+fn rejects_invalid_responses() {
     let head = || out("A: b\n\n");
     for (input, error) in [
         (
             b"HTTP/1.1 400 Bad Request\r\n".to_vec(),
-            ProtocolError::Version,
+            FastCgiError::Version,
         ),
-        (vec![2, 6, 0, 1, 0, 0, 0, 0], ProtocolError::Version),
-        (record(STDOUT, 2, b"A: b", 0), ProtocolError::Unasked),
-        (record(5, 1, b"x", 0), ProtocolError::Unasked),
-        (record(1, 1, &[0; 8], 0), ProtocolError::Unasked),
-        (record(99, 1, b"", 0), ProtocolError::Unasked),
-        (record(3, 1, &[0; 9], 0), ProtocolError::RecordLength),
-        (end(255, 0), ProtocolError::NoHead(255)),
+        (vec![2, 6, 0, 1, 0, 0, 0, 0], FastCgiError::Version),
         (
-            [out("A: b\n"), end(0, 0)].concat(),
-            ProtocolError::NoHead(0),
+            record(STDOUT, 2, b"A: b", 0),
+            FastCgiError::UnexpectedRecord,
         ),
-        ([head(), end(0, 1)].concat(), ProtocolError::CannotMultiplex),
-        (end(0, 2), ProtocolError::Overloaded),
-        (end(0, 3), ProtocolError::UnknownRole),
-        (end(0, 4), ProtocolError::ProtocolStatus(4)),
+        (record(5, 1, b"x", 0), FastCgiError::UnexpectedRecord),
+        (record(1, 1, &[0; 8], 0), FastCgiError::UnexpectedRecord),
+        (record(99, 1, b"", 0), FastCgiError::UnexpectedRecord),
+        (record(3, 1, &[0; 9], 0), FastCgiError::RecordLength),
+        (end(255, 0), FastCgiError::NoHead(255)),
+        ([out("A: b\n"), end(0, 0)].concat(), FastCgiError::NoHead(0)),
+        ([head(), end(0, 1)].concat(), FastCgiError::CannotMultiplex),
+        (end(0, 2), FastCgiError::Overloaded),
+        (end(0, 3), FastCgiError::UnknownRole),
+        (end(0, 4), FastCgiError::ProtocolStatus(4)),
         (
             [head(), out(""), out("x")].concat(),
-            ProtocolError::BehindEnd,
+            FastCgiError::DataAfterEnd,
         ),
         (
             [out("Content-Length: 2\n\nx"), end(0, 0)].concat(),
-            ProtocolError::Truncated,
+            FastCgiError::Truncated,
         ),
     ] {
         assert_eq!(read(&input), Err(error), "{input:?}");
     }
-    let mut connection = asking(false);
+    let mut connection = requesting(false);
     feed(&mut connection, &[head(), end(0, 0)].concat(), &[]).unwrap();
     assert_eq!(
         connection.handle_input(&head()),
-        Err(ProtocolError::BehindEnd)
+        Err(FastCgiError::DataAfterEnd)
     );
-    // And so it stays.
-    assert_eq!(connection.handle_input(&[]), Err(ProtocolError::BehindEnd));
+    // Further input returns the same error.
+    assert_eq!(
+        connection.handle_input(&[]),
+        Err(FastCgiError::DataAfterEnd)
+    );
     assert!(!connection.keeps_alive());
 }
 
 #[test]
-fn there_is_no_end_in_order_without_the_word_of_the_application() {
+fn only_end_request_completes_a_response() {
     for input in [
         Vec::new(),
         out("A: b\n"),
@@ -273,36 +275,36 @@ fn there_is_no_end_in_order_without_the_word_of_the_application() {
         [out("Content-Length: 1\n\nx"), out("")].concat(),
         [out("A: b\n\n"), end(0, 0)[..15].to_vec()].concat(),
     ] {
-        let mut connection = asking(false);
-        let answer = feed(&mut connection, &input, &[]).unwrap();
-        assert_eq!(answer.app_status, None);
+        let mut connection = requesting(false);
+        let response = feed(&mut connection, &input, &[]).unwrap();
+        assert_eq!(response.app_status, None);
         assert_eq!(
             connection.handle_eof(),
-            Err(ProtocolError::Truncated),
+            Err(FastCgiError::Truncated),
             "{input:?}"
         );
     }
-    let mut connection = asking(false);
+    let mut connection = requesting(false);
     feed(&mut connection, &[out("\n"), end(0, 0)].concat(), &[]).unwrap();
     assert_eq!(connection.handle_eof(), Ok(()));
     assert!(!connection.keeps_alive());
 }
 
 #[test]
-fn content_is_no_longer_than_its_length() {
+fn ignores_output_after_the_announced_length() {
     let input = [
         out("Content-Length: 3\n\nab"),
         record(STDOUT, 1, b"cdef", 2),
         out("g"),
         end(0, 0),
     ];
-    let answer = read(&input.concat()).unwrap();
-    assert_eq!(answer.content, b"abc");
-    assert_eq!(answer.head.unwrap().content, ResponseContent::Length(3));
+    let response = read(&input.concat()).unwrap();
+    assert_eq!(response.body, b"abc");
+    assert_eq!(response.head.unwrap().body, BodyLength::Length(3));
 }
 
 #[test]
-fn answers_without_content_have_none() {
+fn ignores_output_of_responses_without_a_body() {
     for (is_head, block, length) in [
         (true, "Content-Length: 5\n\n", true),
         (true, "A: b\n\n", false),
@@ -314,25 +316,25 @@ fn answers_without_content_have_none() {
         ),
         (false, "Content-Length: 0\n\n", true),
     ] {
-        let mut connection = asking(is_head);
+        let mut connection = requesting(is_head);
         let input = [out(block), out("abcdef"), end(0, 0)].concat();
-        let answer = feed(&mut connection, &input, &[]).unwrap();
-        let head = answer.head.unwrap();
-        assert_eq!(head.content, ResponseContent::None, "{block}");
+        let response = feed(&mut connection, &input, &[]).unwrap();
+        let head = response.head.unwrap();
+        assert_eq!(head.body, BodyLength::None, "{block}");
         assert_eq!(head.headers.contains("content-length"), length, "{block}");
-        assert!(answer.content.is_empty() && answer.app_status == Some(0));
+        assert!(response.body.is_empty() && response.app_status == Some(0));
     }
 }
 
-fn block(text: &str) -> Result<(u16, String), ProtocolError> {
-    let answer = read(&[record(STDOUT, 1, text.as_bytes(), 0), end(0, 0)].concat())?;
-    let head = answer.head.unwrap();
+fn block(text: &str) -> Result<(u16, String), FastCgiError> {
+    let response = read(&[record(STDOUT, 1, text.as_bytes(), 0), end(0, 0)].concat())?;
+    let head = response.head.unwrap();
     let wire = String::from_utf8(head.headers.wire().to_vec()).unwrap();
     Ok((head.status.as_u16(), wire))
 }
 
 #[test]
-fn reads_header_blocks_as_applications_write_them() {
+fn parses_header_blocks_of_applications() {
     for (text, status, wire) in [
         // RFC 3875 sections 6.2.1 to 6.2.4.
         ("Content-Type: a/b\r\n\r\n", 200, "content-type: a/b\r\n"),
@@ -350,7 +352,7 @@ fn reads_header_blocks_as_applications_write_them() {
         ("Status:  500 \n\n", 500, ""),
         ("Status: 404 x\nStatus: 404 y\n\n", 404, ""),
         ("Status: 799 \u{e9}\n\n", 799, ""),
-        // What PHP's applications do.
+        // Headers that PHP applications send.
         ("A : b\n\n", 200, "a: b\r\n"),
         ("A:\nB: \tc \n\n", 200, "a: \r\nb: c\r\n"),
         ("A: \u{e9};\"x\"\n\n", 200, "a: \u{e9};\"x\"\r\n"),
@@ -372,60 +374,60 @@ fn reads_header_blocks_as_applications_write_them() {
 }
 
 #[test]
-fn refuses_header_blocks_that_could_mean_something_else() {
+fn rejects_ambiguous_header_blocks() {
     for (text, error) in [
-        ("HTTP/1.1 200 OK\r\n\r\n", ProtocolError::NonParsedHeader),
-        ("A: b\r\n c\r\n\r\n", ProtocolError::LineFolding),
-        ("\tA: b\n\n", ProtocolError::LineFolding),
-        ("no colon\n\n", ProtocolError::FieldName),
-        (": a\n\n", ProtocolError::FieldName),
-        ("A b: c\n\n", ProtocolError::FieldName),
-        ("\u{e9}: a\n\n", ProtocolError::FieldName),
-        ("<html>\n: a\n\n", ProtocolError::FieldName),
-        ("A: b\rSet-Cookie: c\n\n", ProtocolError::FieldValue),
-        ("A: b\0\n\n", ProtocolError::FieldValue),
-        ("Status: 200\nStatus: 500\n\n", ProtocolError::Status),
-        ("Status: 100\n\n", ProtocolError::Status),
-        ("Status: 101\n\n", ProtocolError::Status),
-        ("Status: OK\n\n", ProtocolError::Status),
-        ("Status: 20\n\n", ProtocolError::Status),
-        ("Status: 2000\n\n", ProtocolError::Status),
-        ("Status:\n\n", ProtocolError::Status),
-        ("Content-Length: +1\n\n", ProtocolError::ContentLength),
-        ("Content-Length:\n\n", ProtocolError::ContentLength),
-        ("Content-Length: 1, 1\n\n", ProtocolError::ContentLength),
+        ("HTTP/1.1 200 OK\r\n\r\n", FastCgiError::NonParsedHeader),
+        ("A: b\r\n c\r\n\r\n", FastCgiError::LineFolding),
+        ("\tA: b\n\n", FastCgiError::LineFolding),
+        ("no colon\n\n", FastCgiError::FieldName),
+        (": a\n\n", FastCgiError::FieldName),
+        ("A b: c\n\n", FastCgiError::FieldName),
+        ("\u{e9}: a\n\n", FastCgiError::FieldName),
+        ("<html>\n: a\n\n", FastCgiError::FieldName),
+        ("A: b\rSet-Cookie: c\n\n", FastCgiError::FieldValue),
+        ("A: b\0\n\n", FastCgiError::FieldValue),
+        ("Status: 200\nStatus: 500\n\n", FastCgiError::Status),
+        ("Status: 100\n\n", FastCgiError::Status),
+        ("Status: 101\n\n", FastCgiError::Status),
+        ("Status: OK\n\n", FastCgiError::Status),
+        ("Status: 20\n\n", FastCgiError::Status),
+        ("Status: 2000\n\n", FastCgiError::Status),
+        ("Status:\n\n", FastCgiError::Status),
+        ("Content-Length: +1\n\n", FastCgiError::ContentLength),
+        ("Content-Length:\n\n", FastCgiError::ContentLength),
+        ("Content-Length: 1, 1\n\n", FastCgiError::ContentLength),
         (
             "Content-Length: 1\nContent-Length: 2\n\n",
-            ProtocolError::ContentLength,
+            FastCgiError::ContentLength,
         ),
         (
             "Content-Length: 18446744073709551616\n\n",
-            ProtocolError::ContentLength,
+            FastCgiError::ContentLength,
         ),
     ] {
         assert_eq!(block(text), Err(error), "{text:?}");
     }
     let many = "A: b\n".repeat(11) + "\n";
-    assert_eq!(block(&many), Err(ProtocolError::TooManyFields));
-    // Whether its end comes or not.
+    assert_eq!(block(&many), Err(FastCgiError::TooManyFields));
+    // With the end of the request, and without it.
     for long in ["A".repeat(1001), format!("A: {}\n\n", "b".repeat(1000))] {
-        assert_eq!(block(&long), Err(ProtocolError::HeadTooLarge));
+        assert_eq!(block(&long), Err(FastCgiError::HeadTooLarge));
     }
 }
 
 #[test]
-fn reads_header_blocks_that_are_there_as_a_whole() {
+fn parses_complete_header_blocks() {
     let read =
-        |status, block: &str| ResponseHead::from_block(status, block.as_bytes(), false, &LIMITS);
+        |status, block: &str| CgiResponseHead::from_block(status, block.as_bytes(), false, &LIMITS);
     let head = read(Some(StatusCode::ACCEPTED), "Status: 500\r\nA: b\r\n").unwrap();
     assert_eq!(head.status, StatusCode::ACCEPTED);
     assert_eq!(head.headers.wire(), b"a: b\r\n");
     assert_eq!(read(None, "").unwrap().status, StatusCode::OK);
     for cut in ["A: b", "A: b\r\n\r\n", "A: b\n\nC: d\n"] {
-        assert_eq!(read(None, cut), Err(ProtocolError::FieldName), "{cut:?}");
+        assert_eq!(read(None, cut), Err(FastCgiError::FieldName), "{cut:?}");
     }
     let informational = Some(StatusCode::EARLY_HINTS);
-    assert_eq!(read(informational, "A: b\n"), Err(ProtocolError::Status));
+    assert_eq!(read(informational, "A: b\n"), Err(FastCgiError::Status));
 }
 
 fn records() -> impl Strategy<Value = Vec<u8>> {
@@ -437,10 +439,10 @@ fn records() -> impl Strategy<Value = Vec<u8>> {
             input.extend(record(STDOUT, 1, part, 3));
             input.extend(record(STDERR, 1, b"e", 0));
         }
-        for (kind, content, padding) in more {
+        for (kind, body, padding) in more {
             let (kind, request) =
                 [(STDOUT, 1), (STDOUT, 1), (STDERR, 1), (10, 0)][usize::from(kind)];
-            input.extend(record(kind, request, &content, padding));
+            input.extend(record(kind, request, &body, padding));
         }
         input.extend(end(7, 0));
         input
@@ -449,7 +451,7 @@ fn records() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn answers_do_not_depend_on_how_they_are_cut(
+    fn responses_do_not_depend_on_the_split_of_the_input(
         input in records(),
         mut cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
     ) {
@@ -457,13 +459,13 @@ proptest! {
         prop_assert_eq!(whole.app_status, Some(7));
         let mut places: Vec<_> = cuts.drain(..).map(|cut| cut.index(input.len())).collect();
         places.sort_unstable();
-        prop_assert_eq!(&feed(&mut asking(false), &input, &places).unwrap(), &whole);
+        prop_assert_eq!(&feed(&mut requesting(false), &input, &places).unwrap(), &whole);
         let everywhere: Vec<_> = (0..input.len()).collect();
-        prop_assert_eq!(&feed(&mut asking(false), &input, &everywhere).unwrap(), &whole);
+        prop_assert_eq!(&feed(&mut requesting(false), &input, &everywhere).unwrap(), &whole);
     }
 
     #[test]
-    fn parameters_are_read_as_they_were_pushed(
+    fn parameters_are_read_back(
         pairs in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..200), prop::collection::vec(any::<u8>(), 0..200)), 0..20),
     ) {
         let mut params = Params::new();

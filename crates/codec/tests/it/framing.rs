@@ -1,14 +1,14 @@
-//! Ambiguous framing is refused: one test for each class of attack known in the field.
+//! Tests that ambiguous framing is rejected, with one test for each known class of attack.
 
-use apus_codec::h1::{ContentFraming, HeadLimits, ProtocolError};
+use apus_codec::h1::{HeadLimits, Http1Error, RequestFraming};
 use apus_http::StatusCode;
 
 use crate::transcript::{LIMITS, Transcript};
 
-/// Checks that a whole connection of these bytes ends with the error, however they arrive, and that
-/// no request came of it but those before.
+/// Checks that a connection with these bytes ends with the error, whatever the split of the input, and that
+/// only the requests before the error were parsed.
 #[track_caller]
-fn refuses(input: impl AsRef<[u8]>, error: ProtocolError) {
+fn refuses(input: impl AsRef<[u8]>, error: Http1Error) {
     let input = input.as_ref();
     let at_once = Transcript::of([input]);
     assert_eq!(at_once.error, Some(error), "{}", input.escape_ascii());
@@ -21,7 +21,7 @@ fn refuses(input: impl AsRef<[u8]>, error: ProtocolError) {
 }
 
 #[track_caller]
-fn refuses_fields(fields: &str, error: ProtocolError) {
+fn refuses_fields(fields: &str, error: Http1Error) {
     refuses(
         format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n5\r\nhello\r\n0\r\n\r\n"),
         error,
@@ -29,14 +29,14 @@ fn refuses_fields(fields: &str, error: ProtocolError) {
 }
 
 #[track_caller]
-fn refuses_chunked(content: impl AsRef<[u8]>, error: ProtocolError) {
+fn refuses_chunked(body: impl AsRef<[u8]>, error: Http1Error) {
     let head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-    refuses([head, content.as_ref()].concat(), error);
+    refuses([head, body.as_ref()].concat(), error);
 }
 
 #[test]
 fn rejects_content_length_with_transfer_encoding() {
-    let error = ProtocolError::LengthWithTransferEncoding;
+    let error = Http1Error::LengthWithTransferEncoding;
     refuses_fields("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", error);
     refuses_fields("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", error);
     refuses_fields("transfer-encoding: chunked\r\ncontent-length: 0\r\n", error);
@@ -51,19 +51,19 @@ fn rejects_several_content_lengths() {
         "Content-Length: 5, 5\r\n",
         "Content-Length: 5,\r\n",
     ] {
-        refuses_fields(fields, ProtocolError::ContentLength);
+        refuses_fields(fields, Http1Error::ContentLength);
     }
 }
 
 #[test]
-fn rejects_content_length_that_is_no_plain_number() {
+fn rejects_content_length_that_is_not_a_plain_number() {
     for value in [
         "", " ", "+5", "-5", "0x5", "5 5", "5\t", "\t5", "0b1", "5e0", "five", "5;q=1", "\"5\"",
         "5_0",
     ] {
         refuses_fields(
             &format!("Content-Length:{value}\r\n"),
-            ProtocolError::ContentLength,
+            Http1Error::ContentLength,
         );
     }
 }
@@ -77,7 +77,7 @@ fn rejects_content_length_overflow() {
     ] {
         refuses_fields(
             &format!("Content-Length: {value}\r\n"),
-            ProtocolError::ContentLength,
+            Http1Error::ContentLength,
         );
     }
 }
@@ -100,31 +100,25 @@ fn rejects_transfer_encoding_misspelt() {
     ] {
         refuses_fields(
             &format!("Transfer-Encoding: {value}\r\n"),
-            ProtocolError::TransferEncoding,
+            Http1Error::TransferEncoding,
         );
     }
-    refuses_fields(
-        "Transfer-Encoding: \x0bchunked\r\n",
-        ProtocolError::FieldValue,
-    );
-    refuses_fields(
-        "Transfer-Encoding: chunked\0\r\n",
-        ProtocolError::FieldValue,
-    );
+    refuses_fields("Transfer-Encoding: \x0bchunked\r\n", Http1Error::FieldValue);
+    refuses_fields("Transfer-Encoding: chunked\0\r\n", Http1Error::FieldValue);
     refuses_fields(
         "Transfer-Encoding : chunked\r\n",
-        ProtocolError::SpaceBeforeColon,
+        Http1Error::SpaceBeforeColon,
     );
     refuses_fields(
         "Transfer-Encoding\t: chunked\r\n",
-        ProtocolError::SpaceBeforeColon,
+        Http1Error::SpaceBeforeColon,
     );
-    refuses_fields("Transfer-Encoding\0: chunked\r\n", ProtocolError::FieldName);
+    refuses_fields("Transfer-Encoding\0: chunked\r\n", Http1Error::FieldName);
 }
 
 #[test]
 fn rejects_transfer_encoding_repeated() {
-    let error = ProtocolError::TransferEncoding;
+    let error = Http1Error::TransferEncoding;
     refuses_fields(
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
         error,
@@ -150,15 +144,15 @@ fn rejects_transfer_encoding_listed() {
     ] {
         refuses_fields(
             &format!("Transfer-Encoding: {value}\r\n"),
-            ProtocolError::TransferEncoding,
+            Http1Error::TransferEncoding,
         );
     }
     refuses_fields(
         "Transfer-Encoding: gzip, chunked\r\n",
-        ProtocolError::TransferCoding,
+        Http1Error::TransferCoding,
     );
     assert_eq!(
-        ProtocolError::TransferCoding.status(),
+        Http1Error::TransferCoding.status(),
         StatusCode::NOT_IMPLEMENTED
     );
 }
@@ -168,7 +162,7 @@ fn rejects_transfer_encoding_tabbed() {
     for value in ["\tchunked", "chunked\t", " \t chunked", "\tchunked\t"] {
         refuses_fields(
             &format!("Transfer-Encoding:{value}\r\n"),
-            ProtocolError::TransferEncoding,
+            Http1Error::TransferEncoding,
         );
     }
 }
@@ -177,26 +171,26 @@ fn rejects_transfer_encoding_tabbed() {
 fn rejects_transfer_encoding_in_http_1_0() {
     refuses(
         "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        ProtocolError::TransferEncoding,
+        Http1Error::TransferEncoding,
     );
     refuses(
         "POST / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
-        ProtocolError::LengthWithTransferEncoding,
+        Http1Error::LengthWithTransferEncoding,
     );
 }
 
 #[test]
 fn rejects_line_folding() {
-    let error = ProtocolError::LineFolding;
+    let error = Http1Error::LineFolding;
     refuses_fields("X: a\r\n b\r\n", error);
     refuses_fields("X: a\r\n\tTransfer-Encoding: chunked\r\n", error);
-    refuses_fields("Transfer-Encoding:\r\n", ProtocolError::TransferEncoding);
+    refuses_fields("Transfer-Encoding:\r\n", Http1Error::TransferEncoding);
     refuses("GET / HTTP/1.1\r\n Host: a\r\n\r\n", error);
 }
 
 #[test]
 fn rejects_bare_line_feed() {
-    let error = ProtocolError::BareLineFeed;
+    let error = Http1Error::BareLineFeed;
     refuses("\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", error);
     refuses("GET / HTTP/1.1\nHost: a\r\n\r\n", error);
     refuses_fields("X: y\nContent-Length: 5\r\n", error);
@@ -209,50 +203,47 @@ fn rejects_bare_line_feed() {
     refuses_chunked("0\r\nX: y\n\r\n", error);
 }
 
-/// CVE-2025-55315: a line end within a chunk extension that only one side takes for one.
+/// CVE-2025-55315: a line end in a chunk extension, which only one of two parsers accepts.
 #[test]
 fn rejects_line_ends_within_chunk_extensions() {
-    refuses_chunked("2;\nxx\r\n4c\r\n0\r\n\r\n", ProtocolError::BareLineFeed);
-    refuses_chunked("2;\rxx\r\n4c\r\n0\r\n\r\n", ProtocolError::ChunkSize);
-    refuses_chunked(
-        "2;a=\"\r\n\"\r\nxx\r\n0\r\n\r\n",
-        ProtocolError::BareLineFeed,
-    );
+    refuses_chunked("2;\nxx\r\n4c\r\n0\r\n\r\n", Http1Error::BareLineFeed);
+    refuses_chunked("2;\rxx\r\n4c\r\n0\r\n\r\n", Http1Error::ChunkSize);
+    refuses_chunked("2;a=\"\r\n\"\r\nxx\r\n0\r\n\r\n", Http1Error::BareLineFeed);
 }
 
 #[test]
 fn rejects_bare_carriage_return() {
-    refuses_fields("X: a\rb\r\n", ProtocolError::FieldValue);
-    refuses_fields("X: a\r\r\n", ProtocolError::FieldValue);
-    refuses_fields("X\r: a\r\n", ProtocolError::FieldName);
-    refuses("GET /\r HTTP/1.1\r\nHost: a\r\n\r\n", ProtocolError::Target);
+    refuses_fields("X: a\rb\r\n", Http1Error::FieldValue);
+    refuses_fields("X: a\r\r\n", Http1Error::FieldValue);
+    refuses_fields("X\r: a\r\n", Http1Error::FieldName);
+    refuses("GET /\r HTTP/1.1\r\nHost: a\r\n\r\n", Http1Error::Target);
     refuses(
         "GET / HTTP/1.1\r\r\nHost: a\r\n\r\n",
-        ProtocolError::RequestLine,
+        Http1Error::RequestLine,
     );
     refuses(
         "\r\rGET / HTTP/1.1\r\nHost: a\r\n\r\n",
-        ProtocolError::RequestLine,
+        Http1Error::RequestLine,
     );
-    refuses_chunked("5\rhello\r\n0\r\n\r\n", ProtocolError::ChunkSize);
-    refuses_chunked("5\r\nhello\r0\r\n\r\n", ProtocolError::ChunkEnd);
+    refuses_chunked("5\rhello\r\n0\r\n\r\n", Http1Error::ChunkSize);
+    refuses_chunked("5\r\nhello\r0\r\n\r\n", Http1Error::ChunkEnd);
 }
 
 #[test]
 fn rejects_nul() {
-    refuses_fields("X: a\0b\r\n", ProtocolError::FieldValue);
-    refuses_fields("X\0: a\r\n", ProtocolError::FieldName);
-    refuses("GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n", ProtocolError::Target);
+    refuses_fields("X: a\0b\r\n", Http1Error::FieldValue);
+    refuses_fields("X\0: a\r\n", Http1Error::FieldName);
+    refuses("GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n", Http1Error::Target);
     refuses(
         "\0GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-        ProtocolError::RequestLine,
+        Http1Error::RequestLine,
     );
 }
 
 #[test]
 fn rejects_space_before_colon() {
-    refuses_fields("Content-Length : 5\r\n", ProtocolError::SpaceBeforeColon);
-    refuses_fields("X\t: 5\r\n", ProtocolError::SpaceBeforeColon);
+    refuses_fields("Content-Length : 5\r\n", Http1Error::SpaceBeforeColon);
+    refuses_fields("X\t: 5\r\n", Http1Error::SpaceBeforeColon);
 }
 
 #[test]
@@ -268,9 +259,9 @@ fn rejects_field_names_that_are_no_tokens() {
         "{}: a",
     ] {
         let error = if line.starts_with("X Y") {
-            ProtocolError::SpaceBeforeColon
+            Http1Error::SpaceBeforeColon
         } else {
-            ProtocolError::FieldName
+            Http1Error::FieldName
         };
         refuses_fields(&format!("{line}\r\n"), error);
     }
@@ -278,13 +269,13 @@ fn rejects_field_names_that_are_no_tokens() {
 
 #[test]
 fn rejects_missing_host_in_http_1_1() {
-    refuses("GET / HTTP/1.1\r\n\r\n", ProtocolError::HostMissing);
-    refuses("GET http://a/ HTTP/1.1\r\n\r\n", ProtocolError::HostMissing);
+    refuses("GET / HTTP/1.1\r\n\r\n", Http1Error::HostMissing);
+    refuses("GET http://a/ HTTP/1.1\r\n\r\n", Http1Error::HostMissing);
 }
 
 #[test]
 fn rejects_several_hosts() {
-    let error = ProtocolError::HostRepeated;
+    let error = Http1Error::HostRepeated;
     refuses("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", error);
     refuses("GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n", error);
     refuses("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n", error);
@@ -302,7 +293,7 @@ fn rejects_invalid_hosts() {
     ] {
         refuses(
             format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"),
-            ProtocolError::HostInvalid,
+            Http1Error::HostInvalid,
         );
     }
 }
@@ -314,13 +305,13 @@ fn rejects_chunk_sizes_that_are_not_hexadecimal() {
     ] {
         refuses_chunked(
             format!("{size}\r\nhello\r\n0\r\n\r\n"),
-            ProtocolError::ChunkSize,
+            Http1Error::ChunkSize,
         );
     }
 }
 
 #[test]
-fn rejects_chunk_size_overflow_and_leading_zeros_without_end() {
+fn rejects_chunk_size_overflow_and_many_leading_zeros() {
     for size in [
         "10000000000000005",
         "00000000000000005",
@@ -328,14 +319,14 @@ fn rejects_chunk_size_overflow_and_leading_zeros_without_end() {
     ] {
         refuses_chunked(
             format!("{size}\r\nhello\r\n0\r\n\r\n"),
-            ProtocolError::ChunkSize,
+            Http1Error::ChunkSize,
         );
     }
 }
 
 #[test]
-fn rejects_chunk_extensions_without_end() {
-    let error = ProtocolError::ChunkExtension;
+fn limits_chunk_extensions() {
+    let error = Http1Error::ChunkExtension;
     refuses_chunked(format!("5;{}", "a".repeat(1000)), error);
     refuses_chunked(format!("1;{}\r\na\r\n", "a".repeat(200)).repeat(100), error);
     refuses_chunked("5;a=\0\r\n", error);
@@ -343,22 +334,22 @@ fn rejects_chunk_extensions_without_end() {
 
 #[test]
 fn rejects_data_longer_than_its_chunk() {
-    refuses_chunked("4\r\nhello\r\n0\r\n\r\n", ProtocolError::ChunkEnd);
-    refuses_chunked("6\r\nhello\r\n0\r\n\r\n", ProtocolError::BareLineFeed);
+    refuses_chunked("4\r\nhello\r\n0\r\n\r\n", Http1Error::ChunkEnd);
+    refuses_chunked("6\r\nhello\r\n0\r\n\r\n", Http1Error::BareLineFeed);
 }
 
 #[test]
 fn rejects_trailers_that_change_framing_or_routing() {
     for name in ["Content-Length: 5", "transfer-encoding: chunked", "HOST: b"] {
-        refuses_chunked(format!("0\r\n{name}\r\n\r\n"), ProtocolError::TrailerField);
+        refuses_chunked(format!("0\r\n{name}\r\n\r\n"), Http1Error::TrailerField);
     }
-    refuses_chunked("0\r\nX : y\r\n\r\n", ProtocolError::SpaceBeforeColon);
-    refuses_chunked("0\r\n x: y\r\n\r\n", ProtocolError::LineFolding);
+    refuses_chunked("0\r\nX : y\r\n\r\n", Http1Error::SpaceBeforeColon);
+    refuses_chunked("0\r\n x: y\r\n\r\n", Http1Error::LineFolding);
 }
 
-/// RFC 9110 section 7.6.1: what `Connection` names is for the next recipient only.
+/// RFC 9110 section 7.6.1: the fields that `Connection` names are for the next recipient only.
 #[test]
-fn trailers_that_connection_names_are_left_out() {
+fn drops_trailers_that_connection_names() {
     let transcript = Transcript::of([
         &b"POST / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, X-Hop\r\n\
         Connection: x-other\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\
@@ -372,29 +363,29 @@ fn trailers_that_connection_names_are_left_out() {
 }
 
 #[test]
-fn rejects_trailers_without_end() {
+fn limits_trailers() {
     refuses_chunked(
         format!("0\r\n{}", "x: y\r\n".repeat(LIMITS.fields + 1)),
-        ProtocolError::TooManyFields,
+        Http1Error::TooManyFields,
     );
-    // Those that are left out count as well.
+    // Dropped fields count as well.
     refuses_chunked(
         format!("0\r\n{}", "cookie: y\r\n".repeat(LIMITS.fields + 1)),
-        ProtocolError::TooManyFields,
+        Http1Error::TooManyFields,
     );
     refuses_chunked(
         format!("0\r\nx: {}", "y".repeat(LIMITS.head_bytes)),
-        ProtocolError::HeadTooLarge,
+        Http1Error::HeadTooLarge,
     );
 }
 
 #[test]
 fn rejects_other_versions() {
     for version in ["HTTP/2.0", "HTTP/1.2", "HTTP/0.9", "HTTP/3.0"] {
-        refuses(format!("GET / {version}\r\n"), ProtocolError::Version);
+        refuses(format!("GET / {version}\r\n"), Http1Error::Version);
     }
     assert_eq!(
-        ProtocolError::Version.status(),
+        Http1Error::Version.status(),
         StatusCode::HTTP_VERSION_NOT_SUPPORTED
     );
     for version in [
@@ -405,34 +396,34 @@ fn rejects_other_versions() {
         "HTTP/1.1 ",
         "",
     ] {
-        refuses(format!("GET / {version}\r\n"), ProtocolError::RequestLine);
+        refuses(format!("GET / {version}\r\n"), Http1Error::RequestLine);
     }
-    refuses("GET /\r\n", ProtocolError::RequestLine);
+    refuses("GET /\r\n", Http1Error::RequestLine);
 }
 
 #[test]
-fn tells_other_protocols_apart() {
+fn detects_other_protocols() {
     for line in [
         "DESCRIBE rtsp://a/b RTSP/1.0",
         "OPTIONS sip:a@b SIP/2.0",
         "GET / XTTP/1.1",
         "INVALID CONNECTION PREFACE",
     ] {
-        refuses(format!("{line}\r\n"), ProtocolError::OtherProtocol);
+        refuses(format!("{line}\r\n"), Http1Error::OtherProtocol);
     }
 }
 
 #[test]
-fn tells_the_http_2_preface_apart() {
+fn detects_the_http_2_preface() {
     let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    refuses(preface, ProtocolError::Http2Preface);
-    refuses(format!("\r\n{preface}"), ProtocolError::Version);
+    refuses(preface, Http1Error::Http2Preface);
+    refuses(format!("\r\n{preface}"), Http1Error::Version);
     let after = Transcript::of([format!("GET / HTTP/1.1\r\nHost: a\r\n\r\n{preface}").as_bytes()]);
-    assert_eq!(after.error, Some(ProtocolError::Version));
+    assert_eq!(after.error, Some(Http1Error::Version));
 }
 
 #[test]
-fn rejects_request_lines_that_are_not_exact() {
+fn rejects_inexact_request_lines() {
     for line in [
         "GET  / HTTP/1.1",
         "GET /  HTTP/1.1",
@@ -453,7 +444,7 @@ fn rejects_request_lines_that_are_not_exact() {
         assert!(
             matches!(
                 transcript.error,
-                Some(ProtocolError::RequestLine | ProtocolError::Target)
+                Some(Http1Error::RequestLine | Http1Error::Target)
             ),
             "{line:?}: {transcript:?}"
         );
@@ -462,19 +453,19 @@ fn rejects_request_lines_that_are_not_exact() {
 }
 
 #[test]
-fn rejects_tls_on_a_clear_port_at_its_first_byte() {
+fn rejects_tls_on_a_cleartext_port_at_its_first_byte() {
     assert_eq!(
         Transcript::of([&b"\x16"[..]]).error,
-        Some(ProtocolError::RequestLine)
+        Some(Http1Error::RequestLine)
     );
 }
 
 #[test]
-fn rejects_content_of_connect() {
+fn rejects_a_body_of_connect() {
     for field in ["Content-Length: 5", "Transfer-Encoding: chunked"] {
         refuses(
             format!("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n{field}\r\n\r\n"),
-            ProtocolError::ConnectContent,
+            Http1Error::ConnectBody,
         );
     }
 }
@@ -484,22 +475,22 @@ fn rejects_unknown_expectations() {
     for value in ["200-ok", "100-continue, x", "", "100"] {
         refuses_fields(
             &format!("Content-Length: 5\r\nExpect: {value}\r\n"),
-            ProtocolError::Expectation,
+            Http1Error::Expectation,
         );
     }
     assert_eq!(
-        ProtocolError::Expectation.status(),
+        Http1Error::Expectation.status(),
         StatusCode::EXPECTATION_FAILED
     );
 }
 
 #[test]
-fn rejects_empty_lines_without_end() {
-    refuses("\r\n\r\n\r\n", ProtocolError::RequestLine);
+fn limits_empty_lines_before_a_request() {
+    refuses("\r\n\r\n\r\n", Http1Error::RequestLine);
 }
 
 #[test]
-fn rejects_heads_past_each_limit_and_takes_those_at_it() {
+fn rejects_heads_above_each_limit_and_accepts_those_at_it() {
     let limits = HeadLimits {
         target_bytes: 100,
         head_bytes: 300,
@@ -516,12 +507,9 @@ fn rejects_heads_past_each_limit_and_takes_those_at_it() {
     let target =
         |bytes: usize| format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(bytes - 1));
     assert_eq!(read(target(100)), None);
-    assert_eq!(read(target(101)), Some(ProtocolError::TargetTooLong));
-    assert_eq!(read(target(5000)), Some(ProtocolError::TargetTooLong));
-    assert_eq!(
-        ProtocolError::TargetTooLong.status(),
-        StatusCode::URI_TOO_LONG
-    );
+    assert_eq!(read(target(101)), Some(Http1Error::TargetTooLong));
+    assert_eq!(read(target(5000)), Some(Http1Error::TargetTooLong));
+    assert_eq!(Http1Error::TargetTooLong.status(), StatusCode::URI_TOO_LONG);
 
     let head = |bytes: usize| {
         let around = "GET / HTTP/1.1\r\nHost: a\r\nx: \r\n\r\n".len();
@@ -529,8 +517,8 @@ fn rejects_heads_past_each_limit_and_takes_those_at_it() {
         format!("GET / HTTP/1.1\r\nHost: a\r\nx: {value}\r\n\r\n")
     };
     assert_eq!(read(head(300)), None);
-    assert_eq!(read(head(301)), Some(ProtocolError::HeadTooLarge));
-    assert_eq!(read(head(5000)), Some(ProtocolError::HeadTooLarge));
+    assert_eq!(read(head(301)), Some(Http1Error::HeadTooLarge));
+    assert_eq!(read(head(5000)), Some(Http1Error::HeadTooLarge));
 
     let fields = |count: usize| {
         format!(
@@ -539,24 +527,24 @@ fn rejects_heads_past_each_limit_and_takes_those_at_it() {
         )
     };
     assert_eq!(read(fields(3)), None);
-    assert_eq!(read(fields(4)), Some(ProtocolError::TooManyFields));
+    assert_eq!(read(fields(4)), Some(Http1Error::TooManyFields));
     assert_eq!(
-        ProtocolError::TooManyFields.status(),
+        Http1Error::TooManyFields.status(),
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
     );
 }
 
 #[test]
-fn takes_what_is_behind_the_final_chunk_for_the_next_request() {
+fn parses_input_after_the_last_chunk_as_the_next_request() {
     let transcript = Transcript::of([&b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
         5;a=b\r\nhello\r\n0\r\nX-Sum: 1\r\nCookie: c\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\nrubbish here\r\n"[..]]);
     let [first, second] = &transcript.requests[..] else {
         panic!("{transcript:?}");
     };
-    assert_eq!(first.head.content, ContentFraming::Chunked);
-    assert_eq!(first.content, b"hello");
+    assert_eq!(first.head.body, RequestFraming::Chunked);
+    assert_eq!(first.body, b"hello");
     let trailers = first.trailers.as_ref().unwrap();
     assert_eq!(trailers.wire(), b"x-sum: 1\r\n");
     assert_eq!(second.head.head.target.as_str(), "/next");
-    assert_eq!(transcript.error, Some(ProtocolError::RequestLine));
+    assert_eq!(transcript.error, Some(Http1Error::RequestLine));
 }

@@ -1,7 +1,6 @@
-//! Header compression (RFC 7541): the examples of its appendix C both ways, every error, round
-//! trips, and another implementation beside it.
+//! Tests HPACK (RFC 7541) with the examples of its appendix C, every error, round trips, and another implementation.
 
-use apus_codec::h2::hpack::{DecodeError, Decoder, Encoder, Field};
+use apus_codec::h2::hpack::{Field, HpackDecoder, HpackEncoder, HpackError};
 use apus_http::{Headers, StatusCode};
 use loona_hpack::decoder::DecoderError;
 use proptest::prelude::*;
@@ -34,7 +33,7 @@ fn lines(pairs: &[(&str, &str)]) -> Vec<Line> {
         .collect()
 }
 
-fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Line>, DecodeError> {
+fn decode(decoder: &mut HpackDecoder, block: &[u8]) -> Result<Vec<Line>, HpackError> {
     let mut lines = Vec::new();
     decoder.decode(block, |field| {
         lines.push((field.name.to_vec(), field.value.to_vec()));
@@ -42,7 +41,7 @@ fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Line>, DecodeError>
     Ok(lines)
 }
 
-fn encode(encoder: &mut Encoder, lines: &[Line]) -> Vec<u8> {
+fn encode(encoder: &mut HpackEncoder, lines: &[Line]) -> Vec<u8> {
     let mut out = Vec::new();
     encoder.begin(&mut out);
     for (name, value) in lines {
@@ -104,7 +103,7 @@ const RESPONSES: [&[(&str, &str)]; 3] = [
 ];
 
 fn reads(examples: &[Example<'_>], table_size: usize) {
-    let mut decoder = Decoder::new(table_size);
+    let mut decoder = HpackDecoder::new(table_size);
     for (block, expected) in examples {
         assert_eq!(decode(&mut decoder, &hex(block)).unwrap(), lines(expected));
     }
@@ -153,7 +152,7 @@ fn reads_requests_without_huffman_codes() {
     );
 }
 
-/// RFC 7541 appendix C.4, which is what the encoder writes too.
+/// RFC 7541 appendix C.4, which the encoder reproduces.
 #[test]
 fn reads_and_writes_requests_with_huffman_codes() {
     let blocks = [
@@ -169,7 +168,7 @@ fn reads_and_writes_requests_with_huffman_codes() {
         ],
         4096,
     );
-    let mut encoder = Encoder::new();
+    let mut encoder = HpackEncoder::new();
     for (block, request) in blocks.iter().zip(REQUESTS) {
         assert_eq!(encode(&mut encoder, &lines(request)), hex(block));
     }
@@ -219,11 +218,11 @@ fn reads_responses_with_huffman_codes() {
     );
 }
 
-/// The responses of appendix C.6 but for the policy: a location is not indexed, a cookie never. And
-/// what a Huffman code would not make shorter has none.
+/// The responses of appendix C.6 with the encoder's policy: locations are not indexed, and cookies are never
+/// indexed. Strings that a Huffman code would not shorten have none.
 #[test]
 fn writes_responses_by_the_policy_of_their_fields() {
-    let mut encoder = Encoder::new();
+    let mut encoder = HpackEncoder::new();
     encoder.set_max_table_size(256);
     let blocks = [
         "3fe101 4882 6402 5885 aec3 771a 4b61 96d0 7abe 9410 54d4 44a8 2005 9504 0b81 66e0 82a6
@@ -239,9 +238,9 @@ fn writes_responses_by_the_policy_of_their_fields() {
     }
 }
 
-/// The first byte of a literal with the index of `name`, as `value` is written on a new connection.
+/// The first byte of the encoding of `value` on a new connection, which holds the index of `name`.
 fn first_byte(name: &str, value: &str) -> u8 {
-    encode(&mut Encoder::new(), &[line(name, value)])[0]
+    encode(&mut HpackEncoder::new(), &[line(name, value)])[0]
 }
 
 #[test]
@@ -254,13 +253,13 @@ fn never_indexes_credentials() {
     ] {
         assert_eq!(first_byte(name, value) & 0xf0, 0x10, "{name}");
     }
-    // Long enough that nobody guesses it through its length.
+    // Too long to be guessed by its length.
     let cookie = "session=0123456789abcdef0123456789abcdef";
     assert_eq!(first_byte("cookie", cookie) & 0xc0, 0x40);
 }
 
 #[test]
-fn keeps_out_of_the_table_what_does_not_come_again() {
+fn does_not_index_values_that_rarely_repeat() {
     for name in [
         ":path",
         "age",
@@ -289,7 +288,7 @@ fn keeps_out_of_the_table_what_does_not_come_again() {
 }
 
 #[test]
-fn keeps_out_of_the_table_what_would_fill_it() {
+fn does_not_index_values_that_would_fill_the_table() {
     let name = "content-security-policy";
     let room = 4096 * 3 / 4 - 32 - name.len();
     assert_eq!(first_byte(name, &"a".repeat(room)) & 0xc0, 0x40);
@@ -298,8 +297,8 @@ fn keeps_out_of_the_table_what_would_fill_it() {
 
 #[test]
 fn writes_each_status() {
-    let mut encoder = Encoder::new();
-    let mut decoder = Decoder::new(4096);
+    let mut encoder = HpackEncoder::new();
+    let mut decoder = HpackDecoder::new(4096);
     for code in (100..600)
         .chain([600, 999])
         .chain([200, 206, 304, 404, 403, 503])
@@ -319,7 +318,7 @@ fn writes_each_status() {
 
 #[test]
 fn writes_a_repeated_line_as_one_byte_and_a_repeated_name_as_an_index() {
-    let mut encoder = Encoder::new();
+    let mut encoder = HpackEncoder::new();
     let first = encode(&mut encoder, &[line("x-frame-options", "DENY")]);
     assert_eq!(first[0], 0x40);
     assert_eq!(
@@ -331,8 +330,8 @@ fn writes_a_repeated_line_as_one_byte_and_a_repeated_name_as_an_index() {
 }
 
 #[test]
-fn tells_the_peer_of_new_table_sizes_once() {
-    let mut encoder = Encoder::new();
+fn signals_new_table_sizes_once() {
+    let mut encoder = HpackEncoder::new();
     let mut begin = |sizes: &[usize]| {
         for size in sizes {
             encoder.set_max_table_size(*size);
@@ -341,7 +340,7 @@ fn tells_the_peer_of_new_table_sizes_once() {
         encoder.begin(&mut out);
         out
     };
-    // The size that everybody starts with, and more than is used.
+    // The default size, and a size above the encoder's limit.
     assert_eq!(begin(&[4096]), b"");
     assert_eq!(begin(&[65_536]), b"");
     assert_eq!(begin(&[256]), hex("3fe101"));
@@ -356,9 +355,9 @@ fn tells_the_peer_of_new_table_sizes_once() {
 }
 
 #[test]
-fn uses_no_table_where_the_peer_wants_none() {
-    let mut encoder = Encoder::new();
-    let mut decoder = Decoder::new(0);
+fn uses_no_dynamic_table_of_size_zero() {
+    let mut encoder = HpackEncoder::new();
+    let mut decoder = HpackDecoder::new(0);
     encoder.set_max_table_size(0);
     for _ in 0..3 {
         let block = encode(&mut encoder, &lines(RESPONSES[2]));
@@ -367,8 +366,8 @@ fn uses_no_table_where_the_peer_wants_none() {
 }
 
 #[test]
-fn forgets_what_was_evicted() {
-    let mut decoder = Decoder::new(4096);
+fn does_not_use_evicted_entries() {
+    let mut decoder = HpackDecoder::new(4096);
     let insert = b"\x40\x01a\x01b\x40\x01c\x01d";
     assert_eq!(
         decode(&mut decoder, insert).unwrap(),
@@ -378,72 +377,72 @@ fn forgets_what_was_evicted() {
         decode(&mut decoder, &[0xbe, 0xbf]).unwrap(),
         lines(&[("c", "d"), ("a", "b")])
     );
-    // Room for one: 34 bytes are in use.
+    // The table has space for one entry: 34 bytes are used.
     let smaller = hex("3f03");
     assert_eq!(decode(&mut decoder, &smaller).unwrap(), []);
     assert_eq!(decode(&mut decoder, &[0xbe]).unwrap(), lines(&[("c", "d")]));
-    assert_eq!(decode(&mut decoder, &[0xbf]), Err(DecodeError::Index));
-    // Its name is taken from the entry that makes room for it (section 4.4).
+    assert_eq!(decode(&mut decoder, &[0xbf]), Err(HpackError::Index));
+    // The entry whose name it refers to is evicted (section 4.4).
     assert_eq!(
         decode(&mut decoder, b"\x7e\x01e\xbe").unwrap(),
         lines(&[("c", "e"), ("c", "e")])
     );
-    // An entry that is too large empties the table, and is no error.
+    // An entry that is too large empties the table without an error.
     assert_eq!(
         decode(&mut decoder, b"\x7e\x02ee").unwrap(),
         lines(&[("c", "ee")])
     );
-    assert_eq!(decode(&mut decoder, &[0xbe]), Err(DecodeError::Index));
+    assert_eq!(decode(&mut decoder, &[0xbe]), Err(HpackError::Index));
 }
 
 #[test]
-fn refuses_invalid_blocks() {
+fn rejects_invalid_blocks() {
     for (block, error) in [
         // Section 6.1: the index 0 is not used.
-        ("80", DecodeError::Index),
-        // Behind the static table, with nothing in the dynamic one.
-        ("be", DecodeError::Index),
-        ("7e 0161", DecodeError::Index),
-        ("0f2f 0161", DecodeError::Index),
-        ("1f2f 0161", DecodeError::Index),
-        ("ffff ffff ff0f", DecodeError::IntegerTooLarge),
-        ("ffff ffff ffff ffff ffff 01", DecodeError::IntegerTooLarge),
-        ("ff80 8080 8080 00", DecodeError::IntegerTooLarge),
-        ("007f ffff ffff ffff 01", DecodeError::IntegerTooLarge),
-        // Cut off at each place of a literal.
-        ("ff", DecodeError::Truncated),
-        ("ff80", DecodeError::Truncated),
-        ("40", DecodeError::Truncated),
-        ("4001", DecodeError::Truncated),
-        ("400161", DecodeError::Truncated),
-        ("40016102", DecodeError::Truncated),
-        ("4001610261", DecodeError::Truncated),
-        ("5f", DecodeError::Truncated),
-        ("0084 6402", DecodeError::Truncated),
-        ("04 7fff ff03", DecodeError::Truncated),
-        // Section 5.2: padding with zeros, of a whole byte, and the code of the end.
-        ("0481 00", DecodeError::HuffmanPadding),
-        ("0482 1fff", DecodeError::HuffmanPadding),
-        ("0481 ff", DecodeError::HuffmanPadding),
-        ("0484 ffff ffff", DecodeError::HuffmanCode),
-        ("0485 1fff ffff ff", DecodeError::HuffmanCode),
+        ("80", HpackError::Index),
+        // After the static table, with an empty dynamic table.
+        ("be", HpackError::Index),
+        ("7e 0161", HpackError::Index),
+        ("0f2f 0161", HpackError::Index),
+        ("1f2f 0161", HpackError::Index),
+        ("ffff ffff ff0f", HpackError::IntegerTooLarge),
+        ("ffff ffff ffff ffff ffff 01", HpackError::IntegerTooLarge),
+        ("ff80 8080 8080 00", HpackError::IntegerTooLarge),
+        ("007f ffff ffff ffff 01", HpackError::IntegerTooLarge),
+        // Truncated at each position of a literal.
+        ("ff", HpackError::Truncated),
+        ("ff80", HpackError::Truncated),
+        ("40", HpackError::Truncated),
+        ("4001", HpackError::Truncated),
+        ("400161", HpackError::Truncated),
+        ("40016102", HpackError::Truncated),
+        ("4001610261", HpackError::Truncated),
+        ("5f", HpackError::Truncated),
+        ("0084 6402", HpackError::Truncated),
+        ("04 7fff ff03", HpackError::Truncated),
+        // Section 5.2: padding with zeros, padding of a whole byte, and the EOS code.
+        ("0481 00", HpackError::HuffmanPadding),
+        ("0482 1fff", HpackError::HuffmanPadding),
+        ("0481 ff", HpackError::HuffmanPadding),
+        ("0484 ffff ffff", HpackError::HuffmanCode),
+        ("0485 1fff ffff ff", HpackError::HuffmanCode),
         // Section 6.3, and 4.2: only before the first field.
-        ("3fe2 1f", DecodeError::SizeUpdateTooLarge),
-        ("8220", DecodeError::SizeUpdateMisplaced),
-        ("0400 3fe11f", DecodeError::SizeUpdateMisplaced),
+        ("3fe2 1f", HpackError::SizeUpdateTooLarge),
+        ("8220", HpackError::SizeUpdateMisplaced),
+        ("0400 3fe11f", HpackError::SizeUpdateMisplaced),
     ] {
-        let result = decode(&mut Decoder::new(4096), &hex(block));
+        let result = decode(&mut HpackDecoder::new(4096), &hex(block));
         assert_eq!(result, Err(error), "{block}");
     }
     for block in ["", "20", "20 3fe11f", "20 3fe11f 82", "0480 82", "00 00 00"] {
-        let result = decode(&mut Decoder::new(4096), &hex(block));
+        let result = decode(&mut HpackDecoder::new(4096), &hex(block));
         assert!(result.is_ok(), "{block}");
     }
 }
 
-/// RFC 9113 section 8.2.1; looked at for literals, and remembered in the table.
+/// RFC 9113 section 8.2.1: literals are checked, and the table keeps the result.
 #[test]
-fn tells_which_fields_are_valid() {
+fn reports_which_fields_are_valid() {
     for (name, value, is_valid) in [
         ("a", "b", true),
         ("a", "", true),
@@ -495,7 +494,7 @@ fn tells_which_fields_are_valid() {
             );
             seen.push(field.is_valid);
         };
-        let mut decoder = Decoder::new(4096);
+        let mut decoder = HpackDecoder::new(4096);
         decoder.decode(&block, &mut note).unwrap();
         assert_eq!(seen, [is_valid; 4], "{name:?}: {value:?}");
         let mut by_name = None;
@@ -509,7 +508,7 @@ fn tells_which_fields_are_valid() {
     }
     // A name of the static table with a bad value.
     let mut is_valid = true;
-    Decoder::new(4096)
+    HpackDecoder::new(4096)
         .decode(b"\x54\x01\n", |field| is_valid = field.is_valid)
         .unwrap();
     assert!(!is_valid);
@@ -540,7 +539,7 @@ fn file_head() -> Headers {
     headers
 }
 
-fn headers_block(encoder: &mut Encoder, headers: &Headers, keeps_length: bool) -> Vec<u8> {
+fn headers_block(encoder: &mut HpackEncoder, headers: &Headers, keeps_length: bool) -> Vec<u8> {
     let mut out = Vec::new();
     encoder.begin(&mut out);
     encoder.headers(headers, keeps_length, &mut out);
@@ -560,13 +559,16 @@ fn sent_lines(headers: &Headers, keeps_length: bool) -> Vec<Line> {
         .collect()
 }
 
-/// Lines that were prepared by an earlier encoding give the same bytes as those that were not.
+/// Pre-encoded lines give the same bytes as lines that are encoded for the first time.
 #[test]
-fn writes_the_same_the_first_time_and_later() {
+fn preencoded_fields_equal_the_first_encoding() {
     for keeps_length in [false, true] {
         let shared = file_head();
-        let (mut encoder, mut fresh, mut decoder) =
-            (Encoder::new(), Encoder::new(), Decoder::new(4096));
+        let (mut encoder, mut fresh, mut decoder) = (
+            HpackEncoder::new(),
+            HpackEncoder::new(),
+            HpackDecoder::new(4096),
+        );
         for round in 0..5 {
             let block = headers_block(&mut encoder, &shared, keeps_length);
             assert_eq!(
@@ -579,9 +581,9 @@ fn writes_the_same_the_first_time_and_later() {
                 "round {round}"
             );
         }
-        // Prepared on one connection, and new on others; the last has no table.
+        // Pre-encoded on one connection, and used on others; the last one has no table.
         for size in [4096, 256, 0] {
-            let (mut encoder, mut fresh) = (Encoder::new(), Encoder::new());
+            let (mut encoder, mut fresh) = (HpackEncoder::new(), HpackEncoder::new());
             encoder.set_max_table_size(size);
             fresh.set_max_table_size(size);
             for _ in 0..3 {
@@ -595,9 +597,9 @@ fn writes_the_same_the_first_time_and_later() {
 }
 
 #[test]
-fn writes_what_was_changed_after_it_was_prepared() {
+fn encodes_changes_after_preencoding() {
     let mut headers = file_head();
-    let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new(4096));
+    let (mut encoder, mut decoder) = (HpackEncoder::new(), HpackDecoder::new(4096));
     let changes: [fn(&mut Headers); 6] = [
         |_| {},
         |headers| headers.try_append("x-more", "1").unwrap(),
@@ -635,7 +637,7 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// A block, and the sizes of the table that come before it.
+/// A block, and the table sizes that are set before it.
 fn blocks() -> impl Strategy<Value = Vec<(Vec<usize>, Vec<Line>)>> {
     let sizes = prop_oneof![
         4 => Just(vec![]),
@@ -649,8 +651,8 @@ fn blocks() -> impl Strategy<Value = Vec<(Vec<usize>, Vec<Line>)>> {
 
 proptest! {
     #[test]
-    fn reads_what_it_writes(blocks in blocks()) {
-        let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new(4096));
+    fn decodes_its_own_blocks(blocks in blocks()) {
+        let (mut encoder, mut decoder) = (HpackEncoder::new(), HpackDecoder::new(4096));
         for (sizes, lines) in blocks {
             for size in sizes {
                 encoder.set_max_table_size(size);
@@ -660,35 +662,35 @@ proptest! {
         }
     }
 
-    /// What another implementation writes is understood.
+    /// Blocks of another implementation are decoded.
     #[test]
-    fn reads_what_another_encoder_writes(blocks in blocks()) {
+    fn decodes_blocks_of_another_encoder(blocks in blocks()) {
         let mut encoder = loona_hpack::Encoder::new();
-        let mut decoder = Decoder::new(4096);
+        let mut decoder = HpackDecoder::new(4096);
         for (_, lines) in blocks {
             let block = encoder.encode(lines.iter().map(|(name, value)| (&name[..], &value[..])));
             prop_assert_eq!(decode(&mut decoder, &block).unwrap(), lines);
         }
     }
 
-    /// Any bytes have the same meaning here and there, where both understand them.
+    /// Any bytes that both implementations accept have the same meaning.
     #[test]
-    fn another_decoder_agrees_about_any_bytes(
+    fn agrees_with_another_decoder_about_any_bytes(
         blocks in prop::collection::vec(prop::collection::vec(instruction(), 0..12), 1..6)
     ) {
-        let mut ours = Decoder::new(4096);
+        let mut ours = HpackDecoder::new(4096);
         let mut theirs = loona_hpack::Decoder::new();
         for block in blocks {
             let block = block.concat();
             match decode(&mut ours, &block) {
-                // A block of nothing but a new table size is an error there. RFC 7541,
-                // section 4.2, wants the size first in a block, which it is here.
+                // The other implementation rejects a block with only a size update. RFC 7541
+                // section 4.2 allows it, as the update is at the start of the block.
                 Ok(lines) if lines.is_empty() => match theirs.decode(&block) {
                     Ok(theirs) => prop_assert!(theirs.is_empty()),
                     Err(error) => prop_assert_eq!(error, DecoderError::SizeUpdateAtEnd),
                 },
                 Ok(lines) => prop_assert_eq!(theirs.decode(&block).unwrap(), lines),
-                // The table is in no known state now.
+                // The state of the table is unknown now.
                 Err(_) => break,
             }
         }
@@ -696,19 +698,19 @@ proptest! {
 }
 
 #[test]
-fn a_block_of_nothing_but_a_new_table_size_is_an_empty_one() {
-    let mut decoder = Decoder::new(4096);
+fn a_block_with_only_a_size_update_is_empty() {
+    let mut decoder = HpackDecoder::new(4096);
     assert_eq!(decode(&mut decoder, &[0x20]).unwrap(), vec![]);
 }
 
 proptest! {
-    // The other one decodes bit by bit.
+    // The other implementation decodes bit by bit, which is slow.
     #![proptest_config(cases(48))]
 
-    /// What the encoder writes means the same to another implementation.
+    /// Another implementation decodes the blocks of the encoder.
     #[test]
-    fn another_decoder_reads_what_it_writes(blocks in blocks()) {
-        let mut encoder = Encoder::new();
+    fn another_decoder_reads_its_blocks(blocks in blocks()) {
+        let mut encoder = HpackEncoder::new();
         let mut decoder = loona_hpack::Decoder::new();
         for (sizes, lines) in blocks {
             for size in sizes {
@@ -720,7 +722,7 @@ proptest! {
     }
 }
 
-/// Something near to an instruction of a field block.
+/// An instruction of a field block that is valid or nearly valid.
 fn instruction() -> impl Strategy<Value = Vec<u8>> {
     let string = prop_oneof![
         "[a-z]{0,20}".prop_map(|string| {

@@ -1,4 +1,4 @@
-//! Tests of the codecs through their public doors.
+//! Tests of the codecs through their public API.
 
 #[cfg(test)]
 mod client;

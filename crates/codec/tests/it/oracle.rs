@@ -1,4 +1,4 @@
-//! hyper as the oracle: what both read has to be equal, and what it refuses has to be refused.
+//! Compares the server's end with hyper: both have to parse the same requests, and reject the same ones.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
-use apus_codec::h1::{BodyFraming, Event, ServerConnection};
+use apus_codec::h1::{BodyFraming, ServerConnection, ServerEvent};
 use apus_http::{Headers, HopByHop, ResponseHead, StatusCode, Version};
 use apus_testkit::cases;
 use bytes::Bytes;
@@ -15,10 +15,10 @@ use hyper::rt::ReadBufCursor;
 use proptest::prelude::*;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 
-use crate::properties::{Generated, nearly_valid, request};
+use crate::properties::{GeneratedRequest, nearly_valid, request};
 use crate::transcript::{DATE, LIMITS, Transcript};
 
-/// A tokio stream as hyper wants it.
+/// A tokio stream with hyper's I/O traits.
 pub(crate) struct Io(pub(crate) DuplexStream);
 
 impl hyper::rt::Read for Io {
@@ -54,10 +54,10 @@ impl hyper::rt::Write for Io {
     }
 }
 
-/// No content.
-pub(crate) struct Nothing;
+/// An empty body.
+pub(crate) struct EmptyBody;
 
-impl Body for Nothing {
+impl Body for EmptyBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -73,39 +73,39 @@ impl Body for Nothing {
     }
 }
 
-/// A request that was read whole, in a form that both can be brought into.
+/// A complete request in a form that both can be converted to.
 #[derive(Debug, PartialEq)]
-struct Seen {
+struct ParsedRequest {
     method: String,
     /// Authority, then path and query.
     target: (String, String),
     fields: Vec<(String, Vec<u8>)>,
-    content: Vec<u8>,
+    body: Vec<u8>,
 }
 
-impl Seen {
+impl ParsedRequest {
     fn new<'a>(
         method: &str,
         target: (&str, &str),
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
-        content: Vec<u8>,
+        body: Vec<u8>,
     ) -> Self {
         let mut headers = Headers::new();
         for (name, value) in fields {
             headers.try_append(name, value).unwrap();
         }
         // An absolute form may have an empty path, which is `/` (RFC 9110 section 4.2.3), and with OPTIONS
-        // and no query `*` (RFC 9112 section 3.2.4): hyper leaves that to its user.
+        // and no query `*` (RFC 9112 section 3.2.4): hyper leaves this conversion to its user.
         let path = match target.1 {
             "" | "/" if method == "OPTIONS" => "*".to_owned(),
             path if path.starts_with('?') => format!("/{path}"),
             path => path.to_owned(),
         };
-        // Those about the connection are not among the fields of a message here.
+        // The codec removes connection-specific fields.
         HopByHop::take(&mut headers, Version::HTTP_11);
         let mut fields: Vec<_> = headers
             .iter()
-            // Of an absolute target we write the authority into `Host`.
+            // The codec replaces `Host` by the authority of an absolute target.
             .filter(|(name, _)| *name != "host")
             .map(|(name, value)| (name.to_owned(), value.to_vec()))
             .collect();
@@ -115,34 +115,34 @@ impl Seen {
             method: method.to_owned(),
             target: (target.0.to_owned(), path),
             fields,
-            content,
+            body,
         }
     }
 }
 
-/// Bytes that hyper refuses in a path or a query, for RFC 3986 does not have them there. Browsers send
-/// them unencoded, and nobody takes them for the end of a target.
-const EXPLAINED: [char; 4] = ['"', '<', '>', '`'];
+/// Bytes that hyper rejects in a path or a query, because RFC 3986 does not allow them. Browsers send them
+/// unencoded, and no parser takes them for the end of a target.
+const DIFFERENT_IN_HYPER: [char; 4] = ['"', '<', '>', '`'];
 
-impl Seen {
-    fn is_explained(&self) -> bool {
-        self.target.1.contains(EXPLAINED)
+impl ParsedRequest {
+    fn is_known_difference(&self) -> bool {
+        self.target.1.contains(DIFFERENT_IN_HYPER)
     }
 }
 
-pub(crate) async fn collect(mut body: Incoming) -> Result<Vec<u8>, hyper::Error> {
-    let mut content = Vec::new();
-    let mut body = pin!(&mut body);
-    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+pub(crate) async fn collect(mut incoming: Incoming) -> Result<Vec<u8>, hyper::Error> {
+    let mut body = Vec::new();
+    let mut incoming = pin!(&mut incoming);
+    while let Some(frame) = poll_fn(|cx| incoming.as_mut().poll_frame(cx)).await {
         if let Some(data) = frame?.data_ref() {
-            content.extend_from_slice(data);
+            body.extend_from_slice(data);
         }
     }
-    Ok(content)
+    Ok(body)
 }
 
-/// The requests that hyper reads from a connection of these bytes.
-fn by_hyper(input: &[u8]) -> Vec<Seen> {
+/// The requests that hyper parses from these bytes.
+fn by_hyper(input: &[u8]) -> Vec<ParsedRequest> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let service = hyper::service::service_fn({
         let seen = seen.clone();
@@ -150,8 +150,8 @@ fn by_hyper(input: &[u8]) -> Vec<Seen> {
             let seen = seen.clone();
             async move {
                 let (parts, body) = request.into_parts();
-                if let Ok(content) = collect(body).await {
-                    seen.lock().unwrap().push(Seen::new(
+                if let Ok(body) = collect(body).await {
+                    seen.lock().unwrap().push(ParsedRequest::new(
                         parts.method.as_str(),
                         (
                             parts.uri.authority().map_or("", |it| it.as_str()),
@@ -161,10 +161,10 @@ fn by_hyper(input: &[u8]) -> Vec<Seen> {
                             .headers
                             .iter()
                             .map(|(name, value)| (name.as_str(), value.as_bytes())),
-                        content,
+                        body,
                     ));
                 }
-                Ok::<_, Infallible>(hyper::Response::new(Nothing))
+                Ok::<_, Infallible>(hyper::Response::new(EmptyBody))
             }
         }
     });
@@ -172,7 +172,7 @@ fn by_hyper(input: &[u8]) -> Vec<Seen> {
         let (mut client, server) = tokio::io::duplex(input.len().max(1) + 64 * 1024);
         client.write_all(input).await.unwrap();
         client.shutdown().await.unwrap();
-        // An error is what the oracle was asked for, too.
+        // An error is a valid result of the comparison.
         let _ = hyper::server::conn::http1::Builder::new()
             .half_close(true)
             .serve_connection(Io(server), service)
@@ -187,21 +187,21 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// The requests that we read from a connection of these bytes.
-fn by_us(input: &[u8]) -> Vec<Seen> {
+/// The requests that the codec parses from these bytes.
+fn by_codec(input: &[u8]) -> Vec<ParsedRequest> {
     Transcript::of([input])
         .requests
         .into_iter()
         .filter(|request| request.complete)
         .map(|request| {
-            Seen::new(
+            ParsedRequest::new(
                 request.head.head.method.as_str(),
                 (
                     request.head.head.target.authority().unwrap_or_default(),
                     request.head.head.target.path_and_query(),
                 ),
                 request.head.head.headers.iter(),
-                request.content,
+                request.body,
             )
         })
         .collect()
@@ -211,19 +211,19 @@ proptest! {
     #![proptest_config(cases(1000))]
 
     #[test]
-    fn reads_valid_requests_as_hyper_does(
+    fn parses_valid_requests_like_hyper(
         requests in prop::collection::vec(request(), 1..4),
     ) {
-        let input: Vec<u8> = requests.iter().flat_map(Generated::bytes).collect();
-        let ours = by_us(&input);
+        let input: Vec<u8> = requests.iter().flat_map(GeneratedRequest::bytes).collect();
+        let ours = by_codec(&input);
         prop_assert_eq!(ours.len(), requests.len());
         prop_assert_eq!(ours, by_hyper(&input));
     }
 
-    /// What we read, hyper reads too, in the same way: of input that is nearly valid, and of valid
-    /// input in which some bytes were changed.
+    /// hyper parses every request that the codec parses, with the same result, from nearly valid input
+    /// and from valid input with some changed bytes.
     #[test]
-    fn reads_nothing_that_hyper_refuses(
+    fn accepts_no_request_that_hyper_rejects(
         input in prop_oneof![
             nearly_valid(),
             (request(), prop::collection::vec((any::<usize>(), any::<u8>()), 1..4)).prop_map(
@@ -238,8 +238,8 @@ proptest! {
             ),
         ],
     ) {
-        let ours = by_us(&input);
-        if ours.iter().any(Seen::is_explained) {
+        let ours = by_codec(&input);
+        if ours.iter().any(ParsedRequest::is_known_difference) {
             return Ok(());
         }
         let theirs = by_hyper(&input);
@@ -250,35 +250,35 @@ proptest! {
         );
     }
 
-    /// hyper as a client reads what the server writes.
+    /// hyper as a client parses the responses of the codec.
     #[test]
-    fn writes_answers_that_hyper_reads(
+    fn writes_responses_that_hyper_reads(
         method in "GET|HEAD|POST",
         status in prop::sample::select(vec![200_u16, 204, 205, 206, 304, 404, 418, 500, 599]),
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..5),
         is_length_known in any::<bool>(),
         closes in any::<bool>(),
     ) {
-        let answer = Answer { status, pieces, is_length_known, closes };
-        let (found, fields, content) = runtime().block_on(answer.read_by_hyper(&method));
+        let response = GeneratedResponse { status, pieces, is_length_known, closes };
+        let (found, fields, body) = runtime().block_on(response.read_by_hyper(&method));
         prop_assert_eq!(found, status);
         prop_assert_eq!(fields.get("x"), Some(&b"y"[..]));
         prop_assert_eq!(fields.get("date"), Some(&DATE[..]));
         prop_assert_eq!(fields.get("connection").is_some(), closes);
         let has_content = method != "HEAD" && ![204, 205, 304].contains(&status);
-        let expected = if has_content { answer.pieces.concat() } else { Vec::new() };
-        prop_assert_eq!(content, expected);
+        let expected = if has_content { response.pieces.concat() } else { Vec::new() };
+        prop_assert_eq!(body, expected);
     }
 }
 
-struct Answer {
+struct GeneratedResponse {
     status: u16,
     pieces: Vec<Vec<u8>>,
     is_length_known: bool,
     closes: bool,
 }
 
-impl Answer {
+impl GeneratedResponse {
     async fn read_by_hyper(&self, method: &str) -> (u16, Headers, Vec<u8>) {
         let (client, server) = tokio::io::duplex(64 * 1024);
         let (mut sender, connection) = hyper::client::conn::http1::handshake(Io(client))
@@ -288,16 +288,12 @@ impl Answer {
             .method(method)
             .uri("/")
             .header("host", "a")
-            .body(Nothing)
+            .body(EmptyBody)
             .unwrap();
         let exchange = async {
             let (parts, body) = sender.send_request(request).await.unwrap().into_parts();
-            let content = collect(body).await.unwrap();
-            (
-                parts.status.as_u16(),
-                Headers::from(&parts.headers),
-                content,
-            )
+            let body = collect(body).await.unwrap();
+            (parts.status.as_u16(), Headers::from(&parts.headers), body)
         };
         tokio::select! {
             biased;
@@ -306,14 +302,14 @@ impl Answer {
         }
     }
 
-    /// Answers one request, then waits without end.
+    /// Responds to one request, then waits forever.
     async fn send(&self, mut stream: DuplexStream) {
         let mut connection = ServerConnection::new(LIMITS);
         let mut input = Vec::new();
         loop {
             let (consumed, event) = connection.handle_input(&input).unwrap();
             input.drain(..consumed);
-            if matches!(event, Event::Request(_)) {
+            if matches!(event, ServerEvent::Request(_)) {
                 break;
             }
             stream.read_buf(&mut input).await.unwrap();

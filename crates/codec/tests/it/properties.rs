@@ -1,24 +1,24 @@
-//! Properties that hold for any input.
+//! Tests properties that hold for any input.
 
-use apus_codec::h1::{ContentFraming, ServerConnection};
+use apus_codec::h1::{RequestFraming, ServerConnection};
 use apus_http::{Headers, ResponseHead, StatusCode, Version};
 use apus_testkit::cases;
 use proptest::prelude::*;
 
 use crate::transcript::{DATE, LIMITS, Transcript, cut};
 
-/// A valid request as it was meant, and as bytes.
+/// A generated valid request.
 #[derive(Clone, Debug)]
-pub(crate) struct Generated {
+pub(crate) struct GeneratedRequest {
     pub(crate) method: String,
     pub(crate) target: String,
     pub(crate) fields: Vec<(String, String)>,
-    pub(crate) content: Vec<u8>,
-    /// Sizes of the chunks; empty for `Content-Length`.
+    pub(crate) body: Vec<u8>,
+    /// The sizes of the chunks; empty for `Content-Length`.
     pub(crate) chunks: Vec<usize>,
 }
 
-impl Generated {
+impl GeneratedRequest {
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes =
             format!("{} {} HTTP/1.1\r\nHost: a\r\n", self.method, self.target).into_bytes();
@@ -26,15 +26,15 @@ impl Generated {
             bytes.extend(format!("{name}: {value}\r\n").as_bytes());
         }
         if self.chunks.is_empty() {
-            if !self.content.is_empty() {
-                bytes.extend(format!("Content-Length: {}\r\n", self.content.len()).as_bytes());
+            if !self.body.is_empty() {
+                bytes.extend(format!("Content-Length: {}\r\n", self.body.len()).as_bytes());
             }
             bytes.extend(b"\r\n");
-            bytes.extend(&self.content);
+            bytes.extend(&self.body);
             return bytes;
         }
         bytes.extend(b"Transfer-Encoding: chunked\r\n\r\n");
-        for piece in cut(&self.content, &self.chunks) {
+        for piece in cut(&self.body, &self.chunks) {
             if !piece.is_empty() {
                 bytes.extend(format!("{:X}\r\n", piece.len()).as_bytes());
                 bytes.extend(piece);
@@ -52,14 +52,14 @@ prop_compose! {
         target in "/[a-zA-Z0-9/._~%-]{0,30}(\\?[a-z0-9=&]{0,10})?|http://[a-z]{1,9}(:[1-9][0-9]{0,3})?/[a-z]{0,9}",
         fields in prop::collection::vec(
             ("X-[A-Za-z0-9-]{1,12}", "([!-~]([ -~\t]{0,20}[!-~])?)?"), 0..8),
-        content in prop::collection::vec(any::<u8>(), 0..300),
+        body in prop::collection::vec(any::<u8>(), 0..300),
         chunks in prop::collection::vec(any::<usize>(), 0..4),
-    ) -> Generated {
-        Generated { method, target, fields, content, chunks }
+    ) -> GeneratedRequest {
+        GeneratedRequest { method, target, fields, body, chunks }
     }
 }
 
-/// Pieces of requests, in any order: more of it is nearly valid than random bytes are.
+/// Parts of requests in any order, which are more often nearly valid than random bytes.
 pub(crate) fn nearly_valid() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(vec![
         &b"GET / HTTP/1.1\r\n"[..],
@@ -95,7 +95,7 @@ proptest! {
     #![proptest_config(cases(2000))]
 
     #[test]
-    fn reads_the_same_however_the_input_is_split(
+    fn parses_requests_independently_of_the_split(
         input in prop_oneof![
             nearly_valid(),
             (request(), request()).prop_map(|(a, b)| [a.bytes(), b.bytes()].concat()),
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn reads_what_was_written(request in request()) {
+    fn parses_generated_requests(request in request()) {
         let transcript = Transcript::of([&request.bytes()[..]]);
         prop_assert_eq!(transcript.error, None);
         prop_assert_eq!(transcript.unread, 0);
@@ -134,13 +134,13 @@ proptest! {
             .map(|(name, value)| (name.to_lowercase(), value.clone()))
             .collect();
         prop_assert_eq!(fields, expected);
-        prop_assert_eq!(&read.content, &request.content);
-        prop_assert_eq!(read.head.content == ContentFraming::Chunked, !request.chunks.is_empty());
+        prop_assert_eq!(&read.body, &request.body);
+        prop_assert_eq!(read.head.body == RequestFraming::Chunked, !request.chunks.is_empty());
     }
 
-    /// What the server writes in chunks, it reads as the same content.
+    /// A body that the server writes in chunks is parsed as the same body.
     #[test]
-    fn reads_the_chunks_it_writes(
+    fn parses_its_own_chunks(
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8),
         cuts in prop::collection::vec(any::<usize>(), 0..8),
     ) {
@@ -166,7 +166,7 @@ proptest! {
         let transcript = Transcript::of(cut(&written, &cuts));
         prop_assert_eq!(transcript.error, None);
         prop_assert_eq!(transcript.unread, 0);
-        prop_assert_eq!(&transcript.requests[0].content, &pieces.concat());
+        prop_assert_eq!(&transcript.requests[0].body, &pieces.concat());
         prop_assert_eq!(transcript.requests[0].trailers.as_ref(), Some(&trailers));
     }
 }

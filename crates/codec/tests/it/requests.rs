@@ -1,14 +1,14 @@
-//! Requests that are valid, and what becomes of the connection.
+//! Tests valid requests, and their effect on the connection.
 
-use apus_codec::h1::{ContentFraming, Event, RequestHead, ServerConnection};
+use apus_codec::h1::{Http1RequestHead, RequestFraming, ServerConnection, ServerEvent};
 use apus_http::{Method, Version};
 
 use crate::transcript::{LIMITS, Transcript};
 
-fn head(request: &str) -> RequestHead {
+fn head(request: &str) -> Http1RequestHead {
     let mut connection = ServerConnection::new(LIMITS);
     match connection.handle_input(request.as_bytes()) {
-        Ok((consumed, Event::Request(head))) if consumed == request.len() => head,
+        Ok((consumed, ServerEvent::Request(head))) if consumed == request.len() => head,
         other => panic!("{request:?}: {other:?}"),
     }
 }
@@ -27,12 +27,12 @@ fn reads_a_head() {
         head.head.headers.wire(),
         b"host: example.com\r\naccept: */*\r\nx-empty: \r\n"
     );
-    assert_eq!(head.content, ContentFraming::None);
+    assert_eq!(head.body, RequestFraming::None);
     assert!(!head.expects_continue && !head.upgrade);
 }
 
 #[test]
-fn takes_any_token_for_a_method() {
+fn accepts_any_token_as_a_method() {
     let method = head("M-SEARCH!#$%&'*+.^_`|~ / HTTP/1.1\r\nHost: a\r\n\r\n")
         .head
         .method;
@@ -40,20 +40,20 @@ fn takes_any_token_for_a_method() {
 }
 
 #[test]
-fn tells_how_content_is_framed() {
+fn returns_the_framing_of_the_body() {
     for (fields, framing) in [
-        ("", ContentFraming::None),
-        ("Content-Length: 0\r\n", ContentFraming::None),
-        ("Content-Length: 7\r\n", ContentFraming::Length(7)),
-        ("Transfer-Encoding: Chunked\r\n", ContentFraming::Chunked),
+        ("", RequestFraming::None),
+        ("Content-Length: 0\r\n", RequestFraming::None),
+        ("Content-Length: 7\r\n", RequestFraming::Length(7)),
+        ("Transfer-Encoding: Chunked\r\n", RequestFraming::Chunked),
     ] {
         let head = head(&format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
-        assert_eq!(head.content, framing, "{fields:?}");
+        assert_eq!(head.body, framing, "{fields:?}");
     }
 }
 
 #[test]
-fn lets_the_target_name_the_host() {
+fn replaces_host_by_the_authority_of_the_target() {
     for (request, host) in [
         ("GET http://b:8/x HTTP/1.1\r\nHost: a\r\n\r\n", "b:8"),
         ("GET http://b/x HTTP/1.0\r\n\r\n", "b"),
@@ -68,7 +68,7 @@ fn lets_the_target_name_the_host() {
 }
 
 #[test]
-fn waits_with_100_continue_only_where_content_follows_in_http_1_1() {
+fn expects_100_continue_only_with_a_body_in_http_1_1() {
     let request = |version: &str, length: u8| {
         head(&format!(
             "PUT / HTTP/{version}\r\nHost: a\r\nContent-Length: {length}\r\nExpect: 100-Continue\r\n\r\n"
@@ -81,7 +81,7 @@ fn waits_with_100_continue_only_where_content_follows_in_http_1_1() {
 }
 
 #[test]
-fn sees_an_offer_to_upgrade() {
+fn detects_an_offer_to_upgrade() {
     let offers = |version: &str, connection: &str| {
         head(&format!(
             "GET / HTTP/{version}\r\nHost: a\r\nConnection: {connection}\r\nUpgrade: websocket\r\n\r\n"
@@ -95,7 +95,7 @@ fn sees_an_offer_to_upgrade() {
 }
 
 #[test]
-fn goes_on_after_a_request_as_version_and_connection_say() {
+fn persists_by_version_and_connection_options() {
     let requests = |version: &str, connection: &str| {
         let one = format!("GET / HTTP/{version}\r\nHost: a\r\n{connection}\r\n");
         Transcript::of([one.repeat(2).as_bytes()]).requests.len()
@@ -119,7 +119,7 @@ fn goes_on_after_a_request_as_version_and_connection_say() {
 }
 
 #[test]
-fn takes_empty_lines_before_a_request() {
+fn accepts_empty_lines_before_a_request() {
     let one = "\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let transcript = Transcript::of([one.repeat(3).as_bytes()]);
     assert_eq!((transcript.requests.len(), transcript.error), (3, None));
@@ -129,17 +129,26 @@ fn takes_empty_lines_before_a_request() {
 fn is_idle_only_between_requests() {
     let mut connection = ServerConnection::new(LIMITS);
     assert!(connection.is_idle());
-    assert_eq!(connection.handle_input(b""), Ok((0, Event::Incomplete)));
+    assert_eq!(
+        connection.handle_input(b""),
+        Ok((0, ServerEvent::Incomplete))
+    );
     assert!(connection.is_idle());
-    assert_eq!(connection.handle_input(b"G"), Ok((0, Event::Incomplete)));
+    assert_eq!(
+        connection.handle_input(b"G"),
+        Ok((0, ServerEvent::Incomplete))
+    );
     assert!(!connection.is_idle());
     let mut connection = ServerConnection::new(LIMITS);
-    assert_eq!(connection.handle_input(b"\r\n"), Ok((2, Event::Incomplete)));
+    assert_eq!(
+        connection.handle_input(b"\r\n"),
+        Ok((2, ServerEvent::Incomplete))
+    );
     assert!(!connection.is_idle());
 }
 
 #[test]
-fn scans_a_head_that_comes_byte_by_byte_once() {
+fn scans_each_byte_of_a_head_once() {
     // A quadratic scan would take minutes.
     let value = "y".repeat(4 * 1024 * 1024);
     let request = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {value}\r\n\r\n");
@@ -154,6 +163,9 @@ fn scans_a_head_that_comes_byte_by_byte_once() {
             .handle_input(&request.as_bytes()[start..end])
             .unwrap();
         start += consumed;
-        assert_eq!(matches!(event, Event::Request(_)), end == request.len());
+        assert_eq!(
+            matches!(event, ServerEvent::Request(_)),
+            end == request.len()
+        );
     }
 }

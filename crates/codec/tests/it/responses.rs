@@ -1,6 +1,6 @@
-//! Answers as bytes, and what they do to the connection.
+//! Tests encoded responses, and their effect on the connection.
 
-use apus_codec::h1::{BodyFraming, Event, ProtocolError, ServerConnection};
+use apus_codec::h1::{BodyFraming, Http1Error, ServerConnection, ServerEvent};
 use apus_http::{Headers, ResponseHead, StatusCode};
 
 use crate::transcript::{DATE, LIMITS};
@@ -14,7 +14,10 @@ const UPGRADE: &str =
 fn after(request: &str) -> ServerConnection {
     let mut connection = ServerConnection::new(LIMITS);
     let event = connection.handle_input(request.as_bytes());
-    assert!(matches!(event, Ok((_, Event::Request(_)))), "{event:?}");
+    assert!(
+        matches!(event, Ok((_, ServerEvent::Request(_)))),
+        "{event:?}"
+    );
     connection
 }
 
@@ -26,7 +29,7 @@ fn headers(lines: &[(&str, &str)]) -> Headers {
     headers
 }
 
-fn answer(
+fn respond(
     connection: &mut ServerConnection,
     status: u16,
     lines: &[(&str, &str)],
@@ -50,7 +53,7 @@ fn answer(
 }
 
 #[test]
-fn frames_content_by_status_method_and_version() {
+fn frames_bodies_by_status_method_and_version() {
     use BodyFraming::{Chunked, Length, None as Nothing, UntilClose};
     let ok = "HTTP/1.1 200 OK|";
     for (request, status, lines, content_length, expected, framing) in [
@@ -161,7 +164,7 @@ fn frames_content_by_status_method_and_version() {
             Length(0),
         ),
     ] {
-        let found = answer(&mut after(request), status, lines, content_length);
+        let found = respond(&mut after(request), status, lines, content_length);
         assert_eq!(found, (expected, framing), "{request:?} {status}");
     }
 }
@@ -171,31 +174,31 @@ fn never_writes_a_wrong_content_length() {
     for value in ["4", "x", "", "+3", "03"] {
         let lines = [("a", "b"), ("content-length", value)];
         assert_eq!(
-            answer(&mut after(GET), 200, &lines, Some(3)).0,
+            respond(&mut after(GET), 200, &lines, Some(3)).0,
             "HTTP/1.1 200 OK|a: b|content-length: 3|"
         );
         assert_eq!(
-            answer(&mut after(GET), 200, &lines, None).0,
+            respond(&mut after(GET), 200, &lines, None).0,
             "HTTP/1.1 200 OK|a: b|transfer-encoding: chunked|"
         );
     }
     assert_eq!(
-        answer(&mut after(HEAD), 200, &[("content-length", "x")], None).0,
+        respond(&mut after(HEAD), 200, &[("content-length", "x")], None).0,
         "HTTP/1.1 200 OK|"
     );
     let twice = [("content-length", "3"), ("content-length", "3")];
     assert_eq!(
-        answer(&mut after(GET), 200, &twice, Some(3)).0,
+        respond(&mut after(GET), 200, &twice, Some(3)).0,
         "HTTP/1.1 200 OK|content-length: 3|"
     );
     assert_eq!(
-        answer(&mut after(HEAD), 200, &twice, None).0,
+        respond(&mut after(HEAD), 200, &twice, None).0,
         "HTTP/1.1 200 OK|"
     );
 }
 
 #[test]
-fn leaves_connection_fields_of_a_response_out() {
+fn removes_connection_fields_of_a_response() {
     let lines = [
         ("connection", "keep-alive, x"),
         ("keep-alive", "timeout=5"),
@@ -206,7 +209,7 @@ fn leaves_connection_fields_of_a_response_out() {
         ("x", "y"),
     ];
     assert_eq!(
-        answer(&mut after(GET), 200, &lines, Some(0)).0,
+        respond(&mut after(GET), 200, &lines, Some(0)).0,
         "HTTP/1.1 200 OK|x: y|content-length: 0|"
     );
 }
@@ -240,10 +243,10 @@ fn writes_date_and_server_once() {
 }
 
 #[test]
-fn says_whether_the_connection_persists() {
+fn writes_connection_by_persistence() {
     let keep_alive = "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
     let mut connection = after(keep_alive);
-    let head = answer(&mut connection, 200, &[], Some(0)).0;
+    let head = respond(&mut connection, 200, &[], Some(0)).0;
     assert_eq!(
         head,
         "HTTP/1.1 200 OK|content-length: 0|connection: keep-alive|"
@@ -251,18 +254,18 @@ fn says_whether_the_connection_persists() {
     assert!(connection.keeps_alive());
 
     let mut connection = after(keep_alive);
-    let head = answer(&mut connection, 200, &[], None).0;
+    let head = respond(&mut connection, 200, &[], None).0;
     assert_eq!(head, "HTTP/1.1 200 OK|connection: close|");
     assert!(!connection.keeps_alive());
 
     let mut connection = after(GET);
     connection.close();
-    let head = answer(&mut connection, 200, &[], Some(0)).0;
+    let head = respond(&mut connection, 200, &[], Some(0)).0;
     assert_eq!(head, "HTTP/1.1 200 OK|content-length: 0|connection: close|");
     connection.send_end(None, &mut Vec::new());
     assert_eq!(
         connection.handle_input(GET.as_bytes()),
-        Ok((0, Event::Incomplete))
+        Ok((0, ServerEvent::Incomplete))
     );
 }
 
@@ -270,7 +273,7 @@ fn says_whether_the_connection_persists() {
 fn sends_chunks_and_trailers() {
     let mut connection = after(GET);
     assert_eq!(
-        answer(&mut connection, 200, &[], None).1,
+        respond(&mut connection, 200, &[], None).1,
         BodyFraming::Chunked
     );
     let mut out = Vec::new();
@@ -292,7 +295,7 @@ fn sends_chunks_and_trailers() {
 #[test]
 fn sends_no_chunk_lines_in_other_framings() {
     let mut connection = after(GET);
-    answer(&mut connection, 200, &[], Some(5));
+    respond(&mut connection, 200, &[], Some(5));
     let mut out = Vec::new();
     connection.send_chunk_start(5, &mut out);
     connection.send_chunk_end(&mut out);
@@ -301,7 +304,7 @@ fn sends_no_chunk_lines_in_other_framings() {
 }
 
 #[test]
-fn sends_100_continue_once_and_only_where_it_is_waited_for() {
+fn sends_100_continue_once_and_only_if_expected() {
     let mut out = Vec::new();
     after(GET).send_continue(&mut out);
     assert!(out.is_empty());
@@ -310,28 +313,28 @@ fn sends_100_continue_once_and_only_where_it_is_waited_for() {
     connection.send_continue(&mut out);
     connection.send_continue(&mut out);
     assert_eq!(out, b"HTTP/1.1 100 Continue\r\n\r\n");
-    answer(&mut connection, 200, &[], Some(0));
+    respond(&mut connection, 200, &[], Some(0));
     assert!(connection.keeps_alive());
 
     let mut connection = after(expects);
-    answer(&mut connection, 200, &[], Some(0));
+    respond(&mut connection, 200, &[], Some(0));
     out.clear();
     connection.send_continue(&mut out);
     assert!(out.is_empty());
 }
 
-/// The client may send the content that it announced, or its next request.
+/// The client may send the announced body, or its next request.
 #[test]
-fn closes_when_the_answer_comes_before_the_content_it_was_asked_for() {
+fn closes_if_the_response_precedes_the_expected_body() {
     let mut connection =
         after("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
-    let head = answer(&mut connection, 413, &[], Some(0)).0;
+    let head = respond(&mut connection, 413, &[], Some(0)).0;
     assert!(head.contains("|connection: close|"), "{head}");
     assert!(!connection.keeps_alive());
 }
 
 #[test]
-fn sends_interim_answers_to_http_1_1_only() {
+fn sends_interim_responses_to_http_1_1_only() {
     let links = headers(&[
         ("link", "</a>; rel=preload"),
         ("content-length", "4"),
@@ -348,15 +351,15 @@ fn sends_interim_answers_to_http_1_1_only() {
     assert_eq!(send(&mut connection, 103), early);
     assert_eq!(send(&mut connection, 101), "");
     assert_eq!(send(&mut connection, 200), "");
-    answer(&mut connection, 200, &[], Some(0));
+    respond(&mut connection, 200, &[], Some(0));
     assert_eq!(send(&mut connection, 103), "");
     assert_eq!(send(&mut after(GET_1_0), 103), "");
 }
 
 #[test]
-fn turns_into_a_tunnel_by_101() {
+fn becomes_a_tunnel_with_101() {
     let mut connection = after(UPGRADE);
-    let (head, framing) = answer(&mut connection, 101, &[("upgrade", "websocket")], None);
+    let (head, framing) = respond(&mut connection, 101, &[("upgrade", "websocket")], None);
     assert_eq!(
         head,
         "HTTP/1.1 101 Switching Protocols|upgrade: websocket|connection: upgrade|"
@@ -366,30 +369,30 @@ fn turns_into_a_tunnel_by_101() {
     assert!(connection.is_tunnel() && !connection.keeps_alive());
     assert_eq!(
         connection.handle_input(b"\x81\x00"),
-        Ok((0, Event::Incomplete))
+        Ok((0, ServerEvent::Incomplete))
     );
 }
 
 #[test]
-fn reads_content_before_the_tunnel() {
+fn reads_the_body_before_the_tunnel() {
     let mut connection = after(
         "POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\nContent-Length: 2\r\n\r\n",
     );
-    answer(&mut connection, 101, &[("upgrade", "x")], None);
+    respond(&mut connection, 101, &[("upgrade", "x")], None);
     connection.send_end(None, &mut Vec::new());
     assert!(!connection.request_body_done());
     assert_eq!(
         connection.handle_input(b"hitunnel"),
-        Ok((2, Event::Data(0..2)))
+        Ok((2, ServerEvent::Data(0..2)))
     );
     assert_eq!(
         connection.handle_input(b"tunnel"),
-        Ok((0, Event::End(None)))
+        Ok((0, ServerEvent::End(None)))
     );
     assert!(connection.request_body_done());
     assert_eq!(
         connection.handle_input(b"tunnel"),
-        Ok((0, Event::Incomplete))
+        Ok((0, ServerEvent::Incomplete))
     );
 }
 
@@ -397,7 +400,7 @@ fn reads_content_before_the_tunnel() {
 fn switches_protocols_only_when_the_client_offered() {
     for status in [101, 100, 103] {
         let mut connection = after(GET);
-        let head = answer(&mut connection, status, &[("upgrade", "x")], Some(0)).0;
+        let head = respond(&mut connection, status, &[("upgrade", "x")], Some(0)).0;
         assert_eq!(
             head,
             "HTTP/1.1 500 Internal Server Error|content-length: 0|"
@@ -407,15 +410,15 @@ fn switches_protocols_only_when_the_client_offered() {
 }
 
 #[test]
-fn turns_into_a_tunnel_by_2xx_to_connect_and_closes_otherwise() {
+fn becomes_a_tunnel_with_2xx_to_connect_and_closes_otherwise() {
     let request = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n";
     let mut connection = after(request);
-    let found = answer(&mut connection, 200, &[("content-length", "5")], Some(5));
+    let found = respond(&mut connection, 200, &[("content-length", "5")], Some(5));
     assert_eq!(found, ("HTTP/1.1 200 OK|".into(), BodyFraming::None));
     assert!(connection.is_tunnel());
 
     let mut connection = after(request);
-    let head = answer(&mut connection, 405, &[], Some(0)).0;
+    let head = respond(&mut connection, 405, &[], Some(0)).0;
     assert!(
         head.ends_with("|content-length: 0|connection: close|"),
         "{head}"
@@ -424,8 +427,8 @@ fn turns_into_a_tunnel_by_2xx_to_connect_and_closes_otherwise() {
 }
 
 #[test]
-fn names_the_upgrade_that_is_required() {
-    let head = answer(&mut after(GET), 426, &[("upgrade", "websocket")], Some(0)).0;
+fn sends_upgrade_with_426() {
+    let head = respond(&mut after(GET), 426, &[("upgrade", "websocket")], Some(0)).0;
     assert_eq!(
         head,
         "HTTP/1.1 426 Upgrade Required|upgrade: websocket|content-length: 0|connection: upgrade|"
@@ -433,11 +436,11 @@ fn names_the_upgrade_that_is_required() {
 }
 
 #[test]
-fn answers_an_error_and_closes() {
+fn sends_an_error_response_and_closes() {
     let mut connection = ServerConnection::new(LIMITS);
     let error = connection.handle_input(b"nonsense\r\n").unwrap_err();
-    assert_eq!(error, ProtocolError::RequestLine);
-    let (head, framing) = answer(&mut connection, error.status().as_u16(), &[], Some(3));
+    assert_eq!(error, Http1Error::RequestLine);
+    let (head, framing) = respond(&mut connection, error.status().as_u16(), &[], Some(3));
     assert_eq!(
         head,
         "HTTP/1.1 400 Bad Request|content-length: 3|connection: close|"
@@ -447,29 +450,38 @@ fn answers_an_error_and_closes() {
 }
 
 #[test]
-fn keeps_pipelined_requests_until_the_answer_ended() {
+fn reads_pipelined_requests_after_the_response_ended() {
     let mut connection = after(GET);
     let next = "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n".as_bytes();
-    assert_eq!(connection.handle_input(next), Ok((0, Event::Incomplete)));
-    answer(&mut connection, 200, &[], Some(2));
-    assert_eq!(connection.handle_input(next), Ok((0, Event::Incomplete)));
+    assert_eq!(
+        connection.handle_input(next),
+        Ok((0, ServerEvent::Incomplete))
+    );
+    respond(&mut connection, 200, &[], Some(2));
+    assert_eq!(
+        connection.handle_input(next),
+        Ok((0, ServerEvent::Incomplete))
+    );
     connection.send_end(None, &mut Vec::new());
     assert!(matches!(
         connection.handle_input(next),
-        Ok((28, Event::Request(_)))
+        Ok((28, ServerEvent::Request(_)))
     ));
 }
 
 #[test]
-fn goes_on_only_when_unwanted_content_was_read() {
+fn continues_only_after_an_unwanted_body_was_read() {
     let mut connection = after("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
-    answer(&mut connection, 200, &[], Some(0));
+    respond(&mut connection, 200, &[], Some(0));
     connection.send_end(None, &mut Vec::new());
     assert!(connection.keeps_alive() && !connection.request_body_done());
     assert_eq!(
         connection.handle_input(b"helloGET"),
-        Ok((5, Event::Data(0..5)))
+        Ok((5, ServerEvent::Data(0..5)))
     );
-    assert_eq!(connection.handle_input(b"GET"), Ok((0, Event::End(None))));
+    assert_eq!(
+        connection.handle_input(b"GET"),
+        Ok((0, ServerEvent::End(None)))
+    );
     assert!(connection.is_idle());
 }

@@ -1,6 +1,6 @@
-//! What a server reads from a connection, put down for comparison.
+//! Records the requests that a server parses from a connection, for comparison.
 
-use apus_codec::h1::{Event, HeadLimits, ProtocolError, RequestHead, ServerConnection};
+use apus_codec::h1::{HeadLimits, Http1Error, Http1RequestHead, ServerConnection, ServerEvent};
 use apus_http::{Headers, ResponseHead, StatusCode};
 
 pub(crate) const LIMITS: HeadLimits = HeadLimits {
@@ -11,25 +11,25 @@ pub(crate) const LIMITS: HeadLimits = HeadLimits {
 
 pub(crate) const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
-/// All requests of a connection, each answered with 200 once it was read.
+/// The requests of a connection. Each gets a 200 response once it was read.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Transcript {
-    pub(crate) requests: Vec<Read>,
-    pub(crate) error: Option<ProtocolError>,
-    /// Bytes that were not consumed at the end of the input.
+    pub(crate) requests: Vec<ReadRequest>,
+    pub(crate) error: Option<Http1Error>,
+    /// Unconsumed bytes at the end of the input.
     pub(crate) unread: usize,
 }
 
 #[derive(Debug, PartialEq)]
-pub(crate) struct Read {
-    pub(crate) head: RequestHead,
-    pub(crate) content: Vec<u8>,
+pub(crate) struct ReadRequest {
+    pub(crate) head: Http1RequestHead,
+    pub(crate) body: Vec<u8>,
     pub(crate) trailers: Option<Headers>,
     pub(crate) complete: bool,
 }
 
 impl Transcript {
-    /// Of input that comes in pieces.
+    /// The transcript of input in pieces.
     pub(crate) fn of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
         Self::within(LIMITS, pieces)
     }
@@ -65,33 +65,33 @@ impl Transcript {
                 }
             };
             match event {
-                Event::Incomplete => {
+                ServerEvent::Incomplete => {
                     unread.drain(..consumed);
                     return;
                 }
-                Event::Request(head) => self.requests.push(Read {
+                ServerEvent::Request(head) => self.requests.push(ReadRequest {
                     head,
-                    content: Vec::new(),
+                    body: Vec::new(),
                     trailers: None,
                     complete: false,
                 }),
-                Event::Data(range) => {
+                ServerEvent::Data(range) => {
                     assert!(!range.is_empty() && range.end <= consumed);
                     let read = self.requests.last_mut().unwrap();
-                    read.content.extend_from_slice(&unread[range]);
+                    read.body.extend_from_slice(&unread[range]);
                 }
-                Event::End(trailers) => self.requests.last_mut().unwrap().trailers = trailers,
+                ServerEvent::End(trailers) => self.requests.last_mut().unwrap().trailers = trailers,
             }
             unread.drain(..consumed);
             if connection.request_body_done() {
                 self.requests.last_mut().unwrap().complete = true;
-                answer(connection);
+                respond(connection);
             }
         }
     }
 }
 
-fn answer(connection: &mut ServerConnection) {
+fn respond(connection: &mut ServerConnection) {
     let head = ResponseHead {
         status: StatusCode::OK,
         headers: &Headers::new(),
@@ -104,7 +104,7 @@ fn answer(connection: &mut ServerConnection) {
     connection.send_end(None, &mut out);
 }
 
-/// Cuts the input at these places, each taken modulo its length.
+/// Splits the input at these positions, each modulo its length.
 pub(crate) fn cut<'a>(input: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (input.len() + 1)).collect();
     cuts.extend([0, input.len()]);

@@ -50,7 +50,7 @@ impl OriginConnection {
 /// The phase is [`RequestPhase::Connect`] or [`RequestPhase::Tls`].
 pub async fn connect(
     origin: &Origin,
-    client: Option<proxy_protocol::Header>,
+    client: Option<proxy_protocol::ProxyHeader>,
     timeouts: &Timeouts,
 ) -> Result<OriginConnection, RequestFailure> {
     let mut socket = within(

@@ -52,9 +52,9 @@ impl UploadFraming for h1::ClientConnection {
     }
 }
 
-impl UploadFraming for fastcgi::ClientConnection {
+impl UploadFraming for fastcgi::FastCgiConnection {
     fn start(&mut self, len: u64, out: &mut Vec<u8>) -> u64 {
-        let held = len.min(Self::DATA_MOST as u64);
+        let held = len.min(Self::MAX_DATA as u64);
         self.send_data_start(held as usize, out);
         held
     }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use apus_codec::h1::{BodyFraming, ContentFraming, RequestHead};
+use apus_codec::h1::{BodyFraming, Http1RequestHead, RequestFraming};
 use apus_http::{Answer, Body, Completion, Method, Outcome, Request, Response, StatusCode};
 
 use super::request_body::Http1RequestBody;
@@ -20,17 +20,20 @@ const READ_AHEAD: usize = 16 * 1024;
 
 impl Http1Connection<'_> {
     /// Answers one request; tells when it was the last one.
-    pub(super) async fn exchange(&mut self, request: RequestHead) -> io::Result<Option<Http1End>> {
+    pub(super) async fn exchange(
+        &mut self,
+        request: Http1RequestHead,
+    ) -> io::Result<Option<Http1End>> {
         // The time for the head is over, and nobody may take the connection for idle.
         self.slot.clear_deadline();
-        let (mut incoming, body) = match request.content {
-            ContentFraming::None => (None, Body::Empty),
-            ContentFraming::Length(length) => {
+        let (mut incoming, body) = match request.body {
+            RequestFraming::None => (None, Body::Empty),
+            RequestFraming::Length(length) => {
                 let (incoming, body) =
                     Http1RequestBody::new(Some(length), request.expects_continue);
                 (Some(incoming), body)
             }
-            ContentFraming::Chunked => {
+            RequestFraming::Chunked => {
                 let (incoming, body) = Http1RequestBody::new(None, request.expects_continue);
                 (Some(incoming), body)
             }

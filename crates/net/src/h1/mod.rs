@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use apus_codec::h1::{Event, HeadLimits, ProtocolError, RequestHead, ServerConnection};
+use apus_codec::h1::{HeadLimits, Http1Error, Http1RequestHead, ServerConnection, ServerEvent};
 use apus_http::{ConnectionInfo, Duplex, Headers, InterimQueue, StatusCode, Tunnel};
 
 pub(crate) use self::tunnel::Http1Tunnel;
@@ -150,10 +150,10 @@ impl<'a> Http1Connection<'a> {
                 Ok(Some(head)) => head,
                 Ok(None) => return Ok(Http1End::Close),
                 // A client with prior knowledge (RFC 9113 section 3.3).
-                Err(HeadError::Protocol(ProtocolError::Http2Preface)) if self.listener.http2() => {
+                Err(HeadError::Protocol(Http1Error::Http2Preface)) if self.listener.http2() => {
                     return Ok(Http1End::ProtocolSwitch(ProtocolSwitch::Http2));
                 }
-                Err(HeadError::Protocol(ProtocolError::OtherProtocol)) => {
+                Err(HeadError::Protocol(Http1Error::OtherProtocol)) => {
                     self.worker.counters.bad_requests.add(1);
                     tracing::debug!(peer = %self.info.peer, "closed on another protocol");
                     return Ok(Http1End::Linger);
@@ -183,12 +183,12 @@ impl<'a> Http1Connection<'a> {
     }
 
     /// Reads up to the next request; `None` when there is none to come.
-    async fn read_head(&mut self) -> Result<Option<RequestHead>, HeadError> {
+    async fn read_head(&mut self) -> Result<Option<Http1RequestHead>, HeadError> {
         let mut timed = false;
         loop {
             let (consumed, event) = self.codec.handle_input(self.input.unread())?;
             self.input.consume(consumed);
-            if let Event::Request(head) = event {
+            if let ServerEvent::Request(head) = event {
                 return Ok(Some(head));
             }
             if !self.out.is_empty() {
@@ -309,13 +309,13 @@ impl<'a> Http1Connection<'a> {
 
 /// Why there is no request.
 enum HeadError {
-    Protocol(ProtocolError),
+    Protocol(Http1Error),
     Slow,
     Io(io::Error),
 }
 
-impl From<ProtocolError> for HeadError {
-    fn from(error: ProtocolError) -> Self {
+impl From<Http1Error> for HeadError {
+    fn from(error: Http1Error) -> Self {
         Self::Protocol(error)
     }
 }

@@ -41,7 +41,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use apus_codec::h2::{Config, Connection as Codec, StreamKey};
+use apus_codec::h2::{Http2Config, Http2Connection as Codec, StreamKey};
 use apus_http::{ConnectionInfo, InterimQueue};
 
 use self::responses::QueuedCompletion;
@@ -163,7 +163,7 @@ impl<'a> Http2Connection<'a> {
         transport.limit_unsent(UNSENT_MOST);
         worker.counters.h2_connections.add(1);
         let limits = worker.limits();
-        let config = Config {
+        let config = Http2Config {
             max_concurrent_streams: limits.h2_max_concurrent_streams,
             max_frame_size: limits.h2_max_frame_size,
             target_bytes: limits.target_bytes,
@@ -278,7 +278,7 @@ impl<'a> Http2Connection<'a> {
         if !self.out.is_empty() || self.timers.is_blocked() {
             return None;
         }
-        if self.end.is_none() && self.codec.is_ending() && self.codec.is_finished() {
+        if self.end.is_none() && self.codec.is_shutting_down() && self.codec.is_finished() {
             return Some(Http2End::Linger);
         }
         self.end
@@ -308,7 +308,7 @@ impl<'a> Http2Connection<'a> {
 
     /// Gives back the tables, where no stream is open.
     fn shrink(&mut self) {
-        self.codec.rest();
+        self.codec.release_memory();
         self.streams.shrink();
         self.wakers.shrink();
         self.out.shrink();

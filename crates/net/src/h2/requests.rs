@@ -6,7 +6,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use apus_codec::h2::{ConnectionError, Event, Flood, HeadRefusal, RequestHead, StreamKey};
+use apus_codec::h2::{
+    ConnectionError, Flood, HeadRefusal, Http2Event, Http2RequestHead, StreamKey,
+};
 use apus_http::{Answer, Body, BodyError, Method, Outcome, Request, Response};
 
 use super::request_body::Http2RequestBody;
@@ -66,8 +68,8 @@ impl Http2Connection<'_> {
             };
             moved |= consumed > 0;
             match event {
-                Event::Data { stream, range, end } => self.take_content(stream, range, end),
-                Event::Incomplete => {
+                Http2Event::Data { stream, range, end } => self.take_content(stream, range, end),
+                Http2Event::Incomplete => {
                     self.input.consume(consumed);
                     self.unhandled = false;
                     break;
@@ -86,11 +88,11 @@ impl Http2Connection<'_> {
             .note_begun(begun, anew, self.worker.clock.ticks());
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: Http2Event) {
         match event {
-            Event::Request(head) => self.call(head),
-            Event::Refused { stream, why } => self.refuse(stream, why),
-            Event::Malformed { stream, fault } => {
+            Http2Event::Request(head) => self.call(head),
+            Http2Event::Refused { stream, why } => self.refuse(stream, why),
+            Http2Event::Malformed { stream, fault } => {
                 self.worker.counters.bad_requests.add(1);
                 tracing::debug!(peer = %self.info.peer, error = %fault, "refused a request");
                 if let Some(stream) = stream {
@@ -98,24 +100,24 @@ impl Http2Connection<'_> {
                     self.lose(stream);
                 }
             }
-            Event::Trailers { stream, trailers } => self.take_trailers(stream, *trailers),
-            Event::Reset { stream, code } => {
+            Http2Event::Trailers { stream, trailers } => self.take_trailers(stream, *trailers),
+            Http2Event::Reset { stream, code } => {
                 tracing::debug!(peer = %self.info.peer, %code, "a client reset a stream");
                 self.lose(stream);
             }
-            Event::GoAway { code, .. } => {
+            Http2Event::GoAway { code, .. } => {
                 tracing::debug!(peer = %self.info.peer, %code, "a client ends its connection");
             }
             // Handled by the caller, or of a client's end.
-            Event::Data { .. }
-            | Event::Incomplete
-            | Event::Informational { .. }
-            | Event::Response { .. } => {}
+            Http2Event::Data { .. }
+            | Http2Event::Incomplete
+            | Http2Event::Informational { .. }
+            | Http2Event::Response { .. } => {}
         }
     }
 
     /// Has the service answer a request.
-    fn call(&mut self, request: RequestHead) {
+    fn call(&mut self, request: Http2RequestHead) {
         self.worker.counters.requests.add(1);
         self.requests += 1;
         self.turn.requests += 1;
@@ -178,9 +180,9 @@ impl Http2Connection<'_> {
         let counter = match error {
             ConnectionError::Flood(Flood::Resets) => &counters.stopped_reset_floods,
             ConnectionError::Flood(Flood::FieldBlock) => &counters.stopped_field_block_floods,
-            ConnectionError::Flood(Flood::Answers) => &counters.stopped_answer_floods,
-            ConnectionError::Flood(Flood::Idle) => &counters.stopped_idle_floods,
-            ConnectionError::Flood(Flood::Crumbs) => &counters.stopped_crumb_floods,
+            ConnectionError::Flood(Flood::Acks) => &counters.stopped_answer_floods,
+            ConnectionError::Flood(Flood::Overhead) => &counters.stopped_idle_floods,
+            ConnectionError::Flood(Flood::TinyWindows) => &counters.stopped_crumb_floods,
             _ => &counters.bad_requests,
         };
         counter.add(1);

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use apus_codec::h2::{Content, ErrorCode, StreamKey};
+use apus_codec::h2::{ErrorCode, ExpectedBody, StreamKey};
 use apus_http::{Body, Outcome, Response, ResponseHead, StatusCode};
 
 use super::stream::{BodyChunk, CompletionObservers, StreamKind, StreamWork};
@@ -146,8 +146,8 @@ impl Http2Connection<'_> {
         stream.moved_at = self.worker.clock.ticks();
         stream.observed = observed;
         let length = match content {
-            Content::None => return self.finish(key),
-            Content::Expected(length) => length,
+            ExpectedBody::None => return self.finish(key),
+            ExpectedBody::Data(length) => length,
         };
         if let Some(tunnel) = tunnel {
             let input = stream.incoming.as_mut();

@@ -156,7 +156,7 @@ impl Http2Connection<'_> {
         if !open || interval.is_zero() {
             return NEVER;
         }
-        let since = match self.codec.awaits_pong() {
+        let since = match self.codec.awaits_ping_ack() {
             true => self.timers.read_at.max(self.timers.pinged_at),
             false => self.timers.read_at,
         };
@@ -197,7 +197,7 @@ impl Http2Connection<'_> {
             }
             self.go_away(ErrorCode::NO_ERROR, Http2End::Linger);
         } else if self.ping_deadline(open) <= now {
-            if self.codec.awaits_pong() {
+            if self.codec.awaits_ping_ack() {
                 tracing::debug!(peer = %self.info.peer, "a client answers no PING");
                 return Err(io::ErrorKind::TimedOut.into());
             }

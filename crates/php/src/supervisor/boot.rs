@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_codec::fastcgi::{ClientConnection, ClientEvent, Params};
+use apus_codec::fastcgi::{FastCgiConnection, FastCgiEvent, Params};
 use apus_codec::h1::HeadLimits;
 use apus_net::client::Address;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -182,7 +182,7 @@ async fn exchange(
     mut stream: Box<dyn FastCgiStream>,
     request: &BootRequest,
 ) -> io::Result<BootEnd> {
-    let mut codec = ClientConnection::new(HeadLimits {
+    let mut codec = FastCgiConnection::new(HeadLimits {
         target_bytes: 0,
         head_bytes: 64 * 1024,
         fields: 256,
@@ -200,13 +200,13 @@ async fn exchange(
             let (consumed, event) = codec.handle_input(&input).map_err(io::Error::other)?;
             let piece = |range: &Range<usize>| input.get(range.clone()).unwrap_or_default();
             match &event {
-                ClientEvent::Stderr(range) => request.handle_output(piece(range), true),
-                ClientEvent::Data(range) => request.handle_output(piece(range), false),
-                ClientEvent::End { .. } => return Ok(BootEnd::Complete),
-                ClientEvent::Head(_) | ClientEvent::Incomplete => {}
+                FastCgiEvent::Stderr(range) => request.handle_output(piece(range), true),
+                FastCgiEvent::Data(range) => request.handle_output(piece(range), false),
+                FastCgiEvent::End { .. } => return Ok(BootEnd::Complete),
+                FastCgiEvent::Head(_) | FastCgiEvent::Incomplete => {}
             }
             input.drain(..consumed);
-            if event == ClientEvent::Incomplete {
+            if event == FastCgiEvent::Incomplete {
                 break;
             }
         }

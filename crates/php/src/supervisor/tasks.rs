@@ -223,7 +223,7 @@ async fn perform(shared: &Arc<SharedPool>, task: &Task) -> bool {
     if !head.status.is_success() {
         failed(&format_args!("status {}", head.status.as_u16()));
     }
-    let mut body: Body = response_body(exchange, head.content, &response);
+    let mut body: Body = response_body(exchange, head.body, &response);
     while let Some(Ok(_)) = body.frame().await {}
     false
 }

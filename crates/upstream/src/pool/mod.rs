@@ -56,7 +56,7 @@ thread_local! {
 /// Opens a connection. If too few file descriptors are left, it first closes an idle connection of any node.
 async fn connect_or_evict(
     origin: &Origin,
-    client: Option<proxy_protocol::Header>,
+    client: Option<proxy_protocol::ProxyHeader>,
     timeouts: &Timeouts,
 ) -> Result<OriginConnection, RequestFailure> {
     match connect(origin, client, timeouts).await {
@@ -79,7 +79,7 @@ fn close_idle() -> bool {
 }
 
 /// The client that a connection is for, if its PROXY protocol header names one.
-type ProxyClient = Option<proxy_protocol::Header>;
+type ProxyClient = Option<proxy_protocol::ProxyHeader>;
 
 /// A connection of the pool, for one request.
 pub(crate) struct PooledConnection {
@@ -154,7 +154,7 @@ impl ConnectionPool {
     /// `is_repeatable` says that the request may then be sent again.
     pub(crate) fn checkout(
         &self,
-        client: Option<proxy_protocol::Header>,
+        client: Option<proxy_protocol::ProxyHeader>,
         is_repeatable: bool,
     ) -> Option<PooledConnection> {
         if self.origin.protocol == Protocol::FastCgi {
@@ -173,7 +173,7 @@ impl ConnectionPool {
     /// It could not be opened.
     pub(crate) async fn connect(
         self: &Rc<Self>,
-        client: Option<proxy_protocol::Header>,
+        client: Option<proxy_protocol::ProxyHeader>,
         timeouts: &Timeouts,
     ) -> Result<PooledConnection, RequestFailure> {
         let may_be_shared = match self.origin.protocol {
@@ -214,7 +214,7 @@ impl ConnectionPool {
     /// It could not be opened.
     pub(crate) async fn connect_http1(
         &self,
-        client: Option<proxy_protocol::Header>,
+        client: Option<proxy_protocol::ProxyHeader>,
         timeouts: &Timeouts,
     ) -> Result<PooledConnection, RequestFailure> {
         let origin = Origin {
@@ -230,7 +230,7 @@ impl ConnectionPool {
 
     async fn open(
         self: &Rc<Self>,
-        client: Option<proxy_protocol::Header>,
+        client: Option<proxy_protocol::ProxyHeader>,
         timeouts: &Timeouts,
     ) -> Result<PooledConnection, RequestFailure> {
         if self.origin.protocol == Protocol::FastCgi {
@@ -274,7 +274,7 @@ impl ConnectionPool {
     }
 
     /// Returns the client that a connection has to be for.
-    fn client(&self, client: Option<proxy_protocol::Header>) -> ProxyClient {
+    fn client(&self, client: Option<proxy_protocol::ProxyHeader>) -> ProxyClient {
         match self.origin.proxy_head {
             ProxyHead::None => None,
             ProxyHead::V1 | ProxyHead::V2 => client,

@@ -32,7 +32,7 @@ pub struct RequestContext<'a> {
     /// The value of the cookie that [`StickyPlan`](crate::plan::StickyPlan) names, if the client sent it.
     pub sticky: Option<&'a str>,
     /// The client's connection, for the PROXY protocol header.
-    pub client: Option<proxy_protocol::Header>,
+    pub client: Option<proxy_protocol::ProxyHeader>,
     /// Whether sending the request twice has the same effect as sending it once; see
     /// [`is_idempotent`](crate::is_idempotent).
     pub idempotent: bool,

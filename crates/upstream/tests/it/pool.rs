@@ -202,7 +202,7 @@ fn shares_no_connection_between_clients_of_proxy_headers() {
         let mut plan = plain(vec![origin.node("a")]);
         plan.proxy_head = ProxyHead::V1;
         let (_, group) = group(plan);
-        let client = |port: u16| proxy_protocol::Header {
+        let client = |port: u16| proxy_protocol::ProxyHeader {
             source: Some(([192, 0, 2, 1], port).into()),
             destination: Some(([198, 51, 100, 1], 443).into()),
         };

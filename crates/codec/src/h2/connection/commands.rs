@@ -1,11 +1,11 @@
-//! What this end sends: heads, turns and data, resets, windows, and its end.
+//! The commands of a connection: heads, scheduling and data, resets, window updates, and shutdown.
 
 use super::{
-    CRUMB, Connection, Content, Ending, GOODBYE, KEEP_ALIVE, NO_CRUMB, Reading, Role,
-    SMALLEST_UPDATE,
+    ExpectedBody, Http2Connection, KEEP_ALIVE_PING, MIN_UPDATE, ReadState, Role, SHUTDOWN_PING,
+    SIZEABLE_FRAME, ShutdownState, TINY_FRAME,
 };
-use crate::h2::frame::{self, PAYLOAD_ALWAYS};
-use crate::h2::streams::{Receiving, RequestKind, Sending, Stream, Turn};
+use crate::h2::frame::{self, DEFAULT_MAX_PAYLOAD};
+use crate::h2::streams::{ReceiveState, RequestKind, ScheduleState, SendState, StreamState};
 use crate::h2::{ConnectionError, ErrorCode, StreamKey};
 use apus_http::grammar::parse_decimal;
 use apus_http::response_head::{decimal, is_connection_field};
@@ -13,10 +13,10 @@ use apus_http::trailers::may_trail;
 use apus_http::{Head, Headers, ResponseHead};
 use http::{Method, StatusCode};
 
-/// The head of a request as a client's driver has it.
+/// The head of a request to send.
 #[derive(Clone, Copy, Debug)]
 pub struct OutgoingRequest<'a> {
-    /// The method. That of an extended CONNECT is left out of account.
+    /// The method, which is ignored for an extended CONNECT.
     pub method: &'a Method,
     /// `https` or `http`.
     pub scheme: &'a str,
@@ -26,19 +26,19 @@ pub struct OutgoingRequest<'a> {
     pub path: &'a str,
     /// The value of `:protocol`, which makes this an extended CONNECT (RFC 8441).
     pub protocol: Option<&'a str>,
-    /// The field lines. Those that the rest of this tells, and those that are about one connection,
-    /// are left out: `Host`, `Content-Length`, `Expect`, `Connection`, `TE` and their like.
+    /// The field lines. Fields that the other members describe are skipped (`Host`, `Content-Length`,
+    /// `Expect`, `TE`), and so are connection-specific fields.
     pub headers: &'a Headers,
-    /// Bytes of the content, if that is known and to be told.
+    /// Bytes of the body, if known and to be announced.
     pub content_length: Option<u64>,
-    /// Whether trailers are taken.
+    /// Whether trailer fields are accepted.
     pub te_trailers: bool,
-    /// Whether the content waits for `100 Continue`.
+    /// Whether the body waits for `100 Continue`.
     pub expects_continue: bool,
 }
 
 impl<'a> OutgoingRequest<'a> {
-    /// What a head tells: all but an extended CONNECT.
+    /// The request with this head, which is not an extended CONNECT.
     pub fn of(head: &'a Head, scheme: &'a str) -> Self {
         let headers = &head.headers;
         let is = |name, value: &str| {
@@ -60,15 +60,16 @@ impl<'a> OutgoingRequest<'a> {
     }
 }
 
-impl Connection {
-    /// Opens a stream with a request (at a client): `None` if there is no [`room`](Self::room).
+impl Http2Connection {
+    /// Opens a stream with a request (at a client): `None` if there are no
+    /// [`available_streams`](Self::available_streams).
     pub fn send_request(
         &mut self,
         head: OutgoingRequest<'_>,
         end: bool,
         out: &mut Vec<u8>,
     ) -> Option<StreamKey> {
-        if self.room() == 0 {
+        if self.available_streams() == 0 {
             return None;
         }
         let id = self.next_local;
@@ -77,7 +78,7 @@ impl Connection {
             (Some(_), _) => (&Method::CONNECT, RequestKind::ExtendedConnect),
             (None, &Method::HEAD) => (head.method, RequestKind::Head),
             (None, &Method::CONNECT) => (head.method, RequestKind::Connect),
-            (None, method) => (method, RequestKind::Usual),
+            (None, method) => (method, RequestKind::Other),
         };
         let encoder = &mut self.encoder;
         frame::field_block(id, end, self.peer.max_frame_size, out, |out| {
@@ -112,14 +113,14 @@ impl Connection {
                 encoder.field(b"expect", b"100-continue", out);
             }
         });
-        let stream = Stream {
+        let stream = StreamState {
             request: kind,
             sending: if end {
-                Sending::Ended
+                SendState::Ended
             } else {
-                Sending::Content
+                SendState::Body
             },
-            ..self.fresh(Receiving::Head)
+            ..self.new_stream(ReceiveState::Head)
         };
         Some(self.streams.insert(id, stream))
     }
@@ -135,7 +136,7 @@ impl Connection {
         let Some(known) = self.streams.get(stream) else {
             return;
         };
-        if known.sending == Sending::Head
+        if known.sending == SendState::Head
             && status.is_informational()
             && status != StatusCode::SWITCHING_PROTOCOLS
         {
@@ -148,20 +149,20 @@ impl Connection {
         }
     }
 
-    /// Sends the head of a response. Connection-specific fields are left out. 101 as the answer to an
-    /// extended CONNECT becomes 200, and content both ways is the tunnel then; any other 1xx is no
-    /// final answer, and 500 is sent in its place.
+    /// Sends the head of a response, without connection-specific fields. A 101 in response to an extended
+    /// CONNECT becomes 200, and the data in both directions is the tunnel. Any other 1xx status is not
+    /// final, so 500 replaces it.
     pub fn send_head(
         &mut self,
         stream: StreamKey,
         head: ResponseHead<'_>,
         out: &mut Vec<u8>,
-    ) -> Content {
+    ) -> ExpectedBody {
         let Some(known) = self.streams.get_mut(stream) else {
-            return Content::None;
+            return ExpectedBody::None;
         };
-        if known.sending != Sending::Head || self.role == Role::Client {
-            return Content::None;
+        if known.sending != SendState::Head || self.role == Role::Client {
+            return ExpectedBody::None;
         }
         let is_upgrade = known.request == RequestKind::ExtendedConnect
             && head.status == StatusCode::SWITCHING_PROTOCOLS;
@@ -173,23 +174,23 @@ impl Connection {
         let is_tunnel =
             is_upgrade || (known.request == RequestKind::Connect && status.is_success());
         let survey = head.headers.survey();
-        let (content, content_length) = match status {
-            _ if is_tunnel => (Content::Expected(None), None),
-            StatusCode::NO_CONTENT => (Content::None, None),
-            StatusCode::RESET_CONTENT => (Content::None, Some(0)),
-            StatusCode::NOT_MODIFIED => (Content::None, survey.content_length),
-            // A service that answers HEAD without making the content leaves it empty, which says
-            // nothing of the length that GET would have.
+        let (body, content_length) = match status {
+            _ if is_tunnel => (ExpectedBody::Data(None), None),
+            StatusCode::NO_CONTENT => (ExpectedBody::None, None),
+            StatusCode::RESET_CONTENT => (ExpectedBody::None, Some(0)),
+            StatusCode::NOT_MODIFIED => (ExpectedBody::None, survey.content_length),
+            // A service that responds to HEAD without producing the body leaves it empty. That length
+            // is not the one that GET would have.
             _ if known.request == RequestKind::Head => {
-                let made = head.content_length.filter(|length| *length > 0);
-                (Content::None, survey.content_length.or(made))
+                let produced = head.content_length.filter(|length| *length > 0);
+                (ExpectedBody::None, survey.content_length.or(produced))
             }
             _ => match head.content_length {
-                Some(0) => (Content::None, Some(0)),
-                length => (Content::Expected(length), length),
+                Some(0) => (ExpectedBody::None, Some(0)),
+                length => (ExpectedBody::Data(length), length),
             },
         };
-        let end = content == Content::None;
+        let end = body == ExpectedBody::None;
         let keeps_length = survey.is_length_line_kept && survey.content_length == content_length;
         let encoder = &mut self.encoder;
         frame::field_block(stream.id(), end, self.peer.max_frame_size, out, |out| {
@@ -208,58 +209,58 @@ impl Connection {
                 encoder.date(head.date, out);
             }
         });
-        known.sending = Sending::Content;
+        known.sending = SendState::Body;
         if end {
             self.end_sending(stream, out);
         }
-        content
+        body
     }
 
-    /// Enters a stream that has content at hand.
+    /// Schedules a stream that has data to send.
     pub fn want_send(&mut self, stream: StreamKey) {
         if let Some(known) = self.streams.get_mut(stream)
-            && known.turn == Turn::None
-            && known.sending == Sending::Content
+            && known.schedule_state == ScheduleState::Idle
+            && known.sending == SendState::Body
         {
             if known.send_window > 0 {
-                known.turn = Turn::Queued;
-                self.schedule.enter(stream, known.priority);
+                known.schedule_state = ScheduleState::Queued;
+                self.schedule.insert(stream, known.priority);
             } else {
-                known.turn = Turn::Stalled;
+                known.schedule_state = ScheduleState::Stalled;
             }
         }
     }
 
-    /// Takes out the stream whose turn it is, and how many bytes its next frame may have (at least
-    /// 1). `None`: no stream has content at hand, or windows are shut.
+    /// Returns the next stream, and how many bytes its next frame may have (at least 1). `None` if no
+    /// stream has data to send, or windows are closed.
     pub fn next_send(&mut self) -> Option<(StreamKey, usize)> {
         let connection = usize::try_from(self.send_window).unwrap_or(0);
         if connection == 0 {
             return None;
         }
         loop {
-            let key = self.schedule.next()?;
+            let key = self.schedule.pop()?;
             let Some(stream) = self.streams.get_mut(key) else {
                 continue;
             };
             let window = usize::try_from(stream.send_window).unwrap_or(0);
             if window == 0 {
-                // SETTINGS have shut it since.
-                stream.turn = Turn::Stalled;
+                // SETTINGS closed the window after the stream was scheduled.
+                stream.schedule_state = ScheduleState::Stalled;
                 continue;
             }
-            stream.turn = Turn::None;
-            return Some((key, window.min(connection).min(PAYLOAD_ALWAYS)));
+            stream.schedule_state = ScheduleState::Idle;
+            return Some((key, window.min(connection).min(DEFAULT_MAX_PAYLOAD)));
         }
     }
 
     /// Appends the header of a DATA frame of `len` bytes, at most what
-    /// [`next_send`](Self::next_send) gave, to be followed by the data at once. A frame of no bytes
-    /// that ends the stream needs no turn.
+    /// [`next_send`](Self::next_send) gave, to be followed by the data at once. An empty frame
+    /// that ends the stream needs no scheduling.
     ///
     /// # Errors
-    /// The client's windows are so small that content leaves in crumbs: the connection has to be
-    /// closed after what was appended to `out`, a GOAWAY, was sent.
+    /// The client keeps its windows so small that data leaves in tiny frames. The connection has to be
+    /// closed after the GOAWAY in `out` was sent.
     pub fn send_data(
         &mut self,
         stream: StreamKey,
@@ -270,26 +271,26 @@ impl Connection {
         let Some(known) = self.streams.get_mut(stream) else {
             return Ok(());
         };
-        if known.sending != Sending::Content {
+        if known.sending != SendState::Body {
             return Ok(());
         }
         let bytes = i32::try_from(len).unwrap_or(i32::MAX);
         known.send_window = known.send_window.saturating_sub(bytes);
         self.send_window = self.send_window.saturating_sub(bytes);
-        let is_shut = known.send_window <= 0 || self.send_window <= 0;
-        self.budgets.answers.earn(1);
-        let updates = u32::try_from(len / SMALLEST_UPDATE).unwrap_or(0);
-        self.budgets.idle.earn(updates.saturating_add(4));
-        if len >= NO_CRUMB {
-            self.budgets.crumbs.earn(1);
-        } else if len < CRUMB
-            && is_shut
+        let is_window_closed = known.send_window <= 0 || self.send_window <= 0;
+        self.budgets.acks.earn(1);
+        let updates = u32::try_from(len / MIN_UPDATE).unwrap_or(0);
+        self.budgets.overhead.earn(updates.saturating_add(4));
+        if len >= SIZEABLE_FRAME {
+            self.budgets.tiny_windows.earn(1);
+        } else if len < TINY_FRAME
+            && is_window_closed
             && !end
-            && let Err(flood) = self.budgets.crumbs.spend()
+            && let Err(flood) = self.budgets.tiny_windows.spend()
         {
             let error = ConnectionError::Flood(flood);
             frame::go_away(self.last_peer, error.code(), &error.to_string(), out);
-            self.reading = Reading::Failed(error);
+            self.reading = ReadState::Failed(error);
             return Err(error);
         }
         frame::data(len, end, stream.id(), out);
@@ -299,13 +300,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends the trailer section, which ends our side of the stream. Fields that must not stand there
-    /// are left out. Needs no turn.
+    /// Sends the trailer section, without the fields that it must not contain, and ends this end's side of
+    /// the stream. Needs no scheduling.
     pub fn send_trailers(&mut self, stream: StreamKey, trailers: &Headers, out: &mut Vec<u8>) {
         let is_possible = self
             .streams
             .get(stream)
-            .is_some_and(|known| known.sending == Sending::Content);
+            .is_some_and(|known| known.sending == SendState::Body);
         if is_possible {
             let may_trail = |line: &(&[u8], &[u8], bool)| may_trail(line.0);
             let mut lines = trailers.hpack_lines().filter(may_trail).peekable();
@@ -322,87 +323,88 @@ impl Connection {
         }
     }
 
-    /// Resets a stream, which is gone then. `NO_ERROR` after a whole answer tells the client to stop
-    /// sending content (section 8.1).
+    /// Resets a stream and closes it. `NO_ERROR` after a complete response asks the client to stop sending
+    /// the request body (section 8.1).
     pub fn reset(&mut self, stream: StreamKey, code: ErrorCode, out: &mut Vec<u8>) {
         if self.streams.get(stream).is_some() {
             if self.role == Role::Client {
-                // The origin's response may be under way, and it is not its fault that nobody
-                // wants it. A client has earned as much by its request.
-                self.budgets.idle.earn(4);
+                // The origin's response may be in flight, and must not count against the origin. A
+                // server's budget gets the same tokens for a request.
+                self.budgets.overhead.earn(4);
             }
-            self.forgotten.add(stream.id());
+            self.closed_streams.add_reset(stream.id());
             self.remove(stream, out);
             frame::rst_stream(stream.id(), code, out);
         }
     }
 
-    /// Tells that nobody wants the rest of what the peer sends on a stream. It is taken and thrown away
-    /// up to the stream's window, which does not open any more. A peer that has more may be told to
-    /// stop by a [`reset`](Self::reset) with `NO_ERROR` (section 8.1), better not at once: some clients
-    /// forget the answer over it.
+    /// Discards further data from the peer on a stream, up to the stream's window, which is not enlarged
+    /// any more. A [`reset`](Self::reset) with `NO_ERROR` (section 8.1) can ask the peer to stop, but
+    /// should be delayed: some clients drop the response when they receive it.
     pub fn abandon(&mut self, stream: StreamKey, out: &mut Vec<u8>) {
         let Some(known) = self.streams.get_mut(stream) else {
             return;
         };
-        if known.receiving == Receiving::Ended {
+        if known.receiving == ReceiveState::Ended {
             return;
         }
-        known.receiving = Receiving::Discarded;
+        known.receiving = ReceiveState::Discarded;
         let unread = std::mem::take(&mut known.unread);
-        self.receive.used(unread, out);
+        self.receive_window.release(unread, out);
     }
 
-    /// Reports content of [`Event::Data`](super::Event::Data) as used, which opens windows in time.
+    /// Reports data of [`Http2Event::Data`](super::Http2Event::Data) as consumed, which opens windows.
     pub fn consumed(&mut self, stream: StreamKey, bytes: usize, out: &mut Vec<u8>) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let target = self.receive.stream_target();
-        // The unread content of a stream that is gone was given back with it.
+        let target = self.receive_window.stream_target();
+        // The unconsumed data of a closed stream was released when it was closed.
         let Some(known) = self.streams.get_mut(stream) else {
             return;
         };
         let bytes = bytes.min(known.unread);
         known.unread = known.unread.saturating_sub(bytes);
-        known.give_back(stream.id(), bytes, target, out);
-        self.receive.used(bytes, out);
+        known.release(stream.id(), bytes, target, out);
+        self.receive_window.release(bytes, out);
     }
 
-    /// Begins a graceful end (section 6.8): says that no more streams are wanted, and takes those
-    /// that were on their way until the peer has answered a PING. [`is_finished`](Self::is_finished)
-    /// tells when all is done; [`go_away`](Self::go_away) ends the waiting for a peer that does not
-    /// answer.
+    /// Starts a graceful shutdown (section 6.8): asks the peer to open no more streams, and accepts the
+    /// streams in flight until the peer has acknowledged a PING. [`is_finished`](Self::is_finished)
+    /// returns when it is complete; [`go_away`](Self::go_away) stops waiting for a peer that does not
+    /// acknowledge.
     pub fn shut_down(&mut self, out: &mut Vec<u8>) {
-        if self.ending == Ending::No && !matches!(self.reading, Reading::Failed(_)) {
-            self.ending = Ending::Announced;
+        if self.shutdown == ShutdownState::Open && !matches!(self.reading, ReadState::Failed(_)) {
+            self.shutdown = ShutdownState::Announced;
             if self.role == Role::Client {
-                // A server has nothing on its way that would be lost.
+                // A server does not open streams, so none can be in flight.
                 self.go_away(ErrorCode::NO_ERROR, out);
                 return;
             }
             frame::go_away(0x7fff_ffff, ErrorCode::NO_ERROR, "", out);
-            frame::ping(GOODBYE, false, out);
+            frame::ping(SHUTDOWN_PING, false, out);
         }
     }
 
-    /// Ends: says which streams were seen, and why. Later ones are refused, open ones go on.
+    /// Sends the final GOAWAY with the last accepted stream. Later streams are refused, open ones continue.
     pub fn go_away(&mut self, code: ErrorCode, out: &mut Vec<u8>) {
-        if !matches!(self.ending, Ending::Final(_)) && !matches!(self.reading, Reading::Failed(_)) {
-            self.ending = Ending::Final(self.last_peer);
+        if !matches!(self.shutdown, ShutdownState::Final(_))
+            && !matches!(self.reading, ReadState::Failed(_))
+        {
+            self.shutdown = ShutdownState::Final(self.last_peer);
             frame::go_away(self.last_peer, code, "", out);
         }
     }
 
-    /// Sends a PING, to see whether the peer is still there. Nothing if one is on its way.
+    /// Sends a PING to check that the peer is alive, unless one is in flight.
     pub fn ping(&mut self, out: &mut Vec<u8>) {
-        if !std::mem::replace(&mut self.awaits_pong, true) {
-            frame::ping(KEEP_ALIVE, false, out);
+        if !std::mem::replace(&mut self.awaits_ping_ack, true) {
+            frame::ping(KEEP_ALIVE_PING, false, out);
         }
     }
 
-    /// Gives back memory that a connection does not need while no stream is open.
-    pub fn rest(&mut self) {
+    /// Frees memory that the connection does not need while no stream is open.
+    pub fn release_memory(&mut self) {
         self.streams.shrink();
-        if self.streams.open() == 0 {
+        if self.streams.open_count() == 0 {
             self.schedule.shrink();
         }
     }

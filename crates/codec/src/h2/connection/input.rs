@@ -1,80 +1,83 @@
-//! What each frame of the peer does (RFC 9113 section 6, RFC 9218 section 7.1).
+//! Handles the frames of the peer (RFC 9113 section 6, RFC 9218 section 7.1).
 
 use super::{
-    BLOCK_EXCESS, Block, CONTINUATIONS, Connection, Ending, Event, GOODBYE, KEEP_ALIVE, Opening,
-    Reading, RequestHead, Role, SAMPLE,
+    BANDWIDTH_PING, BLOCK_SIZE_FACTOR, FieldBlock, HeadersFrame, Http2Connection, Http2Event,
+    Http2RequestHead, KEEP_ALIVE_PING, MAX_CONTINUATIONS, ReadState, Role, SHUTDOWN_PING,
+    ShutdownState,
 };
-use crate::h2::frame::{self, FrameHeader, HEADER, Kind, PAYLOAD_ALWAYS, PREFACE};
-use crate::h2::head::{FieldReader, ReadRequest, ReadResponse, Section, Unusable};
+use crate::h2::frame::{self, DEFAULT_MAX_PAYLOAD, FrameHeader, FrameType, HEADER_BYTES, PREFACE};
+use crate::h2::head::{FieldReader, RequestSection, ResponseSection, SectionError, SectionKind};
 use crate::h2::priority::Priority;
 use crate::h2::schedule::Schedule;
 use crate::h2::settings::{self};
-use crate::h2::streams::{Receiving, RequestKind, Stream, Turn};
+use crate::h2::streams::{ReceiveState, RequestKind, ScheduleState, StreamState};
 use crate::h2::{ConnectionError, ErrorCode, Fault, Flood, StreamKey};
 use apus_http::Headers;
 use http::StatusCode;
 
-impl Connection {
-    /// Takes one thing from the input: `None` and nothing used means that more is needed.
-    pub(super) fn step(
+impl Http2Connection {
+    /// Reads one frame, or a part of it, from the input. No event and no consumed bytes means that more
+    /// input is needed.
+    pub(super) fn read_event(
         &mut self,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(usize, Option<Event>), ConnectionError> {
+    ) -> Result<(usize, Option<Http2Event>), ConnectionError> {
         match self.reading {
-            Reading::Failed(error) => return Err(error),
-            Reading::Preface(seen) => {
+            ReadState::Failed(error) => return Err(error),
+            ReadState::Preface(seen) => {
                 let expected = PREFACE.get(seen..).unwrap_or_default();
                 let len = expected.len().min(input.len());
                 if expected.get(..len) != input.get(..len) {
                     return Err(Fault::Preface.into());
                 }
                 self.reading = match len == expected.len() {
-                    true => Reading::FirstFrame,
-                    false => Reading::Preface(seen.saturating_add(len)),
+                    true => ReadState::FirstFrame,
+                    false => ReadState::Preface(seen.saturating_add(len)),
                 };
                 return Ok((len, None));
             }
-            Reading::Data {
+            ReadState::Data {
                 stream,
                 left,
                 padding,
                 end,
-            } => return Ok(self.data(stream, (left, padding), end, input, out)),
-            Reading::FirstFrame | Reading::Frame | Reading::Block(_) => {}
+            } => return Ok(self.read_data(stream, (left, padding), end, input, out)),
+            ReadState::FirstFrame | ReadState::Frame | ReadState::FieldBlock(_) => {}
         }
         let Some(frame) = FrameHeader::read(input) else {
             return Ok((0, None));
         };
-        if matches!(self.reading, Reading::FirstFrame) && frame.kind != Kind::Settings {
+        if matches!(self.reading, ReadState::FirstFrame) && frame.kind != FrameType::Settings {
             return Err(Fault::FirstFrame.into());
         }
-        if frame.len > self.config.payload_most() {
+        if frame.len > self.config.max_payload() {
             return Err(Fault::FrameSize.into());
         }
-        if matches!(self.reading, Reading::Block(_)) && frame.kind != Kind::Continuation {
+        if matches!(self.reading, ReadState::FieldBlock(_)) && frame.kind != FrameType::Continuation
+        {
             return Err(Fault::Interleaved.into());
         }
-        if frame.kind == Kind::Data {
+        if frame.kind == FrameType::Data {
             return self.begin_data(frame, input, out);
         }
-        let whole = frame.len.saturating_add(HEADER);
-        let Some(payload) = input.get(HEADER..whole) else {
+        let whole = frame.len.saturating_add(HEADER_BYTES);
+        let Some(payload) = input.get(HEADER_BYTES..whole) else {
             return Ok((0, None));
         };
         let event = match frame.kind {
-            Kind::Headers => self.headers(frame, payload, out),
-            Kind::Continuation => self.continuation(frame, payload, out),
-            Kind::Settings => self.settings(frame, payload, out).map(|()| None),
-            Kind::WindowUpdate => self.window_update(frame, payload, out),
-            Kind::RstStream => self.rst_stream(frame, payload, out),
-            Kind::Ping => self.handle_ping(frame, payload, out).map(|()| None),
-            Kind::GoAway => self.handle_go_away(frame, payload),
-            Kind::Priority => self.handle_priority(frame, payload, out),
-            Kind::PriorityUpdate => self.priority_update(frame, payload).map(|()| None),
-            Kind::PushPromise => Err(Fault::Push.into()),
-            Kind::Data | Kind::Unknown => {
-                self.budgets.idle.spend()?;
+            FrameType::Headers => self.handle_headers(frame, payload, out),
+            FrameType::Continuation => self.handle_continuation(frame, payload, out),
+            FrameType::Settings => self.handle_settings(frame, payload, out).map(|()| None),
+            FrameType::WindowUpdate => self.handle_window_update(frame, payload, out),
+            FrameType::RstStream => self.handle_rst_stream(frame, payload, out),
+            FrameType::Ping => self.handle_ping(frame, payload, out).map(|()| None),
+            FrameType::GoAway => self.handle_go_away(frame, payload),
+            FrameType::Priority => self.handle_priority(frame, payload, out),
+            FrameType::PriorityUpdate => self.handle_priority_update(frame, payload).map(|()| None),
+            FrameType::PushPromise => Err(Fault::Push.into()),
+            FrameType::Data | FrameType::Unknown => {
+                self.budgets.overhead.spend()?;
                 Ok(None)
             }
         }?;
@@ -88,14 +91,14 @@ impl Connection {
         frame: FrameHeader,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(usize, Option<Event>), ConnectionError> {
+    ) -> Result<(usize, Option<Http2Event>), ConnectionError> {
         if frame.stream == 0 {
             return Err(Fault::StreamZero.into());
         }
-        let (mut used, mut left, mut padding) = (HEADER, frame.len, 0);
+        let (mut used, mut left, mut padding) = (HEADER_BYTES, frame.len, 0);
         if frame.has(frame::PADDED) {
-            let Some(len) = input.get(HEADER) else {
-                // Without this, a frame that ends before its padding would wait for ever.
+            let Some(len) = input.get(HEADER_BYTES) else {
+                // A frame without the length of its padding would wait for more input forever.
                 return match frame.len {
                     0 => Err(Fault::FrameSize.into()),
                     _ => Ok((0, None)),
@@ -110,13 +113,13 @@ impl Connection {
                 .ok_or(Fault::Padding)?;
         }
         let whole = u32::try_from(frame.len).unwrap_or(u32::MAX);
-        if !self.receive.take(whole) {
+        if !self.receive_window.reserve(whole) {
             return Err(Fault::WindowExceeded.into());
         }
         let end = frame.has(frame::END_STREAM);
-        // On a stream that we reset, the end of the content is news to nobody either.
-        if left == 0 && (!end || self.forgotten.holds(frame.stream)) {
-            self.budgets.idle.spend()?;
+        // On a stream that this end reset, END_STREAM has no meaning either.
+        if left == 0 && (!end || self.closed_streams.was_reset(frame.stream)) {
+            self.budgets.overhead.spend()?;
         }
         let overhead = u32::try_from(frame.len.saturating_sub(left)).unwrap_or(u32::MAX);
         let mut stream = self.find(frame.stream)?;
@@ -128,48 +131,48 @@ impl Connection {
                 return Err(Fault::WindowExceeded.into());
             }
             let content = u64::try_from(left).unwrap_or(u64::MAX);
-            let fault = match (known.receiving, known.content_left) {
-                (Receiving::Ended, _) => Some(Fault::StreamClosed),
-                (Receiving::Head, _) => Some(Fault::PseudoField),
+            let fault = match (known.receiving, known.body_left) {
+                (ReceiveState::Ended, _) => Some(Fault::StreamClosed),
+                (ReceiveState::Head, _) => Some(Fault::PseudoField),
                 (_, Some(expected)) if content > expected || (end && content < expected) => {
                     Some(Fault::ContentLength)
                 }
                 _ => None,
             };
             if let Some(fault) = fault {
-                event = Some(self.malformed(key, fault, out)?);
+                event = Some(self.reset_malformed(key, fault, out)?);
                 stream = None;
             } else {
                 known.receive_window = known
                     .receive_window
                     .saturating_sub(i32::try_from(whole).unwrap_or(i32::MAX));
-                known.content_left = known
-                    .content_left
+                known.body_left = known
+                    .body_left
                     .map(|expected| expected.saturating_sub(content));
-                known.give_back(key.id(), overhead, self.receive.stream_target(), out);
-                if known.receiving == Receiving::Discarded {
-                    // It is thrown away, and nobody hears of it.
+                known.release(key.id(), overhead, self.receive_window.stream_target(), out);
+                if known.receiving == ReceiveState::Discarded {
+                    // Discarded data produces no event.
                     if end {
                         self.end_receiving(key, out);
                     }
                     stream = None;
                 }
             }
-        } else if !self.forgotten.holds(frame.stream) {
+        } else if !self.closed_streams.was_reset(frame.stream) {
             self.budgets.resets.spend()?;
             frame::rst_stream(frame.stream, ErrorCode::STREAM_CLOSED, out);
         }
         if stream.is_some() {
-            self.budgets.answers.earn(1);
-            if self.receive.count(whole) {
-                frame::ping(SAMPLE, false, out);
+            self.budgets.acks.earn(1);
+            if self.receive_window.measure(whole) {
+                frame::ping(BANDWIDTH_PING, false, out);
             }
         }
-        self.receive.used(overhead, out);
+        self.receive_window.release(overhead, out);
         if left == 0 && padding == 0 && !(end && stream.is_some()) {
-            self.reading = Reading::Frame;
+            self.reading = ReadState::Frame;
         } else {
-            self.reading = Reading::Data {
+            self.reading = ReadState::Data {
                 stream,
                 left,
                 padding,
@@ -179,14 +182,14 @@ impl Connection {
         Ok((used, event))
     }
 
-    fn data(
+    fn read_data(
         &mut self,
         stream: Option<StreamKey>,
         (left, padding): (usize, usize),
         end: bool,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> (usize, Option<Event>) {
+    ) -> (usize, Option<Http2Event>) {
         let stream = stream.filter(|key| self.streams.get(*key).is_some());
         let len = left.min(input.len());
         let left = left.saturating_sub(len);
@@ -195,12 +198,12 @@ impl Connection {
             _ => 0,
         };
         let padding = padding.saturating_sub(skipped);
-        let is_last = left == 0;
-        self.reading = match is_last && padding == 0 {
-            true => Reading::Frame,
-            false => Reading::Data {
-                // The end was told with the last of the content.
-                stream: stream.filter(|_| !is_last),
+        let is_complete = left == 0;
+        self.reading = match is_complete && padding == 0 {
+            true => ReadState::Frame,
+            false => ReadState::Data {
+                // The event with the last data reported the end.
+                stream: stream.filter(|_| !is_complete),
                 left,
                 padding,
                 end,
@@ -209,11 +212,11 @@ impl Connection {
         let used = len.saturating_add(skipped);
         let bytes = u32::try_from(len).unwrap_or(u32::MAX);
         let Some(key) = stream else {
-            // Nobody will report it as used.
-            self.receive.used(bytes, out);
+            // The caller will not report it as consumed.
+            self.receive_window.release(bytes, out);
             return (used, None);
         };
-        let end = end && is_last;
+        let end = end && is_complete;
         if len == 0 && !end {
             return (used, None);
         }
@@ -223,7 +226,7 @@ impl Connection {
         if end {
             self.end_receiving(key, out);
         }
-        let event = Event::Data {
+        let event = Http2Event::Data {
             stream: key,
             range: 0..len,
             end,
@@ -233,12 +236,12 @@ impl Connection {
 
     // HEADERS and CONTINUATION (sections 6.2 and 6.10)
 
-    fn headers(
+    fn handle_headers(
         &mut self,
         frame: FrameHeader,
         payload: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Event>, ConnectionError> {
+    ) -> Result<Option<Http2Event>, ConnectionError> {
         if frame.stream == 0 {
             return Err(Fault::StreamZero.into());
         }
@@ -254,51 +257,53 @@ impl Connection {
             }
             block = rest;
         }
-        let opening = Opening {
+        let headers_frame = HeadersFrame {
             stream: frame.stream,
             end: frame.has(frame::END_STREAM),
         };
         if frame.has(frame::END_HEADERS) {
-            return self.section(opening, block, out);
+            return self.handle_field_block(headers_frame, block, out);
         }
-        self.reading = Reading::Block(Box::new(Block {
-            opening,
+        self.reading = ReadState::FieldBlock(Box::new(FieldBlock {
+            headers_frame,
             bytes: block.to_vec(),
             frames: 0,
         }));
-        self.block_in_bounds()?;
+        self.check_block_size()?;
         Ok(None)
     }
 
-    fn continuation(
+    fn handle_continuation(
         &mut self,
         frame: FrameHeader,
         payload: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Event>, ConnectionError> {
-        let Reading::Block(block) = &mut self.reading else {
+    ) -> Result<Option<Http2Event>, ConnectionError> {
+        let ReadState::FieldBlock(block) = &mut self.reading else {
             return Err(Fault::Continuation.into());
         };
-        if block.opening.stream != frame.stream {
+        if block.headers_frame.stream != frame.stream {
             return Err(Fault::Interleaved.into());
         }
         block.bytes.extend_from_slice(payload);
         block.frames = block.frames.saturating_add(1);
-        self.block_in_bounds()?;
+        self.check_block_size()?;
         if !frame.has(frame::END_HEADERS) {
             return Ok(None);
         }
-        let Reading::Block(block) = std::mem::replace(&mut self.reading, Reading::Frame) else {
+        let ReadState::FieldBlock(block) = std::mem::replace(&mut self.reading, ReadState::Frame)
+        else {
             return Err(Fault::Continuation.into());
         };
-        self.section(block.opening, &block.bytes, out)
+        self.handle_field_block(block.headers_frame, &block.bytes, out)
     }
 
-    fn block_in_bounds(&self) -> Result<(), Flood> {
-        let most = self.config.head_bytes.saturating_mul(BLOCK_EXCESS);
+    fn check_block_size(&self) -> Result<(), Flood> {
+        let max_bytes = self.config.head_bytes.saturating_mul(BLOCK_SIZE_FACTOR);
         match &self.reading {
-            Reading::Block(block)
-                if block.bytes.len() > most.max(PAYLOAD_ALWAYS) || block.frames > CONTINUATIONS =>
+            ReadState::FieldBlock(block)
+                if block.bytes.len() > max_bytes.max(DEFAULT_MAX_PAYLOAD)
+                    || block.frames > MAX_CONTINUATIONS =>
             {
                 Err(Flood::FieldBlock)
             }
@@ -306,30 +311,30 @@ impl Connection {
         }
     }
 
-    /// Takes a whole field block. Whatever it is for, it has to be decoded, as what follows is
-    /// compressed with what it leaves in the table.
-    fn section(
+    /// Handles a complete field block. It is decoded even if its stream is closed, because later blocks
+    /// depend on the dynamic table after it.
+    fn handle_field_block(
         &mut self,
-        opening: Opening,
+        headers_frame: HeadersFrame,
         block: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Event>, ConnectionError> {
-        let is_from_opener = self.role == Role::Server;
-        let known = self.streams.find(opening.stream);
+    ) -> Result<Option<Http2Event>, ConnectionError> {
+        let is_server = self.role == Role::Server;
+        let known = self.streams.find(headers_frame.stream);
         let section = match (known.and_then(|key| self.streams.get(key)), self.role) {
-            (None, Role::Server) => Section::Request,
-            (Some(stream), Role::Client) if stream.receiving == Receiving::Head => {
-                Section::Response
+            (None, Role::Server) => SectionKind::Request,
+            (Some(stream), Role::Client) if stream.receiving == ReceiveState::Head => {
+                SectionKind::Response
             }
-            _ => Section::Trailers,
+            _ => SectionKind::Trailers,
         };
-        let is_new = known.is_none() && is_from_opener && opening.stream > self.last_peer;
-        if is_new && opening.stream.is_multiple_of(2) {
+        let is_new = known.is_none() && is_server && headers_frame.stream > self.last_peer;
+        if is_new && headers_frame.stream.is_multiple_of(2) {
             return Err(Fault::StreamIdentifier.into());
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut reader = FieldReader::new(section, &self.config, &mut scratch, block.len());
-        let decoded = self.decoder.decode(block, |field| reader.take(field));
+        let decoded = self.decoder.decode(block, |field| reader.add(field));
         if decoded.is_err() {
             return Err(Fault::Compression.into());
         }
@@ -337,20 +342,20 @@ impl Connection {
             return Err(Flood::FieldBlock.into());
         }
         let event = match (section, known) {
-            (Section::Request, _) if is_new => {
+            (SectionKind::Request, _) if is_new => {
                 let request = reader.into_request();
-                self.request(opening, request, out)
+                self.handle_request(headers_frame, request, out)
             }
-            (Section::Response, Some(key)) => {
+            (SectionKind::Response, Some(key)) => {
                 let response = reader.into_response();
-                self.response(key, opening, response, out)
+                self.handle_response(key, headers_frame, response, out)
             }
-            (Section::Trailers, Some(key)) => {
+            (SectionKind::Trailers, Some(key)) => {
                 let trailers = reader.into_trailers();
-                self.trailers(key, opening, trailers, out)
+                self.handle_trailers(key, headers_frame, trailers, out)
             }
             _ => {
-                self.closed_section(opening)?;
+                self.check_closed_stream(headers_frame)?;
                 Ok(None)
             }
         };
@@ -358,67 +363,70 @@ impl Connection {
         event
     }
 
-    /// A field block for a stream that is not open.
-    fn closed_section(&mut self, opening: Opening) -> Result<(), ConnectionError> {
-        let is_ours = !opening.stream.is_multiple_of(2) && self.role == Role::Client;
-        if is_ours && opening.stream >= self.next_local {
+    /// Handles a field block for a stream that is not open.
+    fn check_closed_stream(&mut self, headers_frame: HeadersFrame) -> Result<(), ConnectionError> {
+        let is_ours = !headers_frame.stream.is_multiple_of(2) && self.role == Role::Client;
+        if is_ours && headers_frame.stream >= self.next_local {
             return Err(Fault::IdleStream.into());
         }
         if self.role == Role::Client && !is_ours {
             return Err(Fault::StreamIdentifier.into());
         }
-        if self.forgotten.holds(opening.stream) {
-            self.budgets.idle.spend()?;
+        if self.closed_streams.was_reset(headers_frame.stream) {
+            self.budgets.overhead.spend()?;
             return Ok(());
         }
-        let fault = match self.forgotten.ended(opening.stream) {
+        let fault = match self.closed_streams.has_ended(headers_frame.stream) {
             true => Fault::StreamClosed,
             false => Fault::StreamIdentifier,
         };
         Err(fault.into())
     }
 
-    fn request(
+    fn handle_request(
         &mut self,
-        opening: Opening,
-        request: Result<ReadRequest, Unusable>,
+        headers_frame: HeadersFrame,
+        request: Result<RequestSection, SectionError>,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Event>, ConnectionError> {
-        self.last_peer = opening.stream;
-        self.budgets.idle.earn(4);
-        let is_past = matches!(self.ending, Ending::Final(last) if opening.stream > last);
-        if is_past || self.streams.open() >= self.config.streams_most() {
-            if !is_past {
+    ) -> Result<Option<Http2Event>, ConnectionError> {
+        self.last_peer = headers_frame.stream;
+        self.budgets.overhead.earn(4);
+        let is_after_shutdown =
+            matches!(self.shutdown, ShutdownState::Final(last) if headers_frame.stream > last);
+        if is_after_shutdown || self.streams.open_count() >= self.config.max_streams() {
+            if !is_after_shutdown {
                 self.budgets.resets.spend()?;
             }
-            self.forgotten.add(opening.stream);
-            frame::rst_stream(opening.stream, ErrorCode::REFUSED_STREAM, out);
+            self.closed_streams.add_reset(headers_frame.stream);
+            frame::rst_stream(headers_frame.stream, ErrorCode::REFUSED_STREAM, out);
             return Ok(None);
         }
         let request = match request {
-            Ok(request) if opening.end && request.content_length.is_some_and(|len| len > 0) => {
-                Err(Unusable::Malformed(Fault::ContentLength))
+            Ok(request)
+                if headers_frame.end && request.content_length.is_some_and(|len| len > 0) =>
+            {
+                Err(SectionError::Malformed(Fault::ContentLength))
             }
             request => request,
         };
-        let end = opening.end;
+        let end = headers_frame.end;
         match request {
             Ok(request) => {
                 let receiving = if end {
-                    Receiving::Ended
+                    ReceiveState::Ended
                 } else {
-                    Receiving::Content
+                    ReceiveState::Body
                 };
                 let stream = self.streams.insert(
-                    opening.stream,
-                    Stream {
-                        content_left: request.content_length,
+                    headers_frame.stream,
+                    StreamState {
+                        body_left: request.content_length,
                         priority: request.priority,
                         request: request.kind,
-                        ..self.fresh(receiving)
+                        ..self.new_stream(receiving)
                     },
                 );
-                Ok(Some(Event::Request(RequestHead {
+                Ok(Some(Http2Event::Request(Http2RequestHead {
                     stream,
                     head: request.head,
                     end,
@@ -427,20 +435,22 @@ impl Connection {
                     is_tunnel: request.kind == RequestKind::ExtendedConnect,
                 })))
             }
-            Err(Unusable::Refused(why)) => {
+            Err(SectionError::Refused(why)) => {
                 let receiving = if end {
-                    Receiving::Ended
+                    ReceiveState::Ended
                 } else {
-                    Receiving::Discarded
+                    ReceiveState::Discarded
                 };
-                let stream = self.streams.insert(opening.stream, self.fresh(receiving));
-                Ok(Some(Event::Refused { stream, why }))
+                let stream = self
+                    .streams
+                    .insert(headers_frame.stream, self.new_stream(receiving));
+                Ok(Some(Http2Event::Refused { stream, why }))
             }
-            Err(Unusable::Malformed(fault)) => {
+            Err(SectionError::Malformed(fault)) => {
                 self.budgets.resets.spend()?;
-                self.forgotten.add(opening.stream);
-                frame::rst_stream(opening.stream, fault.code(), out);
-                Ok(Some(Event::Malformed {
+                self.closed_streams.add_reset(headers_frame.stream);
+                frame::rst_stream(headers_frame.stream, fault.code(), out);
+                Ok(Some(Http2Event::Malformed {
                     stream: None,
                     fault,
                 }))
@@ -448,19 +458,23 @@ impl Connection {
         }
     }
 
-    fn response(
+    fn handle_response(
         &mut self,
         key: StreamKey,
-        opening: Opening,
-        response: Result<ReadResponse, Unusable>,
+        headers_frame: HeadersFrame,
+        response: Result<ResponseSection, SectionError>,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Event>, ConnectionError> {
+    ) -> Result<Option<Http2Event>, ConnectionError> {
         let response = match response {
             Ok(response) => response,
-            Err(Unusable::Malformed(fault)) => return self.malformed(key, fault, out).map(Some),
-            // The origin's answer is too large for us.
-            Err(Unusable::Refused(_)) => {
-                return self.malformed(key, Fault::HeadTooLarge, out).map(Some);
+            Err(SectionError::Malformed(fault)) => {
+                return self.reset_malformed(key, fault, out).map(Some);
+            }
+            // The head of the response exceeds a limit.
+            Err(SectionError::Refused(_)) => {
+                return self
+                    .reset_malformed(key, Fault::HeadTooLarge, out)
+                    .map(Some);
             }
         };
         let Some(stream) = self.streams.get_mut(key) else {
@@ -469,67 +483,69 @@ impl Connection {
         let headers = Box::new(response.headers);
         let status = response.status;
         if status.is_informational() {
-            if opening.end {
-                return self.malformed(key, Fault::PseudoField, out).map(Some);
+            if headers_frame.end {
+                return self.reset_malformed(key, Fault::PseudoField, out).map(Some);
             }
-            self.budgets.idle.spend()?;
-            return Ok(Some(Event::Informational {
+            self.budgets.overhead.spend()?;
+            return Ok(Some(Http2Event::Informational {
                 stream: key,
                 status,
                 headers,
             }));
         }
-        // As much as a request is worth to a server.
-        self.budgets.idle.earn(4);
-        stream.receiving = Receiving::Content;
+        // A response earns a client as much as a request earns a server.
+        self.budgets.overhead.earn(4);
+        stream.receiving = ReceiveState::Body;
         let is_tunnel = stream.request == RequestKind::ExtendedConnect && status.is_success();
         let has_no_content = stream.request == RequestKind::Head
             || status == StatusCode::NO_CONTENT
             || status == StatusCode::NOT_MODIFIED;
-        stream.content_left = match has_no_content {
+        stream.body_left = match has_no_content {
             true => Some(0),
-            // Section 8.5: it has no meaning for a tunnel.
+            // Section 8.5: Content-Length has no meaning for a tunnel.
             false => response.content_length.filter(|_| !is_tunnel),
         };
-        if opening.end {
-            if stream.content_left.is_some_and(|left| left > 0) {
-                return self.malformed(key, Fault::ContentLength, out).map(Some);
+        if headers_frame.end {
+            if stream.body_left.is_some_and(|left| left > 0) {
+                return self
+                    .reset_malformed(key, Fault::ContentLength, out)
+                    .map(Some);
             }
             self.end_receiving(key, out);
         }
-        Ok(Some(Event::Response {
+        Ok(Some(Http2Event::Response {
             stream: key,
             status,
             headers,
-            end: opening.end,
+            end: headers_frame.end,
         }))
     }
 
-    fn trailers(
+    fn handle_trailers(
         &mut self,
         key: StreamKey,
-        opening: Opening,
-        trailers: Result<Headers, Unusable>,
+        headers_frame: HeadersFrame,
+        trailers: Result<Headers, SectionError>,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Event>, ConnectionError> {
+    ) -> Result<Option<Http2Event>, ConnectionError> {
         let Some(stream) = self.streams.get(key) else {
             return Ok(None);
         };
         let fault = match (stream.receiving, &trailers) {
-            (Receiving::Ended, _) => Some(Fault::StreamClosed),
-            _ if !opening.end => Some(Fault::Trailers),
-            _ if stream.content_left.is_some_and(|left| left > 0) => Some(Fault::ContentLength),
-            (_, Err(Unusable::Malformed(fault))) => Some(*fault),
-            (_, Err(Unusable::Refused(_))) => Some(Fault::HeadTooLarge),
+            (ReceiveState::Ended, _) => Some(Fault::StreamClosed),
+            _ if !headers_frame.end => Some(Fault::Trailers),
+            _ if stream.body_left.is_some_and(|left| left > 0) => Some(Fault::ContentLength),
+            (_, Err(SectionError::Malformed(fault))) => Some(*fault),
+            (_, Err(SectionError::Refused(_))) => Some(Fault::HeadTooLarge),
             _ => None,
         };
         if let Some(fault) = fault {
-            return self.malformed(key, fault, out).map(Some);
+            return self.reset_malformed(key, fault, out).map(Some);
         }
-        let is_wanted = stream.receiving != Receiving::Discarded;
+        let is_wanted = stream.receiving != ReceiveState::Discarded;
         self.end_receiving(key, out);
         let trailers = trailers.ok().filter(|_| is_wanted);
-        Ok(trailers.map(|trailers| Event::Trailers {
+        Ok(trailers.map(|trailers| Http2Event::Trailers {
             stream: key,
             trailers: Box::new(trailers),
         }))
@@ -537,7 +553,7 @@ impl Connection {
 
     // The other frames
 
-    fn settings(
+    fn handle_settings(
         &mut self,
         frame: FrameHeader,
         payload: &[u8],
@@ -556,9 +572,9 @@ impl Connection {
                 .ok_or(Fault::SettingsAck)?;
             return Ok(());
         }
-        self.budgets.answers.spend()?;
+        self.budgets.acks.spend()?;
         let before = self.peer;
-        let smallest_table = self.peer.take(payload, self.role == Role::Server)?;
+        let smallest_table = self.peer.apply(payload, self.role == Role::Server)?;
         if let Some(smallest) = smallest_table {
             for size in [smallest, self.peer.header_table_size] {
                 let size = usize::try_from(size).unwrap_or(usize::MAX);
@@ -566,33 +582,33 @@ impl Connection {
             }
         }
         if self.peer.initial_window != before.initial_window {
-            // Section 6.9.2: windows move by the difference, and may become negative.
+            // Section 6.9.2: windows change by the difference, and may become negative.
             let difference = i64::from(self.peer.initial_window)
                 .saturating_sub(i64::from(before.initial_window));
-            self.move_windows(difference)?;
+            self.shift_send_windows(difference)?;
         }
         frame::settings_ack(out);
-        self.reading = Reading::Frame;
+        self.reading = ReadState::Frame;
         Ok(())
     }
 
-    fn move_windows(&mut self, difference: i64) -> Result<(), Fault> {
+    fn shift_send_windows(&mut self, difference: i64) -> Result<(), Fault> {
         for (key, stream) in self.streams.iter_mut() {
             let window = i64::from(stream.send_window).saturating_add(difference);
             stream.send_window = i32::try_from(window).map_err(|_| Fault::WindowOverflow)?;
-            unstall(key, stream, &mut self.schedule);
+            resume(key, stream, &mut self.schedule);
         }
         Ok(())
     }
 
-    fn window_update(
+    fn handle_window_update(
         &mut self,
         frame: FrameHeader,
         payload: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Event>, ConnectionError> {
-        let increment = frame::identifier(*exactly(payload)?);
-        self.budgets.idle.spend()?;
+    ) -> Result<Option<Http2Event>, ConnectionError> {
+        let increment = frame::identifier(*fixed_size(payload)?);
+        self.budgets.overhead.spend()?;
         let increment = i32::try_from(increment).unwrap_or(i32::MAX);
         if frame.stream == 0 {
             if increment == 0 {
@@ -615,34 +631,34 @@ impl Connection {
             None => Fault::WindowOverflow,
             Some(window) => {
                 stream.send_window = window;
-                unstall(key, stream, &mut self.schedule);
+                resume(key, stream, &mut self.schedule);
                 return Ok(None);
             }
         };
-        self.malformed(key, fault, out).map(Some)
+        self.reset_malformed(key, fault, out).map(Some)
     }
 
-    fn rst_stream(
+    fn handle_rst_stream(
         &mut self,
         frame: FrameHeader,
         payload: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Event>, ConnectionError> {
+    ) -> Result<Option<Http2Event>, ConnectionError> {
         if frame.stream == 0 {
             return Err(Fault::StreamZero.into());
         }
-        let code = ErrorCode(u32::from_be_bytes(*exactly(payload)?));
+        let code = ErrorCode(u32::from_be_bytes(*fixed_size(payload)?));
         let Some(key) = self.find(frame.stream)? else {
-            self.budgets.idle.spend()?;
+            self.budgets.overhead.spend()?;
             return Ok(None);
         };
-        // A client has as many streams reset as it opens itself.
+        // A client can only have as many streams reset as it opened itself.
         if self.role == Role::Server {
             self.budgets.resets.spend()?;
         }
-        self.forgotten.note_end(key.id());
+        self.closed_streams.add_ended(key.id());
         self.remove(key, out);
-        Ok(Some(Event::Reset { stream: key, code }))
+        Ok(Some(Http2Event::Reset { stream: key, code }))
     }
 
     fn handle_ping(
@@ -651,23 +667,23 @@ impl Connection {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), ConnectionError> {
-        let opaque: [u8; 8] = *exactly(payload)?;
+        let opaque: [u8; 8] = *fixed_size(payload)?;
         if frame.stream != 0 {
             return Err(Fault::StreamZero.into());
         }
         if !frame.has(frame::ACK) {
-            self.budgets.answers.spend()?;
+            self.budgets.acks.spend()?;
             frame::ping(opaque, true, out);
             return Ok(());
         }
         match opaque {
-            KEEP_ALIVE if self.awaits_pong => self.awaits_pong = false,
-            GOODBYE if self.ending == Ending::Announced => {
+            KEEP_ALIVE_PING if self.awaits_ping_ack => self.awaits_ping_ack = false,
+            SHUTDOWN_PING if self.shutdown == ShutdownState::Announced => {
                 self.go_away(ErrorCode::NO_ERROR, out);
             }
-            SAMPLE if self.receive.is_sampling() => {
-                if let Some(grown) = self.receive.end_sample(out) {
-                    settings::announce_window(self.receive.stream_target(), out);
+            BANDWIDTH_PING if self.receive_window.is_sampling() => {
+                if let Some(grown) = self.receive_window.end_sample(out) {
+                    settings::encode_window(self.receive_window.stream_target(), out);
                     self.unacknowledged = self.unacknowledged.saturating_add(1);
                     let grown = i32::try_from(grown).unwrap_or(0);
                     for (_, stream) in self.streams.iter_mut() {
@@ -675,8 +691,8 @@ impl Connection {
                     }
                 }
             }
-            // An answer to nothing.
-            _ => self.budgets.idle.spend()?,
+            // An acknowledgement of no PING.
+            _ => self.budgets.overhead.spend()?,
         }
         Ok(())
     }
@@ -685,49 +701,51 @@ impl Connection {
         &mut self,
         frame: FrameHeader,
         payload: &[u8],
-    ) -> Result<Option<Event>, ConnectionError> {
+    ) -> Result<Option<Http2Event>, ConnectionError> {
         if frame.stream != 0 {
             return Err(Fault::StreamZero.into());
         }
         let (last, rest) = payload.split_first_chunk::<4>().ok_or(Fault::FrameSize)?;
         let code = rest.first_chunk::<4>().ok_or(Fault::FrameSize)?;
-        self.budgets.idle.spend()?;
-        self.peer_ending = true;
-        Ok(Some(Event::GoAway {
+        self.budgets.overhead.spend()?;
+        self.peer_is_closing = true;
+        Ok(Some(Http2Event::GoAway {
             last: frame::identifier(*last),
             code: ErrorCode(u32::from_be_bytes(*code)),
         }))
     }
 
-    /// The old tree of priorities, which is read and has no meaning (section 5.3).
+    /// Checks the deprecated PRIORITY frame and ignores its value (section 5.3).
     fn handle_priority(
         &mut self,
         frame: FrameHeader,
         payload: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Event>, ConnectionError> {
+    ) -> Result<Option<Http2Event>, ConnectionError> {
         if frame.stream == 0 {
             return Err(Fault::StreamZero.into());
         }
-        self.budgets.idle.spend()?;
-        let Ok([dependency @ .., _weight]) = exactly::<5>(payload) else {
-            // Section 6.3: an error of the stream.
+        self.budgets.overhead.spend()?;
+        let Ok([dependency @ .., _weight]) = fixed_size::<5>(payload) else {
+            // Section 6.3: a stream error.
             return match self.streams.find(frame.stream) {
-                Some(key) => self.malformed(key, Fault::FrameSize, out).map(Some),
+                Some(key) => self.reset_malformed(key, Fault::FrameSize, out).map(Some),
                 None => Err(Fault::FrameSize.into()),
             };
         };
         if frame::identifier(*dependency) == frame.stream {
             return match self.streams.find(frame.stream) {
-                Some(key) => self.malformed(key, Fault::SelfDependency, out).map(Some),
+                Some(key) => self
+                    .reset_malformed(key, Fault::SelfDependency, out)
+                    .map(Some),
                 None => Err(Fault::SelfDependency.into()),
             };
         }
         Ok(None)
     }
 
-    /// RFC 9218 section 7.1.
-    fn priority_update(
+    /// Changes the priority of a stream (RFC 9218 section 7.1).
+    fn handle_priority_update(
         &mut self,
         frame: FrameHeader,
         payload: &[u8],
@@ -740,15 +758,15 @@ impl Connection {
         if self.role == Role::Client || stream == 0 || stream.is_multiple_of(2) {
             return Err(Fault::PriorityUpdate.into());
         }
-        self.budgets.idle.spend()?;
-        // One that comes before its stream could be kept; browsers send the field then.
+        self.budgets.overhead.spend()?;
+        // A frame that arrives before its stream is ignored; browsers send the `priority` field instead.
         if let Some(key) = self.streams.find(stream)
             && let Some(stream) = self.streams.get_mut(key)
         {
             let priority = Priority::parse(value);
-            if stream.turn == Turn::Queued {
-                self.schedule.leave(key, stream.priority);
-                self.schedule.enter(key, priority);
+            if stream.schedule_state == ScheduleState::Queued {
+                self.schedule.remove(key, stream.priority);
+                self.schedule.insert(key, priority);
             }
             stream.priority = priority;
         }
@@ -756,15 +774,15 @@ impl Connection {
     }
 }
 
-/// The payload of a frame that has one length only.
-fn exactly<const N: usize>(payload: &[u8]) -> Result<&[u8; N], Fault> {
+/// The payload of a frame type with a fixed length.
+fn fixed_size<const N: usize>(payload: &[u8]) -> Result<&[u8; N], Fault> {
     payload.try_into().map_err(|_| Fault::FrameSize)
 }
 
-/// Gives a stream that waited for its window a turn, if the window is open now.
-fn unstall(key: StreamKey, stream: &mut Stream, schedule: &mut Schedule) {
-    if stream.turn == Turn::Stalled && stream.send_window > 0 {
-        stream.turn = Turn::Queued;
-        schedule.enter(key, stream.priority);
+/// Schedules a stream that waited for its window, if the window is open now.
+fn resume(key: StreamKey, stream: &mut StreamState, schedule: &mut Schedule) {
+    if stream.schedule_state == ScheduleState::Stalled && stream.send_window > 0 {
+        stream.schedule_state = ScheduleState::Queued;
+        schedule.insert(key, stream.priority);
     }
 }

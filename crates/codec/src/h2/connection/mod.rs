@@ -1,4 +1,4 @@
-//! The state machine of one HTTP/2 connection (RFC 9113), for either side of it.
+//! The state machine of an HTTP/2 connection at a server or a client (RFC 9113).
 
 mod commands;
 mod input;
@@ -10,87 +10,89 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::budget::Budgets;
-use super::flow::Receive;
+use super::budget::FloodBudgets;
+use super::flow::ReceiveWindow;
 use super::frame::{self, PREFACE};
-use super::head::Scratch;
-use super::hpack::{Decoder, Encoder};
+use super::head::SectionBuffers;
+use super::hpack::{HpackDecoder, HpackEncoder};
 use super::priority::Priority;
 use super::schedule::Schedule;
 use super::settings::PeerSettings;
-use super::streams::{Forgotten, Receiving, RequestKind, Sending, Stream, Streams, Turn};
-use super::{Config, ConnectionError, ErrorCode, Fault, HeadRefusal, StreamKey};
+use super::streams::{
+    ClosedStreams, ReceiveState, RequestKind, ScheduleState, SendState, StreamState, StreamTable,
+};
+use super::{ConnectionError, ErrorCode, Fault, HeadRefusal, Http2Config, StreamKey};
 use apus_http::{Head, Headers};
 
-/// The size of the dynamic table that our decoder offers (RFC 7541 section 4.2), which is the
-/// default.
-const DECODER_TABLE: usize = 4096;
+/// The size of the decoder's dynamic table (RFC 7541 section 4.2), which is the default.
+const DECODER_TABLE_BYTES: usize = 4096;
 
-/// CONTINUATION frames of one field block, and how much larger than the limit of a field section
-/// a block may be for its sender to get an answer that says so.
-const CONTINUATIONS: u32 = 32;
-const BLOCK_EXCESS: usize = 2;
+/// Maximum CONTINUATION frames of one field block.
+const MAX_CONTINUATIONS: u32 = 32;
+/// Up to this multiple of the limit of a field section, a field block is decoded and its sender gets an
+/// error response.
+const BLOCK_SIZE_FACTOR: usize = 2;
 
-/// A frame smaller than this for want of a window is a crumb; one this large makes up for another.
-const CRUMB: usize = 256;
-const NO_CRUMB: usize = 1024;
+/// A DATA frame below this size that fills a window counts against the budget for tiny windows.
+const TINY_FRAME: usize = 256;
+/// A DATA frame of at least this size puts a token back into that budget.
+const SIZEABLE_FRAME: usize = 1024;
 
-/// Clients that give a window back in smaller parts than this are not honest.
-const SMALLEST_UPDATE: usize = 512;
+/// Legitimate clients send no WINDOW_UPDATE for less data than this.
+const MIN_UPDATE: usize = 512;
 
-/// What our PING frames carry, to tell their answers apart.
-const KEEP_ALIVE: [u8; 8] = *b"alive\0\0\0";
-const GOODBYE: [u8; 8] = *b"goodbye\0";
-const SAMPLE: [u8; 8] = *b"sample\0\0";
+/// The opaque data of the PING frames of this end, which identifies their acknowledgements.
+const KEEP_ALIVE_PING: [u8; 8] = *b"alive\0\0\0";
+const SHUTDOWN_PING: [u8; 8] = *b"goodbye\0";
+const BANDWIDTH_PING: [u8; 8] = *b"sample\0\0";
 
-/// One connection as one of its ends sees it: messages come out of the bytes of the peer, and what
-/// this end has to say becomes bytes for it.
+/// One end of a connection: it decodes the peer's messages and encodes those of this end.
 ///
-/// It owns no socket, no content and no clock. Its methods are of four kinds:
+/// It owns no socket, no bodies and no clock. It has four kinds of methods:
 ///
 /// - **Input**: [`handle_input`](Self::handle_input), with all bytes that were received and not
-///   consumed yet, until it gives [`Event::Incomplete`]. What answers frames by itself, such as
-///   acknowledgements, is appended to `out`. [`advance`](Self::advance) tells the time, coarsely.
-/// - **Commands**, which append to `out` what has to be sent, in the order in which it has to be
-///   sent: heads, frame headers of data, resets, windows. None of them fails: on a stream that is
-///   gone meanwhile they do nothing and say so.
-/// - **Turns**: content is sent in the order that priorities ask for. A stream with content at hand
-///   is entered by [`want_send`](Self::want_send); [`next_send`](Self::next_send) takes out the
-///   one whose turn it is and tells how much it may send; [`send_data`](Self::send_data) appends
-///   the frame's header, behind which the caller puts the data; then `want_send` again for more.
-///   A stream that waits for its window comes back by itself when the window opens.
+///   consumed yet, until it returns [`Http2Event::Incomplete`]. Automatic responses, such as
+///   acknowledgements, are appended to `out`. [`advance`](Self::advance) passes the time, coarsely.
+/// - **Commands**, which append the bytes to send to `out`, in the order in which they have to be
+///   sent: heads, headers of DATA frames, resets, window updates. On a stream that was closed meanwhile
+///   they do nothing, and report it by their return value.
+/// - **Scheduling**: data is sent in the order of priorities. [`want_send`](Self::want_send) schedules
+///   a stream that has data; [`next_send`](Self::next_send) returns the next stream and how much it
+///   may send; [`send_data`](Self::send_data) appends the frame header, after which the caller puts
+///   the data; then `want_send` again if there is more. A stream that waits for its window is
+///   scheduled again when the window opens.
 /// - **Getters**.
 ///
-/// A stream is known by its [`StreamKey`], whose [`slot`](StreamKey::slot) is a small number that
-/// no other open stream has, so that callers can keep what is theirs in a table. It is gone, and its
-/// slot free, once both sides have ended it, or one has reset it: see
-/// [`is_open`](Self::is_open). Then unread content counts as read.
+/// A [`StreamKey`] identifies a stream. Its [`slot`](StreamKey::slot) is a small number that is unique
+/// among open streams, so that callers can keep their own state in a table. A stream is closed, and its
+/// slot free, once both ends have ended it or one has reset it: see [`is_open`](Self::is_open). Its
+/// unconsumed data then counts as consumed.
 #[derive(Debug)]
-pub struct Connection {
+pub struct Http2Connection {
     role: Role,
-    config: Config,
-    reading: Reading,
-    decoder: Decoder,
-    encoder: Encoder,
-    scratch: Scratch,
+    config: Http2Config,
+    reading: ReadState,
+    decoder: HpackDecoder,
+    encoder: HpackEncoder,
+    scratch: SectionBuffers,
     peer: PeerSettings,
-    /// SETTINGS frames that were sent and not acknowledged.
+    /// SETTINGS frames that the peer has not acknowledged yet.
     unacknowledged: u32,
-    streams: Streams,
+    streams: StreamTable,
     schedule: Schedule,
-    forgotten: Forgotten,
-    /// What the peer lets us send over the whole connection.
+    closed_streams: ClosedStreams,
+    /// Bytes that the peer allows this end to send over the whole connection.
     send_window: i32,
-    receive: Receive,
-    budgets: Budgets,
-    /// The highest stream identifier that the peer has opened a stream with.
+    receive_window: ReceiveWindow,
+    budgets: FloodBudgets,
+    /// The highest identifier of the streams that the peer opened.
     last_peer: u32,
-    /// The identifier of the next stream that we open.
+    /// The identifier of the next stream that this end opens.
     next_local: u32,
-    ending: Ending,
+    shutdown: ShutdownState,
     /// Whether the peer sent GOAWAY.
-    peer_ending: bool,
-    awaits_pong: bool,
+    peer_is_closing: bool,
+    awaits_ping_ack: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,68 +101,68 @@ enum Role {
     Client,
 }
 
-/// What the next input is.
+/// What the connection expects from its input.
 #[derive(Debug)]
-enum Reading {
-    /// The preface, of which so many bytes came.
+enum ReadState {
+    /// The preface, of which this many bytes were read.
     Preface(usize),
-    /// The SETTINGS that have to come first.
+    /// The first frame, which has to be SETTINGS.
     FirstFrame,
     Frame,
-    /// The content of a DATA frame, and the padding behind it.
+    /// The data of a DATA frame, and the padding after it.
     Data {
-        /// `None` if nobody wants it.
+        /// `None` if the data is discarded.
         stream: Option<StreamKey>,
         left: usize,
         padding: usize,
         end: bool,
     },
-    /// A field block that goes on in CONTINUATION frames.
-    Block(Box<Block>),
+    /// A field block that continues in CONTINUATION frames.
+    FieldBlock(Box<FieldBlock>),
     Failed(ConnectionError),
 }
 
 #[derive(Debug)]
-struct Block {
-    opening: Opening,
+struct FieldBlock {
+    headers_frame: HeadersFrame,
     bytes: Vec<u8>,
     frames: u32,
 }
 
-/// What HEADERS says beside its field block.
+/// The stream and the END_STREAM flag of a HEADERS frame.
 #[derive(Clone, Copy, Debug)]
-struct Opening {
+struct HeadersFrame {
     stream: u32,
     end: bool,
 }
 
-/// How far our end of the connection is.
+/// The progress of this end's graceful shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
-    No,
-    /// The first GOAWAY was sent, and a PING to see when the peer knows.
+enum ShutdownState {
+    Open,
+    /// The first GOAWAY was sent, and a PING whose acknowledgement shows that the peer has read it.
     Announced,
-    /// The last GOAWAY was sent. Streams past this one are refused.
+    /// The last GOAWAY was sent. Streams beyond this identifier are refused.
     Final(u32),
 }
 
-/// What was found in the input.
+/// An event in the input.
 #[derive(Debug)]
-pub enum Event {
-    /// Nothing more before more input comes.
+pub enum Http2Event {
+    /// More input is needed.
     Incomplete,
     /// A request (at a server).
-    Request(RequestHead),
-    /// A request that was not read because of its size or its `Expect`: it has to be answered, by
-    /// [`HeadRefusal::status`], and what follows on its stream is thrown away.
+    Request(Http2RequestHead),
+    /// A request that was rejected because of its size or its `Expect`. The caller has to respond with
+    /// [`HeadRefusal::status`]; further data on the stream is discarded.
     Refused {
         /// Its stream.
         stream: StreamKey,
         /// Why.
         why: HeadRefusal,
     },
-    /// A message was malformed and its stream was reset (section 8.1.1). If the stream was known to
-    /// the caller, it is gone.
+    /// A message was malformed and its stream was reset (section 8.1.1). If the caller knew the stream,
+    /// it is closed.
     Malformed {
         /// Its stream.
         stream: Option<StreamKey>,
@@ -171,7 +173,7 @@ pub enum Event {
     Informational {
         /// Its stream.
         stream: StreamKey,
-        /// The status, 1xx but 101.
+        /// The status, 1xx except 101.
         status: StatusCode,
         /// Its fields.
         headers: Box<Headers>,
@@ -184,159 +186,159 @@ pub enum Event {
         status: StatusCode,
         /// Its fields.
         headers: Box<Headers>,
-        /// Whether there is no content.
+        /// Whether there is no body.
         end: bool,
     },
-    /// Content: this range of the input. It has to be reported as
-    /// [`consumed`](Connection::consumed) when it was used or thrown away. The range may be empty
-    /// if `end`.
+    /// Data of a body: this range of the input. The caller has to report it to
+    /// [`consumed`](Http2Connection::consumed) when it was used or discarded. The range may be empty if
+    /// `end`.
     Data {
         /// Its stream.
         stream: StreamKey,
-        /// Where it is in the input.
+        /// The range of the input.
         range: Range<usize>,
-        /// Whether it is the last of its stream.
+        /// Whether it ends the stream.
         end: bool,
     },
-    /// The trailer section; nothing follows on its stream.
+    /// The trailer section, which ends the stream.
     Trailers {
         /// Its stream.
         stream: StreamKey,
         /// The fields.
         trailers: Box<Headers>,
     },
-    /// The peer reset a stream, which is gone.
+    /// The peer reset a stream, which is closed now.
     Reset {
         /// The stream.
         stream: StreamKey,
         /// Why.
         code: ErrorCode,
     },
-    /// The peer will open no more streams, or wants no more, and has seen none past `last`.
+    /// The peer shuts the connection down and does not process streams beyond `last`.
     GoAway {
-        /// The last stream identifier that the peer has or will have looked at.
+        /// The highest stream identifier that the peer processed or may process.
         last: u32,
         /// Why.
         code: ErrorCode,
     },
 }
 
-/// A request as far as its head tells.
+/// The head of a request that a server received.
 #[derive(Debug)]
-pub struct RequestHead {
+pub struct Http2RequestHead {
     /// Its stream.
     pub stream: StreamKey,
-    /// Method, target, fields. The version is HTTP/2. `host` is there as the first line if the
-    /// request has an authority; cookie fields are joined. An extended CONNECT (RFC 8441) appears
-    /// as a GET with `connection: upgrade` and `upgrade`, as HTTP/1.1 would have it; its answer is a 101.
+    /// Method, target and fields. The version is HTTP/2. `host` is the first field if the request has an
+    /// authority, and cookie fields are joined. An extended CONNECT (RFC 8441) becomes a GET with
+    /// `connection: upgrade` and `upgrade`, as in HTTP/1.1; the response to it is a 101.
     pub head: Box<Head>,
-    /// Whether there is no content.
+    /// Whether there is no body.
     pub end: bool,
-    /// The content's length, if the client told it.
+    /// The announced length of the body.
     pub content_length: Option<u64>,
-    /// The client waits for `100 Continue` before it sends the content.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
     /// Whether this is an extended CONNECT.
     pub is_tunnel: bool,
 }
 
-/// What has to follow a head that was sent.
+/// The body that the caller has to send after a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// Nothing: the stream was ended with its head, as for HEAD, 204, 304 and empty content, or is
-    /// gone.
+pub enum ExpectedBody {
+    /// No body: the head ended the stream, as for HEAD, 204, 304 and an empty body, or the stream is
+    /// closed.
     None,
-    /// Content, of exactly this length if one was announced, and an end.
-    Expected(Option<u64>),
+    /// Data, of exactly this length if one was announced, and an end.
+    Data(Option<u64>),
 }
 
-impl Connection {
-    /// A server's end, before the client's preface. Appends the server's preface.
-    pub fn server(config: Config, out: &mut Vec<u8>) -> Self {
+impl Http2Connection {
+    /// The end of a server, before the client's preface. Appends the server's preface.
+    pub fn server(config: Http2Config, out: &mut Vec<u8>) -> Self {
         Self::new(Role::Server, config, out)
     }
 
-    /// A client's end. Appends the client's preface.
-    pub fn client(config: Config, out: &mut Vec<u8>) -> Self {
+    /// The end of a client. Appends the client's preface.
+    pub fn client(config: Http2Config, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(PREFACE);
         Self::new(Role::Client, config, out)
     }
 
-    fn new(role: Role, config: Config, out: &mut Vec<u8>) -> Self {
-        config.announce(role == Role::Server, out);
+    fn new(role: Role, config: Http2Config, out: &mut Vec<u8>) -> Self {
+        config.encode(role == Role::Server, out);
         Self {
             role,
             reading: match role {
-                Role::Server => Reading::Preface(0),
-                Role::Client => Reading::FirstFrame,
+                Role::Server => ReadState::Preface(0),
+                Role::Client => ReadState::FirstFrame,
             },
-            decoder: Decoder::new(DECODER_TABLE),
-            encoder: Encoder::new(),
-            scratch: Scratch::default(),
+            decoder: HpackDecoder::new(DECODER_TABLE_BYTES),
+            encoder: HpackEncoder::new(),
+            scratch: SectionBuffers::default(),
             peer: PeerSettings::initial(),
             unacknowledged: 1,
-            streams: Streams::default(),
+            streams: StreamTable::default(),
             schedule: Schedule::default(),
-            forgotten: Forgotten::default(),
+            closed_streams: ClosedStreams::default(),
             send_window: 65_535,
-            receive: match role {
-                Role::Server => Receive::new(config.receive_window, out),
+            receive_window: match role {
+                Role::Server => ReceiveWindow::for_server(config.receive_window, out),
                 Role::Client => {
-                    Receive::undivided(config.receive_window, config.streams_most(), out)
+                    ReceiveWindow::for_client(config.receive_window, config.max_streams(), out)
                 }
             },
-            budgets: Budgets::new(),
+            budgets: FloodBudgets::new(),
             last_peer: 0,
             next_local: 1,
-            ending: Ending::No,
-            peer_ending: false,
-            awaits_pong: false,
+            shutdown: ShutdownState::Open,
+            peer_is_closing: false,
+            awaits_ping_ack: false,
             config,
         }
     }
 
-    /// Tells the time since the connection began, which refills budgets. Call it when it has
-    /// changed; every quarter of a second is enough.
+    /// Passes the time since the start of the connection, which refills the budgets. One call per quarter
+    /// of a second is enough.
     pub fn advance(&mut self, now: Duration) {
         self.budgets.advance(now);
     }
 
-    /// Looks at the input that was not consumed yet. Tells how many bytes of it are consumed now and
-    /// what was found; with [`Event::Incomplete`] some bytes may be consumed too. The rest has to be
-    /// presented again, with more behind it. A frame other than DATA has to fit into the input,
-    /// which needs no more than [`Config::max_frame_size`] and 9 bytes.
+    /// Parses the input that was not consumed yet. Returns how many bytes it consumed and the event that
+    /// it found; with [`Http2Event::Incomplete`] some bytes may be consumed too. The rest has to be
+    /// passed again, followed by more input. A frame other than DATA has to fit into the input, which
+    /// needs at most [`Http2Config::max_frame_size`] and 9 bytes.
     ///
     /// # Errors
-    /// The connection has to be closed after what was appended to `out`, a GOAWAY, was sent.
+    /// The connection has to be closed after the GOAWAY in `out` was sent.
     pub fn handle_input(
         &mut self,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(usize, Event), ConnectionError> {
+    ) -> Result<(usize, Http2Event), ConnectionError> {
         let mut consumed = 0_usize;
         loop {
             let rest = input.get(consumed..).unwrap_or_default();
-            match self.step(rest, out) {
+            match self.read_event(rest, out) {
                 Ok((used, event)) => {
                     let start = consumed;
                     consumed = consumed.saturating_add(used);
                     match event {
-                        Some(Event::Data { stream, range, end }) => {
+                        Some(Http2Event::Data { stream, range, end }) => {
                             let range = Range {
                                 start: range.start.saturating_add(start),
                                 end: range.end.saturating_add(start),
                             };
-                            return Ok((consumed, Event::Data { stream, range, end }));
+                            return Ok((consumed, Http2Event::Data { stream, range, end }));
                         }
                         Some(event) => return Ok((consumed, event)),
-                        None if used == 0 => return Ok((consumed, Event::Incomplete)),
+                        None if used == 0 => return Ok((consumed, Http2Event::Incomplete)),
                         None => {}
                     }
                 }
                 Err(error) => {
-                    if !matches!(self.reading, Reading::Failed(_)) {
+                    if !matches!(self.reading, ReadState::Failed(_)) {
                         frame::go_away(self.last_peer, error.code(), &error.to_string(), out);
-                        self.reading = Reading::Failed(error);
+                        self.reading = ReadState::Failed(error);
                     }
                     return Err(error);
                 }
@@ -344,7 +346,7 @@ impl Connection {
         }
     }
 
-    /// The open stream with this identifier; `None` if it was closed.
+    /// The open stream with this identifier; `None` if it is closed.
     fn find(&self, id: u32) -> Result<Option<StreamKey>, Fault> {
         match self.streams.find(id) {
             Some(key) => Ok(Some(key)),
@@ -353,168 +355,166 @@ impl Connection {
         }
     }
 
-    /// Whether nobody has opened such a stream yet.
+    /// Whether the stream was not opened yet.
     fn is_idle(&self, id: u32) -> bool {
         let is_clients = !id.is_multiple_of(2);
         match (self.role, is_clients) {
             (Role::Server, true) => id > self.last_peer,
             (Role::Client, true) => id >= self.next_local,
-            // Nobody pushes.
+            // Streams with even identifiers would be pushed ones, which are disabled.
             (_, false) => true,
         }
     }
 
-    /// A stream before anything was sent on it.
-    fn fresh(&self, receiving: Receiving) -> Stream {
-        Stream {
+    /// The state of a stream before this end sent anything.
+    fn new_stream(&self, receiving: ReceiveState) -> StreamState {
+        StreamState {
             send_window: i32::try_from(self.peer.initial_window).unwrap_or(i32::MAX),
-            receive_window: i32::try_from(self.receive.stream_target()).unwrap_or(i32::MAX),
+            receive_window: i32::try_from(self.receive_window.stream_target()).unwrap_or(i32::MAX),
             unread: 0,
-            unannounced: 0,
-            content_left: None,
+            unreleased: 0,
+            body_left: None,
             priority: Priority::DEFAULT,
             receiving,
-            sending: Sending::Head,
-            turn: Turn::None,
-            request: RequestKind::Usual,
+            sending: SendState::Head,
+            schedule_state: ScheduleState::Idle,
+            request: RequestKind::Other,
         }
     }
 
-    /// Resets a stream because of what the peer did, and tells the caller.
-    fn malformed(
+    /// Resets a stream because of a fault of the peer, and returns the event for the caller.
+    fn reset_malformed(
         &mut self,
         key: StreamKey,
         fault: Fault,
         out: &mut Vec<u8>,
-    ) -> Result<Event, ConnectionError> {
+    ) -> Result<Http2Event, ConnectionError> {
         if self.role == Role::Server {
             self.budgets.resets.spend()?;
         }
         self.reset(key, fault.code(), out);
-        Ok(Event::Malformed {
+        Ok(Http2Event::Malformed {
             stream: Some(key),
             fault,
         })
     }
 
-    /// The peer has sent all of a stream.
+    /// Records that the peer ended a stream.
     fn end_receiving(&mut self, key: StreamKey, out: &mut Vec<u8>) {
         if let Some(stream) = self.streams.get_mut(key) {
-            stream.receiving = Receiving::Ended;
-            if stream.sending == Sending::Ended {
-                self.finish(key, out);
+            stream.receiving = ReceiveState::Ended;
+            if stream.sending == SendState::Ended {
+                self.close(key, out);
             }
         }
     }
 
-    /// We have sent all of a stream.
+    /// Records that this end ended a stream.
     fn end_sending(&mut self, key: StreamKey, out: &mut Vec<u8>) {
         if let Some(stream) = self.streams.get_mut(key) {
-            stream.sending = Sending::Ended;
-            stream.turn = Turn::None;
-            if stream.receiving == Receiving::Ended {
-                self.finish(key, out);
+            stream.sending = SendState::Ended;
+            stream.schedule_state = ScheduleState::Idle;
+            if stream.receiving == ReceiveState::Ended {
+                self.close(key, out);
             }
         }
     }
 
-    /// Both sides have ended a stream.
-    fn finish(&mut self, key: StreamKey, out: &mut Vec<u8>) {
+    /// Closes a stream that both ends have ended.
+    fn close(&mut self, key: StreamKey, out: &mut Vec<u8>) {
         self.budgets.resets.earn(1);
-        self.forgotten.note_end(key.id());
+        self.closed_streams.add_ended(key.id());
         self.remove(key, out);
     }
 
     fn remove(&mut self, key: StreamKey, out: &mut Vec<u8>) {
         if let Some(stream) = self.streams.get(key) {
-            if stream.turn == Turn::Queued {
-                self.schedule.leave(key, stream.priority);
+            if stream.schedule_state == ScheduleState::Queued {
+                self.schedule.remove(key, stream.priority);
             }
-            // Nobody will report it as used.
-            self.receive.used(stream.unread, out);
+            // The caller will not report it as consumed.
+            self.receive_window.release(stream.unread, out);
             self.streams.remove(key);
         }
     }
 
-    /// Whether [`ping`](Self::ping) was sent and not answered yet.
-    pub fn awaits_pong(&self) -> bool {
-        self.awaits_pong
+    /// Whether a [`ping`](Self::ping) was sent and not acknowledged yet.
+    pub fn awaits_ping_ack(&self) -> bool {
+        self.awaits_ping_ack
     }
 
-    /// Whether a stream is open: not ended by both, not reset.
+    /// Whether a stream is open: not ended by both ends, and not reset.
     pub fn is_open(&self, stream: StreamKey) -> bool {
         self.streams.get(stream).is_some()
     }
 
-    /// Whether the peer has more content or trailers to send on a stream.
+    /// Whether the peer may send more data or trailers on a stream.
     pub fn is_receiving(&self, stream: StreamKey) -> bool {
         self.streams
             .get(stream)
-            .is_some_and(|stream| stream.receiving != Receiving::Ended)
+            .is_some_and(|stream| stream.receiving != ReceiveState::Ended)
     }
 
     /// How many streams may be opened now (at a client).
-    pub fn room(&self) -> usize {
+    pub fn available_streams(&self) -> usize {
         let allowed = usize::try_from(self.peer.max_concurrent_streams).unwrap_or(usize::MAX);
         let is_possible =
-            self.role == Role::Client && !self.is_ending() && self.next_local <= 0x7fff_ffff;
+            self.role == Role::Client && !self.is_shutting_down() && self.next_local <= 0x7fff_ffff;
         match is_possible {
             true => allowed
-                .min(self.config.streams_most())
-                .saturating_sub(self.streams.open()),
+                .min(self.config.max_streams())
+                .saturating_sub(self.streams.open_count()),
             false => 0,
         }
     }
 
-    /// Whether the server takes extended CONNECT (RFC 8441 section 3).
-    pub fn takes_extended_connect(&self) -> bool {
+    /// Whether the server allows extended CONNECT (RFC 8441 section 3).
+    pub fn allows_extended_connect(&self) -> bool {
         self.peer.extended_connect
     }
 
-    /// Whether the peer's settings have come.
-    pub fn is_settled(&self) -> bool {
-        !matches!(self.reading, Reading::Preface(_) | Reading::FirstFrame)
+    /// Whether the first SETTINGS frame of the peer was received.
+    pub fn has_peer_settings(&self) -> bool {
+        !matches!(self.reading, ReadState::Preface(_) | ReadState::FirstFrame)
     }
 
     /// How many streams are open.
     pub fn open_streams(&self) -> usize {
-        self.streams.open()
+        self.streams.open_count()
     }
 
-    /// Whether [`next_send`](Self::next_send) may have a stream.
+    /// Whether [`next_send`](Self::next_send) may return a stream.
     pub fn is_send_due(&self) -> bool {
         self.send_window > 0 && !self.schedule.is_empty()
     }
 
-    /// Whether a stream that wants to send waits for a window, its own or the connection's, which
-    /// only the peer can open.
+    /// Whether a stream that has data waits for the peer to open its window or the connection's.
     pub fn is_stalled(&self, stream: StreamKey) -> bool {
         self.streams
             .get(stream)
-            .is_some_and(|stream| match stream.turn {
-                Turn::Stalled => true,
-                Turn::Queued => self.send_window <= 0,
-                Turn::None => false,
+            .is_some_and(|stream| match stream.schedule_state {
+                ScheduleState::Stalled => true,
+                ScheduleState::Queued => self.send_window <= 0,
+                ScheduleState::Idle => false,
             })
     }
 
-    /// Whether the peer is in the middle of something that it must not take long for: the preface, or
-    /// a field block.
+    /// Whether the peer has to complete the preface or a field block, which has a deadline.
     pub fn is_inside_head(&self) -> bool {
         matches!(
             self.reading,
-            Reading::Preface(_) | Reading::FirstFrame | Reading::Block(_)
+            ReadState::Preface(_) | ReadState::FirstFrame | ReadState::FieldBlock(_)
         )
     }
 
-    /// Whether an end was begun, by us or the peer.
-    pub fn is_ending(&self) -> bool {
-        self.peer_ending || self.ending != Ending::No
+    /// Whether this end or the peer started a shutdown.
+    pub fn is_shutting_down(&self) -> bool {
+        self.peer_is_closing || self.shutdown != ShutdownState::Open
     }
 
-    /// Whether the end is complete: the connection can be closed once `out` was sent.
+    /// Whether the shutdown is complete: the connection can be closed once `out` was sent.
     pub fn is_finished(&self) -> bool {
-        let is_over = self.peer_ending || matches!(self.ending, Ending::Final(_));
-        is_over && self.streams.open() == 0
+        let is_shut_down = self.peer_is_closing || matches!(self.shutdown, ShutdownState::Final(_));
+        is_shut_down && self.streams.open_count() == 0
     }
 }

@@ -1,104 +1,102 @@
-//! Reads field blocks (RFC 7541 sections 3 and 6).
+//! Decodes field blocks (RFC 7541 sections 3 and 6).
 
 use smallvec::SmallVec;
 
-use super::table::Table;
-use super::{DecodeError, huffman, integer, static_table};
+use super::table::DynamicTable;
+use super::{HpackError, huffman, integer, static_table};
 use apus_http::grammar::{is_field_content, is_token};
 
-/// Reads the field blocks of one connection.
+/// Decodes the field blocks of one connection.
 ///
-/// What it holds is the dynamic table, which grows with what the peer puts into it, to two and a half
-/// times its size at the very most.
+/// Its memory is that of the dynamic table, which grows with its entries to at most two and a half times
+/// its size.
 #[derive(Debug)]
-pub struct Decoder {
-    table: Table,
+pub struct HpackDecoder {
+    table: DynamicTable,
     max_table_size: usize,
 }
 
-/// A field line out of a block.
+/// A field line of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
     /// The name, which begins with a colon if this is a pseudo-header field.
     pub name: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// Whether name and value have only bytes that they may have (RFC 9113 section 8.2.1): the name
-    /// is a token without upper case, perhaps behind a colon; the value has no control byte but
-    /// tabs, and no white space around it. Looked at once for each entry of a table, so that what
-    /// is repeated costs nothing.
+    /// Whether name and value have only allowed bytes (RFC 9113 section 8.2.1): the name is a token without
+    /// upper case, after a colon if it is a pseudo-header field; the value has no control characters
+    /// except tabs, and no white space around it. Table entries are checked once, when they are added.
     pub is_valid: bool,
-    /// Whether its sender wants it in no table. Who sends it on has to do so in the same way
+    /// Whether the sender marked it as never indexed. An intermediary has to forward it in the same way
     /// (section 6.2.3).
     pub never_indexed: bool,
 }
 
-/// Whether a literal goes into the table (sections 6.2.1 to 6.2.3).
+/// The indexing of a literal field (sections 6.2.1 to 6.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
-    Indexed,
-    NotNow,
+enum LiteralIndexing {
+    Incremental,
+    Without,
     Never,
 }
 
-/// Which part of an entry is valid, as the table remembers it.
+/// Marks of table entries: which parts of an entry are valid.
 const VALID_NAME: u32 = 1;
 const VALID_VALUE: u32 = 2;
 const VALID: u32 = VALID_NAME | VALID_VALUE;
 
-/// Room for what a Huffman-coded string stands for: mostly without an allocation.
-struct Scratch {
-    near: [u8; 192],
-    far: Vec<u8>,
+/// A buffer for a decoded Huffman string, which rarely needs an allocation.
+struct StringBuffer {
+    inline: [u8; 192],
+    heap: Vec<u8>,
 }
 
-impl Scratch {
+impl StringBuffer {
     fn new() -> Self {
         Self {
-            near: [0; 192],
-            far: Vec::new(),
+            inline: [0; 192],
+            heap: Vec::new(),
         }
     }
 
-    fn decode(&mut self, coded: &[u8]) -> Result<&[u8], DecodeError> {
-        let most = huffman::max_decoded_len(coded.len());
-        let room = if let Some(near) = self.near.get_mut(..most) {
-            near
+    fn decode(&mut self, coded: &[u8]) -> Result<&[u8], HpackError> {
+        let max_len = huffman::max_decoded_len(coded.len());
+        let buffer = if let Some(inline) = self.inline.get_mut(..max_len) {
+            inline
         } else {
-            self.far.resize(most, 0);
-            &mut self.far
+            self.heap.resize(max_len, 0);
+            &mut self.heap
         };
-        let len = huffman::decode(coded, room)?;
-        Ok(room.get(..len).unwrap_or_default())
+        let len = huffman::decode(coded, buffer)?;
+        Ok(buffer.get(..len).unwrap_or_default())
     }
 }
 
-impl Decoder {
-    /// For a connection whose peer may use a table of this size, which is also what it starts with:
-    /// [`DEFAULT_TABLE_SIZE`](super::DEFAULT_TABLE_SIZE), unless both ends know better from the
-    /// start.
+impl HpackDecoder {
+    /// A decoder with this initial and maximum table size, which is
+    /// [`DEFAULT_TABLE_SIZE`](super::DEFAULT_TABLE_SIZE) unless both ends have agreed on another one.
     pub fn new(max_table_size: usize) -> Self {
         Self {
-            table: Table::new(max_table_size),
+            table: DynamicTable::new(max_table_size),
             max_table_size,
         }
     }
 
-    /// Reads a whole field block, and hands its fields to `sink` in order.
+    /// Decodes a complete field block and passes its fields to `sink` in order.
     ///
-    /// A block of some kilobytes can stand for megabytes of fields (CVE-2016-6581); they are not
-    /// copied here, and `sink` has to count what it keeps.
+    /// A block of some kilobytes can decompress to megabytes of fields (CVE-2016-6581). They are not copied
+    /// here, and `sink` has to limit what it keeps.
     ///
     /// # Errors
-    /// The block is not valid. What went to `sink` before is to be forgotten, and so is the
+    /// The block is invalid. The caller has to drop the fields that `sink` received, and close the
     /// connection.
     pub fn decode(
         &mut self,
         block: &[u8],
         mut sink: impl FnMut(Field<'_>),
-    ) -> Result<(), DecodeError> {
+    ) -> Result<(), HpackError> {
         let mut input = block;
-        let mut scratch = [Scratch::new(), Scratch::new()];
+        let mut scratch = [StringBuffer::new(), StringBuffer::new()];
         let mut is_start = true;
         while let Some((first, rest)) = input.split_first() {
             input = rest;
@@ -115,7 +113,13 @@ impl Decoder {
                 }
                 0x40.. => {
                     let index = integer::decode(*first, 6, &mut input)?;
-                    self.literal(index, &mut input, &mut scratch, Kept::Indexed, &mut sink)?;
+                    self.literal(
+                        index,
+                        &mut input,
+                        &mut scratch,
+                        LiteralIndexing::Incremental,
+                        &mut sink,
+                    )?;
                 }
                 0x20.. => {
                     let size = integer::decode(*first, 5, &mut input)?;
@@ -124,11 +128,11 @@ impl Decoder {
                 }
                 _ => {
                     let index = integer::decode(*first, 4, &mut input)?;
-                    let kept = match first {
-                        0x10.. => Kept::Never,
-                        _ => Kept::NotNow,
+                    let indexing = match first {
+                        0x10.. => LiteralIndexing::Never,
+                        _ => LiteralIndexing::Without,
                     };
-                    self.literal(index, &mut input, &mut scratch, kept, &mut sink)?;
+                    self.literal(index, &mut input, &mut scratch, indexing, &mut sink)?;
                 }
             }
             is_start = false;
@@ -136,77 +140,78 @@ impl Decoder {
         Ok(())
     }
 
-    /// A literal field (section 6.2), whose name is at `index` or, if that is 0, in the block.
+    /// Decodes a literal field (section 6.2), whose name is the entry at `index` or, if that is 0, in the
+    /// block.
     fn literal(
         &mut self,
         index: usize,
         input: &mut &[u8],
-        [scratch, scratch_of_value]: &mut [Scratch; 2],
-        kept: Kept,
+        [name_buffer, value_buffer]: &mut [StringBuffer; 2],
+        indexing: LiteralIndexing,
         sink: &mut impl FnMut(Field<'_>),
-    ) -> Result<(), DecodeError> {
+    ) -> Result<(), HpackError> {
         let copied: SmallVec<[u8; 64]>;
         let (name, valid_name) = if index == 0 {
-            let name = string(input, scratch)?;
+            let name = string(input, name_buffer)?;
             (name, if is_name(name) { VALID_NAME } else { 0 })
         } else if let Some((name, _)) = static_table::get(index) {
             (name, VALID_NAME)
         } else {
             let (name, _, valid) = self.entry(index)?;
-            // The entry that has it may be evicted to make room for this one.
+            // Inserting this field may evict the entry that holds the name.
             copied = SmallVec::from_slice(name);
             (&copied[..], valid & VALID_NAME)
         };
-        let value = string(input, scratch_of_value)?;
+        let value = string(input, value_buffer)?;
         let valid_value = if is_value(value) { VALID_VALUE } else { 0 };
         let valid = valid_name | valid_value;
         sink(Field {
             name,
             value,
             is_valid: valid == VALID,
-            never_indexed: kept == Kept::Never,
+            never_indexed: indexing == LiteralIndexing::Never,
         });
-        if kept == Kept::Indexed {
+        if indexing == LiteralIndexing::Incremental {
             self.table.insert(name, value, valid);
         }
         Ok(())
     }
 
-    /// The name and value at an index (section 2.3.3), and what is valid of them.
+    /// The name and value at an index (section 2.3.3), and which of them are valid.
     #[inline]
-    fn entry(&self, index: usize) -> Result<(&[u8], &[u8], u32), DecodeError> {
+    fn entry(&self, index: usize) -> Result<(&[u8], &[u8], u32), HpackError> {
         if let Some((name, value)) = static_table::get(index) {
             return Ok((name, value, VALID));
         }
         let entry = index
             .checked_sub(static_table::LEN)
             .and_then(|index| self.table.get(index.checked_sub(1)?))
-            .ok_or(DecodeError::Index)?;
+            .ok_or(HpackError::Index)?;
         Ok((entry.name, entry.value, entry.mark))
     }
 
-    /// A change of the table's size (section 6.3).
-    fn resize(&mut self, size: usize, is_start: bool) -> Result<(), DecodeError> {
+    /// Changes the size of the table (section 6.3).
+    fn resize(&mut self, size: usize, is_start: bool) -> Result<(), HpackError> {
         if !is_start {
-            return Err(DecodeError::SizeUpdateMisplaced);
+            return Err(HpackError::SizeUpdateMisplaced);
         }
         if size > self.max_table_size {
-            return Err(DecodeError::SizeUpdateTooLarge);
+            return Err(HpackError::SizeUpdateTooLarge);
         }
         self.table.set_max_size(size);
         Ok(())
     }
 }
 
-/// Reads a string (section 5.2), which is in the input or, if it was Huffman-coded, in `scratch`.
+/// Decodes a string (section 5.2). The result is in the input or, for a Huffman string, in `scratch`.
 fn string<'a, 'i: 'a>(
     input: &mut &'i [u8],
-    scratch: &'a mut Scratch,
-) -> Result<&'a [u8], DecodeError> {
-    let (first, rest) = input.split_first().ok_or(DecodeError::Truncated)?;
+    scratch: &'a mut StringBuffer,
+) -> Result<&'a [u8], HpackError> {
+    let (first, rest) = input.split_first().ok_or(HpackError::Truncated)?;
     *input = rest;
     let len = integer::decode(*first, 7, input)?;
-    let (coded, rest) = input.split_at_checked(len).ok_or(DecodeError::Truncated)?;
+    let (coded, rest) = input.split_at_checked(len).ok_or(HpackError::Truncated)?;
     *input = rest;
     if first & 0x80 == 0 {
         return Ok(coded);
@@ -214,7 +219,7 @@ fn string<'a, 'i: 'a>(
     scratch.decode(coded)
 }
 
-/// Whether this can be the name of a field or a pseudo-header field (RFC 9113 section 8.2.1).
+/// Whether this is a valid name of a field or a pseudo-header field (RFC 9113 section 8.2.1).
 fn is_name(name: &[u8]) -> bool {
     let token = name.strip_prefix(b":").unwrap_or(name);
     !token.is_empty()
@@ -223,7 +228,7 @@ fn is_name(name: &[u8]) -> bool {
             .all(|byte| is_token(*byte) && !byte.is_ascii_uppercase())
 }
 
-/// Whether this can be the value of a field (RFC 9113 section 8.2.1).
+/// Whether this is a valid field value (RFC 9113 section 8.2.1).
 fn is_value(value: &[u8]) -> bool {
     !matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']) && is_field_content(value)
 }

@@ -1,70 +1,70 @@
-//! Writes field blocks (RFC 7541 sections 4.2 and 6).
+//! Encodes field blocks (RFC 7541 sections 4.2 and 6).
 
 use http::StatusCode;
 
-use super::prepared::{PieceKind, Prepared};
-use super::table::{Table, size_of_entry};
+use super::preencoded::{PreencodedHeaders, SegmentKind};
+use super::table::{DynamicTable, entry_size};
 use super::{DEFAULT_TABLE_SIZE, huffman, integer, static_table};
 use apus_http::Headers;
 use apus_http::response_head::is_connection_field;
 
-/// Writes the field blocks of one connection.
+/// Encodes the field blocks of one connection.
 ///
-/// A block is [`begin`](Self::begin), then its fields in order. Values that are likely to come again
-/// go into the dynamic table, those that hardly ever do stay out of it, so that they do not push
-/// out the others, and credentials are marked so that nobody on the way puts them into a table
-/// (section 7.1). The table takes memory as it fills, for 4096 bytes at the most.
+/// A block is [`begin`](Self::begin), then its fields in order. Values that are likely to repeat are added
+/// to the dynamic table. Values that rarely repeat are not, as they would evict the others. Credentials
+/// are marked as never indexed, so that intermediaries do not index them either (section 7.1). The table
+/// allocates memory as it fills, for at most 4096 bytes.
 #[derive(Debug)]
-pub struct Encoder {
-    table: Table,
+pub struct HpackEncoder {
+    table: DynamicTable,
     update: Option<SizeUpdate>,
 }
 
-/// A change of the table's size that the peer was not told about yet.
+/// A change of the table size that was not signaled to the peer yet.
 #[derive(Clone, Copy, Debug)]
 struct SizeUpdate {
-    /// The smallest size since it was told last.
+    /// The smallest size since the last signal.
     smallest: usize,
-    /// What it was told last.
-    told: usize,
+    /// The last signaled size.
+    signaled: usize,
 }
 
-impl Default for Encoder {
+impl Default for HpackEncoder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Encoder {
-    /// For a connection whose peer has the table that it has without settings.
+impl HpackEncoder {
+    /// An encoder for a peer with the default table size.
     pub fn new() -> Self {
         Self {
-            table: Table::new(DEFAULT_TABLE_SIZE),
+            table: DynamicTable::new(DEFAULT_TABLE_SIZE),
             update: None,
         }
     }
 
-    /// Takes the size of the table that the peer allows (`SETTINGS_HEADER_TABLE_SIZE`); more than
-    /// 4096 bytes are not used. The next block tells the peer. To be called between blocks.
+    /// Sets the table size that the peer allows (`SETTINGS_HEADER_TABLE_SIZE`), of which at most 4096
+    /// bytes are used. The next block signals the change. Must be called between blocks.
     pub fn set_max_table_size(&mut self, bytes: usize) {
         let size = bytes.min(DEFAULT_TABLE_SIZE);
         let update = self.update.get_or_insert(SizeUpdate {
             smallest: usize::MAX,
-            told: self.table.max_size(),
+            signaled: self.table.max_size(),
         });
         update.smallest = update.smallest.min(size);
         self.table.set_max_size(size);
     }
 
-    /// Begins a field block: appends what has to stand before its first field.
+    /// Begins a field block. Appends the size updates that precede its first field.
     #[inline]
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if let Some(update) = self.update.take() {
             let size = self.table.max_size();
-            if update.smallest < size.min(update.told) {
+            if update.smallest < size.min(update.signaled) {
                 integer::encode(0x20, 5, update.smallest, out);
                 integer::encode(0x20, 5, size, out);
-            } else if size != update.told {
+            } else if size != update.signaled {
                 integer::encode(0x20, 5, size, out);
             }
         }
@@ -88,59 +88,70 @@ impl Encoder {
 
     /// Appends a field, whose name is in lower case, or a pseudo-header field.
     pub fn field(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-        self.planned(Plan::of(name, value), name, value, out);
+        self.write_encoding(FieldEncoding::of(name, value), name, value, out);
     }
 
-    /// Appends a line of a section. What its sender wanted in no table stays out of them (section
+    /// Appends a line of a field section. A line that its sender marked as never indexed stays so (section
     /// 7.1.3).
     pub(crate) fn line(
         &mut self,
         (name, value, never_indexed): (&[u8], &[u8], bool),
         out: &mut Vec<u8>,
     ) {
-        self.planned(Plan::of_line(name, value, never_indexed), name, value, out);
+        self.write_encoding(
+            FieldEncoding::of_line(name, value, never_indexed),
+            name,
+            value,
+            out,
+        );
     }
 
     #[inline]
-    fn planned(&mut self, plan: Plan, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-        if let Form::Indexed { mark } = plan.form {
-            let line = Line {
-                known: plan.known,
+    fn write_encoding(
+        &mut self,
+        encoding: FieldEncoding,
+        name: &[u8],
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        if let FieldForm::Indexed { mark } = encoding.form {
+            let line = IndexableField {
+                name_index: encoding.name_index,
                 mark,
                 name,
                 value,
             };
-            self.indexed(line, Strings::Raw, out);
+            self.write_indexed(line, LiteralStrings::Raw, out);
         } else {
-            plan.verbatim(name, value, out);
+            encoding.write(name, value, out);
         }
     }
 
-    /// Appends a `Date`, which comes with most responses.
+    /// Appends a `Date` field.
     pub fn date(&mut self, value: &[u8], out: &mut Vec<u8>) {
-        self.repeated(33, b"date", value, out);
+        self.write_indexable(33, b"date", value, out);
     }
 
-    /// Appends a `Server`, which comes with most responses.
+    /// Appends a `Server` field.
     pub fn server(&mut self, value: &[u8], out: &mut Vec<u8>) {
-        self.repeated(54, b"server", value, out);
+        self.write_indexable(54, b"server", value, out);
     }
 
-    /// Appends a field that is of no entry of the static table, but its name is.
-    fn repeated(&mut self, known: usize, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-        let line = Line {
-            known,
-            mark: mark(known, name, value),
+    /// Appends a field whose name, but not its value, is in the static table.
+    fn write_indexable(&mut self, name_index: usize, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        let line = IndexableField {
+            name_index,
+            mark: mark(name_index, name, value),
             name,
             value,
         };
-        self.indexed(line, Strings::Raw, out);
+        self.write_indexed(line, LiteralStrings::Raw, out);
     }
 
-    /// Appends the field lines in order. Connection-specific ones are left out (RFC 9113 section
-    /// 8.2.2), and `Content-Length` unless `keeps_length`.
+    /// Appends the field lines in order, without connection-specific ones (RFC 9113 section 8.2.2), and
+    /// without `Content-Length` unless `keeps_length`.
     pub fn headers(&mut self, headers: &Headers, keeps_length: bool, out: &mut Vec<u8>) {
-        let Some(prepared) = headers.encoded(Prepared::new) else {
+        let Some(preencoded) = headers.encoded(PreencodedHeaders::new) else {
             for line in headers.hpack_lines() {
                 let is_left_out =
                     is_connection_field(line.0) || (!keeps_length && line.0 == b"content-length");
@@ -151,63 +162,73 @@ impl Encoder {
             return;
         };
         let wire = |range: &std::ops::Range<usize>| headers.wire().get(range.clone());
-        for (kind, range) in prepared.pieces() {
+        for (kind, range) in preencoded.segments() {
             match kind {
-                PieceKind::Length if !keeps_length => {}
-                PieceKind::Verbatim | PieceKind::Length => {
-                    out.extend_from_slice(prepared.bytes(range));
+                SegmentKind::Length if !keeps_length => {}
+                SegmentKind::Verbatim | SegmentKind::Length => {
+                    out.extend_from_slice(preencoded.bytes(range));
                 }
-                PieceKind::Indexed {
-                    known,
+                SegmentKind::Indexed {
+                    name_index,
                     mark,
                     name,
                     value,
                     value_at,
                 } => {
-                    let line = Line {
-                        known: *known,
+                    let line = IndexableField {
+                        name_index: *name_index,
                         mark: *mark,
                         name: wire(name).unwrap_or_default(),
                         value: wire(value).unwrap_or_default(),
                     };
-                    let strings = Strings::Ready {
-                        name: prepared.bytes(range.start..*value_at),
-                        value: prepared.bytes(*value_at..range.end),
+                    let strings = LiteralStrings::Encoded {
+                        name: preencoded.bytes(range.start..*value_at),
+                        value: preencoded.bytes(*value_at..range.end),
                     };
-                    self.indexed(line, strings, out);
+                    self.write_indexed(line, strings, out);
                 }
             }
         }
     }
 
-    /// Appends a line that is in the table, or goes into it now.
+    /// Appends a line that is in the dynamic table, or adds it to the table.
     #[inline]
-    fn indexed(&mut self, line: Line<'_>, strings: Strings<'_>, out: &mut Vec<u8>) {
-        // The mark tells a known name already.
-        let name = if line.known == 0 {
+    fn write_indexed(
+        &mut self,
+        line: IndexableField<'_>,
+        strings: LiteralStrings<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        // The mark already includes the index of a static name.
+        let name = if line.name_index == 0 {
             Some(line.name)
         } else {
             None
         };
         match self.table.find(line.mark, name, line.value) {
-            Some(index) => integer::encode(0x80, 7, dynamic(index), out),
-            None => self.insert(line, strings, out),
+            Some(index) => integer::encode(0x80, 7, dynamic_index(index), out),
+            None => self.write_literal(line, strings, out),
         }
     }
 
-    fn insert(&mut self, line: Line<'_>, strings: Strings<'_>, out: &mut Vec<u8>) {
-        let Line {
-            known,
+    fn write_literal(
+        &mut self,
+        line: IndexableField<'_>,
+        strings: LiteralStrings<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let IndexableField {
+            name_index,
             mark,
             name,
             value,
         } = line;
-        let index = match known {
-            0 => self.table.find_name(name).map_or(0, dynamic),
-            known => known,
+        let index = match name_index {
+            0 => self.table.find_name(name).map_or(0, dynamic_index),
+            name_index => name_index,
         };
-        let size = size_of_entry(name.len(), value.len());
-        // What fills most of the table would push out everything else.
+        let size = entry_size(name.len(), value.len());
+        // An entry that fills most of the table would evict all others.
         if size
             > self
                 .table
@@ -220,13 +241,13 @@ impl Encoder {
             self.table.insert(name, value, mark);
         }
         match strings {
-            Strings::Raw => {
+            LiteralStrings::Raw => {
                 if index == 0 {
                     string(name, out);
                 }
                 string(value, out);
             }
-            Strings::Ready { name, value } => {
+            LiteralStrings::Encoded { name, value } => {
                 if index == 0 {
                     out.extend_from_slice(name);
                 }
@@ -236,26 +257,26 @@ impl Encoder {
     }
 }
 
-/// A line that can be in the dynamic table.
+/// A field line that may be in the dynamic table.
 #[derive(Clone, Copy)]
-struct Line<'a> {
-    /// The static index of its name, or 0.
-    known: usize,
+struct IndexableField<'a> {
+    /// The index of its name in the static table, or 0.
+    name_index: usize,
     mark: u32,
     name: &'a [u8],
     value: &'a [u8],
 }
 
-/// How the strings of a literal get into a block.
-enum Strings<'a> {
-    /// From the line itself.
+/// The strings of a literal field.
+enum LiteralStrings<'a> {
+    /// The strings of the line, which have to be encoded.
     Raw,
-    /// As they are here.
-    Ready { name: &'a [u8], value: &'a [u8] },
+    /// Encoded strings.
+    Encoded { name: &'a [u8], value: &'a [u8] },
 }
 
-/// The index of an entry of the dynamic table, behind the static one (section 2.3.3).
-fn dynamic(index: usize) -> usize {
+/// The index of an entry of the dynamic table, which follows the static table (section 2.3.3).
+fn dynamic_index(index: usize) -> usize {
     index.saturating_add(static_table::LEN).saturating_add(1)
 }
 
@@ -271,83 +292,85 @@ pub(super) fn string(string: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// How a field is to be encoded, as far as that does not depend on the dynamic table.
+/// The encoding of a field, as far as it does not depend on the dynamic table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
-    /// The static index of its name, or 0.
-    pub(super) known: usize,
-    pub(super) form: Form,
+pub(super) struct FieldEncoding {
+    /// The index of its name in the static table, or 0.
+    pub(super) name_index: usize,
+    pub(super) form: FieldForm,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Form {
-    /// It is in the static table.
+pub(super) enum FieldForm {
+    /// The field is in the static table.
     Static { index: usize },
-    /// It goes into the dynamic table, where this is its mark.
+    /// The field belongs into the dynamic table, with this mark.
     Indexed { mark: u32 },
-    /// It is not worth that.
+    /// The field rarely repeats.
     NotIndexed,
-    /// It must not go into any table.
+    /// The field must not be in any table.
     NeverIndexed,
 }
 
-impl Plan {
+impl FieldEncoding {
     #[inline]
     pub(super) fn of(name: &[u8], value: &[u8]) -> Self {
-        let (known, policy) = manner(name);
-        let known = usize::from(known);
-        let form = if let Some(index) = static_table::find(known, value) {
-            Form::Static { index }
+        let (name_index, policy) = indexing_policy(name);
+        let name_index = usize::from(name_index);
+        let form = if let Some(index) = static_table::find(name_index, value) {
+            FieldForm::Static { index }
         } else {
             match policy {
-                Policy::Index => Form::Indexed {
-                    mark: mark(known, name, value),
+                IndexingPolicy::Index => FieldForm::Indexed {
+                    mark: mark(name_index, name, value),
                 },
-                Policy::Skip => Form::NotIndexed,
-                Policy::Never => Form::NeverIndexed,
-                // A short one could be guessed, byte by byte, by who sees lengths (section 7.1.3).
-                Policy::NeverIfShort if value.len() < 20 => Form::NeverIndexed,
-                Policy::NeverIfShort => Form::Indexed {
-                    mark: mark(known, name, value),
+                IndexingPolicy::Skip => FieldForm::NotIndexed,
+                IndexingPolicy::Never => FieldForm::NeverIndexed,
+                // An attacker who sees lengths could guess a short value byte by byte (section 7.1.3).
+                IndexingPolicy::NeverIfShort if value.len() < 20 => FieldForm::NeverIndexed,
+                IndexingPolicy::NeverIfShort => FieldForm::Indexed {
+                    mark: mark(name_index, name, value),
                 },
             }
         };
-        Self { known, form }
+        Self { name_index, form }
     }
 
-    /// As [`Self::of`], for a line that perhaps must not be in any table.
+    /// Like [`Self::of`], for a line that may be marked as never indexed.
     #[inline]
     pub(super) fn of_line(name: &[u8], value: &[u8], never_indexed: bool) -> Self {
-        let plan = Self::of(name, value);
+        let encoding = Self::of(name, value);
         match never_indexed {
             true => Self {
-                form: Form::NeverIndexed,
-                ..plan
+                form: FieldForm::NeverIndexed,
+                ..encoding
             },
-            false => plan,
+            false => encoding,
         }
     }
 
     /// Appends a field that is encoded without the dynamic table.
-    pub(super) fn verbatim(self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn write(self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         match self.form {
-            Form::Static { index } => return integer::encode(0x80, 7, index, out),
-            Form::NeverIndexed => integer::encode(0x10, 4, self.known, out),
-            Form::NotIndexed | Form::Indexed { .. } => integer::encode(0, 4, self.known, out),
+            FieldForm::Static { index } => return integer::encode(0x80, 7, index, out),
+            FieldForm::NeverIndexed => integer::encode(0x10, 4, self.name_index, out),
+            FieldForm::NotIndexed | FieldForm::Indexed { .. } => {
+                integer::encode(0, 4, self.name_index, out)
+            }
         }
-        if self.known == 0 {
+        if self.name_index == 0 {
             string(name, out);
         }
         string(value, out);
     }
 }
 
-/// What the name of a field says of its values.
+/// Whether the values of a field are indexed, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Policy {
-    /// They come again.
+enum IndexingPolicy {
+    /// They repeat.
     Index,
-    /// They hardly ever come again.
+    /// They rarely repeat.
     Skip,
     /// They are credentials.
     Never,
@@ -355,9 +378,9 @@ enum Policy {
     NeverIfShort,
 }
 
-/// The first index of a name in the static table, or 0, and what to do with values.
-fn manner(name: &[u8]) -> (u8, Policy) {
-    use Policy::{Index, Never, NeverIfShort, Skip};
+/// The first index of a name in the static table, or 0, and the policy for its values.
+fn indexing_policy(name: &[u8]) -> (u8, IndexingPolicy) {
+    use IndexingPolicy::{Index, Never, NeverIfShort, Skip};
     match name {
         b":authority" => (1, Index),
         b":method" => (2, Index),
@@ -417,15 +440,15 @@ fn manner(name: &[u8]) -> (u8, Policy) {
     }
 }
 
-/// Bits of a mark that tell the static index of the name.
-const KNOWN_BITS: u32 = 6;
+/// Bits of a mark that hold the static index of the name.
+const NAME_INDEX_BITS: u32 = 6;
 
-/// A number by which a line is found in the table. It tells names of the static table for certain;
-/// lines that share one otherwise cost a comparison.
-fn mark(known: usize, name: &[u8], value: &[u8]) -> u32 {
-    let start = if known == 0 { mix(0, name) } else { 0 };
+/// A number that finds a line in the dynamic table: a hash, and the static index of the name, which is
+/// exact. Lines with the same mark are compared.
+fn mark(name_index: usize, name: &[u8], value: &[u8]) -> u32 {
+    let start = if name_index == 0 { mix(0, name) } else { 0 };
     let hash = u32::try_from(mix(start, value) >> 32).unwrap_or(0);
-    hash.wrapping_shl(KNOWN_BITS) | u32::try_from(known).unwrap_or(0)
+    hash.wrapping_shl(NAME_INDEX_BITS) | u32::try_from(name_index).unwrap_or(0)
 }
 
 fn mix(start: u64, bytes: &[u8]) -> u64 {
@@ -448,20 +471,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_with_a_door_of_their_own_are_the_same_as_by_the_common_one() {
-        let (mut own, mut common) = (Encoder::new(), Encoder::new());
+    fn special_functions_encode_like_the_general_one() {
+        let (mut special, mut general) = (HpackEncoder::new(), HpackEncoder::new());
         for _ in 0..2 {
-            let (mut by_own, mut by_common) = (Vec::new(), Vec::new());
-            own.date(b"Sat, 21 Nov 2026 10:00:00 GMT", &mut by_own);
-            own.server(b"apus", &mut by_own);
-            common.field(b"date", b"Sat, 21 Nov 2026 10:00:00 GMT", &mut by_common);
-            common.field(b"server", b"apus", &mut by_common);
-            assert_eq!(by_own, by_common);
+            let (mut by_special, mut by_general) = (Vec::new(), Vec::new());
+            special.date(b"Sat, 21 Nov 2026 10:00:00 GMT", &mut by_special);
+            special.server(b"apus", &mut by_special);
+            general.field(b"date", b"Sat, 21 Nov 2026 10:00:00 GMT", &mut by_general);
+            general.field(b"server", b"apus", &mut by_general);
+            assert_eq!(by_special, by_general);
         }
     }
 
     #[test]
-    fn knows_every_name_of_the_static_table() {
+    fn has_a_policy_for_every_name_of_the_static_table() {
         let mut first = 0;
         let mut before: &[u8] = b"";
         for index in 1..=static_table::LEN {
@@ -469,10 +492,10 @@ mod tests {
             if name != before {
                 (first, before) = (index, name);
             }
-            assert_eq!(usize::from(manner(name).0), first);
+            assert_eq!(usize::from(indexing_policy(name).0), first);
             assert_eq!(static_table::find(first, value), Some(index));
         }
-        assert_eq!(manner(b"x-custom"), (0, Policy::Index));
-        const { assert!(static_table::LEN < 1 << KNOWN_BITS) };
+        assert_eq!(indexing_policy(b"x-custom"), (0, IndexingPolicy::Index));
+        const { assert!(static_table::LEN < 1 << NAME_INDEX_BITS) };
     }
 }

@@ -1,10 +1,10 @@
 //! The Huffman code of strings (RFC 7541 section 5.2 and appendix B).
 
-use super::DecodeError;
+use super::HpackError;
 
-/// Bits of the code of each byte. The code is canonical: of codes of one length, greater bytes have
-/// greater codes, and longer codes are greater than shorter ones, so that the lengths tell
-/// everything. The code of the end of a string, the greatest, is left out.
+/// The length in bits of each byte's code. The code is canonical: among codes of equal length, greater
+/// bytes have greater codes, and longer codes are greater than shorter ones, so that the lengths define
+/// the code. The EOS code, the greatest one, is not included.
 const LENGTHS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28,
     28, 28, 28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5,
@@ -18,32 +18,32 @@ const LENGTHS: [u8; 256] = [
     22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
 ];
 
-/// Bits of the longest codes.
-const LONGEST: usize = 30;
+/// The length in bits of the longest codes.
+const MAX_LENGTH: usize = 30;
 
-/// The codes as one looks at them bit by bit, made from the lengths.
-struct Canon {
+/// The codes, computed from their lengths.
+struct CanonicalCode {
     /// The code of each byte.
     codes: [u32; 256],
     /// The bytes in the order of their codes.
     bytes: [u8; 256],
     /// For each length, the first code that is longer, as the high bits of 32.
-    ends: [u32; LONGEST + 1],
-    /// For each length, what to subtract from a code of it to get its place in `bytes`.
-    offsets: [u32; LONGEST + 1],
+    ends: [u32; MAX_LENGTH + 1],
+    /// For each length, the difference between a code and its position in `bytes`.
+    offsets: [u32; MAX_LENGTH + 1],
 }
 
-#[expect(clippy::indexing_slicing, reason = "worked out by the compiler")]
-const CANON: Canon = {
-    let mut canon = Canon {
+#[expect(clippy::indexing_slicing, reason = "evaluated at compile time")]
+const CANONICAL_CODE: CanonicalCode = {
+    let mut canon = CanonicalCode {
         codes: [0; 256],
         bytes: [0; 256],
-        ends: [0; LONGEST + 1],
-        offsets: [0; LONGEST + 1],
+        ends: [0; MAX_LENGTH + 1],
+        offsets: [0; MAX_LENGTH + 1],
     };
     let (mut code, mut place) = (0_u32, 0_u32);
     let mut length = 1;
-    while length <= LONGEST {
+    while length <= MAX_LENGTH {
         code <<= 1;
         canon.offsets[length] = code.wrapping_sub(place);
         let mut byte = 0;
@@ -62,23 +62,23 @@ const CANON: Canon = {
     canon
 };
 
-static CODES: [u32; 256] = CANON.codes;
-static BYTES: [u8; 256] = CANON.bytes;
+static CODES: [u32; 256] = CANONICAL_CODE.codes;
+static BYTES: [u8; 256] = CANONICAL_CODE.bytes;
 
-/// Bits that are looked up at once. Whatever is usual in fields has a shorter code.
-const LOOKED_UP: u32 = 10;
+/// Bits of a table lookup. The usual characters of fields have codes of at most this length.
+const LOOKUP_BITS: u32 = 10;
 
-/// For the first bits of a code, the byte, and above it the bits of its code: 0 if that is longer.
-#[expect(clippy::indexing_slicing, reason = "worked out by the compiler")]
-static SHORT: [u16; 1 << LOOKED_UP] = {
-    let mut short = [0; 1 << LOOKED_UP];
+/// For the first bits of a code: the byte, and above it the length of its code, or 0 if the code is longer.
+#[expect(clippy::indexing_slicing, reason = "evaluated at compile time")]
+static SHORT: [u16; 1 << LOOKUP_BITS] = {
+    let mut short = [0; 1 << LOOKUP_BITS];
     let mut byte = 0;
     while byte < 256 {
         let length = LENGTHS[byte] as u32;
-        if length <= LOOKED_UP {
-            let first = CANON.codes[byte] << (LOOKED_UP - length);
+        if length <= LOOKUP_BITS {
+            let first = CANONICAL_CODE.codes[byte] << (LOOKUP_BITS - length);
             let mut at = 0;
-            while at < 1 << (LOOKED_UP - length) {
+            while at < 1 << (LOOKUP_BITS - length) {
                 short[(first + at) as usize] = (length << 8) as u16 | byte as u16;
                 at += 1;
             }
@@ -88,19 +88,19 @@ static SHORT: [u16; 1 << LOOKED_UP] = {
     short
 };
 
-/// The bits of a string that were not decoded yet.
-struct Bits {
-    /// They are the highest of these; those below are zero.
+/// The bits of a string that are not decoded yet.
+struct HuffmanBits {
+    /// The bits are the highest ones; the others are zero.
     word: u64,
     count: u32,
 }
 
-impl Bits {
-    /// The byte whose code comes first, and how many bits that has. Needs 32 bits, or zeros for what
-    /// is missing of them.
+impl HuffmanBits {
+    /// The byte of the first code, and the length of the code. Needs 32 bits, or zeros in place of missing
+    /// ones.
     #[inline]
     fn first(&self) -> Option<(u8, u32)> {
-        let short = usize::try_from(self.word >> (u64::BITS.wrapping_sub(LOOKED_UP)))
+        let short = usize::try_from(self.word >> (u64::BITS.wrapping_sub(LOOKUP_BITS)))
             .ok()
             .and_then(|at| SHORT.get(at))?;
         let [length, byte] = short.to_be_bytes();
@@ -113,12 +113,12 @@ impl Bits {
     #[cold]
     fn first_long(&self) -> Option<(u8, u32)> {
         let window = u32::try_from(self.word >> 32).ok()?;
-        let longer = CANON.ends.iter().skip(1);
+        let longer = CANONICAL_CODE.ends.iter().skip(1);
         let length = longer.take_while(|end| window >= **end).count();
         let length = length.checked_add(1)?;
         let bits = u32::try_from(length).ok()?;
         let code = window.wrapping_shr(u32::BITS.wrapping_sub(bits));
-        let place = code.wrapping_sub(*CANON.offsets.get(length)?);
+        let place = code.wrapping_sub(*CANONICAL_CODE.offsets.get(length)?);
         let byte = *BYTES.get(usize::try_from(place).ok()?)?;
         Some((byte, bits))
     }
@@ -129,7 +129,7 @@ impl Bits {
         self.count = self.count.wrapping_sub(bits);
     }
 
-    /// Adds the low `bits` of `word`, which has no others. There has to be room for them.
+    /// Appends the low `bits` of `word`, whose other bits are zero. They have to fit.
     #[inline]
     fn add(&mut self, word: u64, bits: u32) {
         let unused = u64::BITS.wrapping_sub(self.count).wrapping_sub(bits);
@@ -138,23 +138,23 @@ impl Bits {
     }
 }
 
-/// The most bytes that a coded string of so many stands for: the shortest codes have five bits.
+/// The maximum length of the decoded string: the shortest codes have five bits.
 pub(super) fn max_decoded_len(coded: usize) -> usize {
     coded.saturating_mul(8) / 5
 }
 
-/// Writes what a coded string stands for to `out`, which has room for
-/// [`max_decoded_len`] bytes, and tells how many they are.
-pub(super) fn decode(coded: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
-    let room = out.len();
+/// Decodes a string into `out`, which has [`max_decoded_len`] bytes. Returns the length of the decoded
+/// string.
+pub(super) fn decode(coded: &[u8], out: &mut [u8]) -> Result<usize, HpackError> {
+    let capacity = out.len();
     let mut places = out.iter_mut();
-    let mut bits = Bits { word: 0, count: 0 };
+    let mut bits = HuffmanBits { word: 0, count: 0 };
     let (words, rest) = coded.as_chunks::<4>();
     for word in words {
         bits.add(u32::from_be_bytes(*word).into(), 32);
         while bits.count >= 32 {
-            let (byte, length) = bits.first().ok_or(DecodeError::HuffmanCode)?;
-            *places.next().ok_or(DecodeError::HuffmanCode)? = byte;
+            let (byte, length) = bits.first().ok_or(HpackError::HuffmanCode)?;
+            *places.next().ok_or(HpackError::HuffmanCode)? = byte;
             bits.skip(length);
         }
     }
@@ -164,24 +164,24 @@ pub(super) fn decode(coded: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
     while bits.count > 0 {
         match bits.first() {
             Some((byte, length)) if length <= bits.count => {
-                *places.next().ok_or(DecodeError::HuffmanCode)? = byte;
+                *places.next().ok_or(HpackError::HuffmanCode)? = byte;
                 bits.skip(length);
             }
-            None => return Err(DecodeError::HuffmanCode),
-            // The rest is padding, or a code that was cut off.
+            None => return Err(HpackError::HuffmanCode),
+            // The rest is padding, or an incomplete code.
             Some(_) => {
                 let ones = u64::MAX.wrapping_shl(u64::BITS.wrapping_sub(bits.count));
                 if bits.count >= 8 || bits.word != ones {
-                    return Err(DecodeError::HuffmanPadding);
+                    return Err(HpackError::HuffmanPadding);
                 }
                 break;
             }
         }
     }
-    Ok(room.saturating_sub(places.len()))
+    Ok(capacity.saturating_sub(places.len()))
 }
 
-/// Bytes of a string once it is coded.
+/// The length of the encoded string.
 pub(super) fn encoded_len(string: &[u8]) -> usize {
     let bits = string.iter().fold(0_usize, |bits, byte| {
         bits.wrapping_add(length(*byte) as usize)
@@ -193,9 +193,9 @@ fn length(byte: u8) -> u32 {
     LENGTHS.get(usize::from(byte)).copied().unwrap_or(0).into()
 }
 
-/// Appends a string in coded form.
+/// Appends the encoded string.
 pub(super) fn encode(string: &[u8], out: &mut Vec<u8>) {
-    // The last bits of `word`, so many that were not written yet: fewer than 32.
+    // The last `count` bits of `word`, fewer than 32, are not written yet.
     let (mut word, mut count) = (0_u64, 0_u32);
     for byte in string {
         let length = length(*byte);
@@ -208,7 +208,7 @@ pub(super) fn encode(string: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(&[a, b, c, d]);
         }
     }
-    // The code of the end begins with ones.
+    // The EOS code starts with ones.
     let padding = count.wrapping_neg() % 8;
     word = word.wrapping_shl(padding) | !u64::MAX.wrapping_shl(padding);
     count = count.wrapping_add(padding);
@@ -228,7 +228,7 @@ mod tests {
         out
     }
 
-    fn decoded(coded: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    fn decoded(coded: &[u8]) -> Result<Vec<u8>, HpackError> {
         let mut out = vec![0; max_decoded_len(coded.len())];
         let len = decode(coded, &mut out)?;
         out.truncate(len);
@@ -237,7 +237,7 @@ mod tests {
 
     /// Examples of RFC 7541 appendix C.4 and C.6.
     #[test]
-    fn codes_the_examples_of_the_rfc() {
+    fn encodes_the_examples_of_the_rfc() {
         for (string, code) in [
             (&b"www.example.com"[..], "f1e3c2e5f23a6ba0ab90f4ff"),
             (b"no-cache", "a8eb10649cbf"),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_every_pair_of_bytes_that_it_writes() {
+    fn decodes_every_encoded_pair_of_bytes() {
         for first in 0..=u8::MAX {
             for second in 0..=u8::MAX {
                 let string = [first, second, first];
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_long_strings_of_one_byte() {
+    fn decodes_long_strings_of_one_byte() {
         for byte in 0..=u8::MAX {
             for len in 0..40 {
                 let string = vec![byte; len];
@@ -275,32 +275,32 @@ mod tests {
         }
     }
 
-    /// RFC 7541 section 5.2: the end must not be coded, padding is shorter than a byte and made of
-    /// the first bits of its code.
+    /// RFC 7541 section 5.2: EOS must not be encoded, and the padding is shorter than a byte and the start of
+    /// the EOS code.
     #[test]
-    fn refuses_the_end_and_wrong_padding() {
+    fn rejects_eos_and_invalid_padding() {
         assert_eq!(decoded(b""), Ok(vec![]));
         // "a" has the code 00011.
         assert_eq!(decoded(&[0b0001_1111]), Ok(b"a".to_vec()));
-        assert_eq!(decoded(&[0b0001_1110]), Err(DecodeError::HuffmanPadding));
-        assert_eq!(decoded(&[0b0001_1000]), Err(DecodeError::HuffmanPadding));
+        assert_eq!(decoded(&[0b0001_1110]), Err(HpackError::HuffmanPadding));
+        assert_eq!(decoded(&[0b0001_1000]), Err(HpackError::HuffmanPadding));
         assert_eq!(
             decoded(&[0b0001_1111, 0xff]),
-            Err(DecodeError::HuffmanPadding)
+            Err(HpackError::HuffmanPadding)
         );
         // "aaaaaaaa" has 40 bits, and needs no padding.
         let whole = coded(b"aaaaaaaa");
         assert_eq!(whole.len(), 5);
         assert_eq!(
             decoded(&[&whole[..], &[0xff]].concat()),
-            Err(DecodeError::HuffmanPadding)
+            Err(HpackError::HuffmanPadding)
         );
         for end in [&[0xff; 4][..], &[0xff; 5], &[0xff, 0xff, 0xff, 0xfc, 0x1f]] {
-            assert_eq!(decoded(end), Err(DecodeError::HuffmanCode), "{end:x?}");
+            assert_eq!(decoded(end), Err(HpackError::HuffmanCode), "{end:x?}");
         }
         for padding in 1..4 {
             let only = vec![0xff; padding];
-            assert_eq!(decoded(&only), Err(DecodeError::HuffmanPadding));
+            assert_eq!(decoded(&only), Err(HpackError::HuffmanPadding));
         }
     }
 }

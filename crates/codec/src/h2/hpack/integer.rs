@@ -1,14 +1,13 @@
 //! Integers with a prefix (RFC 7541 section 5.1).
 
-use super::DecodeError;
+use super::HpackError;
 
-/// Bytes behind the prefix. They hold 35 bits; the longest integers that mean anything here are the
-/// lengths of strings, and no block is that long.
-const MAX_CONTINUATION: usize = 5;
+/// Maximum bytes after the prefix. They hold 35 bits, more than the length of any string in a block.
+const MAX_CONTINUATION_BYTES: usize = 5;
 
-/// Reads an integer whose prefix is the low `bits` of `first`, which was taken off `input` before.
+/// Decodes an integer whose prefix is the low `bits` of `first`, the byte before `input`.
 #[inline]
-pub(super) fn decode(first: u8, bits: u32, input: &mut &[u8]) -> Result<usize, DecodeError> {
+pub(super) fn decode(first: u8, bits: u32, input: &mut &[u8]) -> Result<usize, HpackError> {
     let limit = limit(bits);
     let prefix = first & limit;
     if prefix < limit {
@@ -17,9 +16,9 @@ pub(super) fn decode(first: u8, bits: u32, input: &mut &[u8]) -> Result<usize, D
     continuation(limit, input)
 }
 
-fn continuation(limit: u8, input: &mut &[u8]) -> Result<usize, DecodeError> {
+fn continuation(limit: u8, input: &mut &[u8]) -> Result<usize, HpackError> {
     let mut rest = 0_u64;
-    for (at, byte) in input.iter().take(MAX_CONTINUATION).enumerate() {
+    for (at, byte) in input.iter().take(MAX_CONTINUATION_BYTES).enumerate() {
         let shift = u32::try_from(at).unwrap_or(0).wrapping_mul(7);
         rest |= u64::from(byte & 0x7f).wrapping_shl(shift);
         if byte & 0x80 == 0 {
@@ -28,17 +27,17 @@ fn continuation(limit: u8, input: &mut &[u8]) -> Result<usize, DecodeError> {
                 .checked_add(u64::from(limit))
                 .and_then(|value| u32::try_from(value).ok())
                 .and_then(|value| usize::try_from(value).ok())
-                .ok_or(DecodeError::IntegerTooLarge);
+                .ok_or(HpackError::IntegerTooLarge);
         }
     }
-    if input.len() < MAX_CONTINUATION {
-        Err(DecodeError::Truncated)
+    if input.len() < MAX_CONTINUATION_BYTES {
+        Err(HpackError::Truncated)
     } else {
-        Err(DecodeError::IntegerTooLarge)
+        Err(HpackError::IntegerTooLarge)
     }
 }
 
-/// Appends an integer whose first byte has `flags` above the low `bits`.
+/// Appends an integer whose first byte has `flags` above its low `bits`.
 #[inline]
 pub(super) fn encode(flags: u8, bits: u32, value: usize, out: &mut Vec<u8>) {
     let limit = limit(bits);
@@ -60,7 +59,7 @@ fn low_bits(value: usize) -> u8 {
     u8::try_from(value & 0x7f).unwrap_or(0)
 }
 
-/// What the prefix holds if the integer goes on behind it.
+/// The value of a prefix that continues in the following bytes.
 fn limit(bits: u32) -> u8 {
     0xff_u8.wrapping_shr(8_u32.saturating_sub(bits))
 }
@@ -69,7 +68,7 @@ fn limit(bits: u32) -> u8 {
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8], bits: u32) -> Result<(usize, usize), DecodeError> {
+    fn read(bytes: &[u8], bits: u32) -> Result<(usize, usize), HpackError> {
         let (first, mut rest) = bytes.split_first().unwrap();
         decode(*first, bits, &mut rest).map(|value| (value, rest.len()))
     }
@@ -105,12 +104,12 @@ mod tests {
 
     #[test]
     fn refuses_integers_that_are_cut_off_or_too_large() {
-        assert_eq!(read(&[0x7f], 7), Err(DecodeError::Truncated));
-        assert_eq!(read(&[0x7f, 0x80, 0x80], 7), Err(DecodeError::Truncated));
+        assert_eq!(read(&[0x7f], 7), Err(HpackError::Truncated));
+        assert_eq!(read(&[0x7f, 0x80, 0x80], 7), Err(HpackError::Truncated));
         let too_many = [0x7f, 0x80, 0x80, 0x80, 0x80, 0x80, 0];
-        assert_eq!(read(&too_many, 7), Err(DecodeError::IntegerTooLarge));
+        assert_eq!(read(&too_many, 7), Err(HpackError::IntegerTooLarge));
         let too_large = [0x7f, 0xff, 0xff, 0xff, 0xff, 0x0f];
-        assert_eq!(read(&too_large, 7), Err(DecodeError::IntegerTooLarge));
+        assert_eq!(read(&too_large, 7), Err(HpackError::IntegerTooLarge));
         let largest = [0x7f, 0x80, 0xff, 0xff, 0xff, 0x0f];
         assert_eq!(read(&largest, 7), Ok((u32::MAX as usize, 0)));
     }

@@ -1,6 +1,6 @@
 //! The static table (RFC 7541 appendix A).
 
-/// Its entries; the first has the index 1.
+/// The entries; the first has the index 1.
 static ENTRIES: [(&[u8], &[u8]); LEN] = [
     (b":authority", b""),
     (b":method", b"GET"),

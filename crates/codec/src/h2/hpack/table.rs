@@ -1,18 +1,17 @@
 //! The dynamic table (RFC 7541 sections 2.3.2 and 4).
 
-/// What was sent before on a connection, the newest first.
+/// The entries of a dynamic table; the newest has index 0.
 ///
-/// Names and values stand one behind the other in one buffer, which grows with them: a connection
-/// that sent little holds little. What is evicted is skipped until enough of it can be given up for
-/// one move of the rest. So the buffer is never longer than one and a half times the table's size, and
-/// the list of where entries are never takes more than that size: entries count for 32 bytes more
-/// than they have, and take 16 there.
+/// One buffer holds all names and values and grows with them, so that a connection with few fields takes
+/// little memory. Evicted entries stay at the front of the buffer until a single move of the rest frees
+/// enough. The buffer is at most one and a half times as long as the table's size, and the list of
+/// entries takes at most that size: each entry counts 32 bytes more than its strings, and takes 16 there.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct DynamicTable {
     bytes: Vec<u8>,
-    /// Where the entries are, the oldest first. Those before `first` were evicted.
-    spans: Vec<Span>,
-    /// One number for each of `spans`, which the owner of the table chose.
+    /// The positions of the entries, the oldest first. Entries before `first` are evicted.
+    spans: Vec<EntrySpan>,
+    /// A number for each of `spans` that the owner of the table chose.
     marks: Vec<u32>,
     first: usize,
     size: usize,
@@ -20,13 +19,13 @@ pub(super) struct Table {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct EntrySpan {
     at: u32,
     name: u32,
     value: u32,
 }
 
-impl Span {
+impl EntrySpan {
     fn start(self) -> usize {
         self.at as usize
     }
@@ -40,25 +39,25 @@ impl Span {
     }
 
     fn size(self) -> usize {
-        size_of_entry(self.name as usize, self.value as usize)
+        entry_size(self.name as usize, self.value as usize)
     }
 }
 
-/// What an entry counts (section 4.1).
-pub(super) fn size_of_entry(name: usize, value: usize) -> usize {
+/// The size of an entry (section 4.1).
+pub(super) fn entry_size(name: usize, value: usize) -> usize {
     name.saturating_add(value).saturating_add(32)
 }
 
 /// An entry of the table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry<'a> {
+pub(super) struct HpackEntry<'a> {
     pub(super) name: &'a [u8],
     pub(super) value: &'a [u8],
     pub(super) mark: u32,
 }
 
-impl Table {
-    /// An empty table, which holds no memory.
+impl DynamicTable {
+    /// An empty table, which allocates no memory.
     pub(super) fn new(max_size: usize) -> Self {
         Self {
             bytes: Vec::new(),
@@ -74,7 +73,7 @@ impl Table {
         self.max_size
     }
 
-    /// Changes the size, and evicts what is too much (section 4.3).
+    /// Changes the size and evicts entries beyond it (section 4.3).
     pub(super) fn set_max_size(&mut self, max_size: usize) {
         self.max_size = max_size;
         self.evict(0);
@@ -85,7 +84,7 @@ impl Table {
 
     /// The entry at an index, 0 for the newest.
     #[inline]
-    pub(super) fn get(&self, index: usize) -> Option<Entry<'_>> {
+    pub(super) fn get(&self, index: usize) -> Option<HpackEntry<'_>> {
         let at = self.spans.len().checked_sub(index)?.checked_sub(1)?;
         if at < self.first {
             return None;
@@ -94,16 +93,16 @@ impl Table {
     }
 
     #[inline]
-    fn at(&self, at: usize) -> Option<Entry<'_>> {
+    fn at(&self, at: usize) -> Option<HpackEntry<'_>> {
         let (span, mark) = (*self.spans.get(at)?, *self.marks.get(at)?);
-        Some(Entry {
+        Some(HpackEntry {
             name: self.bytes.get(span.start()..span.middle())?,
             value: self.bytes.get(span.middle()..span.end())?,
             mark,
         })
     }
 
-    /// The index of an entry with this mark and value, and this name unless the mark tells it.
+    /// The index of an entry with this mark, this value and, unless the mark includes it, this name.
     #[inline]
     pub(super) fn find(&self, mark: u32, name: Option<&[u8]>, value: &[u8]) -> Option<usize> {
         let mut from = self.first;
@@ -131,10 +130,10 @@ impl Table {
         self.spans.len().checked_sub(at)?.checked_sub(1)
     }
 
-    /// Adds an entry, for which the oldest make room (section 4.4). An entry that is larger than the
-    /// table only empties it.
+    /// Adds an entry and evicts the oldest ones (section 4.4). An entry that is larger than the table only
+    /// empties it.
     pub(super) fn insert(&mut self, name: &[u8], value: &[u8], mark: u32) {
-        let size = size_of_entry(name.len(), value.len());
+        let size = entry_size(name.len(), value.len());
         self.evict(size);
         let (Ok(name_len), Ok(value_len)) = (u32::try_from(name.len()), u32::try_from(value.len()))
         else {
@@ -143,13 +142,13 @@ impl Table {
         if size > self.max_size {
             return;
         }
-        self.make_room(name.len().saturating_add(value.len()));
+        self.reserve(name.len().saturating_add(value.len()));
         let Ok(at) = u32::try_from(self.bytes.len()) else {
             return;
         };
         self.bytes.extend_from_slice(name);
         self.bytes.extend_from_slice(value);
-        self.spans.push(Span {
+        self.spans.push(EntrySpan {
             at,
             name: name_len,
             value: value_len,
@@ -158,7 +157,7 @@ impl Table {
         self.size = self.size.saturating_add(size);
     }
 
-    /// Evicts the oldest until there is room for `size` more, or nothing is left.
+    /// Evicts the oldest entries until `size` more fits, or the table is empty.
     fn evict(&mut self, size: usize) {
         while self.size.saturating_add(size) > self.max_size {
             let Some(span) = self.spans.get(self.first) else {
@@ -175,49 +174,48 @@ impl Table {
         }
     }
 
-    /// Makes room for an entry of so many bytes. Once there is more that was evicted than can be put
-    /// up with, it is given up.
-    fn make_room(&mut self, bytes: usize) {
-        const SMALLEST: usize = 256;
-        const FEWEST: usize = 8;
+    /// Reserves space for an entry of this many bytes. Frees evicted entries once they take too much space.
+    fn reserve(&mut self, bytes: usize) {
+        const MIN_BYTES: usize = 256;
+        const MIN_ENTRIES: usize = 8;
         let end = self.bytes.len().saturating_add(bytes);
         if end <= self.bytes.capacity() && self.spans.len() < self.spans.capacity() {
             return;
         }
-        let most = self.max_size.saturating_add(self.max_size / 2);
-        let dead = self.spans.get(self.first).map_or(0, |span| span.start());
-        if end > most || dead > end / 2 || self.first >= self.spans.len().div_ceil(2) {
-            self.drop_evicted(dead);
+        let max_bytes = self.max_size.saturating_add(self.max_size / 2);
+        let evicted = self.spans.get(self.first).map_or(0, |span| span.start());
+        if end > max_bytes || evicted > end / 2 || self.first >= self.spans.len().div_ceil(2) {
+            self.drop_evicted(evicted);
         }
         if self.spans.capacity() == 0 {
-            self.spans.reserve_exact(FEWEST);
-            self.marks.reserve_exact(FEWEST);
+            self.spans.reserve_exact(MIN_ENTRIES);
+            self.marks.reserve_exact(MIN_ENTRIES);
         }
         let end = self.bytes.len().saturating_add(bytes);
         if end > self.bytes.capacity() {
-            let room = end.saturating_mul(2).max(SMALLEST).min(most).max(end);
+            let capacity = end.saturating_mul(2).max(MIN_BYTES).min(max_bytes).max(end);
             self.bytes
-                .reserve_exact(room.saturating_sub(self.bytes.len()));
+                .reserve_exact(capacity.saturating_sub(self.bytes.len()));
         }
     }
 
-    /// Moves what is left to the front, over `dead` bytes of what was evicted.
-    fn drop_evicted(&mut self, dead: usize) {
-        self.bytes.drain(..dead.min(self.bytes.len()));
+    /// Moves the remaining entries to the front, over the `evicted` bytes.
+    fn drop_evicted(&mut self, evicted: usize) {
+        self.bytes.drain(..evicted.min(self.bytes.len()));
         self.spans.drain(..self.first.min(self.spans.len()));
         self.marks.drain(..self.first.min(self.marks.len()));
         self.first = 0;
-        let dead = u32::try_from(dead).unwrap_or(u32::MAX);
+        let evicted = u32::try_from(evicted).unwrap_or(u32::MAX);
         for span in &mut self.spans {
-            span.at = span.at.saturating_sub(dead);
+            span.at = span.at.saturating_sub(evicted);
         }
     }
 }
 
-/// Where the first of these is that is equal to `mark`.
+/// The position of the first of `marks` that equals `mark`.
 #[inline]
 fn position(marks: &[u32], mark: u32) -> Option<usize> {
-    /// So many are compared at once.
+    /// How many marks are compared at once.
     const LANES: usize = 8;
     let (chunks, _) = marks.as_chunks::<LANES>();
     let skipped = chunks
@@ -237,14 +235,14 @@ mod tests {
 
     const SIZE: usize = 4096;
 
-    fn memory(table: &Table) -> (usize, usize) {
-        let lists = table.spans.capacity() * size_of::<Span>() + table.marks.capacity() * 4;
+    fn memory(table: &DynamicTable) -> (usize, usize) {
+        let lists = table.spans.capacity() * size_of::<EntrySpan>() + table.marks.capacity() * 4;
         (table.bytes.capacity(), lists)
     }
 
     #[test]
-    fn takes_memory_as_it_fills() {
-        let mut table = Table::new(SIZE);
+    fn allocates_memory_as_it_fills() {
+        let mut table = DynamicTable::new(SIZE);
         assert_eq!(memory(&table), (0, 0));
         table.insert(b"content-type", b"text/html", 1);
         let (bytes, lists) = memory(&table);
@@ -254,9 +252,9 @@ mod tests {
     }
 
     #[test]
-    fn never_takes_more_than_its_bound() {
+    fn memory_stays_within_its_limit() {
         for len in [0, 1, 10, 100, 1000, 1400, 2000, 4000] {
-            let mut table = Table::new(SIZE);
+            let mut table = DynamicTable::new(SIZE);
             let value = vec![b'x'; len];
             for mark in 0..1000 {
                 table.insert(b"name", &value[..len - (mark as usize % 7).min(len)], mark);
@@ -269,8 +267,8 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_newest_in_order_whatever_was_evicted() {
-        let mut table = Table::new(SIZE);
+    fn keeps_the_newest_entries_in_order() {
+        let mut table = DynamicTable::new(SIZE);
         for mark in 0..5000_u32 {
             let value = mark.to_string().repeat(1 + mark as usize % 40);
             table.insert(b"name", value.as_bytes(), mark);
@@ -287,17 +285,17 @@ mod tests {
                     table.find(expected, Some(b"name"), entry.value),
                     Some(index)
                 );
-                size += size_of_entry(4, value.len());
+                size += entry_size(4, value.len());
             }
             assert_eq!(table.size, size);
             assert_eq!(table.find_name(b"name"), Some(0));
         }
     }
 
-    /// Equal marks of other lines, as somebody may find them who knows how they are made.
+    /// An attacker who knows the hash can find different lines with equal marks.
     #[test]
-    fn compares_lines_whose_marks_are_equal() {
-        let mut table = Table::new(SIZE);
+    fn compares_lines_with_equal_marks() {
+        let mut table = DynamicTable::new(SIZE);
         for value in [&b"1"[..], b"2", b"3"] {
             table.insert(b"a", value, 7);
         }

@@ -1,11 +1,10 @@
-//! What a client's end has to do for a proxy: fields that stay out of tables, answers that nobody
-//! reads, streams that the origin resets, tunnels.
+//! Tests the client's end as a proxy uses it: never-indexed fields, unread responses, resets by the origin, tunnels.
 
-use apus_codec::h2::hpack::Decoder;
-use apus_codec::h2::{Event, OutgoingRequest};
+use apus_codec::h2::hpack::HpackDecoder;
+use apus_codec::h2::{Http2Event, OutgoingRequest};
 use apus_http::{Headers, Method, StatusCode};
 
-use super::ends::*;
+use super::endpoint::*;
 
 /// A literal that must never be indexed (RFC 7541 section 6.2.3).
 fn never_indexed(name: &str, value: &str) -> Vec<u8> {
@@ -17,7 +16,7 @@ fn never_indexed(name: &str, value: &str) -> Vec<u8> {
 /// The fields of the HEADERS in `bytes`, and whether each must never be indexed.
 fn fields_in(bytes: &[u8]) -> Vec<(String, bool)> {
     let mut fields = Vec::new();
-    let mut decoder = Decoder::new(4096);
+    let mut decoder = HpackDecoder::new(4096);
     for (_, _, _, payload) in frames(bytes).iter().filter(|(kind, ..)| *kind == 1) {
         let note = |field: apus_codec::h2::hpack::Field<'_>| {
             let name = String::from_utf8_lossy(field.name).into_owned();
@@ -29,8 +28,8 @@ fn fields_in(bytes: &[u8]) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn what_a_client_kept_out_of_tables_stays_out_of_them() {
-    let mut server = End::greeted(config());
+fn never_indexed_fields_stay_never_indexed() {
+    let mut server = Endpoint::connected(config());
     let bytes = [
         block(&GET),
         never_indexed("x-key", "a secret that is long enough to be worth an entry"),
@@ -39,13 +38,13 @@ fn what_a_client_kept_out_of_tables_stays_out_of_them() {
     ]
     .concat();
     let seen = server.takes(&one(1, 0x5, 1, &bytes)).unwrap();
-    let Event::Request(request) = &seen[0].event else {
+    let Http2Event::Request(request) = &seen[0].event else {
         panic!("{seen:?}");
     };
     let mut copied = Headers::new();
     copied.append_from(&request.head.headers, |_, _| true);
     let (mut client, _) = pair();
-    // Sent again and again, it is encoded from what was prepared.
+    // Repeated responses use the pre-encoded fields.
     for _ in 0..3 {
         let head = OutgoingRequest {
             headers: &copied,
@@ -68,11 +67,11 @@ fn what_a_client_kept_out_of_tables_stays_out_of_them() {
 }
 
 #[test]
-fn answers_that_nobody_reads_do_not_hold_up_the_others() {
+fn unread_responses_do_not_block_others() {
     let (mut client, mut server) = pair();
     let head = request("GET", "/", "host: a");
     let window = vec![0; 65_535];
-    // As many as the client may open.
+    // The maximum number of streams.
     for _ in 0..config().max_concurrent_streams {
         let stream = client
             .connection
@@ -91,11 +90,11 @@ fn answers_that_nobody_reads_do_not_hold_up_the_others() {
         assert_eq!(got, window.len());
         assert!(client.connection.is_receiving(stream));
     }
-    assert_eq!(client.connection.room(), 0);
+    assert_eq!(client.connection.available_streams(), 0);
 }
 
 #[test]
-fn an_origin_may_reset_as_many_streams_as_it_is_asked() {
+fn an_origin_may_reset_every_stream() {
     let (mut client, _) = pair();
     let head = request("POST", "/", "host: a");
     for _ in 0..5000 {
@@ -106,12 +105,12 @@ fn an_origin_may_reset_as_many_streams_as_it_is_asked() {
         client.out.clear();
         let refused = one(3, 0, stream.id(), &7_u32.to_be_bytes());
         let seen = client.takes(&refused).unwrap();
-        assert!(matches!(seen[0].event, Event::Reset { .. }));
+        assert!(matches!(seen[0].event, Http2Event::Reset { .. }));
     }
 }
 
 #[test]
-fn an_origin_that_repeats_interim_responses_without_end_is_stopped() {
+fn repeated_interim_responses_are_stopped() {
     let (mut client, _) = pair();
     let head = request("GET", "/", "host: a");
     let stream = client
@@ -127,9 +126,9 @@ fn an_origin_that_repeats_interim_responses_without_end_is_stopped() {
 }
 
 #[test]
-fn opens_a_tunnel_where_the_server_takes_them() {
+fn opens_a_tunnel_if_the_server_allows_it() {
     let (mut client, mut server) = pair();
-    assert!(client.connection.takes_extended_connect() && client.connection.is_settled());
+    assert!(client.connection.allows_extended_connect() && client.connection.has_peer_settings());
     let head = request("GET", "/chat", "host: a\nsec-websocket-version: 13");
     let connect = OutgoingRequest {
         protocol: Some("websocket"),
@@ -140,7 +139,7 @@ fn opens_a_tunnel_where_the_server_takes_them() {
         .send_request(connect, false, &mut client.out)
         .unwrap();
     let (_, seen) = exchange(&mut client, &mut server);
-    let Event::Request(request) = &seen[0].event else {
+    let Http2Event::Request(request) = &seen[0].event else {
         panic!("{seen:?}");
     };
     assert!(request.is_tunnel);
@@ -160,7 +159,7 @@ fn opens_a_tunnel_where_the_server_takes_them() {
     let (at_client, at_server) = exchange(&mut client, &mut server);
     assert!(matches!(
         at_client[0].event,
-        Event::Response {
+        Http2Event::Response {
             status: StatusCode::OK,
             end: false,
             ..
@@ -173,7 +172,7 @@ fn opens_a_tunnel_where_the_server_takes_them() {
 }
 
 #[test]
-fn a_response_with_too_large_a_head_costs_its_stream_only() {
+fn a_response_head_beyond_the_limit_resets_only_its_stream() {
     let (mut client, _) = pair();
     let head = request("GET", "/", "host: a");
     let stream = client
@@ -192,6 +191,6 @@ fn a_response_with_too_large_a_head_costs_its_stream_only() {
     let seen = client.takes(&input).unwrap();
     assert!(matches!(
         seen[0].event,
-        Event::Malformed { stream: Some(known), fault: apus_codec::h2::Fault::HeadTooLarge } if known == stream
+        Http2Event::Malformed { stream: Some(known), fault: apus_codec::h2::Fault::HeadTooLarge } if known == stream
     ));
 }

@@ -1,18 +1,18 @@
-//! What breaks the protocol, and how it is answered: by an error of the stream, or of the connection.
+//! Tests protocol violations, which are stream errors or connection errors.
 
-use apus_codec::h2::{ConnectionError, Event, Fault, OutgoingRequest};
+use apus_codec::h2::{ConnectionError, Fault, Http2Event, OutgoingRequest};
 
-use super::ends::*;
+use super::endpoint::*;
 
-/// What a server says to these bytes after the prefaces.
+/// The fault that a server finds in these bytes after the prefaces.
 fn fault_of(bytes: &[u8]) -> Fault {
-    let mut server = End::greeted(config());
+    let mut server = Endpoint::connected(config());
     match server.takes(bytes) {
         Err(ConnectionError::Protocol(fault)) => {
             let said = goaways(&server.out);
             assert_eq!(said.len(), 1, "one GOAWAY");
             assert_eq!(said[0].1, fault.code().0);
-            // Nothing is taken after it.
+            // Further input returns the same error.
             let error = server.takes(b"").unwrap_err();
             assert_eq!(error, ConnectionError::Protocol(fault));
             assert_eq!(goaways(&server.out).len(), 1);
@@ -27,7 +27,7 @@ fn joined(parts: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn errors_of_the_connection() {
+fn connection_errors_have_their_codes() {
     let get = |stream| headers_frame(stream, true, &GET);
     let post = |stream| headers_frame(stream, false, &POST);
     let part = |stream| one(0x1, 0x1, stream, &block(&GET));
@@ -158,25 +158,25 @@ fn errors_of_the_connection() {
 }
 
 #[test]
-fn a_connection_begins_with_the_preface_and_settings() {
+fn a_connection_starts_with_the_preface_and_settings() {
     let mut hello = apus_codec::h2::PREFACE.to_vec();
     for at in 0..hello.len() {
         let mut wrong = hello.clone();
         wrong[at] ^= 1;
-        let error = End::server(config()).takes(&wrong).unwrap_err();
+        let error = Endpoint::server(config()).takes(&wrong).unwrap_err();
         assert_eq!(error, ConnectionError::Protocol(Fault::Preface));
     }
     hello.extend(one(6, 0, 0, &[0; 8]));
-    let error = End::server(config()).takes_slowly(&hello).unwrap_err();
+    let error = Endpoint::server(config()).takes_slowly(&hello).unwrap_err();
     assert_eq!(error, ConnectionError::Protocol(Fault::FirstFrame));
-    let error = End::client(config())
+    let error = Endpoint::client(config())
         .takes(&one(6, 0, 0, &[0; 8]))
         .unwrap_err();
     assert_eq!(error, ConnectionError::Protocol(Fault::FirstFrame));
 }
 
 #[test]
-fn malformed_requests_cost_their_stream_only() {
+fn malformed_requests_reset_only_their_stream() {
     for (fields, fault) in [
         (vec![("x", "y")], Fault::PseudoField),
         (vec![(":status", "200")], Fault::PseudoField),
@@ -209,7 +209,7 @@ fn malformed_requests_cost_their_stream_only() {
         (vec![("content-length", "+1")], Fault::ContentLength),
         (vec![("content-length", "5")], Fault::ContentLength),
     ] {
-        let mut server = End::greeted(config());
+        let mut server = Endpoint::connected(config());
         let mut all = GET.to_vec();
         let is_missing = fields == [("x", "y")];
         if is_missing {
@@ -218,7 +218,7 @@ fn malformed_requests_cost_their_stream_only() {
         all.extend(fields.iter().copied());
         let seen = server.takes(&headers_frame(1, true, &all)).unwrap();
         assert!(
-            matches!(seen[0].event, Event::Malformed { stream: None, fault: seen } if seen == fault),
+            matches!(seen[0].event, Http2Event::Malformed { stream: None, fault: seen } if seen == fault),
             "{fields:?}: {seen:?}"
         );
         assert_eq!(resets(&server.out), [(1, fault.code().0)], "{fields:?}");
@@ -230,7 +230,7 @@ fn malformed_requests_cost_their_stream_only() {
 }
 
 #[test]
-fn pseudo_fields_have_to_be_right() {
+fn invalid_pseudo_fields_are_malformed() {
     let all = |changes: &[(&str, &'static str)]| {
         let mut fields = GET.to_vec();
         for (name, value) in changes {
@@ -270,10 +270,10 @@ fn pseudo_fields_have_to_be_right() {
         ([&GET[..], &[(":unknown", "x")]].concat(), false),
         ([&GET[..], &[(":", "x")]].concat(), false),
     ] {
-        let mut server = End::greeted(config());
+        let mut server = Endpoint::connected(config());
         let seen = server.takes(&headers_frame(1, true, &fields)).unwrap();
         assert_eq!(
-            matches!(seen[0].event, Event::Request(_)),
+            matches!(seen[0].event, Http2Event::Request(_)),
             is_fine,
             "{fields:?}"
         );
@@ -290,7 +290,7 @@ fn a_pseudo_field_after_one_regular_field_is_malformed() {
         (":path", "/"),
         (":protocol", "websocket"),
     ];
-    // Such as are kept aside until the head is whole, and such as are left out, with them.
+    // Includes fields that are collected until the head is complete, and fields that are dropped.
     let regular = [
         ("x", "y"),
         ("cookie", ""),
@@ -303,12 +303,12 @@ fn a_pseudo_field_after_one_regular_field_is_malformed() {
         for between in regular {
             let mut all: Vec<_> = fields.into_iter().filter(|field| *field != late).collect();
             all.extend([between, late]);
-            let mut server = End::greeted(config());
+            let mut server = Endpoint::connected(config());
             let seen = server.takes(&headers_frame(1, true, &all)).unwrap();
             assert!(
                 matches!(
                     seen[0].event,
-                    Event::Malformed {
+                    Http2Event::Malformed {
                         stream: None,
                         fault: Fault::PseudoField
                     }
@@ -321,15 +321,15 @@ fn a_pseudo_field_after_one_regular_field_is_malformed() {
 }
 
 #[test]
-fn a_pseudo_field_that_comes_twice_is_malformed() {
+fn a_repeated_pseudo_field_is_malformed() {
     for twice in GET {
         for value in [twice.1, "", "b"] {
             let mut fields = GET.to_vec();
             fields.push((twice.0, value));
-            let mut server = End::greeted(config());
+            let mut server = Endpoint::connected(config());
             let seen = server.takes(&headers_frame(1, true, &fields)).unwrap();
             assert!(
-                matches!(seen[0].event, Event::Malformed { .. }),
+                matches!(seen[0].event, Http2Event::Malformed { .. }),
                 "{fields:?}"
             );
             assert_eq!(resets(&server.out), [(1, 1)]);
@@ -338,7 +338,7 @@ fn a_pseudo_field_that_comes_twice_is_malformed() {
 }
 
 #[test]
-fn content_has_to_be_as_long_as_announced() {
+fn a_body_must_have_its_announced_length() {
     for (length, parts, is_fine) in [
         ("3", vec!["abc"], true),
         ("3", vec!["a", "bc"], true),
@@ -347,7 +347,7 @@ fn content_has_to_be_as_long_as_announced() {
         ("3", vec!["abc", "d"], false),
         ("0", vec![""], true),
     ] {
-        let mut server = End::greeted(config());
+        let mut server = Endpoint::connected(config());
         let mut fields = POST.to_vec();
         fields.push(("content-length", length));
         let mut bytes = headers_frame(1, false, &fields);
@@ -359,7 +359,7 @@ fn content_has_to_be_as_long_as_announced() {
         let is_malformed = seen.iter().any(|seen| {
             matches!(
                 seen.event,
-                Event::Malformed {
+                Http2Event::Malformed {
                     stream: Some(_),
                     ..
                 }
@@ -379,18 +379,18 @@ fn frames_on_closed_streams_are_errors() {
         ("HEADERS", headers_frame(1, true, &GET)),
     ] {
         // Half-closed.
-        let mut server = End::greeted(config());
+        let mut server = Endpoint::connected(config());
         server.takes(&get).unwrap();
         server.takes(&frame).unwrap();
         assert_eq!(resets(&server.out), [(1, closed)], "{name}, half-closed");
-        // Closed by both, and reset by the client.
+        // Closed by both ends, and reset by the client.
         for is_reset in [false, true] {
-            let mut server = End::greeted(config());
+            let mut server = Endpoint::connected(config());
             let key = stream_of(&server.takes(&get).unwrap());
             if is_reset {
                 server.takes(&one(3, 0, 1, &[0; 4])).unwrap();
             } else {
-                server.answers(key, 204, "", b"");
+                server.responds(key, 204, "", b"");
             }
             server.out.clear();
             match server.takes(&frame) {
@@ -401,8 +401,8 @@ fn frames_on_closed_streams_are_errors() {
                 }
             }
         }
-        // Reset by us: the client may not know yet.
-        let mut server = End::greeted(config());
+        // Reset by the server: the client may not know it yet.
+        let mut server = Endpoint::connected(config());
         let key = stream_of(&server.takes(&headers_frame(1, false, &POST)).unwrap());
         server
             .connection
@@ -424,12 +424,12 @@ fn trailers_end_their_stream_and_have_no_pseudo_fields() {
         (true, [(":unknown", "x")], false),
         (true, [("connection", "x")], false),
     ] {
-        let mut server = End::greeted(config());
+        let mut server = Endpoint::connected(config());
         let mut bytes = headers_frame(1, false, &POST);
         bytes.extend(headers_frame(1, end, &fields));
         let seen = server.takes(&bytes).unwrap();
         assert_eq!(
-            matches!(seen[1].event, Event::Trailers { .. }),
+            matches!(seen[1].event, Http2Event::Trailers { .. }),
             is_fine,
             "{fields:?}"
         );
@@ -438,7 +438,7 @@ fn trailers_end_their_stream_and_have_no_pseudo_fields() {
 }
 
 #[test]
-fn a_client_refuses_answers_that_are_malformed() {
+fn a_client_rejects_malformed_responses() {
     for (fields, end, is_fine) in [
         (vec![(":status", "200")], true, true),
         (vec![(":status", "101")], false, false),
@@ -462,7 +462,7 @@ fn a_client_refuses_answers_that_are_malformed() {
         (vec![(":status", "100")], true, false),
         (vec![(":method", "GET")], true, false),
     ] {
-        let mut client = End::client(config());
+        let mut client = Endpoint::client(config());
         client.takes(&one(4, 0, 0, b"")).unwrap();
         let head = request("GET", "/", "host: a");
         let stream = client
@@ -474,7 +474,7 @@ fn a_client_refuses_answers_that_are_malformed() {
             .takes(&headers_frame(stream.id(), end, &fields))
             .unwrap();
         assert_eq!(
-            matches!(seen[0].event, Event::Response { .. }),
+            matches!(seen[0].event, Http2Event::Response { .. }),
             is_fine,
             "{fields:?}"
         );
@@ -484,7 +484,7 @@ fn a_client_refuses_answers_that_are_malformed() {
 }
 
 #[test]
-fn a_client_takes_nothing_on_streams_it_did_not_open() {
+fn a_client_rejects_frames_on_streams_it_did_not_open() {
     for (bytes, fault) in [
         (
             headers_frame(1, true, &[(":status", "200")]),
@@ -497,7 +497,7 @@ fn a_client_takes_nothing_on_streams_it_did_not_open() {
         (one(0, 0, 1, b"x"), Fault::IdleStream),
         (one(5, 4, 1, &[0, 0, 0, 2]), Fault::Push),
     ] {
-        let mut client = End::client(config());
+        let mut client = Endpoint::client(config());
         client.takes(&one(4, 0, 0, b"")).unwrap();
         let error = client.takes(&bytes).unwrap_err();
         assert_eq!(error, ConnectionError::Protocol(fault));
@@ -505,10 +505,10 @@ fn a_client_takes_nothing_on_streams_it_did_not_open() {
 }
 
 #[test]
-fn what_nobody_wants_is_taken_up_to_the_window() {
-    let mut server = End::greeted(config());
+fn discards_unwanted_data_up_to_the_window() {
+    let mut server = Endpoint::connected(config());
     let key = stream_of(&server.takes(&headers_frame(1, false, &POST)).unwrap());
-    server.answers(key, 405, "", b"no");
+    server.responds(key, 405, "", b"no");
     server.connection.abandon(key, &mut server.out);
     server.out.clear();
     for _ in 0..4 {
@@ -519,7 +519,7 @@ fn what_nobody_wants_is_taken_up_to_the_window() {
                 .is_empty()
         );
     }
-    // The connection's window opens for what was thrown away, the stream's does not.
+    // Discarded data opens the connection's window, but not the stream's.
     assert!(updates(&server.out).iter().all(|(stream, _)| *stream == 0));
     assert!(server.connection.is_open(key) && resets(&server.out).is_empty());
     server.takes(&one(0, 1, 1, b"end")).unwrap();
@@ -527,15 +527,15 @@ fn what_nobody_wants_is_taken_up_to_the_window() {
 }
 
 #[test]
-fn what_nobody_wants_is_held_to_the_rules() {
-    let mut server = End::greeted(config());
+fn checks_unwanted_data() {
+    let mut server = Endpoint::connected(config());
     let key = stream_of(&server.takes(&headers_frame(1, false, &POST)).unwrap());
-    server.answers(key, 405, "", b"no");
+    server.responds(key, 405, "", b"no");
     server.connection.abandon(key, &mut server.out);
     server.out.clear();
     let seen = server
         .takes(&headers_frame(1, true, &[(":path", "/")]))
         .unwrap();
-    assert!(matches!(seen[0].event, Event::Malformed { .. }));
+    assert!(matches!(seen[0].event, Http2Event::Malformed { .. }));
     assert_eq!(resets(&server.out), [(1, 1)]);
 }

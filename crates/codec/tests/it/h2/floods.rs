@@ -1,13 +1,17 @@
-//! Budgets: what an attack spends, and what an honest peer does not.
+//! Tests that the flood budgets stop attacks and not legitimate peers.
 
 use std::time::Duration;
 
-use apus_codec::h2::{Connection, ConnectionError, Event, Flood, OutgoingRequest};
+use apus_codec::h2::{ConnectionError, Flood, Http2Connection, Http2Event, OutgoingRequest};
 
-use super::ends::*;
+use super::endpoint::*;
 
-/// Presents what `attack` makes until the server has enough; gives why, and after how many rounds.
-fn stopped(server: &mut End, mut attack: impl FnMut(&mut End, u32) -> Vec<u8>) -> (Flood, u32) {
+/// Passes the input of `attack` until the server closes the connection. Returns the reason, and the number of
+/// rounds.
+fn stopped(
+    server: &mut Endpoint,
+    mut attack: impl FnMut(&mut Endpoint, u32) -> Vec<u8>,
+) -> (Flood, u32) {
     for round in 0..100_000 {
         let bytes = attack(server, round);
         server.out.clear();
@@ -29,7 +33,7 @@ fn stream(round: u32) -> u32 {
 
 #[test]
 fn cve_2023_44487_rapid_reset_is_stopped() {
-    let mut server = End::greeted(config());
+    let mut server = Endpoint::connected(config());
     let (flood, rounds) = stopped(&mut server, |_, round| {
         let mut bytes = headers_frame(stream(round), true, &GET);
         frame(0x3, 0, stream(round), &[0, 0, 0, 8], &mut bytes);
@@ -40,7 +44,7 @@ fn cve_2023_44487_rapid_reset_is_stopped() {
 }
 
 #[test]
-fn cve_2025_8671_resets_that_the_server_is_made_to_send_are_stopped() {
+fn cve_2025_8671_provoked_resets_are_stopped() {
     type Fault = fn(u32, &mut Vec<u8>);
     let faults: [(&str, Fault); 6] = [
         ("window update of 0", |id, out| {
@@ -60,7 +64,7 @@ fn cve_2025_8671_resets_that_the_server_is_made_to_send_are_stopped() {
         }),
     ];
     for (name, fault) in faults {
-        let mut server = End::greeted(config());
+        let mut server = Endpoint::connected(config());
         let (flood, rounds) = stopped(&mut server, |_, round| {
             let mut bytes = headers_frame(stream(round), true, &GET);
             fault(stream(round), &mut bytes);
@@ -72,8 +76,8 @@ fn cve_2025_8671_resets_that_the_server_is_made_to_send_are_stopped() {
 }
 
 #[test]
-fn malformed_requests_without_end_are_stopped() {
-    let mut server = End::greeted(config());
+fn repeated_malformed_requests_are_stopped() {
+    let mut server = Endpoint::connected(config());
     let (flood, _) = stopped(&mut server, |_, round| {
         headers_frame(stream(round), true, &[("X", "y")])
     });
@@ -81,8 +85,8 @@ fn malformed_requests_without_end_are_stopped() {
 }
 
 #[test]
-fn streams_past_the_limit_are_refused_and_then_stopped() {
-    let mut server = End::greeted(config());
+fn streams_beyond_the_limit_are_refused_and_then_stopped() {
+    let mut server = Endpoint::connected(config());
     let mut refused = 0;
     let (flood, rounds) = stopped(&mut server, |server, round| {
         refused += resets(&server.out).len();
@@ -98,12 +102,12 @@ fn streams_past_the_limit_are_refused_and_then_stopped() {
 
 #[test]
 fn cve_2024_27316_continuation_flood_is_stopped() {
-    let mut server = End::greeted(config());
+    let mut server = Endpoint::connected(config());
     server.takes(&one(0x1, 0x1, 1, &block(&GET))).unwrap();
     let (flood, rounds) = stopped(&mut server, |_, _| one(0x9, 0, 1, b""));
     assert_eq!(flood, Flood::FieldBlock);
     assert!(rounds < 100);
-    let mut server = End::greeted(config());
+    let mut server = Endpoint::connected(config());
     server.takes(&one(0x1, 0x1, 1, &block(&GET))).unwrap();
     let large = block(&[("x", &"y".repeat(16_000))]);
     let (flood, rounds) = stopped(&mut server, |_, _| one(0x9, 0, 1, &large));
@@ -113,8 +117,8 @@ fn cve_2024_27316_continuation_flood_is_stopped() {
 
 #[test]
 fn cve_2016_6581_hpack_bomb_is_stopped() {
-    let mut server = End::greeted(config());
-    // One entry fills the table, then each byte stands for it.
+    let mut server = Endpoint::connected(config());
+    // One entry fills the table, and each further byte refers to it.
     let mut bomb = vec![0x40, 1, b'x', 0x7f, 0xc1, 0x1e];
     bomb.extend(std::iter::repeat_n(b'y', 127 + 0x41 + (0x1e << 7)));
     bomb.extend(std::iter::repeat_n(0xbe, 12_000));
@@ -130,49 +134,54 @@ fn floods_of_frames_are_stopped() {
             "CVE-2019-9512, PING",
             true,
             one(6, 0, 0, &[0; 8]),
-            Flood::Answers,
+            Flood::Acks,
         ),
         (
             "CVE-2019-9515, SETTINGS",
             true,
             one(4, 0, 0, b""),
-            Flood::Answers,
+            Flood::Acks,
         ),
         (
             "CVE-2019-9518, empty DATA",
             false,
             one(0, 0, 1, b""),
-            Flood::Idle,
+            Flood::Overhead,
         ),
-        ("padding only", false, one(0, 8, 1, &[1, 0]), Flood::Idle),
+        (
+            "padding only",
+            false,
+            one(0, 8, 1, &[1, 0]),
+            Flood::Overhead,
+        ),
         (
             "CVE-2019-9513, PRIORITY",
             true,
             one(2, 0, 1, &[0; 5]),
-            Flood::Idle,
+            Flood::Overhead,
         ),
         (
             "PRIORITY_UPDATE",
             true,
             one(16, 0, 0, b"\0\0\0\x01u=1"),
-            Flood::Idle,
+            Flood::Overhead,
         ),
         (
             "WINDOW_UPDATE",
             true,
             one(8, 0, 1, &[0, 0, 0, 1]),
-            Flood::Idle,
+            Flood::Overhead,
         ),
-        ("unknown", true, one(0xee, 0, 1, b"x"), Flood::Idle),
+        ("unknown", true, one(0xee, 0, 1, b"x"), Flood::Overhead),
         (
             "PING answers to nothing",
             true,
             one(6, 1, 0, &[1; 8]),
-            Flood::Idle,
+            Flood::Overhead,
         ),
-        ("GOAWAY", true, one(7, 0, 0, &[0; 8]), Flood::Idle),
+        ("GOAWAY", true, one(7, 0, 0, &[0; 8]), Flood::Overhead),
     ] {
-        let mut server = End::greeted(config());
+        let mut server = Endpoint::connected(config());
         server.takes(&headers_frame(1, open, &POST)).unwrap();
         let (seen, rounds) = stopped(&mut server, |_, _| bytes.clone());
         assert_eq!(seen, flood, "{name}");
@@ -181,7 +190,7 @@ fn floods_of_frames_are_stopped() {
 }
 
 #[test]
-fn frames_of_nothing_on_a_stream_that_the_server_reset_are_stopped() {
+fn empty_frames_on_a_stream_that_the_server_reset_are_stopped() {
     for (name, bytes) in [
         ("empty DATA", one(0, 0, 1, b"")),
         ("empty DATA with END_STREAM", one(0, 1, 1, b"")),
@@ -189,26 +198,26 @@ fn frames_of_nothing_on_a_stream_that_the_server_reset_are_stopped() {
         ("HEADERS", headers_frame(1, false, &[("x", "y")])),
         ("trailers", headers_frame(1, true, &[("x", "y")])),
     ] {
-        let mut server = End::greeted(config());
+        let mut server = Endpoint::connected(config());
         let key = stream_of(&server.takes(&headers_frame(1, false, &POST)).unwrap());
         let code = apus_codec::h2::ErrorCode::CANCEL;
         server.connection.reset(key, code, &mut server.out);
         let (flood, rounds) = stopped(&mut server, |_, _| bytes.clone());
-        assert_eq!(flood, Flood::Idle, "{name}");
+        assert_eq!(flood, Flood::Overhead, "{name}");
         assert!(rounds < 3000, "{name}: {rounds}");
     }
 }
 
 #[test]
-fn a_client_whose_streams_are_reset_may_end_each_of_them() {
-    let mut server = End::greeted(config());
+fn a_client_may_end_each_stream_that_the_server_reset() {
+    let mut server = Endpoint::connected(config());
     for round in 0..10_000 {
         let bytes = headers_frame(stream(round), false, &POST);
         let key = stream_of(&server.takes(&bytes).unwrap());
         let code = apus_codec::h2::ErrorCode::NO_ERROR;
         server.connection.reset(key, code, &mut server.out);
         server.out.clear();
-        // An empty frame before the trailers, as some write them.
+        // An empty frame before the trailers, as some clients send them.
         server.takes(&one(0, 0, stream(round), b"")).unwrap();
         let trailers = headers_frame(stream(round), true, &[("x", "y")]);
         server.takes(&trailers).unwrap();
@@ -216,7 +225,7 @@ fn a_client_whose_streams_are_reset_may_end_each_of_them() {
 }
 
 #[test]
-fn an_origin_may_finish_what_the_client_has_reset() {
+fn an_origin_may_finish_streams_that_the_client_reset() {
     let (mut client, _) = pair();
     let head = request("GET", "/", "host: a");
     for _ in 0..10_000 {
@@ -240,7 +249,7 @@ fn an_origin_may_finish_what_the_client_has_reset() {
 
 #[test]
 fn cve_2019_9516_fields_without_a_name_are_stopped() {
-    let mut server = End::greeted(config());
+    let mut server = Endpoint::connected(config());
     let (flood, _) = stopped(&mut server, |_, round| {
         headers_frame(stream(round), false, &[("", ""), ("", "")])
     });
@@ -249,7 +258,7 @@ fn cve_2019_9516_fields_without_a_name_are_stopped() {
 
 #[test]
 fn cve_2019_9511_windows_of_one_byte_are_stopped() {
-    let mut server = End::greeted(config());
+    let mut server = Endpoint::connected(config());
     let mut bytes = one(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
     bytes.extend(headers_frame(1, true, &GET));
     let seen = server.takes(&bytes).unwrap();
@@ -269,7 +278,7 @@ fn cve_2019_9511_windows_of_one_byte_are_stopped() {
         match sent {
             Ok(()) => {}
             Err(error) => {
-                assert_eq!(error, ConnectionError::Flood(Flood::Crumbs));
+                assert_eq!(error, ConnectionError::Flood(Flood::TinyWindows));
                 break;
             }
         }
@@ -278,7 +287,7 @@ fn cve_2019_9511_windows_of_one_byte_are_stopped() {
 
 #[test]
 fn a_browser_that_leaves_a_page_is_not_stopped() {
-    let mut server = End::greeted(config());
+    let mut server = Endpoint::connected(config());
     for page in 0..20_u32 {
         server
             .connection
@@ -294,8 +303,8 @@ fn a_browser_that_leaves_a_page_is_not_stopped() {
 }
 
 #[test]
-fn frames_that_content_explains_are_not_stopped() {
-    let mut server = End::greeted(config());
+fn frames_that_accompany_data_are_not_stopped() {
+    let mut server = Endpoint::connected(config());
     let key = stream_of(&server.takes(&headers_frame(1, true, &GET)).unwrap());
     let fields = headers("");
     let head = head_of(apus_http::StatusCode::OK, &fields, None);
@@ -303,7 +312,7 @@ fn frames_that_content_explains_are_not_stopped() {
     for _ in 0..20_000 {
         server.sends(key, &[0; 8192], false);
         server.out.clear();
-        // A client that gives back each kilobyte, and measures its round trip each time.
+        // A client that sends a WINDOW_UPDATE and a PING for each kilobyte.
         for _ in 0..8 {
             server.takes(&one(8, 0, 0, &[0, 0, 4, 0])).unwrap();
             server.takes(&one(8, 0, 1, &[0, 0, 4, 0])).unwrap();
@@ -313,25 +322,25 @@ fn frames_that_content_explains_are_not_stopped() {
 }
 
 #[test]
-fn answered_requests_pay_for_those_that_are_reset() {
-    let mut server = End::greeted(config());
+fn completed_requests_offset_resets() {
+    let mut server = Endpoint::connected(config());
     for round in 0..10_000 {
         let (answered, reset) = (stream(round * 2), stream(round * 2 + 1));
         let key = stream_of(&server.takes(&headers_frame(answered, true, &GET)).unwrap());
-        server.answers(key, 200, "", b"x");
+        server.responds(key, 200, "", b"x");
         server.takes(&one(8, 0, 0, &[0, 0, 0, 1])).unwrap();
         server.takes(&headers_frame(reset, true, &GET)).unwrap();
         let seen = server.takes(&one(3, 0, reset, &[0, 0, 0, 8])).unwrap();
-        assert!(matches!(seen[0].event, Event::Reset { .. }));
+        assert!(matches!(seen[0].event, Http2Event::Reset { .. }));
         server.out.clear();
     }
 }
 
 #[test]
-fn a_connection_at_rest_is_small() {
+fn an_idle_connection_is_small() {
     assert!(
-        size_of::<Connection>() <= 1536,
+        size_of::<Http2Connection>() <= 1536,
         "{}",
-        size_of::<Connection>()
+        size_of::<Http2Connection>()
     );
 }

@@ -1,14 +1,14 @@
-//! Flow control (RFC 9113 sections 5.2 and 6.9).
+//! Tests flow control (RFC 9113 sections 5.2 and 6.9).
 
-use apus_codec::h2::{ConnectionError, ErrorCode, Event, Fault, OutgoingRequest};
+use apus_codec::h2::{ConnectionError, ErrorCode, Fault, Http2Event, OutgoingRequest};
 
-use super::ends::*;
+use super::endpoint::*;
 
 const WINDOW: usize = 65_535;
 
-/// A server with an open answer on stream 1, whose client gives streams this window.
-fn answering(window: u32) -> (End, apus_codec::h2::StreamKey) {
-    let mut server = End::greeted(config());
+/// A server with an open response on stream 1, whose client sets this window for streams.
+fn with_requests(window: u32) -> (Endpoint, apus_codec::h2::StreamKey) {
+    let mut server = Endpoint::connected(config());
     let mut setting = vec![0, 4];
     setting.extend_from_slice(&window.to_be_bytes());
     let mut bytes = one(4, 0, 0, &setting);
@@ -20,8 +20,8 @@ fn answering(window: u32) -> (End, apus_codec::h2::StreamKey) {
     (server, key)
 }
 
-/// Sends as much as windows allow; gives how much.
-fn pour(server: &mut End, key: apus_codec::h2::StreamKey) -> usize {
+/// Sends as much as the windows allow. Returns how many bytes.
+fn send_all(server: &mut Endpoint, key: apus_codec::h2::StreamKey) -> usize {
     let mut sent = 0;
     loop {
         server.connection.want_send(key);
@@ -38,35 +38,35 @@ fn pour(server: &mut End, key: apus_codec::h2::StreamKey) -> usize {
 
 #[test]
 fn sends_exactly_what_the_windows_allow() {
-    let (mut server, key) = answering(1000);
-    assert_eq!(pour(&mut server, key), 1000);
+    let (mut server, key) = with_requests(1000);
+    assert_eq!(send_all(&mut server, key), 1000);
     assert!(server.connection.is_stalled(key));
     server.takes(&one(8, 0, 1, &[0, 0, 0, 10])).unwrap();
-    assert_eq!(pour(&mut server, key), 10);
-    let (mut server, key) = answering(1 << 20);
-    assert_eq!(pour(&mut server, key), WINDOW);
+    assert_eq!(send_all(&mut server, key), 10);
+    let (mut server, key) = with_requests(1 << 20);
+    assert_eq!(send_all(&mut server, key), WINDOW);
     assert!(server.connection.is_stalled(key));
     server.takes(&one(8, 0, 0, &[0, 0, 0, 10])).unwrap();
-    assert_eq!(pour(&mut server, key), 10);
+    assert_eq!(send_all(&mut server, key), 10);
 }
 
 #[test]
-fn settings_move_windows_even_below_zero() {
-    let (mut server, key) = answering(1000);
-    assert_eq!(pour(&mut server, key), 1000);
-    // 500 less, so that 500 too much were sent.
+fn settings_change_windows_even_below_zero() {
+    let (mut server, key) = with_requests(1000);
+    assert_eq!(send_all(&mut server, key), 1000);
+    // 500 bytes less, so that the window becomes negative by 500.
     server.takes(&one(4, 0, 0, &[0, 4, 0, 0, 1, 244])).unwrap();
     server.takes(&one(8, 0, 1, &[0, 0, 1, 244])).unwrap();
-    assert_eq!(pour(&mut server, key), 0);
+    assert_eq!(send_all(&mut server, key), 0);
     server.takes(&one(8, 0, 1, &[0, 0, 0, 1])).unwrap();
-    assert_eq!(pour(&mut server, key), 1);
+    assert_eq!(send_all(&mut server, key), 1);
     server.takes(&one(4, 0, 0, &[0, 4, 0, 0, 3, 232])).unwrap();
-    assert_eq!(pour(&mut server, key), 500);
+    assert_eq!(send_all(&mut server, key), 500);
 }
 
 #[test]
-fn a_window_that_is_shut_while_its_stream_waits_for_a_turn_is_respected() {
-    let (mut server, key) = answering(1000);
+fn respects_a_window_that_closes_while_its_stream_is_scheduled() {
+    let (mut server, key) = with_requests(1000);
     server.connection.want_send(key);
     server.takes(&one(4, 0, 0, &[0, 4, 0, 0, 0, 0])).unwrap();
     assert!(server.connection.next_send().is_none());
@@ -76,8 +76,8 @@ fn a_window_that_is_shut_while_its_stream_waits_for_a_turn_is_respected() {
 }
 
 #[test]
-fn refuses_more_than_was_allowed() {
-    let mut server = End::greeted(config());
+fn rejects_data_beyond_the_window() {
+    let mut server = Endpoint::connected(config());
     server.takes(&headers_frame(1, false, &POST)).unwrap();
     for _ in 0..4 {
         server.takes(&one(0, 0, 1, &[0; 16_383])).unwrap();
@@ -86,7 +86,7 @@ fn refuses_more_than_was_allowed() {
     let error = server.takes(&one(0, 0, 1, &[0])).unwrap_err();
     assert_eq!(error, ConnectionError::Protocol(Fault::WindowExceeded));
     // The connection's, over many streams.
-    let mut server = End::greeted(config());
+    let mut server = Endpoint::connected(config());
     for id in [1, 3, 5, 7, 9] {
         server.takes(&headers_frame(id, false, &POST)).unwrap();
     }
@@ -101,8 +101,8 @@ fn refuses_more_than_was_allowed() {
 }
 
 #[test]
-fn opens_windows_for_what_was_used_and_not_before() {
-    let mut server = End::greeted(config());
+fn opens_windows_only_for_consumed_data() {
+    let mut server = Endpoint::connected(config());
     let key = stream_of(&server.takes(&headers_frame(1, false, &POST)).unwrap());
     for _ in 0..3 {
         server.takes(&one(0, 0, 1, &[0; 16_384])).unwrap();
@@ -112,14 +112,14 @@ fn opens_windows_for_what_was_used_and_not_before() {
     assert_eq!(updates(&server.out), []);
     server.connection.consumed(key, 10_000, &mut server.out);
     assert_eq!(updates(&server.out), [(1, 40_000)]);
-    // No more than came can be reported.
+    // Only received bytes count as consumed.
     server.connection.consumed(key, 1 << 20, &mut server.out);
     assert_eq!(updates(&server.out), [(1, 40_000)]);
 }
 
 #[test]
-fn what_nobody_reads_on_streams_that_are_gone_opens_the_connections_window() {
-    let mut server = End::greeted(config());
+fn unread_data_of_closed_streams_opens_the_connection_window() {
+    let mut server = Endpoint::connected(config());
     for id in [1, 3, 5] {
         let key = stream_of(&server.takes(&headers_frame(id, false, &POST)).unwrap());
         for _ in 0..4 {
@@ -139,17 +139,17 @@ fn what_nobody_reads_on_streams_that_are_gone_opens_the_connections_window() {
         .filter(|(stream, _)| *stream == 0)
         .map(|(_, increment)| increment)
         .sum();
-    // All of the first two, and a part of the third, unless less than half a window is held back.
+    // The first two are released completely, and the third up to less than half a window.
     assert!(given >= 8 * 16_383, "{given}");
     assert!(given <= 9 * 16_383, "{given}");
 }
 
 #[test]
-fn padding_is_given_back_without_anybodys_doing() {
-    let mut server = End::greeted(config());
+fn releases_padding_without_the_caller() {
+    let mut server = Endpoint::connected(config());
     let mut padded = vec![255];
     padded.resize(257, 0);
-    // A stream's window of frames that are padding but for one byte.
+    // A stream window of frames with one byte of data and padding.
     for id in [1, 3, 5] {
         let key = server.takes(&headers_frame(id, false, &POST)).unwrap();
         let key = stream_of(&key);
@@ -164,8 +164,8 @@ fn padding_is_given_back_without_anybodys_doing() {
 }
 
 #[test]
-fn padding_alone_is_given_back_too() {
-    let mut server = End::greeted(config());
+fn releases_padding_without_data() {
+    let mut server = Endpoint::connected(config());
     server.takes(&headers_frame(1, false, &POST)).unwrap();
     let mut padding = vec![255];
     padding.resize(256, 0);
@@ -181,7 +181,7 @@ fn padding_alone_is_given_back_too() {
 }
 
 #[test]
-fn windows_grow_for_a_reader_that_keeps_up() {
+fn windows_grow_for_a_fast_reader() {
     let (mut client, mut server) = pair();
     let head = request("POST", "/", "host: a");
     let stream = client
@@ -208,7 +208,7 @@ fn windows_grow_for_a_reader_that_keeps_up() {
         largest = largest.max(sent);
         let bytes = client.said();
         for seen in server.takes(&bytes).unwrap() {
-            if let Event::Data { stream, .. } = seen.event {
+            if let Http2Event::Data { stream, .. } = seen.event {
                 assert_eq!(stream, key);
                 server
                     .connection

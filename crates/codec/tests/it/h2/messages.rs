@@ -1,12 +1,12 @@
-//! Messages from end to end (RFC 9113 section 8).
+//! Tests messages between two ends (RFC 9113 section 8).
 
-use apus_codec::h2::{Content, Event, HeadRefusal, OutgoingRequest};
+use apus_codec::h2::{ExpectedBody, HeadRefusal, Http2Event, OutgoingRequest};
 use apus_http::{Headers, Method, StatusCode};
 
-use super::ends::*;
+use super::endpoint::*;
 
 #[test]
-fn carries_a_request_and_its_answer_with_content_and_trailers() {
+fn transfers_a_request_and_a_response_with_bodies_and_trailers() {
     let (mut client, mut server) = pair();
     let head = request(
         "POST",
@@ -23,7 +23,7 @@ fn carries_a_request_and_its_answer_with_content_and_trailers() {
         .connection
         .send_trailers(stream, &trailers, &mut client.out);
     let (_, seen) = exchange(&mut client, &mut server);
-    let Event::Request(request) = &seen[0].event else {
+    let Http2Event::Request(request) = &seen[0].event else {
         panic!("{seen:?}");
     };
     assert_eq!(request.head.method, Method::POST);
@@ -34,7 +34,7 @@ fn carries_a_request_and_its_answer_with_content_and_trailers() {
     );
     assert_eq!((request.end, request.content_length), (false, Some(5)));
     assert_eq!(seen[1].data, b"hello");
-    let Event::Trailers { trailers, .. } = &seen[2].event else {
+    let Http2Event::Trailers { trailers, .. } = &seen[2].event else {
         panic!("{seen:?}");
     };
     assert_eq!(trailers.get_str("x-sum"), Some("7"));
@@ -42,17 +42,17 @@ fn carries_a_request_and_its_answer_with_content_and_trailers() {
     let at_server = request.stream;
     let fields = headers("content-type: text/plain\nconnection: close\nkeep-alive: 1");
     let head = head_of(StatusCode::OK, &fields, None);
-    let content = server
+    let body = server
         .connection
         .send_head(at_server, head, &mut server.out);
-    assert_eq!(content, Content::Expected(None));
+    assert_eq!(body, ExpectedBody::Data(None));
     server.sends(at_server, b"world", false);
     server
         .connection
         .send_trailers(at_server, &headers("x-end: 1"), &mut server.out);
     assert!(!server.connection.is_open(at_server));
     let (seen, _) = exchange(&mut client, &mut server);
-    let Event::Response {
+    let Http2Event::Response {
         status,
         headers,
         end,
@@ -67,18 +67,18 @@ fn carries_a_request_and_its_answer_with_content_and_trailers() {
         b"content-type: text/plain\r\ndate: Sat, 21 Nov 2026 10:00:00 GMT\r\n"
     );
     assert_eq!(seen[1].data, b"world");
-    assert!(matches!(&seen[2].event, Event::Trailers { trailers, .. } if trailers.len() == 1));
+    assert!(matches!(&seen[2].event, Http2Event::Trailers { trailers, .. } if trailers.len() == 1));
     assert_eq!(client.connection.open_streams(), 0);
     assert_eq!(server.connection.open_streams(), 0);
 }
 
 /// RFC 9110 section 6.5.1.
 #[test]
-fn trailers_hold_nothing_that_belongs_into_a_head() {
+fn drops_trailer_fields_that_belong_into_a_head() {
     let unfit = "host: evil\ncontent-length: 0\ncontent-type: text/html\nset-cookie: a=b\n\
         authorization: Basic eDp5\nte: trailers\nx-sum: 7";
-    // As a receiver: what the other end sent all the same.
-    let mut server = End::greeted(config());
+    // At the receiver, if the other end sends them nevertheless.
+    let mut server = Endpoint::connected(config());
     let mut bytes = headers_frame(1, false, &POST);
     let fields: Vec<_> = unfit
         .lines()
@@ -86,11 +86,11 @@ fn trailers_hold_nothing_that_belongs_into_a_head() {
         .collect();
     bytes.extend(headers_frame(1, true, &fields));
     let seen = server.takes(&bytes).unwrap();
-    let Event::Trailers { trailers, .. } = &seen[1].event else {
+    let Http2Event::Trailers { trailers, .. } = &seen[1].event else {
         panic!("{seen:?}");
     };
     assert_eq!(trailers.wire(), b"x-sum: 7\r\n");
-    // As a sender, at either end; with nothing left there is no trailer section.
+    // At the sender, at either end; without remaining fields there is no trailer section.
     for (sent, blocks) in [(unfit, 1), ("host: evil\nconnection: close", 0)] {
         let (mut client, mut server) = pair();
         let head = request("POST", "/", "host: a");
@@ -117,7 +117,7 @@ fn trailers_hold_nothing_that_belongs_into_a_head() {
             let found: Vec<_> = seen
                 .iter()
                 .filter_map(|seen| match &seen.event {
-                    Event::Trailers { trailers, .. } => Some(trailers.wire()),
+                    Http2Event::Trailers { trailers, .. } => Some(trailers.wire()),
                     _ => None,
                 })
                 .collect();
@@ -128,7 +128,7 @@ fn trailers_hold_nothing_that_belongs_into_a_head() {
 }
 
 #[test]
-fn interim_answers_come_before_the_final_one() {
+fn sends_interim_responses_before_the_final_one() {
     let (mut client, mut server) = pair();
     let head = request(
         "POST",
@@ -141,7 +141,7 @@ fn interim_answers_come_before_the_final_one() {
         .unwrap();
     let (_, seen) = exchange(&mut client, &mut server);
     let key = stream_of(&seen);
-    assert!(matches!(&seen[0].event, Event::Request(request) if request.expects_continue));
+    assert!(matches!(&seen[0].event, Http2Event::Request(request) if request.expects_continue));
     for (status, fields) in [(100, ""), (103, "link: </a>")] {
         let status = StatusCode::from_u16(status).unwrap();
         server
@@ -151,21 +151,24 @@ fn interim_answers_come_before_the_final_one() {
     let (seen, _) = exchange(&mut client, &mut server);
     assert!(matches!(
         &seen[0].event,
-        Event::Informational { status, .. } if *status == StatusCode::CONTINUE
+        Http2Event::Informational { status, .. } if *status == StatusCode::CONTINUE
     ));
     assert!(matches!(
         &seen[1].event,
-        Event::Informational { headers, .. } if headers.get_str("link") == Some("</a>")
+        Http2Event::Informational { headers, .. } if headers.get_str("link") == Some("</a>")
     ));
     client.sends(stream, b"x", true);
-    server.answers(key, 204, "", b"");
+    server.responds(key, 204, "", b"");
     let (seen, _) = exchange(&mut client, &mut server);
-    assert!(matches!(&seen[0].event, Event::Response { end: true, .. }));
+    assert!(matches!(
+        &seen[0].event,
+        Http2Event::Response { end: true, .. }
+    ));
 }
 
 #[test]
-fn answers_without_content_end_with_their_head() {
-    for (method, status, content, length) in [
+fn responses_without_a_body_end_with_their_head() {
+    for (method, status, body, length) in [
         ("HEAD", 200, &b"hello"[..], Some("5")),
         ("GET", 204, b"", None),
         ("GET", 304, b"hello", None),
@@ -179,10 +182,10 @@ fn answers_without_content_end_with_their_head() {
             .send_request(OutgoingRequest::of(&head, "http"), true, &mut client.out)
             .unwrap();
         let (_, seen) = exchange(&mut client, &mut server);
-        server.answers(stream_of(&seen), status, "", content);
+        server.responds(stream_of(&seen), status, "", body);
         let (seen, _) = exchange(&mut client, &mut server);
         assert_eq!(seen.len(), 1, "{method} {status}: {seen:?}");
-        let Event::Response { headers, end, .. } = &seen[0].event else {
+        let Http2Event::Response { headers, end, .. } = &seen[0].event else {
             panic!("{seen:?}");
         };
         assert!(*end);
@@ -196,8 +199,8 @@ fn answers_without_content_end_with_their_head() {
 }
 
 #[test]
-fn joins_cookies_and_drops_what_is_about_a_connection() {
-    let mut server = End::greeted(config());
+fn joins_cookies_and_removes_te() {
+    let mut server = Endpoint::connected(config());
     let mut fields = GET.to_vec();
     fields.extend([
         ("cookie", "a=1"),
@@ -206,7 +209,7 @@ fn joins_cookies_and_drops_what_is_about_a_connection() {
         ("te", "trailers"),
     ]);
     let seen = server.takes(&headers_frame(1, true, &fields)).unwrap();
-    let Event::Request(request) = &seen[0].event else {
+    let Http2Event::Request(request) = &seen[0].event else {
         panic!("{seen:?}");
     };
     assert_eq!(
@@ -217,8 +220,8 @@ fn joins_cookies_and_drops_what_is_about_a_connection() {
 }
 
 #[test]
-fn an_extended_connect_looks_like_an_upgrade() {
-    let mut server = End::greeted(config());
+fn an_extended_connect_becomes_an_upgrade() {
+    let mut server = Endpoint::connected(config());
     let fields = [
         (":method", "CONNECT"),
         (":protocol", "websocket"),
@@ -228,7 +231,7 @@ fn an_extended_connect_looks_like_an_upgrade() {
         ("sec-websocket-version", "13"),
     ];
     let seen = server.takes(&headers_frame(1, false, &fields)).unwrap();
-    let Event::Request(request) = &seen[0].event else {
+    let Http2Event::Request(request) = &seen[0].event else {
         panic!("{seen:?}");
     };
     assert!(request.is_tunnel);
@@ -238,8 +241,8 @@ fn an_extended_connect_looks_like_an_upgrade() {
     let key = request.stream;
     let fields = headers("upgrade: websocket\nconnection: upgrade");
     let head = head_of(StatusCode::SWITCHING_PROTOCOLS, &fields, Some(0));
-    let content = server.connection.send_head(key, head, &mut server.out);
-    assert_eq!(content, Content::Expected(None));
+    let body = server.connection.send_head(key, head, &mut server.out);
+    assert_eq!(body, ExpectedBody::Data(None));
     let seen = server.takes(&one(0x0, 0, 1, b"ping")).unwrap();
     assert_eq!(seen[0].data, b"ping");
     server.sends(key, b"pong", false);
@@ -250,11 +253,11 @@ fn an_extended_connect_looks_like_an_upgrade() {
 }
 
 #[test]
-fn a_plain_connect_has_nothing_but_an_authority() {
-    let mut server = End::greeted(config());
+fn a_plain_connect_has_only_an_authority() {
+    let mut server = Endpoint::connected(config());
     let fields = [(":method", "CONNECT"), (":authority", "a:443")];
     let seen = server.takes(&headers_frame(1, false, &fields)).unwrap();
-    let Event::Request(request) = &seen[0].event else {
+    let Http2Event::Request(request) = &seen[0].event else {
         panic!("{seen:?}");
     };
     assert_eq!(request.head.target.authority(), Some("a:443"));
@@ -263,20 +266,20 @@ fn a_plain_connect_has_nothing_but_an_authority() {
         (":path", "/"),
         ("content-length", "0"),
     ] {
-        let mut server = End::greeted(config());
+        let mut server = Endpoint::connected(config());
         let mut fields = fields.to_vec();
         let at = if extra.0.starts_with(':') { 1 } else { 2 };
         fields.insert(at, extra);
         let seen = server.takes(&headers_frame(1, false, &fields)).unwrap();
         assert!(
-            matches!(seen[0].event, Event::Malformed { .. }),
+            matches!(seen[0].event, Http2Event::Malformed { .. }),
             "{extra:?}"
         );
     }
 }
 
 #[test]
-fn answers_what_is_too_large_instead_of_reading_it() {
+fn responds_to_requests_that_exceed_a_limit() {
     let long = "x".repeat(40_000);
     let path = format!("/{}", "x".repeat(8192));
     let mut too_many = GET.to_vec();
@@ -294,7 +297,7 @@ fn answers_what_is_too_large_instead_of_reading_it() {
         (long_target, HeadRefusal::TargetTooLong),
         (expects, HeadRefusal::Expectation),
     ] {
-        let mut server = End::greeted(config());
+        let mut server = Endpoint::connected(config());
         let block = block(&fields);
         let mut bytes = Vec::new();
         let parts: Vec<_> = block.chunks(16_384).collect();
@@ -304,13 +307,13 @@ fn answers_what_is_too_large_instead_of_reading_it() {
             frame(kind, last | u8::from(at == 0), 1, part, &mut bytes);
         }
         let seen = server.takes(&bytes).unwrap();
-        let Event::Refused { stream, why: seen } = seen[0].event else {
+        let Http2Event::Refused { stream, why: seen } = seen[0].event else {
             panic!("{seen:?}");
         };
         assert_eq!(seen, why);
-        server.answers(stream, why.status().as_u16(), "", b"no");
+        server.responds(stream, why.status().as_u16(), "", b"no");
         assert_eq!(server.connection.open_streams(), 0);
-        // The connection goes on, with a table that is in step.
+        // The connection continues, and the tables of both ends are the same.
         assert_eq!(
             server.takes(&headers_frame(3, true, &GET)).unwrap().len(),
             1
@@ -319,22 +322,22 @@ fn answers_what_is_too_large_instead_of_reading_it() {
 }
 
 #[test]
-fn a_field_block_may_come_in_any_pieces() {
+fn a_field_block_may_be_split_anywhere() {
     let whole = block(&GET);
     for cut in 0..=whole.len() {
-        let mut server = End::greeted(config());
+        let mut server = Endpoint::connected(config());
         let mut bytes = one(0x1, 0x1, 1, &whole[..cut]);
         frame(0x9, 0x4, 1, &whole[cut..], &mut bytes);
         let seen = server.takes_slowly(&bytes).unwrap();
         assert!(
-            matches!(&seen[0].event, Event::Request(request) if request.end),
+            matches!(&seen[0].event, Http2Event::Request(request) if request.end),
             "{cut}"
         );
     }
 }
 
 #[test]
-fn a_large_answer_head_goes_on_in_continuation() {
+fn a_large_response_head_continues_in_continuation() {
     let (mut client, mut server) = pair();
     let head = request("GET", "/", "host: a");
     client
@@ -357,28 +360,28 @@ fn a_large_answer_head_goes_on_in_continuation() {
     let (seen, _) = exchange(&mut client, &mut server);
     assert!(matches!(
         &seen[0].event,
-        // The date, and the length of nothing.
-        Event::Response { headers, .. } if headers.len() == 32
+        // The date, and the length 0.
+        Http2Event::Response { headers, .. } if headers.len() == 32
     ));
 }
 
 #[test]
-fn content_comes_in_any_pieces_and_padded() {
+fn data_may_be_split_and_padded() {
     let mut bytes = headers_frame(1, false, &POST);
     frame(0x0, 0x8, 1, b"\x03abc\0\0\0", &mut bytes);
     frame(0x0, 0, 1, b"def", &mut bytes);
     frame(0x0, 0x8 | 0x1, 1, b"\x01g\0", &mut bytes);
     for slowly in [false, true] {
-        let mut server = End::greeted(config());
+        let mut server = Endpoint::connected(config());
         let seen = match slowly {
             true => server.takes_slowly(&bytes).unwrap(),
             false => server.takes(&bytes).unwrap(),
         };
-        let content: Vec<u8> = seen.iter().flat_map(|seen| seen.data.clone()).collect();
-        assert_eq!(content, b"abcdefg");
+        let body: Vec<u8> = seen.iter().flat_map(|seen| seen.data.clone()).collect();
+        assert_eq!(body, b"abcdefg");
         let ends = seen
             .iter()
-            .filter(|seen| matches!(seen.event, Event::Data { end: true, .. }))
+            .filter(|seen| matches!(seen.event, Http2Event::Data { end: true, .. }))
             .count();
         assert_eq!(ends, 1);
         assert!(!server.connection.is_receiving(stream_of(&seen)));

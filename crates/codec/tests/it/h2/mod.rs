@@ -1,11 +1,11 @@
-//! HTTP/2: the state machine against itself, and against bytes that no honest peer sends.
+//! Tests HTTP/2 with two connected state machines, and with input that legitimate peers do not send.
 
 mod client;
-mod ends;
+mod endpoint;
 mod faults;
 mod floods;
 mod flow;
 mod messages;
 mod oracle;
+mod scheduling;
 mod shutdown;
-mod turns;

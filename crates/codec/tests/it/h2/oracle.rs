@@ -1,40 +1,39 @@
-//! The `h2` crate as the other end, both ways: each message has to arrive as it was sent, with many
-//! streams at once, content of every size, trailers, and windows smaller than the content.
+//! Exchanges messages with the `h2` crate as server and as client: concurrent streams, bodies of all sizes, trailers, small windows.
 
 use std::collections::HashMap;
 
-use apus_codec::h2::{Content, Event, OutgoingRequest, StreamKey};
+use apus_codec::h2::{ExpectedBody, Http2Event, OutgoingRequest, StreamKey};
 use apus_http::{Headers, StatusCode};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-use super::ends::*;
+use super::endpoint::*;
 
-/// Lengths around those of frames and windows.
+/// Body lengths around the sizes of frames and windows.
 const LENGTHS: [usize; 9] = [0, 1, 100, 16_383, 16_384, 16_385, 65_535, 65_536, 1_000_000];
 
-/// Bytes between the two ends, so that both have to wait for each other.
+/// The capacity between the two ends, which makes both wait for each other.
 const PIPE: usize = 30_000;
 
-fn content(len: usize, seed: usize) -> Vec<u8> {
+fn body_of(len: usize, seed: usize) -> Vec<u8> {
     (0..len)
         .map(|at| ((at * 31 + seed * 17) % 251) as u8)
         .collect()
 }
 
-/// An end that sends what it has as windows allow.
-struct Pump {
-    end: End,
+/// Drives an end that sends its data as the windows allow.
+struct Driver {
+    end: Endpoint,
     io: DuplexStream,
-    /// What is left to send on each stream, and whether trailers follow.
+    /// The unsent data of each stream, and whether trailers follow.
     sending: HashMap<StreamKey, (Vec<u8>, bool)>,
 }
 
-impl Pump {
-    /// Sends content, and then trailers or an end.
-    fn send(&mut self, stream: StreamKey, content: Vec<u8>, trailers: bool) {
-        self.sending.insert(stream, (content, trailers));
+impl Driver {
+    /// Sends a body, then trailers or the end of the stream.
+    fn send(&mut self, stream: StreamKey, body: Vec<u8>, trailers: bool) {
+        self.sending.insert(stream, (body, trailers));
         self.end.connection.want_send(stream);
         self.finish_empty(stream);
     }
@@ -45,7 +44,7 @@ impl Pump {
             .get(&stream)
             .is_some_and(|(left, _)| left.is_empty());
         if let Some((_, trailers)) = is_done.then(|| self.sending.remove(&stream)).flatten() {
-            let End {
+            let Endpoint {
                 connection, out, ..
             } = &mut self.end;
             if trailers {
@@ -57,13 +56,13 @@ impl Pump {
     }
 
     /// Writes and reads once; `None` at the end of the input.
-    async fn turn(&mut self) -> Option<Vec<Seen>> {
+    async fn run_once(&mut self) -> Option<Vec<ReceivedEvent>> {
         while let Some((stream, most)) = self.end.connection.next_send() {
             let Some((left, _)) = self.sending.get_mut(&stream) else {
                 continue;
             };
             let len = most.min(left.len());
-            let End {
+            let Endpoint {
                 connection, out, ..
             } = &mut self.end;
             connection.send_data(stream, len, false, out).unwrap();
@@ -74,7 +73,7 @@ impl Pump {
         let said = self.end.said();
         let (mut read, mut write) = tokio::io::split(&mut self.io);
         let mut buffer = vec![0; 10_000];
-        // Both ends may be full of what the other has not read.
+        // The buffers in both directions may be full.
         let mut writing = std::pin::pin!(async {
             let _ = write.write_all(&said).await;
         });
@@ -83,7 +82,7 @@ impl Pump {
         loop {
             tokio::select! {
                 () = &mut writing, if !written => {
-                    // The other end has work to do now, or this one has more to say.
+                    // The other end has input now, or this end has more to send.
                     break;
                 }
                 len = read.read(&mut buffer) => {
@@ -100,8 +99,8 @@ impl Pump {
         }
         let seen = self.end.takes(&bytes).unwrap();
         for seen in &seen {
-            if let Event::Data { stream, .. } = seen.event {
-                let End {
+            if let Http2Event::Data { stream, .. } = seen.event {
+                let Endpoint {
                     connection, out, ..
                 } = &mut self.end;
                 connection.consumed(stream, seen.data.len(), out);
@@ -111,19 +110,19 @@ impl Pump {
     }
 }
 
-/// Sends every request's content back, with trailers if there were any.
+/// Sends every request's body back, with trailers if there were any.
 async fn echo(io: DuplexStream) {
-    let mut pump = Pump {
-        end: End::server(config()),
+    let mut pump = Driver {
+        end: Endpoint::server(config()),
         io,
         sending: HashMap::new(),
     };
-    let mut content: HashMap<StreamKey, Vec<u8>> = HashMap::new();
-    while let Some(seen) = pump.turn().await {
-        for Seen { event, data } in seen {
+    let mut body: HashMap<StreamKey, Vec<u8>> = HashMap::new();
+    while let Some(seen) = pump.run_once().await {
+        for ReceivedEvent { event, data } in seen {
             let (stream, is_whole, trailers) = match event {
-                Event::Request(request) => {
-                    content.insert(request.stream, Vec::new());
+                Http2Event::Request(request) => {
+                    body.insert(request.stream, Vec::new());
                     let mut fields = Headers::new();
                     let target = request.head.target.as_str();
                     fields.try_append("x-target", target).unwrap();
@@ -133,44 +132,47 @@ async fn echo(io: DuplexStream) {
                         }
                     }
                     let head = head_of(StatusCode::OK, &fields, None);
-                    let End {
+                    let Endpoint {
                         connection, out, ..
                     } = &mut pump.end;
-                    let content = connection.send_head(request.stream, head, out);
-                    assert_eq!(content, Content::Expected(None));
+                    let body = connection.send_head(request.stream, head, out);
+                    assert_eq!(body, ExpectedBody::Data(None));
                     (request.stream, request.end, false)
                 }
-                Event::Data { stream, end, .. } => {
-                    content.entry(stream).or_default().extend(data);
+                Http2Event::Data { stream, end, .. } => {
+                    body.entry(stream).or_default().extend(data);
                     (stream, end, false)
                 }
-                Event::Trailers { stream, trailers } => {
+                Http2Event::Trailers { stream, trailers } => {
                     assert_eq!(trailers.get_str("x-sum"), Some("1"));
                     (stream, true, true)
                 }
-                Event::GoAway { .. } | Event::Reset { .. } => continue,
+                Http2Event::GoAway { .. } | Http2Event::Reset { .. } => continue,
                 event => panic!("{event:?}"),
             };
             if is_whole {
-                let content = content.remove(&stream).unwrap_or_default();
-                pump.send(stream, content, trailers);
+                let body = body.remove(&stream).unwrap_or_default();
+                pump.send(stream, body, trailers);
             }
         }
     }
 }
 
-async fn read_whole(mut body: h2::RecvStream) -> (Vec<u8>, Option<HeaderMap>) {
-    let mut content = Vec::new();
-    while let Some(data) = body.data().await {
+async fn read_whole(mut incoming: h2::RecvStream) -> (Vec<u8>, Option<HeaderMap>) {
+    let mut body = Vec::new();
+    while let Some(data) = incoming.data().await {
         let data = data.unwrap();
-        body.flow_control().release_capacity(data.len()).unwrap();
-        content.extend_from_slice(&data);
+        incoming
+            .flow_control()
+            .release_capacity(data.len())
+            .unwrap();
+        body.extend_from_slice(&data);
     }
-    (content, body.trailers().await.unwrap())
+    (body, incoming.trailers().await.unwrap())
 }
 
-async fn send_whole(mut stream: h2::SendStream<Bytes>, content: Vec<u8>, trailers: bool) {
-    stream.send_data(content.into(), !trailers).unwrap();
+async fn send_whole(mut stream: h2::SendStream<Bytes>, body: Vec<u8>, trailers: bool) {
+    stream.send_data(body.into(), !trailers).unwrap();
     if trailers {
         let mut map = HeaderMap::new();
         map.insert("x-sum", HeaderValue::from_static("1"));
@@ -208,7 +210,7 @@ fn our_server_and_the_client_of_h2() {
                 .body(())
                 .unwrap();
             let (response, stream) = client.send_request(request, false).unwrap();
-            let sent = content(*len, at);
+            let sent = body_of(*len, at);
             tokio::task::spawn_local(send_whole(stream, sent.clone(), trailers));
             answers.push(tokio::task::spawn_local(async move {
                 let (head, body) = response.await.unwrap().into_parts();
@@ -216,8 +218,8 @@ fn our_server_and_the_client_of_h2() {
                 assert_eq!(head.headers["x-number"], format!("{at}"));
                 assert_eq!(head.headers["x-target"], format!("/{at}?q"));
                 assert_eq!(head.headers["cookie"], format!("a=1; b={at}"));
-                let (content, end) = read_whole(body).await;
-                assert!(content == sent, "{at}");
+                let (body, end) = read_whole(body).await;
+                assert!(body == sent, "{at}");
                 assert_eq!(end.is_some(), trailers, "{at}");
             }));
             client = client.ready().await.unwrap();
@@ -243,23 +245,23 @@ fn our_client_and_the_server_of_h2() {
                     let (head, body) = request.into_parts();
                     assert_eq!(head.uri.authority().unwrap(), "example.com");
                     let number = head.headers["x-number"].clone();
-                    let (content, trailers) = read_whole(body).await;
+                    let (body, trailers) = read_whole(body).await;
                     let response = Response::builder()
                         .header("x-number", number)
                         .header("x-path", head.uri.path())
                         .body(())
                         .unwrap();
                     let stream = respond.send_response(response, false).unwrap();
-                    send_whole(stream, content, trailers.is_some()).await;
+                    send_whole(stream, body, trailers.is_some()).await;
                 });
             }
         });
-        let mut pump = Pump {
-            end: End::client(config()),
+        let mut pump = Driver {
+            end: Endpoint::client(config()),
             io: ours,
             sending: HashMap::new(),
         };
-        pump.turn().await;
+        pump.run_once().await;
         let mut expected = HashMap::new();
         for (at, len) in LENGTHS.iter().cycle().take(60).enumerate() {
             let head = request(
@@ -267,21 +269,21 @@ fn our_client_and_the_server_of_h2() {
                 &format!("/{at}"),
                 &format!("host: example.com\nx-number: {at}\nconnection: close"),
             );
-            let End {
+            let Endpoint {
                 connection, out, ..
             } = &mut pump.end;
             let stream = connection
                 .send_request(OutgoingRequest::of(&head, "https"), false, out)
                 .unwrap();
-            let sent = content(*len, at);
+            let sent = body_of(*len, at);
             expected.insert(stream, (at, sent.clone(), at % 3 == 0));
             pump.send(stream, sent, at % 3 == 0);
         }
         let mut received: HashMap<StreamKey, Vec<u8>> = HashMap::new();
         while !expected.is_empty() {
-            for Seen { event, data } in pump.turn().await.expect("an end") {
+            for ReceivedEvent { event, data } in pump.run_once().await.expect("an end") {
                 match event {
-                    Event::Response {
+                    Http2Event::Response {
                         stream,
                         status,
                         headers,
@@ -293,14 +295,14 @@ fn our_client_and_the_server_of_h2() {
                         assert_eq!(headers.get_str("x-path"), Some(&*format!("/{at}")));
                         received.insert(stream, Vec::new());
                     }
-                    Event::Data { stream, end, .. } => {
+                    Http2Event::Data { stream, end, .. } => {
                         received.get_mut(&stream).unwrap().extend(data);
                         if end {
                             let (at, sent, trailers) = expected.remove(&stream).unwrap();
                             assert!(received[&stream] == sent && !trailers, "{at}");
                         }
                     }
-                    Event::Trailers { stream, trailers } => {
+                    Http2Event::Trailers { stream, trailers } => {
                         assert_eq!(trailers.get_str("x-sum"), Some("1"));
                         let (at, sent, expected) = expected.remove(&stream).unwrap();
                         assert!(received[&stream] == sent && expected, "{at}");

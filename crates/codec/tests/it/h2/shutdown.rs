@@ -1,16 +1,16 @@
-//! The end of a connection (RFC 9113 section 6.8), and PING.
+//! Tests graceful shutdown (RFC 9113 section 6.8), and PING.
 
-use apus_codec::h2::{ErrorCode, Event, OutgoingRequest};
+use apus_codec::h2::{ErrorCode, Http2Event, OutgoingRequest};
 
-use super::ends::*;
+use super::endpoint::*;
 
 #[test]
-fn a_graceful_end_takes_what_was_on_its_way() {
+fn a_graceful_shutdown_accepts_streams_in_flight() {
     let (mut client, mut server) = pair();
     let head = request("GET", "/", "host: a");
     server.connection.shut_down(&mut server.out);
     assert_eq!(goaways(&server.out), [(0x7fff_ffff, 0)]);
-    // Sent before the client knows.
+    // Sent before the client knows of the shutdown.
     client
         .connection
         .send_request(OutgoingRequest::of(&head, "https"), true, &mut client.out)
@@ -21,7 +21,7 @@ fn a_graceful_end_takes_what_was_on_its_way() {
     let seen = client.takes(&bytes).unwrap();
     assert!(matches!(
         seen[0].event,
-        Event::GoAway {
+        Http2Event::GoAway {
             code: ErrorCode::NO_ERROR,
             ..
         }
@@ -36,7 +36,7 @@ fn a_graceful_end_takes_what_was_on_its_way() {
     server.takes(&bytes).unwrap();
     assert_eq!(goaways(&server.out), [(1, 0)]);
     assert!(!server.connection.is_finished());
-    server.answers(key, 200, "", b"last");
+    server.responds(key, 200, "", b"last");
     assert!(server.connection.is_finished());
     let (seen, _) = exchange(&mut client, &mut server);
     assert!(seen.iter().any(|seen| seen.data == b"last"));
@@ -44,8 +44,8 @@ fn a_graceful_end_takes_what_was_on_its_way() {
 }
 
 #[test]
-fn streams_past_the_last_are_refused() {
-    let mut server = End::greeted(config());
+fn streams_after_the_last_one_are_refused() {
+    let mut server = Endpoint::connected(config());
     server.takes(&headers_frame(1, true, &GET)).unwrap();
     server
         .connection
@@ -60,7 +60,7 @@ fn streams_past_the_last_are_refused() {
         );
     }
     assert_eq!(resets(&server.out), [(3, 7), (5, 7)]);
-    // It is said once.
+    // GOAWAY is sent once.
     server.connection.shut_down(&mut server.out);
     server
         .connection
@@ -69,30 +69,30 @@ fn streams_past_the_last_are_refused() {
 }
 
 #[test]
-fn a_ping_shows_whether_the_peer_is_there() {
+fn a_ping_detects_whether_the_peer_is_alive() {
     let (mut client, mut server) = pair();
     server.connection.ping(&mut server.out);
     server.connection.ping(&mut server.out);
     assert_eq!(frames(&server.out).len(), 1);
-    assert!(server.connection.awaits_pong());
+    assert!(server.connection.awaits_ping_ack());
     exchange(&mut client, &mut server);
-    assert!(!server.connection.awaits_pong());
+    assert!(!server.connection.awaits_ping_ack());
 }
 
 #[test]
-fn an_answer_to_another_ping_is_none() {
-    let mut server = End::greeted(config());
+fn an_acknowledgement_of_another_ping_is_ignored() {
+    let mut server = Endpoint::connected(config());
     server.connection.ping(&mut server.out);
     server.takes(&one(6, 1, 0, &[0; 8])).unwrap();
-    assert!(server.connection.awaits_pong());
+    assert!(server.connection.awaits_ping_ack());
 }
 
 #[test]
-fn a_client_that_says_goodbye_is_let_go_after_its_answers() {
-    let mut server = End::greeted(config());
+fn a_connection_finishes_after_the_responses_to_a_closing_client() {
+    let mut server = Endpoint::connected(config());
     let key = stream_of(&server.takes(&headers_frame(1, true, &GET)).unwrap());
     server.takes(&one(7, 0, 0, &[0; 8])).unwrap();
-    assert!(server.connection.is_ending() && !server.connection.is_finished());
-    server.answers(key, 200, "", b"x");
+    assert!(server.connection.is_shutting_down() && !server.connection.is_finished());
+    server.responds(key, 200, "", b"x");
     assert!(server.connection.is_finished());
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::task::{Context, Poll, ready};
 
-use apus_codec::fastcgi::{ClientConnection, ClientEvent, ProtocolError, ResponseHead};
+use apus_codec::fastcgi::{CgiResponseHead, FastCgiConnection, FastCgiError, FastCgiEvent};
 use apus_http::Method;
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -15,7 +15,7 @@ use crate::client::{ClientRequest, FailureCause, RequestFailure, RequestPhase};
 
 /// What an application sent.
 pub(super) enum FastCgiResponsePart {
-    Head(ResponseHead),
+    Head(CgiResponseHead),
     Data(Bytes),
     End,
 }
@@ -64,7 +64,7 @@ impl FastCgiClientConnection {
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<ResponseHead, (RequestPhase, FailureCause)>> {
+    ) -> Poll<Result<CgiResponseHead, (RequestPhase, FailureCause)>> {
         self.wire.send(cx)?;
         let is_sent = self.wire.upload.is_over();
         let phase = match is_sent {
@@ -78,7 +78,7 @@ impl FastCgiClientConnection {
             }
             // The codec gives a head before anything else.
             Poll::Ready(Ok(_)) => {
-                let cause = FailureCause::Protocol(ProtocolError::Unasked.into());
+                let cause = FailureCause::Protocol(FastCgiError::UnexpectedRecord.into());
                 return Poll::Ready(Err((phase, cause)));
             }
             Poll::Ready(Err(cause)) => {
@@ -110,9 +110,9 @@ impl FastCgiClientConnection {
     ) -> RequestFailure {
         // Its server says that the application did not look at it.
         let is_rejected = match &cause {
-            FailureCause::Protocol(error) => error
-                .downcast_ref()
-                .is_some_and(ProtocolError::is_rejection),
+            FailureCause::Protocol(error) => {
+                error.downcast_ref().is_some_and(FastCgiError::is_rejection)
+            }
             _ => false,
         };
         RequestFailure {
@@ -125,10 +125,10 @@ impl FastCgiClientConnection {
 }
 
 impl ClientExchange for FastCgiClientConnection {
-    type Codec = ClientConnection;
+    type Codec = FastCgiConnection;
     type Part = FastCgiResponsePart;
 
-    fn wire(&mut self) -> &mut SerialConnection<ClientConnection> {
+    fn wire(&mut self) -> &mut SerialConnection<FastCgiConnection> {
         &mut self.wire
     }
 
@@ -142,24 +142,24 @@ impl ClientExchange for FastCgiClientConnection {
                 Ok(found) => found,
                 // It comes again when there is nothing before it.
                 Err(_) if !parts.is_empty() => break,
-                Err(ProtocolError::Truncated) => return Err(FailureCause::Closed),
+                Err(FastCgiError::Truncated) => return Err(FailureCause::Closed),
                 Err(error) => return Err(FailureCause::Protocol(error.into())),
             };
             let start = consumed;
             consumed += bytes;
             match event {
-                ClientEvent::Data(range) => parts.push(start + range.start..start + range.end),
-                ClientEvent::Stderr(range) => {
+                FastCgiEvent::Data(range) => parts.push(start + range.start..start + range.end),
+                FastCgiEvent::Stderr(range) => {
                     if let (Some(stderr), Some(head)) = (&self.stderr, &self.head) {
                         stderr(head, unread.get(range).unwrap_or_default());
                     }
                 }
-                ClientEvent::Head(head) => {
+                FastCgiEvent::Head(head) => {
                     self.wire.input.consume(consumed);
                     return Ok(Some(FastCgiResponsePart::Head(head)));
                 }
-                ClientEvent::End { .. } => {}
-                ClientEvent::Incomplete => break,
+                FastCgiEvent::End { .. } => {}
+                FastCgiEvent::Incomplete => break,
             }
         }
         if !parts.is_empty() {

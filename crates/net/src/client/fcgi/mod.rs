@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Instant;
 
-use apus_codec::fastcgi::ClientConnection;
+use apus_codec::fastcgi::FastCgiConnection;
 use apus_codec::h1::HeadLimits;
 
 pub use self::parked::ParkedFastCgi;
@@ -46,7 +46,7 @@ const REUSED_MOST: u64 = 8 * 1024;
 pub struct FastCgiClient(Box<FastCgiClientConnection>);
 
 struct FastCgiClientConnection {
-    wire: SerialConnection<ClientConnection>,
+    wire: SerialConnection<FastCgiConnection>,
     /// The current request, for whom its standard error is told.
     head: Option<Rc<ClientRequestHead>>,
     stderr: Option<Stderr>,
@@ -57,7 +57,7 @@ impl FastCgiClient {
     /// A fresh connection.
     pub(super) fn new(transport: Transport) -> Self {
         Self(Box::new(FastCgiClientConnection {
-            wire: SerialConnection::new(transport, ClientConnection::new(LIMITS)),
+            wire: SerialConnection::new(transport, FastCgiConnection::new(LIMITS)),
             head: None,
             stderr: None,
             connection_return: None,

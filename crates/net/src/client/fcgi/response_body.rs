@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use apus_codec::fastcgi::{ResponseContent, ResponseHead};
+use apus_codec::fastcgi::{BodyLength, CgiResponseHead};
 use apus_http::{Body, BodyError, BodyStream, Frame, Version};
 use bytes::Bytes;
 
@@ -43,18 +43,18 @@ impl FastCgiResponseBody {
                 FailureCause::Closed,
             ))),
         });
-        let ResponseHead {
+        let CgiResponseHead {
             status,
             headers,
-            content,
+            body: length,
         } = head.await?;
-        let body = match content {
-            ResponseContent::None => {
+        let body = match length {
+            BodyLength::None => {
                 poll_fn(|cx| self.poll_end(cx)).await;
                 Body::Empty
             }
-            ResponseContent::Length(length) => self.body(Some(length)),
-            ResponseContent::UntilEnd => self.body(None),
+            BodyLength::Length(length) => self.body(Some(length)),
+            BodyLength::UntilEnd => self.body(None),
         };
         Ok(ClientResponse {
             status,

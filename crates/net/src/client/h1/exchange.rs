@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use apus_codec::h1::{
-    BodyFraming, ClientConnection, ClientEvent, OutgoingRequest, ProtocolError, ResponseHead,
+    BodyFraming, ClientConnection, ClientEvent, Http1Error, Http1ResponseHead, OutgoingRequest,
 };
 use apus_http::{Headers, StatusCode};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ const CONTINUE: Duration = Duration::from_secs(1);
 
 /// What an origin sent.
 pub(super) enum Http1ResponsePart {
-    Head(ResponseHead),
+    Head(Http1ResponseHead),
     Data(Bytes),
     End(Option<Headers>),
 }
@@ -78,7 +78,7 @@ impl Http1ClientConnection {
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<ResponseHead, (RequestPhase, FailureCause)>> {
+    ) -> Poll<Result<Http1ResponseHead, (RequestPhase, FailureCause)>> {
         loop {
             self.wire.send(cx)?;
             let phase = match self.wire.upload.is_over() {
@@ -96,7 +96,7 @@ impl Http1ClientConnection {
                 }
                 // Content comes behind a head only.
                 Poll::Ready(Ok(_)) => {
-                    let cause = FailureCause::Protocol(ProtocolError::UnaskedResponse.into());
+                    let cause = FailureCause::Protocol(Http1Error::UnexpectedResponse.into());
                     return Poll::Ready(Err((phase, cause)));
                 }
                 Poll::Ready(Err(cause)) => {

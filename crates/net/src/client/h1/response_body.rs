@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use apus_codec::h1::{ResponseContent, ResponseHead};
+use apus_codec::h1::{BodyFraming, Http1ResponseHead};
 use apus_http::{Body, BodyError, BodyStream, Frame};
 
 use super::Http1ClientConnection;
@@ -28,12 +28,15 @@ struct Ahead {
 }
 
 /// The response with this head.
-pub(super) fn respond(inner: Box<Http1ClientConnection>, head: ResponseHead) -> ClientResponse {
-    let ResponseHead {
+pub(super) fn respond(
+    inner: Box<Http1ClientConnection>,
+    head: Http1ResponseHead,
+) -> ClientResponse {
+    let Http1ResponseHead {
         status,
         version,
         headers,
-        content,
+        body: framing,
     } = head;
     let mut response = ClientResponse {
         status,
@@ -49,13 +52,13 @@ pub(super) fn respond(inner: Box<Http1ClientConnection>, head: ResponseHead) -> 
         response.tunnel = Some(Box::new(Http1Tunnel::new(transport, input)));
         return response;
     }
-    response.body = match content {
-        ResponseContent::None => {
+    response.body = match framing {
+        BodyFraming::None => {
             inner.give_back();
             Body::Empty
         }
-        ResponseContent::Length(length) => body(inner, Some(length)),
-        ResponseContent::Chunked | ResponseContent::UntilClose => body(inner, None),
+        BodyFraming::Length(length) => body(inner, Some(length)),
+        BodyFraming::Chunked | BodyFraming::UntilClose => body(inner, None),
     };
     response
 }

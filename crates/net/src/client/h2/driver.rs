@@ -10,7 +10,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use apus_codec::h2::{Config, Connection as Codec, ConnectionError, ErrorCode, StreamKey};
+use apus_codec::h2::{
+    ConnectionError, ErrorCode, Http2Config, Http2Connection as Codec, StreamKey,
+};
 use apus_http::BodyError;
 
 use super::stream::{ClientStream, ClientStreams, ResponseState};
@@ -91,7 +93,7 @@ impl Http2ClientDriver {
         transport.limit_unsent(UNSENT_MOST);
         let buffers = BufferPool::of_thread();
         let mut out = WriteBatch::default();
-        let config = Config {
+        let config = Http2Config {
             max_concurrent_streams: u32::try_from(STREAMS).unwrap_or(u32::MAX),
             max_frame_size: 16 * 1024,
             target_bytes: 0,
@@ -194,8 +196,8 @@ impl Http2ClientDriver {
             self.shared.idle_since.set(coarse_now());
         }
         self.shared.open.set(open);
-        self.shared.room.set(self.codec.room());
-        if self.codec.is_ending() || self.end.is_some() {
+        self.shared.room.set(self.codec.available_streams());
+        if self.codec.is_shutting_down() || self.end.is_some() {
             self.shared.closed.set(true);
         }
     }
@@ -206,7 +208,7 @@ impl Http2ClientDriver {
             return self.end.take();
         }
         let is_unused = self.codec.open_streams() == 0 && self.shared.queue.borrow().is_empty();
-        let is_unwanted = self.codec.is_ending() || Rc::strong_count(&self.shared) == 1;
+        let is_unwanted = self.codec.is_shutting_down() || Rc::strong_count(&self.shared) == 1;
         if is_unused && is_unwanted {
             let frames = self.out.frames(&self.buffers);
             self.codec.go_away(ErrorCode::NO_ERROR, frames);

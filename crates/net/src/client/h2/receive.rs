@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::task::{Context, Poll};
 
-use apus_codec::h2::{ErrorCode, Event, StreamKey};
+use apus_codec::h2::{ErrorCode, Http2Event, StreamKey};
 use apus_http::{Body, BodyError, Headers, StatusCode, Version};
 use bytes::Bytes;
 
@@ -64,34 +64,34 @@ impl Http2ClientDriver {
                 }
             };
             match event {
-                Event::Incomplete => {
+                Http2Event::Incomplete => {
                     self.input.consume(consumed);
                     self.unhandled = false;
                     return;
                 }
-                Event::Data { stream, range, end } => self.take_content(stream, range, end),
+                Http2Event::Data { stream, range, end } => self.take_content(stream, range, end),
                 event => self.handle(event),
             }
             self.input.consume(consumed);
         }
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: Http2Event) {
         match event {
-            Event::Informational {
+            Http2Event::Informational {
                 stream,
                 status,
                 headers,
             } => self.take_interim(stream, status, *headers),
-            Event::Response {
+            Http2Event::Response {
                 stream,
                 status,
                 headers,
                 end,
             } => self.take_head(stream, status, headers, end),
-            Event::Trailers { stream, trailers } => self.take_end(stream, Some(*trailers)),
-            Event::Reset { stream, code } => self.take_reset(stream, code),
-            Event::Malformed { stream, fault } => {
+            Http2Event::Trailers { stream, trailers } => self.take_end(stream, Some(*trailers)),
+            Http2Event::Reset { stream, code } => self.take_reset(stream, code),
+            Http2Event::Malformed { stream, fault } => {
                 tracing::debug!(error = %fault, "an origin sent a malformed message");
                 if let Some(stream) = stream.and_then(|key| self.streams.remove(key)) {
                     self.fail(
@@ -101,12 +101,15 @@ impl Http2ClientDriver {
                     );
                 }
             }
-            Event::GoAway { last, code } => {
+            Http2Event::GoAway { last, code } => {
                 tracing::debug!(%code, "an origin ends its connection");
                 self.refuse_behind(last);
             }
             // Handled by the caller, or of a server's end.
-            Event::Incomplete | Event::Data { .. } | Event::Request(_) | Event::Refused { .. } => {}
+            Http2Event::Incomplete
+            | Http2Event::Data { .. }
+            | Http2Event::Request(_)
+            | Http2Event::Refused { .. } => {}
         }
     }
 

@@ -24,7 +24,7 @@ impl Http2ClientDriver {
             // Whether there can be a tunnel is told by the origin's settings.
             let waits = |next: &QueuedRequest| {
                 next.request.head.upgrade.is_some()
-                    && !self.codec.is_settled()
+                    && !self.codec.has_peer_settings()
                     && !next.response_slot.is_abandoned()
             };
             let mut queue = self.shared.queue.borrow_mut();
@@ -48,7 +48,7 @@ impl Http2ClientDriver {
         } = submitted;
         let head = &*request.head;
         let is_tunnel = head.upgrade.is_some();
-        if is_tunnel && !self.codec.takes_extended_connect() {
+        if is_tunnel && !self.codec.allows_extended_connect() {
             return response_slot.settle(Err(unsent(request, FailureCause::NoTunnel)));
         }
         let is_whole = matches!(request.body, Body::Empty) && !is_tunnel;

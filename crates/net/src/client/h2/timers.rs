@@ -98,7 +98,7 @@ impl Http2ClientDriver {
         if !is_asked {
             return None;
         }
-        let at = match self.codec.awaits_pong() {
+        let at = match self.codec.awaits_ping_ack() {
             true => timers.read_at.max(timers.pinged_at) + timers.round_trip,
             false if timers.is_quiet => timers.read_at + QUIET,
             false => timers.read_at + timers.round_trip * SILENT_ROUND_TRIPS,
@@ -113,7 +113,7 @@ impl Http2ClientDriver {
             return Err(CloseReason::TimedOut);
         }
         if is_due(self.ping_at()) {
-            if self.codec.awaits_pong() {
+            if self.codec.awaits_ping_ack() {
                 tracing::debug!("an origin answers no PING");
                 return Err(CloseReason::TimedOut);
             }

@@ -56,7 +56,7 @@ fn an_origin_that_is_not_there_fails_before_anything_is_sent() {
 
 #[test]
 fn the_origin_is_told_whom_a_connection_is_for() {
-    let client = proxy_protocol::Header {
+    let client = proxy_protocol::ProxyHeader {
         source: Some("192.0.2.1:1000".parse().unwrap()),
         destination: Some("192.0.2.2:80".parse().unwrap()),
     };

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use apus_codec::h1::ProtocolError;
+use apus_codec::h1::Http1Error;
 use apus_http::{Body, BodyError, Version};
 use apus_net::client::{FailureCause, RequestPhase};
 
@@ -43,33 +43,33 @@ fn a_head_that_is_ambiguous_or_endless_is_refused() {
     for (head, error) in [
         (
             "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
-            ProtocolError::LengthWithTransferEncoding,
+            Http1Error::LengthWithTransferEncoding,
         ),
         (
             "Content-Length: 2\r\nContent-Length: 2\r\n",
-            ProtocolError::ContentLength,
+            Http1Error::ContentLength,
         ),
-        ("Content-Length: +2\r\n", ProtocolError::ContentLength),
-        ("Content-Length: 2, 2\r\n", ProtocolError::ContentLength),
+        ("Content-Length: +2\r\n", Http1Error::ContentLength),
+        ("Content-Length: 2, 2\r\n", Http1Error::ContentLength),
         (
             "Transfer-Encoding: identity\r\n",
-            ProtocolError::TransferEncoding,
+            Http1Error::TransferEncoding,
         ),
         (
             "Transfer-Encoding: chunked, chunked\r\n",
-            ProtocolError::TransferEncoding,
+            Http1Error::TransferEncoding,
         ),
         (
             "Transfer-Encoding: gzip, chunked\r\n",
-            ProtocolError::TransferCoding,
+            Http1Error::TransferCoding,
         ),
-        ("A : b\r\n", ProtocolError::SpaceBeforeColon),
-        (" folded\r\n", ProtocolError::LineFolding),
-        ("A: b\n", ProtocolError::BareLineFeed),
-        ("A: b\0c\r\n", ProtocolError::FieldValue),
-        ("A: b\rC: d\r\n", ProtocolError::FieldValue),
-        (&many, ProtocolError::TooManyFields),
-        (&long, ProtocolError::HeadTooLarge),
+        ("A : b\r\n", Http1Error::SpaceBeforeColon),
+        (" folded\r\n", Http1Error::LineFolding),
+        ("A: b\n", Http1Error::BareLineFeed),
+        ("A: b\0c\r\n", Http1Error::FieldValue),
+        ("A: b\rC: d\r\n", Http1Error::FieldValue),
+        (&many, Http1Error::TooManyFields),
+        (&long, Http1Error::HeadTooLarge),
     ] {
         let answer = format!("HTTP/1.1 200 OK\r\n{head}\r\nokHTTP/1.1");
         let origin = RawOrigin::answering(&[answer.as_bytes()]);

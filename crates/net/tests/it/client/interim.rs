@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use apus_codec::h1::ProtocolError;
+use apus_codec::h1::Http1Error;
 use apus_http::{Body, Frame, InterimQueue, Method, StatusCode};
 use apus_net::client::{ClientRequest, ClientRequestHead, FailureCause};
 use bytes::Bytes;
@@ -52,7 +52,7 @@ fn interim_responses_without_end_are_cut_off() {
         let FailureCause::Protocol(error) = failure.cause else {
             panic!("{failure:?}");
         };
-        assert_eq!(error.downcast_ref(), Some(&ProtocolError::TooManyInterim));
+        assert_eq!(error.downcast_ref(), Some(&Http1Error::TooManyInterim));
     });
 }
 

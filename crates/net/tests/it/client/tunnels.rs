@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 
-use apus_codec::h1::ProtocolError;
+use apus_codec::h1::Http1Error;
 use apus_http::{Body, Duplex, Method};
 use apus_net::client::{ClientRequest, ClientRequestHead, FailureCause};
 
@@ -89,7 +89,7 @@ fn nobody_is_switched_who_did_not_ask() {
         let FailureCause::Protocol(error) = failure.cause else {
             panic!("{failure:?}");
         };
-        assert_eq!(error.downcast_ref(), Some(&ProtocolError::UnaskedSwitch));
+        assert_eq!(error.downcast_ref(), Some(&Http1Error::UnexpectedUpgrade));
     });
 }
 
@@ -108,7 +108,7 @@ fn nobody_is_switched_to_what_it_did_not_ask_for() {
             let FailureCause::Protocol(error) = failure.cause else {
                 panic!("{failure:?}");
             };
-            assert_eq!(error.downcast_ref(), Some(&ProtocolError::UnaskedSwitch));
+            assert_eq!(error.downcast_ref(), Some(&Http1Error::UnexpectedUpgrade));
         });
     }
 }

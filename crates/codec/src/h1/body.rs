@@ -1,48 +1,49 @@
-//! The framing of a message body, read and written (RFC 9112 sections 6 and 7).
+//! Reads and writes framed message bodies (RFC 9112 sections 6 and 7).
 
 use std::ops::Range;
 
-use super::chunked::{self, ChunkedDecoder, Decoded};
-use super::{BodyFraming, HeadLimits, ProtocolError};
+use super::chunked::{self, ChunkedDecoder, ChunkedPiece};
+use super::{BodyFraming, HeadLimits, Http1Error};
 use apus_http::Headers;
 
-/// Content that is being read.
+/// Finds the data of a message body in the input.
 #[derive(Debug)]
-pub(super) enum ContentReader {
-    /// So many bytes are to come.
+pub(super) enum BodyReader {
+    /// This many bytes are still expected.
     Length(u64),
     /// Chunked transfer coding.
     Chunked(Box<ChunkedDecoder>),
-    /// All that comes.
+    /// Everything up to the end of the connection.
     UntilClose,
 }
 
-/// What a [`ContentReader`] found at the start of its input.
+/// The first piece that a [`BodyReader`] finds in its input.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece {
-    /// Nothing before more input comes.
+pub(super) enum BodyPiece {
+    /// More input is needed.
     Incomplete,
-    /// This range of the input.
+    /// Data in this range of the input.
     Data(Range<usize>),
-    /// The end, and the trailer section if it has one.
+    /// The end of the body, with the trailer section if there is one.
     End(Option<Headers>),
 }
 
-impl ContentReader {
-    /// Reads chunked content of a message whose `Connection` has these values, joined.
+impl BodyReader {
+    /// A reader for a chunked body. `connection` is the joined values of the message's `Connection`
+    /// fields.
     pub(super) fn chunked(connection: &[u8]) -> Self {
         Self::Chunked(Box::new(ChunkedDecoder::new(connection)))
     }
 
-    /// Takes input up to the end of the first run of data in it, or to the end of the content. Tells
+    /// Consumes input up to the end of the first run of data, or to the end of the body. Returns
     /// how many bytes that is.
     pub(super) fn read(
         &mut self,
         input: &[u8],
         limits: &HeadLimits,
-    ) -> Result<(usize, Piece), ProtocolError> {
+    ) -> Result<(usize, BodyPiece), Http1Error> {
         let len = match self {
-            Self::Length(0) => return Ok((0, Piece::End(None))),
+            Self::Length(0) => return Ok((0, BodyPiece::End(None))),
             Self::Length(remaining) => {
                 let len = usize::try_from(*remaining)
                     .unwrap_or(usize::MAX)
@@ -54,30 +55,32 @@ impl ContentReader {
             Self::Chunked(decoder) => {
                 let (consumed, decoded) = decoder.decode(input, limits)?;
                 let piece = match decoded {
-                    Decoded::Incomplete => Piece::Incomplete,
-                    Decoded::Data { skip, len } => Piece::Data(skip..skip.saturating_add(len)),
-                    Decoded::End(trailers) => {
-                        Piece::End(Some(trailers).filter(|trailers| !trailers.is_empty()))
+                    ChunkedPiece::Incomplete => BodyPiece::Incomplete,
+                    ChunkedPiece::Data { skip, len } => {
+                        BodyPiece::Data(skip..skip.saturating_add(len))
+                    }
+                    ChunkedPiece::End(trailers) => {
+                        BodyPiece::End(Some(trailers).filter(|trailers| !trailers.is_empty()))
                     }
                 };
                 return Ok((consumed, piece));
             }
         };
         match len {
-            0 => Ok((0, Piece::Incomplete)),
-            _ => Ok((len, Piece::Data(0..len))),
+            0 => Ok((0, BodyPiece::Incomplete)),
+            _ => Ok((len, BodyPiece::Data(0..len))),
         }
     }
 }
 
-/// Content that is being written.
+/// Writes the framing around the data of a message body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ContentWriter {
+pub(super) struct BodyWriter {
     pub(super) framing: BodyFraming,
     chunk_is_open: bool,
 }
 
-impl ContentWriter {
+impl BodyWriter {
     pub(super) fn new(framing: BodyFraming) -> Self {
         Self {
             framing,
@@ -85,23 +88,23 @@ impl ContentWriter {
         }
     }
 
-    /// Appends what stands before `len` bytes of data.
+    /// Appends the framing before `len` bytes of data.
     pub(super) fn start_chunk(&mut self, len: usize, out: &mut Vec<u8>) {
-        // A chunk of no data would be the last one.
+        // An empty chunk would end the body.
         if self.framing == BodyFraming::Chunked && len > 0 {
             self.chunk_is_open = true;
             chunked::encode_size(len, out);
         }
     }
 
-    /// Appends what stands behind the data of a chunk that was started.
+    /// Appends the framing after the data of the open chunk.
     pub(super) fn end_chunk(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.chunk_is_open) {
             out.extend_from_slice(b"\r\n");
         }
     }
 
-    /// Appends what ends the content.
+    /// Appends the end of the body.
     pub(super) fn end(self, trailers: Option<&Headers>, out: &mut Vec<u8>) {
         if self.framing == BodyFraming::Chunked {
             chunked::encode_end(trailers, out);

@@ -1,12 +1,14 @@
-//! Two ends of a connection, joined by nothing but buffers.
+//! Two ends of a connection that exchange bytes through buffers.
 
-use apus_codec::h2::{Config, Connection, ConnectionError, Content, Event, StreamKey};
+use apus_codec::h2::{
+    ConnectionError, ExpectedBody, Http2Config, Http2Connection, Http2Event, StreamKey,
+};
 use apus_http::{Head, Headers, HopByHop, Method, ResponseHead, StatusCode, Target, Version};
 
 pub(super) const DATE: &[u8; 29] = b"Sat, 21 Nov 2026 10:00:00 GMT";
 
-pub(super) fn config() -> Config {
-    Config {
+pub(super) fn config() -> Http2Config {
+    Http2Config {
         max_concurrent_streams: 256,
         max_frame_size: 16_384,
         target_bytes: 8192,
@@ -17,24 +19,24 @@ pub(super) fn config() -> Config {
     }
 }
 
-/// One end, and what it has to say.
-pub(super) struct End {
-    pub(super) connection: Connection,
+/// One end, and the bytes that it has to send.
+pub(super) struct Endpoint {
+    pub(super) connection: Http2Connection,
     pub(super) out: Vec<u8>,
     input: Vec<u8>,
 }
 
-/// An event with the content it stands for.
+/// An event with its data.
 #[derive(Debug)]
-pub(super) struct Seen {
-    pub(super) event: Event,
+pub(super) struct ReceivedEvent {
+    pub(super) event: Http2Event,
     pub(super) data: Vec<u8>,
 }
 
-impl End {
-    pub(super) fn server(config: Config) -> Self {
+impl Endpoint {
+    pub(super) fn server(config: Http2Config) -> Self {
         let mut out = Vec::new();
-        let connection = Connection::server(config, &mut out);
+        let connection = Http2Connection::server(config, &mut out);
         Self {
             connection,
             out,
@@ -42,9 +44,9 @@ impl End {
         }
     }
 
-    pub(super) fn client(config: Config) -> Self {
+    pub(super) fn client(config: Http2Config) -> Self {
         let mut out = Vec::new();
-        let connection = Connection::client(config, &mut out);
+        let connection = Http2Connection::client(config, &mut out);
         Self {
             connection,
             out,
@@ -52,8 +54,8 @@ impl End {
         }
     }
 
-    /// A server whose client has said hello.
-    pub(super) fn greeted(config: Config) -> Self {
+    /// A server that has received the client's preface.
+    pub(super) fn connected(config: Http2Config) -> Self {
         let mut server = Self::server(config);
         let mut hello = apus_codec::h2::PREFACE.to_vec();
         frame(0x4, 0, 0, b"", &mut hello);
@@ -62,26 +64,29 @@ impl End {
         server
     }
 
-    /// Presents bytes; gives all that was found in them.
-    pub(super) fn takes(&mut self, bytes: &[u8]) -> Result<Vec<Seen>, ConnectionError> {
+    /// Passes input and returns all its events.
+    pub(super) fn takes(&mut self, bytes: &[u8]) -> Result<Vec<ReceivedEvent>, ConnectionError> {
         self.input.extend_from_slice(bytes);
         let mut seen = Vec::new();
         loop {
             let (consumed, event) = self.connection.handle_input(&self.input, &mut self.out)?;
             let data = match &event {
-                Event::Data { range, .. } => self.input[range.clone()].to_vec(),
+                Http2Event::Data { range, .. } => self.input[range.clone()].to_vec(),
                 _ => Vec::new(),
             };
             self.input.drain(..consumed);
             match event {
-                Event::Incomplete => return Ok(seen),
-                event => seen.push(Seen { event, data }),
+                Http2Event::Incomplete => return Ok(seen),
+                event => seen.push(ReceivedEvent { event, data }),
             }
         }
     }
 
-    /// Presents one byte after the other.
-    pub(super) fn takes_slowly(&mut self, bytes: &[u8]) -> Result<Vec<Seen>, ConnectionError> {
+    /// Passes the input byte by byte.
+    pub(super) fn takes_slowly(
+        &mut self,
+        bytes: &[u8],
+    ) -> Result<Vec<ReceivedEvent>, ConnectionError> {
         let mut seen = Vec::new();
         for byte in bytes {
             seen.extend(self.takes(&[*byte])?);
@@ -93,20 +98,20 @@ impl End {
         std::mem::take(&mut self.out)
     }
 
-    /// Answers with a head and content that fits the windows.
-    pub(super) fn answers(&mut self, stream: StreamKey, status: u16, fields: &str, content: &[u8]) {
+    /// Sends a response with a body that fits the windows.
+    pub(super) fn responds(&mut self, stream: StreamKey, status: u16, fields: &str, body: &[u8]) {
         let headers = headers(fields);
         let status = StatusCode::from_u16(status).unwrap();
-        let head = head_of(status, &headers, Some(content.len() as u64));
+        let head = head_of(status, &headers, Some(body.len() as u64));
         let expected = self.connection.send_head(stream, head, &mut self.out);
-        if expected != Content::None {
-            self.sends(stream, content, true);
+        if expected != ExpectedBody::None {
+            self.sends(stream, body, true);
         }
     }
 
-    /// Sends content that fits the windows.
-    pub(super) fn sends(&mut self, stream: StreamKey, content: &[u8], end: bool) {
-        let mut left = content;
+    /// Sends data that fits the windows.
+    pub(super) fn sends(&mut self, stream: StreamKey, body: &[u8], end: bool) {
+        let mut left = body;
         while !left.is_empty() {
             self.connection.want_send(stream);
             let (key, most) = self.connection.next_send().expect("a turn");
@@ -118,7 +123,7 @@ impl End {
                 .unwrap();
             self.out.extend_from_slice(now);
         }
-        if content.is_empty() && end {
+        if body.is_empty() && end {
             self.connection
                 .send_data(stream, 0, true, &mut self.out)
                 .unwrap();
@@ -161,16 +166,20 @@ pub(super) fn request(method: &str, target: &str, fields: &str) -> Head {
     }
 }
 
-/// Both ends after their prefaces.
-pub(super) fn pair() -> (End, End) {
-    let mut client = End::client(config());
-    let mut server = End::server(config());
+/// A client and a server after their prefaces.
+pub(super) fn pair() -> (Endpoint, Endpoint) {
+    let mut client = Endpoint::client(config());
+    let mut server = Endpoint::server(config());
     exchange(&mut client, &mut server);
     (client, server)
 }
 
-/// Carries bytes to and fro until nothing is left; gives what the client saw, and the server.
-pub(super) fn exchange(client: &mut End, server: &mut End) -> (Vec<Seen>, Vec<Seen>) {
+/// Transfers bytes in both directions until both ends are idle. Returns the events of the client and of the
+/// server.
+pub(super) fn exchange(
+    client: &mut Endpoint,
+    server: &mut Endpoint,
+) -> (Vec<ReceivedEvent>, Vec<ReceivedEvent>) {
     let (mut at_client, mut at_server) = (Vec::new(), Vec::new());
     while !client.out.is_empty() || !server.out.is_empty() {
         let (to_server, to_client) = (client.said(), server.said());
@@ -188,14 +197,14 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut 
     out.extend_from_slice(payload);
 }
 
-/// A frame of its own.
+/// A single frame.
 pub(super) fn one(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     frame(kind, flags, stream, payload, &mut out);
     out
 }
 
-/// A field block of literals, without Huffman and without use of the table.
+/// A field block of literals without Huffman codes and without indexing.
 pub(super) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in fields {
@@ -281,11 +290,11 @@ pub(super) fn updates(bytes: &[u8]) -> Vec<(u32, u32)> {
         .collect()
 }
 
-/// The stream of the request that was seen first.
-pub(super) fn stream_of(seen: &[Seen]) -> StreamKey {
+/// The stream of the first request.
+pub(super) fn stream_of(seen: &[ReceivedEvent]) -> StreamKey {
     seen.iter()
         .find_map(|seen| match &seen.event {
-            Event::Request(request) => Some(request.stream),
+            Http2Event::Request(request) => Some(request.stream),
             _ => None,
         })
         .expect("a request")

@@ -1,13 +1,13 @@
-//! In which order content is sent (RFC 9218).
+//! Tests the order in which data is sent (RFC 9218).
 
 use apus_codec::h2::StreamKey;
 use apus_http::StatusCode;
 
-use super::ends::*;
+use super::endpoint::*;
 
-/// A server that has an answer at hand for each of these `priority` values, on streams 1, 3, 5, ...
-fn answering(priorities: &[Option<&str>]) -> (End, Vec<StreamKey>) {
-    let mut server = End::greeted(config());
+/// A server with a pending response for each of these `priority` values, on streams 1, 3, 5, ...
+fn with_requests(priorities: &[Option<&str>]) -> (Endpoint, Vec<StreamKey>) {
+    let mut server = Endpoint::connected(config());
     server.takes(&one(8, 0, 0, &[0x10, 0, 0, 0])).unwrap();
     let mut keys = Vec::new();
     for (at, priority) in priorities.iter().enumerate() {
@@ -24,8 +24,8 @@ fn answering(priorities: &[Option<&str>]) -> (End, Vec<StreamKey>) {
     (server, keys)
 }
 
-/// Whose turns the next ones are, each answer having `frames` frames.
-fn turns(server: &mut End, frames: usize) -> Vec<u32> {
+/// The streams of the next frames, if each response has `frames` frames.
+fn sent_order(server: &mut Endpoint, frames: usize) -> Vec<u32> {
     let mut order = Vec::new();
     let mut sent = std::collections::HashMap::new();
     while let Some((key, _)) = server.connection.next_send() {
@@ -43,34 +43,35 @@ fn turns(server: &mut End, frames: usize) -> Vec<u32> {
 }
 
 #[test]
-fn the_urgent_come_first_and_the_incremental_share() {
-    let (mut server, _) = answering(&[Some("u=5, i"), Some("u=0"), Some("u=5, i"), Some("u=0")]);
-    assert_eq!(turns(&mut server, 2), [3, 3, 7, 7, 1, 5, 1, 5]);
+fn sends_urgent_streams_first_and_interleaves_incremental_ones() {
+    let (mut server, _) =
+        with_requests(&[Some("u=5, i"), Some("u=0"), Some("u=5, i"), Some("u=0")]);
+    assert_eq!(sent_order(&mut server, 2), [3, 3, 7, 7, 1, 5, 1, 5]);
 }
 
 #[test]
-fn those_who_say_nothing_share() {
-    let (mut server, _) = answering(&[None, None, None]);
-    assert_eq!(turns(&mut server, 2), [1, 3, 5, 1, 3, 5]);
+fn interleaves_streams_without_a_priority() {
+    let (mut server, _) = with_requests(&[None, None, None]);
+    assert_eq!(sent_order(&mut server, 2), [1, 3, 5, 1, 3, 5]);
 }
 
 #[test]
-fn a_priority_update_reorders_what_waits() {
-    let (mut server, _) = answering(&[None, None, None]);
+fn a_priority_update_reorders_scheduled_streams() {
+    let (mut server, _) = with_requests(&[None, None, None]);
     server.takes(&one(16, 0, 0, b"\0\0\0\x05u=1")).unwrap();
-    assert_eq!(turns(&mut server, 2), [5, 5, 1, 3, 1, 3]);
+    assert_eq!(sent_order(&mut server, 2), [5, 5, 1, 3, 1, 3]);
 }
 
 #[test]
-fn the_old_tree_of_priorities_means_nothing() {
-    let (mut server, _) = answering(&[None, None]);
+fn ignores_the_deprecated_priority_tree() {
+    let (mut server, _) = with_requests(&[None, None]);
     server.takes(&one(2, 0, 3, &[0x80, 0, 0, 0, 255])).unwrap();
-    assert_eq!(turns(&mut server, 2), [1, 3, 1, 3]);
+    assert_eq!(sent_order(&mut server, 2), [1, 3, 1, 3]);
 }
 
 #[test]
-fn who_is_reset_has_no_turn() {
-    let (mut server, _) = answering(&[None, Some("u=0"), None]);
+fn does_not_schedule_reset_streams() {
+    let (mut server, _) = with_requests(&[None, Some("u=0"), None]);
     server.takes(&one(3, 0, 3, &[0; 4])).unwrap();
-    assert_eq!(turns(&mut server, 1), [1, 5]);
+    assert_eq!(sent_order(&mut server, 1), [1, 5]);
 }

@@ -1,0 +1,259 @@
+//! Reads request heads: request line, field section and framing (RFC 9112 sections 3, 5 and 6).
+
+use http::{Method, Version};
+
+use super::framing::{FramingFields, MessageLength};
+use super::line::LineReader;
+use super::{Http1Error, RequestFraming, field};
+use apus_http::grammar::{is_host, is_token, trim};
+use apus_http::hop_by_hop::HopByHopReader;
+use apus_http::{Head, Headers, HopByHop, Target};
+
+/// The limits of a message head and of a trailer section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// Bytes of the request target; past it 414.
+    pub target_bytes: usize,
+    /// Bytes of the whole head, and of a trailer section; past it 431.
+    pub head_bytes: usize,
+    /// Field lines of the head, and of a trailer section; past it 431.
+    pub fields: usize,
+}
+
+/// The head of a request that a server received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http1RequestHead {
+    /// Request line and field lines. The version is HTTP/1.0 or HTTP/1.1. There is at most one
+    /// `Host`, and it equals the authority of the target if the target has one.
+    pub head: Box<Head>,
+    /// Whether a body follows, and how it is framed.
+    pub body: RequestFraming,
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    pub expects_continue: bool,
+    /// Whether the client offers to switch protocols: an HTTP/1.1 request with `Upgrade`, which
+    /// `Connection` names.
+    pub upgrade: bool,
+}
+
+/// Reads one request head after the other.
+#[derive(Debug, Default)]
+pub(super) struct RequestReader {
+    lines: LineReader,
+    blank_lines: u8,
+    /// Set once the request line was read.
+    head: Option<Box<Head>>,
+    fields: RequestFields,
+}
+
+/// The fields that the codec interprets itself, as far as they were read.
+#[derive(Debug, Default)]
+struct RequestFields {
+    framing: FramingFields,
+    hop_by_hop: HopByHopReader,
+    host: bool,
+    expects_continue: bool,
+}
+
+/// A request head, and whether the connection persists after it (RFC 9112 section 9.3).
+pub(super) struct ReceivedRequest {
+    pub(super) head: Http1RequestHead,
+    pub(super) persistent: bool,
+}
+
+impl RequestReader {
+    /// Maximum empty lines before a request line (RFC 9112 section 2.2).
+    const BLANK_LINES: u8 = 2;
+    /// Maximum bytes of a request line without the target: method, two spaces, version, CRLF.
+    const LINE_OVERHEAD: usize = 64;
+    /// Maximum initial capacity of a field section, since the input may hold more than one head.
+    const FIELDS_CAPACITY: usize = 2048;
+
+    /// Whether no byte of the next head was read yet.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.lines.is_untouched()
+    }
+
+    /// Consumes complete lines. Returns how many bytes they are, and the head once it is complete.
+    pub(super) fn read(
+        &mut self,
+        input: &[u8],
+        limits: &HeadLimits,
+    ) -> Result<(usize, Option<ReceivedRequest>), Http1Error> {
+        let mut consumed = 0_usize;
+        let section = (limits.head_bytes, Http1Error::HeadTooLarge);
+        loop {
+            let rest = input.get(consumed..).unwrap_or_default();
+            let Some(head) = &mut self.head else {
+                if rest.first().is_some_and(|first| !can_start_request(*first)) {
+                    return Err(Http1Error::RequestLine);
+                }
+                let max_bytes = limits.target_bytes.saturating_add(Self::LINE_OVERHEAD);
+                let line_limit = (max_bytes, Http1Error::TargetTooLong);
+                let Some((line, bytes)) = self.lines.next(rest, section, line_limit)? else {
+                    return Ok((consumed, None));
+                };
+                consumed = consumed.saturating_add(bytes);
+                if line.is_empty() && self.blank_lines < Self::BLANK_LINES {
+                    self.blank_lines = self.blank_lines.saturating_add(1);
+                } else {
+                    let capacity = rest.len().saturating_sub(bytes).min(Self::FIELDS_CAPACITY);
+                    self.head = Some(self.request_line(line, limits, capacity)?);
+                }
+                continue;
+            };
+            let Some((line, bytes)) = self.lines.next(rest, section, section)? else {
+                return Ok((consumed, None));
+            };
+            consumed = consumed.saturating_add(bytes);
+            if line.is_empty() {
+                return Ok((consumed, Some(self.finish()?)));
+            }
+            let (name, value) = field::split(line)?;
+            if head.headers.len() >= limits.fields {
+                return Err(Http1Error::TooManyFields);
+            }
+            self.fields.add(name, value)?;
+            if self.fields.hop_by_hop.take(name, value) {
+                continue;
+            }
+            let wire_line = rest.get(..bytes).unwrap_or_default();
+            head.headers.push_received(wire_line, name, value);
+        }
+    }
+
+    fn request_line(
+        &self,
+        line: &[u8],
+        limits: &HeadLimits,
+        capacity: usize,
+    ) -> Result<Box<Head>, Http1Error> {
+        match request_line(line, limits.target_bytes) {
+            Err(Http1Error::Http2Preface) if self.blank_lines > 0 => Err(Http1Error::Version),
+            Ok((method, target, version)) => Ok(Box::new(Head {
+                method,
+                target,
+                version,
+                headers: Headers::with_capacity(capacity),
+                hop_by_hop: HopByHop::default(),
+            })),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The head, after its last line was read.
+    fn finish(&mut self) -> Result<ReceivedRequest, Http1Error> {
+        let Self { head, fields, .. } = std::mem::take(self);
+        let mut head = head.ok_or(Http1Error::RequestLine)?;
+        let http11 = head.version == Version::HTTP_11;
+        if http11 && !fields.host {
+            return Err(Http1Error::HostMissing);
+        }
+        let body = match fields.framing.resolve(head.version)? {
+            MessageLength::Unspecified | MessageLength::Known(0) => RequestFraming::None,
+            MessageLength::Known(length) => RequestFraming::Length(length),
+            MessageLength::Chunked => RequestFraming::Chunked,
+        };
+        if head.method == Method::CONNECT && body != RequestFraming::None {
+            return Err(Http1Error::ConnectBody);
+        }
+        if let Some(authority) = head.target.authority()
+            && head.headers.get("host") != Some(authority.as_bytes())
+        {
+            // RFC 9112 section 3.2.2: the authority of the target replaces `Host`.
+            head.headers.remove("host");
+            head.headers.push(b"host", authority.as_bytes());
+        }
+        if fields.hop_by_hop.are_too_many() {
+            return Err(Http1Error::TooManyConnectionOptions);
+        }
+        head.hop_by_hop = fields.hop_by_hop.finish(&mut head.headers, head.version);
+        Ok(ReceivedRequest {
+            persistent: fields.framing.is_persistent(head.version),
+            head: Http1RequestHead {
+                upgrade: head.hop_by_hop.upgrade.is_some(),
+                head,
+                body,
+                expects_continue: http11 && fields.expects_continue && body != RequestFraming::None,
+            },
+        })
+    }
+}
+
+impl RequestFields {
+    fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), Http1Error> {
+        // The length alone excludes most names.
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => {
+                if std::mem::replace(&mut self.host, true) {
+                    return Err(Http1Error::HostRepeated);
+                }
+                if !is_host(trim(value)) {
+                    return Err(Http1Error::HostInvalid);
+                }
+            }
+            6 if name.eq_ignore_ascii_case(b"expect") => {
+                if !trim(value).eq_ignore_ascii_case(b"100-continue") {
+                    return Err(Http1Error::Expectation);
+                }
+                self.expects_continue = true;
+            }
+            _ => self.framing.add(name, value)?,
+        }
+        Ok(())
+    }
+}
+
+/// Whether a request line, or an empty line before it, can start with this byte. Most other protocols
+/// are detected by their first byte.
+fn can_start_request(byte: u8) -> bool {
+    is_token(byte) || matches!(byte, b'\r' | b'\n')
+}
+
+fn request_line(line: &[u8], target_bytes: usize) -> Result<(Method, Target, Version), Http1Error> {
+    let (rest, version) = if let Some(rest) = line.strip_suffix(b" HTTP/1.1") {
+        (rest, Version::HTTP_11)
+    } else if let Some(rest) = line.strip_suffix(b" HTTP/1.0") {
+        (rest, Version::HTTP_10)
+    } else {
+        return Err(version_error(line));
+    };
+    let (method, target) = memchr::memchr(b' ', rest)
+        .and_then(|space| Some((rest.get(..space)?, rest.get(space.checked_add(1)?..)?)))
+        .ok_or(Http1Error::RequestLine)?;
+    let method = Method::from_bytes(method).map_err(|_| Http1Error::RequestLine)?;
+    if target.len() > target_bytes {
+        return Err(Http1Error::TargetTooLong);
+    }
+    let target = std::str::from_utf8(target)
+        .ok()
+        .and_then(|target| Target::parse(&method, target).ok())
+        .ok_or(Http1Error::Target)?;
+    Ok((method, target, version))
+}
+
+/// The error for a request line that ends with neither supported version.
+fn version_error(line: &[u8]) -> Http1Error {
+    match line {
+        b"PRI * HTTP/2.0" => Http1Error::Http2Preface,
+        [.., b' ', b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            Http1Error::Version
+        }
+        line if is_of_another_protocol(line) => Http1Error::OtherProtocol,
+        _ => Http1Error::RequestLine,
+    }
+}
+
+/// Whether the line has three words, and the last one does not start with `HTTP`.
+fn is_of_another_protocol(line: &[u8]) -> bool {
+    let mut words = line.split(|byte| *byte == b' ');
+    let (method, target, version) = (words.next(), words.next(), words.next());
+    let is_word = |word: Option<&[u8]>| {
+        word.is_some_and(|word| !word.is_empty() && word.iter().all(u8::is_ascii_graphic))
+    };
+    let is_http = version
+        .and_then(|version| version.first_chunk::<4>())
+        .is_some_and(|name| name.eq_ignore_ascii_case(b"http"));
+    is_word(method) && is_word(target) && is_word(version) && words.next().is_none() && !is_http
+}
