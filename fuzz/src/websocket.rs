@@ -10,7 +10,7 @@ const MAX: usize = 4096;
 
 /// A first byte of options, an offer of extensions up to a line feed, then bytes for a server and for
 /// a client. Pieces make no difference, messages are within the limit, nothing follows the end, and
-/// the other end understands what is sent back.
+/// the other end decodes what is sent back.
 pub fn websocket_frames(data: &[u8]) {
     let Some((options, data)) = data.split_first() else {
         return;
@@ -27,13 +27,13 @@ pub fn websocket_frames(data: &[u8]) {
     let accepted = compression.accept([offer].into_iter());
     let (agreement, answer) = accepted.unzip();
     let answer = answer.unwrap_or_default();
-    // A client that keeps contexts is content with any answer to its offer.
+    // A client that keeps contexts accepts any response to its offer.
     let content = Compression {
         keep_received_context: true,
         ..compression
     };
     let agreed = content.read_response([answer.as_bytes()].into_iter());
-    let agreed = agreed.expect("a client does not understand our answer");
+    let agreed = agreed.expect("the client rejects the response to its offer");
     let piece = usize::from(*options).max(1);
     let events = read(agreement, frames, usize::MAX, agreed);
     assert_eq!(events, read(agreement, frames, piece, agreed));

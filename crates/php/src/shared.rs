@@ -135,7 +135,7 @@ impl SharedPool {
     pub(crate) async fn lease(self: &Arc<Self>) -> LeaseResult {
         loop {
             let (ticket, receiver) = match self.acquire()? {
-                Acquisition::Connection(connection) => {
+                WorkerAcquisition::Connection(connection) => {
                     let mut lease = WorkerLease {
                         shared: Arc::clone(self),
                         connection: Some(connection),
@@ -145,10 +145,10 @@ impl SharedPool {
                         false => continue,
                     }
                 }
-                Acquisition::Queued(ticket, receiver) => (ticket, receiver),
+                WorkerAcquisition::Queued(ticket, receiver) => (ticket, receiver),
             };
             increment(&self.counters.queued);
-            let guard = QueueGuard {
+            let guard = WorkerQueueGuard {
                 shared: self,
                 ticket,
             };
@@ -168,7 +168,7 @@ impl SharedPool {
     }
 
     /// Takes an idle worker, or a place in the queue.
-    fn acquire(&self) -> Result<Acquisition, WorkerError> {
+    fn acquire(&self) -> Result<WorkerAcquisition, WorkerError> {
         let thread = thread::current().id();
         let mut state = self.state();
         if let Some(error) = state.admission.error() {
@@ -187,7 +187,7 @@ impl SharedPool {
             None => state.idle.pop(),
         };
         if let Some(IdleWorker { connection, .. }) = idle {
-            return Ok(Acquisition::Connection(connection));
+            return Ok(WorkerAcquisition::Connection(connection));
         }
         if state.queue.len() >= self.plan.queue {
             increment(&self.counters.queue_full);
@@ -197,7 +197,7 @@ impl SharedPool {
             self.supervisor_wakeup.notify_one();
         }
         let (ticket, receiver) = state.queue.push(Instant::now());
-        Ok(Acquisition::Queued(ticket, receiver))
+        Ok(WorkerAcquisition::Queued(ticket, receiver))
     }
 
     /// Returns the connection of an idle worker: it serves the first request of the queue, or becomes idle.
@@ -264,18 +264,18 @@ impl SharedPool {
     }
 }
 
-enum Acquisition {
+enum WorkerAcquisition {
     Connection(WorkerConnection),
     Queued(QueueTicket, oneshot::Receiver<LeaseResult>),
 }
 
 /// Removes a request from the queue when it is dropped.
-struct QueueGuard<'a> {
+struct WorkerQueueGuard<'a> {
     shared: &'a SharedPool,
     ticket: QueueTicket,
 }
 
-impl Drop for QueueGuard<'_> {
+impl Drop for WorkerQueueGuard<'_> {
     fn drop(&mut self) {
         self.shared.state().queue.remove(self.ticket);
     }
