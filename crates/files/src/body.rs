@@ -17,7 +17,7 @@ pub(crate) const MAX_IN_MEMORY: u64 = 512 << 10;
 
 /// The content of a file at the time when it was opened.
 #[derive(Clone)]
-pub(crate) enum FileBody {
+pub(crate) enum FileBytes {
     Memory {
         bytes: Bytes,
         hash: u64,
@@ -30,7 +30,7 @@ pub(crate) enum FileBody {
     },
 }
 
-impl From<Bytes> for FileBody {
+impl From<Bytes> for FileBytes {
     fn from(bytes: Bytes) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write(&bytes);
@@ -73,11 +73,11 @@ impl UnreadFile {
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if `wait` forbids to wait for the disk.
-    pub(crate) fn read(&self, wait: DiskWait) -> io::Result<(FileBody, bool)> {
+    pub(crate) fn read(&self, wait: DiskWait) -> io::Result<(FileBytes, bool)> {
         let len = self.identity.len;
         if len > MAX_IN_MEMORY {
             let file = Arc::clone(&self.file);
-            return Ok((FileBody::File { file, len }, true));
+            return Ok((FileBytes::File { file, len }, true));
         }
         let mut body = vec![0; usize::try_from(len).unwrap_or(0)];
         let mut filled = 0_usize;

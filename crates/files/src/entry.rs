@@ -9,7 +9,7 @@ use std::time::Instant;
 use apus_http::fields::Coding;
 
 use crate::FilesOptions;
-use crate::body::{DiskWait, FileBody};
+use crate::body::{DiskWait, FileBytes};
 use crate::path_resolver::FileWithSiblings;
 use crate::representation::{FileHeaders, Representation};
 use crate::tree::FileIdentity;
@@ -18,8 +18,8 @@ use apus_media_type as media_type;
 
 /// The bytes of a file and of its precompressed siblings.
 pub(crate) struct LoadedFile {
-    body: FileBody,
-    siblings: [Option<FileBody>; 3],
+    body: FileBytes,
+    siblings: [Option<FileBytes>; 3],
     is_stable: bool,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct FileEntry {
     pub(crate) checked: Cell<Instant>,
     headers: FileHeaders,
     pub(crate) plain: Rc<Representation>,
-    coded: RefCell<[CodedForm; 3]>,
+    slots: RefCell<[VariantSlot; 3]>,
 }
 
 /// The longest text that is compressed while it is sent. Clients may want to fetch a longer one in
@@ -67,7 +67,7 @@ pub(crate) struct FileEntry {
 const MAX_STREAMED: u64 = 32 << 20;
 
 /// The state of one compressed variant.
-enum CodedForm {
+enum VariantSlot {
     /// There is none, and none will be made.
     Never,
     /// It is compressed each time that it is sent.
@@ -80,7 +80,7 @@ enum CodedForm {
 }
 
 /// The availability of a compressed variant.
-pub(crate) enum FormState {
+pub(crate) enum VariantState {
     Ready(Rc<Representation>),
     /// It has become ready since the last request, so that the entry takes more memory.
     NewlyReady(Rc<Representation>),
@@ -100,7 +100,7 @@ impl FileEntry {
         let identities = found.identities();
         let is_settled = identities.iter().flatten().all(FileIdentity::is_settled);
         let FileWithSiblings { path, file, .. } = found;
-        let is_in_memory = matches!(loaded.body, FileBody::Memory { .. });
+        let is_in_memory = matches!(loaded.body, FileBytes::Memory { .. });
         // Bytes that are read from the file later must still match the metadata.
         let length = loaded.body.len();
         let may_compress = options.is_compressible(&path)
@@ -112,17 +112,17 @@ impl FileEntry {
         let is_negotiated =
             loaded.siblings.iter().any(Option::is_some) || Coding::ALL.into_iter().any(is_possible);
         let headers = options.headers(&path, is_negotiated);
-        let mut coded = [const { CodedForm::Never }; 3];
+        let mut slots = [const { VariantSlot::Never }; 3];
         let codings = Coding::ALL.into_iter().zip(loaded.siblings);
-        for (slot, ((coding, sibling), identity)) in coded.iter_mut().zip(codings.zip(&identities))
+        for (slot, ((coding, sibling), identity)) in slots.iter_mut().zip(codings.zip(&identities))
         {
             match (sibling, identity) {
                 (Some(body), Some(identity)) => {
-                    let form = Representation::new(&headers, body, coding, identity);
-                    *slot = CodedForm::Ready(Rc::new(form));
+                    let variant = Representation::new(&headers, body, coding, identity);
+                    *slot = VariantSlot::Ready(Rc::new(variant));
                 }
-                _ if is_possible(coding) && is_stored => *slot = CodedForm::Possible,
-                _ if is_possible(coding) => *slot = CodedForm::Streamed,
+                _ if is_possible(coding) && is_stored => *slot = VariantSlot::Possible,
+                _ if is_possible(coding) => *slot = VariantSlot::Streamed,
                 _ => {}
             }
         }
@@ -136,7 +136,7 @@ impl FileEntry {
             checked: Cell::new(now),
             headers,
             plain: Rc::new(plain),
-            coded: RefCell::new(coded),
+            slots: RefCell::new(slots),
         }
     }
 
@@ -152,48 +152,52 @@ impl FileEntry {
 
     /// The memory that it takes, in bytes.
     pub(crate) fn weight(&self) -> u64 {
-        let coded = self.coded.borrow();
-        let forms = coded.iter().map(|coded| match coded {
-            CodedForm::Ready(form) => form.weight(),
+        let slots = self.slots.borrow();
+        let weights = slots.iter().map(|slot| match slot {
+            VariantSlot::Ready(variant) => variant.weight(),
             _ => 0,
         });
-        forms.fold(self.plain.weight(), u64::saturating_add)
+        weights.fold(self.plain.weight(), u64::saturating_add)
     }
 
     /// The variant in a coding. With `variants`, a missing one is requested if it can be made.
-    pub(crate) fn form(&self, coding: Coding, variants: Option<&Arc<VariantStore>>) -> FormState {
-        let mut coded = self.coded.borrow_mut();
-        let Some(slot) = coded.get_mut(coding as usize) else {
-            return FormState::Never;
+    pub(crate) fn variant(
+        &self,
+        coding: Coding,
+        variants: Option<&Arc<VariantStore>>,
+    ) -> VariantState {
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots.get_mut(coding as usize) else {
+            return VariantState::Never;
         };
-        if matches!(slot, CodedForm::Possible)
+        if matches!(slot, VariantSlot::Possible)
             && let Some(variants) = variants
             && let Some(variant) = variants.request(self.key(coding), self.source())
         {
-            *slot = CodedForm::Pending(variant);
+            *slot = VariantSlot::Pending(variant);
         }
         match slot {
-            CodedForm::Ready(form) => FormState::Ready(Rc::clone(form)),
-            CodedForm::Never => FormState::Never,
-            CodedForm::Streamed => FormState::Streamed,
-            CodedForm::Possible => FormState::Possible,
-            CodedForm::Pending(variant) => match variant.result() {
-                None => FormState::Possible,
+            VariantSlot::Ready(variant) => VariantState::Ready(Rc::clone(variant)),
+            VariantSlot::Never => VariantState::Never,
+            VariantSlot::Streamed => VariantState::Streamed,
+            VariantSlot::Possible => VariantState::Possible,
+            VariantSlot::Pending(variant) => match variant.result() {
+                None => VariantState::Possible,
                 Some(None) => {
-                    *slot = CodedForm::Never;
-                    FormState::Never
+                    *slot = VariantSlot::Never;
+                    VariantState::Never
                 }
                 Some(Some(body)) => {
-                    let form = Rc::new(self.representation(body, coding));
-                    *slot = CodedForm::Ready(Rc::clone(&form));
-                    FormState::NewlyReady(form)
+                    let variant = Rc::new(self.representation(body, coding));
+                    *slot = VariantSlot::Ready(Rc::clone(&variant));
+                    VariantState::NewlyReady(variant)
                 }
             },
         }
     }
 
     /// The representation of a compressed variant.
-    pub(crate) fn representation(&self, body: FileBody, coding: Coding) -> Representation {
+    pub(crate) fn representation(&self, body: FileBytes, coding: Coding) -> Representation {
         Representation::new(&self.headers, body, coding, &self.identity)
     }
 
@@ -202,8 +206,8 @@ impl FileEntry {
         VariantKey {
             identity: self.identity,
             hash: match &self.plain.body {
-                FileBody::Memory { hash, .. } => *hash,
-                FileBody::File { .. } => 0,
+                FileBytes::Memory { hash, .. } => *hash,
+                FileBytes::File { .. } => 0,
             },
             coding,
         }
@@ -212,8 +216,8 @@ impl FileEntry {
     /// The bytes to compress.
     pub(crate) fn source(&self) -> VariantSource {
         match &self.plain.body {
-            FileBody::Memory { bytes, .. } => VariantSource::Memory(bytes.clone()),
-            FileBody::File { file, len } => VariantSource::File(Arc::clone(file), *len),
+            FileBytes::Memory { bytes, .. } => VariantSource::Memory(bytes.clone()),
+            FileBytes::File { file, len } => VariantSource::File(Arc::clone(file), *len),
         }
     }
 }

@@ -19,7 +19,7 @@ use apus_http::{
 };
 use bytes::Bytes;
 
-use crate::body::FileBody;
+use crate::body::FileBytes;
 use crate::tree::FileIdentity;
 
 /// The header fields that all variants of a file have in common.
@@ -35,7 +35,7 @@ pub(crate) struct Representation {
     pub(crate) coding: Coding,
     headers: Rc<Headers>,
     not_modified: OnceCell<Rc<Headers>>,
-    pub(crate) body: FileBody,
+    pub(crate) body: FileBytes,
     entity_tag: Option<Box<[u8]>>,
     last_modified: SystemTime,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Representation {
 impl Representation {
     pub(crate) fn new(
         about: &FileHeaders,
-        body: FileBody,
+        body: FileBytes,
         coding: Coding,
         identity: &FileIdentity,
     ) -> Self {
@@ -91,8 +91,8 @@ impl Representation {
     /// The memory that it takes, in bytes.
     pub(crate) fn weight(&self) -> u64 {
         let body = match &self.body {
-            FileBody::Memory { bytes, .. } => bytes.len(),
-            FileBody::File { .. } => 0,
+            FileBytes::Memory { bytes, .. } => bytes.len(),
+            FileBytes::File { .. } => 0,
         };
         let headers = self.headers.wire().len();
         // Twice, because of the fields of 304, plus the overhead of the structures.
@@ -236,14 +236,14 @@ impl Representation {
 
 /// The opaque part of the entity tag, which differs for different bytes. For bytes in memory it is
 /// a hash; for a file it is made of its metadata, and there is none until the metadata are settled.
-fn entity_tag(body: &FileBody, coding: Coding, identity: &FileIdentity) -> Option<String> {
+fn entity_tag(body: &FileBytes, coding: Coding, identity: &FileIdentity) -> Option<String> {
     let mut tag = match body {
-        FileBody::Memory { bytes, hash, .. } => format!("{:x}-{hash:x}", bytes.len()),
-        FileBody::File { len, .. } if identity.is_settled() => {
+        FileBytes::Memory { bytes, hash, .. } => format!("{:x}-{hash:x}", bytes.len()),
+        FileBytes::File { len, .. } if identity.is_settled() => {
             let (seconds, nanoseconds) = identity.modified();
             format!("{len:x}-{seconds:x}.{nanoseconds:x}")
         }
-        FileBody::File { .. } => return None,
+        FileBytes::File { .. } => return None,
     };
     if coding != Coding::Identity {
         tag.push('-');
@@ -252,7 +252,7 @@ fn entity_tag(body: &FileBody, coding: Coding, identity: &FileIdentity) -> Optio
     Some(tag)
 }
 
-impl FileBody {
+impl FileBytes {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Memory { bytes, .. } => bytes.len() as u64,

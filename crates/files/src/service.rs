@@ -19,8 +19,8 @@ use quick_cache::unsync::Cache;
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 
-use crate::body::{DiskWait, FileBody};
-use crate::entry::{FileEntry, FormState};
+use crate::body::{DiskWait, FileBytes};
+use crate::entry::{FileEntry, VariantState};
 use crate::listing;
 use crate::path_resolver::{FileWithSiblings, PathResolver, ResolvedPath};
 use crate::representation::Representation;
@@ -475,8 +475,8 @@ impl WorkerFiles {
     /// variant that is ready is sent, and the most preferred of all is requested for later
     /// requests. A variant that is compressed while it is sent is only for complete responses, as
     /// long as there is memory for compressors.
-    fn choose(&self, entry: &Rc<FileEntry>, path: &[u8], request: &Request) -> FormChoice {
-        let plain = || FormChoice::Form(Rc::clone(&entry.plain));
+    fn choose(&self, entry: &Rc<FileEntry>, path: &[u8], request: &Request) -> VariantChoice {
+        let plain = || VariantChoice::Ready(Rc::clone(&entry.plain));
         let headers = request.headers();
         if !entry.is_negotiated() || !headers.contains("accept-encoding") {
             return plain();
@@ -488,51 +488,51 @@ impl WorkerFiles {
                 return plain();
             }
             let variants = possible.is_none().then_some(&self.variants);
-            match entry.form(coding, variants) {
-                FormState::Never => {}
-                FormState::Streamed
+            match entry.variant(coding, variants) {
+                VariantState::Never => {}
+                VariantState::Streamed
                     if headers.contains("range") && accept.accepts(Coding::Identity) => {}
-                FormState::Streamed => {
+                VariantState::Streamed => {
                     if let Some(choice) = self.stream(coding, request) {
                         return choice;
                     }
                 }
-                FormState::Possible => possible = possible.or(Some(coding)),
-                FormState::Ready(form) => return FormChoice::Form(form),
-                FormState::NewlyReady(form) => {
+                VariantState::Possible => possible = possible.or(Some(coding)),
+                VariantState::Ready(variant) => return VariantChoice::Ready(variant),
+                VariantState::NewlyReady(variant) => {
                     self.update_weight(path, entry);
-                    return FormChoice::Form(form);
+                    return VariantChoice::Ready(variant);
                 }
             }
         }
-        let made = possible.and_then(|coding| {
+        let choice = possible.and_then(|coding| {
             if !self.variants.can_keep(entry.plain.body.len()) {
                 return self.stream(coding, request);
             }
             let wait = self.variants.wait(entry.key(coding), entry.source())?;
-            Some(FormChoice::Make(coding, wait))
+            Some(VariantChoice::Make(coding, wait))
         });
-        made.unwrap_or(FormChoice::None)
+        choice.unwrap_or(VariantChoice::None)
     }
 
     /// Chooses compression while sending, if there is memory for it.
-    fn stream(&self, coding: Coding, request: &Request) -> Option<FormChoice> {
+    fn stream(&self, coding: Coding, request: &Request) -> Option<VariantChoice> {
         let encoding = Encoding::of_dynamic(coding, self.options.compression);
         let memory = match *request.method() {
             Method::HEAD => None,
             _ => Some(encoding.reserve(request.connection().id)?),
         };
-        Some(FormChoice::Stream(encoding, memory))
+        Some(VariantChoice::Stream(encoding, memory))
     }
 
     /// Updates the weight of a cached entry.
     fn update_weight(&self, path: &[u8], entry: &Rc<FileEntry>) {
-        let is_kept = self
+        let is_cached = self
             .cache
             .borrow()
             .peek(path)
             .is_some_and(|cached| Rc::ptr_eq(&cached.entry, entry));
-        if is_kept {
+        if is_cached {
             self.insert(path, entry);
         }
     }
@@ -616,8 +616,8 @@ impl Drop for LoadingGuard<'_> {
 }
 
 /// Which variant to send.
-enum FormChoice {
-    Form(Rc<Representation>),
+enum VariantChoice {
+    Ready(Rc<Representation>),
     /// No variant that is ready is accepted, but this one is being made.
     Make(Coding, VariantWait),
     /// The file is compressed while it is sent, with this memory.
@@ -625,18 +625,18 @@ enum FormChoice {
     None,
 }
 
-impl FormChoice {
+impl VariantChoice {
     fn respond(self, entry: Rc<FileEntry>, request: Request) -> Answer {
         match self {
-            Self::Form(form) => {
+            Self::Ready(variant) => {
                 note(&request, || {
                     Step::new(
                         StepKind::Content,
-                        form.coding.as_str(),
+                        variant.coding.as_str(),
                         "by accept-encoding",
                     )
                 });
-                form.respond(&request).into()
+                variant.respond(&request).into()
             }
             Self::Make(coding, wait) => respond_when_made(entry, coding, wait, request),
             Self::Stream(encoding, memory) => {
@@ -661,7 +661,7 @@ fn respond_when_made(
     wait: VariantWait,
     request: Request,
 ) -> Answer {
-    let respond = move |entry: &FileEntry, made: Option<FileBody>, request: &Request| match made {
+    let respond = move |entry: &FileEntry, made: Option<FileBytes>, request: &Request| match made {
         Some(body) => entry.representation(body, coding).respond(request),
         None => not_acceptable(),
     };

@@ -15,7 +15,7 @@ use apus_http::fields::Coding;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use crate::body::FileBody;
+use crate::body::FileBytes;
 use crate::tree::FileIdentity;
 use apus_compress::{Encoder, Encoding};
 
@@ -51,7 +51,7 @@ pub(crate) enum VariantSource {
 /// A variant that is made or being made.
 #[derive(Default)]
 pub(crate) struct Variant {
-    result: OnceLock<Option<FileBody>>,
+    result: OnceLock<Option<FileBytes>>,
     ready: Notify,
     /// Whether no request waits for it any more.
     is_cancelled: AtomicBool,
@@ -59,11 +59,11 @@ pub(crate) struct Variant {
 
 impl Variant {
     /// The result once it is there; `Some(None)` if compression does not pay.
-    pub(crate) fn result(&self) -> Option<Option<FileBody>> {
+    pub(crate) fn result(&self) -> Option<Option<FileBytes>> {
         self.result.get().cloned()
     }
 
-    async fn made(&self) -> Option<FileBody> {
+    async fn made(&self) -> Option<FileBytes> {
         loop {
             let ready = self.ready.notified();
             if let Some(done) = self.result() {
@@ -223,7 +223,7 @@ impl VariantStore {
         // A variant that does not pay is remembered too, with a nominal size.
         let size = made.as_ref().map_or(0, |bytes| bytes.len() as u64);
         let size = size.saturating_add(256);
-        let made = made.map(FileBody::from);
+        let made = made.map(FileBytes::from);
         let mut state = self.lock();
         if job.variant.is_cancelled.load(Ordering::Relaxed) {
             return;
@@ -263,12 +263,12 @@ pub(crate) struct VariantWait {
 
 impl VariantWait {
     /// Waits for the variant; `None` if compression does not pay.
-    pub(crate) async fn variant(&self) -> Option<FileBody> {
+    pub(crate) async fn variant(&self) -> Option<FileBytes> {
         self.variant.made().await
     }
 
     /// The variant, if it is made.
-    pub(crate) fn variant_if_made(&self) -> Option<Option<FileBody>> {
+    pub(crate) fn variant_if_made(&self) -> Option<Option<FileBytes>> {
         self.variant.result()
     }
 }

@@ -2,7 +2,7 @@
 
 use apus_cache::policy::KeyRules;
 use apus_cache::service::{Cache, PurgeRequest};
-use apus_cache::store::{CacheStatistics, PurgeTarget};
+use apus_cache::store::{CacheStatistics, PurgeSelector};
 use apus_control::PurgeScope;
 use serde_json::{Value, json};
 
@@ -56,13 +56,17 @@ pub(crate) fn purges(
             ),
         });
     }
-    let everywhere = |target| {
+    let everywhere = |selector| {
         let site = site.map(Box::from);
-        vec![PurgeRequest { site, target, soft }]
+        vec![PurgeRequest {
+            site,
+            selector,
+            soft,
+        }]
     };
     let (url, is_prefix) = match what {
-        PurgeScope::All => return Ok(everywhere(PurgeTarget::All)),
-        PurgeScope::Tag(tag) => return Ok(everywhere(PurgeTarget::Tag(tag.as_bytes().into()))),
+        PurgeScope::All => return Ok(everywhere(PurgeSelector::All)),
+        PurgeScope::Tag(tag) => return Ok(everywhere(PurgeSelector::Tag(tag.as_bytes().into()))),
         PurgeScope::Url(url) => (url, false),
         PurgeScope::Prefix(url) => (url, true),
     };
@@ -76,7 +80,7 @@ pub(crate) fn purges(
         let what = of(&place.key, scheme, url.authority, &target);
         Ok(PurgeRequest {
             site: Some(place.site.clone()),
-            target: what.map_err(|error| error.to_string())?,
+            selector: what.map_err(|error| error.to_string())?,
             soft,
         })
     };
@@ -152,11 +156,11 @@ mod tests {
     fn shown(purges: &[PurgeRequest]) -> Vec<String> {
         let shown = |purge: &PurgeRequest| {
             let site = purge.site.as_deref().unwrap_or("*");
-            let what = match &purge.target {
-                PurgeTarget::All => "all".to_owned(),
-                PurgeTarget::Key(key) => format!("key {}", key.escape_ascii()),
-                PurgeTarget::Prefix(key) => format!("prefix {}", key.escape_ascii()),
-                PurgeTarget::Tag(tag) => format!("tag {}", tag.escape_ascii()),
+            let what = match &purge.selector {
+                PurgeSelector::All => "all".to_owned(),
+                PurgeSelector::Key(key) => format!("key {}", key.escape_ascii()),
+                PurgeSelector::Prefix(key) => format!("prefix {}", key.escape_ascii()),
+                PurgeSelector::Tag(tag) => format!("tag {}", tag.escape_ascii()),
             };
             format!("{site} {what}{}", if purge.soft { ", soft" } else { "" })
         };

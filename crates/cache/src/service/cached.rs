@@ -435,7 +435,7 @@ impl LocationCache {
                 for key in &keys {
                     cached.cache.purge(&PurgeRequest {
                         site: Some(cached.site.as_ref().into()),
-                        target: purge::target_of(key, rules),
+                        selector: purge::selector_of(key, rules),
                         soft: false,
                     });
                 }

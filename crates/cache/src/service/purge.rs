@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::policy::{KeyRules, PresentedRequest, RequestKey};
 pub use crate::store::PurgeRequest;
-use crate::store::PurgeTarget;
+use crate::store::PurgeSelector;
 use apus_http::{HeaderValue, Request, Response, StatusCode, header};
 
 use apus_http::path::{self, InvalidPath};
@@ -19,9 +19,9 @@ impl PurgeRequest {
         scheme: &str,
         authority: &str,
         target: &str,
-    ) -> Result<PurgeTarget, InvalidPath> {
+    ) -> Result<PurgeSelector, InvalidPath> {
         let target = normal_target(target)?;
-        Ok(target_of(
+        Ok(selector_of(
             &RequestKey::of_uri(rules, scheme, authority, &target),
             rules,
         ))
@@ -36,9 +36,9 @@ impl PurgeRequest {
         scheme: &str,
         authority: &str,
         target: &str,
-    ) -> Result<PurgeTarget, InvalidPath> {
+    ) -> Result<PurgeSelector, InvalidPath> {
         let key = RequestKey::of_uri(rules, scheme, authority, &normal_target(target)?);
-        Ok(PurgeTarget::Prefix(key.uri().into()))
+        Ok(PurgeSelector::Prefix(key.uri().into()))
     }
 }
 
@@ -56,10 +56,10 @@ fn normal_target(target: &str) -> Result<Cow<'_, str>, InvalidPath> {
 }
 
 /// All stored responses for a target.
-pub(super) fn target_of(key: &RequestKey, rules: &KeyRules) -> PurgeTarget {
+pub(super) fn selector_of(key: &RequestKey, rules: &KeyRules) -> PurgeSelector {
     match rules.variants_of(key) {
-        Some(prefix) => PurgeTarget::Prefix(prefix),
-        None => PurgeTarget::Key(key.bytes().into()),
+        Some(prefix) => PurgeSelector::Prefix(prefix),
+        None => PurgeSelector::Key(key.bytes().into()),
     }
 }
 
@@ -104,24 +104,24 @@ pub(super) fn read(
     site: &str,
 ) -> Vec<PurgeRequest> {
     let headers = request.headers();
-    let purge = |target| PurgeRequest {
+    let purge = |selector| PurgeRequest {
         site: Some(site.into()),
-        target,
+        selector,
         soft: headers.contains("purge-soft"),
     };
     let tags: Vec<PurgeRequest> = headers
         .get_all("purge-tag")
         .flat_map(|line| line.split(|byte| byte.is_ascii_whitespace() || *byte == b','))
         .filter(|tag| !tag.is_empty())
-        .map(|tag| purge(PurgeTarget::Tag(tag.into())))
+        .map(|tag| purge(PurgeSelector::Tag(tag.into())))
         .collect();
     if !tags.is_empty() {
         return tags;
     }
     let uri = rules.uri(presented);
     vec![purge(match headers.contains("purge-prefix") {
-        true => PurgeTarget::Prefix(uri.uri().into()),
-        false => target_of(&uri, rules),
+        true => PurgeSelector::Prefix(uri.uri().into()),
+        false => selector_of(&uri, rules),
     })]
 }
 

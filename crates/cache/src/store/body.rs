@@ -43,11 +43,11 @@ pub(crate) enum BodyStorage {
 pub(crate) struct ObjectBody {
     whole: OnceLock<WholeBody>,
     file: OnceLock<Arc<ObjectFile>>,
-    state: Mutex<BodyState>,
+    state: Mutex<ObjectBodyState>,
 }
 
 #[derive(Debug)]
-struct BodyState {
+struct ObjectBodyState {
     storage: BodyStorage,
     length: Option<u64>,
     /// The ranges that can be read.
@@ -143,7 +143,7 @@ impl ObjectBody {
         Self {
             whole: OnceLock::new(),
             file: OnceLock::new(),
-            state: Mutex::new(BodyState {
+            state: Mutex::new(ObjectBodyState {
                 storage,
                 length,
                 ready: Intervals::new(),
@@ -587,7 +587,7 @@ impl ObjectBody {
         failed(ReadError::Gap(range.start..gap_end))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BodyState> {
+    fn lock(&self) -> MutexGuard<'_, ObjectBodyState> {
         locked(&self.state)
     }
 }
@@ -598,7 +598,7 @@ impl ReaderState {
     }
 }
 
-impl BodyState {
+impl ObjectBodyState {
     fn is_window(&self) -> bool {
         matches!(self.storage, BodyStorage::Window(_))
     }

@@ -47,7 +47,7 @@ pub use intervals::Intervals;
 pub use key::StoreKey;
 pub use object::{NewObject, Object, ObjectMetadata};
 use purge::Purges;
-pub use purge::{PurgeRequest, PurgeTarget};
+pub use purge::{PurgeRequest, PurgeSelector};
 pub use read::{ObjectPiece, ObjectReader, ReadError};
 use shard::Shard;
 use state::StoreState;

@@ -17,7 +17,7 @@ pub struct PurgeRequest {
     /// The site whose objects are purged; `None` for all sites.
     pub site: Option<Box<str>>,
     /// Which objects of the site.
-    pub target: PurgeTarget,
+    pub selector: PurgeSelector,
     /// Whether objects only become stale, so that they are validated before their next use and may
     /// still be sent if that fails (a soft purge). Otherwise they are removed.
     pub soft: bool,
@@ -25,7 +25,7 @@ pub struct PurgeRequest {
 
 /// Which objects are purged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PurgeTarget {
+pub enum PurgeSelector {
     /// All objects.
     All,
     /// The objects with this primary key, in all variants.
@@ -191,11 +191,11 @@ impl Purges {
 impl PurgeRules {
     fn add(&mut self, purge: &PurgeRequest, number: u64) {
         let site = purge.site.as_deref();
-        let times = match &purge.target {
-            PurgeTarget::All => self.exact.entry(rule_hash(site, ALL, b"")).or_default(),
-            PurgeTarget::Key(key) => self.exact.entry(rule_hash(site, KEY, key)).or_default(),
-            PurgeTarget::Tag(tag) => self.exact.entry(rule_hash(site, TAG, tag)).or_default(),
-            PurgeTarget::Prefix(prefix) => {
+        let times = match &purge.selector {
+            PurgeSelector::All => self.exact.entry(rule_hash(site, ALL, b"")).or_default(),
+            PurgeSelector::Key(key) => self.exact.entry(rule_hash(site, KEY, key)).or_default(),
+            PurgeSelector::Tag(tag) => self.exact.entry(rule_hash(site, TAG, tag)).or_default(),
+            PurgeSelector::Prefix(prefix) => {
                 let same = |rule: &PrefixRule| rule.site == purge.site && rule.prefix == *prefix;
                 let at = self.prefixes.iter().position(same).unwrap_or_else(|| {
                     self.prefixes.push(PrefixRule {
@@ -301,9 +301,13 @@ mod tests {
         StoreKey::new(&Arc::from(site), bytes.as_bytes())
     }
 
-    fn purge(site: Option<&str>, target: PurgeTarget, soft: bool) -> PurgeRequest {
+    fn purge(site: Option<&str>, selector: PurgeSelector, soft: bool) -> PurgeRequest {
         let site = site.map(Box::from);
-        PurgeRequest { site, target, soft }
+        PurgeRequest {
+            site,
+            selector,
+            soft,
+        }
     }
 
     fn verdict(purges: &Purges, key: &StoreKey, tags: &[&str], filled_at: u64) -> PurgeVerdict {
@@ -322,13 +326,17 @@ mod tests {
         let (one, other) = (key("a", "https://a/x/1"), key("a", "https://a/y/1"));
         purges.add(&purge(
             None,
-            PurgeTarget::Prefix((*b"https://a/x").into()),
+            PurgeSelector::Prefix((*b"https://a/x").into()),
             false,
         ));
         assert_eq!(verdict(&purges, &one, &[], 0), PurgeVerdict::Gone);
         assert_eq!(verdict(&purges, &one, &[], 1), PurgeVerdict::Untouched);
         assert_eq!(verdict(&purges, &other, &[], 0), PurgeVerdict::Untouched);
-        purges.add(&purge(Some("a"), PurgeTarget::Tag((*b"news").into()), true));
+        purges.add(&purge(
+            Some("a"),
+            PurgeSelector::Tag((*b"news").into()),
+            true,
+        ));
         assert_eq!(
             verdict(&purges, &other, &["old", "news"], 1),
             PurgeVerdict::Stale
@@ -341,13 +349,13 @@ mod tests {
             verdict(&purges, &key("b", "k"), &["news"], 1),
             PurgeVerdict::Untouched
         );
-        purges.add(&purge(Some("a"), PurgeTarget::All, false));
+        purges.add(&purge(Some("a"), PurgeSelector::All, false));
         assert_eq!(verdict(&purges, &other, &["news"], 1), PurgeVerdict::Gone);
         assert_eq!(
             verdict(&purges, &key("b", "k"), &[], 0),
             PurgeVerdict::Untouched
         );
-        purges.add(&purge(None, PurgeTarget::Key((*b"k").into()), true));
+        purges.add(&purge(None, PurgeSelector::Key((*b"k").into()), true));
         assert_eq!(
             verdict(&purges, &key("b", "k"), &[], 3),
             PurgeVerdict::Stale
@@ -357,8 +365,8 @@ mod tests {
     #[test]
     fn a_hard_purge_is_not_softened_by_a_later_soft_one() {
         let purges = Purges::new(0);
-        purges.add(&purge(None, PurgeTarget::All, false));
-        purges.add(&purge(None, PurgeTarget::All, true));
+        purges.add(&purge(None, PurgeSelector::All, false));
+        purges.add(&purge(None, PurgeSelector::All, true));
         assert_eq!(verdict(&purges, &key("a", "k"), &[], 0), PurgeVerdict::Gone);
         assert_eq!(
             verdict(&purges, &key("a", "k"), &[], 1),
@@ -371,8 +379,8 @@ mod tests {
         let purges = Purges::new(0);
         let tag = |number: usize| format!("tag-{number}");
         for number in 0..MAX_RULES + 10 {
-            let target = PurgeTarget::Tag(tag(number).as_bytes().into());
-            purges.add(&purge(None, target, number % 2 == 0));
+            let selector = PurgeSelector::Tag(tag(number).as_bytes().into());
+            purges.add(&purge(None, selector, number % 2 == 0));
         }
         let rules = purges.read().exact.len();
         assert!(rules <= MAX_RULES);

@@ -12,7 +12,7 @@ use super::disk::Disk;
 use super::eviction::EvictionCandidate;
 use super::key::{KeyHash, StoreKey};
 use super::object::{NewObject, Object, ObjectContext};
-use super::purge::{PurgeRequest, PurgeTarget, PurgeVerdict, Purges};
+use super::purge::{PurgeRequest, PurgeSelector, PurgeVerdict, Purges};
 use super::shard::{RemovedObjects, Shard};
 use super::{StoreSettings, locked};
 
@@ -214,7 +214,7 @@ impl StoreState {
 
     /// Whether nothing that `purge` could apply to is stored or being fetched.
     pub(super) fn has_no_target(&self, purge: &PurgeRequest) -> bool {
-        let (Some(site), PurgeTarget::Key(key)) = (&purge.site, &purge.target) else {
+        let (Some(site), PurgeSelector::Key(key)) = (&purge.site, &purge.selector) else {
             return false;
         };
         let key = StoreKey::new(&Arc::from(&**site), key);

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
 use super::super::key::KeyHash;
-use super::super::purge::{PurgeRequest, PurgeTarget, Purges};
+use super::super::purge::{PurgeRequest, PurgeSelector, Purges};
 use super::directory::Directory;
 use super::format::{RecordReader, put_bytes};
 
@@ -172,11 +172,11 @@ fn read(bytes: &[u8]) -> Option<JournalContents> {
 
 fn encode(number: u64, purge: &PurgeRequest) -> Vec<u8> {
     let mut record = number.to_le_bytes().to_vec();
-    let (kind, bytes): (u8, &[u8]) = match &purge.target {
-        PurgeTarget::All => (0, b""),
-        PurgeTarget::Key(bytes) => (1, bytes),
-        PurgeTarget::Prefix(bytes) => (2, bytes),
-        PurgeTarget::Tag(bytes) => (3, bytes),
+    let (kind, bytes): (u8, &[u8]) = match &purge.selector {
+        PurgeSelector::All => (0, b""),
+        PurgeSelector::Key(bytes) => (1, bytes),
+        PurgeSelector::Prefix(bytes) => (2, bytes),
+        PurgeSelector::Tag(bytes) => (3, bytes),
     };
     record.extend([kind, u8::from(purge.soft), u8::from(purge.site.is_some())]);
     put_bytes(
@@ -195,15 +195,22 @@ fn decode(record: &[u8]) -> Option<(u64, PurgeRequest)> {
     let (kind, soft, of_site) = (from.u8()?, from.u8()? != 0, from.u8()? != 0);
     let site = std::str::from_utf8(from.bytes()?).ok()?;
     let bytes = from.bytes()?;
-    let target = match kind {
-        0 => PurgeTarget::All,
-        1 => PurgeTarget::Key(bytes.into()),
-        2 => PurgeTarget::Prefix(bytes.into()),
-        3 => PurgeTarget::Tag(bytes.into()),
+    let selector = match kind {
+        0 => PurgeSelector::All,
+        1 => PurgeSelector::Key(bytes.into()),
+        2 => PurgeSelector::Prefix(bytes.into()),
+        3 => PurgeSelector::Tag(bytes.into()),
         _ => return None,
     };
     let site = of_site.then(|| site.into());
-    Some((number, PurgeRequest { site, target, soft }))
+    Some((
+        number,
+        PurgeRequest {
+            site,
+            selector,
+            soft,
+        },
+    ))
 }
 
 fn new_identity() -> io::Result<u128> {

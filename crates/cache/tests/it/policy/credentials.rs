@@ -6,7 +6,7 @@ use apus_cache::policy::{
 };
 use apus_http::fields::ForwardReason;
 
-use super::{Ask, Reply, at, date, once, try_store};
+use super::{TestRequest, TestResponse, at, date, once, try_store};
 
 const AUTHORIZED: (&str, &str) = ("authorization", "Basic YTpi");
 const SESSION: (&str, &str) = ("cookie", "sid=1");
@@ -17,7 +17,12 @@ fn store(
     rules: &CacheRules,
 ) -> Result<(), StoreRefusal> {
     let lines = [("cache-control", cache_control), ("etag", "\"x\"")];
-    try_store(&Ask::with(&[request]), &Reply::with(200, &lines), rules).map(|_| ())
+    try_store(
+        &TestRequest::with(&[request]),
+        &TestResponse::with(200, &lines),
+        rules,
+    )
+    .map(|_| ())
 }
 
 #[test]
@@ -62,12 +67,12 @@ fn does_not_store_responses_to_client_certificates_without_permission() {
         (&rules, "s-maxage=60", Ok(())),
         (&always, "max-age=60", Ok(())),
     ] {
-        let ask = Ask {
+        let request = TestRequest {
             has_certificate: true,
-            ..Ask::with(&[])
+            ..TestRequest::with(&[])
         };
         let lines = [("cache-control", value), ("etag", "\"x\"")];
-        let stored = try_store(&ask, &Reply::with(200, &lines), rules).map(|_| ());
+        let stored = try_store(&request, &TestResponse::with(200, &lines), rules).map(|_| ());
         assert_eq!(stored, expected, "{value}");
     }
 }
@@ -151,11 +156,13 @@ fn reuses_responses_for_them_only_if_the_origin_set_the_lifetime() {
         (guessed, ReuseDecision::Forward(ForwardReason::Bypass)),
     ] {
         let rules = CacheRules::default();
-        let reply = Reply::with(200, &[line]);
-        let stored = try_store(&Ask::with(&[]), &reply, &rules).unwrap().stored;
+        let reply = TestResponse::with(200, &[line]);
+        let stored = try_store(&TestRequest::with(&[]), &reply, &rules)
+            .unwrap()
+            .stored;
         let decision = |lines| {
-            let ask = Ask::with(lines);
-            decide_reuse(&ask.presented(), &stored, &rules, &once(), at(0))
+            let request = TestRequest::with(lines);
+            decide_reuse(&request.presented(), &stored, &rules, &once(), at(0))
         };
         assert_eq!(decision(&[]), ReuseDecision::Fresh { age: 0 });
         assert_eq!(

@@ -2,14 +2,19 @@
 
 use apus_cache::policy::{CacheRules, StoreRefusal};
 
-use super::{Ask, Reply, try_store};
+use super::{TestRequest, TestResponse, try_store};
 
 fn store(path: &str, content_type: &str, rules: &CacheRules) -> Result<(), StoreRefusal> {
     let lines = [
         ("cache-control", "max-age=60"),
         ("content-type", content_type),
     ];
-    try_store(&Ask::target(path), &Reply::with(200, &lines), rules).map(|_| ())
+    try_store(
+        &TestRequest::target(path),
+        &TestResponse::with(200, &lines),
+        rules,
+    )
+    .map(|_| ())
 }
 
 #[test]
@@ -70,14 +75,21 @@ fn stores_files_and_pages_at_matching_paths() {
         );
     }
     // A page that says that the file is missing.
-    let missing = Reply::with(
+    let missing = TestResponse::with(
         404,
         &[
             ("cache-control", "max-age=60"),
             ("content-type", "text/html"),
         ],
     );
-    assert!(try_store(&Ask::target("/x.css"), &missing, &CacheRules::default()).is_ok());
+    assert!(
+        try_store(
+            &TestRequest::target("/x.css"),
+            &missing,
+            &CacheRules::default()
+        )
+        .is_ok()
+    );
     let rules = CacheRules {
         refuse_disguised: false,
         ..CacheRules::default()

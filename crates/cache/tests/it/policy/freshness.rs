@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use apus_cache::policy::{CacheRules, HeuristicLifetime, StatusTtl, Timestamp};
 
-use super::{Ask, DATE, Lines, NOW, Reply, assert_fresh_until, at, date, ok, try_store};
+use super::{
+    DATE, Lines, NOW, TestRequest, TestResponse, assert_fresh_until, at, date, ok, try_store,
+};
 
 #[test]
 fn section_4_2_1_takes_the_first_source_that_there_is() {
@@ -114,7 +116,11 @@ fn section_4_2_1_counts_expires_from_date() {
 #[test]
 fn section_4_2_2_guesses_a_part_of_the_time_since_the_last_change() {
     let until = |rules: &CacheRules, target: &str, lines: Lines<'_>| {
-        let stored = try_store(&Ask::target(target), &Reply::with(200, lines), rules);
+        let stored = try_store(
+            &TestRequest::target(target),
+            &TestResponse::with(200, lines),
+            rules,
+        );
         stored.map(|storable| storable.stored.fresh_until())
     };
     let rules = CacheRules::default();
@@ -169,60 +175,66 @@ fn section_4_2_3_works_out_the_age() {
             ("age", age),
         ]
     };
-    let age_of = |reply: &Reply, seconds| {
-        let stored = try_store(&Ask::with(&[]), reply, &CacheRules::default())
+    let age_of = |reply: &TestResponse, seconds| {
+        let stored = try_store(&TestRequest::with(&[]), reply, &CacheRules::default())
             .unwrap()
             .stored;
         (stored.age(at(seconds)), stored.fresh_until())
     };
     // age_value
-    assert_eq!(age_of(&Reply::with(200, &lines("7")), 3), (10, at(53)));
-    assert_eq!(age_of(&Reply::with(200, &lines("7, 50")), 3), (10, at(53)));
+    assert_eq!(
+        age_of(&TestResponse::with(200, &lines("7")), 3),
+        (10, at(53))
+    );
+    assert_eq!(
+        age_of(&TestResponse::with(200, &lines("7, 50")), 3),
+        (10, at(53))
+    );
     // Section 5.1: invalid values SHOULD be ignored.
     for invalid in ["-7", "7.5", "x", ""] {
         assert_eq!(
-            age_of(&Reply::with(200, &lines(invalid)), 3),
+            age_of(&TestResponse::with(200, &lines(invalid)), 3),
             (3, at(60)),
             "{invalid}"
         );
     }
     // apparent_age: the response was five seconds old by its Date at its receipt.
     assert_eq!(
-        age_of(&Reply::with(200, &lines("0")).received(5), 8),
+        age_of(&TestResponse::with(200, &lines("0")).received(5), 8),
         (8, at(60))
     );
     // response_delay counts, because the age may be that of the start.
-    let slow = Reply {
+    let slow = TestResponse {
         requested: at(-4),
-        ..Reply::with(200, &lines("7"))
+        ..TestResponse::with(200, &lines("7"))
     };
     assert_eq!(age_of(&slow, 3), (14, at(49)));
     // The larger of both.
     assert_eq!(
-        age_of(&Reply::with(200, &lines("7")).received(5), 8),
+        age_of(&TestResponse::with(200, &lines("7")).received(5), 8),
         (10, at(58))
     );
     assert_eq!(
-        age_of(&Reply::with(200, &lines("2")).received(5), 8),
+        age_of(&TestResponse::with(200, &lines("2")).received(5), 8),
         (8, at(60))
     );
     // A clock that is ahead makes no response younger than new.
     let future = date(100);
-    let ahead = Reply::with(200, &[("cache-control", "max-age=60"), ("date", &future)]);
+    let ahead = TestResponse::with(200, &[("cache-control", "max-age=60"), ("date", &future)]);
     assert_eq!(age_of(&ahead, 3), (3, at(60)));
     // Invalid dates.
-    let broken = Reply::with(200, &[("cache-control", "max-age=60"), ("date", "today")]);
+    let broken = TestResponse::with(200, &[("cache-control", "max-age=60"), ("date", "today")]);
     assert_eq!(age_of(&broken, 3), (3, at(60)));
 }
 
 #[test]
 fn fractions_of_a_second_are_not_age() {
-    let reply = Reply {
+    let reply = TestResponse {
         requested: Timestamp::from_unix_millis(NOW * 1000 + 990),
         received: Timestamp::from_unix_millis(NOW * 1000 + 990),
-        ..Reply::with(200, &[("cache-control", "max-age=1"), ("date", DATE)])
+        ..TestResponse::with(200, &[("cache-control", "max-age=1"), ("date", DATE)])
     };
-    let stored = try_store(&Ask::with(&[]), &reply, &CacheRules::default())
+    let stored = try_store(&TestRequest::with(&[]), &reply, &CacheRules::default())
         .unwrap()
         .stored;
     assert_eq!(stored.fresh_until().as_unix_millis(), NOW * 1000 + 1990);
@@ -250,8 +262,8 @@ fn uses_configured_lifetimes() {
         ..rules.clone()
     };
     let until = |rules: &CacheRules, status, lines: Lines<'_>| {
-        let reply = Reply::with(status, lines);
-        try_store(&Ask::with(&[]), &reply, rules)
+        let reply = TestResponse::with(status, lines);
+        try_store(&TestRequest::with(&[]), &reply, rules)
             .unwrap()
             .stored
             .fresh_until()
@@ -271,8 +283,8 @@ fn uses_configured_lifetimes() {
         assert_eq!(until(&overriding, status, &said), at(seconds));
         assert_eq!(until(&capped, status, &said), at(3));
     }
-    let refused = Reply::with(200, &[("cache-control", "private")]);
-    assert!(try_store(&Ask::with(&[]), &refused, &overriding).is_err());
+    let refused = TestResponse::with(200, &[("cache-control", "private")]);
+    assert!(try_store(&TestRequest::with(&[]), &refused, &overriding).is_err());
 }
 
 #[test]

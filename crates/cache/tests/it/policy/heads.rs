@@ -3,7 +3,7 @@
 use apus_cache::policy::{CacheRules, HeadUpdate, StoredResponse, update_by_head};
 use apus_http::Method;
 
-use super::{Ask, Lines, Reply, assert_fresh_until, date, ok};
+use super::{Lines, TestRequest, TestResponse, assert_fresh_until, date, ok};
 
 fn stored() -> StoredResponse {
     let old = date(-100);
@@ -17,10 +17,10 @@ fn stored() -> StoredResponse {
 }
 
 fn update(status: u16, lines: Lines<'_>) -> HeadUpdate {
-    let ask = Ask::with(&[]).method(Method::HEAD);
-    let reply = Reply::with(status, lines).received(10);
+    let request = TestRequest::with(&[]).method(Method::HEAD);
+    let reply = TestResponse::with(status, lines).received(10);
     update_by_head(
-        &ask.presented(),
+        &request.presented(),
         &stored(),
         &reply.response(),
         &CacheRules::default(),
@@ -77,10 +77,10 @@ fn changes_nothing_if_it_is_about_another_response() {
         HeadUpdate::Unchanged
     ));
     let varying = ok(&[("cache-control", "max-age=60"), ("vary", "x")]);
-    let ask = Ask::with(&[("x", "1")]).method(Method::HEAD);
-    let reply = Reply::with(200, &[("etag", "\"y\"")]);
+    let request = TestRequest::with(&[("x", "1")]).method(Method::HEAD);
+    let reply = TestResponse::with(200, &[("etag", "\"y\"")]);
     let update = update_by_head(
-        &ask.presented(),
+        &request.presented(),
         &varying,
         &reply.response(),
         &CacheRules::default(),

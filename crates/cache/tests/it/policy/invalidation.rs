@@ -3,14 +3,15 @@
 use apus_cache::policy::{KeyRules, keys_to_invalidate};
 use apus_http::{Method, StatusCode};
 
-use super::{Ask, Lines, headers};
+use super::{Lines, TestRequest, headers};
 
 /// The keys that a request for `/a/page?q` invalidates.
 fn outdated(method: &str, status: u16, lines: Lines<'_>) -> Vec<String> {
-    let ask = Ask::target("/a/page?q").method(Method::from_bytes(method.as_bytes()).unwrap());
+    let request =
+        TestRequest::target("/a/page?q").method(Method::from_bytes(method.as_bytes()).unwrap());
     let status = StatusCode::from_u16(status).unwrap();
     let rules = KeyRules::default();
-    keys_to_invalidate(&ask.presented(), status, &headers(lines), &rules)
+    keys_to_invalidate(&request.presented(), status, &headers(lines), &rules)
         .iter()
         .map(|key| key.to_string().replace("https://example.com", ""))
         .collect()

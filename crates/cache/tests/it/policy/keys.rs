@@ -4,55 +4,58 @@ use apus_cache::policy::{CacheNamePattern, KeyHostRule, KeyQueryRule, KeyRules, 
 use apus_http::Method;
 use proptest::prelude::*;
 
-use super::{Ask, Lines, headers};
+use super::{Lines, TestRequest, headers};
 
-fn key(ask: &Ask) -> RequestKey {
-    KeyRules::default().key(&ask.presented())
+fn key(request: &TestRequest) -> RequestKey {
+    KeyRules::default().key(&request.presented())
 }
 
 fn target(target: &str, rules: &KeyRules) -> RequestKey {
-    rules.key(&Ask::target(target).presented())
+    rules.key(&TestRequest::target(target).presented())
 }
 
 #[test]
 fn keys_differ_by_scheme_host_path_and_query() {
     // CVE-2026-2836: keys without scheme or host.
-    let one = Ask::target("/a?b");
+    let one = TestRequest::target("/a?b");
     let others = [
-        Ask {
+        TestRequest {
             scheme: "http",
             ..one.clone()
         },
-        Ask {
+        TestRequest {
             authority: "example.org",
             ..one.clone()
         },
-        Ask {
+        TestRequest {
             authority: "example.com:8443",
             ..one.clone()
         },
-        Ask {
+        TestRequest {
             authority: "",
             ..one.clone()
         },
-        Ask::target("/A?b"),
-        Ask::target("/a?B"),
-        Ask::target("/a?"),
-        Ask::target("/a"),
-        Ask::target("/a%3fb"),
-        Ask::target("/a/?b"),
-        Ask::target("//a?b"),
+        TestRequest::target("/A?b"),
+        TestRequest::target("/a?B"),
+        TestRequest::target("/a?"),
+        TestRequest::target("/a"),
+        TestRequest::target("/a%3fb"),
+        TestRequest::target("/a/?b"),
+        TestRequest::target("//a?b"),
     ];
     for other in &others {
         assert_ne!(key(&one), key(other), "{}", key(other));
         assert_ne!(key(&one).bytes(), key(other).bytes());
     }
-    assert_ne!(key(&Ask::target("/a?")), key(&Ask::target("/a")));
+    assert_ne!(
+        key(&TestRequest::target("/a?")),
+        key(&TestRequest::target("/a"))
+    );
 }
 
 #[test]
 fn keys_are_equal_for_equivalent_requests() {
-    let one = Ask::target("/a?b");
+    let one = TestRequest::target("/a?b");
     // Requests have their authority in its normal form; purges may have any form.
     let of_uri =
         |scheme, authority| RequestKey::of_uri(&KeyRules::default(), scheme, authority, "/a?b");
@@ -110,23 +113,23 @@ fn keys_omit_what_the_rules_exclude() {
         scheme: false,
         ..KeyRules::default()
     };
-    let clear = Ask {
+    let clear = TestRequest {
         scheme: "http",
-        ..Ask::target("/a")
+        ..TestRequest::target("/a")
     };
     assert_eq!(target("/a", &shared), shared.key(&clear.presented()));
     let named = KeyRules {
         host: KeyHostRule::Named("shop".into()),
         ..KeyRules::default()
     };
-    let www = Ask {
+    let www = TestRequest {
         authority: "www.example.com",
-        ..Ask::target("/a")
+        ..TestRequest::target("/a")
     };
     assert_eq!(target("/a", &named), named.key(&www.presented()));
-    let requested = Ask {
+    let requested = TestRequest {
         authority: "shop",
-        ..Ask::target("/a")
+        ..TestRequest::target("/a")
     };
     assert_ne!(target("/a", &named), key(&requested));
 }
@@ -217,7 +220,7 @@ fn a_cookie_that_may_match_a_named_one_is_in_the_key() {
         cookies: vec!["my_id".into()],
         ..KeyRules::default()
     };
-    let of = |line: &str| rules.key(&Ask::with(&[("cookie", line)]).presented());
+    let of = |line: &str| rules.key(&TestRequest::with(&[("cookie", line)]).presented());
     let (without, with) = (of("x=1"), of("my_id=1"));
     assert_ne!(without, with);
     for crafted in [
@@ -245,11 +248,11 @@ fn keys_contain_the_fields_cookies_and_devices_of_the_rules() {
         ..KeyRules::default()
     };
     let of = |lines: Lines<'_>, device| {
-        let ask = Ask {
+        let request = TestRequest {
             device,
-            ..Ask::with(lines)
+            ..TestRequest::with(lines)
         };
-        rules.key(&ask.presented())
+        rules.key(&request.presented())
     };
     let one = of(&[("x-tenant", "a"), ("cookie", "x=1; currency=eur")], None);
     for (lines, device) in [
@@ -292,18 +295,22 @@ fn keys_contain_the_fields_cookies_and_devices_of_the_rules() {
 fn keys_begin_with_the_key_of_their_path_prefix() {
     let prefix = RequestKey::of_uri(&KeyRules::default(), "https", "Example.com:443", "/blog/");
     assert!(
-        key(&Ask::target("/blog/1?x"))
+        key(&TestRequest::target("/blog/1?x"))
             .uri()
             .starts_with(prefix.bytes())
     );
-    assert!(!key(&Ask::target("/blo")).uri().starts_with(prefix.bytes()));
-    let other = Ask {
+    assert!(
+        !key(&TestRequest::target("/blo"))
+            .uri()
+            .starts_with(prefix.bytes())
+    );
+    let other = TestRequest {
         authority: "example.com.evil",
-        ..Ask::target("/blog/1")
+        ..TestRequest::target("/blog/1")
     };
     assert!(!key(&other).uri().starts_with(prefix.bytes()));
     let one = RequestKey::of_uri(&KeyRules::default(), "https", "example.com", "/blog/1?x");
-    assert_eq!(one, key(&Ask::target("/blog/1?x")));
+    assert_eq!(one, key(&TestRequest::target("/blog/1?x")));
 }
 
 #[test]
@@ -320,12 +327,12 @@ fn the_variants_prefix_matches_one_target_only() {
         rules(&[], &[], true),
     ] {
         let of = |target: &str, value: &str| {
-            let ask = Ask {
+            let request = TestRequest {
                 headers: headers(&[("x-tenant", value), ("cookie", &format!("c={value}"))]),
                 device: Some("phone"),
-                ..Ask::target(target)
+                ..TestRequest::target(target)
             };
-            rules.key(&ask.presented())
+            rules.key(&request.presented())
         };
         let uri = RequestKey::of_uri(&rules, "https", "example.com", "/");
         let prefix = rules.variants_of(&uri).unwrap();
@@ -344,18 +351,18 @@ fn the_variants_prefix_matches_one_target_only() {
 #[test]
 fn keys_are_displayed_as_uris() {
     assert_eq!(
-        key(&Ask::target("/a?b")).to_string(),
+        key(&TestRequest::target("/a?b")).to_string(),
         "https://example.com/a?b"
     );
     let rules = KeyRules {
         headers: vec!["x".into()],
         ..KeyRules::default()
     };
-    let ask = Ask {
+    let request = TestRequest {
         headers: headers(&[("x", "1\u{e9}")]),
-        ..Ask::target("/a")
+        ..TestRequest::target("/a")
     };
-    let shown = rules.key(&ask.presented()).to_string();
+    let shown = rules.key(&request.presented()).to_string();
     assert!(shown.starts_with("https://example.com/a H"), "{shown}");
     assert!(
         shown.bytes().all(|byte| matches!(byte, b' '..=b'~')),
@@ -374,8 +381,8 @@ proptest! {
             ..KeyRules::default()
         };
         let key = |(target, a, b): &(String, String, String)| {
-            let ask = Ask { headers: headers(&[("a", a), ("b", b)]), ..Ask::target(target) };
-            rules.key(&ask.presented())
+            let request = TestRequest { headers: headers(&[("a", a), ("b", b)]), ..TestRequest::target(target) };
+            rules.key(&request.presented())
         };
         prop_assert_eq!(one == other, key(&one).bytes() == key(&other).bytes());
     }

@@ -51,7 +51,7 @@ fn headers(lines: Lines<'_>) -> Headers {
 
 /// A request to present.
 #[derive(Clone)]
-struct Ask {
+struct TestRequest {
     method: Method,
     scheme: &'static str,
     authority: &'static str,
@@ -63,7 +63,7 @@ struct Ask {
     device: Option<&'static str>,
 }
 
-impl Ask {
+impl TestRequest {
     /// GET, with these field lines.
     fn with(lines: Lines<'_>) -> Self {
         Self {
@@ -111,14 +111,14 @@ impl Ask {
 }
 
 /// A response that was requested and received at [`NOW`].
-struct Reply {
+struct TestResponse {
     status: u16,
     headers: Headers,
     requested: Timestamp,
     received: Timestamp,
 }
 
-impl Reply {
+impl TestResponse {
     /// With these lines and no others, not even a `Date`.
     fn with(status: u16, lines: Lines<'_>) -> Self {
         Self {
@@ -164,18 +164,18 @@ fn trusted() -> CachingContext {
 }
 
 fn try_store(
-    ask: &Ask,
-    reply: &Reply,
+    request: &TestRequest,
+    reply: &TestResponse,
     rules: &CacheRules,
 ) -> Result<StorableResponse, StoreRefusal> {
-    may_store(&ask.presented(), &reply.response(), rules, &once())
+    may_store(&request.presented(), &reply.response(), rules, &once())
 }
 
 /// Stores a 200 response with these lines by the default rules.
 fn try_ok(lines: Lines<'_>) -> Result<StoredResponse, StoreRefusal> {
     try_store(
-        &Ask::with(&[]),
-        &Reply::with(200, lines),
+        &TestRequest::with(&[]),
+        &TestResponse::with(200, lines),
         &CacheRules::default(),
     )
     .map(|storable| storable.stored)
@@ -186,14 +186,14 @@ fn ok(lines: Lines<'_>) -> StoredResponse {
 }
 
 /// Decides on its reuse for a plain request, so many seconds after [`NOW`].
-fn ask(stored: &StoredResponse, seconds: i64) -> ReuseDecision {
-    let ask = Ask::with(&[]);
+fn reuse_at(stored: &StoredResponse, seconds: i64) -> ReuseDecision {
+    let request = TestRequest::with(&[]);
     let rules = CacheRules::default();
-    decide_reuse(&ask.presented(), stored, &rules, &once(), at(seconds))
+    decide_reuse(&request.presented(), stored, &rules, &once(), at(seconds))
 }
 
 fn is_fresh(stored: &StoredResponse, seconds: i64) -> bool {
-    matches!(ask(stored, seconds), ReuseDecision::Fresh { .. })
+    matches!(reuse_at(stored, seconds), ReuseDecision::Fresh { .. })
 }
 
 /// Checks that it is fresh until so many seconds after [`NOW`].

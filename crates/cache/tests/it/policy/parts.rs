@@ -4,7 +4,7 @@ use apus_cache::policy::{CacheRules, ContentRange, StoreRefusal, StoredResponse}
 use apus_http::StatusCode;
 use apus_http::fields::ByteRange;
 
-use super::{Ask, DATE, Lines, Reply, date, headers, try_store};
+use super::{DATE, Lines, TestRequest, TestResponse, date, headers, try_store};
 
 const FRESH: (&str, &str) = ("cache-control", "max-age=60");
 const TAG: (&str, &str) = ("etag", "\"x\"");
@@ -14,9 +14,13 @@ fn store(
     lines: Lines<'_>,
     rules: &CacheRules,
 ) -> Result<(StoredResponse, Option<ContentRange>), StoreRefusal> {
-    let reply = Reply::with(206, lines);
-    try_store(&Ask::with(&[("range", "bytes=10-19")]), &reply, rules)
-        .map(|storable| (storable.stored, storable.part))
+    let reply = TestResponse::with(206, lines);
+    try_store(
+        &TestRequest::with(&[("range", "bytes=10-19")]),
+        &reply,
+        rules,
+    )
+    .map(|storable| (storable.stored, storable.part))
 }
 
 #[test]

@@ -6,7 +6,7 @@ use apus_cache::policy::{
 };
 use proptest::prelude::*;
 
-use super::{Ask, Reply, at, date, try_store};
+use super::{TestRequest, TestResponse, at, date, try_store};
 
 fn cache_control() -> impl Strategy<Value = String> {
     let seconds = prop_oneof![0_u64..200, Just(u64::MAX)];
@@ -41,9 +41,9 @@ prop_compose! {
         delay in 0_i64..100,
     ) -> Option<StoredResponse> {
         let (dated, modified) = (date(dated), date(modified));
-        let reply = Reply {
+        let reply = TestResponse {
             requested: at(-delay),
-            ..Reply::with(200, &[
+            ..TestResponse::with(200, &[
                 ("cache-control", &cache_control),
                 ("age", &age),
                 ("date", &dated),
@@ -51,7 +51,7 @@ prop_compose! {
                 ("etag", "\"x\""),
             ])
         };
-        try_store(&Ask::with(&[]), &reply, &CacheRules::default()).ok().map(|storable| storable.stored)
+        try_store(&TestRequest::with(&[]), &reply, &CacheRules::default()).ok().map(|storable| storable.stored)
     }
 }
 
@@ -71,11 +71,11 @@ proptest! {
             },
             ..CacheRules::default()
         };
-        let ask = Ask::with(&[("cache-control", &wishes)]);
+        let request = TestRequest::with(&[("cache-control", &wishes)]);
         let now = at(seconds);
         let conditions = CachingContext::default();
         let is_expired = now >= stored.fresh_until();
-        match decide_reuse(&ask.presented(), &stored, &rules, &conditions, now) {
+        match decide_reuse(&request.presented(), &stored, &rules, &conditions, now) {
             ReuseDecision::Fresh { age } => {
                 prop_assert!(!is_expired);
                 prop_assert_eq!(age, stored.age(now));
@@ -84,7 +84,7 @@ proptest! {
             ReuseDecision::Validate(_) | ReuseDecision::GatewayTimeout => {}
             ReuseDecision::Forward(reason) => prop_assert!(false, "{reason:?}"),
         }
-        if may_serve_on_error(&ask.presented(), &stored, &rules, &conditions, now).is_some() && !heeds {
+        if may_serve_on_error(&request.presented(), &stored, &rules, &conditions, now).is_some() && !heeds {
             prop_assert!(now < stored.useful_until());
         }
         // The age is never less than the time since the receipt.

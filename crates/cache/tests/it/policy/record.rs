@@ -2,11 +2,11 @@
 
 use apus_cache::policy::{CacheRules, StoredDecodeError, StoredResponse};
 
-use super::{Ask, Reply, date, try_store};
+use super::{TestRequest, TestResponse, date, try_store};
 
 fn stored() -> StoredResponse {
     let old = date(-100);
-    let reply = Reply::with(
+    let reply = TestResponse::with(
         200,
         &[
             ("cache-control", "max-age=60, stale-if-error=10"),
@@ -16,8 +16,8 @@ fn stored() -> StoredResponse {
             ("xkey", "a b"),
         ],
     );
-    let ask = Ask::with(&[("accept-encoding", "gzip"), ("x", "1")]);
-    try_store(&ask, &reply, &CacheRules::default())
+    let request = TestRequest::with(&[("accept-encoding", "gzip"), ("x", "1")]);
+    try_store(&request, &reply, &CacheRules::default())
         .unwrap()
         .stored
 }

@@ -5,7 +5,7 @@ use apus_cache::policy::{
 };
 use apus_http::fields::ForwardReason;
 
-use super::{Ask, Lines, at, ok, once, trusted};
+use super::{Lines, TestRequest, at, ok, once, trusted};
 
 const FRESH: ReuseDecision = ReuseDecision::Fresh { age: 10 };
 const REQUEST: ReuseDecision = ReuseDecision::Validate(ForwardReason::Request);
@@ -19,9 +19,9 @@ fn decision(
     conditions: &CachingContext,
 ) -> ReuseDecision {
     let stored = ok(&[("cache-control", stored), ("etag", "\"x\"")]);
-    let ask = Ask::with(lines);
+    let request = TestRequest::with(lines);
     decide_reuse(
-        &ask.presented(),
+        &request.presented(),
         &stored,
         &CacheRules::default(),
         conditions,
@@ -50,7 +50,7 @@ fn request_directives_are_ignored_by_default() {
 #[test]
 fn request_directives_count_for_the_configured_clients() {
     let stored = ok(&[("cache-control", "max-age=60")]);
-    let ask = Ask::with(&[("cache-control", "no-cache")]);
+    let request = TestRequest::with(&[("cache-control", "no-cache")]);
     for (client_directives, by_others, by_trusted) in [
         (ClientDirectiveRule::Ignore, FRESH, FRESH),
         (ClientDirectiveRule::Trusted, FRESH, REQUEST),
@@ -62,7 +62,7 @@ fn request_directives_count_for_the_configured_clients() {
         };
         for (conditions, expected) in [(once(), by_others), (trusted(), by_trusted)] {
             assert_eq!(
-                decide_reuse(&ask.presented(), &stored, &rules, &conditions, at(10)),
+                decide_reuse(&request.presented(), &stored, &rules, &conditions, at(10)),
                 expected
             );
         }

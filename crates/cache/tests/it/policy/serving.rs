@@ -6,17 +6,17 @@ use apus_cache::policy::{
 use apus_http::Method;
 use apus_http::fields::ForwardReason;
 
-use super::{Ask, DATE, Lines, ask, at, date, headers, ok, once};
+use super::{DATE, Lines, TestRequest, at, date, headers, ok, once, reuse_at};
 
 const FRESH: (&str, &str) = ("cache-control", "max-age=60");
 
 #[test]
 fn section_4_must_send_the_age_of_what_was_not_validated() {
     let stored = ok(&[FRESH, ("age", "7")]);
-    assert_eq!(ask(&stored, 0), ReuseDecision::Fresh { age: 7 });
-    assert_eq!(ask(&stored, 10), ReuseDecision::Fresh { age: 17 });
+    assert_eq!(reuse_at(&stored, 0), ReuseDecision::Fresh { age: 7 });
+    assert_eq!(reuse_at(&stored, 10), ReuseDecision::Fresh { age: 17 });
     assert_eq!(
-        ask(&stored, 53),
+        reuse_at(&stored, 53),
         ReuseDecision::Validate(ForwardReason::Stale)
     );
 }
@@ -26,8 +26,8 @@ fn section_4_must_not_reuse_for_a_method_that_does_not_allow_it() {
     let stored = ok(&[FRESH]);
     let rules = CacheRules::default();
     let by = |method| {
-        let ask = Ask::with(&[]).method(method);
-        decide_reuse(&ask.presented(), &stored, &rules, &once(), at(0))
+        let request = TestRequest::with(&[]).method(method);
+        decide_reuse(&request.presented(), &stored, &rules, &once(), at(0))
     };
     assert_eq!(by(Method::GET), ReuseDecision::Fresh { age: 0 });
     assert_eq!(by(Method::HEAD), ReuseDecision::Fresh { age: 0 });
@@ -52,7 +52,7 @@ fn section_4_must_not_reuse_what_says_no_cache_without_validation() {
     ] {
         let stored = ok(&[("cache-control", value), ("etag", "\"x\"")]);
         assert_eq!(
-            ask(&stored, 0),
+            reuse_at(&stored, 0),
             ReuseDecision::Validate(ForwardReason::Stale),
             "{value}"
         );
@@ -63,7 +63,7 @@ fn section_4_must_not_reuse_what_says_no_cache_without_validation() {
 #[test]
 fn section_5_4_pragma_in_a_response_means_nothing() {
     assert_eq!(
-        ask(&ok(&[FRESH, ("pragma", "no-cache")]), 0),
+        reuse_at(&ok(&[FRESH, ("pragma", "no-cache")]), 0),
         ReuseDecision::Fresh { age: 0 }
     );
 }
@@ -75,10 +75,10 @@ fn a_bypass_ignores_the_stored_response() {
         bypass: true,
         ..once()
     };
-    let ask = Ask::with(&[]);
+    let request = TestRequest::with(&[]);
     assert_eq!(
         decide_reuse(
-            &ask.presented(),
+            &request.presented(),
             &stored,
             &CacheRules::default(),
             &conditions,
@@ -133,8 +133,8 @@ fn section_4_3_2_compares_with_date_or_receipt_without_last_modified() {
 
 #[test]
 fn conditions_do_not_apply_to_other_statuses_than_200() {
-    let reply = super::Reply::with(404, &[FRESH, ("etag", "\"x\"")]);
-    let stored = super::try_store(&Ask::with(&[]), &reply, &CacheRules::default())
+    let reply = super::TestResponse::with(404, &[FRESH, ("etag", "\"x\"")]);
+    let stored = super::try_store(&TestRequest::with(&[]), &reply, &CacheRules::default())
         .unwrap()
         .stored;
     assert!(!stored.is_not_modified(&headers(&[("if-none-match", "\"x\"")])));
@@ -142,18 +142,18 @@ fn conditions_do_not_apply_to_other_statuses_than_200() {
 
 #[test]
 fn section_5_2_1_7_only_if_cached_is_answered_from_the_cache_or_with_504() {
-    let only = Ask::with(&[("cache-control", "only-if-cached")]);
+    let only = TestRequest::with(&[("cache-control", "only-if-cached")]);
     let rules = CacheRules::default();
     let stored = ok(&[FRESH]);
     let decision = |seconds| decide_reuse(&only.presented(), &stored, &rules, &once(), at(seconds));
     assert_eq!(decision(0), ReuseDecision::Fresh { age: 0 });
     assert_eq!(decision(60), ReuseDecision::GatewayTimeout);
     assert!(must_not_forward(&only.presented()));
-    assert!(!must_not_forward(&Ask::with(&[]).presented()));
+    assert!(!must_not_forward(&TestRequest::with(&[]).presented()));
     let post = only.method(Method::POST);
     assert!(!must_not_forward(&post.presented()));
     let varying = ok(&[FRESH, ("vary", "x")]);
-    let other = Ask::with(&[("cache-control", "only-if-cached"), ("x", "1")]);
+    let other = TestRequest::with(&[("cache-control", "only-if-cached"), ("x", "1")]);
     assert_eq!(
         decide_reuse(&other.presented(), &varying, &rules, &once(), at(0)),
         ReuseDecision::GatewayTimeout

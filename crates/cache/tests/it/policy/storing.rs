@@ -6,22 +6,27 @@ use apus_cache::policy::{
 use apus_http::Method;
 use std::time::Duration;
 
-use super::{Ask, DATE, Lines, Reply, at, date, is_fresh, ok, try_ok, try_store};
+use super::{DATE, Lines, TestRequest, TestResponse, at, date, is_fresh, ok, try_ok, try_store};
 
 const FRESH: (&str, &str) = ("cache-control", "max-age=60");
 
 fn status(status: u16, lines: Lines<'_>) -> Result<(), StoreRefusal> {
-    let reply = Reply::with(status, lines);
-    try_store(&Ask::with(&[]), &reply, &CacheRules::default()).map(|_| ())
+    let reply = TestResponse::with(status, lines);
+    try_store(&TestRequest::with(&[]), &reply, &CacheRules::default()).map(|_| ())
 }
 
 fn by_rules(rules: &CacheRules, lines: Lines<'_>) -> Result<(), StoreRefusal> {
-    try_store(&Ask::with(&[]), &Reply::with(200, lines), rules).map(|_| ())
+    try_store(
+        &TestRequest::with(&[]),
+        &TestResponse::with(200, lines),
+        rules,
+    )
+    .map(|_| ())
 }
 
 #[test]
 fn section_3_must_not_store_unless_the_method_is_understood() {
-    let reply = Reply::with(200, &[FRESH]);
+    let reply = TestResponse::with(200, &[FRESH]);
     for method in [
         Method::HEAD,
         Method::POST,
@@ -30,7 +35,7 @@ fn section_3_must_not_store_unless_the_method_is_understood() {
         Method::OPTIONS,
     ] {
         let refused = try_store(
-            &Ask::with(&[]).method(method.clone()),
+            &TestRequest::with(&[]).method(method.clone()),
             &reply,
             &CacheRules::default(),
         );
@@ -98,7 +103,12 @@ fn section_3_must_not_store_without_one_of_the_permissions() {
         }],
         ..CacheRules::default()
     };
-    let found = try_store(&Ask::with(&[]), &Reply::with(302, &[]), &rules).unwrap();
+    let found = try_store(
+        &TestRequest::with(&[]),
+        &TestResponse::with(302, &[]),
+        &rules,
+    )
+    .unwrap();
     assert_eq!(found.stored.fresh_until(), at(5));
 }
 
@@ -256,8 +266,8 @@ fn does_not_store_cookies_unless_declared() {
     ];
     assert_eq!(try_ok(&public).err(), Some(StoreRefusal::SetCookie));
     for (set_cookie, is_kept) in [(SetCookieRule::Remove, false), (SetCookieRule::Keep, true)] {
-        let reply = Reply::with(200, &lines);
-        let stored = try_store(&Ask::with(&[]), &reply, &rules(set_cookie))
+        let reply = TestResponse::with(200, &lines);
+        let stored = try_store(&TestRequest::with(&[]), &reply, &rules(set_cookie))
             .unwrap()
             .stored;
         assert_eq!(stored.headers().contains("set-cookie"), is_kept);
@@ -267,8 +277,12 @@ fn does_not_store_cookies_unless_declared() {
 
 #[test]
 fn section_5_2_1_5_must_not_store_the_answer_to_a_request_with_no_store() {
-    let ask = Ask::with(&[("cache-control", "no-store")]);
-    let refused = try_store(&ask, &Reply::with(200, &[FRESH]), &CacheRules::default());
+    let request = TestRequest::with(&[("cache-control", "no-store")]);
+    let refused = try_store(
+        &request,
+        &TestResponse::with(200, &[FRESH]),
+        &CacheRules::default(),
+    );
     assert_eq!(refused.err(), Some(StoreRefusal::RequestNoStore));
 }
 
@@ -297,10 +311,20 @@ fn stores_client_errors_only_if_declared() {
             "{error}"
         );
         for (rules, seconds) in [(&named, 60), (&all, 60)] {
-            let stored = try_store(&Ask::with(&[]), &Reply::with(error, &[FRESH]), rules).unwrap();
+            let stored = try_store(
+                &TestRequest::with(&[]),
+                &TestResponse::with(error, &[FRESH]),
+                rules,
+            )
+            .unwrap();
             assert_eq!(stored.stored.fresh_until(), at(seconds), "{error}");
         }
-        let short = try_store(&Ask::with(&[]), &Reply::with(error, &[]), &named).unwrap();
+        let short = try_store(
+            &TestRequest::with(&[]),
+            &TestResponse::with(error, &[]),
+            &named,
+        )
+        .unwrap();
         assert_eq!(short.stored.fresh_until(), at(5));
     }
 }
@@ -318,9 +342,9 @@ fn honours_the_configuration_of_the_request() {
             bypass,
             is_trusted: false,
         };
-        let reply = Reply::with(200, &[FRESH]);
+        let reply = TestResponse::with(200, &[FRESH]);
         may_store(
-            &Ask::with(&[]).presented(),
+            &TestRequest::with(&[]).presented(),
             &reply.response(),
             &rules,
             &conditions,
@@ -360,8 +384,12 @@ fn ignores_configured_fields() {
             ttl: ttl.clone(),
             ..CacheRules::default()
         };
-        try_store(&Ask::with(&[]), &Reply::with(200, lines), &rules)
-            .map(|storable| storable.stored.fresh_until())
+        try_store(
+            &TestRequest::with(&[]),
+            &TestResponse::with(200, lines),
+            &rules,
+        )
+        .map(|storable| storable.stored.fresh_until())
     };
     let none = IgnoredFields::default();
     let cache_control = IgnoredFields {
@@ -397,7 +425,12 @@ fn ignores_configured_fields() {
 #[test]
 fn does_not_store_responses_to_requests_with_unkeyed_input() {
     let store = |line, rules: &CacheRules| {
-        try_store(&Ask::with(&[line]), &Reply::with(200, &[FRESH]), rules).err()
+        try_store(
+            &TestRequest::with(&[line]),
+            &TestResponse::with(200, &[FRESH]),
+            rules,
+        )
+        .err()
     };
     for line in [
         ("x-http-method-override", "POST"),
@@ -411,13 +444,13 @@ fn does_not_store_responses_to_requests_with_unkeyed_input() {
         );
     }
     // The body itself counts, whatever the fields say: HTTP/2 needs none to announce it.
-    let with_body = Ask {
+    let with_body = TestRequest {
         has_body: true,
-        ..Ask::with(&[("content-length", "0")])
+        ..TestRequest::with(&[("content-length", "0")])
     };
     let refused = try_store(
         &with_body,
-        &Reply::with(200, &[FRESH]),
+        &TestResponse::with(200, &[FRESH]),
         &CacheRules::default(),
     )
     .err();
@@ -444,7 +477,12 @@ fn stores_tags_and_hides_their_fields() {
         hide_tags: false,
         ..CacheRules::default()
     };
-    let shown = try_store(&Ask::with(&[]), &Reply::with(200, &lines), &rules).unwrap();
+    let shown = try_store(
+        &TestRequest::with(&[]),
+        &TestResponse::with(200, &lines),
+        &rules,
+    )
+    .unwrap();
     assert!(shown.stored.headers().contains("surrogate-key"));
     let many = (0..1000)
         .map(|tag| tag.to_string())
@@ -482,9 +520,13 @@ fn x_accel_expires_takes_precedence() {
         ..CacheRules::default()
     };
     let lines = [FRESH, ("x-accel-expires", "10")];
-    let stored = try_store(&Ask::with(&[]), &Reply::with(200, &lines), &rules)
-        .unwrap()
-        .stored;
+    let stored = try_store(
+        &TestRequest::with(&[]),
+        &TestResponse::with(200, &lines),
+        &rules,
+    )
+    .unwrap()
+    .stored;
     assert_eq!(stored.fresh_until(), at(60));
 }
 
@@ -496,8 +538,8 @@ fn uses_no_heuristic_if_it_is_disabled() {
         ..CacheRules::default()
     };
     let stored = try_store(
-        &Ask::with(&[]),
-        &Reply::with(200, &[("last-modified", &old)]),
+        &TestRequest::with(&[]),
+        &TestResponse::with(200, &[("last-modified", &old)]),
         &rules,
     );
     // It is stored for validation only.

@@ -2,7 +2,7 @@
 
 use apus_cache::policy::{CacheRules, StoreRefusal};
 
-use super::{Ask, Lines, Reply, at, date, try_ok, try_store};
+use super::{Lines, TestRequest, TestResponse, at, date, try_ok, try_store};
 
 fn until(lines: Lines<'_>) -> Result<super::Timestamp, StoreRefusal> {
     try_ok(lines).map(|stored| stored.fresh_until())
@@ -74,9 +74,13 @@ fn the_first_listed_field_counts() {
         targeted: vec!["apus-cache-control".into(), "cdn-cache-control".into()],
         ..CacheRules::default()
     };
-    let stored = try_store(&Ask::with(&[]), &Reply::with(200, &lines), &rules)
-        .unwrap()
-        .stored;
+    let stored = try_store(
+        &TestRequest::with(&[]),
+        &TestResponse::with(200, &lines),
+        &rules,
+    )
+    .unwrap()
+    .stored;
     assert_eq!(stored.fresh_until(), at(5));
     // The fields are forwarded.
     assert!(stored.headers().contains("cdn-cache-control"));
@@ -84,6 +88,10 @@ fn the_first_listed_field_counts() {
         targeted: Vec::new(),
         ..CacheRules::default()
     };
-    let refused = try_store(&Ask::with(&[]), &Reply::with(200, &lines), &none);
+    let refused = try_store(
+        &TestRequest::with(&[]),
+        &TestResponse::with(200, &lines),
+        &none,
+    );
     assert_eq!(refused.err(), Some(StoreRefusal::NoLifetime));
 }

@@ -6,7 +6,10 @@ use apus_cache::policy::{
 };
 use apus_http::{Headers, StatusCode};
 
-use super::{Ask, DATE, Lines, Reply, assert_fresh_until, at, date, headers, ok, once, try_store};
+use super::{
+    DATE, Lines, TestRequest, TestResponse, assert_fresh_until, at, date, headers, ok, once,
+    try_store,
+};
 
 const FRESH: (&str, &str) = ("cache-control", "max-age=60");
 
@@ -73,12 +76,12 @@ fn section_4_3_1_may_ask_about_all_variants_at_once() {
 fn section_4_3_3_says_what_an_answer_means() {
     let lines = ("cache-control", "max-age=60, stale-if-error=30");
     let stored = ok(&[lines, ("etag", "\"x\"")]);
-    let ask = Ask::with(&[]);
+    let request = TestRequest::with(&[]);
     let result = |status, seconds| {
         let status = StatusCode::from_u16(status).unwrap();
         let rules = CacheRules::default();
         evaluate_validation(
-            &ask.presented(),
+            &request.presented(),
             &stored,
             status,
             &rules,
@@ -104,8 +107,8 @@ fn section_4_3_3_says_what_an_answer_means() {
 fn section_4_3_4_selects_what_a_304_is_about() {
     let (one, two) = (date(-100), date(-200));
     let with = |received, lines: Lines<'_>| {
-        let reply = Reply::with(200, &[&[FRESH], lines].concat()).received(received);
-        try_store(&Ask::with(&[]), &reply, &CacheRules::default())
+        let reply = TestResponse::with(200, &[&[FRESH], lines].concat()).received(received);
+        try_store(&TestRequest::with(&[]), &reply, &CacheRules::default())
             .unwrap()
             .stored
     };
@@ -141,17 +144,17 @@ fn section_4_3_4_selects_what_a_304_is_about() {
 }
 
 fn freshened(stored: &StoredResponse, lines: Lines<'_>) -> StoredResponse {
-    match try_freshen(stored, lines, &Ask::with(&[])) {
+    match try_freshen(stored, lines, &TestRequest::with(&[])) {
         FreshenResult::Stored(newer) => *newer,
         other => panic!("{other:?}"),
     }
 }
 
 /// A 304 that was received after 100 seconds.
-fn try_freshen(stored: &StoredResponse, lines: Lines<'_>, ask: &Ask) -> FreshenResult {
-    let not_modified = Reply::with(304, lines).received(100);
+fn try_freshen(stored: &StoredResponse, lines: Lines<'_>, request: &TestRequest) -> FreshenResult {
+    let not_modified = TestResponse::with(304, lines).received(100);
     freshen(
-        &ask.presented(),
+        &request.presented(),
         stored,
         &not_modified.response(),
         &CacheRules::default(),
@@ -241,11 +244,11 @@ fn a_304_leaves_the_lifetime_that_it_says_nothing_about() {
 
 #[test]
 fn keeps_tags_and_variant_unless_the_304_changes_them() {
-    let reply = Reply::with(
+    let reply = TestResponse::with(
         200,
         &[FRESH, ("etag", "\"x\""), ("vary", "x"), ("xkey", "a b")],
     );
-    let first = Ask::with(&[("x", "1")]);
+    let first = TestRequest::with(&[("x", "1")]);
     let stored = try_store(&first, &reply, &CacheRules::default())
         .unwrap()
         .stored;
@@ -266,7 +269,7 @@ fn a_304_can_take_back_that_the_response_may_be_stored() {
         (("cache-control", "private"), StoreRefusal::Private),
         (("vary", "*"), StoreRefusal::VaryAny),
     ] {
-        match try_freshen(&stored, &[line], &Ask::with(&[])) {
+        match try_freshen(&stored, &[line], &TestRequest::with(&[])) {
             FreshenResult::NotStored {
                 headers,
                 refusal,
@@ -286,8 +289,8 @@ fn a_304_can_take_back_that_the_response_may_be_stored() {
 #[test]
 fn a_304_to_a_session_updates_what_the_origin_declared_for_all() {
     let stored = ok(&[("cache-control", "public, max-age=60"), ("etag", "\"x\"")]);
-    let ask = Ask::with(&[("cookie", "sid=1")]);
-    let freshened = try_freshen(&stored, &[("age", "7"), ("x", "1")], &ask);
+    let request = TestRequest::with(&[("cookie", "sid=1")]);
+    let freshened = try_freshen(&stored, &[("age", "7"), ("x", "1")], &request);
     let FreshenResult::Stored(newer) = freshened else {
         panic!("{freshened:?}")
     };
@@ -306,7 +309,7 @@ fn one_client_cannot_remove_a_shared_response() {
         (("cookie", "sid=1"), ("cache-control", "no-store"), false),
         (("cache-control", "no-store"), ("x", "1"), false),
     ] {
-        match try_freshen(&stored, &[line], &Ask::with(&[request])) {
+        match try_freshen(&stored, &[line], &TestRequest::with(&[request])) {
             FreshenResult::NotStored {
                 headers,
                 is_revoked,

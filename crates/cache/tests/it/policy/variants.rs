@@ -3,13 +3,13 @@
 use apus_cache::policy::{CacheRules, ReuseDecision, StoreRefusal, StoredResponse, decide_reuse};
 use apus_http::fields::ForwardReason;
 
-use super::{Ask, Lines, Reply, at, once, try_ok, try_store};
+use super::{Lines, TestRequest, TestResponse, at, once, try_ok, try_store};
 
 const FRESH: (&str, &str) = ("cache-control", "max-age=60");
 
 fn stored_for(request: Lines<'_>, vary: &str) -> StoredResponse {
-    let reply = Reply::with(200, &[FRESH, ("vary", vary)]);
-    try_store(&Ask::with(request), &reply, &CacheRules::default())
+    let reply = TestResponse::with(200, &[FRESH, ("vary", vary)]);
+    try_store(&TestRequest::with(request), &reply, &CacheRules::default())
         .unwrap()
         .stored
 }
@@ -18,15 +18,15 @@ fn stored_for(request: Lines<'_>, vary: &str) -> StoredResponse {
 fn assert_matches(vary: &str, one: Lines<'_>, other: Lines<'_>, expected: bool) {
     for (one, other) in [(one, other), (other, one)] {
         let stored = stored_for(one, vary);
-        assert!(stored.matches(&Ask::with(one).presented()));
-        let ask = Ask::with(other);
+        assert!(stored.matches(&TestRequest::with(one).presented()));
+        let request = TestRequest::with(other);
         assert_eq!(
-            stored.matches(&ask.presented()),
+            stored.matches(&request.presented()),
             expected,
             "{one:?} {other:?}"
         );
         let decision = decide_reuse(
-            &ask.presented(),
+            &request.presented(),
             &stored,
             &CacheRules::default(),
             &once(),
@@ -148,23 +148,23 @@ fn languages_match_regardless_of_white_space_and_case() {
 
 #[test]
 fn a_device_replaces_user_agent() {
-    let ask = |agent, device| Ask {
+    let request = |agent, device| TestRequest {
         device,
-        ..Ask::with(&[("user-agent", agent)])
+        ..TestRequest::with(&[("user-agent", agent)])
     };
-    let reply = Reply::with(200, &[FRESH, ("vary", "user-agent")]);
-    let first = ask("one", Some("phone"));
+    let reply = TestResponse::with(200, &[FRESH, ("vary", "user-agent")]);
+    let first = request("one", Some("phone"));
     let stored = try_store(&first, &reply, &CacheRules::default())
         .unwrap()
         .stored;
-    assert!(stored.matches(&ask("two", Some("phone")).presented()));
-    assert!(!stored.matches(&ask("one", Some("desktop")).presented()));
-    assert!(!stored.matches(&ask("phone", None).presented()));
+    assert!(stored.matches(&request("two", Some("phone")).presented()));
+    assert!(!stored.matches(&request("one", Some("desktop")).presented()));
+    assert!(!stored.matches(&request("phone", None).presented()));
 }
 
 #[test]
 fn encoded_responses_go_only_to_clients_that_accept_the_coding() {
-    let gzip = Ask::with(&[("accept-encoding", "gzip")]);
+    let gzip = TestRequest::with(&[("accept-encoding", "gzip")]);
     let ignoring = CacheRules {
         ignored: apus_cache::policy::IgnoredFields {
             vary: true,
@@ -173,17 +173,17 @@ fn encoded_responses_go_only_to_clients_that_accept_the_coding() {
         ..CacheRules::default()
     };
     for rules in [&CacheRules::default(), &ignoring] {
-        let reply = Reply::with(200, &[FRESH, ("content-encoding", "gzip")]);
+        let reply = TestResponse::with(200, &[FRESH, ("content-encoding", "gzip")]);
         let stored = try_store(&gzip, &reply, rules).unwrap().stored;
         assert!(stored.matches(&gzip.presented()));
-        assert!(!stored.matches(&Ask::with(&[]).presented()));
+        assert!(!stored.matches(&TestRequest::with(&[]).presented()));
         let fields: Vec<_> = stored.vary().fields().collect();
         assert_eq!(fields, ["accept-encoding"]);
     }
-    let invented = Reply::with(200, &[FRESH, ("content-encoding", "invented")]);
+    let invented = TestResponse::with(200, &[FRESH, ("content-encoding", "invented")]);
     let refused = try_store(&gzip, &invented, &CacheRules::default());
     assert_eq!(refused.err(), Some(StoreRefusal::UnknownCoding));
-    let plain = Reply::with(200, &[FRESH, ("content-encoding", "identity")]);
+    let plain = TestResponse::with(200, &[FRESH, ("content-encoding", "identity")]);
     assert!(
         try_store(&gzip, &plain, &CacheRules::default())
             .unwrap()

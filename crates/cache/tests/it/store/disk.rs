@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use apus_cache::store::{
     CacheLookup, DiskSettings, FillOutcome, NewObject, Object, ObjectPiece, PurgeRequest,
-    PurgeTarget, ReadError, Store, StoreSettings,
+    PurgeSelector, ReadError, Store, StoreSettings,
 };
 use apus_http::Body;
 use bytes::Bytes;
@@ -592,16 +592,16 @@ async fn a_purge_survives_a_restart() {
         put(&store, &key(url), b"1").await;
     }
     put_as(&store, &key("/tagged"), tagged, &pattern(0..100_000)).await;
-    let purge = |target, soft| PurgeRequest {
+    let purge = |selector, soft| PurgeRequest {
         site: Some("site".into()),
-        target,
+        selector,
         soft,
     };
     let purges = [
-        purge(PurgeTarget::Key((*b"/key").into()), false),
-        purge(PurgeTarget::Prefix((*b"/prefix/").into()), false),
-        purge(PurgeTarget::Tag((*b"tag").into()), false),
-        purge(PurgeTarget::Key((*b"/soft").into()), true),
+        purge(PurgeSelector::Key((*b"/key").into()), false),
+        purge(PurgeSelector::Prefix((*b"/prefix/").into()), false),
+        purge(PurgeSelector::Tag((*b"tag").into()), false),
+        purge(PurgeSelector::Key((*b"/soft").into()), true),
     ];
     for purge in &purges {
         store.purge(purge).durable().await.expect("written down");
@@ -626,7 +626,7 @@ async fn a_purge_survives_a_restart() {
                 .expect("found")
                 .is_purged_softly()
         );
-        let other = purge(PurgeTarget::Tag((*b"other").into()), false);
+        let other = purge(PurgeSelector::Tag((*b"other").into()), false);
         store.purge(&other).durable().await.expect("written down");
         store.flush();
     }
@@ -647,7 +647,7 @@ async fn without_the_purge_journal_no_file_is_used() {
         put(&store, &key("/a"), b"1").await;
         let purge = PurgeRequest {
             site: None,
-            target: PurgeTarget::Tag((*b"tag").into()),
+            selector: PurgeSelector::Tag((*b"tag").into()),
             soft: true,
         };
         // The rule stays as long as an earlier request is being forwarded.

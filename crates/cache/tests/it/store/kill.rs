@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use apus_cache::store::{NewObject, PurgeRequest, PurgeTarget};
+use apus_cache::store::{NewObject, PurgeRequest, PurgeSelector};
 use tempfile::TempDir;
 
 use super::disk::{find, open};
@@ -131,7 +131,7 @@ async fn fill_until_killed() {
             if seed.is_multiple_of(11) {
                 let purge = PurgeRequest {
                     site: None,
-                    target: PurgeTarget::Key(format!("/{number}").into_bytes().into()),
+                    selector: PurgeSelector::Key(format!("/{number}").into_bytes().into()),
                     soft: false,
                 };
                 store.purge(&purge).durable().await.expect("written down");

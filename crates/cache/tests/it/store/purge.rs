@@ -2,21 +2,25 @@
 
 use std::sync::Arc;
 
-use apus_cache::store::{NewObject, PurgeRequest, PurgeTarget, Store, StoreKey};
+use apus_cache::store::{NewObject, PurgeRequest, PurgeSelector, Store, StoreKey};
 
 use super::{get, key, put, put_as, response, small_store, ticket};
 
 pub(super) async fn everything(store: &Store, soft: bool) {
-    purge(store, None, PurgeTarget::All, soft).await;
+    purge(store, None, PurgeSelector::All, soft).await;
 }
 
 pub(super) async fn tag(store: &Store, tag: &str, soft: bool) {
-    purge(store, None, PurgeTarget::Tag(tag.as_bytes().into()), soft).await;
+    purge(store, None, PurgeSelector::Tag(tag.as_bytes().into()), soft).await;
 }
 
-async fn purge(store: &Store, site: Option<&str>, target: PurgeTarget, soft: bool) {
+async fn purge(store: &Store, site: Option<&str>, selector: PurgeSelector, soft: bool) {
     let site = site.map(Box::from);
-    store.purge(&PurgeRequest { site, target, soft });
+    store.purge(&PurgeRequest {
+        site,
+        selector,
+        soft,
+    });
 }
 
 #[tokio::test]
@@ -45,22 +49,28 @@ async fn removes_matching_objects_only() {
     purge(
         &store,
         Some("site"),
-        PurgeTarget::Tag((*b"two").into()),
+        PurgeSelector::Tag((*b"two").into()),
         false,
     )
     .await;
     assert_eq!(left(), [true, false, true, true]);
-    purge(&store, None, PurgeTarget::Key((*b"/shop/1").into()), false).await;
+    purge(
+        &store,
+        None,
+        PurgeSelector::Key((*b"/shop/1").into()),
+        false,
+    )
+    .await;
     assert_eq!(left(), [true, false, false, true]);
     purge(
         &store,
         Some("site"),
-        PurgeTarget::Prefix((*b"/blog/").into()),
+        PurgeSelector::Prefix((*b"/blog/").into()),
         false,
     )
     .await;
     assert_eq!(left(), [false, false, false, true]);
-    purge(&store, Some("other"), PurgeTarget::All, false).await;
+    purge(&store, Some("other"), PurgeSelector::All, false).await;
     assert_eq!(left(), [false, false, false, false]);
     put(&store, &key("/blog/1"), b"again").await;
     assert_eq!(left(), [true, false, false, false]);

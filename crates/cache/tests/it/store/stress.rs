@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use apus_cache::store::{
-    CacheLookup, DiskSettings, NewObject, Object, PurgeRequest, PurgeTarget, ReadError, Store,
+    CacheLookup, DiskSettings, NewObject, Object, PurgeRequest, PurgeSelector, ReadError, Store,
     StoreSettings,
 };
 use bytes::Bytes;
@@ -42,7 +42,7 @@ impl Client {
             0 => {
                 let purge = PurgeRequest {
                     site: Some("site".into()),
-                    target: PurgeTarget::Key(key.bytes().into()),
+                    selector: PurgeSelector::Key(key.bytes().into()),
                     soft: self.random(2) == 0,
                 };
                 self.store.purge(&purge);
@@ -50,7 +50,7 @@ impl Client {
             1 => {
                 let purge = PurgeRequest {
                     site: None,
-                    target: PurgeTarget::Tag(number.to_string().into_bytes().into()),
+                    selector: PurgeSelector::Tag(number.to_string().into_bytes().into()),
                     soft: false,
                 };
                 self.store
