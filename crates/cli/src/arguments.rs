@@ -219,7 +219,7 @@ pub(crate) struct StatusArguments {
 #[derive(Debug, Args)]
 pub(crate) struct UpstreamArguments {
     /// What becomes of the node
-    pub(crate) change: NodeState,
+    pub(crate) change: NodeCommand,
     /// The name of its group, with that of the site and a slash before it where several have one
     pub(crate) group: String,
     /// The name of the node: its address, if it has no other
@@ -234,7 +234,7 @@ pub(crate) struct UpstreamArguments {
 
 /// What becomes of a node.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum NodeState {
+pub(crate) enum NodeCommand {
     /// It gets requests
     Up,
     /// It gets only requests of clients that a sticky cookie keeps with it

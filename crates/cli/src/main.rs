@@ -19,8 +19,8 @@ use apus_server::{
 use clap::{CommandFactory, Parser};
 
 use arguments::{
-    Arguments, CacheCommand, CliCommand, ExplainArguments, NodeState, PurgeArguments, PurgeTarget,
-    RunningServer, ServeArguments, StatusArguments, UpstreamArguments, WarmArguments,
+    Arguments, CacheCommand, CliCommand, ExplainArguments, NodeCommand, PurgeArguments,
+    PurgeTarget, RunningServer, ServeArguments, StatusArguments, UpstreamArguments, WarmArguments,
 };
 use output::{print, print_error, print_json};
 use warm_progress::WarmProgress;
@@ -151,9 +151,9 @@ fn run_upstream(arguments: UpstreamArguments) -> Result<(), CommandError> {
         group: arguments.group,
         node: arguments.node,
         change: match arguments.change {
-            NodeState::Up => control::NodeChange::Up,
-            NodeState::Drain => control::NodeChange::Drain,
-            NodeState::Down => control::NodeChange::Down,
+            NodeCommand::Up => control::NodeChange::Up,
+            NodeCommand::Drain => control::NodeChange::Drain,
+            NodeCommand::Down => control::NodeChange::Down,
         },
     };
     run_ask(&running, &request)

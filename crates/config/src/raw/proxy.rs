@@ -10,8 +10,8 @@ use crate::keys::{
     ConfigReader, ConfigTable, KeyType, TableNode, TypeDescription, ValueNode, keys,
 };
 use crate::string_type::origin::{
-    CookiePath, Domain, MediaRange, NewDomain, ProxyHost, SearchText, UpgradeName, UpstreamName,
-    UriPrefix,
+    CookiePath, Domain, MediaRangeText, NewDomain, ProxyHost, SearchText, UpgradeName,
+    UpstreamName, UriPrefix,
 };
 use crate::string_type::{BodyText, FieldName, SitePath};
 use crate::value::{FilePath, Int, Kilobytes, Map, Megabytes, OneOrMore, Switch, Text, Time};
@@ -47,7 +47,7 @@ keys! {
         /// Texts of answers that are replaced, from one to another, if they are not compressed.
         replace: Map<SearchText, BodyText> = Map::default(),
         /// The media types of answers in which they are. `"*"`: all. By default `text/html`.
-        replace_types: OneOrMore<MediaRange> = OneOrMore::default(),
+        replace_types: OneOrMore<MediaRangeText> = OneOrMore::default(),
         /// Whether the content of a request is taken in before an origin is asked, so that a slow client
         /// does not occupy it.
         hold_request: Switch<HoldRequest> = Switch::Off,

@@ -455,9 +455,9 @@ impl StringType for SearchText {
 
 /// A media type, or all.
 #[derive(Clone, Debug)]
-pub(crate) struct MediaRange(pub(crate) String);
+pub(crate) struct MediaRangeText(pub(crate) String);
 
-impl StringType for MediaRange {
+impl StringType for MediaRangeText {
     const EXPECTED: &'static str = "a media type as \"text/html\", or \"*\"";
 
     fn parse(text: &str) -> Result<Self, String> {

@@ -9,7 +9,7 @@ use std::thread;
 use super::Victim;
 use crate::h2_client::{Peer, block, head, request_with, setting};
 use crate::harness::{connect, wait_until};
-use crate::proxy::hostile::Hostile;
+use crate::proxy::scripted_origin::ScriptedOrigin;
 use crate::wire::Received;
 
 /// Connections of an attacker, each with as many streams as it may have.
@@ -34,9 +34,9 @@ fn text() -> String {
 }
 
 /// An origin that responds to everything with that text.
-fn origin() -> Hostile {
+fn origin() -> ScriptedOrigin {
     let text = Arc::new(text());
-    Hostile::start(move |stage| {
+    ScriptedOrigin::start(move |stage| {
         while stage.read_request().is_some() {
             stage.send(format!(
                 "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nCache-Control: max-age=60\r\n\
@@ -48,7 +48,7 @@ fn origin() -> Hostile {
     })
 }
 
-fn in_front_of(origin: &Hostile, global: &str, location: &str) -> Victim {
+fn in_front_of(origin: &ScriptedOrigin, global: &str, location: &str) -> Victim {
     let locations = format!(
         "[[sites.locations]]\npath = \"/app/\"\nupstream = \"http://{}\"\n{location}",
         origin.address()

@@ -1,7 +1,7 @@
 //! Attacks on caches: every client gets what is its own, and nobody can place an answer for others.
 
 use super::{MINUTE, asked, cached, configured, configured_with, get, is_hit, numbered};
-use crate::proxy::hostile::Hostile;
+use crate::proxy::scripted_origin::ScriptedOrigin;
 
 #[test]
 fn scheme_host_port_and_query_have_answers_of_their_own() {
@@ -284,7 +284,7 @@ fn an_answer_to_head_is_not_one_to_get() {
 
 #[test]
 fn a_part_is_not_the_whole() {
-    let origin = Hostile::start(|stage| {
+    let origin = ScriptedOrigin::start(|stage| {
         while let Some(head) = stage.read_request() {
             let lower = head.to_ascii_lowercase();
             let lines = format!("{MINUTE}ETag: \"one\"\r\n");
@@ -320,7 +320,7 @@ fn an_answer_that_was_cut_is_not_kept_as_whole() {
         "Content-Length: 100\r\n\r\npart",
         "Transfer-Encoding: chunked\r\n\r\n4\r\npart\r\n",
     ] {
-        let origin = Hostile::start(move |stage| {
+        let origin = ScriptedOrigin::start(move |stage| {
             let first = stage.number() == 0;
             while stage.read_request().is_some() {
                 if first {
@@ -346,7 +346,7 @@ fn an_answer_that_was_cut_is_not_kept_as_whole() {
 
 #[test]
 fn strangers_cannot_purge() {
-    let origin = Hostile::start(|stage| {
+    let origin = ScriptedOrigin::start(|stage| {
         while let Some(head) = stage.read_request() {
             if head.starts_with("GET ") {
                 stage.send(format!(

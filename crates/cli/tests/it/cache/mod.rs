@@ -2,17 +2,17 @@
 //! keeps, and what survives its end.
 
 mod attacks;
-mod filling;
+mod fetch;
 mod full_disk;
+mod persistence;
 mod purge;
 mod reuse;
-mod survival;
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 use crate::harness::Home;
-use crate::proxy::hostile::Hostile;
+use crate::proxy::scripted_origin::ScriptedOrigin;
 use crate::proxy::{Configuration, Front};
 use crate::wire::Received;
 
@@ -21,9 +21,9 @@ const MINUTE: &str = "Cache-Control: max-age=60\r\n";
 
 /// An origin whose answers to a target are numbered from 1, with these field lines. With `?status=N`
 /// in the target, they have that status.
-fn numbered(fields: impl Fn(&str) -> String + Send + Sync + 'static) -> Hostile {
+fn numbered(fields: impl Fn(&str) -> String + Send + Sync + 'static) -> ScriptedOrigin {
     let counts: Mutex<HashMap<String, usize>> = Mutex::default();
-    Hostile::start(move |stage| {
+    ScriptedOrigin::start(move |stage| {
         while let Some(head) = stage.read_request() {
             let mut words = head.split(' ');
             let (method, target) = (words.next().unwrap(), words.next().unwrap());
@@ -52,9 +52,9 @@ fn large() -> Vec<u8> {
 }
 
 /// An origin that answers everything with this content, but `/small` with little.
-fn large_origin(content: &[u8]) -> Hostile {
+fn large_origin(content: &[u8]) -> ScriptedOrigin {
     let content = content.to_vec();
-    Hostile::start(move |stage| {
+    ScriptedOrigin::start(move |stage| {
         while let Some(head) = stage.read_request() {
             let content = match head.starts_with("GET /small ") {
                 true => b"little",
@@ -70,20 +70,20 @@ fn large_origin(content: &[u8]) -> Hostile {
 }
 
 /// A server that caches what this origin answers.
-fn cached(origin: &Hostile) -> Front {
+fn cached(origin: &ScriptedOrigin) -> Front {
     configured(origin).serve()
 }
 
-fn configured(origin: &Hostile) -> Configuration {
+fn configured(origin: &ScriptedOrigin) -> Configuration {
     configured_with(origin, "cache = true")
 }
 
-fn configured_with(origin: &Hostile, cache: &str) -> Configuration {
+fn configured_with(origin: &ScriptedOrigin, cache: &str) -> Configuration {
     Configuration::of([origin.address()]).location(cache)
 }
 
 /// One that keeps it on disk too, below `cache` in its home.
-fn cached_on_disk(origin: &Hostile, home: Home, port: u16) -> Front {
+fn cached_on_disk(origin: &ScriptedOrigin, home: Home, port: u16) -> Front {
     configured(origin)
         .global("cache = { dir = \"cache\", size = 512 }")
         .at(port)
@@ -91,7 +91,7 @@ fn cached_on_disk(origin: &Hostile, home: Home, port: u16) -> Front {
 }
 
 /// How many requests the origin was sent.
-fn asked(origin: &Hostile) -> usize {
+fn asked(origin: &ScriptedOrigin) -> usize {
     origin.received().matches(" HTTP/1.1\r\n").count()
 }
 

@@ -5,14 +5,14 @@ use rustix::process::Signal;
 
 use super::{MINUTE, asked, cached_on_disk, configured, configured_with, get, is_hit, numbered};
 use crate::harness::{Home, free_port, wait_until};
-use crate::proxy::hostile::Hostile;
+use crate::proxy::scripted_origin::ScriptedOrigin;
 use crate::proxy::{Front, VERSIONS, curl};
 
 /// What is stored before each purge.
 const TARGETS: [&str; 5] = ["/a/1", "/a/1?q", "/a/2", "/ab", "/b/1"];
 
 /// An origin whose answers have the tag `one` if a 1 is in their target, and the tag `all`.
-fn tagged() -> Hostile {
+fn tagged() -> ScriptedOrigin {
     numbered(|head| {
         let target = head.split(' ').nth(1).unwrap();
         let tags = if target.contains('1') {

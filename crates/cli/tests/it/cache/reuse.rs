@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{MINUTE, asked, cached, get, numbered};
 use crate::harness::wait_until;
-use crate::proxy::hostile::Hostile;
+use crate::proxy::scripted_origin::ScriptedOrigin;
 use crate::proxy::{VERSIONS, curl};
 
 #[test]
@@ -61,7 +61,7 @@ fn private_and_no_store_are_never_kept() {
 
 #[test]
 fn no_cache_is_validated_each_time() {
-    let origin = Hostile::start(|stage| {
+    let origin = ScriptedOrigin::start(|stage| {
         while let Some(head) = stage.read_request() {
             let lines = "Cache-Control: no-cache\r\nETag: \"one\"\r\n";
             if head.to_ascii_lowercase().contains("if-none-match: \"one\"") {
@@ -113,7 +113,7 @@ fn parts_of_a_stored_answer_need_no_origin() {
 fn many_who_want_the_same_are_one_request() {
     let goes_on = Arc::new(AtomicBool::new(false));
     let may_go_on = goes_on.clone();
-    let origin = Hostile::start(move |stage| {
+    let origin = ScriptedOrigin::start(move |stage| {
         while stage.read_request().is_some() {
             while !may_go_on.load(Ordering::SeqCst) {
                 thread::park_timeout(Duration::from_millis(5));
@@ -157,7 +157,7 @@ fn a_stale_answer_stands_in_for_an_origin_that_fails() {
     let lines = "Cache-Control: max-age=0, stale-if-error=600\r\n";
     let fails = Arc::new(AtomicBool::new(false));
     let fails_now = fails.clone();
-    let origin = Hostile::start(move |stage| {
+    let origin = ScriptedOrigin::start(move |stage| {
         while stage.read_request().is_some() {
             if fails_now.load(Ordering::SeqCst) {
                 stage.send("HTTP/1.1 500 Broken\r\nContent-Length: 6\r\n\r\nbroken");

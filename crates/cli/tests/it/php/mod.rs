@@ -3,24 +3,25 @@
 
 mod body_sizes;
 mod browser;
-mod cached;
 mod compare;
+mod concurrent_requests;
 mod dokuwiki;
 mod faults;
 mod frameworks;
-mod mixed;
-mod php_params;
-mod php_scripts;
+mod internal_redirects;
+mod params;
 mod phpmyadmin;
 mod presets;
-mod resident;
-mod rewritten;
+mod resident_applications;
+mod scripts;
 mod server;
 mod slow_readers;
 mod source_files;
 pub(crate) mod stack;
 mod visitor;
 mod wordpress;
+mod wordpress_cache;
+mod workers;
 
 use std::path::{Path, PathBuf};
 

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::hostile::Hostile;
+use super::scripted_origin::ScriptedOrigin;
 use crate::harness::{Apus, Home, Reply, wait_until};
 
 /// Descriptors that the server may have, and more requests than that.
 const LIMIT: usize = 160;
 const REQUESTS: usize = 220;
 
-fn serve(home: &Home, origin: &Hostile) -> Apus {
+fn serve(home: &Home, origin: &ScriptedOrigin) -> Apus {
     home.write(
         "apus.toml",
         format!(
@@ -31,7 +31,7 @@ fn serve(home: &Home, origin: &Hostile) -> Apus {
 fn files_are_served_while_requests_that_hang_take_all_descriptors_they_get() {
     let ends = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&ends);
-    let origin = Hostile::start(move |stage| {
+    let origin = ScriptedOrigin::start(move |stage| {
         while stage.read_request().is_some() {
             while !ended.load(Ordering::SeqCst) {
                 thread::park_timeout(Duration::from_millis(20));
@@ -71,7 +71,7 @@ fn files_are_served_while_requests_that_hang_take_all_descriptors_they_get() {
 
 #[test]
 fn connections_that_wait_make_room_for_those_to_origins() {
-    let origin = Hostile::answering("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    let origin = ScriptedOrigin::answering("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     let home = Home::new();
     let apus = serve(&home, &origin);
     let idle: Vec<_> = (0..LIMIT)

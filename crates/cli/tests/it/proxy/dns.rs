@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::Configuration;
-use super::hostile::Hostile;
+use super::scripted_origin::ScriptedOrigin;
 use crate::harness::wait_until;
 
 /// A name server that gives every name the same addresses, for a second.
@@ -103,11 +103,11 @@ const FIRST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
 const SECOND: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Two origins on the same port of two addresses.
-fn pair() -> [Hostile; 2] {
-    let first = Hostile::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst");
+fn pair() -> [ScriptedOrigin; 2] {
+    let first = ScriptedOrigin::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst");
     let address = SocketAddr::from((SECOND, first.address().port()));
     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond";
-    let second = Hostile::start_at(address, move |stage| {
+    let second = ScriptedOrigin::start_at(address, move |stage| {
         while stage.read_request().is_some() {
             stage.send(answer);
         }
@@ -145,7 +145,7 @@ fn every_address_of_a_name_is_a_node() {
     for _ in 0..20 {
         assert_eq!(front.get("/").status, 200);
     }
-    let count = |origin: &Hostile| origin.received().matches("GET / ").count();
+    let count = |origin: &ScriptedOrigin| origin.received().matches("GET / ").count();
     assert_eq!((count(&first), count(&second)), (10, 10));
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::hostile::{Hostile, Stage};
 use super::origins::{Origin, SMALL};
+use super::scripted_origin::{ScriptedOrigin, Stage};
 use super::{Configuration, Front, VERSIONS, curl};
 use crate::harness::wait_until;
 
@@ -51,7 +51,7 @@ const FAULTS: [Fault; 6] = [
     ),
 ];
 
-fn patient_for_half_a_second(origin: &Hostile) -> Configuration {
+fn patient_for_half_a_second(origin: &ScriptedOrigin) -> Configuration {
     Configuration::of([origin.address()])
         .group("first_byte_timeout = \"500ms\"")
         .group("read_timeout = \"500ms\"")
@@ -60,7 +60,7 @@ fn patient_for_half_a_second(origin: &Hostile) -> Configuration {
 #[test]
 fn a_fault_before_the_answer_is_a_clear_answer_of_our_own() {
     for (fault, play, status) in FAULTS {
-        let origin = Hostile::start(play);
+        let origin = ScriptedOrigin::start(play);
         let front = patient_for_half_a_second(&origin).serve();
         for version in VERSIONS {
             let reply = curl(version).get(&front.url("/"));
@@ -74,8 +74,8 @@ fn a_fault_before_the_answer_is_a_clear_answer_of_our_own() {
 #[test]
 fn a_safe_request_that_a_node_fails_is_answered_by_another() {
     for (fault, play, _) in FAULTS {
-        let bad = Hostile::start(play);
-        let good = Hostile::answering(GOOD);
+        let bad = ScriptedOrigin::start(play);
+        let good = ScriptedOrigin::answering(GOOD);
         let front = Configuration::of([bad.address(), good.address()])
             .group("first_byte_timeout = \"500ms\"")
             .group("passive = false")
@@ -103,8 +103,8 @@ fn a_request_that_is_not_idempotent_is_not_repeated_once_a_node_may_have_seen_it
         if fault == "closes at once" {
             continue;
         }
-        let bad = Hostile::start(play);
-        let good = Hostile::answering(GOOD);
+        let bad = ScriptedOrigin::start(play);
+        let good = ScriptedOrigin::answering(GOOD);
         let front = Configuration::of([bad.address(), good.address()])
             .global("worker_threads = 1")
             .group("first_byte_timeout = \"500ms\"")
@@ -147,7 +147,7 @@ fn a_killed_origin_is_a_502_and_another_node_answers_for_it() {
 
 #[test]
 fn a_dead_origin_does_not_flood_the_log() {
-    let origin = Hostile::answering(GOOD);
+    let origin = ScriptedOrigin::answering(GOOD);
     let node = origin.address().to_string();
     let front = Configuration::of([origin.address()])
         .global("worker_threads = 1")
@@ -198,8 +198,8 @@ fn a_frozen_origin_is_a_504_and_is_asked_again_once_it_thaws() {
 
 #[test]
 fn a_frozen_origin_holds_no_request_to_another() {
-    let frozen = Hostile::start(Stage::freeze);
-    let good = Hostile::answering(GOOD);
+    let frozen = ScriptedOrigin::start(Stage::freeze);
+    let good = ScriptedOrigin::answering(GOOD);
     let front = Configuration::of([frozen.address()])
         .global("worker_threads = 1")
         .site(&format!(
@@ -222,7 +222,7 @@ fn a_frozen_origin_holds_no_request_to_another() {
 
 #[test]
 fn a_slow_answer_comes_whole() {
-    let origin = Hostile::start(|stage| {
+    let origin = ScriptedOrigin::start(|stage| {
         while stage.read_head().is_some() {
             let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
                           5;slow=yes\r\nhello\r\n3\r\n, y\r\n2\r\nou\r\n0\r\nX-Sum: 1\r\n\r\n";
@@ -269,7 +269,7 @@ fn content_that_is_cut_never_looks_whole() {
         }),
     ];
     for (cut, play) in cuts {
-        let origin = Hostile::start(move |stage| {
+        let origin = ScriptedOrigin::start(move |stage| {
             stage.read_head();
             play(stage);
         });
@@ -286,7 +286,7 @@ fn content_that_is_cut_never_looks_whole() {
 
 #[test]
 fn after_an_answer_was_cut_the_next_client_gets_its_own() {
-    let origin = Hostile::start(|stage| {
+    let origin = ScriptedOrigin::start(|stage| {
         let first = stage.number() == 0;
         while stage.read_head().is_some() {
             if first {
@@ -326,7 +326,7 @@ fn a_client_that_leaves_within_an_upload_is_no_whole_request_to_the_origin() {
     ] {
         let whole = Arc::new(AtomicUsize::new(0));
         let seen = whole.clone();
-        let origin = Hostile::start(move |stage| {
+        let origin = ScriptedOrigin::start(move |stage| {
             if stage.read_request().is_some() {
                 seen.fetch_add(1, Ordering::SeqCst);
                 stage.send(GOOD);
@@ -352,7 +352,7 @@ fn a_client_that_leaves_within_an_upload_is_no_whole_request_to_the_origin() {
 
 #[test]
 fn a_kept_connection_that_the_origin_closed_costs_no_request() {
-    let origin = Hostile::start(|stage| {
+    let origin = ScriptedOrigin::start(|stage| {
         if stage.read_request().is_some() {
             stage.send(GOOD);
         }
@@ -368,7 +368,7 @@ fn a_kept_connection_that_the_origin_closed_costs_no_request() {
 
 #[test]
 fn an_origin_that_answers_early_ends_the_upload() {
-    let origin = Hostile::start(|stage| {
+    let origin = ScriptedOrigin::start(|stage| {
         stage.read_head();
         stage.send("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 4\r\n\r\nmuch");
     });

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::hostile::{Hostile, Stage};
 use super::origins::{Origin, SMALL};
+use super::scripted_origin::{ScriptedOrigin, Stage};
 use super::{Configuration, Front};
 use crate::clients::certificate;
 use crate::harness::{Home, wait_until};
@@ -15,7 +15,7 @@ use crate::harness::{Home, wait_until};
 const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
 
 /// One node that works on so many requests at once.
-fn limited(origin: &Hostile, max_conns: usize, group: &str) -> Front {
+fn limited(origin: &ScriptedOrigin, max_conns: usize, group: &str) -> Front {
     let node = origin.address();
     let text = format!(
         "[[sites]]\nlisten = [\"127.0.0.1:0\"]\nupstream = \"app\"\n\
@@ -30,7 +30,7 @@ fn clients_of_a_slow_origin_wait_their_turn_and_all_are_served() {
     let at_once = Arc::new(AtomicUsize::new(0));
     let most = Arc::new(AtomicUsize::new(0));
     let (now, peak) = (at_once.clone(), most.clone());
-    let origin = Hostile::start(move |stage| {
+    let origin = ScriptedOrigin::start(move |stage| {
         while stage.read_request().is_some() {
             peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             thread::park_timeout(Duration::from_millis(10));
@@ -56,7 +56,7 @@ fn clients_of_a_slow_origin_wait_their_turn_and_all_are_served() {
 fn a_full_queue_is_a_503_that_says_when_to_come_again() {
     let goes_on = Arc::new(AtomicBool::new(false));
     let may_go_on = goes_on.clone();
-    let origin = Hostile::start(move |stage| {
+    let origin = ScriptedOrigin::start(move |stage| {
         while stage.read_request().is_some() {
             while !may_go_on.load(Ordering::SeqCst) {
                 thread::park_timeout(Duration::from_millis(5));
@@ -88,7 +88,7 @@ fn a_full_queue_is_a_503_that_says_when_to_come_again() {
 
 #[test]
 fn waiting_too_long_in_the_queue_is_a_503() {
-    let origin = Hostile::start(Stage::freeze);
+    let origin = ScriptedOrigin::start(Stage::freeze);
     let front = limited(&origin, 1, "queue = { timeout = \"300ms\" }");
     let mut first = front.connect();
     first.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -100,11 +100,11 @@ fn waiting_too_long_in_the_queue_is_a_503() {
 fn retries_do_not_become_a_storm() {
     let bad = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nfull";
     let origins = [
-        Hostile::answering(bad),
-        Hostile::answering(bad),
-        Hostile::answering(bad),
+        ScriptedOrigin::answering(bad),
+        ScriptedOrigin::answering(bad),
+        ScriptedOrigin::answering(bad),
     ];
-    let front = Configuration::of(origins.iter().map(Hostile::address))
+    let front = Configuration::of(origins.iter().map(ScriptedOrigin::address))
         .group("passive = false")
         .group("retry = { tries = 3, on = [\"error\", 503] }")
         .serve();
@@ -137,7 +137,7 @@ fn a_proxy_head_tells_the_origin_of_the_client_and_clients_share_no_connection()
     ] {
         let beginning = String::from_utf8_lossy(beginning).into_owned();
         let skip = beginning.clone();
-        let origin = Hostile::start(move |stage| {
+        let origin = ScriptedOrigin::start(move |stage| {
             // The head of version 2 begins with an empty line.
             if skip.starts_with('\r') {
                 stage.read_bytes(28);
@@ -176,11 +176,11 @@ fn a_proxy_head_tells_the_origin_of_the_client_and_clients_share_no_connection()
 fn a_client_with_its_cookie_stays_with_its_node() {
     let origins = ["one", "two", "three"].map(|name| {
         let length = name.len();
-        Hostile::answering(format!(
+        ScriptedOrigin::answering(format!(
             "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{name}"
         ))
     });
-    let front = Configuration::of(origins.iter().map(Hostile::address))
+    let front = Configuration::of(origins.iter().map(ScriptedOrigin::address))
         .group("sticky = true")
         .serve();
     for _ in 0..5 {

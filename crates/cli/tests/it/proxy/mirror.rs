@@ -1,14 +1,14 @@
 //! Copies of requests for another group, by the configuration of the binary: its origins see real
 //! traffic, and clients notice nothing of them, whatever they do.
 
-use super::hostile::Hostile;
+use super::scripted_origin::ScriptedOrigin;
 use super::{Configuration, VERSIONS, curl};
 use crate::harness::wait_until;
 
 const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
 const BROKEN: &str = "HTTP/1.1 500 Broken\r\nContent-Length: 3\r\n\r\nbad";
 
-fn mirrored(origin: &Hostile, shadow: &Hostile, keys: &str) -> Configuration {
+fn mirrored(origin: &ScriptedOrigin, shadow: &ScriptedOrigin, keys: &str) -> Configuration {
     let shadow = shadow.address();
     Configuration::of([origin.address()]).proxy(&format!(
         "mirror = {{ upstream = \"http://{shadow}\"{keys} }}"
@@ -18,8 +18,8 @@ fn mirrored(origin: &Hostile, shadow: &Hostile, keys: &str) -> Configuration {
 #[test]
 fn another_origin_gets_copies_over_all_versions_of_http() {
     for version in VERSIONS {
-        let origin = Hostile::answering(GOOD);
-        let shadow = Hostile::answering(BROKEN);
+        let origin = ScriptedOrigin::answering(GOOD);
+        let shadow = ScriptedOrigin::answering(BROKEN);
         let front = mirrored(&origin, &shadow, ", unsafe_methods = true").serve();
         let get = curl(version).get(&front.url("/a?b=c"));
         assert_eq!((get.status, get.text()), (200, "good".into()));
@@ -35,8 +35,8 @@ fn another_origin_gets_copies_over_all_versions_of_http() {
 
 #[test]
 fn an_origin_of_copies_that_is_frozen_holds_up_nobody() {
-    let origin = Hostile::answering(GOOD);
-    let shadow = Hostile::start(|stage| while stage.read_request().is_some() {});
+    let origin = ScriptedOrigin::answering(GOOD);
+    let shadow = ScriptedOrigin::start(|stage| while stage.read_request().is_some() {});
     let front = mirrored(&origin, &shadow, ", max_requests = 3").serve();
     let mut wire = front.connect();
     for _ in 0..50 {

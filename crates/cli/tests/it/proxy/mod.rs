@@ -1,19 +1,19 @@
 //! The binary in front of origins: real ones of every family, and one that does everything wrong. What
 //! ATTACKS.md of the project calls the class of attacks on upstreams is here, by what is done.
 
-mod answers;
 mod descriptors;
 mod dns;
 mod families;
 mod faults;
 mod groups;
 mod grpc;
-pub(crate) mod hostile;
 mod mirror;
 mod nodes;
 mod origins;
 mod reload;
 mod requests;
+mod responses;
+pub(crate) mod scripted_origin;
 mod websocket;
 
 use std::fmt::Write as _;

@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::hostile::Hostile;
 use super::origins::Origin;
+use super::scripted_origin::ScriptedOrigin;
 use super::{Configuration, Front, websocket};
 use crate::harness::{free_port, wait_until};
 
 /// A node that answers with its name, and `/held` only when it may.
-fn node(name: &'static str, may_go_on: &Arc<AtomicBool>) -> Hostile {
+fn node(name: &'static str, may_go_on: &Arc<AtomicBool>) -> ScriptedOrigin {
     let may_go_on = may_go_on.clone();
-    Hostile::start(move |stage| {
+    ScriptedOrigin::start(move |stage| {
         while let Some(head) = stage.read_request() {
             while head.starts_with("GET /held ") && !may_go_on.load(Ordering::SeqCst) {
                 thread::park_timeout(Duration::from_millis(5));
@@ -27,12 +27,12 @@ fn node(name: &'static str, may_go_on: &Arc<AtomicBool>) -> Hostile {
     })
 }
 
-fn pair(may_go_on: &Arc<AtomicBool>) -> [Hostile; 2] {
+fn pair(may_go_on: &Arc<AtomicBool>) -> [ScriptedOrigin; 2] {
     ["one", "two"].map(|name| node(name, may_go_on))
 }
 
 /// Has `apus upstream` change a node of the one group.
-fn change(front: &Front, what: &str, node: &Hostile) {
+fn change(front: &Front, what: &str, node: &ScriptedOrigin) {
     let node = node.address().to_string();
     front.home.expect(&["upstream", what, "app", &node], 0);
 }
@@ -61,13 +61,13 @@ fn a_node_that_is_down_ends_what_it_has_and_gets_nothing_more() {
     for what in ["down", "drain"] {
         let may_go_on = Arc::default();
         let origins = pair(&may_go_on);
-        let front = Front::of(origins.iter().map(Hostile::address));
+        let front = Front::of(origins.iter().map(ScriptedOrigin::address));
         assert_eq!(answering(&front), ["one", "two"]);
         let mut held: Vec<_> = (0..4).map(|_| front.connect()).collect();
         for wire in &mut held {
             wire.send("GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n");
         }
-        let held_by = |origin: &Hostile| origin.received().matches("GET /held ").count();
+        let held_by = |origin: &ScriptedOrigin| origin.received().matches("GET /held ").count();
         wait_until("all are asked for", || {
             origins.iter().map(held_by).sum::<usize>() == 4
         });
@@ -94,7 +94,7 @@ fn a_node_that_is_down_ends_what_it_has_and_gets_nothing_more() {
 #[test]
 fn without_any_node_that_is_up_the_answer_is_503() {
     let origins = pair(&Arc::default());
-    let front = Front::of(origins.iter().map(Hostile::address));
+    let front = Front::of(origins.iter().map(ScriptedOrigin::address));
     for origin in &origins {
         change(&front, "down", origin);
     }
@@ -116,7 +116,7 @@ fn without_any_node_that_is_up_the_answer_is_503() {
 #[test]
 fn clients_stay_with_a_node_that_is_drained_and_no_others_come() {
     let origins = pair(&Arc::default());
-    let front = Configuration::of(origins.iter().map(Hostile::address))
+    let front = Configuration::of(origins.iter().map(ScriptedOrigin::address))
         .group("sticky = true")
         .serve();
     let mut cookie = String::new();
@@ -156,15 +156,15 @@ fn a_tunnel_stays_with_a_node_that_is_taken_out() {
 #[test]
 fn a_reload_that_cannot_bind_changes_nothing() {
     let origins = [
-        Hostile::answering(
+        ScriptedOrigin::answering(
             "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 3\r\n\r\none",
         ),
         node("two", &Arc::default()),
     ];
     // The third is gone.
-    let third = Hostile::answering("");
+    let third = ScriptedOrigin::answering("");
     let nodes_of = || {
-        let nodes = origins.iter().chain([&third]).map(Hostile::address);
+        let nodes = origins.iter().chain([&third]).map(ScriptedOrigin::address);
         Configuration::of(nodes).location("cache = true")
     };
     let port = free_port();

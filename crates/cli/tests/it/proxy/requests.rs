@@ -3,7 +3,7 @@
 
 use std::net::TcpStream;
 
-use super::hostile::Hostile;
+use super::scripted_origin::ScriptedOrigin;
 use super::{Configuration, Front, VERSIONS, curl};
 use crate::h2_client::{Answer, Peer, code, data, request_with, reset};
 use crate::harness::wait_until;
@@ -52,7 +52,7 @@ fn requests_of_two_meanings_never_reach_the_origin() {
         "X: y\nTransfer-Encoding: chunked\r\n",
         "X: y\rTransfer-Encoding: chunked\r\n",
     ] {
-        let origin = Hostile::answering(GOOD);
+        let origin = ScriptedOrigin::answering(GOOD);
         let front = Front::of([origin.address()]);
         let mut wire = front.connect();
         wire.send(format!(
@@ -66,7 +66,7 @@ fn requests_of_two_meanings_never_reach_the_origin() {
 
 #[test]
 fn content_reaches_the_origin_framed_anew() {
-    let origin = Hostile::answering(GOOD);
+    let origin = ScriptedOrigin::answering(GOOD);
     let front = Front::of([origin.address()]);
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
     let size = smuggled.len();
@@ -93,7 +93,7 @@ fn content_reaches_the_origin_framed_anew() {
 
 #[test]
 fn what_http_2_carries_becomes_no_lines_of_http_1() {
-    let origin = Hostile::answering(GOOD);
+    let origin = ScriptedOrigin::answering(GOOD);
     let front = Front::of([origin.address()]);
     let injected = "x\r\nInjected: yes";
     let long = "GET / HTTP/1.1\r\nInjected: yes\r\n\r\nGET";
@@ -146,7 +146,7 @@ fn what_http_2_carries_becomes_no_lines_of_http_1() {
 #[test]
 fn http_2_content_that_contradicts_its_length_is_no_whole_request() {
     for (length, content) in [("3", "smuggled"), ("30", "smuggled"), ("0", "smuggled")] {
-        let origin = Hostile::answering(GOOD);
+        let origin = ScriptedOrigin::answering(GOOD);
         let front = Front::of([origin.address()]);
         let mut peer = front.open();
         let head = request_with("POST", "/", &[("content-length", length)]);
@@ -175,7 +175,7 @@ fn http_2_content_that_contradicts_its_length_is_no_whole_request() {
 
 #[test]
 fn a_client_is_who_it_is_and_not_who_it_says() {
-    let origin = Hostile::answering(GOOD);
+    let origin = ScriptedOrigin::answering(GOOD);
     let front = Front::of([origin.address()]);
     let said = [
         "X-Forwarded-For: 10.9.9.9",
@@ -210,7 +210,7 @@ fn a_client_is_who_it_is_and_not_who_it_says() {
 
 #[test]
 fn what_a_trusted_proxy_says_of_the_client_is_passed_on() {
-    let origin = Hostile::answering(GOOD);
+    let origin = ScriptedOrigin::answering(GOOD);
     let front = Configuration::of([origin.address()])
         .global("trusted_proxies = [\"127.0.0.1\"]")
         .serve();
@@ -232,7 +232,7 @@ fn what_a_trusted_proxy_says_of_the_client_is_passed_on() {
 
 #[test]
 fn connection_cannot_take_away_what_the_origin_is_told() {
-    let origin = Hostile::answering(GOOD);
+    let origin = ScriptedOrigin::answering(GOOD);
     let front = Front::of([origin.address()]);
     for named in [
         "X-Forwarded-For",
@@ -263,7 +263,7 @@ fn connection_cannot_take_away_what_the_origin_is_told() {
 
 #[test]
 fn fields_of_the_connection_to_the_client_stay_there() {
-    let origin = Hostile::answering(GOOD);
+    let origin = ScriptedOrigin::answering(GOOD);
     let front = Front::of([origin.address()]);
     let reply = front.ask(
         "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, X-Hop\r\nKeep-Alive: timeout=5\r\n\
@@ -280,7 +280,7 @@ fn fields_of_the_connection_to_the_client_stay_there() {
 
 #[test]
 fn requests_that_come_at_once_are_asked_one_by_one() {
-    let origin = Hostile::answering(GOOD);
+    let origin = ScriptedOrigin::answering(GOOD);
     let front = Front::of([origin.address()]);
     let mut wire = front.connect();
     let post = "POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc";
@@ -296,7 +296,7 @@ fn requests_that_come_at_once_are_asked_one_by_one() {
 
 #[test]
 fn paths_reach_the_origin_as_they_were_matched() {
-    let origin = Hostile::answering(GOOD);
+    let origin = ScriptedOrigin::answering(GOOD);
     let front = Configuration::of([origin.address()])
         .site("[[sites.locations]]\npath = \"/private/\"\nreturn = { status = 403 }")
         .serve();
@@ -327,7 +327,7 @@ fn paths_reach_the_origin_as_they_were_matched() {
 
 #[test]
 fn what_is_encoded_reaches_the_origin_as_it_came() {
-    let origin = Hostile::answering(GOOD);
+    let origin = ScriptedOrigin::answering(GOOD);
     let front = Front::of([origin.address()]);
     let paths = [
         "/packages/@scope%2fname",
@@ -351,7 +351,7 @@ fn what_is_encoded_reaches_the_origin_as_it_came() {
 
 #[test]
 fn requests_that_a_client_resets_at_once_do_not_pile_up_at_the_origin() {
-    let origin = Hostile::start(|stage| {
+    let origin = ScriptedOrigin::start(|stage| {
         stage.read_head();
         stage.freeze();
     });

@@ -3,8 +3,8 @@
 
 use std::net::SocketAddr;
 
-use super::hostile::Hostile;
 use super::origins::{Holder, Origin, python};
+use super::scripted_origin::ScriptedOrigin;
 use super::{Configuration, Front};
 use crate::clients::certificate;
 use crate::h2_client::{data, setting};
@@ -96,7 +96,7 @@ fn an_origin_that_dies_ends_the_tunnel() {
 
 #[test]
 fn an_upgrade_that_the_origin_refuses_opens_no_tunnel() {
-    let origin = Hostile::answering("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno");
+    let origin = ScriptedOrigin::answering("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno");
     let front = Front::of([origin.address()]);
     let mut wire = front.connect();
     let smuggled = "DELETE /smuggled HTTP/1.1\r\nHost: localhost\r\nX-Real-IP: 1.1.1.1\r\n\r\n";
@@ -123,11 +123,11 @@ fn next(wire: &mut Wire) -> Option<u16> {
 fn an_answer_101_that_nobody_asked_for_opens_no_tunnel() {
     let switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
                      Upgrade: websocket\r\n\r\n";
-    let origin = Hostile::answering(switching);
+    let origin = ScriptedOrigin::answering(switching);
     let front = Front::of([origin.address()]);
     assert_eq!(front.get("/").status, 502);
     // Asked for one protocol, it switches to another.
-    let origin = Hostile::answering(switching.replace("websocket", "something"));
+    let origin = ScriptedOrigin::answering(switching.replace("websocket", "something"));
     let front = Front::of([origin.address()]);
     assert_eq!(front.ask(UPGRADE).status, 502);
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{MINUTE, asked, cached_on_disk, configured, get, is_hit, large};
 use crate::harness::{Home, free_port, wait_until};
 use crate::proxy::Front;
-use crate::proxy::hostile::{Hostile, Stage};
+use crate::proxy::scripted_origin::{ScriptedOrigin, Stage};
 use crate::wire::Wire;
 
 /// What becomes of an answer after its first half.
@@ -44,13 +44,18 @@ const RESUMABLE: &str = "ETag: \"one\"\r\nAccept-Ranges: bytes\r\n";
 
 /// An origin that sends half of its content, with these field lines, and then what the gate says. Parts
 /// it sends at once.
-fn halting(content: &[u8], fields: &'static str, gate: &Gate) -> Hostile {
+fn halting(content: &[u8], fields: &'static str, gate: &Gate) -> ScriptedOrigin {
     halting_at(([127, 0, 0, 1], 0).into(), content, fields, gate)
 }
 
-fn halting_at(address: SocketAddr, content: &[u8], fields: &'static str, gate: &Gate) -> Hostile {
+fn halting_at(
+    address: SocketAddr,
+    content: &[u8],
+    fields: &'static str,
+    gate: &Gate,
+) -> ScriptedOrigin {
     let (content, gate) = (content.to_vec(), gate.clone());
-    Hostile::start_at(address, move |stage| {
+    ScriptedOrigin::start_at(address, move |stage| {
         while let Some(head) = stage.read_request() {
             if let Some(range) = range_of(&head, content.len()) {
                 send_part(stage, &content, range, fields);
@@ -299,7 +304,7 @@ fn who_stands_still_holds_up_nobody_else() {
         };
         let chunks = [chunk(first), chunk(&rest)];
         let may_go_on = gate.clone();
-        let origin = Hostile::start(move |stage| {
+        let origin = ScriptedOrigin::start(move |stage| {
             while stage.read_request().is_some() {
                 stage.send(format!(
                     "HTTP/1.1 200 OK\r\n{MINUTE}Transfer-Encoding: chunked\r\n\r\n"

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::compare::same;
+use super::concurrent_requests::answers_are_those_of_their_requests;
 use super::faults::{under_load, wait_for_answers};
-use super::mixed::answers_are_those_of_their_requests;
 use super::server::{Server, Site};
 use super::stack::Stack;
 use super::visitor::{Visitor, Way, between};

@@ -4,7 +4,7 @@
 use crate::clients::certificate;
 use crate::harness::{Apus, Home, free_port, wait_until};
 use crate::php::stack::Stack;
-use crate::proxy::hostile::Hostile;
+use crate::proxy::scripted_origin::ScriptedOrigin;
 use crate::wire::{Received, Wire};
 
 /// A way in which somebody tells who the client is.
@@ -25,7 +25,7 @@ struct Site {
     home: Home,
     apus: Apus,
     source: Source,
-    origins: [Hostile; 2],
+    origins: [ScriptedOrigin; 2],
 }
 
 /// What origins answer.
@@ -38,7 +38,10 @@ const PROGRAM: &str = "<?php foreach (['REMOTE_ADDR', 'REQUEST_SCHEME', 'HTTPS',
 
 impl Site {
     fn start(source: Source, is_trusted: bool) -> Self {
-        let origins = [Hostile::answering(STORED), Hostile::answering(STORED)];
+        let origins = [
+            ScriptedOrigin::answering(STORED),
+            ScriptedOrigin::answering(STORED),
+        ];
         let stack = Stack::scripts();
         let name = format!("facts-{source:?}-{is_trusted}");
         stack.write(&format!("{name}/tell.php"), PROGRAM);
@@ -60,7 +63,7 @@ impl Site {
             ),
             _ => String::new(),
         };
-        let [one, two] = origins.each_ref().map(Hostile::address);
+        let [one, two] = origins.each_ref().map(ScriptedOrigin::address);
         let port = free_port();
         let home = Home::new();
         certificate(&home, "secure", "secure.example");
@@ -283,7 +286,7 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
 
 /// Clients are told apart by their addresses, or all are the proxy in front.
 fn assert_hashed(site: &Site, are_told_apart: bool, case: &str) {
-    let asked = |origin: &Hostile| origin.received().matches("GET /hashed").count();
+    let asked = |origin: &ScriptedOrigin| origin.received().matches("GET /hashed").count();
     for last in 1..=32 {
         let reply = site.ask("/hashed", &format!("192.0.2.{last}"), "outer.example");
         assert_eq!(reply.status, 200, "{case}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::hostile::{Hostile, Stage};
+use super::scripted_origin::{ScriptedOrigin, Stage};
 use super::{Configuration, Front, VERSIONS, curl};
 use crate::h2_client::request_with;
 use crate::harness::wait_until;
@@ -104,7 +104,7 @@ const BAD_HEADS: [(&str, &str); 26] = [
 #[test]
 fn a_head_that_breaks_the_rules_is_a_502() {
     for (rule, head) in BAD_HEADS {
-        let origin = Hostile::start(move |stage| {
+        let origin = ScriptedOrigin::start(move |stage| {
             stage.read_head();
             stage.send(head);
         });
@@ -133,7 +133,7 @@ fn chunks_that_break_the_rules_are_a_cut_answer() {
         "ffffffffffffffff\r\nhello\r\n0\r\n\r\n",
         "5\r\nhello\r\n0\r\nno field\r\n\r\n",
     ] {
-        let origin = Hostile::start(move |stage| {
+        let origin = ScriptedOrigin::start(move |stage| {
             stage.read_head();
             stage.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
             stage.send(chunks);
@@ -149,8 +149,8 @@ fn chunks_that_break_the_rules_are_a_cut_answer() {
 }
 
 /// An origin that floods its first two connections, and answers well on all others.
-fn flooding(beginning: &'static str, again: Vec<u8>) -> Hostile {
-    Hostile::start(move |stage| {
+fn flooding(beginning: &'static str, again: Vec<u8>) -> ScriptedOrigin {
+    ScriptedOrigin::start(move |stage| {
         let floods = stage.number() < VERSIONS.len();
         while stage.read_head().is_some() {
             if floods {
@@ -224,7 +224,7 @@ fn chunk_lines_and_trailers_without_end_are_cut_and_cost_no_memory() {
 
 #[test]
 fn a_length_that_never_comes_reserves_no_memory() {
-    let origin = Hostile::start(|stage| {
+    let origin = ScriptedOrigin::start(|stage| {
         stage.read_head();
         stage.send("HTTP/1.1 200 OK\r\nContent-Length: 9000000000000000000\r\n\r\nsome");
         stage.freeze();
@@ -240,7 +240,7 @@ fn a_length_that_never_comes_reserves_no_memory() {
 
 #[test]
 fn an_answer_that_the_client_does_not_read_costs_no_memory() {
-    let origin = Hostile::start(|stage| {
+    let origin = ScriptedOrigin::start(|stage| {
         stage.read_head();
         stage.send("HTTP/1.1 200 OK\r\nContent-Length: 9000000000000000000\r\n\r\n");
         stage.flood([b'x'; 65_536]);
@@ -264,7 +264,7 @@ fn an_answer_that_the_client_does_not_read_costs_no_memory() {
 /// The answers of an origin that sends more than it was asked for, and all that clients of it may see.
 fn assert_no_client_sees_poison(sent: &str, method: &str, expected: (u16, &str)) {
     let answer = sent.to_owned();
-    let origin = Hostile::start(move |stage| {
+    let origin = ScriptedOrigin::start(move |stage| {
         while let Some(head) = stage.read_head() {
             if head.starts_with("GET /good") {
                 stage.send(GOOD);
@@ -347,7 +347,7 @@ fn an_answer_that_nobody_asked_for_reaches_no_client() {
         Arc::new(AtomicBool::new(false)),
     );
     let (may_say, has_said) = (says.clone(), said.clone());
-    let origin = Hostile::start(move |stage| {
+    let origin = ScriptedOrigin::start(move |stage| {
         let first = stage.number() == 0;
         while stage.read_head().is_some() {
             stage.send(GOOD);
@@ -378,7 +378,7 @@ fn an_answer_that_nobody_asked_for_reaches_no_client() {
 
 #[test]
 fn interim_answers_are_not_taken_for_the_final_one() {
-    let origin = Hostile::start(|stage| {
+    let origin = ScriptedOrigin::start(|stage| {
         while stage.read_head().is_some() {
             stage.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n");
             stage.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nContent-Length: 6\r\n\r\n");
@@ -401,7 +401,7 @@ fn interim_answers_are_not_taken_for_the_final_one() {
 #[test]
 fn an_answer_up_to_the_end_of_the_connection_is_whole() {
     for version in ["HTTP/1.1", "HTTP/1.0"] {
-        let origin = Hostile::start(move |stage| {
+        let origin = ScriptedOrigin::start(move |stage| {
             stage.read_head();
             stage.send(format!("{version} 200 OK\r\n\r\nall that there is"));
         });
@@ -416,7 +416,7 @@ fn an_answer_up_to_the_end_of_the_connection_is_whole() {
 
 #[test]
 fn fields_of_the_connection_to_the_origin_stay_there() {
-    let origin = Hostile::answering(
+    let origin = ScriptedOrigin::answering(
         "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Hop\r\nKeep-Alive: timeout=5\r\n\
          X-Hop: here\r\nProxy-Authenticate: Basic\r\nTE: trailers\r\nUpgrade: h2c\r\n\
          X-End: there\r\nContent-Length: 4\r\n\r\ngood",
@@ -433,7 +433,7 @@ fn fields_of_the_connection_to_the_origin_stay_there() {
 
 #[test]
 fn an_origin_that_stops_reading_is_given_up() {
-    let origin = Hostile::start(|stage: &mut Stage| {
+    let origin = ScriptedOrigin::start(|stage: &mut Stage| {
         stage.read_head();
         stage.hold();
     });

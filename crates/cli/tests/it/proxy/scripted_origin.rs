@@ -13,7 +13,7 @@ use rustix::net::sockopt::set_socket_linger;
 use crate::harness::{is_open, wait_until};
 
 /// Listens on a port of its own, each connection in a thread of its own, until it is dropped.
-pub(crate) struct Hostile {
+pub(crate) struct ScriptedOrigin {
     address: SocketAddr,
     state: Arc<State>,
 }
@@ -32,7 +32,7 @@ struct Connection {
     socket: Option<TcpStream>,
 }
 
-impl Hostile {
+impl ScriptedOrigin {
     /// For each connection, `play` says what is done with it; it is closed at the end.
     pub(crate) fn start(play: impl Fn(&mut Stage) + Send + Sync + 'static) -> Self {
         Self::listen(TcpListener::bind("127.0.0.1:0").unwrap(), play)
@@ -123,7 +123,7 @@ impl Hostile {
     }
 }
 
-impl Drop for Hostile {
+impl Drop for ScriptedOrigin {
     fn drop(&mut self) {
         self.state.ends.store(true, Ordering::SeqCst);
         // Wakes the thread that accepts.

@@ -1,0 +1,10 @@
+//! Commands of `apus`, run as an operator does.
+
+mod application;
+mod check;
+mod control;
+mod explain;
+mod help;
+mod new;
+mod serve;
+mod serve_tls;

@@ -1,0 +1,6 @@
+//! The server as a whole: its access log, privileges, request facts, and reloads under load.
+
+mod access_log;
+mod privileges;
+mod request_facts;
+mod under_load;
