@@ -1,4 +1,4 @@
-//! Mistakes in a configuration, each with its place and what to do.
+//! Errors and warnings of a configuration, with their place and advice.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -9,16 +9,16 @@ use serde_json::json;
 
 use super::source::{SourceFile, SourceFiles, SourceSpan};
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Nothing starts with it.
+    /// The configuration is invalid.
     Error,
-    /// It works, but not as somebody may think, or not for long.
+    /// The configuration is valid, but may not do what was meant.
     Warning,
 }
 
-/// Something to say about a place in a configuration.
+/// An error or a warning about a place in a configuration.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
     severity: Severity,
@@ -30,7 +30,7 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// A mistake at `place`. `title` says what is wrong, `label` what was expected there.
+    /// An error at `span`. `title` says what is wrong, `label` what was expected there.
     pub(super) fn error(
         span: &SourceSpan,
         title: impl Into<String>,
@@ -46,7 +46,7 @@ impl Finding {
         }
     }
 
-    /// As [`Finding::error`], for what works all the same.
+    /// As [`Finding::error`], for a warning.
     pub(super) fn warning(
         span: &SourceSpan,
         title: impl Into<String>,
@@ -58,7 +58,7 @@ impl Finding {
         }
     }
 
-    /// A mistake that has no place, as a file that cannot be read.
+    /// An error without a place, as a file that cannot be read.
     pub(super) fn nowhere(title: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
@@ -74,14 +74,14 @@ impl Finding {
         self.severity == Severity::Error
     }
 
-    /// Adds what to do.
+    /// Adds advice.
     #[must_use]
     pub(super) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// Adds the other place that the mistake is about.
+    /// Adds a second place that the error is about.
     #[must_use]
     pub(super) fn related(mut self, span: &SourceSpan, label: impl Into<String>) -> Self {
         self.related = Some((span.clone(), label.into()));

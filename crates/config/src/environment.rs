@@ -1,6 +1,6 @@
-//! `${NAME}` and `${NAME:-default}` in the strings of a configuration.
+//! Expansion of `${NAME}` and `${NAME:-default}` in the strings of a configuration.
 
-/// A reference that cannot be filled in.
+/// A reference that cannot be expanded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ExpandError {
     /// The variable is not set, and the reference has no default.
@@ -9,7 +9,7 @@ pub(super) enum ExpandError {
     NotAReference(String),
 }
 
-/// `text` with its references filled in; `$${` stands for a plain `${`.
+/// `text` with its references expanded; `$${` stands for a plain `${`.
 pub(super) fn expand(
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,

@@ -1,4 +1,4 @@
-//! The files that a configuration is read from: on the disk, or as another process has read them.
+//! The files of a configuration, from disk or from a recording of another process.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// The largest file that is read for a configuration.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 
-/// What was read for a configuration. With it, another process reads the same configuration.
+/// The files of a configuration. Another process can read the same configuration from it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Recording {
     contents: BTreeMap<PathBuf, Result<Vec<u8>, String>>,
@@ -20,22 +20,22 @@ pub struct Recording {
     matches: BTreeMap<String, Result<Vec<PathBuf>, String>>,
 }
 
-/// Files by their names. Each is read once: what is known of it stays.
+/// Files by name. Each is read once and cached.
 #[derive(Debug, Default)]
 pub struct ConfigFiles(RefCell<Recording>);
 
 impl ConfigFiles {
-    /// Those that were recorded; others are read from the disk.
+    /// Recorded files; others are read from disk.
     pub fn recorded(recording: Recording) -> Self {
         Self(RefCell::new(recording))
     }
 
-    /// What was read.
+    /// The files that were read.
     pub fn into_recording(self) -> Recording {
         self.0.into_inner()
     }
 
-    /// What a file holds, unless it is no regular file or larger than any honest one.
+    /// The bytes of a regular file of limited size.
     pub(super) fn read(&self, path: &Path) -> Result<Vec<u8>, String> {
         let known = &mut self.0.borrow_mut().contents;
         known
@@ -69,7 +69,7 @@ impl ConfigFiles {
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let open = || -> io::Result<Result<Vec<u8>, String>> {
-        // Asked before it is opened, for to open a named pipe is to wait.
+        // Checked before the file is opened, because opening a named pipe blocks.
         if !fs::metadata(path)?.is_file() {
             return Ok(Err("it is not a file".to_owned()));
         }
@@ -85,7 +85,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     open().map_err(|error| reason(&error)).flatten()
 }
 
-/// What an error of the file system means, without its number.
+/// The message of a file system error, without its number.
 pub(super) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
@@ -94,7 +94,7 @@ pub(super) fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Whether there is certainly no folder at `path`: it may be one that this user cannot reach.
+/// Whether `path` is not a folder. A folder that this user cannot reach counts as one.
 pub(super) fn is_no_folder(path: &Path) -> bool {
     match fs::metadata(path) {
         Ok(found) => !found.is_dir(),

@@ -10,7 +10,7 @@ use super::raw::File;
 use super::source::{Setting, SourceFile, SourceSpan};
 use super::value::Text;
 
-/// Reads a configuration file and what it includes into one.
+/// Reads a configuration file and those that it includes into one.
 pub(super) fn load(path: &Path, reader: &mut ConfigReader<'_>) -> Option<File> {
     let source = match read_source(path, reader) {
         Ok(source) => source,
@@ -30,7 +30,7 @@ pub(super) fn load(path: &Path, reader: &mut ConfigReader<'_>) -> Option<File> {
     .source(source, None)
 }
 
-/// Reads a configuration from memory, with what it includes.
+/// Reads a configuration from memory, and the files that it includes.
 pub(super) fn parse(source: SourceFile, reader: &mut ConfigReader<'_>) -> Option<File> {
     IncludeLoader {
         reader,
@@ -74,7 +74,7 @@ impl IncludeLoader<'_, '_> {
             self.reader.report(syntax_error(error, file));
         }
         if !errors.is_empty() {
-            // What could be made of the rest is a guess, and so would be its mistakes.
+            // The rest of the file was guessed by the parser, and so would be its errors.
             return None;
         }
         let node = TableNode {
@@ -133,7 +133,7 @@ impl IncludeLoader<'_, '_> {
         self.source(source, Some(&pattern.span))
     }
 
-    /// The files that a pattern of `include` means, in order.
+    /// The files that match a pattern of `include`, in order.
     fn matches(&mut self, pattern: &Setting<Text>) -> Vec<PathBuf> {
         let path = self.reader.sources.resolve(&pattern.span, &pattern.0);
         if !pattern.0.contains(['*', '?', '[']) {

@@ -1,8 +1,9 @@
-//! The mechanism behind every key: one definition makes the parser, the reference and the schema.
+//! The macros and traits that define keys, from which the parser, the reference and the schema are
+//! made.
 //!
-//! [`keys!`] defines a table as a struct whose fields are its keys: name, doc comment, type, default.
-//! A type is a [`KeyType`], which knows how it is read and how it is described. Nothing stops at the
-//! first mistake: a value that cannot be read is reported to the [`ConfigReader`] and left out.
+//! [`keys!`] defines a table as a struct whose fields are its keys: name, doc comment, type,
+//! default. A type is a [`KeyType`], which reads and describes its values. An invalid value is
+//! reported to the [`ConfigReader`] and left out, so that one run finds all errors.
 
 use serde_json::json;
 use toml::Spanned;
@@ -14,14 +15,14 @@ use super::environment::{self, ExpandError};
 use super::files::ConfigFiles;
 use super::source::{Setting, SourceFiles, SourceSpan};
 
-/// What reading needs and what it finds.
+/// The state of reading: the files, the findings and the environment.
 pub(super) struct ConfigReader<'a> {
     pub(super) sources: SourceFiles,
     pub(super) findings: Vec<Finding>,
     pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
     pub(super) local_certificates: Option<LocalCertificates<'a>>,
     pub(super) files: &'a ConfigFiles,
-    /// The tables that have a key of this name, as they are written.
+    /// The tables that have a key of this name.
     pub(super) tables_with: fn(&str) -> Vec<String>,
     wrong: Vec<(SourceSpan, String)>,
     left_out: Vec<SourceSpan>,
@@ -54,22 +55,22 @@ impl<'a> ConfigReader<'a> {
             .any(|(table, key)| table == span && keys.contains(&key.as_str()))
     }
 
-    /// Notes that a table of the list at `list` had a mistake and was left out.
+    /// Records that a table of the list at `list` had an error and was left out.
     pub(super) fn leave_out(&mut self, list: &SourceSpan) {
         self.left_out.push(list.clone());
     }
 
-    /// Whether the list at `list` lacks a table that had a mistake.
+    /// Whether the list at `list` lacks a table that had an error.
     pub(super) fn has_left_out(&self, list: &SourceSpan) -> bool {
         self.left_out.contains(list)
     }
 
-    /// Notes a mistake.
+    /// Reports an error or a warning.
     pub(super) fn report(&mut self, finding: Finding) {
         self.findings.push(finding);
     }
 
-    /// Notes that a value of the wrong type stands at `node`.
+    /// Reports a value of the wrong type.
     pub(super) fn wrong_type(&mut self, node: &ValueNode<'_>, expected: &str) {
         let found = match node.value {
             DeValue::String(_) => "a string",
@@ -87,7 +88,7 @@ impl<'a> ConfigReader<'a> {
     }
 }
 
-/// A value of the file, and where it stands.
+/// A value of the file and its span.
 pub(super) struct ValueNode<'a> {
     pub(super) value: &'a DeValue<'a>,
     pub(super) span: SourceSpan,
@@ -104,7 +105,7 @@ impl<'a> ValueNode<'a> {
         }
     }
 
-    /// The string that stands here, with the environment filled in.
+    /// The string with the environment variables expanded.
     pub(super) fn text(&self, reader: &mut ConfigReader<'_>, expected: &str) -> Option<String> {
         let DeValue::String(text) = self.value else {
             reader.wrong_type(self, expected);
@@ -114,7 +115,7 @@ impl<'a> ValueNode<'a> {
     }
 }
 
-/// `text` with the environment filled in.
+/// `text` with the environment variables expanded.
 fn expand(text: &str, span: &SourceSpan, reader: &mut ConfigReader<'_>) -> Option<String> {
     match environment::expand(text, reader.variable) {
         Ok(text) => Some(text),
@@ -143,14 +144,14 @@ fn expand(text: &str, span: &SourceSpan, reader: &mut ConfigReader<'_>) -> Optio
     }
 }
 
-/// A table of the file, and where it stands.
+/// A table of the file and its span.
 pub(super) struct TableNode<'a> {
     pub(super) table: &'a DeTable<'a>,
     pub(super) span: SourceSpan,
 }
 
 impl TableNode<'_> {
-    /// Reads one key. `Err` if it is there but wrong, which has been reported then.
+    /// Reads one key. `Err` if its value is invalid, which was reported.
     pub(super) fn key<T: KeyType>(
         &self,
         name: &str,
@@ -193,7 +194,7 @@ impl TableNode<'_> {
         }
     }
 
-    /// Reports that a key is missing that must be there.
+    /// Reports that a required key is missing.
     pub(super) fn missing(&self, name: &str, reader: &mut ConfigReader<'_>) {
         reader.report(Finding::error(
             &self.span,
@@ -203,7 +204,7 @@ impl TableNode<'_> {
     }
 }
 
-/// A value stands there, but not one that can be read; the mistake has been reported.
+/// The value of a key is invalid, which was reported.
 pub(super) struct InvalidValue;
 
 impl<T: KeyType> Setting<T> {
@@ -216,13 +217,13 @@ impl<T: KeyType> Setting<T> {
     }
 }
 
-/// How a value is described to people and programs.
+/// The description of a type for messages, the reference and the schema.
 pub(super) struct TypeDescription {
-    /// What to write, as in "a number of seconds".
+    /// The expected value, as in "a number of seconds".
     pub(super) expected: String,
     /// Its JSON schema.
     pub(super) schema: serde_json::Value,
-    /// The table that it is, or may be.
+    /// The table, if values of the type can be one.
     pub(super) table: Option<Box<TableDescription>>,
     /// Whether it is a list of such tables.
     pub(super) repeated: bool,
@@ -239,23 +240,23 @@ impl TypeDescription {
     }
 }
 
-/// A type of value that a key can have.
+/// The type of a key's value.
 pub(super) trait KeyType: Sized {
-    /// Reads it. `None` after the mistake has been reported.
+    /// Reads a value. `None` after the error was reported.
     fn read(node: &ValueNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self>;
 
-    /// What it is.
+    /// Describes the type.
     fn type_description() -> TypeDescription;
 
-    /// The value as it would be written, to show defaults.
+    /// The value as it is written in a file, to show defaults.
     fn shown(&self) -> serde_json::Value {
         serde_json::Value::Null
     }
 }
 
-/// A type of value that is written as a string.
+/// The type of a value that is written as a string.
 pub(super) trait StringType: Sized {
-    /// What to write, as in "a file name".
+    /// The expected value, as in "a file name".
     const EXPECTED: &'static str;
 
     /// Parses it.
@@ -264,18 +265,18 @@ pub(super) trait StringType: Sized {
     /// What is wrong with it, as a half sentence.
     fn parse(text: &str) -> Result<Self, String>;
 
-    /// The words there are, if they can be counted.
+    /// All valid strings, if there are few.
     fn choices() -> &'static [&'static str] {
         &[]
     }
 
-    /// The value as it would be written.
+    /// The value as it is written in a file.
     fn as_written(&self) -> Option<&str> {
         None
     }
 }
 
-/// Reports that `text` is no `T`, and why.
+/// Parses a string, or reports why it is invalid.
 pub(super) fn parse_string<T: StringType>(
     text: &str,
     span: &SourceSpan,
@@ -299,7 +300,7 @@ pub(super) fn parse_string<T: StringType>(
     None
 }
 
-/// A value as a title can hold it: on one line, and not all of a long one.
+/// A value for a message: on one line, and cut if it is long.
 pub(super) fn shown(text: &str) -> String {
     const LONGEST: usize = 60;
     let mut shown = String::new();
@@ -317,7 +318,7 @@ pub(super) fn shown(text: &str) -> String {
     shown
 }
 
-/// What to write for a `T`.
+/// The expected strings of a `T`.
 fn expected<T: StringType>() -> String {
     match T::choices() {
         [] => T::EXPECTED.to_owned(),
@@ -349,9 +350,9 @@ impl<T: StringType> KeyType for T {
     }
 }
 
-/// What a table is, for the reference and the schema.
+/// The description of a table for the reference and the schema.
 pub(super) struct TableDescription {
-    /// The name of its type, which tells whether two tables have the same keys.
+    /// The name of its type: tables of one type have the same keys.
     pub(super) name: &'static str,
     /// Its doc comment.
     pub(super) doc: &'static str,
@@ -363,32 +364,32 @@ pub(super) struct TableDescription {
 pub(super) struct KeyDescription {
     pub(super) name: &'static str,
     pub(super) doc: &'static str,
-    /// The type of table that it comes from, if that is part of several.
+    /// The table that the key is included from, if there is one.
     pub(super) part: Option<&'static str>,
     pub(super) required: bool,
     pub(super) default: Option<serde_json::Value>,
     pub(super) kind: TypeDescription,
 }
 
-/// A table with keys that are fixed.
+/// A table with fixed keys.
 pub(super) trait ConfigTable: Sized {
     /// Its keys.
     fn names() -> Vec<&'static str>;
 
-    /// What it is.
+    /// Describes the type.
     fn description() -> TableDescription;
 
-    /// Reads its keys and leaves all others alone.
+    /// Reads its keys and ignores all others.
     fn read_keys(node: &TableNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self>;
 
-    /// Reads it and reports keys that do not exist.
+    /// Reads the table and reports unknown keys.
     fn read_table(node: &TableNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let table = Self::read_keys(node, reader);
         node.refuse_others(&Self::names(), reader);
         table
     }
 
-    /// What stands for a table that is not there; `None` if that has to be.
+    /// The default of a missing table; `None` if it has required keys.
     fn absent(span: &SourceSpan, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let table = DeTable::new();
         Self::read_table(
@@ -558,7 +559,7 @@ macro_rules! keys {
     (@unwrap $key:ident) => { $key };
 }
 
-/// Defines a value that is one of a few words.
+/// Defines a type with a few valid strings.
 macro_rules! choices {
     (
         $(#[doc = $doc:literal])*

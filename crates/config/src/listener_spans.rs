@@ -1,4 +1,4 @@
-//! Where a configuration says what is listened on: an address that cannot be had is shown there.
+//! The places of listen addresses in a configuration, for errors of the engine about them.
 
 use std::error::Error;
 
@@ -8,7 +8,7 @@ use super::diagnostics::{Diagnostics, Finding};
 use super::plan::ServerPlan;
 use super::source::{SourceFiles, SourceSpan};
 
-/// The addresses of a configuration, each with its places.
+/// The listen addresses of a configuration with their places.
 #[derive(Default)]
 pub struct ListenerSpans {
     sources: SourceFiles,
@@ -27,8 +27,8 @@ impl ListenerSpans {
         }
     }
 
-    /// What is to be said of an address that cannot be listened on, at the first place that names it;
-    /// `None` if the error is another, or no place does.
+    /// The error about an address that cannot be listened on, at the first place that names it;
+    /// `None` if the error is about something else.
     pub fn explain(&self, error: &EngineStartError) -> Option<Diagnostics> {
         let refused = error.address()?;
         let (_, span) = self.spans.iter().find(|(named, _)| named == refused)?;

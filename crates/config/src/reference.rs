@@ -25,7 +25,7 @@ pub fn reference() -> String {
     reference.text
 }
 
-/// The tables that have a key of this name, as they are written.
+/// The tables that have a key of this name.
 pub(super) fn tables_with(name: &str) -> Vec<String> {
     let mut found = Vec::new();
     for_each_key(root(), "", false, &mut |path, repeated, key| {
@@ -110,7 +110,7 @@ impl Reference {
         for (key, table) in inner {
             let path = join(path, key.name);
             let header = header(&path, key.kind.repeated);
-            // Another table of the same keys is where these are described.
+            // The keys of a type are described once.
             if self.seen.get(table.name) != Some(&header) {
                 continue;
             }

@@ -6,7 +6,7 @@ use super::keys::ConfigTable;
 use super::raw::File;
 use super::table_schema::of_table;
 
-/// The JSON schema of `apus.toml`, for editors that complete and check while one types.
+/// The JSON schema of `apus.toml`, for completion and checks in editors.
 pub fn schema() -> Value {
     let mut schema = of_table(&File::description());
     if let Some(object) = schema.as_object_mut() {

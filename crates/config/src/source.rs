@@ -1,9 +1,9 @@
-//! The files of a configuration, and places in them.
+//! The source files of a configuration, and spans of their text.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// A stretch of one of the files of a configuration.
+/// A range of one of the files of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SourceSpan {
     /// The file, by its position in [`SourceFiles`].
@@ -12,13 +12,13 @@ pub(super) struct SourceSpan {
     pub(super) bytes: Range<usize>,
 }
 
-/// A value, and where it stands.
+/// The value of a key with its span.
 #[derive(Clone, Debug)]
 pub(super) struct Setting<T> {
     pub(super) value: T,
-    /// Where the value stands; the place of its table if `value` is the default.
+    /// The span of the value; that of its table if `value` is the default.
     pub(super) span: SourceSpan,
-    /// Whether the file says so; otherwise `value` is the default.
+    /// Whether the file gives the value; otherwise `value` is the default.
     pub(super) given: bool,
 }
 
@@ -40,16 +40,16 @@ impl<T> std::ops::Deref for Setting<T> {
 /// One file of a configuration.
 #[derive(Clone, Debug)]
 pub(super) struct SourceFile {
-    /// Its name as people are shown it.
+    /// Its name in messages.
     pub(super) name: String,
-    /// What relative paths in it are relative to.
+    /// The folder that relative paths are relative to.
     pub(super) folder: PathBuf,
-    /// What it says.
+    /// Its text.
     pub(super) text: String,
 }
 
 impl SourceFile {
-    /// A text that lies in no file; relative paths in it are relative to `folder`.
+    /// A text in memory; relative paths in it are relative to `folder`.
     pub(super) fn from_memory(text: &str, name: &str, folder: &Path) -> Self {
         Self {
             name: name.to_owned(),

@@ -1,7 +1,7 @@
-//! Values with a syntax of their own: addresses, names, patterns, statuses.
+//! Types of values with a syntax of their own: addresses, names, patterns, statuses.
 //!
-//! Each is parsed by the type of the service that works with it, so that what is read here can be
-//! used there.
+//! Each is parsed by the type of the service that uses it, so that a value which is read is valid
+//! there.
 
 pub(super) mod caching;
 pub(super) mod origin;
@@ -22,14 +22,14 @@ use toml::de::DeValue;
 use super::keys::{ConfigReader, KeyType, StringType, TypeDescription, ValueNode, parse_string};
 use super::value::Int;
 
-/// A type that the field that uses it parses.
+/// Parses a type by `FromStr`.
 fn parsed<T: FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
     text.parse()
         .map_err(|error: T::Err| one_line(&error.to_string()))
 }
 
-/// An error of a regular expression shows the expression on lines of its own; the last line says
-/// what is wrong.
+/// The last line of an error. Errors of regular expressions show the expression on lines of its
+/// own, and the reason on the last one.
 pub(super) fn one_line(message: &str) -> String {
     let mut lines = message.lines();
     let first = lines.next().unwrap_or_default();
@@ -44,13 +44,13 @@ pub(super) fn one_line(message: &str) -> String {
 pub(super) enum SiteHost {
     /// `_`: hosts that no site has.
     Other,
-    /// A name or a pattern; the text as it stands.
+    /// A name or a pattern, and its text.
     Name(ServerName, String),
 }
 
 impl SiteHost {
-    /// What a TLS client would ask for, and a certificate be for; `None` for other hosts and for
-    /// patterns that no certificate knows.
+    /// The name for SNI and certificates; `None` for other hosts and for patterns that no
+    /// certificate can have.
     pub(super) fn tls_name(&self) -> Option<String> {
         match self {
             Self::Name(_, text) if !text.starts_with('~') && !text.ends_with(".*") => {
@@ -72,7 +72,7 @@ impl StringType for SiteHost {
     }
 }
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ListenSpec {
     /// All addresses.
@@ -195,7 +195,7 @@ impl StringType for FileMode {
     }
 }
 
-/// Addresses that may speak the PROXY protocol.
+/// A network of addresses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NetworkText(pub(super) apus_http::Network);
 
@@ -224,7 +224,7 @@ impl StringType for NetworkText {
     }
 }
 
-/// Which paths a location is for.
+/// The paths of a location.
 #[derive(Clone, Debug)]
 pub(super) struct LocationPath(pub(super) LocationPattern);
 
@@ -264,7 +264,7 @@ impl StringType for RegexText {
 #[derive(Clone, Debug)]
 pub(super) struct FieldName(pub(super) String);
 
-/// The name of a field by which proxies tell who a client is.
+/// The name of a field by which proxies identify a client.
 #[derive(Clone, Debug)]
 pub(super) struct IdentityFieldName(pub(super) String);
 
@@ -294,7 +294,7 @@ impl StringType for FieldName {
     }
 }
 
-/// The content of an answer, which may hold variables and line breaks.
+/// A response body, which may hold variables and line breaks.
 #[derive(Clone, Debug)]
 pub(super) struct BodyText(pub(super) String);
 
@@ -399,7 +399,7 @@ impl StringType for SitePath {
     }
 }
 
-/// The status of a fixed answer.
+/// The status of a `return`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StatusNumber(pub(super) StatusCode);
 

@@ -1,4 +1,4 @@
-//! The types of value that keys have, apart from words with a meaning of their own.
+//! General types of values: numbers, times, sizes, lists and tables.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -286,7 +286,7 @@ impl<const UNIT: u64, const MIN: u64, const MAX: u64> KeyType for Size<UNIT, MIN
     }
 }
 
-/// Any text but none.
+/// A text that is not empty.
 #[derive(Clone, Debug)]
 pub(super) struct Text(pub(super) String);
 
@@ -308,7 +308,7 @@ impl StringType for Text {
     }
 }
 
-/// A path in the file system, relative to the file in which it stands.
+/// A path in the file system, relative to the file of the configuration.
 #[derive(Clone, Debug)]
 pub(super) struct FilePath(pub(super) PathBuf);
 
@@ -334,7 +334,7 @@ impl KeyType for FilePath {
     }
 }
 
-/// A list of tables. One that has a mistake is left out, so that the others are looked at too.
+/// A list of tables. A table with an error is left out, so that the others are checked too.
 #[derive(Clone, Debug)]
 pub(super) struct List<T>(pub(super) Vec<Setting<T>>);
 
@@ -394,7 +394,7 @@ impl<T: KeyType> KeyType for OneOrMore<T> {
             .iter()
             .map(|item| Setting::read(&ValueNode::new(item, node.span.file), reader))
             .collect();
-        // All are read before one that is wrong ends it.
+        // All items are read, so that all errors are reported.
         items.into_iter().collect::<Option<_>>().map(Self)
     }
 
@@ -416,7 +416,7 @@ impl<T: KeyType> KeyType for OneOrMore<T> {
     }
 }
 
-/// What can be turned on as it is, or with a table that says more, and off.
+/// A feature that is turned on with `true` or with a table of settings, or off.
 #[derive(Clone, Debug)]
 pub(super) enum Switch<T> {
     /// `false`.
@@ -469,8 +469,7 @@ impl<T: ConfigTable + KeyType> KeyType for Switch<T> {
     }
 }
 
-/// A table whose keys are up to the writer, in the order in which they stand in the file, without
-/// those that have a mistake.
+/// A table with arbitrary keys, in the order of the file. Entries with an error are left out.
 #[derive(Clone, Debug)]
 pub(super) struct Map<K, V>(pub(super) Vec<(Setting<K>, Setting<V>)>);
 

@@ -1,4 +1,4 @@
-//! The application log: for people on a terminal, JSON in a pipe.
+//! The application log: text on a terminal, JSON otherwise.
 
 use std::io::{self, IsTerminal};
 use std::{env, fmt};
@@ -12,13 +12,13 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 /// The variable that overrides the level of the configuration: `debug`, or `warn,apus_net=trace`.
 pub const LEVEL_VARIABLE: &str = "APUS_LOG";
 
-/// Lines that may wait for a slow reader; those that come then are dropped.
+/// Lines that may wait for a slow reader; further ones are dropped.
 const WAITING_LINES: usize = 4096;
 
 const DEFAULT_LEVEL: &str = "info";
 
-/// The application log. Messages are written to standard error by a thread of its own, so that a
-/// slow reader holds up no worker; what it holds is written when this is dropped.
+/// The application log. A thread of its own writes messages to standard error, so that a slow
+/// reader blocks no worker; buffered messages are written when this is dropped.
 pub struct ApplicationLog {
     filter: reload::Handle<EnvFilter, Registry>,
     _writer: WorkerGuard,
@@ -58,7 +58,7 @@ impl ApplicationLog {
     /// The level cannot be parsed; the old one stays.
     pub fn set_level(&self, level: Option<&str>) -> Result<(), ApplicationLogError> {
         let filter = filter(level)?;
-        // The subscriber lives as long as the process, so that there is something to reload.
+        // The subscriber lives as long as the process, so this cannot fail.
         let _ = self.filter.reload(filter);
         Ok(())
     }
@@ -85,17 +85,17 @@ fn filter(level: Option<&str>) -> Result<EnvFilter, ApplicationLogError> {
         })
 }
 
-/// Why there is no log.
+/// The log cannot be started or changed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ApplicationLogError {
-    /// The level is none.
+    /// The level is invalid.
     Level {
-        /// What was given.
+        /// The given text.
         text: String,
-        /// Whether it stood in the environment.
+        /// Whether it comes from the environment.
         from_variable: bool,
-        /// What is wrong with it.
+        /// The cause.
         source: ParseError,
     },
     /// The process has a log already.

@@ -1,4 +1,4 @@
-//! The cache as the control socket shows it, and takes answers out of it.
+//! The cache on the control socket: status and purges.
 
 use apus_cache::policy::KeyRules;
 use apus_cache::service::{Cache, PurgeRequest};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::url::{Url, scheme};
 use apus_config as config;
 
-/// A place whose answers are cached: what decides under which keys.
+/// A handler with a cache: its site and the rules of its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CachedHandler {
     site: Box<str>,
@@ -17,7 +17,7 @@ pub(crate) struct CachedHandler {
 }
 
 impl CachedHandler {
-    /// Those of a configuration; of several with the same keys, one.
+    /// The handlers of a configuration with different keys.
     pub(crate) fn all(plan: &config::ServerPlan) -> Vec<Self> {
         let mut places: Vec<Self> = Vec::new();
         for (site, settings) in plan.caches() {
@@ -33,10 +33,10 @@ impl CachedHandler {
     }
 }
 
-/// What takes out `what`, of one site or of all: where an address leads depends on the place.
+/// The purges of `what`, in one site or in all. The key of a URL depends on the handler.
 ///
 /// # Errors
-/// Why that cannot be, for people.
+/// The message for the operator.
 pub(crate) fn purges(
     places: &[CachedHandler],
     site: Option<&str>,
@@ -87,7 +87,7 @@ pub(crate) fn purges(
     meant.into_iter().map(purge).collect()
 }
 
-/// What the cache holds and has done, for programs.
+/// The status of the cache as JSON.
 pub(crate) fn status(cache: &Cache, has_disk: bool) -> Value {
     let CacheStatistics {
         hits,

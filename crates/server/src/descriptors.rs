@@ -1,9 +1,9 @@
-//! File descriptors: each connection needs one, so all that the system grants are asked for.
+//! The limit of file descriptors, of which each connection needs one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
-/// Raises the number of descriptors that this process may open to what it may be raised to.
+/// Raises the limit of open files to the hard limit.
 pub(crate) fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {

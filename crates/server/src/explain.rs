@@ -1,7 +1,5 @@
-//! `apus explain`: the decisions about one request.
-//!
-//! The request goes through the services that the source makes, with a trace in which they note
-//! their decisions.
+//! `apus explain`: sends one request through the services of a configuration with a trace of their
+//! decisions.
 
 use std::fmt;
 use std::io;
@@ -32,23 +30,24 @@ pub struct ExplainRequest {
     pub headers: Vec<(String, String)>,
 }
 
-/// What became of the request.
+/// The decisions about the request, and its response.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// The address that it would have come to.
+    /// The address of the listener.
     pub listener: String,
-    /// What was decided, in order.
+    /// The decisions, in order.
     pub steps: Vec<Step>,
-    /// The status of the answer; `None` if it is that of an origin, for none is asked.
+    /// The status of the response; `None` if it would come from an origin, because no request is
+    /// sent there.
     pub status: Option<StatusCode>,
-    /// The field lines of the answer, but for those that the connection adds.
+    /// The field lines of the response, without those that the connection adds.
     pub headers: Vec<(String, String)>,
-    /// The length of the answer's content, where it is known.
+    /// The length of the response body, if it is known.
     pub content_length: Option<u64>,
 }
 
 impl Explanation {
-    /// The explanation, for programs.
+    /// The explanation as JSON.
     pub fn to_json(&self) -> serde_json::Value {
         json!({
             "listener": self.listener,
@@ -64,16 +63,16 @@ impl Explanation {
     }
 }
 
-/// Asks what `source` makes of a request.
+/// Explains a request to `source`.
 ///
 /// # Errors
-/// The source cannot be served, or nothing that it says can get such a request.
+/// The source cannot be loaded, or no listener accepts such a request.
 pub fn explain(
     source: ConfigSource,
     question: &ExplainRequest,
 ) -> Result<Explanation, ExplainError> {
     let url = Url::parse(&question.url).map_err(ExplainError::Url)?;
-    // A folder is asked about as if it were served where the URL leads.
+    // A folder is explained as if it were served at the URL.
     let listen = ListenArgument::Port(url.port.unwrap_or(url.default_port()));
     let folder = FolderConfig::new(Some(listen), url.is_secure);
     let loader = PlanLoader::new(source, folder, Certificates::Passing, None);
@@ -126,7 +125,7 @@ fn request(
         None => None,
         Some(settings) => {
             let host = url.host.to_ascii_lowercase();
-            // An address is never asked for by SNI (RFC 6066 section 3).
+            // SNI never has an address (RFC 6066 section 3).
             let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
             let name = (!is_address).then_some(host.as_str());
             Some(TlsInfo {
@@ -162,28 +161,28 @@ fn request(
     Ok(request)
 }
 
-/// Why there is no explanation.
+/// A request cannot be explained.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ExplainError {
-    /// The URL is none, or leads nowhere.
+    /// The URL is invalid, or no listener accepts it.
     Url(InvalidUrl),
-    /// The text is no method.
+    /// The method is invalid.
     Method(String),
-    /// The path cannot be sent.
+    /// The request target is invalid.
     Target(InvalidTarget),
-    /// A field cannot be sent.
+    /// A field is invalid.
     Field(String, InvalidField),
-    /// The TLS handshake for this name is refused.
+    /// The TLS handshake for this name is rejected.
     RefusedName(String),
-    /// The source cannot be served.
+    /// The source cannot be loaded.
     Load(LoadError),
-    /// The system refuses what a service needs.
+    /// The runtime cannot be created.
     Runtime(io::Error),
 }
 
 impl ExplainError {
-    /// Whether the question was wrong, rather than what was asked.
+    /// Whether the arguments are wrong, rather than the configuration.
     pub fn is_misuse(&self) -> bool {
         matches!(
             self,

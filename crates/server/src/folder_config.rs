@@ -1,17 +1,17 @@
-//! Serving a folder without a configuration: the one that stands for it.
+//! The generated configuration of a folder that is served without a configuration file.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::str::FromStr;
 
-/// Where a folder is served by default.
+/// The default ports.
 const PORT: u16 = 8080;
 const TLS_PORT: u16 = 8443;
 
-/// How many ports after the default one are tried.
+/// The number of ports after the default one that are tried.
 const PORTS_TO_TRY: u16 = 100;
 
-/// A place to listen at: `PORT`, `ADDRESS:PORT` or `unix:PATH`.
+/// An address to listen on: `PORT`, `ADDRESS:PORT` or `unix:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenArgument {
     /// A port on all addresses.
@@ -50,7 +50,7 @@ impl fmt::Display for ListenArgument {
     }
 }
 
-/// The text is no place to listen at.
+/// The text is no address to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidListen;
 
@@ -62,7 +62,7 @@ impl fmt::Display for InvalidListen {
 
 impl std::error::Error for InvalidListen {}
 
-/// How a folder is served. Made once, so that a reload keeps its addresses.
+/// The listeners of a folder. They are chosen once, so that a reload keeps them.
 #[derive(Clone, Debug)]
 pub(crate) struct FolderConfig {
     listen: Option<ListenArgument>,
@@ -70,7 +70,7 @@ pub(crate) struct FolderConfig {
 }
 
 impl FolderConfig {
-    /// Settles the addresses. The default ones give way to what uses them.
+    /// Chooses the addresses. Default ports that are in use are skipped.
     pub(crate) fn new(listen: Option<ListenArgument>, tls: bool) -> Self {
         match (listen, tls) {
             (Some(listen), false) => Self {
@@ -88,7 +88,7 @@ impl FolderConfig {
         }
     }
 
-    /// The configuration that serves `folder`. It names no certificate.
+    /// The configuration of `folder`, without a certificate.
     pub(crate) fn configuration(&self, folder: &str) -> String {
         let mut text = format!("[[sites]]\nroot = {}\nlisting = true\n", quoted(folder));
         if let Some(listen) = &self.listen {
@@ -108,12 +108,12 @@ fn written(listen: &ListenArgument) -> String {
     }
 }
 
-/// A TOML string in which nothing is read from the environment.
+/// A TOML string without references to the environment.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.replace("${", "$${")).to_string()
 }
 
-/// The first port from `first` on that nobody uses.
+/// The first free port from `first` on.
 fn free_port(first: u16) -> ListenArgument {
     let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let port = (first..first.saturating_add(PORTS_TO_TRY))

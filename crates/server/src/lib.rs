@@ -1,4 +1,4 @@
-//! apus.toml, read into a plan and run.
+//! The server of `apus.toml`: loads the configuration, assembles its services, and runs the engine.
 
 pub mod application_log;
 pub mod assemble;

@@ -1,6 +1,4 @@
-//! Loading a source: the configuration is read and all that it names is opened.
-//!
-//! Nothing takes over before all of it is there.
+//! Loads a configuration, and opens everything that it names before anything is applied.
 
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
@@ -27,70 +25,70 @@ use crate::source::ConfigSource;
 use apus_access_log::AccessLogs;
 use apus_config::{self as config, ConfigFiles, Diagnostics, ListenerSpans, LogLevel};
 
-/// Reads a source, and again for each reload.
+/// Loads a source, at the start and for each reload.
 pub(crate) struct PlanLoader {
     source: ConfigSource,
     folder: FolderConfig,
     certificates: Certificates,
     workers: Option<NonZeroUsize>,
-    /// Reads what only root can, once this process is not root any more.
+    /// Reads files as root, once this process has given that up.
     helper: Option<Arc<HelperClient>>,
-    /// What was compressed; a reload does not change files.
+    /// Compressed variants of files, which a reload keeps.
     variants: RefCell<Arc<VariantStore>>,
-    /// What is known of origins; a reload does not change those that stay.
+    /// The state of origins, which a reload keeps.
     upstreams: Upstreams,
-    /// PHP that stays in memory; a reload loads it anew.
+    /// The pools of resident PHP workers, which a reload restarts.
     pools: WorkerPools,
-    /// What is stored of answers of origins; a reload does not change it.
+    /// The cache, which a reload keeps.
     cache: RefCell<Option<OpenCache>>,
-    /// The hosts of each local certificate that was served last.
+    /// The hosts of each local certificate that is in use.
     certified: RefCell<Vec<Vec<String>>>,
 }
 
-/// The cache, and what it was opened with.
+/// The cache, and the plan that it was opened with.
 struct OpenCache {
     store: config::CacheStorePlan,
     cache: Cache,
 }
 
-/// What a site has that listens with TLS and names no certificate.
+/// The certificate of a site with TLS that names none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Certificates {
-    /// None; that is a mistake.
+    /// None, which is an error.
     Named,
-    /// One of the local authority.
+    /// A certificate of the local authority.
     Local,
-    /// One that lies in no file, as nothing is served with it.
+    /// A certificate in memory, for a configuration that is only checked.
     Passing,
 }
 
-/// All that a source says, ready to run.
+/// A loaded configuration, ready to be applied.
 pub(crate) struct LoadedPlan {
     pub(crate) plan: apus_net::EnginePlan,
-    /// The groups of origins, which have to be in force before the plan is.
+    /// The groups of origins, which have to be applied before the plan.
     pub(crate) groups: Vec<GroupPlan>,
-    /// PHP that stays in memory; it runs already.
+    /// The pools of resident PHP workers, which run already.
     pub(crate) pools: Vec<WorkerPoolPlan>,
-    /// Where the file says what is listened on.
+    /// The places of listen addresses in the file.
     pub(crate) listening: ListenerSpans,
     pub(crate) control_socket: Option<PathBuf>,
-    /// The user that the source wants.
+    /// The user of the configuration.
     pub(crate) account: Option<SystemAccount>,
     pub(crate) log_level: &'static str,
-    /// Bytes of memory that responses may take beyond their own pieces.
+    /// Bytes of memory that responses may use beyond the chunk that each is sending.
     pub(crate) response_memory: u64,
-    /// The places whose answers are cached.
+    /// The handlers with a cache.
     pub(crate) cached: Vec<CachedHandler>,
-    /// Whether the cache in use is another than the configuration says.
+    /// Whether the open cache differs from the configuration.
     pub(crate) has_old_cache: bool,
-    /// The local certificates that are served.
+    /// The local certificates in use.
     pub(crate) local_certificates: Vec<LocalCertificate>,
-    /// What works, but not as somebody may think.
+    /// The warnings about the configuration.
     pub(crate) warnings: Diagnostics,
 }
 
 impl PlanLoader {
-    /// A loader of `source`; `folder` says how to serve it if it is one.
+    /// A loader of `source`; `folder` is the configuration if it is a folder.
     pub(crate) fn new(
         source: ConfigSource,
         folder: FolderConfig,
@@ -111,7 +109,7 @@ impl PlanLoader {
         }
     }
 
-    /// Has everything read, and PHP of other users started, by the helper from now on.
+    /// Reads files, and starts PHP of other users, through the helper from now on.
     pub(crate) fn ask_helper(&mut self, helper: Arc<HelperClient>) {
         self.pools = WorkerPools::with_launcher(Arc::clone(&helper) as Arc<dyn Launcher>);
         self.helper = Some(helper);
@@ -121,22 +119,22 @@ impl PlanLoader {
         &self.source
     }
 
-    /// The groups of origins that the plans it loads send requests to.
+    /// The groups of origins of its plans.
     pub(crate) fn upstreams(&self) -> &Upstreams {
         &self.upstreams
     }
 
-    /// The workers that the plans it loads have PHP answered by.
+    /// The pools of resident PHP workers of its plans.
     pub(crate) fn pools(&self) -> &WorkerPools {
         &self.pools
     }
 
-    /// What the plans it loads store answers in, once one of them has.
+    /// The cache of its plans, once it is open.
     pub(crate) fn cache(&self) -> Option<Cache> {
         self.cache.borrow().as_ref().map(|open| open.cache.clone())
     }
 
-    /// What the cache holds and has done; null without one.
+    /// The status of the cache; null without one.
     pub(crate) fn cache_status(&self) -> Value {
         let open = self.cache.borrow();
         open.as_ref().map_or(Value::Null, |open| {
@@ -144,8 +142,8 @@ impl PlanLoader {
         })
     }
 
-    /// Reads the source as it is now. Without `access_logs`, for a plan that is not run, no log file is
-    /// opened, nor made, and no origin is asked.
+    /// Loads the source. Without `access_logs`, for a plan that is not applied, no log file is
+    /// opened or created, and no request is sent to an origin.
     pub(crate) fn load(&self, access_logs: Option<&AccessLogs>) -> Result<LoadedPlan, LoadError> {
         let LoadedByRoot {
             files,
@@ -237,7 +235,7 @@ impl PlanLoader {
         })
     }
 
-    /// Opens the cache, if it is not open yet.
+    /// Opens the cache, unless it is open.
     fn open_cache(&self, store: &config::CacheStorePlan) -> Result<(), LoadError> {
         let mut open = self.cache.borrow_mut();
         if open.is_some() {
@@ -267,7 +265,7 @@ impl PlanLoader {
         open.as_ref().is_some_and(|open| open.store != *store)
     }
 
-    /// The store of compressed forms, the same as long as its size is.
+    /// The store of compressed variants; a new one if its size changes.
     fn variants(&self, bytes: u64) -> Arc<VariantStore> {
         let mut variants = self.variants.borrow_mut();
         if variants.capacity() != bytes {
@@ -276,7 +274,7 @@ impl PlanLoader {
         Arc::clone(&variants)
     }
 
-    /// A local certificate: one that root made, or one of our own.
+    /// A local certificate, from root or from the authority of this user.
     fn certificate(
         &self,
         hosts: &[String],
@@ -289,7 +287,7 @@ impl PlanLoader {
         }
     }
 
-    /// Reads the source as root does before it gives that up: only to see which user it becomes.
+    /// Reads the source as root before privileges are dropped, to find the user of the server.
     pub(crate) fn read_as_root(&self) -> Result<config::ServerPlan, LoadError> {
         let local_certificates: Option<config::LocalCertificates<'_>> = match self.certificates {
             Certificates::Named => None,
@@ -298,7 +296,7 @@ impl PlanLoader {
         self.read(local_certificates, &ConfigFiles::default())
     }
 
-    /// Reads the source for a process that cannot: what was read, and what it says.
+    /// Reads the source for a process that cannot, and records its files.
     pub(crate) fn record(&self) -> (LoadedByRoot, Result<config::ServerPlan, LoadError>) {
         let files = ConfigFiles::default();
         let certificates = RefCell::new(Vec::new());
@@ -348,7 +346,7 @@ impl PlanLoader {
         .map_err(LoadError::mistakes)
     }
 
-    /// Makes those local certificates anew that are about to expire; tells whether there were any.
+    /// Renews local certificates that expire soon. Returns whether there were any.
     pub(crate) fn renew_certificates(&self) -> Result<bool, LocalCaError> {
         if let Some(helper) = &self.helper {
             return helper
@@ -364,7 +362,7 @@ impl PlanLoader {
 }
 
 impl Certificates {
-    /// A certificate with its key, PEM, and where it lies.
+    /// A certificate with its key as PEM, and its files.
     fn make(self, hosts: &[String]) -> Result<IssuedCertificate, LocalCaError> {
         if self == Self::Passing {
             return Ok((passing_certificate(hosts)?.into_bytes(), None));
@@ -386,28 +384,27 @@ fn level(level: LogLevel) -> &'static str {
     }
 }
 
-/// Reads a configuration and tells everything there is to say about it; with `tls`, for a server
-/// that is started with local certificates.
+/// Checks a configuration; with `tls`, for a server with local certificates. Returns its warnings.
 ///
 /// # Errors
-/// Its mistakes.
+/// The errors of the configuration.
 pub fn check(file: &Path, tls: bool) -> Result<Diagnostics, Diagnostics> {
     let local_certificates: Option<config::LocalCertificates<'_>> =
         if tls { Some(&passing) } else { None };
     config::load_with(file, local_certificates, &ConfigFiles::default()).map(|plan| plan.warnings)
 }
 
-/// A certificate to look at a configuration with.
+/// A certificate to check a configuration with.
 fn passing(hosts: &[String]) -> Result<Vec<u8>, String> {
     passing_certificate(hosts)
         .map(String::into_bytes)
         .map_err(|error| error.to_string())
 }
 
-/// Asks the server that was started with `source`, and waits for the answer.
+/// Sends a request to the server of `source`, and waits for the response.
 ///
 /// # Errors
-/// No such server runs, or it broke off.
+/// No such server runs, or the connection was closed.
 pub fn ask_server_of(
     source: &ConfigSource,
     request: &ControlRequest,
@@ -417,13 +414,13 @@ pub fn ask_server_of(
         ConfigSource::File(path) => {
             match config::load_with(path, Some(&passing), &ConfigFiles::default()) {
                 Ok(plan) => plan.global.control_socket,
-                // A file with mistakes must not keep anybody from stopping the server.
+                // A file with errors does not prevent stopping the server.
                 Err(_) => named_socket(path),
             }
         }
     };
-    // A server whose socket is elsewhere has a link to it here: the file may not be readable any more, or
-    // name another socket than when the server was started.
+    // A server with another socket has a link to it at the default path: the file may have become
+    // unreadable, or name another socket than at the start.
     let default = socket_path(source.path());
     match named.map(|named| send_request(&named, request)) {
         None => send_request(&default, request),
@@ -441,17 +438,17 @@ fn named_socket(file: &Path) -> Option<PathBuf> {
     Some(file.parent()?.join(named))
 }
 
-/// Why a source cannot be served.
+/// A source cannot be loaded.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The configuration has mistakes.
+    /// The configuration has errors.
     Mistakes(Box<Diagnostics>),
-    /// What the configuration names cannot be opened.
+    /// A file of the configuration cannot be opened.
     Open(io::Error),
     /// There is no local certificate.
     LocalCa(LocalCaError),
-    /// The name of the folder is not UTF-8, as that of its files could not be told then.
+    /// The name of the folder is not UTF-8.
     NotUtf8(PathBuf),
 }
 
@@ -460,7 +457,7 @@ impl LoadError {
         Self::Mistakes(Box::new(diagnostics))
     }
 
-    /// The mistakes, for programs.
+    /// The errors of the configuration as JSON.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Mistakes(diagnostics) => diagnostics.to_json(),
@@ -468,7 +465,7 @@ impl LoadError {
         }
     }
 
-    /// The error, in colours if `colours`.
+    /// The error as text, with colours if `colours`.
     pub fn render(&self, colours: bool) -> String {
         match self {
             Self::Mistakes(diagnostics) => diagnostics.render(colours),
@@ -528,7 +525,7 @@ mod tests {
         write(false, 10);
         loader.load(Some(&logs)).unwrap();
         write(true, 10);
-        // What is only looked at opens nothing.
+        // A configuration that is only checked opens nothing.
         loader.load(None).unwrap();
         assert!(loader.cache().is_none() && loader.cache_status().is_null());
         assert!(!folder.path().join("stored").exists());

@@ -18,34 +18,34 @@ use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
 
-/// What every certificate is for.
+/// The names that every certificate has.
 const ALWAYS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 const ROOT_LIFETIME: Duration = Duration::days(3650);
 const LEAF_LIFETIME: Duration = Duration::days(90);
 
-/// A certificate is renewed when it has less than this to live.
+/// A certificate is renewed when less than this time is left.
 const RENEW_BEFORE: Duration = Duration::days(30);
 
-/// A certificate is valid from this long ago, for clients whose clock is behind.
+/// A certificate is valid from this time before now, for clients whose clock is slow.
 const BACKDATED: Duration = Duration::days(1);
 
-/// A local authority in a folder of its own.
+/// A local certificate authority in a folder of its own.
 #[derive(Clone, Debug)]
 pub struct LocalCa {
     folder: PathBuf,
 }
 
-/// A certificate of the local authority, ready to serve with.
+/// A certificate of the local authority, ready to use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalCertificate {
     /// A file with the certificate and its private key, PEM; only the user can read it.
     pub pem_file: PathBuf,
     /// The root that clients have to trust, PEM.
     pub root_file: PathBuf,
-    /// Whether the certificate was made now, rather than found.
+    /// Whether the certificate was issued now, rather than found.
     pub is_new: bool,
-    /// Whether the root was made now, so that nobody can trust it yet.
+    /// Whether the root was created now, so that no client trusts it yet.
     pub is_new_root: bool,
 }
 
@@ -66,7 +66,7 @@ impl LocalCa {
         Ok(Self::in_folder(data.join("apus/ca")))
     }
 
-    /// The authority in this folder, which is made when it is needed.
+    /// The authority in this folder, which is created when it is needed.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -74,10 +74,10 @@ impl LocalCa {
     }
 
     /// A certificate for `hosts` (names and addresses), this machine's name, `localhost` and the
-    /// loopback addresses: the one that was made before, unless it is about to expire.
+    /// loopback addresses. An existing one is used unless it expires soon.
     ///
     /// # Errors
-    /// The folder cannot be written, or what is in it is not what this made.
+    /// The folder cannot be written, or its files were changed.
     pub fn certificate(&self, hosts: &[String]) -> Result<LocalCertificate, LocalCaError> {
         self.certificate_at(hosts, OffsetDateTime::now_utc())
     }
@@ -94,7 +94,7 @@ impl LocalCa {
             .mode(0o700)
             .create(&self.folder)
             .map_err(failed)?;
-        // Whoever comes second finds what the first has made.
+        // Another process may have created it while this one waited for the lock.
         let _locked = lock(&self.folder.join("lock")).map_err(failed)?;
         let (root, root_pem, is_new_root) = self.root(now)?;
         let pem_file = self.folder.join(format!("{}.pem", file_stem(&names)));
@@ -118,7 +118,7 @@ impl LocalCa {
         self.folder.join("root.pem")
     }
 
-    /// The root: what is there, or a new one. It is never overwritten.
+    /// The root certificate: the existing one, or a new one. It is never overwritten.
     fn root(
         &self,
         now: OffsetDateTime,
@@ -129,7 +129,7 @@ impl LocalCa {
             (Some(cert), Some(key)) => (cert, key, false),
             (Some(_), None) => return Err(LocalCaError::KeyMissing(cert_file)),
             (None, key) => {
-                // A key alone is what a run that was killed in between has left.
+                // A key without a certificate is left by a process that was killed in between.
                 let key = match key {
                     Some(key) => key,
                     None => {
@@ -160,11 +160,11 @@ impl LocalCa {
     }
 }
 
-/// A certificate for `hosts` with its key, PEM, that signs itself and lies in no file: for what looks
-/// at a configuration and serves nothing.
+/// A self-signed certificate for `hosts` with its key as PEM, in memory: for checking a
+/// configuration.
 ///
 /// # Errors
-/// A name is none that a certificate can have.
+/// A name is invalid in a certificate.
 pub(crate) fn passing_certificate(hosts: &[String]) -> Result<String, LocalCaError> {
     let key = KeyPair::generate()?;
     let cert = leaf_params(names(hosts), OffsetDateTime::now_utc())?.self_signed(&key)?;
@@ -172,7 +172,7 @@ pub(crate) fn passing_certificate(hosts: &[String]) -> Result<String, LocalCaErr
 }
 
 impl LocalCertificate {
-    /// What the user has to do for browsers and other programs to trust the certificate.
+    /// Instructions to make browsers and other programs trust the certificate.
     pub fn how_to_trust(&self) -> String {
         let root = self.root_file.display();
         format!(
@@ -188,7 +188,7 @@ impl LocalCertificate {
     }
 }
 
-/// The names of a certificate: what was asked for and what always leads to this machine.
+/// The names of a certificate: the requested ones and those of this machine.
 fn names(hosts: &[String]) -> Vec<String> {
     let machine = rustix::system::uname()
         .nodename()
@@ -198,7 +198,7 @@ fn names(hosts: &[String]) -> Vec<String> {
     let mut names: Vec<String> = ALWAYS.map(str::to_owned).into();
     for name in hosts.iter().chain([&machine]) {
         let name = name.trim_matches(['[', ']']).to_ascii_lowercase();
-        // A wildcard address is no name that anybody connects to.
+        // Clients do not connect to a wildcard address.
         let is_useful = !matches!(name.as_str(), "" | "0.0.0.0" | "::") && is_name(&name);
         if is_useful && !names.contains(&name) {
             names.push(name);
@@ -213,9 +213,9 @@ fn is_name(text: &str) -> bool {
     })
 }
 
-/// The name of the file for a certificate with these names: readable, and another for other names.
+/// The file name of a certificate: readable, and unique for its names.
 fn file_stem(names: &[String]) -> String {
-    // FNV-1a, for a name that stays from release to release.
+    // FNV-1a, which is stable across releases.
     let hash = names
         .iter()
         .flat_map(|name| name.bytes().chain([b' ']))
@@ -270,7 +270,7 @@ fn leaf_params(names: Vec<String>, now: OffsetDateTime) -> Result<CertificatePar
     Ok(params)
 }
 
-/// Whether a certificate that was kept is by this root, for these names, and lives long enough.
+/// Whether a stored certificate is signed by this root, has these names, and is valid long enough.
 fn is_good(pem: &[u8], root_pem: &str, names: &[String], now: OffsetDateTime) -> bool {
     let (Some(leaf), Some(root)) = (
         first_certificate(pem),
@@ -337,7 +337,7 @@ fn read(path: &Path) -> Result<Option<String>, LocalCaError> {
     }
 }
 
-/// Held until dropped.
+/// A lock of the folder, held until it is dropped.
 fn lock(path: &Path) -> io::Result<File> {
     let file = private(OpenOptions::new().write(true).create(true)).open(path)?;
     rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
@@ -348,7 +348,7 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(0o600)
 }
 
-/// Writes a file that is not there yet: whole, or not at all.
+/// Writes a new file atomically.
 fn create(path: &Path, text: &str, mode: u32) -> Result<(), LocalCaError> {
     let failed = |error| LocalCaError::Io(path.to_owned(), error);
     let temporary = write_temporary(path, text, mode).map_err(failed)?;
@@ -364,7 +364,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 
 fn write_temporary(path: &Path, text: &str, mode: u32) -> io::Result<PathBuf> {
     let temporary = path.with_extension("new");
-    // What a killed run has left; the lock keeps others away.
+    // The file may be left by a killed process; the lock excludes others.
     let _ = fs::remove_file(&temporary);
     let mut file = OpenOptions::new()
         .write(true)
@@ -376,7 +376,7 @@ fn write_temporary(path: &Path, text: &str, mode: u32) -> io::Result<PathBuf> {
     Ok(temporary)
 }
 
-/// Why there is no local certificate.
+/// There is no local certificate.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LocalCaError {
@@ -384,15 +384,15 @@ pub enum LocalCaError {
     NoHome,
     /// A file or folder cannot be read or written.
     Io(PathBuf, io::Error),
-    /// The root certificate is there, its key is not: somebody has removed it.
+    /// The root certificate exists, but its key is missing.
     KeyMissing(PathBuf),
-    /// A file is not what was put there: somebody has changed it.
+    /// A file was changed.
     Foreign(PathBuf),
-    /// The root in this folder is at the end of its life.
+    /// The root in this folder expires.
     Expired(PathBuf),
-    /// A certificate could not be made.
+    /// A certificate could not be created.
     Certificate(rcgen::Error),
-    /// The helper of a server that gave up root says why there is none.
+    /// The privileged helper reports this error.
     Helper(String),
 }
 

@@ -1,9 +1,9 @@
-//! PHP that stays in memory, as the control socket shows it.
+//! The status of resident PHP workers for the control socket.
 
 use apus_php::{PoolStatus, WorkerPools};
 use serde_json::{Value, json};
 
-/// All pools with their workers, for programs.
+/// All pools with their workers as JSON.
 pub(crate) fn status(pools: &WorkerPools) -> Value {
     pools.status().iter().map(pool).collect()
 }

@@ -1,7 +1,4 @@
-//! A server from start to end.
-//!
-//! The control thread starts the engine, and then waits for signals and for requests over the
-//! control socket.
+//! The control thread of a server: starts the engine, and handles signals and the control socket.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -43,40 +40,40 @@ use crate::upstream_admin;
 use apus_access_log::{AccessLogs, LogWriterHandle, OpenFile};
 use apus_config::ListenerSpans;
 
-/// How often it is looked whether the local certificate is about to expire.
+/// The interval of checks whether a local certificate expires soon.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 
-/// How often memory that was free for a while goes back to the system.
+/// The interval in which free memory is returned to the system.
 const MEMORY_RETURN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long work that hangs may keep the process from ending.
+/// How long blocked work may delay the end of the process.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a start or a reload waits for the addresses of new origins.
 const LOOKUP_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What to serve, and how.
+/// The options of a server.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// What to serve.
+    /// The source of the configuration.
     pub source: ConfigSource,
-    /// Where to serve a folder.
+    /// The address for a folder.
     pub listen: Option<ListenArgument>,
-    /// Worker threads, in place of what the configuration says.
+    /// Worker threads, which override the configuration.
     pub workers: Option<NonZeroUsize>,
-    /// Whether a folder is served with TLS too, and sites that listen with TLS and name no certificate
-    /// have one of the local authority.
+    /// Whether a folder is served with TLS too, and sites with TLS that name no certificate get one
+    /// of the local authority.
     pub tls: bool,
-    /// Whether the first address is shown in the browser.
+    /// Whether the first address is opened in the browser.
     pub open: bool,
-    /// The user that it becomes when it is started as root, in place of what the configuration says.
+    /// The user for a server that is started as root, which overrides the configuration.
     pub user: Option<String>,
 }
 
 /// Serves until a signal or `apus stop` ends it.
 ///
 /// # Errors
-/// It cannot start. Nothing is left running then.
+/// It cannot start. Nothing keeps running then.
 pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
     let certificates = match options.tls {
         true => Certificates::Local,
@@ -89,7 +86,7 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
         certificates,
         options.workers,
     );
-    // Threads have to come after this: each would keep root for itself.
+    // This must come before any thread, which would keep root for itself.
     let separated = privileges::separate(&loader, options.user.as_deref())?;
     let (helper, control) = separated
         .map(|PrivilegeSeparation { helper, control }| (helper, control))
@@ -123,17 +120,17 @@ fn run_server(parts: ServerParts) -> Result<(), ServeError> {
     result
 }
 
-/// What a server is started with.
+/// The parts that a server is started with.
 struct ServerParts {
     loader: PlanLoader,
-    /// Does what takes root, if this process gave that up.
+    /// The privileged helper, if this process dropped root.
     helper: Option<Arc<HelperClient>>,
-    /// The control socket, if it had to be made by root.
+    /// The control socket, if root had to create it.
     control: Option<BoundControlSocket>,
     options: ServeOptions,
 }
 
-/// A server that runs.
+/// A running server.
 struct ControlThread {
     engine: Engine,
     loader: PlanLoader,
@@ -150,7 +147,7 @@ struct ControlThread {
     logging: ApplicationLog,
 }
 
-/// What is kept of the plan in force.
+/// The parts of the current plan that a reload compares.
 struct RunningPlan {
     control_socket: Option<PathBuf>,
     stop_timeout: Duration,
@@ -159,7 +156,7 @@ struct RunningPlan {
     cached: Vec<CachedHandler>,
 }
 
-/// What the control thread waits for.
+/// The events of the control thread.
 enum ServerEvent {
     Reload,
     Stop,
@@ -204,7 +201,7 @@ impl ControlThread {
         let logging = ApplicationLog::start(Some(log_level))?;
         descriptors::raise_limit();
         tell_user(options.user.as_deref(), account.as_ref());
-        // Before the engine: addresses may be shared, this may not.
+        // The control socket comes before the engine: addresses may be shared, this may not.
         let control = match control {
             Some(control) => control,
             None => bind_control_socket(&loader, control_socket.as_deref())?,
@@ -330,7 +327,7 @@ impl ControlThread {
         let Some(cache) = self.loader.cache() else {
             return failed("nothing is cached".to_owned());
         };
-        // All hold before one is waited for.
+        // All purges apply before the first one is waited for.
         let recorded: Vec<_> = purges.iter().map(|purge| cache.purge(purge)).collect();
         info!(site, ?what, soft, "purged over the control socket");
         for recorded in recorded {
@@ -369,7 +366,7 @@ impl ControlThread {
         }
     }
 
-    /// Puts what the source says now in force, or leaves everything as it is.
+    /// Loads the source again and applies it; after an error, everything stays as it is.
     async fn reload(&mut self) -> ControlResponse {
         let mut states = vec![NotifyState::Reloading];
         states.extend(NotifyState::monotonic_usec_now());
@@ -436,8 +433,7 @@ impl ControlThread {
         Ok(warnings)
     }
 
-    /// Ends workers of PHP that are not wanted any more, and has those that stay load their applications
-    /// anew. Gives what went wrong, for people.
+    /// Stops PHP workers that are no longer configured, and restarts the others. Returns warnings.
     async fn put_pools_in_force(
         &mut self,
         plans: Vec<WorkerPoolPlan>,
@@ -455,8 +451,8 @@ impl ControlThread {
         warnings
     }
 
-    /// Puts a plan in force with its groups of origins. Those that it has no more stay until it is, for
-    /// otherwise they would have to be made anew if it cannot be.
+    /// Applies a plan with its groups of origins. Removed groups stay until the plan is applied,
+    /// because they are still needed if that fails.
     async fn put_in_force(
         &mut self,
         plan: apus_net::EnginePlan,
@@ -476,7 +472,7 @@ impl ControlThread {
         result
     }
 
-    /// Lets open requests end; a second signal does not.
+    /// Waits for open requests; a second signal aborts them.
     async fn stop(&mut self, mut waiting: Vec<ControlExchange>) {
         notify(&[NotifyState::Stopping]);
         let within = self.loaded.stop_timeout;
@@ -521,11 +517,12 @@ impl ControlThread {
         for exchange in &mut waiting {
             exchange.respond(&ControlResponse::Done(json!({}))).await;
         }
-        // Whoever asked waits for its connection to close, which the end of the process does.
+        // Clients of the control socket wait until their connection is closed, which the end of the
+        // process does.
         std::mem::forget(waiting);
     }
 
-    /// Has what is stored written to disk; a signal ends the wait.
+    /// Writes the cache to disk; a signal ends the wait.
     async fn close_cache(&mut self) {
         let Some(cache) = self.loader.cache() else {
             return;
@@ -567,7 +564,7 @@ impl ControlThread {
     }
 }
 
-/// Looks up the names of origins that are new, so that the first requests find them.
+/// Resolves the names of new origins, so that the first requests find them.
 async fn look_up(upstreams: &Upstreams) {
     if timeout(LOOKUP_PATIENCE, upstreams.resolve()).await.is_err() {
         warn!(
@@ -576,7 +573,7 @@ async fn look_up(upstreams: &Upstreams) {
     }
 }
 
-/// Checks origins and keeps their addresses up to date from now on.
+/// Starts health checks and DNS updates of origins.
 fn look_after(upstreams: &Upstreams) {
     let checked = upstreams.clone();
     tokio::task::spawn_local(async move { checked.run_checks().await });
@@ -584,7 +581,7 @@ fn look_after(upstreams: &Upstreams) {
     tokio::task::spawn_local(async move { resolved.run_dns().await });
 }
 
-/// A folder that this user cannot read is not served at all.
+/// Rejects a folder that this user cannot read.
 fn refuse_unreadable(source: &ConfigSource) -> Result<(), ServeError> {
     let ConfigSource::Folder(folder) = source else {
         return Ok(());
@@ -594,7 +591,7 @@ fn refuse_unreadable(source: &ConfigSource) -> Result<(), ServeError> {
     })
 }
 
-/// Says as which user the server runs, where that may not be what was meant.
+/// Logs the user of the server, if it is not the configured one.
 fn tell_user(argument: Option<&str>, configured: Option<&SystemAccount>) {
     let user = geteuid();
     let other = match (argument, configured) {
@@ -618,7 +615,7 @@ fn announce(source: &ConfigSource, urls: &[String]) {
         source.path().display(),
         urls.join(", ")
     );
-    // Whoever started this may not listen.
+    // The reader of standard output may be gone.
     let mut output = io::stdout().lock();
     let _ = output
         .write_all(text.as_bytes())
@@ -646,30 +643,30 @@ fn show(url: &str) {
     }
 }
 
-/// Tells systemd, if that has started this.
+/// Notifies systemd, if it started this process.
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         warn!(%error, "systemd cannot be told");
     }
 }
 
-/// Why a server does not start, or a reload fails.
+/// A server cannot start, or a reload fails.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The configuration has mistakes, or what it names cannot be had.
+    /// The configuration has errors, or a file of it cannot be opened.
     Load(LoadError),
-    /// The level of the log is none.
+    /// The level of the log is invalid.
     Logging(ApplicationLogError),
-    /// Another server runs for the same source, or the control socket cannot be made.
+    /// Another server runs for the same source, or the control socket cannot be created.
     Control(ControlError),
-    /// An address that no file names cannot be listened on, or a worker cannot be started.
+    /// An address cannot be listened on, or a worker cannot be started.
     Start(EngineStartError),
-    /// The system refuses what the control thread needs.
+    /// The runtime of the control thread cannot be created.
     Runtime(io::Error),
-    /// It cannot give up root.
+    /// It cannot drop root.
     Privileges(PrivilegesError),
-    /// The folder to serve cannot be read by the user that serves it.
+    /// The user of the server cannot read the folder to serve.
     Unreadable(PathBuf, String, io::Error),
 }
 
@@ -702,7 +699,7 @@ impl From<ControlError> for ServeError {
 }
 
 impl ServeError {
-    /// A plan cannot be run. An address that is to blame is shown where the file names it.
+    /// The error of a plan that cannot be applied, with the place of its address in the file.
     fn start(error: EngineStartError, listening: &ListenerSpans) -> Self {
         match listening.explain(&error) {
             Some(mistake) => Self::Load(LoadError::mistakes(mistake)),

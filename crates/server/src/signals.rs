@@ -1,4 +1,4 @@
-//! The signals that the control thread takes, and those that must not end the server by accident.
+//! The signals of the control thread, and those that are ignored.
 
 use std::io;
 
@@ -6,22 +6,22 @@ use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::warn;
 
-/// What the signals ask for.
+/// The signals of the control thread.
 pub(crate) struct ServerSignals {
     pub(crate) stop: StopSignals,
     pub(crate) hangup: Signal,
     pub(crate) reopen: Signal,
 }
 
-/// Signals that end the server: it lets open requests end, and the next one cuts them.
+/// Signals that stop the server: the first one waits for open requests, the next one aborts them.
 pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
     quit: Signal,
 }
 
-/// Signals that would end a process that does not handle them. SIGXFSZ comes of a log file as large as
-/// the system allows; a write fails then.
+/// Signals whose default action would end the process. SIGXFSZ is sent for a log file at the size
+/// limit of the system; the write fails then.
 const IGNORED: [(Number, &str, &str); 6] = [
     (
         Number::USR2,
@@ -44,7 +44,7 @@ const IGNORED: [(Number, &str, &str); 6] = [
 ];
 
 impl ServerSignals {
-    /// Takes them from now on. Needs a local runtime.
+    /// Installs the handlers. Requires a local runtime.
     pub(crate) fn install() -> io::Result<Self> {
         for (number, name, meaning) in IGNORED {
             let mut received = signal(SignalKind::from_raw(number.as_raw()))?;

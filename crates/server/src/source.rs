@@ -1,26 +1,26 @@
-//! What a server was told to serve: a configuration file, or a folder without one.
+//! The source of a configuration: a file, or a folder to serve.
 
 use std::path::{Component, Path, PathBuf};
 use std::{fmt, fs, io};
 
-/// The configuration that is read where none is named.
+/// The default name of the configuration.
 pub const DEFAULT_FILE: &str = "apus.toml";
 
-/// What a server was told to serve.
+/// The source of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigSource {
-    /// What this configuration says.
+    /// A configuration file.
     File(PathBuf),
-    /// The files in this folder.
+    /// A folder of files.
     Folder(PathBuf),
 }
 
 impl ConfigSource {
-    /// What `argument` names; without one, `apus.toml` in the current folder if it is there, else
-    /// that folder.
+    /// The source that `argument` names; by default `apus.toml` in the current folder if it exists,
+    /// else that folder.
     ///
     /// # Errors
-    /// There is nothing of this name.
+    /// There is no such file or folder.
     pub fn find(argument: Option<&Path>) -> Result<Self, SourceNotFound> {
         let path = match argument {
             Some(path) => path,
@@ -48,8 +48,8 @@ impl ConfigSource {
     }
 }
 
-/// The absolute path. Symbolic links stay in it, so that a release that is put in force by changing
-/// a link is found by the next reload; only what `..` leads back from is resolved.
+/// The absolute path. Symbolic links stay in it, so that a reload finds a release that was switched
+/// by a link; only `..` is resolved.
 pub(crate) fn absolute(path: &Path) -> io::Result<PathBuf> {
     let absolute: PathBuf = std::path::absolute(path)?.components().collect();
     if absolute
@@ -62,7 +62,7 @@ pub(crate) fn absolute(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// There is nothing to serve under a name.
+/// There is no such file or folder.
 #[derive(Debug)]
 pub struct SourceNotFound {
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! Groups of origins as the control socket shows and changes them.
+//! The groups of origins on the control socket: status, and changes of nodes.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,11 @@ use apus_upstream::plan::AdminState;
 use apus_upstream::{GroupStatus, NodeAvailability, NodeStatus, OutReason, Upstreams};
 use serde_json::{Value, json};
 
-/// Has a node asked, drained or not asked. `group` is the name of a group, or what follows the name of
-/// its site, where that is enough.
+/// Changes the state of a node. `group` is the name of a group, or the part after the name of its
+/// site if that is unique.
 ///
 /// # Errors
-/// Why that cannot be, for people.
+/// The message for the operator.
 pub(crate) fn set_node(
     upstreams: &Upstreams,
     group: &str,
@@ -56,7 +56,7 @@ pub(crate) fn set_node(
     }
 }
 
-/// All groups with their nodes, for programs.
+/// All groups with their nodes as JSON.
 pub(crate) fn status(upstreams: &Upstreams) -> Value {
     let now = Instant::now();
     upstreams

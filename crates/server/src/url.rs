@@ -1,4 +1,4 @@
-//! URLs that the command line names, and the listeners that requests for them reach.
+//! URLs of the command line, and the listeners that serve them.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub(crate) struct Url<'a> {
 impl<'a> Url<'a> {
     pub(crate) fn parse(text: &'a str) -> Result<Self, InvalidUrl> {
         let wrong = || InvalidUrl::Invalid(text.to_owned());
-        // What follows a `#` is never sent.
+        // The fragment is never sent.
         let sent = text.split('#').next().unwrap_or_default();
         let url = UrlParts::split(sent).ok_or_else(wrong)?;
         let is_secure = match url.scheme.to_ascii_lowercase().as_str() {
@@ -41,7 +41,7 @@ impl<'a> Url<'a> {
         })
     }
 
-    /// The target of a request for it.
+    /// The request target.
     pub(crate) fn target(&self) -> String {
         if self.path_and_query.starts_with('/') {
             self.path_and_query.to_owned()
@@ -54,8 +54,7 @@ impl<'a> Url<'a> {
         if self.is_secure { 443 } else { 80 }
     }
 
-    /// The listener that a client reaches with this URL; the first of the scheme, if the URL names
-    /// no port.
+    /// The listener for this URL; the first of the scheme, if the URL has no port.
     pub(crate) fn listener<'l>(
         &self,
         listeners: &'l [ListenerPlan],
@@ -87,16 +86,16 @@ pub(crate) fn scheme(is_secure: bool) -> &'static str {
     if is_secure { "https" } else { "http" }
 }
 
-/// A URL that cannot be requested.
+/// A URL cannot be requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidUrl {
     /// The text is no URL with the scheme `http` or `https`.
     Invalid(String),
-    /// Nothing listens where the URL leads.
+    /// No listener serves the URL.
     NoListener {
         /// Its scheme and authority.
         url: String,
-        /// What there is.
+        /// The listeners.
         listeners: Vec<String>,
     },
 }

@@ -23,37 +23,37 @@ use crate::load::{Certificates, LoadError, PlanLoader};
 use crate::source::ConfigSource;
 use crate::url::{InvalidUrl, Url, scheme};
 
-/// Requests at the same time: enough to keep an origin busy, few enough to leave it to others.
+/// Concurrent requests: enough to keep an origin busy, few enough to leave capacity for others.
 const AT_ONCE: usize = 8;
 
-/// The largest sitemap that there may be (sitemaps.org).
+/// The size limit of a sitemap (sitemaps.org).
 const SITEMAP_BYTES: usize = 50 << 20;
 
-/// How long an origin may take: what is not cached is often slow.
+/// The timeout of a response, which is often slow without a cache.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What came of one URL.
+/// The result of one URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WarmResult {
-    /// It is stored now.
+    /// The response was stored.
     Stored,
-    /// It was there.
+    /// The response was stored already.
     Hit,
-    /// It was answered, and the answer is not stored, or does not say so.
+    /// The response was not stored.
     NotStored(StatusCode),
-    /// There is no answer, or none to keep; why, for people.
+    /// The request failed, with the reason.
     Failed(String),
 }
 
-/// Fetches everything that `list` names, a file or the URL of a sitemap, from the server that runs
-/// with `source`. `told` hears of each URL, with how many there are.
+/// Fetches all URLs of `list`, a file or the URL of a sitemap, from the running server of `source`.
+/// Calls `report` for each URL with its result and the number of URLs.
 ///
 /// # Errors
-/// There is no such list, or the source cannot be served.
+/// There is no such list, or the source cannot be loaded.
 pub fn warm(
     source: ConfigSource,
     list: &str,
-    told: &mut dyn FnMut(&str, &WarmResult, usize),
+    report: &mut dyn FnMut(&str, &WarmResult, usize),
 ) -> Result<(), WarmError> {
     let folder = FolderConfig::new(None, false);
     let loader = PlanLoader::new(source, folder, Certificates::Passing, None);
@@ -84,14 +84,13 @@ pub fn warm(
         }
         drop(sender);
         while let Some((url, warmed)) = receiver.recv().await {
-            told(&url, &warmed, count);
+            report(&url, &warmed, count);
         }
         Ok(())
     })
 }
 
-/// The URLs in a list: one in each line, or those of a sitemap; those of its sitemaps, if it names
-/// some.
+/// The URLs of a list, one per line, or of a sitemap; of all sitemaps, if it is an index.
 async fn urls(list: &str, listeners: &[ListenerPlan]) -> Result<Vec<String>, WarmError> {
     let text = if list.starts_with("http://") || list.starts_with("https://") {
         sitemap(list, listeners).await?
@@ -144,7 +143,7 @@ fn listed(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Text of XML as it was meant.
+/// XML text with its entities decoded.
 fn unescaped(text: &str) -> String {
     if let Some(plain) = text.strip_prefix("<![CDATA[") {
         return plain.trim_end_matches("]]>").trim().to_owned();
@@ -156,15 +155,15 @@ fn unescaped(text: &str) -> String {
         .replace("&amp;", "&")
 }
 
-/// Fetches a URL whole: a part would not be stored.
+/// Fetches a whole URL: a partial response would not be stored.
 async fn fetch(url: &str, listeners: &[ListenerPlan]) -> Result<WarmResult, String> {
     let mut response = get(url, listeners).await?;
     while let Some(frame) = response.body.frame().await {
         frame.map_err(|error| error.to_string())?;
     }
-    let said = response.headers.get("cache-status").unwrap_or_default();
-    let said = String::from_utf8_lossy(said);
-    let mut words = said.split([';', ',']).map(str::trim);
+    let field = response.headers.get("cache-status").unwrap_or_default();
+    let field = String::from_utf8_lossy(field);
+    let mut words = field.split([';', ',']).map(str::trim);
     Ok(match words.find(|word| ["hit", "stored"].contains(word)) {
         Some("hit") => WarmResult::Hit,
         Some(_) => WarmResult::Stored,
@@ -185,7 +184,7 @@ async fn get(url: &str, listeners: &[ListenerPlan]) -> Result<ClientResponse, St
     for (name, value) in [
         ("user-agent", "apus-cache-warm"),
         ("accept", "*/*"),
-        // As browsers have it, for what is stored compressed is for them.
+        // The field of browsers, because a compressed response is stored for them.
         ("accept-encoding", "gzip, deflate, br, zstd"),
     ] {
         headers
@@ -222,7 +221,7 @@ async fn get(url: &str, listeners: &[ListenerPlan]) -> Result<ClientResponse, St
     sent.map_err(|failure| failure.to_string())
 }
 
-/// Where the server itself is found on this machine.
+/// The address of the server itself on this machine.
 fn origin(url: &Url<'_>, listener: &ListenerPlan) -> Result<Origin, String> {
     let (address, peer) = match &listener.address {
         ListenAddress::Tcp { address, ipv6_only } => {
@@ -243,7 +242,7 @@ fn origin(url: &Url<'_>, listener: &ListenerPlan) -> Result<Origin, String> {
     };
     let tls = match &listener.tls {
         None => None,
-        // It is this machine, and its certificate may be for the outside only.
+        // The connection is local, and the certificate may be valid for public names only.
         Some(_) => {
             let settings = ClientTlsSettings {
                 verify: false,
@@ -252,19 +251,19 @@ fn origin(url: &Url<'_>, listener: &ListenerPlan) -> Result<Origin, String> {
             Some(Tls::new(&settings).map_err(|error| error.to_string())?)
         }
     };
-    let is_told = |network: &apus_http::Network| network.contains(&peer);
+    let sends_proxy_header = |network: &apus_http::Network| network.contains(&peer);
     Ok(Origin {
         address,
         tls,
         protocol: Protocol::Http1,
-        proxy_head: match listener.proxy_protocol_from.iter().any(is_told) {
+        proxy_head: match listener.proxy_protocol_from.iter().any(sends_proxy_header) {
             true => ProxyHead::V2,
             false => ProxyHead::None,
         },
     })
 }
 
-/// Why nothing is fetched.
+/// The URLs cannot be fetched.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WarmError {
@@ -272,9 +271,9 @@ pub enum WarmError {
     File(PathBuf, io::Error),
     /// The sitemap cannot be fetched.
     Sitemap(String, String),
-    /// The source cannot be served.
+    /// The source cannot be loaded.
     Load(LoadError),
-    /// The system refuses what fetching needs.
+    /// The runtime cannot be created.
     Runtime(io::Error),
 }
 

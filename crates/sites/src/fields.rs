@@ -1,4 +1,4 @@
-//! Field lines that a site or a location sets, adds or removes.
+//! Changes of request and response fields by a site or a location.
 
 use std::fmt;
 
@@ -26,8 +26,8 @@ enum ChangeValue {
     Template(Template),
 }
 
-/// The changes without those that a later one undoes, so that lines which are shared are not copied
-/// for nothing.
+/// The changes without those that a later one overrides, so that shared field lines are not copied
+/// needlessly.
 pub(super) fn effective_changes(changes: Vec<FieldChange>) -> Vec<FieldChange> {
     let mut kept: Vec<FieldChange> = Vec::with_capacity(changes.len());
     for change in changes {
@@ -40,11 +40,11 @@ pub(super) fn effective_changes(changes: Vec<FieldChange>) -> Vec<FieldChange> {
 }
 
 impl FieldChange {
-    /// Replaces what lines of the name there are. The value may hold variables; where it is empty
-    /// for a request, the field is removed.
+    /// Replaces the lines of a name. The value may hold variables; if it is empty for a request,
+    /// the field is removed.
     ///
     /// # Errors
-    /// The name or the value is none, or the field is the connection's own to write.
+    /// The name or the value is invalid, or the field is reserved for the connection.
     pub fn set(name: &str, value: &str) -> Result<Self, InvalidChange> {
         Ok(Self {
             name: field_name(name)?,
@@ -52,7 +52,7 @@ impl FieldChange {
         })
     }
 
-    /// Replaces what lines of the name there are by one that is known to be valid.
+    /// Replaces the lines of a name by a valid one.
     pub(super) fn fixed(name: HeaderName, value: HeaderValue) -> Self {
         Self {
             name,
@@ -60,7 +60,7 @@ impl FieldChange {
         }
     }
 
-    /// Adds a line behind those of the name. The value may hold variables; where it is empty for a
+    /// Adds a line after those of the name. The value may hold variables; if it is empty for a
     /// request, nothing is added.
     ///
     /// # Errors
@@ -72,10 +72,10 @@ impl FieldChange {
         })
     }
 
-    /// Removes all lines of the name.
+    /// Removes all lines of a name.
     ///
     /// # Errors
-    /// The name is none, or the field is the connection's own to write.
+    /// The name is invalid, or the field is reserved for the connection.
     pub fn remove(name: &str) -> Result<Self, InvalidChange> {
         Ok(Self {
             name: field_name(name)?,
@@ -83,7 +83,7 @@ impl FieldChange {
         })
     }
 
-    /// The line it gives every message alike.
+    /// The line that the change sets, if it is the same for every message.
     pub(super) fn as_static_line(&self) -> Option<(&HeaderName, &HeaderValue)> {
         match &self.action {
             FieldAction::Set(ChangeValue::Static(value)) => Some((&self.name, value)),
@@ -91,8 +91,8 @@ impl FieldChange {
         }
     }
 
-    /// Whether these lines are as the change would have them, so that lines which are shared need
-    /// not be copied.
+    /// Whether these lines are already as the change makes them, so that shared lines need not be
+    /// copied.
     pub(super) fn is_made(&self, headers: &Headers) -> bool {
         match &self.action {
             FieldAction::Set(ChangeValue::Static(value)) => {
@@ -104,7 +104,7 @@ impl FieldChange {
         }
     }
 
-    /// The change that it is for one request.
+    /// The change for one request.
     pub(super) fn resolve(&self, scope: &VariableScope<'_>) -> Self {
         let fill = |value: &ChangeValue| match value {
             ChangeValue::Template(template) => {
@@ -138,7 +138,7 @@ impl FieldChange {
         )
     }
 
-    /// Makes the change; one that has variables must have been resolved.
+    /// Applies the change; variables must have been expanded.
     pub(super) fn apply(&self, headers: &mut Headers) {
         match &self.action {
             FieldAction::Set(ChangeValue::Static(value)) => headers.insert(&self.name, value),
@@ -172,7 +172,7 @@ fn field_value(text: &str) -> Result<ChangeValue, InvalidChange> {
     }
 }
 
-/// Why a change of a field was refused.
+/// A field change is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidChange {

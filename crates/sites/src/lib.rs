@@ -38,15 +38,15 @@ use apus_http::trace::{self, Step, StepKind, Trace};
 use apus_patterns::{ServerNames, certificate_covers};
 use serve::SiteService;
 
-/// The sites of one or more listeners; a request goes to the one that its host names.
+/// The sites of one or more listeners; the host of a request selects one.
 #[derive(Clone)]
 pub struct Sites {
     sites: Arc<Vec<Site>>,
     names: Arc<ServerNames>,
     trusted_proxies: Arc<TrustedProxies>,
     fallback: Option<usize>,
-    /// What clones that are alike have in common, and no other: listeners that share their sites
-    /// share the services of a worker too.
+    /// Equal for clones, and unique otherwise: listeners that share their sites share the services
+    /// of a worker too.
     identity: u64,
 }
 
@@ -88,7 +88,7 @@ impl Sites {
         Ok(self)
     }
 
-    /// Takes the word of these proxies about who sent a request. By default nobody's word is taken.
+    /// Trusts the fields of these proxies about the client. By default no proxy is trusted.
     #[must_use]
     pub fn trusted_proxies(mut self, trusted: TrustedProxies) -> Self {
         self.trusted_proxies = Arc::new(trusted);
@@ -96,11 +96,7 @@ impl Sites {
         self
     }
 
-    /// Adds a site that also answers for hosts that no site is named after. Without one, the first
-    /// site does.
-    ///
-    /// # Errors
-    /// Another site has one of its names.
+    /// Adds a site that also serves hosts without a site. Without one, the first site does.
     pub fn fallback(mut self, site: Site) -> Result<Self, NameTaken> {
         self.fallback = Some(self.sites.len());
         self.site(site)
@@ -123,9 +119,9 @@ impl fmt::Debug for Sites {
 pub struct NameTaken {
     /// The name.
     pub name: String,
-    /// The site that had it first.
+    /// The site that has it already.
     pub owner: String,
-    /// The site that wanted it too.
+    /// The site that was added.
     pub other: String,
 }
 
@@ -187,7 +183,7 @@ impl Service for SitesService {
             && request.connection().tls.is_none()
             && Trace::of(&request).is_none()
         {
-            // Nothing is to be chosen, and nobody asks why.
+            // There is one site, and no trace.
             return only.call(request);
         }
         let host = request.host().unwrap_or("");
@@ -204,7 +200,7 @@ impl Service for SitesService {
                 )
             });
             let status = StatusCode::MISDIRECTED_REQUEST;
-            // No site is meant; who looks for such requests, looks into the log of the first.
+            // The request is logged with the fallback site.
             return match self.sites.get(self.fallback) {
                 Some(site) => site.error_response(&request, status).into(),
                 None => error_page(&request, status).into(),

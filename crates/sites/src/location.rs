@@ -1,4 +1,4 @@
-//! Locations: which part of a site a path is in, in nginx's order.
+//! Matching of paths to locations, in nginx's order.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,15 +8,16 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use super::template::Captures;
 
-/// Which paths a location is for, in normal form (see [`apus_http::path`]).
+/// The pattern of a location's paths, in normal form (see [`apus_http::path`]).
 ///
-/// | written | meaning |
+/// | pattern | meaning |
 /// | --- | --- |
-/// | `= /path` | this path and no other; wins over all |
-/// | `^~ /prefix` | paths that start so; if it is the longest prefix, no expression is tried |
-/// | `~ regex` | paths in which the expression is found; the first one wins over prefixes |
+/// | `= /path` | this path and no other; takes precedence over all |
+/// | `^~ /prefix` | paths with this prefix; if it is the longest, no expression is tried |
+/// | `~ regex` | paths in which the expression matches; the first one takes precedence over
+/// prefixes |
 /// | `~* regex` | as `~`, ignoring case |
-/// | `/prefix` | paths that start so; the longest wins |
+/// | `/prefix` | paths with this prefix; the longest is used |
 #[derive(Clone, Debug)]
 pub struct LocationPattern {
     text: Box<str>,
@@ -92,14 +93,14 @@ impl LocationPattern {
         }
     }
 
-    /// What its groups capture in `path`.
+    /// The captures of its groups in `path`.
     pub(super) fn captures(&self, path: &[u8]) -> Captures {
         self.regex()
             .and_then(|regex| Captures::of(regex, path))
             .unwrap_or_default()
     }
 
-    /// What decides between two patterns of one site that are for the same paths.
+    /// Whether two patterns of one site match the same paths.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (&self.kind, &other.kind) {
             (PatternKind::Exact(one), PatternKind::Exact(two)) => one == two,
@@ -117,15 +118,15 @@ impl fmt::Display for LocationPattern {
     }
 }
 
-/// Why a location's path was refused.
+/// A location's pattern is invalid.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum InvalidLocationPattern {
     /// The path does not start with a slash.
     NotAbsolute,
-    /// The path holds `//`, `.` or `..`, which no path of a request does after it was normalised.
+    /// The path has `//`, `.` or `..`, which no normalised path has.
     NotNormal,
-    /// What stands before the path is none of `=`, `^~`, `~` and `~*`.
+    /// The operator before the path is none of `=`, `^~`, `~` and `~*`.
     Operator,
     /// The regular expression has an error.
     Regex(regex::Error),
@@ -148,7 +149,7 @@ impl fmt::Display for InvalidLocationPattern {
 
 impl std::error::Error for InvalidLocationPattern {}
 
-/// How a location was found.
+/// The rule by which a location matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LocationMatch {
     Exact,
@@ -168,7 +169,7 @@ impl fmt::Display for LocationMatch {
     }
 }
 
-/// The locations of a site, made ready to be searched.
+/// The locations of a site, prepared for lookup.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocationMatcher {
     exact: HashMap<Box<[u8]>, usize>,
@@ -234,8 +235,8 @@ impl LocationMatcher {
         }
     }
 
-    /// The last prefix in order that is not behind `path` starts with every prefix of `path` there
-    /// is, so the longest is found among it and its parents.
+    /// Every prefix of `path` is a prefix of the last one in order that is not greater than `path`,
+    /// so the longest is that one or one of its parents.
     fn longest_prefix(&self, path: &[u8]) -> Option<&Prefix> {
         let behind = self
             .prefixes

@@ -1,4 +1,4 @@
-//! Presets: what a kind of site usually wants, as data that its own settings come before.
+//! Presets: settings for a kind of site, which its own settings override.
 
 mod php;
 
@@ -22,9 +22,9 @@ pub enum Preset {
     /// Files as they are.
     #[default]
     Static,
-    /// A single-page application: `index.html` answers for the paths that the page itself routes.
+    /// A single-page application: paths without a file get `index.html`.
     Spa,
-    /// WordPress, also as a network of sites.
+    /// WordPress, also as a multisite network.
     Wordpress,
     /// Typecho.
     Typecho,
@@ -38,11 +38,11 @@ const SECURITY_FIELDS: &[(HeaderName, &str)] = &[
     (header::REFERRER_POLICY, "strict-origin-when-cross-origin"),
 ];
 
-/// What is below these never changes: the frameworks that put it there promise so.
+/// Paths of files that never change, by the conventions of the frameworks.
 const IMMUTABLE: &[&str] = &["/_app/immutable/**", "/_next/static/**"];
 
-/// What never changes if it has a hash of its content in its name: what build tools write, wherever it is, and
-/// all kinds of files where they put them.
+/// Files that never change if their name has a hash: output of build tools, wherever it is, and all
+/// kinds of files in the folders of build tools.
 const IMMUTABLE_IF_HASHED: &[&str] = &[
     "*.{js,mjs,css,map,wasm,woff,woff2}",
     "/_astro/**",
@@ -51,8 +51,8 @@ const IMMUTABLE_IF_HASHED: &[&str] = &[
     "/static/{css,js,media}/**",
 ];
 
-/// Where the pages of an application expect what was built with them; what has no hash there is asked for
-/// anew, as it changes with them.
+/// Folders of build output; files without a hash there are revalidated, because they change with
+/// each build.
 const BUILD_OUTPUT: &[&str] = &["/_nuxt/**", "/assets/**", "/static/{css,js,media}/**"];
 
 const FOREVER: &str = "public, max-age=31536000, immutable";
@@ -87,36 +87,36 @@ impl Preset {
         }
     }
 
-    /// Whether the site is an application of PHP.
+    /// Whether it is a PHP application.
     pub fn is_php(self) -> bool {
         self.application().is_some()
     }
 
-    /// The program that answers where there is no file, by its path below the root.
+    /// The front controller of a PHP application, by its path below the root.
     pub fn front_controller(self) -> Option<&'static str> {
         self.application()
             .map(|application| application.front_controller)
     }
 
-    /// What an application of PHP is told to be the name of this server.
+    /// The `SERVER_SOFTWARE` of a PHP application.
     pub fn server_software(self) -> Option<&'static str> {
         self.application()
             .map(|application| application.server_software)
     }
 
-    /// Where symbolic links may lead, if the site does not say.
+    /// Which symbolic links are followed, unless the site sets it.
     pub fn symlinks(self) -> Symlinks {
         self.application()
             .map_or(Symlinks::default(), |application| application.symlinks)
     }
 
-    /// Paths below the root at which no program is run.
+    /// Paths below the root at which no script is run.
     pub fn no_php(self) -> impl Iterator<Item = Glob> {
         let application = self.application();
         globs(application.map_or(&[], |application| application.no_php))
     }
 
-    /// Paths below the root at which there is nothing for anybody.
+    /// Paths below the root that are never served.
     pub fn protected(self) -> impl Iterator<Item = Glob> {
         let application = self.application();
         let general = application.map_or(&[][..], |_| php::PROTECTED);
@@ -124,7 +124,7 @@ impl Preset {
         globs(general).chain(globs(own))
     }
 
-    /// Rules that give requests another path, to stand behind those that a site has of its own.
+    /// Rewrite rules, which come after those of the site.
     pub fn rewrites(self) -> impl Iterator<Item = RewriteRule> {
         let rules = self
             .application()
@@ -136,14 +136,14 @@ impl Preset {
         })
     }
 
-    /// Paths of pages that are never the same for all, as those to log in and for administration, whatever a
-    /// configuration says of the time for which pages are kept.
+    /// Paths of pages that are never cached, as login and administration, whatever lifetimes are
+    /// configured.
     pub fn uncached(self) -> Option<Glob> {
         Glob::parse(self.application()?.uncached).ok()
     }
 
-    /// Cookies of those whom an application of PHP knows; `*` at an end of a name stands for any rest.
-    /// Without a preset, the cookies of all.
+    /// Session cookies of a PHP application; `*` at an end of a name matches anything. Without a
+    /// preset, those of all presets.
     pub fn session_cookies(preset: Option<Self>) -> impl Iterator<Item = &'static str> {
         let applications = Self::ALL
             .into_iter()
@@ -154,7 +154,7 @@ impl Preset {
         php::SESSION.iter().chain(cookies).copied()
     }
 
-    /// `Cache-Control` by path, to stand behind the rules that a site has of its own.
+    /// `Cache-Control` by path, which comes after the rules of the site.
     pub fn cache_control(self) -> impl Iterator<Item = (Glob, HeaderValue)> {
         let (immutable, hashed, built): (&[_], &[_], &[_]) = match self {
             Self::Static => (IMMUTABLE, IMMUTABLE_IF_HASHED, &[]),
@@ -178,7 +178,7 @@ impl Preset {
                 value => (glob, value),
             })
         });
-        // A page names the hashed files, so it has to be asked for anew.
+        // Pages refer to hashed files, so they are revalidated.
         let revalidated = built
             .iter()
             .chain(&["*.html"])
@@ -190,7 +190,7 @@ impl Preset {
             .map(|(glob, value)| (glob, HeaderValue::from_static(value)))
     }
 
-    /// Fields for every response, to stand before the changes that a site has of its own.
+    /// Fields for every response, which come before the changes of the site.
     pub fn response_fields(self) -> impl Iterator<Item = FieldChange> {
         SECURITY_FIELDS
             .iter()
@@ -199,7 +199,7 @@ impl Preset {
 }
 
 impl Site {
-    /// A site of the files below `root`, as the preset has it.
+    /// A site of the files below `root`, with the settings of a preset.
     pub fn of_files(name: &str, preset: Preset, root: impl AsRef<Path>) -> Self {
         let mut files = Files::new(root.as_ref())
             .cache_control(preset.cache_control())

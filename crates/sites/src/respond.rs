@@ -1,4 +1,4 @@
-//! The `return` handler: a status, a redirect or a text.
+//! The `return` handler: responds with a status, a redirect or a text.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use apus_http::{HeaderValue, Response, StatusCode, header};
 use super::rewrite::redirect;
 use super::template::{InvalidTemplate, Template, ValueEncoding, VariableScope};
 
-/// A handler that always returns the same: a status, a redirect or a text.
+/// The `return` handler: responds with a status, a redirect or a text.
 #[derive(Clone, Debug)]
 pub struct ReturnHandler {
     status: StatusCode,
@@ -94,11 +94,11 @@ impl fmt::Display for ReturnHandler {
     }
 }
 
-/// Why a `return` was refused.
+/// A `return` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidReturn {
-    /// The status does not go with what is returned.
+    /// The status does not allow this body.
     Status,
     /// There is no such variable.
     Template(InvalidTemplate),

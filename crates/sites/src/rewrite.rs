@@ -1,4 +1,4 @@
-//! Rewrite rules: a new path for a request, or a redirect, by regular expression.
+//! Rewrite rules: a regular expression that changes the path of a request or redirects the client.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -14,28 +14,28 @@ use super::template::{
 use apus_http::CacheBypass;
 use apus_http::trace::{self, Step, StepKind};
 
-/// A rule: where the expression is found in the path and all conditions hold, the request gets
+/// A rewrite rule: if the expression matches the path and all conditions hold, the request gets
 /// another path, or the client a redirect.
 #[derive(Clone, Debug)]
 pub struct RewriteRule {
     regex: Regex,
     path: Template,
     query: Option<Template>,
-    /// Whether the query of the request follows that of the rule.
+    /// Whether the query of the request is appended to that of the rule.
     keeps_query: bool,
     flag: RewriteFlag,
     conditions: Vec<Condition>,
-    /// Whether the target of a request says what the rule makes of it.
+    /// Whether the result depends only on the request target.
     depends_only_on_target: bool,
 }
 
-/// What happens once a rule applied.
+/// The effect of a rule that applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RewriteFlag {
     /// The next rule is tried.
     #[default]
     Continue,
-    /// No further rule is tried; the location is looked for with the new path.
+    /// No further rule is tried; the location is matched again with the new path.
     Last,
     /// No further rule is tried; the location stays.
     Break,
@@ -72,7 +72,7 @@ impl fmt::Display for UnknownFlag {
 
 impl std::error::Error for UnknownFlag {}
 
-/// A test of what is on disk, as `!-f $request_filename`.
+/// A test of the file system, as `!-f $request_filename`.
 #[derive(Clone, Debug)]
 pub struct Condition {
     test: FileTest,
@@ -128,11 +128,11 @@ impl Condition {
     }
 }
 
-/// Why a condition was refused.
+/// A condition is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidCondition {
-    /// Not a test and a path.
+    /// The text is not a test and a path.
     Syntax,
     /// The path holds a variable that does not exist.
     Path(InvalidTemplate),
@@ -152,7 +152,7 @@ impl fmt::Display for InvalidCondition {
 
 impl std::error::Error for InvalidCondition {}
 
-/// Why a rewrite rule was refused.
+/// A rewrite rule is invalid.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum InvalidRewrite {
@@ -179,26 +179,26 @@ impl fmt::Display for InvalidRewrite {
 
 impl std::error::Error for InvalidRewrite {}
 
-/// What a set of rules made of a request.
+/// The result of a list of rules.
 pub(super) enum RewriteResult {
     /// No rule applied.
     No,
-    /// The request has another path; the location is looked for again.
+    /// The request has another path; the location is matched again.
     Path,
     /// The request may have another path; the location stays.
     Break,
-    /// The client gets an answer.
+    /// The client gets this response.
     Response(Response),
 }
 
 impl RewriteRule {
     /// A rule. Groups of the expression are `$1` to `$9` in the replacement. The query of the
-    /// request follows that of the replacement, unless that ends with `?`. A replacement that
-    /// starts with `http://`, `https://` or `$scheme://` redirects, with 302 unless the flag is
-    /// [`RewriteFlag::Permanent`].
+    /// request is appended to that of the replacement, unless that ends with `?`. A replacement
+    /// that starts with `http://`, `https://` or `$scheme://` redirects, with 302 unless the flag
+    /// is [`RewriteFlag::Permanent`].
     ///
     /// # Errors
-    /// The expression or the replacement cannot be read.
+    /// The expression or the replacement is invalid.
     pub fn new(
         pattern: &str,
         replacement: &str,
@@ -245,7 +245,7 @@ impl RewriteRule {
         })
     }
 
-    /// This rule, for requests that meet the condition too.
+    /// Adds a condition.
     #[must_use]
     pub fn when(mut self, condition: Condition) -> Self {
         self.depends_only_on_target &= condition.path.depends_only_on_target();
@@ -288,7 +288,7 @@ impl RewriteRule {
     }
 }
 
-/// Runs the rules on a request whose path has a normal form.
+/// Applies the rules to a request whose path has a normal form.
 pub(super) fn run(
     rules: &[RewriteRule],
     request: &mut Request,
@@ -349,7 +349,7 @@ pub(super) fn run(
     }
 }
 
-/// A redirect without content.
+/// A redirect without a body.
 pub(super) fn redirect(status: StatusCode, location: &[u8]) -> Response {
     match HeaderValue::from_bytes(location) {
         Ok(location) => Response::new(status).with_header(&header::LOCATION, &location),

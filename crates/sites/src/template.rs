@@ -7,7 +7,7 @@ use regex::bytes::Regex;
 
 use apus_http::path;
 
-/// Text with variables, which each request fills in.
+/// Text with variables, which are expanded for each request.
 ///
 /// | variable | value |
 /// | --- | --- |
@@ -17,18 +17,18 @@ use apus_http::path;
 /// | `$server_name` | the name of the site |
 /// | `$server_port` | the port that the client used |
 /// | `$request_method` | the method |
-/// | `$request_uri` | path and query as they are sent on, percent-encoded |
+/// | `$request_uri` | path and query as they are forwarded, percent-encoded |
 /// | `$uri` | the path in normal form, decoded |
 /// | `$args`, `$query_string` | the query without `?` |
 /// | `$is_args` | `?` if there is a query |
 /// | `$remote_addr` | the address of the client |
 /// | `$remote_port` | the port of the client |
 /// | `$document_root` | the root of the location, or of the site |
-/// | `$request_filename` | the file that the path stands for, below the root |
+/// | `$request_filename` | the file of the path, below the root |
 /// | `$ssl_protocol` | the version of TLS, empty in clear text |
 /// | `$ssl_client_s_dn` | the subject of the verified client certificate, or empty |
-/// | `$http_NAME` | the field `NAME` of the request, `_` for `-`; not one about the connection |
-/// | `$1` to `$9`, `$name` | what groups of the regular expression captured |
+/// | `$http_NAME` | the request field `NAME`, `_` for `-`; no connection field |
+/// | `$1` to `$9`, `$name` | the captures of the regular expression |
 /// | `$$` | a dollar sign |
 #[derive(Clone, Debug)]
 pub struct Template {
@@ -83,7 +83,7 @@ const VARIABLES: &[(&str, Variable)] = &[
     ("ssl_client_s_dn", Variable::SslClientSubject),
 ];
 
-/// What variables take their values from.
+/// The values of variables.
 pub(super) struct VariableScope<'a> {
     pub(super) request: &'a Request,
     /// The path in normal form.
@@ -93,28 +93,28 @@ pub(super) struct VariableScope<'a> {
     pub(super) captures: &'a Captures,
 }
 
-/// Where files are.
+/// The document root of a location.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DocumentRoot {
     pub(super) folder: Box<[u8]>,
-    /// What is taken off the front of a path before it is looked for in the folder.
+    /// The prefix of a path that the folder replaces.
     pub(super) prefix: Box<[u8]>,
 }
 
 impl DocumentRoot {
-    /// The file that a path stands for, whether there is one or not.
+    /// The file of a path, which may not exist.
     fn file(&self, path: &[u8]) -> Vec<u8> {
         let rest = path.strip_prefix(&*self.prefix).unwrap_or(path);
         [&self.folder, rest].concat()
     }
 }
 
-/// What the groups of a regular expression captured; the whole match is group 0.
+/// The captures of a regular expression; group 0 is the whole match.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Captures(Vec<Vec<u8>>);
 
 impl Captures {
-    /// What `regex` captures in `path`, if it matches.
+    /// The captures of `regex` in `path`, if it matches.
     pub(super) fn of(regex: &Regex, path: &[u8]) -> Option<Self> {
         let captures = regex.captures(path)?;
         let group = |found: Option<regex::bytes::Match<'_>>| {
@@ -124,28 +124,28 @@ impl Captures {
     }
 }
 
-/// What a template is filled in for.
+/// The encoding of variables in an expanded template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ValueEncoding {
-    /// Text as it is: a field value, a file name, content.
+    /// No encoding, for a field value, a file name or a body.
     Plain,
-    /// A URI: what is decoded gets encoded.
+    /// Percent-encoding, for the path of a URI.
     Uri,
-    /// The query of a URI: what separates its fields gets encoded too, so that a value cannot add
-    /// fields of its own.
+    /// Percent-encoding of separators too, for the query of a URI, so that a value cannot add
+    /// parameters.
     Query,
 }
 
 impl Template {
-    /// Reads text; numbered groups are those of the location's regular expression, if it has one.
+    /// Parses text; numbered groups are those of the location's regular expression, if it has one.
     ///
     /// # Errors
-    /// A variable does not exist, or a `$` stands alone.
+    /// A variable does not exist, or a `$` has no name.
     pub fn parse(text: &str) -> Result<Self, InvalidTemplate> {
         Self::parse_for(text, None)
     }
 
-    /// Reads text that may refer to the groups of `regex`.
+    /// Parses text that may refer to the groups of `regex`.
     ///
     /// # Errors
     /// As [`Template::parse`]; or the expression has no such group.
@@ -186,7 +186,7 @@ impl Template {
         }
     }
 
-    /// Whether the text is the same for all requests for the same target.
+    /// Whether the text depends only on the request target.
     pub(super) fn depends_only_on_target(&self) -> bool {
         self.parts.iter().all(|part| match part {
             TemplatePart::Text(_) | TemplatePart::Capture(_) => true,
@@ -195,7 +195,7 @@ impl Template {
         })
     }
 
-    /// Whether it refers to what a regular expression captured.
+    /// Whether it refers to captures of a regular expression.
     pub(super) fn has_captures(&self) -> bool {
         self.parts
             .iter()
@@ -229,8 +229,7 @@ impl Template {
 }
 
 impl Template {
-    /// The text for a request as a service sees it, which knows nothing of what a location's regular
-    /// expression captured.
+    /// The text for a request in a service, without captures of the location.
     pub fn text(&self, request: &Request, site: &str, folder: &[u8]) -> Vec<u8> {
         let root = DocumentRoot {
             folder: folder.into(),
@@ -246,8 +245,8 @@ impl Template {
         self.expand(&scope, ValueEncoding::Plain)
     }
 
-    /// The URI for this request. What a variable holds cannot make it name another host: two slashes
-    /// stay at the front only if they were written there.
+    /// The URI for this request. A variable cannot make it refer to another host: it starts with
+    /// two slashes only if the template does.
     pub(super) fn expand_uri(&self, scope: &VariableScope<'_>) -> Vec<u8> {
         let mut uri = self.expand(scope, ValueEncoding::Uri);
         let is_written =
@@ -260,7 +259,7 @@ impl Template {
     }
 }
 
-/// The name behind a `$` and what follows it.
+/// The name after a `$`, and the rest of the text.
 fn name_of(text: &str) -> Option<(&str, &str)> {
     if let Some(braced) = text.strip_prefix('{') {
         return braced.split_once('}');
@@ -285,7 +284,7 @@ fn part_named(name: &str, regex: Option<&Regex>) -> Result<TemplatePart, Invalid
         return Ok(TemplatePart::Capture(group));
     }
     if let Ok(group @ 0..=9) = name.parse::<usize>() {
-        // Where the expression is not known, a group that it lacks is empty.
+        // Without an expression, a missing group is empty.
         return match regex.is_none_or(|regex| group < regex.captures_len()) {
             true => Ok(TemplatePart::Capture(group)),
             false => Err(unknown()),
@@ -393,11 +392,11 @@ fn push(text: &mut Vec<u8>, value: &[u8], encoding: ValueEncoding) {
     }
 }
 
-/// Why text with variables was refused.
+/// A template is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidTemplate {
-    /// A `$` without a name; `$$` is a dollar sign.
+    /// A `$` has no name; `$$` is a dollar sign.
     Dollar,
     /// There is no such variable, nor such a group in the regular expression.
     Unknown(String),

@@ -1,7 +1,4 @@
-//! The keys of caches.
-//!
-//! `[sites.cache]` and `[sites.locations.cache]` say what is stored and sent, `[global.cache]`
-//! where it is kept.
+//! The keys of the cache: `[sites.cache]`, `[sites.locations.cache]` and `[global.cache]`.
 
 use super::{YEAR, not_given};
 use crate::keys::{choices, keys};
@@ -14,154 +11,158 @@ use crate::value::{FilePath, Int, Kilobytes, Megabytes, OneOrMore, Seconds, Swit
 const TEN_YEARS: u64 = 10 * YEAR;
 
 keys! {
-    /// Where stored answers of all sites are kept. Changes take effect with a restart.
+    /// The store of cached responses of all sites. Changes take effect with a restart.
     pub(crate) struct CacheStore {
-        /// Memory for stored answers, in MB.
+        /// Memory for cached responses, in MB.
         memory_size: Megabytes<1, 100_000_000> = Megabytes::new(256),
-        /// The largest answer that is kept in memory, in MB; at most an eighth of `memory_size`.
+        /// The largest response in memory, in MB; at most an eighth of `memory_size`.
         memory_object_size: Megabytes<0, 100_000_000> = Megabytes::new(1),
-        /// The most answers below one key, told apart by `Vary`. A further one takes the place of
-        /// another.
+        /// The most responses for one key that differ by `Vary`. A further one replaces another.
         max_variants: Int<1, 10_000> = Int(32),
-        /// What is held in memory of an answer that is being fetched for several clients and cannot be
-        /// stored, in KB.
+        /// Memory for a response that is fetched for several clients and cannot be stored, in KB.
         shared_window: Kilobytes<64, 1_000_000> = Kilobytes::new(1024),
-        /// How long a slow reader of such an answer may hold up the others before it is cut off, in
-        /// seconds.
+        /// How long a slow client of such a response may delay the others before its response is
+        /// aborted, in seconds.
         shared_lag: Seconds<0, YEAR> = Seconds::new(5),
-        /// The folder for answers on disk, which is made if need be. It belongs to one server. By
-        /// default there are none on disk.
+        /// The folder for responses on disk, which is created if necessary. Only one server can use
+        /// it. By default none are on disk.
         dir: FilePath,
-        /// Disk for stored answers, in MB. Must be there with `dir`.
+        /// Disk space for cached responses, in MB. Required with `dir`.
         size: Megabytes<1, 1_000_000_000_000>,
-        /// The largest answer that is kept on disk, in MB; at most half of `size`, which it also is by
-        /// default.
+        /// The largest response on disk, in MB; at most half of `size`, which is the default.
         object_size: Megabytes<0, 1_000_000_000_000>,
-        /// What is left free of the file system, in MB: stored answers go before it has less.
+        /// Free space of the file system, in MB: cached responses are removed before there is less.
         min_free: Megabytes<0, 1_000_000_000_000> = Megabytes::new(0),
-        /// Threads that read and write files of answers.
+        /// Threads that read and write files of the cache.
         threads: Int<1, 256> = Int(4),
-        /// What may wait in memory of one answer to be written to disk, in KB.
+        /// Memory for data of one response that waits to be written to disk, in KB.
         write_buffer: Kilobytes<64, 1_000_000> = Kilobytes::new(2048),
-        /// Files of answers that are kept open.
+        /// Files of the cache that are kept open.
         open_files: Int<1, 1_000_000> = Int(2048),
     }
 }
 
 keys! {
-    /// What is stored of the answers of origins, and for how long. What origins say decides (RFC 9111),
-    /// unless a key says otherwise. A location's own table changes the keys that it gives; the others
-    /// are as in the site's.
+    /// The cache for responses of origins (RFC 9111). Their fields decide what is stored and for
+    /// how long, unless a key says otherwise. A location's own table changes the keys that it
+    /// gives; the others are as in the site's.
     pub(crate) struct Cache {
-        /// How long answers are fresh whose origin does not say: a time for 200, 206, 301 and 308,
-        /// or a table from statuses and classes of them to times: `{ "200" = 300, "404" = 10, "5xx" = 1 }`.
+        /// The freshness lifetime of responses whose origin does not give one: a time for 200, 206,
+        /// 301 and 308, or a table from statuses and classes of them to times: `{ "200" = 300,
+        /// "404" = 10, "5xx" = 1 }`.
         ttl: Lifetimes = Lifetimes::default(),
-        /// Whether `ttl` counts even if the origin says how long. `private` and `no-store` still hold.
+        /// Whether `ttl` overrides the lifetime that the origin gives. `private` and `no-store`
+        /// still apply.
         ttl_overrides: bool = false,
-        /// The longest time that any answer is fresh, whatever its origin says, in seconds.
+        /// The longest freshness lifetime of any response, in seconds.
         max_ttl: Seconds<0, TEN_YEARS>,
-        /// Whether the time is guessed from `Last-Modified` if nobody says it.
+        /// Whether a lifetime is computed from `Last-Modified` if there is no other.
         heuristic: Switch<Heuristic> = Switch::On,
-        /// How long stale answers are sent while they are refreshed, in seconds, if the origin does not
-        /// say and does not forbid it.
+        /// How long stale responses are sent while they are revalidated, in seconds, unless the
+        /// origin gives a time or forbids it.
         stale_while_revalidate: Seconds<0, TEN_YEARS> = Seconds::new(0),
-        /// How long stale answers are sent if the origin fails, in seconds, likewise.
+        /// How long stale responses are sent if the origin fails, in seconds, unless the origin
+        /// gives a time or forbids it.
         stale_if_error: Seconds<0, TEN_YEARS> = Seconds::new(0),
-        /// The largest answer that is stored, in MB.
+        /// The largest response that is stored, in MB.
         max_size: Megabytes<0, 1_000_000_000> = Megabytes::new(1024),
-        /// How often something has to be asked for before it is stored.
+        /// The number of requests for a key before its response is stored.
         minimum_uses: Int<1, 1_000_000> = Int(1),
-        /// What of answers does not count: `cache_control` (and with it `private` and `no-store`),
-        /// `expires`, `vary`.
+        /// Response fields that are ignored: `cache_control` (and with it `private` and
+        /// `no-store`), `expires`, `vary`.
         ignore: OneOrMore<Ignorable> = OneOrMore::default(),
-        /// Fields that stand for `Cache-Control` to this cache (RFC 9213). The first that an answer has
-        /// replaces `Cache-Control` and `Expires`.
+        /// Targeted fields for this cache (RFC 9213). The first that a response has replaces
+        /// `Cache-Control` and `Expires`.
         targeted: OneOrMore<FieldName> = OneOrMore(fields(&["CDN-Cache-Control"])),
-        /// Whether `X-Accel-Expires` counts, before all others.
+        /// Whether `X-Accel-Expires` takes precedence over all others.
         accel_expires: bool = true,
-        /// What becomes of answers with `Set-Cookie`.
+        /// The treatment of responses with `Set-Cookie`.
         set_cookie: SetCookie = SetCookie::Refuse,
-        /// When requests with `Authorization`, and those of clients that showed a certificate, share stored answers.
+        /// When requests with `Authorization`, and those with a client certificate, share cached
+        /// responses.
         authorization: Sharing = Sharing::Declared,
-        /// When requests with session cookies share stored answers.
+        /// When requests with session cookies share cached responses.
         cookies: Sharing = Sharing::Declared,
-        /// The cookies that are of a session; `*` at the end of a name stands for any rest. By default
-        /// all are.
+        /// The session cookies; `*` at the end of a name matches anything. By default all cookies
+        /// are.
         session_cookies: OneOrMore<NamePatternText> = OneOrMore(patterns(&["*"])),
-        /// The cookies that are not, whatever `session_cookies` says. By default those of statistics.
+        /// Cookies that are not session cookies, whatever `session_cookies` says. By default those
+        /// of analytics.
         harmless_cookies: OneOrMore<NamePatternText> = OneOrMore(patterns(HARMLESS)),
-        /// Whether clients can have more than what is stored, by `Cache-Control` and `Pragma` in a
-        /// request.
+        /// Whether clients can request revalidation, by `Cache-Control` and `Pragma`.
         client_directives: ClientDirectives = ClientDirectives::Trusted,
         /// Networks of clients that can, with `client_directives = "trusted"`.
         trusted_clients: OneOrMore<NetworkText> = OneOrMore::default(),
-        /// Whether errors other than 404 and 410 are stored if the origin says for how long. Those in
-        /// `ttl` always are.
+        /// Whether errors other than 404 and 410 are stored if the origin gives a lifetime. Those
+        /// in `ttl` always are.
         store_errors: bool = false,
-        /// Whether parts of answers (206) are stored, and put together.
+        /// Whether partial responses (206) are stored and combined.
         store_parts: bool = true,
-        /// Whether a page is not stored whose address ends like that of an image or a style sheet, as
-        /// somebody may have made that up to read what is another's.
+        /// Whether a page is not stored if its path ends like that of an image or a style sheet,
+        /// which protects from web cache deception.
         refuse_disguised: bool = true,
-        /// Fields of answers that hold tags to purge by.
+        /// Response fields with tags for purging.
         tag_fields: OneOrMore<FieldName> = OneOrMore(fields(&["Surrogate-Key", "xkey", "Cache-Tag"])),
-        /// Whether clients do not see these fields.
+        /// Whether these fields are removed from responses to clients.
         hide_tags: bool = true,
-        /// What tells stored answers apart.
+        /// The cache key.
         key: CacheKey,
-        /// Cookies with which a request goes past the cache: it is answered by the origin, and the answer
-        /// not stored. `*` at the end of a name stands for any rest.
+        /// Cookies with which a request bypasses the cache: it is sent to the origin, and the
+        /// response is not stored. `*` at the end of a name matches anything.
         bypass_cookies: OneOrMore<NamePatternText> = OneOrMore::default(),
-        /// Fields with which a request goes past the cache.
+        /// Request fields with which a request bypasses the cache.
         bypass_headers: OneOrMore<FieldName> = OneOrMore::default(),
-        /// How long a request waits for the answer to another for the same, before it goes to the origin
-        /// itself, in seconds.
+        /// How long a request waits for the response to another one with the same key before it is
+        /// sent to the origin itself, in seconds.
         lock_timeout: Seconds<0, YEAR> = Seconds::new(5),
-        /// Whether answers tell in `Cache-Status` what the cache did (RFC 9211).
+        /// Whether responses have the field `Cache-Status` (RFC 9211).
         status_field: bool = true,
-        /// With it in `Authorization: Bearer`, a request with the method `PURGE` takes out what is stored:
-        /// its own address, with `Purge-Prefix` all that begins with it, with `Purge-Tag` what has a tag.
-        /// By default only `apus cache purge` does.
+        /// The token for purging: with it in `Authorization: Bearer`, a request with the method
+        /// `PURGE` purges its own URL, with `Purge-Prefix` all URLs that start with it, with
+        /// `Purge-Tag` the responses with a tag. By default only `apus cache purge` does.
         purge_token: PurgeToken,
     }
 }
 
 keys! {
-    /// What tells stored answers apart, beside the path, which always does. A location's own table
-    /// changes the keys that it gives.
+    /// The parts of the cache key, in addition to the path. A location's own table changes the keys
+    /// that it gives.
     pub(crate) struct CacheKey {
-        /// Whether `http` and `https` are told apart.
+        /// Whether `http` and `https` have different keys.
         scheme: bool = true,
-        /// `$host` for the host of the request, or a name for all hosts that have the same content.
+        /// `$host` for the host of the request, or a fixed name for all hosts with the same
+        /// responses.
         host: KeyHost = KeyHost::Requested,
-        /// What of the query counts: `true` all, `false` nothing, a list of names only these parameters,
-        /// `{ except = [..] }` all but these. `*` at the end of a name stands for any rest.
+        /// The part of the query: `true` all, `false` nothing, a list of names only these
+        /// parameters, `{ except = [..] }` all but these. `*` at the end of a name matches
+        /// anything.
         query: KeyQuery = KeyQuery::All,
-        /// Whether parameters count in any order.
+        /// Whether parameters are sorted, so that their order does not matter.
         sort_query: bool = false,
-        /// Fields of requests whose values count.
+        /// Request fields whose values are part of the key.
         headers: OneOrMore<FieldName> = OneOrMore::default(),
-        /// Cookies whose values count.
+        /// Cookies whose values are part of the key.
         cookies: OneOrMore<Token> = OneOrMore::default(),
-        /// Whether phones, tablets and desktops are told apart.
+        /// Whether phones, tablets and desktops have different keys.
         device: bool = false,
     }
 }
 
 keys! {
-    /// How long answers are fresh of which nobody says it: a part of the time since they last changed.
+    /// The heuristic freshness lifetime (RFC 9111 section 4.2.2): a part of the time since the last
+    /// modification.
     pub(crate) struct Heuristic {
         /// The part, in percent.
         percent: Int<1, 100> = Int(10),
         /// The longest time, in seconds.
         max: Seconds<0, TEN_YEARS> = Seconds::new(86_400),
-        /// Whether it is guessed for addresses with a query too.
+        /// Whether it is used for URLs with a query too.
         with_query: bool = false,
     }
 }
 
 choices! {
-    /// What of answers does not count.
+    /// A response field that is ignored.
     pub(crate) Ignorable: "what can be ignored" {
         /// `Cache-Control`, and what replaces it.
         CacheControl = "cache_control",
@@ -173,21 +174,21 @@ choices! {
 }
 
 choices! {
-    /// What becomes of answers with `Set-Cookie`.
+    /// The treatment of responses with `Set-Cookie`.
     pub(crate) SetCookie: "what becomes of Set-Cookie" {
-        /// They are not stored.
+        /// The response is not stored.
         Refuse = "refuse",
-        /// They are stored without it.
+        /// The response is stored without it.
         Remove = "remove",
-        /// They are stored with it: every client gets the same cookie.
+        /// The response is stored with it: every client gets the same cookie.
         Keep = "keep",
     }
 }
 
 choices! {
-    /// When requests with credentials share stored answers.
+    /// When requests with credentials share cached responses.
     pub(crate) Sharing: "when answers are shared" {
-        /// If the origin says that they may be.
+        /// If the response explicitly allows it.
         Declared = "declared",
         /// Always.
         Always = "always",
@@ -195,18 +196,18 @@ choices! {
 }
 
 choices! {
-    /// Whose directives count.
+    /// The clients whose directives are followed.
     pub(crate) ClientDirectives: "whose directives count" {
-        /// Nobody's.
+        /// None.
         Ignore = "ignore",
-        /// Those of trusted clients.
+        /// Trusted clients.
         Trusted = "trusted",
-        /// Everybody's.
+        /// All clients.
         Honour = "honour",
     }
 }
 
-/// Cookies of statistics.
+/// Cookies of analytics.
 const HARMLESS: &[&str] = &[
     "_ga*", "_gid", "_gat*", "_gcl_*", "__utm*", "_fbp", "_fbc", "_pk_*", "_hj*", "_clck", "_clsk",
     "_uet*", "_ym_*",

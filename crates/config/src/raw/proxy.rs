@@ -17,95 +17,95 @@ use crate::string_type::{BodyText, FieldName, SitePath};
 use crate::value::{FilePath, Int, Kilobytes, Map, Megabytes, OneOrMore, Switch, Text, Time};
 
 keys! {
-    /// What is done with requests and answers on their way to origins and back. A location's own table
-    /// changes the keys that it gives; the others are as in the site's.
+    /// Changes of requests to origins and of their responses. A location's own table changes the
+    /// keys that it gives; the others are as in the site's.
     pub(crate) struct Proxy {
-        /// The host that origins are asked for: `$http_host` for the one that the client used,
+        /// The `Host` that origins get: `$http_host` for the one that the client used,
         /// `$proxy_host` for the one in a URL as `upstream`, or a name.
         host: ProxyHost = ProxyHost::Client,
-        /// Whether origins are told of the client by `X-Forwarded-For`, `X-Forwarded-Proto`,
-        /// `X-Forwarded-Host`, `X-Forwarded-Port` and `X-Real-IP`. What clients send of these themselves is
-        /// removed; one that `request_headers` sets stays as it is set.
+        /// Whether origins get `X-Forwarded-For`, `X-Forwarded-Proto`, `X-Forwarded-Host`,
+        /// `X-Forwarded-Port` and `X-Real-IP`. Such fields of clients are removed; one that
+        /// `request_headers` sets stays.
         x_forwarded: bool = true,
-        /// Whether origins are told of the client by `Forwarded`.
+        /// Whether origins get `Forwarded`.
         forwarded: bool = false,
-        /// Whether `Via` is sent to origins.
+        /// Whether origins get `Via`.
         via: bool = true,
-        /// Whether fields of requests are sent on whose names hold an underscore. Many applications take
-        /// them for those with a hyphen.
+        /// Whether request fields whose names have an underscore are forwarded. Many applications
+        /// confuse them with those with a hyphen.
         underscores: bool = false,
-        /// The protocols to which clients may switch with `Upgrade`; by default `websocket`. `h2c` is never
-        /// one of them: what follows it would go past locations, limits and cache.
+        /// The protocols to which clients may switch with `Upgrade`; by default `websocket`. `h2c`
+        /// is never one of them: the requests after it would bypass locations, limits and cache.
         upgrade: OneOrMore<UpgradeName> = OneOrMore::default(),
-        /// Fields of answers that are not sent on.
+        /// Response fields that are removed.
         hide: OneOrMore<FieldName> = OneOrMore::default(),
-        /// Redirects in the terms of the site: from what `Location` starts with to what stands there
-        /// instead. Redirects to the origin's own host need no such rule.
+        /// Replacements of the start of `Location`. Redirects to the origin's own host need no such
+        /// rule.
         redirects: Map<UriPrefix, UriPrefix> = Map::default(),
-        /// How cookies that origins set are changed.
+        /// Changes of cookies that origins set.
         cookies: Cookies,
-        /// Texts of answers that are replaced, from one to another, if they are not compressed.
+        /// Replacements of text in response bodies that are not compressed.
         replace: Map<SearchText, BodyText> = Map::default(),
-        /// The media types of answers in which they are. `"*"`: all. By default `text/html`.
+        /// The media types of these responses. `"*"`: all. By default `text/html`.
         replace_types: OneOrMore<MediaRangeText> = OneOrMore::default(),
-        /// Whether the content of a request is taken in before an origin is asked, so that a slow client
-        /// does not occupy it.
+        /// Whether a request body is buffered before the origin gets the request, so that a slow
+        /// client does not occupy it.
         hold_request: Switch<HoldRequest> = Switch::Off,
-        /// Whether the content of an answer is taken in faster than the client reads, so that the origin
-        /// is free sooner.
+        /// Whether a response body is read faster than the client reads it, so that the origin is
+        /// free sooner.
         hold_response: Switch<HoldResponse> = Switch::Off,
-        /// How long a tunnel, as of WebSocket, may carry nothing, in seconds.
+        /// How long a tunnel, as of WebSocket, may be idle, in seconds.
         tunnel_timeout: Time<YEAR> = Time::new(3600),
-        /// Whether error responses of origins get the error pages of the site.
+        /// Whether error responses of origins are replaced by the error pages of the site.
         intercept_errors: bool = false,
-        /// Whether origins may have the site answer in their place, by a path in `X-Accel-Redirect` or a
-        /// file in `X-Sendfile`.
+        /// Whether origins may redirect internally, by a path in `X-Accel-Redirect` or a file in
+        /// `X-Sendfile`.
         accel: Switch<Accel> = Switch::Off,
-        /// Another group of origins, which gets copies of requests; its answers are thrown away, and
-        /// nobody waits for them. The name of a group or a URL alone stands for the key `upstream` of the
-        /// table.
+        /// Another group of origins, which gets copies of requests; its responses are discarded,
+        /// and no client waits for them. The name of a group or a URL alone is short for the key
+        /// `upstream` of the table.
         mirror: Mirror = Mirror::Off,
     }
 }
 
 keys! {
-    /// How cookies that origins set are changed.
+    /// Changes of cookies that origins set.
     pub(crate) struct Cookies {
-        /// From a domain to another. An empty one leaves the attribute out.
+        /// Replacements of domains. An empty one removes the attribute.
         domains: Map<Domain, NewDomain> = Map::default(),
-        /// From what a path starts with to what it starts with then.
+        /// Replacements of the start of paths.
         paths: Map<CookiePath, CookiePath> = Map::default(),
         /// Whether `Secure` is added.
         secure: bool = false,
         /// Whether `HttpOnly` is added.
         http_only: bool = false,
-        /// The `SameSite` that is set.
+        /// The `SameSite` attribute to set.
         same_site: SameSite,
     }
 }
 
 keys! {
-    /// Copies of requests for another group of origins. WebSocket is not copied, nor is what the cache
-    /// answers.
+    /// Copies of requests for another group of origins. WebSocket is not copied, nor are requests
+    /// that the cache serves.
     pub(crate) struct MirrorTable {
         /// The group, or the origin: its name or its URL, as in `upstream` of a location.
         upstream [required]: UpstreamName,
-        /// Of how many in a hundred requests.
+        /// The percentage of requests that are copied.
         percent: Int<1, 100> = Int(100),
-        /// Whether also of requests with methods that may change something, such as POST. What they do is
-        /// done by both groups then.
+        /// Whether requests with unsafe methods, such as POST, are copied too. Both groups execute
+        /// them.
         unsafe_methods: bool = false,
-        /// The most copies that a worker has under way at once. Others are left out, and counted.
+        /// The most concurrent copies of a worker. Others are skipped and counted.
         max_requests: Int<1, 100_000> = Int(100),
-        /// How far a copy may be behind content that streams through, in KB. One that falls farther
-        /// behind is broken off, and counted. What `hold_request` holds is copied whole.
+        /// How far a copy may be behind a body that is streamed, in KB. One that falls further
+        /// behind is aborted and counted. A body that `hold_request` buffers is copied whole.
         memory: Kilobytes<1, 1_000_000> = Kilobytes::new(256),
-        /// How long a copy may take with its answer, in seconds.
+        /// How long the response to a copy may take, in seconds.
         timeout: Time<YEAR> = Time::new(60),
     }
 }
 
-/// Who gets copies of requests. A string stands for a table that has only that.
+/// The mirror of requests. A string is short for a table with `upstream` alone.
 #[derive(Clone, Debug)]
 pub(crate) enum Mirror {
     Off,
@@ -155,37 +155,37 @@ impl KeyType for Mirror {
 }
 
 keys! {
-    /// How the content of requests is taken in.
+    /// The buffer for request bodies.
     pub(crate) struct HoldRequest {
-        /// What is held in memory, in KB; more goes into a file.
+        /// The memory for a body, in KB; the rest goes into a file.
         memory: Kilobytes<0, 1_000_000> = Kilobytes::new(64),
-        /// What is held in a file, in MB; what is still more is passed on as it comes.
+        /// The size of the file, in MB; the rest is forwarded as it arrives.
         disk: Megabytes<0, 1_000_000_000> = Megabytes::new(1024),
-        /// The folder of the files, which have no name and go when they are closed. By default
-        /// `/var/tmp`.
+        /// The folder of the files, which have no name and are removed when they are closed. By
+        /// default `/var/tmp`.
         folder: FilePath,
     }
 }
 
 keys! {
-    /// How the bodies of responses are taken in.
+    /// The buffer for response bodies.
     pub(crate) struct HoldResponse {
-        /// What is held in memory, in KB; more goes into a file.
+        /// The memory for a body, in KB; the rest goes into a file.
         memory: Kilobytes<1, 1_000_000> = Kilobytes::new(256),
-        /// What is held in a file, in MB; what is still more is taken in as fast as the client reads. 0 is
-        /// no file. Nothing is written while less than a twentieth of the file system, or 1 GB, is free.
+        /// The size of the file, in MB; the rest is read as fast as the client reads. 0: no file.
+        /// Nothing is written while less than a twentieth of the file system, or 1 GB, is free.
         disk: Megabytes<0, 1_000_000_000> = Megabytes::new(1024),
-        /// The folder of the files, which have no name and go when they are closed. By default
-        /// `/var/tmp`.
+        /// The folder of the files, which have no name and are removed when they are closed. By
+        /// default `/var/tmp`.
         folder: FilePath,
     }
 }
 
 keys! {
-    /// What origins may have the site answer in their place.
+    /// Internal redirects of origins.
     pub(crate) struct Accel {
-        /// From what a file's name in `X-Sendfile` starts with to what its path in the site starts with.
-        /// A file that fits none is not sent.
+        /// Pairs of a file name prefix in `X-Sendfile` and the path of the site that replaces it. A
+        /// file without a matching pair is not sent.
         files: Map<Text, SitePath> = Map::default(),
     }
 }

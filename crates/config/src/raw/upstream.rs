@@ -14,38 +14,42 @@ use crate::string_type::origin::{
 use crate::value::{FilePath, Int, OneOrMore, Seconds, Switch, Text, Time};
 
 keys! {
-    /// A group of origins that answer the same requests. Locations name it as their `upstream`.
+    /// A group of origins that serve the same requests. Locations name it as their `upstream`.
     pub(crate) struct Upstream {
         /// The name of the group, for `upstream` in this site, logs and `apus upstream`.
         name [required]: GroupName,
-        /// Its nodes: addresses, or tables that say more.
+        /// Its nodes: addresses, or tables.
         nodes [required]: OneOrMore<NodeEntry>,
-        /// Which node a request goes to.
+        /// The balancing strategy.
         strategy: Strategy = Strategy::RoundRobin,
-        /// What decides with the strategy `hash`: `"address"` of the client, `"uri"`, `"header:NAME"` or
-        /// `"cookie:NAME"`. Equal ones go to one node, and few move when nodes come and go.
+        /// The key of the strategy `hash`: `"address"` of the client, `"uri"`, `"header:NAME"` or
+        /// `"cookie:NAME"`. Requests with equal keys go to one node, and few move when nodes are
+        /// added or removed.
         hash: HashKeyText,
-        /// The protocol that is spoken with the nodes.
+        /// The protocol of the nodes.
         protocol: Protocol = Protocol::Http1,
-        /// TLS to the nodes. Also spoken, with the defaults, where the nodes are written `https://`.
+        /// TLS to the nodes. It is also used, with the defaults, where the nodes are written
+        /// `https://`.
         tls: UpstreamTls,
-        /// A cookie that keeps a client with its node, whatever the strategy says.
+        /// A cookie that keeps a client on its node, whatever the strategy.
         sticky: Switch<Sticky> = Switch::Off,
-        /// How connections are kept for the next requests.
+        /// The idle connections to nodes.
         keepalive: Keepalive,
-        /// Where requests wait while all nodes have their `max_conns`.
+        /// The queue of requests while all nodes have reached `max_conns`.
         queue: Queue,
-        /// How failing requests take a node out for a while. The last node is asked nevertheless.
+        /// Passive health: failing requests take a node out for a while. The last node stays in
+        /// use.
         passive: Switch<Passive> = Switch::On,
-        /// How nodes are checked, whether there are requests or not.
+        /// Active health checks of nodes.
         check: Switch<Check> = Switch::Off,
         /// The circuit breaker of each node.
         breaker: Switch<Breaker> = Switch::Off,
-        /// How nodes that are worse than the others are ejected for a while.
+        /// Outlier ejection: nodes that fail more often than the others are ejected for a while.
         ejection: Switch<Ejection> = Switch::Off,
-        /// What is tried again with another node.
+        /// Retries with another node.
         retry: Retry,
-        /// How the names of nodes are resolved. They are asked for again when their time to live ends.
+        /// DNS resolution of the names of nodes. A name is resolved again when its time to live
+        /// ends.
         dns: Dns,
         /// How long connecting may take, in seconds.
         connect_timeout: Time<YEAR> = Time::new(5),
@@ -55,15 +59,15 @@ keys! {
         first_byte_timeout: Time<YEAR> = Time::new(60),
         /// How long a node may pause while it sends a response, in seconds.
         read_timeout: Time<YEAR> = Time::new(60),
-        /// How long a node may take nothing of a request, in seconds.
+        /// How long a node may read nothing of a request, in seconds.
         write_timeout: Time<YEAR> = Time::new(60),
-        /// The longest that a request may take with waiting, retries and content, in seconds. By
-        /// default there is no limit.
+        /// The longest time of a request with queue, retries and body, in seconds. By default there
+        /// is no limit.
         total_timeout: Time<YEAR>,
-        /// The time over which a node that came back gets its full share, in seconds; 0: at once.
+        /// The time in which a node that came back reaches its full share, in seconds; 0: at once.
         slow_start: Seconds<0, YEAR> = Seconds::new(0),
-        /// The PROXY protocol head that connections begin with, to name the client. Each client has
-        /// connections of its own then.
+        /// The PROXY protocol header at the start of connections, which names the client. Each
+        /// client then has connections of its own.
         send_proxy: ProxyHead,
         /// Statuses that count as failures of the node, for `passive`, `breaker` and `ejection`:
         /// `[500, "5xx"]`.
@@ -72,9 +76,9 @@ keys! {
 }
 
 choices! {
-    /// How the node of a request is chosen.
+    /// The balancing strategy.
     pub(crate) Strategy: "a strategy" {
-        /// In turns, smoothly by weight.
+        /// Round robin, smoothly by weight.
         RoundRobin = "round_robin",
         /// The same.
         Weighted = "weighted",
@@ -94,13 +98,13 @@ choices! {
 }
 
 choices! {
-    /// What is spoken with nodes.
+    /// The protocol of nodes.
     pub(crate) Protocol: "a protocol of origins" {
         /// HTTP/1.1.
         Http1 = "http/1.1",
         /// HTTP/2; in clear text with prior knowledge.
         Http2 = "h2",
-        /// Over TLS, what the node chooses of the two; else HTTP/1.1.
+        /// Over TLS, the one that the node selects by ALPN; otherwise HTTP/1.1.
         Auto = "auto",
         /// FastCGI, for `php_fastcgi`.
         FastCgi = "fastcgi",
@@ -120,21 +124,21 @@ choices! {
 keys! {
     /// A node of a group.
     pub(crate) struct UpstreamNode {
-        /// Where it is: `"host:port"`, `"[::1]:port"`, `"unix:/path"`, `"https://host:port"`, or
-        /// `"srv:_http._tcp.example.com"` for what the SRV records of a name say. Each address of a name
-        /// is a node of its own.
+        /// Its address: `"host:port"`, `"[::1]:port"`, `"unix:/path"`, `"https://host:port"`, or
+        /// `"srv:_http._tcp.example.com"` for the SRV records of a name. Each address of a name is
+        /// a node of its own.
         addr [required]: NodeAddress,
-        /// What logs and `apus upstream` call it. By default its address as it is written.
+        /// The name in logs and for `apus upstream`. By default its address as it is written.
         name: Text,
-        /// Its share of requests beside the others'.
+        /// Its share of requests relative to the others.
         weight: Int<1, 1_000_000> = Int(1),
-        /// Whether it is asked only when none of the others can be.
+        /// Whether it gets requests only when none of the others can.
         backup: bool = false,
-        /// Whether it gets only requests of clients that `sticky` keeps with it.
+        /// Whether it gets only requests of clients that `sticky` keeps on it.
         drain: bool = false,
         /// Whether it gets no requests.
         down: bool = false,
-        /// The most requests that it works on at once; others wait in the queue. 0: any number.
+        /// The most concurrent requests; others wait in the queue. 0: no limit.
         max_conns: Int<0, 10_000_000> = Int(0),
     }
 }
@@ -174,46 +178,45 @@ impl KeyType for NodeEntry {
 keys! {
     /// TLS to the nodes of a group.
     pub(crate) struct UpstreamTls {
-        /// Whether the certificates of nodes are verified. Without that, whoever is on the way can read
-        /// and change all that is sent.
+        /// Whether the certificates of nodes are verified. Otherwise anybody on the network path
+        /// can read and change all data.
         verify: bool = true,
-        /// Certificates of those who may sign those of nodes, PEM. By default those that the system
-        /// trusts.
+        /// Certificates of the authorities for nodes, PEM. By default those that the system trusts.
         ca: FilePath,
-        /// The certificate that is shown to nodes which ask for one, with its chain, PEM.
+        /// The client certificate for nodes that request one, with its chain, PEM.
         cert: FilePath,
         /// The private key of `cert`, PEM.
         key: FilePath,
-        /// The name that is asked for and that certificates have to be for. By default the host in the
-        /// address of each node.
+        /// The server name (SNI) that the certificates of nodes must match. By default the host in
+        /// the address of each node.
         server_name: Text,
-        /// The oldest version of TLS that is spoken.
+        /// The lowest version of TLS.
         min_version: TlsVersion = TlsVersion::Tls12,
     }
 }
 
 keys! {
-    /// The cookie that keeps a client with its node.
+    /// The cookie that keeps a client on its node.
     pub(crate) struct Sticky {
         /// Its name.
         name: Token = Token("apus_node".to_owned()),
         /// Its `Path`.
         path: CookiePath = CookiePath("/".to_owned()),
-        /// Its `Domain`. By default the host that the client asked for.
+        /// Its `Domain`. By default the host of the request.
         domain: Domain,
         /// Its `Max-Age`, in seconds. By default until the browser is closed.
         max_age: Time<{ 100 * YEAR }>,
-        /// Whether it is for TLS only.
+        /// Whether it has the attribute `Secure`.
         secure: bool = false,
-        /// Whether scripts cannot read it.
+        /// Whether it has the attribute `HttpOnly`.
         http_only: bool = true,
-        /// Which requests from other sites it comes with.
+        /// Its `SameSite` attribute.
         same_site: SameSite,
     }
 }
 
 choices! {
-    /// Which requests from other sites a cookie comes with.
+    /// The `SameSite` attribute: the requests from other sites that have the cookie.
     pub(crate) SameSite: "a value of SameSite" {
         /// None.
         Strict = "strict",
@@ -225,27 +228,28 @@ choices! {
 }
 
 keys! {
-    /// How connections to nodes are kept.
+    /// The idle connections to nodes.
     pub(crate) struct Keepalive {
-        /// The most connections that wait for a request, of each worker and node. 0: none is kept.
+        /// The most idle connections, of each worker and node. 0: none is kept.
         max_idle: Int<0, 1_000_000> = Int(64),
-        /// How long one waits, in seconds. What a node says of its own limit, by `Keep-Alive: timeout`,
-        /// counts if that is shorter; the limits of others should be longer.
+        /// How long a connection may be idle, in seconds. A shorter limit of the node, by
+        /// `Keep-Alive: timeout`, applies instead; nodes without that field should have a longer
+        /// limit.
         idle_timeout: Time<YEAR> = Time::new(30),
-        /// The most requests over one connection. 0: any number.
+        /// The most requests on one connection. 0: no limit.
         max_requests: Int<0, { i64::MAX as u64 }> = Int(0),
-        /// The longest that a connection is used, in seconds. 0: any time.
+        /// The longest time that a connection is used, in seconds. 0: no limit.
         max_age: Seconds<0, YEAR> = Seconds::new(3600),
     }
 }
 
 keys! {
-    /// The queue of requests that wait for a node. They are served in their order, and clients each in
-    /// turn.
+    /// The queue of requests that wait for a node. It is fair between clients, and first in, first
+    /// out for each of them.
     pub(crate) struct Queue {
-        /// The most requests that wait, over all workers; answered 503 beyond. 0: none waits.
+        /// The most requests in the queue, over all workers; further ones get 503. 0: no queue.
         max: Int<0, 10_000_000> = Int(1024),
-        /// How long one waits, in seconds.
+        /// How long a request may wait, in seconds.
         timeout: Time<YEAR> = Time::new(30),
     }
 }
@@ -253,34 +257,34 @@ keys! {
 keys! {
     /// When failing requests take a node out.
     pub(crate) struct Passive {
-        /// So many failures within `fail_timeout` take it out.
+        /// The number of failures within `fail_timeout` that takes it out.
         max_fails: Int<1, 1_000_000> = Int(3),
-        /// Within which time, and for how long, in seconds.
+        /// The time in which failures are counted, and for which the node is out, in seconds.
         fail_timeout: Time<YEAR> = Time::new(10),
     }
 }
 
 keys! {
-    /// How nodes are checked.
+    /// Active health checks of nodes.
     pub(crate) struct Check {
-        /// What is asked: `http` for a response to GET, `tcp` whether a connection opens, `grpc` for
+        /// The kind of check: `http` for a response to GET, `tcp` for a connection, `grpc` for
         /// `SERVING` of `grpc.health.v1.Health`.
         r#type: CheckType = CheckType::Http,
         /// The path of the request, for `http`. By default `/`.
         path: SitePath,
         /// Its `Host`. By default the node's name.
         host: HostAndPort,
-        /// The statuses that are good. By default 200 to 399.
+        /// The statuses of a good check. By default 200 to 399.
         status: OneOrMore<Statuses> = OneOrMore::default(),
-        /// What the content must have in its first 64 KB.
+        /// A text that the first 64 KB of the body must contain.
         contains: Text,
-        /// The service that is asked about, for `grpc`. By default the server as a whole.
+        /// The service to check, for `grpc`. By default the server as a whole.
         service: Text,
         /// The time between two checks of a node, in seconds.
         interval: Time<YEAR> = Time::new(5),
-        /// How much longer or shorter that is by chance, in percent.
+        /// The random variation of the interval, in percent.
         jitter: Int<0, 100> = Int(20),
-        /// The longest that one check takes, in seconds.
+        /// The timeout of one check, in seconds.
         timeout: Time<YEAR> = Time::new(3),
         /// How many good checks in a row bring a node back.
         rise: Int<1, 1_000_000> = Int(2),
@@ -290,50 +294,50 @@ keys! {
 }
 
 choices! {
-    /// What a check asks.
+    /// The kind of a check.
     pub(crate) CheckType: "a kind of check" {
-        /// For a response to GET.
+        /// A response to GET.
         Http = "http",
-        /// Whether a connection opens.
+        /// A connection.
         Tcp = "tcp",
-        /// For the state of a gRPC service.
+        /// The status of a gRPC service.
         Grpc = "grpc",
     }
 }
 
 keys! {
-    /// When the circuit breaker of a node opens. When it has been open for its time, single requests find
-    /// out whether it may close.
+    /// When the circuit breaker of a node opens. After its time, single requests decide whether it
+    /// closes.
     pub(crate) struct Breaker {
-        /// The part of requests that fail, in percent, that opens it...
+        /// The percentage of failed requests that opens it...
         percent: Int<1, 100> = Int(50),
-        /// ...when there were at least so many requests...
+        /// ...if there were at least so many requests...
         min_requests: Int<1, 1_000_000> = Int(20),
         /// ...within this time, in seconds.
         window: Time<YEAR> = Time::new(10),
-        /// How long it is open, in seconds; twice as long each time that the node is not back.
+        /// How long it is open, in seconds; the time doubles each time that the node still fails.
         open_for: Time<YEAR> = Time::new(5),
-        /// The longest that it is open, in seconds.
+        /// The longest time that it is open, in seconds.
         max_open_for: Time<YEAR> = Time::new(60),
-        /// How many requests, one after another, have to be answered before it closes.
+        /// The number of successful requests in a row that closes it.
         probes: Int<1, 1_000_000> = Int(1),
     }
 }
 
 keys! {
-    /// When a node is ejected for being worse than the others.
+    /// Outlier ejection: when a node fails more often than the others.
     pub(crate) struct Ejection {
-        /// So many failures in a row. 0: not for that.
+        /// The number of failures in a row that ejects it. 0: not used.
         consecutive: Int<0, 1_000_000> = Int(5),
         /// The comparison of the node with its group.
         rate: Switch<EjectionRate> = Switch::On,
-        /// How long it is ejected, in seconds: this, times how often it was.
+        /// How long it is ejected, in seconds: this time, multiplied by the number of ejections.
         time: Time<YEAR> = Time::new(30),
-        /// The longest that it is ejected, in seconds.
+        /// The longest time that it is ejected, in seconds.
         max_time: Time<YEAR> = Time::new(300),
-        /// The most nodes that are ejected at once, in percent; one may be, if it is not 0.
+        /// The most nodes that are ejected at once, in percent; at least one, unless it is 0.
         max_percent: Int<0, 100> = Int(50),
-        /// How many nodes stay whatever they do.
+        /// The number of nodes that are never ejected.
         keep: Int<0, 1_000_000> = Int(1),
     }
 }
@@ -343,30 +347,31 @@ keys! {
     pub(crate) struct EjectionRate {
         /// How often nodes are compared, in seconds.
         interval: Time<YEAR> = Time::new(10),
-        /// How many percent more of its requests than of the others' fail, at least.
+        /// The difference between its failure rate and that of the others, in percentage points.
         margin: Int<1, 100> = Int(30),
-        /// The fewest requests in the interval.
+        /// The least number of requests in the interval.
         min_requests: Int<1, 1_000_000> = Int(20),
     }
 }
 
 keys! {
-    /// What is tried again with another node. A request that a node may have seen is tried again only if
-    /// its method is idempotent.
+    /// Retries with another node. A request that a node may have seen is retried only if its method
+    /// is idempotent.
     pub(crate) struct Retry {
-        /// Attempts in all. 1: nothing is tried again.
+        /// The number of attempts. 1: no retries.
         tries: Int<1, 100> = Int(3),
-        /// How long after the request came another attempt may begin, in seconds. By default any time.
+        /// The time after the start of the request in which another attempt may begin, in seconds.
+        /// By default no limit.
         within: Time<YEAR>,
-        /// What goes wrong when it is tried again: `"error"` of the connection, `"timeout"`, and statuses
-        /// as 503 or `"5xx"`.
+        /// The causes of a retry: `"error"` of the connection, `"timeout"`, and statuses as 503 or
+        /// `"5xx"`.
         on: OneOrMore<RetryCause> = OneOrMore(default_causes()),
-        /// Whether requests that a node may have seen are tried again whatever their method.
+        /// Whether requests that a node may have seen are retried whatever their method.
         non_idempotent: bool = false,
-        /// How many retries there may be.
+        /// The retry budget.
         budget: RetryBudget,
-        /// After how many seconds without an answer an idempotent request without content is sent to a
-        /// second node too; the first answer counts. By default never.
+        /// The time without a response after which an idempotent request without a body is sent to
+        /// a second node too, in seconds; the first response is used. By default never.
         hedge: Time<YEAR>,
     }
 }
@@ -376,23 +381,23 @@ fn default_causes() -> Vec<Setting<RetryCause>> {
 }
 
 keys! {
-    /// How many retries a group may make, so that they do not bury nodes that are slow already.
+    /// The retry budget of a group, which protects nodes that are overloaded already.
     pub(crate) struct RetryBudget {
-        /// In percent of its requests...
+        /// The percentage of its requests...
         percent: Int<0, 100> = Int(20),
-        /// ...and so many each second besides.
+        /// ...and this number per second in addition.
         min_per_second: Int<0, 1_000_000> = Int(10),
     }
 }
 
 keys! {
-    /// How names of nodes are resolved.
+    /// DNS resolution of the names of nodes.
     pub(crate) struct Dns {
-        /// The resolvers to ask, as `"192.0.2.53"` or with a port. By default those of the system.
+        /// The DNS servers, as `"192.0.2.53"` or with a port. By default those of the system.
         servers: OneOrMore<DnsServer> = OneOrMore::default(),
-        /// The shortest time until a name is asked for again, in seconds.
+        /// The shortest time until a name is resolved again, in seconds.
         min_ttl: Time<YEAR> = Time::new(1),
-        /// The longest time until a name is asked for again, in seconds.
+        /// The longest time until a name is resolved again, in seconds.
         max_ttl: Time<YEAR> = Time::new(300),
         /// How long one lookup may take, in seconds.
         timeout: Time<YEAR> = Time::new(5),

@@ -1,4 +1,4 @@
-//! How answers of origins are cached, and where they are kept.
+//! The keys of the cache: the rules of a handler, and the store.
 
 use apus_cache::policy::{
     CacheRules, ClientDirectiveRule, CredentialRules, HeuristicLifetime, IgnoredFields,
@@ -18,8 +18,8 @@ use crate::value::{OneOrMore, Switch};
 
 type CacheKeys<'a> = Option<&'a Setting<Switch<keys::Cache>>>;
 
-/// How a location caches, by its own keys and those of its site. The outer `None` is for mistakes,
-/// the inner one for not at all.
+/// The cache of a location, by its own keys and those of its site. The outer `None` is for errors,
+/// the inner one for no cache.
 pub(super) fn settings(
     own: CacheKeys<'_>,
     of_site: CacheKeys<'_>,
@@ -37,7 +37,7 @@ pub(super) fn settings(
             let merged = merged(&own, &site);
             (own, merged)
         }
-        // What is turned on is as the site has it.
+        // `true` in a location means the settings of the site.
         (Switch::On, _, Some(site)) => (site.clone(), site),
         (_, own, site) => {
             let only = own.or(site)?;
@@ -49,7 +49,7 @@ pub(super) fn settings(
     is_effective.then_some(Some(settings))
 }
 
-/// The keys of the location, and those of the site where it has none.
+/// The keys of the location, and those of the site that it does not give.
 fn merged(own: &keys::Cache, site: &keys::Cache) -> keys::Cache {
     keys::Cache {
         ttl: own.ttl.or(&site.ttl).clone(),
@@ -177,7 +177,7 @@ fn of_table(
         rules,
         bypass_cookies: patterns(&keys.bypass_cookies),
         bypass_headers: field_names(&keys.bypass_headers),
-        // Those of a preset.
+        // Set from the preset.
         bypass_paths: Vec::new(),
         trusted: keys
             .trusted_clients
@@ -194,8 +194,8 @@ fn of_table(
     })
 }
 
-/// Reports keys of the table `own` that change nothing beside the others of `keys`, which it may
-/// have of its site; tells whether there were none.
+/// Reports keys of the table `own` that have no effect with the others of `keys`, which may come
+/// from the site. Returns whether there were none.
 fn refuse_useless(own: &keys::Cache, keys: &keys::Cache, reader: &mut ConfigReader<'_>) -> bool {
     let trusts = keys.client_directives.value == keys::ClientDirectives::Trusted;
     let shares = keys.cookies.value == keys::Sharing::Always;
@@ -243,7 +243,7 @@ fn refuse_useless(own: &keys::Cache, keys: &keys::Cache, reader: &mut ConfigRead
     is_effective
 }
 
-/// What is to be said of a key that is given, and useless.
+/// The error about a key without effect.
 fn useless<T>(name: &str, key: &Setting<T>, is_useless: bool, why: &str) -> Option<Finding> {
     let title = || format!("`{name}` has no effect");
     (key.given && is_useless).then(|| Finding::error(&key.span, title(), why))
@@ -291,7 +291,7 @@ fn field_names(names: &OneOrMore<FieldName>) -> Vec<Box<str>> {
     names.0.iter().map(lower).collect()
 }
 
-/// Where stored answers are kept.
+/// The store of cached responses.
 pub(super) fn store(
     raw: &keys::CacheStore,
     reader: &mut ConfigReader<'_>,

@@ -1,4 +1,4 @@
-//! Where sites listen, and that two sites on one address agree about it.
+//! The listeners of sites; sites on one address need equal listeners.
 
 use apus_http::Network;
 use apus_net::ListenAddress;
@@ -53,7 +53,7 @@ pub(super) fn listeners(
     listeners
 }
 
-/// Reports keys that change nothing.
+/// Reports keys without effect.
 fn no_effect(
     site: &Setting<Site>,
     listeners: &[ListenerPlan],
@@ -88,7 +88,7 @@ fn no_effect(
             "the site does not listen on a Unix socket",
         );
     }
-    // A proxy in front may be what speaks TLS.
+    // A proxy in front may terminate TLS.
     if site.listen_tls.0.is_empty() && !trusts_proxies {
         if *site.force_https {
             report(
@@ -107,7 +107,7 @@ fn no_effect(
     }
 }
 
-/// Reports what two sites on one address do not agree about.
+/// Reports differences between the listeners of two sites on one address.
 pub(super) fn check(sites: &[Setting<Site>], reader: &mut ConfigReader<'_>) {
     let all: Vec<_> = sites
         .iter()

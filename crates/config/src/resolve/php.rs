@@ -154,7 +154,7 @@ impl PhpResolver<'_> {
         }
     }
 
-    /// The first name of the site that is a host.
+    /// The first exact name of the site.
     fn server_name(&self) -> Option<Box<str>> {
         let mut names = self.site.server_name.0.iter();
         names.find_map(|host| match &host.value {
@@ -282,8 +282,8 @@ impl PhpResolver<'_> {
         )
     }
 
-    /// Reports keys about FastCGI servers beside a program, which is none; `None` if there are such. Those
-    /// of a site have an effect where a location has PHP elsewhere.
+    /// Reports keys about FastCGI servers that have no effect with a program; `None` if there are
+    /// any. Those of a site have an effect if a location uses PHP elsewhere.
     fn report_unused(&self, reader: &mut ConfigReader<'_>) -> Option<()> {
         let is_server = |server: &Setting<PhpAddress>| !matches!(server.0, PhpServer::Program(_));
         let mut locations = self.site.locations.0.iter();
@@ -319,7 +319,7 @@ impl PhpResolver<'_> {
         unused.is_empty().then_some(())
     }
 
-    /// A group of the site, which says itself how it is asked.
+    /// A group of the site, which has its own keys about connections.
     fn named(
         &self,
         name: &str,
@@ -354,7 +354,7 @@ impl PhpResolver<'_> {
         Some(found.name)
     }
 
-    /// How answers are cached. The outer `None` is for mistakes.
+    /// The cache of responses. The outer `None` is for errors.
     fn cache(
         &self,
         keys: &keys::Fastcgi,
@@ -390,7 +390,7 @@ impl PhpResolver<'_> {
         let is_said = (own.into_iter().chain(of_site))
             .any(|said| matches!(&said.value, Switch::As(cache) if cache.session_cookies.given));
         if !is_said && self.preset.is_some_and(Preset::is_php) {
-            // The application is known, and with it what it knows people by.
+            // The preset knows the session cookies of the application.
             settings.rules.credentials.session_cookies = known().collect();
         }
         let uncached = self.preset.and_then(Preset::uncached);
@@ -400,7 +400,7 @@ impl PhpResolver<'_> {
         Some(Some(settings))
     }
 
-    /// Warns of what is not there and may be missed.
+    /// Warns about missing sockets and scripts.
     fn warn(&self, keys: &keys::Fastcgi, settings: &PhpSettings, reader: &mut ConfigReader<'_>) {
         for server in &self.servers.0 {
             if let PhpServer::Node(address) = &server.value.0
@@ -423,7 +423,7 @@ impl PhpResolver<'_> {
             return;
         };
         let front_file = root.join(front.trim_start_matches('/'));
-        // One that this user cannot reach was warned of with the root.
+        // A folder that this user cannot reach was reported with the root.
         if front_file.is_file() || front_file.try_exists().is_err() {
             return;
         }
@@ -445,7 +445,7 @@ impl PhpResolver<'_> {
     }
 }
 
-/// The keys about the group that are given, and where.
+/// The given keys about the group.
 fn of_group(keys: &keys::Fastcgi) -> Vec<(&'static str, &SourceSpan)> {
     fn one<'a, T>(
         name: &'static str,
@@ -468,7 +468,7 @@ fn of_group(keys: &keys::Fastcgi) -> Vec<(&'static str, &SourceSpan)> {
     .collect()
 }
 
-/// One of two keys without a default.
+/// The key of the location, or that of the site.
 fn either<T: Clone>(own: &Option<Setting<T>>, site: &Option<Setting<T>>) -> Option<Setting<T>> {
     own.as_ref().or(site.as_ref()).cloned()
 }
@@ -477,7 +477,7 @@ fn globs(patterns: &OneOrMore<PathPattern>) -> impl Iterator<Item = Glob> {
     patterns.0.iter().map(|pattern| pattern.value.0.clone())
 }
 
-/// Sockets of PHP in the folder of one that is not there.
+/// Other PHP sockets in the folder of a missing one.
 fn sockets_beside(socket: &Path) -> Vec<String> {
     let entries = socket.parent().and_then(|folder| folder.read_dir().ok());
     let paths = entries

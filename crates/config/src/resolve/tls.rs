@@ -1,4 +1,5 @@
-//! TLS of a site: certificates are read here, so that what is wrong with them is told with its place.
+//! The keys of TLS of a site; certificates are read here, so that errors in them are reported with
+//! their place.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,11 +14,11 @@ use crate::source::{Setting, SourceSpan};
 use crate::string_type::SiteHost;
 use crate::value::FilePath;
 
-/// A certificate is warned about when it has fewer seconds left than these.
+/// A certificate that expires in fewer seconds gets a warning.
 const EXPIRES_SOON: i64 = 14 * DAY;
 const DAY: i64 = 86_400;
 
-/// What the site is to TLS; `None` if it has none, or what is wrong has been reported.
+/// TLS of the site; `None` if it has none, or errors were reported.
 pub(super) fn site(site: &Setting<Site>, reader: &mut ConfigReader<'_>) -> Option<TlsSite> {
     match (&site.tls, site.listen_tls.0.first()) {
         (None, None) => None,
@@ -92,7 +93,7 @@ fn settings(
     }
 }
 
-/// What the site offers by ALPN (RFC 7301).
+/// The protocols that the site offers by ALPN (RFC 7301).
 fn alpn(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<Vec<Vec<u8>>> {
     if tls.protocols.0.is_empty() {
         reader.report(Finding::error(
@@ -105,7 +106,7 @@ fn alpn(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<Vec<Vec<u8>
     let names = tls.protocols.0.iter().flat_map(|protocol| {
         let names: &[&str] = match protocol.value {
             raw::Protocol::Http2 => &["h2"],
-            // Clients that are told to speak HTTP/1.0 offer that alone.
+            // Clients that are limited to HTTP/1.0 offer only that.
             raw::Protocol::Http11 => &["http/1.1", "http/1.0"],
         };
         names
@@ -140,13 +141,13 @@ fn certificates(
         (None, None) => {}
     }
     if pairs.is_empty() && tls.certificates.given {
-        // Those that were given have mistakes.
+        // The given ones have errors.
         return None;
     }
     if pairs.is_empty() {
         return local_certificate(site, &tls.span, reader).map(|certificate| vec![certificate]);
     }
-    // All are read before one that is wrong ends it, for all mistakes are to be told.
+    // All certificates are read, so that all errors are reported.
     let read: Vec<_> = pairs
         .into_iter()
         .map(|(cert, key)| certificate(cert, key, reader))
@@ -154,7 +155,7 @@ fn certificates(
     read.into_iter().collect()
 }
 
-/// The certificate of the local authority for a site that names none, where that is wanted.
+/// The certificate of the local authority for a site that names none, if it is enabled.
 fn local_certificate(
     site: &Setting<Site>,
     span: &SourceSpan,
@@ -191,7 +192,7 @@ fn local_certificate(
         .ok()
 }
 
-/// The certificate and its key; warns if they should not be as they are.
+/// The certificate and its key; warns about expiry and permissions.
 pub(super) fn certificate(
     cert: &Setting<FilePath>,
     key: &Setting<FilePath>,
@@ -242,8 +243,8 @@ fn warn_of_expiry(certificate: &Certificate, span: &SourceSpan, reader: &mut Con
     }
 }
 
-/// Warns of names that no certificate is for: clients refuse the connection, and requests that come
-/// over one for another name are misdirected (RFC 9110 section 15.5.20).
+/// Warns about names without a certificate: clients reject the connection, and requests over a
+/// connection for another name are misdirected (RFC 9110 section 15.5.20).
 fn warn_of_uncovered(
     site: &Setting<Site>,
     certificates: &[Certificate],
@@ -276,7 +277,7 @@ fn warn_of_uncovered(
     }
 }
 
-/// Warns of a private key that everybody on the machine can read.
+/// Warns about a private key that everybody on the machine can read.
 pub(super) fn warn_of_readers(key: &Setting<FilePath>, reader: &mut ConfigReader<'_>) {
     let readable = std::fs::metadata(&key.value.0)
         .is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0);
@@ -292,7 +293,7 @@ pub(super) fn warn_of_readers(key: &Setting<FilePath>, reader: &mut ConfigReader
     }
 }
 
-/// What the file holds.
+/// The bytes of the file.
 pub(super) fn file(path: &Setting<FilePath>, reader: &mut ConfigReader<'_>) -> Option<Vec<u8>> {
     reader
         .files
@@ -307,8 +308,8 @@ pub(super) fn file(path: &Setting<FilePath>, reader: &mut ConfigReader<'_>) -> O
         .ok()
 }
 
-/// Reports names by which a handshake does not find the site, if it is one that asks for
-/// certificates: the handshake would be with a site that does not.
+/// Reports names that SNI cannot match, for a site that requests client certificates: the handshake
+/// would be with another site.
 fn refuse_patterns(site: &Setting<Site>, tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) {
     if *tls.client_auth == raw::ClientAuth::None {
         return;
@@ -367,8 +368,8 @@ fn client_auth(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<Clie
     })
 }
 
-/// The names that lead a handshake to this site. Where its server names cannot tell, as regular
-/// expressions cannot, those of its certificates do.
+/// The names of the site for SNI. Where server names are regular expressions, the names of its
+/// certificates are used.
 fn names(site: &Setting<Site>, certificates: &[Certificate]) -> Vec<String> {
     let mut names = Vec::new();
     let mut undecided = site.server_name.0.is_empty();

@@ -1,4 +1,4 @@
-//! SiteUpstreams of origins: those that a site names, and those that URLs make.
+//! Groups of origins: those that a site defines, and those of URLs.
 
 mod health;
 mod node;
@@ -25,10 +25,10 @@ use crate::value::Time;
 /// The groups that a site can send requests to.
 pub(super) struct SiteUpstreams<'a> {
     site: &'a Setting<raw::Site>,
-    /// What they are told apart by from those of other sites.
+    /// The prefix of their names, which makes them unique among all sites.
     site_name: String,
     named: Vec<NamedGroup>,
-    /// Those that URLs make.
+    /// The groups of URLs and of PHP.
     unnamed: RefCell<Vec<UpstreamPlan>>,
 }
 
@@ -36,23 +36,23 @@ struct NamedGroup {
     name: String,
     span: SourceSpan,
     is_used: Cell<bool>,
-    /// `None` after mistakes in it have been reported.
+    /// `None` after errors in it were reported.
     upstream: Option<UpstreamPlan>,
 }
 
-/// What a proxy has to know of a group.
+/// The facts of a group that a handler needs.
 pub(super) struct GroupReference {
     /// The name among the groups of all sites.
     pub(super) name: String,
-    /// Whether its nodes speak TLS.
+    /// Whether its nodes use TLS.
     pub(super) is_tls: bool,
-    /// Whether they speak FastCGI rather than HTTP.
+    /// Whether their protocol is FastCGI.
     pub(super) is_fastcgi: bool,
 }
 
-/// A group that is asked over FastCGI, as the table about that says.
+/// A group of FastCGI servers, by the keys of a table `fastcgi`.
 pub(super) struct FastcgiGroup<'a> {
-    /// What its name ends with, if it is not that of the site itself.
+    /// The suffix of its name, if it is not that of the site itself.
     pub(super) suffix: String,
     pub(super) nodes: Vec<NodePlan>,
     pub(super) pool_size: usize,
@@ -64,7 +64,7 @@ pub(super) struct FastcgiGroup<'a> {
 }
 
 impl GroupReference {
-    /// The scheme that its nodes are asked with.
+    /// The scheme of requests to its nodes.
     pub(super) fn scheme(&self) -> &'static str {
         match self.is_tls {
             true => "https",
@@ -74,7 +74,7 @@ impl GroupReference {
 }
 
 impl<'a> SiteUpstreams<'a> {
-    /// The groups of a site; `site_name` is what they are told apart by from those of other sites.
+    /// The groups of a site; `site_name` is the prefix of their names.
     pub(super) fn new(
         site: &'a Setting<raw::Site>,
         site_name: &str,
@@ -109,7 +109,7 @@ impl<'a> SiteUpstreams<'a> {
         }
     }
 
-    /// What logs call the site.
+    /// The name of the site in logs.
     pub(super) fn site_name(&self) -> &str {
         &self.site_name
     }
@@ -150,7 +150,7 @@ impl<'a> SiteUpstreams<'a> {
         })
     }
 
-    /// The name of a group that is asked over FastCGI.
+    /// The name of a group of FastCGI servers, which is added if it is new.
     pub(super) fn fastcgi(
         &self,
         group: FastcgiGroup<'_>,
@@ -186,7 +186,7 @@ impl<'a> SiteUpstreams<'a> {
         Some(name)
     }
 
-    /// The group of the one origin that a URL names, with the defaults.
+    /// The group of the single origin of a URL, with defaults.
     pub(super) fn of_url(
         &self,
         address: &Setting<NodeAddress>,
@@ -213,7 +213,7 @@ impl<'a> SiteUpstreams<'a> {
         })
     }
 
-    /// Warns of groups that nobody uses.
+    /// Warns about unused groups.
     pub(super) fn warn_of_unused(&self, reader: &mut ConfigReader<'_>) {
         for group in self.named.iter().filter(|group| !group.is_used.get()) {
             reader.report(
@@ -243,7 +243,7 @@ impl<'a> SiteUpstreams<'a> {
     }
 }
 
-/// A group of a site. Every part is looked at before one that is wrong ends it.
+/// A group of a site. All parts are checked before the first error ends it.
 fn group(
     raw: &Setting<keys::Upstream>,
     name: String,
@@ -343,7 +343,7 @@ fn strategy(raw: &keys::Upstream, reader: &mut ConfigReader<'_>) -> Option<Strat
     })
 }
 
-/// The outer `None` is for mistakes.
+/// The outer `None` is for errors.
 fn sticky(raw: &keys::Upstream, reader: &mut ConfigReader<'_>) -> Option<Option<StickyPlan>> {
     let Some(sticky) = raw.sticky.table(&raw.sticky.span, reader) else {
         return Some(None);
@@ -376,7 +376,7 @@ fn sticky(raw: &keys::Upstream, reader: &mut ConfigReader<'_>) -> Option<Option<
     }))
 }
 
-/// As the plan has it.
+/// The value for the plan.
 pub(super) fn same_site(raw: keys::SameSite) -> SameSite {
     match raw {
         keys::SameSite::Strict => SameSite::Strict,
@@ -508,7 +508,7 @@ fn table<T: ConfigTable + Clone>(
     }
 }
 
-/// Reports a most that is less than its least.
+/// Reports a maximum that is less than its minimum.
 fn not_below<const MAX: u64>(
     (least_name, least): (&str, &Setting<Time<MAX>>),
     (most_name, most): (&str, &Setting<Time<MAX>>),

@@ -1,4 +1,4 @@
-//! Words about caching: lifetimes by status, names with a `*`, parts of keys, and secrets.
+//! Types of values of the cache: lifetimes by status, name patterns, parts of keys, and tokens.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::value::{Map, OneOrMore, Seconds};
 /// The longest lifetime that can be configured, in seconds.
 const LONGEST: u64 = 315_360_000;
 
-/// How long answers are fresh, by status.
+/// Freshness lifetimes by status.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lifetimes(
-    /// Single statuses before classes: the first that has a status counts.
+    /// Single statuses before classes: the first that contains a status applies.
     pub(crate) Vec<(CacheableStatuses, Duration)>,
 );
 
-/// The statuses that one time alone is for: what origins answer if all is well, and permanent redirects. Others
-/// (302, 307) are mostly about the one who asks, or about this moment, as those to log in or to install.
+/// The statuses that a single time applies to: successful responses and permanent redirects. Other
+/// redirects (302, 307) mostly depend on the client or the moment, as those to a login page.
 const USUAL: [u16; 4] = [200, 206, 301, 308];
 
 impl KeyType for Lifetimes {
@@ -61,7 +61,7 @@ impl KeyType for Lifetimes {
     }
 }
 
-/// A status of final answers, or a class of them.
+/// A status of a final response, or a class of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheableStatuses {
     /// The first one.
@@ -94,7 +94,7 @@ impl StringType for CacheableStatuses {
             };
         }
         match text.parse() {
-            // It only renews what is stored.
+            // 304 only updates a stored response.
             Ok(304) => Err("answers with this status are never stored".to_owned()),
             Ok(status @ 200..=599) => Ok(Self::one(status)),
             _ => Err(String::new()),
@@ -102,7 +102,7 @@ impl StringType for CacheableStatuses {
     }
 }
 
-/// A name, or with `*` at its end all that begin so.
+/// A name, or with `*` at an end the names that contain it there.
 #[derive(Clone, Debug)]
 pub(crate) struct NamePatternText(pub(crate) String);
 
@@ -161,7 +161,7 @@ impl StringType for KeyHost {
     }
 }
 
-/// What of the query is part of a key.
+/// The part of the query in a key.
 #[derive(Clone, Debug)]
 pub(crate) enum KeyQuery {
     /// All of it.
@@ -236,7 +236,7 @@ fn plain(names: OneOrMore<NamePatternText>) -> Vec<NamePatternText> {
     names.0.into_iter().map(|name| name.value).collect()
 }
 
-/// What only those know who may do something.
+/// A secret token.
 #[derive(Clone)]
 pub(crate) struct PurgeToken(pub(crate) String);
 

@@ -1,4 +1,4 @@
-//! Words about origins: where they are, what they are asked for, what their answers are.
+//! Types of values of origins: addresses, hosts, cookies, media types and statuses.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub(crate) fn is_group_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_valid)
 }
 
-/// What consistent hashing goes by.
+/// The key of consistent hashing.
 #[derive(Clone, Debug)]
 pub(crate) struct HashKeyText(pub(crate) plan::HashKey);
 
@@ -56,7 +56,7 @@ impl StringType for HashKeyText {
     }
 }
 
-/// A name as RFC 9110 section 5.6.2 has it, such as that of a cookie.
+/// A token (RFC 9110 section 5.6.2), such as the name of a cookie.
 #[derive(Clone, Debug)]
 pub(crate) struct Token(pub(crate) String);
 
@@ -74,18 +74,18 @@ impl StringType for Token {
     }
 }
 
-/// Where a node is, and whether its address says how to speak to it.
+/// The address of a node, and whether its scheme means TLS.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeAddress {
     /// The address as it is written.
     pub(crate) text: String,
     pub(crate) target: Place,
-    /// Whether TLS is spoken, if a scheme says so.
+    /// Whether TLS is used, if the address has a scheme.
     pub(crate) tls: Option<bool>,
 }
 
 impl NodeAddress {
-    /// The host that it names; `None`: a Unix socket or a service.
+    /// The host; `None` for a Unix socket or a service.
     pub(crate) fn host(&self) -> Option<String> {
         match &self.target {
             Place::Address(Address::Ip(address)) => Some(address.ip().to_string()),
@@ -94,7 +94,7 @@ impl NodeAddress {
         }
     }
 
-    /// With a path that is relative to the file made absolute.
+    /// The address with an absolute path.
     pub(crate) fn resolved(mut self, node: &ValueNode<'_>, reader: &ConfigReader<'_>) -> Self {
         if let Place::Address(Address::Unix(path)) = &self.target {
             let path: Arc<_> = reader.sources.resolve(&node.span, path).into();
@@ -209,7 +209,7 @@ fn name_of_host(text: &str) -> Result<String, String> {
         && name
             .split('.')
             .all(|label| (1..64).contains(&label.len()) && label.bytes().all(is_valid));
-    // Digits alone would be an address with a mistake.
+    // Digits alone would be an invalid address.
     let is_number = name
         .bytes()
         .all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -219,11 +219,11 @@ fn name_of_host(text: &str) -> Result<String, String> {
     }
 }
 
-/// What a location has for an origin.
+/// The value of `upstream`.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamName {
     pub(crate) target: UpstreamTarget,
-    /// What stands in the place of the location's path.
+    /// The path that replaces that of the location.
     pub(crate) path: Option<String>,
 }
 
@@ -234,7 +234,7 @@ pub(crate) enum UpstreamTarget {
     Origin {
         node: NodeAddress,
         protocol: Protocol,
-        /// What the URL says of the host.
+        /// The authority of the URL.
         authority: Option<String>,
     },
 }
@@ -341,14 +341,14 @@ impl StringType for HostAndPort {
     }
 }
 
-/// The host that origins are asked for.
+/// The `Host` of requests to origins.
 #[derive(Clone, Debug)]
 pub(crate) enum ProxyHost {
-    /// The one that the client sent.
+    /// That of the client's request.
     Client,
     /// That of the URL.
     Origin,
-    /// This one.
+    /// A fixed one.
     Fixed(String),
 }
 
@@ -388,7 +388,7 @@ impl StringType for Domain {
     }
 }
 
-/// The domain that a cookie gets instead of its own; empty: none.
+/// The domain that replaces that of a cookie; empty for none.
 #[derive(Clone, Debug)]
 pub(crate) struct NewDomain(pub(crate) String);
 
@@ -423,7 +423,7 @@ impl StringType for CookiePath {
     }
 }
 
-/// What a URI starts with.
+/// The start of a URI.
 #[derive(Clone, Debug)]
 pub(crate) struct UriPrefix(pub(crate) String);
 
@@ -438,7 +438,7 @@ impl StringType for UriPrefix {
     }
 }
 
-/// A text to look for.
+/// A text to search for.
 #[derive(Clone, Debug)]
 pub(crate) struct SearchText(pub(crate) String);
 
@@ -469,7 +469,7 @@ impl StringType for MediaRangeText {
     }
 }
 
-/// A protocol that a connection is switched to.
+/// The name of a protocol for `Upgrade`.
 #[derive(Clone, Debug)]
 pub(crate) struct UpgradeName(pub(crate) String);
 
@@ -490,7 +490,7 @@ impl StringType for UpgradeName {
     }
 }
 
-/// A resolver of names.
+/// The address of a DNS server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DnsServer(pub(crate) SocketAddr);
 
@@ -563,7 +563,7 @@ impl StringType for StatusClass {
     }
 }
 
-/// What goes wrong when a request is tried again.
+/// The cause of a retry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RetryCause {
     Error,

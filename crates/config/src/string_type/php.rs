@@ -1,4 +1,4 @@
-//! Words about PHP: where it is, which program is meant, what programs are told.
+//! Types of values of PHP: servers, scripts and parameters.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::origin::{NodeAddress, is_group_name, parse_node};
 use crate::keys::{ConfigReader, KeyType, StringType, TypeDescription, ValueNode, parse_string};
 
-/// Where PHP is: an address, or a group of the site by its name.
+/// The address of a PHP server, or a group of the site by its name.
 #[derive(Clone, Debug)]
 pub(crate) enum PhpServer {
     Node(NodeAddress),
@@ -42,7 +42,7 @@ impl StringType for PhpServer {
     }
 }
 
-/// As it stands in a file, with a path that is relative to it.
+/// A PHP server with a path that is relative to the file.
 #[derive(Clone, Debug)]
 pub(crate) struct PhpAddress(pub(crate) PhpServer);
 
@@ -60,7 +60,7 @@ impl KeyType for PhpAddress {
     }
 }
 
-/// A program, by its path below the root.
+/// A script, by its path below the root.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptPath(pub(crate) String);
 
@@ -81,7 +81,7 @@ impl StringType for ScriptPath {
     }
 }
 
-/// The name of a variable that programs are told.
+/// The name of a FastCGI parameter.
 #[derive(Clone, Debug)]
 pub(crate) struct VariableName(pub(crate) String);
 
@@ -97,7 +97,7 @@ impl StringType for VariableName {
     }
 }
 
-/// The value of a variable, which may hold variables of ours.
+/// The value of a FastCGI parameter, which may hold variables.
 #[derive(Clone, Debug)]
 pub(crate) struct VariableValue(pub(crate) Template);
 

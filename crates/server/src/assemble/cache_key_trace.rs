@@ -1,4 +1,4 @@
-//! Caches in front of services: the one of the process, or only what it would be asked for.
+//! A trace of cache keys, in place of a cache.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use apus_cache::service::CacheSettings;
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Answer, Method, Request, Service, ServiceFactory};
 
-/// Tells the key under which the answers of a service would be stored.
+/// Notes the cache key of a request in the trace.
 #[derive(Clone)]
 pub(super) struct CacheKeyTrace<F> {
     pub(super) settings: Arc<CacheSettings>,

@@ -1,8 +1,9 @@
-//! Where a site asks for client certificates: a request is for the site that TLS settled on.
+//! A check that the host of a request is the server name of its TLS handshake, for client
+//! certificates.
 //!
-//! A client picks the site of the handshake by the name in its hello (RFC 6066 section 3), and that
-//! of a request by `Host`. If the two could differ, a handshake with a site that asks for nothing
-//! would open one that asks for certificates.
+//! A client selects the site of the handshake by SNI (RFC 6066 section 3), and that of a request by
+//! `Host`. If the two could differ, a handshake with a site without client certificates would give
+//! access to a site that requires them.
 
 use std::rc::Rc;
 
@@ -10,7 +11,8 @@ use apus_error_page::error_page;
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Answer, Request, Service, ServiceFactory, StatusCode};
 
-/// Answers 421 to requests for another host than the handshake was for (RFC 9110 section 15.5.20).
+/// Responds with 421 to requests for another host than that of the handshake (RFC 9110 section
+/// 15.5.20).
 pub(super) struct SniCheck<F>(pub(super) F);
 
 impl<F: ServiceFactory> ServiceFactory for SniCheck<F> {

@@ -1,4 +1,4 @@
-//! The server's side of the helper: what it asks for, and what comes back.
+//! The client of the privileged helper.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use rustix::process::Pid;
 
 use super::message::{HelperRequest, HelperResponse, LoadedByRoot, program_text, receive, send};
 
-/// The way to the helper. Only threads that do not serve clients wait for it.
+/// The connection to the helper. Only threads that serve no clients wait for it.
 #[derive(Debug)]
 pub(crate) struct HelperClient(Mutex<UnixStream>);
 
@@ -23,8 +23,7 @@ impl HelperClient {
         Self(Mutex::new(socket))
     }
 
-    /// Has the configuration read by root. What is wrong with it is found again by who reads what comes
-    /// back.
+    /// Reads the configuration as root. Its errors are reported when the result is parsed.
     pub(crate) fn load(&self) -> io::Result<LoadedByRoot> {
         match self.ask(&HelperRequest::Load, None)? {
             (HelperResponse::Loaded(loaded), _) => Ok(*loaded),
@@ -32,7 +31,7 @@ impl HelperClient {
         }
     }
 
-    /// Has local certificates made anew that are about to expire; whether there were any.
+    /// Renews local certificates that expire soon. Returns whether there were any.
     pub(crate) fn renew_certificates(&self) -> io::Result<bool> {
         match self.ask(&HelperRequest::Renew, None)? {
             (HelperResponse::Renewed(is_new), _) => Ok(is_new),
@@ -40,13 +39,13 @@ impl HelperClient {
         }
     }
 
-    /// Has an access log of the configuration opened.
+    /// Opens an access log of the configuration.
     pub(crate) fn open_log(&self, path: &Path) -> io::Result<File> {
         let (_, file) = self.ask(&HelperRequest::OpenLog(path.to_owned()), None)?;
         file.map(File::from).ok_or_else(unexpected)
     }
 
-    /// Has the files of the control socket removed. Only the end of the process comes after this.
+    /// Removes the files of the control socket, at the end of the process.
     pub(crate) fn remove_control_socket(&self) {
         let _ = self.ask(&HelperRequest::RemoveControlSocket, None);
     }

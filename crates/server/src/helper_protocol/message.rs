@@ -1,4 +1,4 @@
-//! What a server and its helper send each other: JSON with its length before it, and descriptors.
+//! The messages between server and helper: JSON after a length, and descriptors.
 
 use apus_php::plan::PhpCgiPlan;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -18,66 +18,66 @@ use serde::{Deserialize, Serialize};
 use crate::local_ca::LocalCertificate;
 use apus_config::Recording;
 
-/// The length of a message, before it.
+/// The size of the length before a message.
 const LENGTH_BYTES: usize = 4;
 
-/// What a server asks of its helper.
+/// A request of the server to its helper.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum HelperRequest {
-    /// To read the configuration, and to make the folders that it names.
+    /// Reads the configuration, and creates the folders that it names.
     Load,
-    /// To make those local certificates anew that are about to expire.
+    /// Renews local certificates that expire soon.
     Renew,
-    /// To bind the socket that comes with this to an address of the configuration, by its text.
+    /// Binds the attached socket to an address of the configuration, by its text.
     Bind(String),
-    /// To open an access log of the configuration.
+    /// Opens an access log of the configuration.
     OpenLog(PathBuf),
-    /// To start a program of the configuration, by its text, on the socket that comes with this.
+    /// Starts a program of the configuration, by its text, with the attached socket.
     StartPhp {
         /// See [`program_text`](super::helper::program_text).
         program: String,
         children: usize,
     },
-    /// Whether PHP that it started has ended.
+    /// Whether a PHP process of the helper has ended.
     PhpEnded(i32),
-    /// To kill PHP that it started, with its children.
+    /// Kills a PHP process of the helper with its children.
     KillPhp(i32),
-    /// To kill a child of PHP that it started.
+    /// Kills a child of a PHP process of the helper.
     KillPhpChild(i32),
-    /// To remove the files of the control socket.
+    /// Removes the files of the control socket.
     RemoveControlSocket,
 }
 
-/// What the helper answers.
+/// A response of the helper.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum HelperResponse {
-    /// It is done. A descriptor may come with this.
+    /// Success. A descriptor may be attached.
     Done,
-    /// What was read.
+    /// The files that were read.
     Loaded(Box<LoadedByRoot>),
-    /// Whether there are new certificates.
+    /// Whether certificates were renewed.
     Renewed(bool),
-    /// PHP runs as this process; the pipe of its standard error comes with this.
+    /// PHP runs as this process; the pipe of its standard error is attached.
     Started(i32),
-    /// How PHP ended, if it did.
+    /// The exit status of PHP, if it ended.
     Ended(Option<String>),
-    /// It could not be done.
+    /// The request failed.
     Failed(HelperFailure),
 }
 
-/// What was read for a configuration.
+/// The files of a configuration, and its local certificates.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct LoadedByRoot {
     /// Its files.
     pub(crate) files: Recording,
-    /// Local certificates, or why there are none.
+    /// Local certificates, or the errors about them.
     pub(crate) certificates: Vec<(Vec<String>, Result<IssuedCertificate, String>)>,
 }
 
-/// A local certificate with its key, PEM, and where it lies.
+/// A local certificate with its key as PEM, and its files.
 pub(crate) type IssuedCertificate = (Vec<u8>, Option<LocalCertificate>);
 
-/// An error of the system.
+/// A system error.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct HelperFailure {
     number: Option<i32>,
@@ -117,7 +117,7 @@ pub(crate) fn send(
         ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
     }
     let header = length.to_le_bytes();
-    // So few bytes go out whole.
+    // So few bytes are sent at once.
     retry_on_intr(|| {
         sendmsg(
             socket,
@@ -159,7 +159,7 @@ pub(crate) fn receive<T: DeserializeOwned>(
     Ok(Some((serde_json::from_slice(&bytes)?, descriptor)))
 }
 
-/// The text by which a program of the configuration is asked for.
+/// The text that identifies a program of the configuration.
 pub(crate) fn program_text(plan: &PhpCgiPlan) -> String {
     format!("{plan:?}")
 }

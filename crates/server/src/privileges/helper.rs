@@ -1,6 +1,6 @@
-//! The helper: the process that stays root, and does what the configuration names when the server asks.
+//! The privileged helper: a process that stays root and acts on requests of the server.
 //!
-//! It trusts the configuration and nothing that the server sends: a request only picks one of the
+//! It trusts the configuration and nothing that the server sends: a request only selects one of the
 //! addresses, logs and programs that the helper itself found there.
 
 use std::collections::{BTreeSet, HashMap};
@@ -23,8 +23,8 @@ use crate::helper_protocol::{HelperRequest, HelperResponse, program_text, receiv
 use crate::load::PlanLoader;
 use apus_config::{self as config, default_pool_folder};
 
-/// Signals that end a server, or have it do something, by way of a terminal or of systemd also those of
-/// its group. The helper ends with the server, not before.
+/// Signals for a server, which a terminal or systemd also sends to its process group. The helper
+/// ends when the server does.
 const IGNORED: [SignalKind; 7] = [
     SignalKind::hangup(),
     SignalKind::interrupt(),
@@ -35,22 +35,22 @@ const IGNORED: [SignalKind; 7] = [
     SignalKind::alarm(),
 ];
 
-/// The folder of the cache is its user's alone; that of PHP is entered by PHP's users, too.
+/// Only its user may enter the folder of the cache; users of PHP may enter that of PHP.
 const CACHE_MODE: u32 = 0o700;
 const PHP_MODE: u32 = 0o711;
 
 /// The process that stays root.
 pub(super) struct Helper<'a> {
     loader: &'a PlanLoader,
-    /// The user that the server became.
+    /// The user of the server.
     account: &'a SystemAccount,
     control: ControlFiles,
-    /// What the configuration named since the start: a server goes on with what it has if it cannot
-    /// take over what it is told next.
+    /// Everything that the configuration named since the start: a server whose reload fails keeps
+    /// its old configuration.
     listeners: Vec<ListenAddress>,
     logs: BTreeSet<PathBuf>,
     programs: Vec<PhpCgiPlan>,
-    /// PHP that runs, by its number.
+    /// PHP processes by their process id.
     children: HashMap<i32, Child>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Helper<'a> {
         }
     }
 
-    /// Does what it is asked until the server ends. PHP that it started ends with it.
+    /// Handles requests until the server ends. Its PHP processes end with it.
     pub(super) fn run(mut self, socket: &OwnedFd) {
         let _ = rustix::thread::set_name(c"apus-helper");
         let _ignored = ignore_signals();
@@ -124,7 +124,7 @@ impl<'a> Helper<'a> {
                 HelperResponse::Ended(ended)
             }
             HelperRequest::KillPhp(pid) => {
-                // One that is not there was waited for already.
+                // A process that is missing was waited for already.
                 if let (Some(mut child), Some(group)) =
                     (self.children.remove(&pid), Pid::from_raw(pid))
                 {
@@ -145,7 +145,7 @@ impl<'a> Helper<'a> {
         Ok((response, None))
     }
 
-    /// Reads the configuration. Its mistakes are found again, and told, by the server.
+    /// Reads the configuration. The server reports its errors.
     fn load(&mut self) -> HelperResponse {
         let (loaded, config) = self.loader.record();
         if let Ok(config) = config {
@@ -157,7 +157,8 @@ impl<'a> Helper<'a> {
 
     fn remember(&mut self, config: config::ServerPlan) {
         for pool in config.pools() {
-            // One for which no user is named is the server's own to start: here it would be root.
+            // A pool without a user is started by the server itself: the helper would start it as
+            // root.
             if let Launch::PhpCgi(own) = &pool.launch
                 && own.account.is_some()
                 && !self.programs.contains(own)
@@ -175,8 +176,8 @@ impl<'a> Helper<'a> {
         }
     }
 
-    /// Makes the folders that the server writes to, if they are not there. What cannot be made is told by
-    /// the server, which does without.
+    /// Creates missing folders that the server writes to. The server reports folders that cannot be
+    /// created.
     fn prepare_folders(&self, config: &config::ServerPlan) {
         if config.caches().next().is_some()
             && let Some(disk) = &config.global.cache.disk
@@ -184,7 +185,7 @@ impl<'a> Helper<'a> {
             let _ = self.prepare_folder(&disk.path, CACHE_MODE);
         }
         for pool in config.pools() {
-            // By default each user of a server has one of its own.
+            // By default each user of a server has a folder of its own.
             let folder = match pool.folder == default_pool_folder(0) {
                 true => default_pool_folder(self.account.uid),
                 false => pool.folder.clone(),
@@ -206,7 +207,7 @@ impl<'a> Helper<'a> {
         self.give(&folder)
     }
 
-    /// Makes the server's user the owner of a file in a folder that nobody else can change.
+    /// Makes the server's user the owner of a file, in a folder that no other user can change.
     fn give(&self, path: &Path) -> io::Result<()> {
         chown(path, Some(self.account.uid), Some(self.account.gid))
     }
@@ -253,7 +254,7 @@ impl<'a> Helper<'a> {
         Ok((pid, errors))
     }
 
-    /// Kills a process in the group of a child, which nobody else can join.
+    /// Kills a process in the process group of a child, which no other process can join.
     fn kill_php_child(&self, pid: Pid) -> io::Result<()> {
         let group = getpgid(Some(pid))?.as_raw_nonzero().get();
         match self.children.contains_key(&group) {
@@ -270,8 +271,8 @@ fn unnamed() -> io::Error {
     )
 }
 
-/// The folder of a path, and the last name in it, if only root can change what is there: somebody else
-/// could have root write elsewhere by a link.
+/// The folder of a path and its last name, if only root can change the folder: otherwise another
+/// user could redirect writes of root by a link.
 fn closed_parent(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -280,7 +281,7 @@ fn closed_parent(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
     for ancestor in folder.ancestors() {
         let found = fs::metadata(ancestor)?;
         let is_shared = found.mode() & 0o022 != 0;
-        // In a folder with this bit, what is root's stays where it is.
+        // In a sticky folder, files of root cannot be moved.
         let is_sticky = found.mode() & 0o1000 != 0 && ancestor != folder;
         if found.uid() != 0 || is_shared && !is_sticky {
             let message = format!(
@@ -293,7 +294,7 @@ fn closed_parent(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
     Ok((folder, name.into()))
 }
 
-/// Has signals do nothing for as long as the process lives; what is given keeps them so.
+/// Ignores signals for the life of the process, as long as the returned runtime exists.
 fn ignore_signals() -> Option<tokio::runtime::Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,13 +1,11 @@
-//! Giving up root.
+//! Privilege separation: a server that is started as root drops its privileges, and a helper
+//! process keeps them.
 //!
-//! A server that is started as root becomes another user before it reads a byte of a client, and a
-//! small process that stays root does for it what takes root.
-//!
-//! The server keeps nothing of root: no capability, and no way to gain one. What it needs from time to
-//! time it asks the [helper](helper) for: the files of its configuration, among them private keys, at a
-//! reload; ports below 1024; access logs in folders of root; PHP that runs as other users. The helper
-//! reads the configuration itself and does nothing that this does not name, so a server in foreign
-//! hands gets no more from it than it has.
+//! The server keeps no capability, and cannot gain one. It asks the [helper](helper) for the files
+//! of its configuration, among them private keys, at a reload; for ports below 1024; for access
+//! logs in folders of root; and for PHP that runs as other users. The helper reads the
+//! configuration itself and rejects all other requests, so a compromised server gains nothing from
+//! it.
 
 mod helper;
 
@@ -25,19 +23,20 @@ use helper::Helper;
 use crate::helper_protocol::HelperClient;
 use crate::load::{LoadError, PlanLoader};
 
-/// What a server has that gave up root.
+/// The connections of a server that dropped its privileges.
 pub(crate) struct PrivilegeSeparation {
-    /// The way to the helper.
+    /// The helper.
     pub(crate) helper: Arc<HelperClient>,
-    /// The control socket, which only root can make at its place.
+    /// The control socket, which only root can create at its path.
     pub(crate) control: BoundControlSocket,
 }
 
-/// Gives up root, if this process has it and may not keep it. `user` takes the place of what the
-/// configuration says. There must be no other thread yet.
+/// Drops root, if this process has it and may not keep it. `user` overrides the configuration.
+/// There must be no other thread yet.
 ///
 /// # Errors
-/// The configuration has mistakes, or the system does not permit it. The process must not go on then.
+/// The configuration has errors, or the system does not permit it. The process must not continue
+/// then.
 pub(crate) fn separate(
     loader: &PlanLoader,
     user: Option<&str>,
@@ -51,7 +50,7 @@ pub(crate) fn separate(
         (None, Some(account)) => account,
         (None, None) => match SystemAccount::unprivileged(None)? {
             account if account.is_mapped() => account,
-            // Root of a user namespace with no other user has nothing to give up.
+            // Root of a user namespace without another user has no privileges to drop.
             _ => return Ok(None),
         },
     };
@@ -73,8 +72,7 @@ pub(crate) fn separate(
     }))
 }
 
-/// Binds the control socket where the configuration has it, and makes it known at the place where it is
-/// looked for otherwise.
+/// Binds the control socket of the configuration, and links it from the default path.
 pub(crate) fn bind_control_socket(
     loader: &PlanLoader,
     named: Option<&std::path::Path>,
@@ -84,24 +82,24 @@ pub(crate) fn bind_control_socket(
         return BoundControlSocket::bind(&default);
     };
     let mut control = BoundControlSocket::bind(named)?;
-    // Only who cannot read the configuration has to do without.
+    // Only users who cannot read the configuration need the link.
     if let Err(error) = control.link_from(&default) {
         tracing::warn!(%error, "the control socket is not linked from its default place");
     }
     Ok(control)
 }
 
-/// Why a server cannot give up root.
+/// A server cannot drop its privileges.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PrivilegesError {
-    /// What it is to serve cannot be read.
+    /// The configuration cannot be loaded.
     Load(LoadError),
-    /// The user to become does not exist.
+    /// The user does not exist.
     Account(AccountError),
-    /// Another server runs for the same source, or the control socket cannot be made.
+    /// Another server runs for the same source, or the control socket cannot be created.
     Control(ControlError),
-    /// The system does not let it become this user.
+    /// The system does not permit the change to this user.
     System(String, io::Error),
 }
 

@@ -1,4 +1,4 @@
-//! PHP that stays in memory: from keys to the plan of a pool.
+//! The keys of resident PHP workers.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -19,8 +19,8 @@ use crate::string_type::php::PhpServer;
 use crate::value::{Switch, Text};
 
 impl PhpResolver<'_> {
-    /// The pool, if there is to be one; the outer `None` is for mistakes. `root` and `front` are the
-    /// folder of the programs and the one that answers where there is no other.
+    /// The pool of workers, if there is one; the outer `None` is for errors. `root` is the folder
+    /// of the scripts, `front` the front controller.
     pub(super) fn workers(
         &self,
         keys: &keys::Fastcgi,
@@ -37,7 +37,7 @@ impl PhpResolver<'_> {
                 _ => None,
             });
         let workers = match (&keys.workers.value, program) {
-            // A program is there for nothing else.
+            // Without workers, a program has no use.
             (Switch::Off, Some(_)) if !keys.workers.given => {
                 Workers::absent(&self.servers.span, reader)?
             }
@@ -147,7 +147,7 @@ impl PhpResolver<'_> {
         }))
     }
 
-    /// The one FastCGI server whose processes become workers.
+    /// The FastCGI server whose processes become workers.
     fn only_server(
         &self,
         span: &crate::source::SourceSpan,
@@ -190,7 +190,8 @@ fn own(program: &Path, workers: &Workers, reader: &mut ConfigReader<'_>) -> PhpC
     }
 }
 
-/// PHP may run under any user, so the folder of the control socket, which is closed, cannot be it.
+/// The default folder. It is not that of the control socket, which other users cannot enter,
+/// because PHP may run as another user.
 fn default_folder() -> PathBuf {
     let user = geteuid();
     let folder = default_pool_folder(user.as_raw());
@@ -201,7 +202,7 @@ fn default_folder() -> PathBuf {
     }
 }
 
-/// The folder for sockets of a server that runs as this user, if root made it.
+/// The folder for sockets of a server that runs as this user, if root created it.
 pub fn default_pool_folder(user: u32) -> PathBuf {
     match user {
         0 => "/run/apus-php".into(),

@@ -198,7 +198,7 @@ pub(super) fn folder(path: &Setting<FilePath>, reader: &mut ConfigReader<'_>) ->
     None
 }
 
-/// Warns of a folder whose files the user of the server may not read.
+/// Warns about a folder whose files the user of the server may not read.
 fn warn_of_unreadable(path: &Setting<FilePath>, reader: &mut ConfigReader<'_>) {
     let folder = &path.value.0;
     if rustix::fs::access(folder, Access::READ_OK | Access::EXEC_OK).is_ok() {

@@ -1,4 +1,4 @@
-//! How the nodes of a group are found to be well or not.
+//! The keys of health: passive, active checks, circuit breaker, outlier ejection.
 
 use apus_upstream::plan::{BreakerPlan, CheckKind, CheckPlan, EjectionPlan, PassivePlan, RatePlan};
 
@@ -17,7 +17,7 @@ pub(super) fn passive(raw: &Upstream, reader: &mut ConfigReader<'_>) -> Option<P
     })
 }
 
-/// The outer `None` is for mistakes.
+/// The outer `None` is for errors.
 pub(super) fn check(raw: &Upstream, reader: &mut ConfigReader<'_>) -> Option<Option<CheckPlan>> {
     let Some(check) = raw.check.table(&raw.check.span, reader) else {
         return Some(None);
@@ -59,7 +59,7 @@ pub(super) fn check(raw: &Upstream, reader: &mut ConfigReader<'_>) -> Option<Opt
     }))
 }
 
-/// Reports keys that belong to another kind of check.
+/// Reports keys of another kind of check.
 fn refuse_others(check: &Check, reader: &mut ConfigReader<'_>) -> Option<()> {
     let status = Some(&check.status.span).filter(|_| check.status.given);
     let keys: [(&str, Option<&SourceSpan>, CheckType); 5] = [
@@ -106,7 +106,7 @@ fn refuse_others(check: &Check, reader: &mut ConfigReader<'_>) -> Option<()> {
     is_right
 }
 
-/// The outer `None` is for mistakes.
+/// The outer `None` is for errors.
 pub(super) fn breaker(
     raw: &Upstream,
     reader: &mut ConfigReader<'_>,
@@ -129,7 +129,7 @@ pub(super) fn breaker(
     }))
 }
 
-/// The outer `None` is for mistakes.
+/// The outer `None` is for errors.
 pub(super) fn ejection(
     raw: &Upstream,
     reader: &mut ConfigReader<'_>,

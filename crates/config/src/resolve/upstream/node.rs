@@ -1,4 +1,4 @@
-//! The nodes of a group: where they are, and how to speak to them.
+//! The nodes of a group: their addresses and TLS.
 
 use apus_net::client::{Address, ClientTlsSettings, Tls};
 use apus_net::tls::{ClientAuth, MinVersion};
@@ -56,7 +56,7 @@ pub(super) fn nodes(raw: &Setting<Upstream>, reader: &mut ConfigReader<'_>) -> O
     is_right.then_some((nodes, settings))
 }
 
-/// The one node that a URL names.
+/// The single node of a URL.
 pub(super) fn alone(
     address: &Setting<NodeAddress>,
     reader: &mut ConfigReader<'_>,
@@ -100,7 +100,7 @@ fn node(entry: &NodeEntry, reader: &mut ConfigReader<'_>) -> Option<NodePlan> {
     Some(NodePlan {
         name: name.as_str().into(),
         place: raw.addr.target.clone(),
-        // Made of the settings once the plan is run.
+        // Created from the settings when the plan is applied.
         tls: None,
         weight: small(raw.weight.0),
         backup: *raw.backup,
@@ -116,7 +116,7 @@ fn address(entry: &NodeEntry) -> &NodeAddress {
     }
 }
 
-/// Whether it has to be resolved where the node is.
+/// Whether the address of the node has to be resolved.
 pub(super) fn is_name(entry: &NodeEntry) -> bool {
     matches!(
         &address(entry).target,
@@ -124,11 +124,11 @@ pub(super) fn is_name(entry: &NodeEntry) -> bool {
     )
 }
 
-/// What is said about TLS for all nodes of a group.
+/// TLS of all nodes of a group.
 enum GroupTls {
     None,
     All {
-        /// What goes for all, with the name where that is given.
+        /// The settings for all nodes, with the server name if it is given.
         settings: ClientTlsSettings,
         server_name: Option<String>,
         span: SourceSpan,
@@ -176,7 +176,7 @@ impl GroupTls {
         })
     }
 
-    /// The TLS of one node. The outer `None` is for mistakes.
+    /// TLS of one node. The outer `None` is for errors.
     fn settings(
         &self,
         address: &NodeAddress,
@@ -216,7 +216,7 @@ impl GroupTls {
     }
 }
 
-/// What the table says, but for the name.
+/// The settings of the table, without the server name.
 fn settings(
     raw: &Setting<UpstreamTls>,
     reader: &mut ConfigReader<'_>,
@@ -271,7 +271,7 @@ fn settings(
     })
 }
 
-/// The settings, if connections can be made with them.
+/// The settings, if TLS can be set up with them.
 fn ready(
     settings: ClientTlsSettings,
     span: &SourceSpan,
