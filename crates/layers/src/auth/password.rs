@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn one_client_has_a_few_places_and_the_others_have_theirs() {
+    fn the_queue_limits_each_client() {
         let queue = PasswordQueue::new(1);
         let mut tickets: Vec<_> = (0..OF_ONE_CLIENT)
             .map(|_| queue.enter(ip("2001:db8::1")).unwrap())
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_ends_somewhere_whoever_is_in_it() {
+    fn the_queue_limits_all_clients_together() {
         let queue = PasswordQueue::new(2);
         let mut tickets = Vec::new();
         for at in 0..2 * (WAITING + 1) {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_nobody_waits_for_any_more_keeps_its_place_until_it_is_done() {
+    fn abandoned_work_counts_until_it_is_done() {
         static QUEUE: LazyLock<PasswordQueue> = LazyLock::new(|| PasswordQueue::new(1));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_stands_before_the_extension_and_is_found_there() {
+    fn the_hash_is_before_the_extension() {
         for (name, hashed) in [
             ("app.css", "app.3f9a2bd0.css"),
             ("js/app.min.js", "js/app.min.3f9a2bd0.js"),

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_met_part_by_part() {
+    fn paths_are_matched_segment_by_segment() {
         assert_eq!(values("/", "/").unwrap().len(), 0);
         assert_eq!(values("/users/{id}", "/users/7").unwrap(), ["7"]);
         assert_eq!(values("/users/{id}", "/users/"), None);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn constraints_hold_for_the_whole_value() {
+    fn constraints_match_the_whole_value() {
         let pattern = "/users/{id:[0-9]+}/{kind:new|old}";
         assert_eq!(values(pattern, "/users/7/new").unwrap(), ["7", "new"]);
         assert_eq!(values(pattern, "/users/7x/new"), None);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_of_a_route_is_told() {
+    fn invalid_paths_are_errors() {
         for (text, why) in [
             ("users", RoutePatternError::NotAbsolute),
             ("/{id", RoutePatternError::NotClosed),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn values_make_a_path() {
+    fn values_fill_a_path() {
         let fill = |text: &str, values: &[(&str, &str)]| {
             let mut values = values
                 .iter()
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_forget_names_and_constraints() {
+    fn shapes_have_no_names_and_constraints() {
         let shape = |text: &str| RoutePattern::parse(text).unwrap().shape();
         assert_eq!(shape("/a/{b:[0-9]+}/{*c}"), "/a/{0}/{*1}");
         assert_eq!(shape("/a/{x}/{*y}"), shape("/a/{b:[0-9]+}/{*c}"));

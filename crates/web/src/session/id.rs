@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_read_back_and_nothing_else_is_one() {
+    fn only_valid_ids_are_parsed() {
         let id = SessionId::random().unwrap();
         assert_eq!(id.text().len(), 43);
         assert!(SessionId::parse(&id.text()) == Some(id));

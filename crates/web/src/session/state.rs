@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_that_make_no_difference_are_none() {
+    fn changes_without_difference_are_ignored() {
         let record = SessionRecord {
             values: Values::from([("a".into(), 1.into()), ("b".into(), 2.into())]),
             ..SessionRecord::default()
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn use_prolongs_a_session_but_not_past_its_end() {
+    fn use_extends_a_session_up_to_its_absolute_lifetime() {
         let lifetime = Lifetime {
             idle: 100,
             absolute: 250,

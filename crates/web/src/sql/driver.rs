@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_are_not_shown() {
+    fn passwords_are_removed_from_addresses() {
         for (address, text) in [
             ("sqlite:shop.db", "sqlite:shop.db"),
             ("postgres://a:b@c/d?x=y", "postgres://a@c/d?x=y"),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn systems_are_told_by_the_address() {
+    fn the_address_names_the_system() {
         assert_eq!(System::of("sqlite:a"), Some(System::Sqlite));
         assert_eq!(System::of("postgresql://a"), Some(System::Postgres));
         assert_eq!(System::of("mariadb://a"), Some(System::MySql));

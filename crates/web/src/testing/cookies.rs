@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cookies_are_sent_below_their_path_until_they_are_over() {
+    fn cookies_are_sent_below_their_path_until_they_expire() {
         let mut cookies = CookieJar::default();
         cookies.take("a=1; Path=/; HttpOnly", "/x/y");
         cookies.take("b=2", "/x/y");

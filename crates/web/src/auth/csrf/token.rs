@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_has_another_text_each_time_and_all_are_right() {
+    fn tokens_differ_and_are_all_valid() {
         let secret = CsrfSecret::random().unwrap();
         let (one, other) = (secret.masked().unwrap(), secret.masked().unwrap());
         assert_ne!(one, other);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_counts_only_with_our_signature() {
+    fn a_cookie_needs_a_valid_signature() {
         let key = Key::new([1; 32]).unwrap();
         let sealed = CsrfSecret([7; 32]).sealed(&key);
         assert_eq!(CsrfSecret::open(&sealed, &key).unwrap().0, [7; 32]);

@@ -68,7 +68,7 @@ mod inner {
 }
 
 #[test]
-fn functions_with_attributes_are_routes_wherever_they_are() {
+fn functions_with_attributes_are_routes() {
     let app = App::new().state("page").register(routes![
         list,
         create,
@@ -105,14 +105,14 @@ fn functions_with_attributes_are_routes_wherever_they_are() {
 }
 
 #[test]
-fn a_handler_can_still_be_called_and_added_by_hand() {
+fn a_function_with_an_attribute_is_still_a_function() {
     assert_eq!(replace(Path(1)), "replaced 1");
     let client = TestClient::new(App::new().get("/elsewhere/{id}", replace));
     client.get("/elsewhere/7").send().assert_text("replaced 7");
 }
 
 #[test]
-fn routes_are_collected_from_everywhere_in_an_order_of_their_own() {
+fn collected_routes_have_a_stable_order() {
     let collected: Vec<DeclaredRoute> = attributes::collected()
         .into_iter()
         .filter(|route| route.path().starts_with("/macros/") && route.module().ends_with("macros"))
@@ -141,7 +141,7 @@ fn routes_are_collected_from_everywhere_in_an_order_of_their_own() {
 }
 
 #[test]
-fn routes_that_are_in_each_others_way_are_named_with_their_places() {
+fn conflicting_routes_are_reported_with_their_places() {
     mod other {
         #[apus::get("/macros/inner")]
         pub(super) async fn twin() {}
@@ -171,7 +171,7 @@ fn routes_can_be_named() {
 }
 
 #[test]
-fn folders_become_part_of_the_program() {
+fn folders_can_be_embedded() {
     let files = embedded!("tests/it/app/attributes");
     let names: Vec<_> = files.iter().map(|(name, _)| *name).collect();
     assert!(names.is_sorted(), "{names:?}");
@@ -183,7 +183,7 @@ fn folders_become_part_of_the_program() {
 }
 
 #[test]
-fn the_compiler_says_what_is_wrong_in_words_where_it_is_wrong() {
+fn compile_errors_are_clear_and_at_the_right_place() {
     let compiler = Compiler::find();
     let files = fs::read_dir(UI).unwrap();
     let mut count = 0;

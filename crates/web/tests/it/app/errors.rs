@@ -52,7 +52,7 @@ async fn lost(Path(id): Path<u32>) -> apus::Result<&'static str> {
 }
 
 #[test]
-fn an_error_type_says_its_status_and_clients_are_told_what_concerns_them() {
+fn an_error_type_sets_status_and_detail() {
     let seen = |error: &Error| {
         error
             .source()
@@ -103,7 +103,7 @@ fn errors_have_the_names_of_their_statuses() {
 }
 
 #[test]
-fn an_application_chooses_the_form_of_its_errors() {
+fn an_application_sets_the_format_of_errors() {
     async fn refusing(_: Request, _: Next) -> apus::Result<Response> {
         Err(Error::forbidden("not you"))
     }
@@ -155,7 +155,7 @@ fn an_application_chooses_the_form_of_its_errors() {
 }
 
 #[test]
-fn any_answer_takes_fields() {
+fn any_response_can_have_fields() {
     let app = App::new()
         .get("/", async || {
             Json([1]).with("cache-control", "no-store").with("x-a", "b")

@@ -139,7 +139,7 @@ fn query_and_form_are_decoded() {
 }
 
 #[test]
-fn json_goes_in_and_out() {
+fn json_is_read_and_written() {
     let app = App::new().post("/", async |Json(user): Json<User>| Json(user));
     let service = app.service();
     let post = |content_type: &str, content: &str| {
@@ -161,7 +161,7 @@ fn json_goes_in_and_out() {
 }
 
 #[test]
-fn content_is_read_up_to_the_limit() {
+fn bodies_are_read_up_to_the_limit() {
     let app = App::new()
         .body_limit(8)
         .post("/bytes", async |content: Bytes| content.len().to_string())
@@ -191,7 +191,7 @@ fn content_is_read_up_to_the_limit() {
 }
 
 #[test]
-fn handlers_take_what_is_known_of_the_request() {
+fn handlers_can_take_parts_of_the_request() {
     let app = App::new().state(Arc::<str>::from("shared")).get(
         "/{x}",
         async |method: Method,
@@ -216,13 +216,13 @@ fn handlers_take_what_is_known_of_the_request() {
 }
 
 #[test]
-fn state_that_was_never_given_is_an_error_of_the_server() {
+fn missing_state_is_a_500() {
     let app = App::new().get("/", async |State(_): State<u64>| "never");
     assert_eq!(get("/").to(&app).status, 500);
 }
 
 #[test]
-fn a_handler_that_is_not_async_answers_at_once() {
+fn a_handler_without_async_needs_no_future() {
     let app = App::new()
         .get("/plain/{x}", |Path(x): Path<String>| x)
         .get("/async", async || "later");
@@ -249,7 +249,7 @@ impl futures_core::Stream for Numbers {
 }
 
 #[test]
-fn answers_come_in_many_forms() {
+fn handlers_can_return_many_types() {
     #[derive(Debug)]
     struct Teapot;
     impl IntoResponse for Teapot {
@@ -315,7 +315,7 @@ async fn stamp(request: Request, next: Next) -> Response {
 }
 
 #[test]
-fn middleware_stands_around_everything_the_first_outermost() {
+fn the_first_layer_is_the_outermost() {
     let app = App::new()
         .layer(stamp)
         .layer(async |mut request: Request, next: Next| {
@@ -377,7 +377,7 @@ fn services_are_mounted_under_a_path() {
 }
 
 #[test]
-fn applications_nest() {
+fn applications_can_be_nested() {
     let inner = App::new()
         .get("/", async || "inner home")
         .get("/users/{id}", async |Path(id): Path<u32>| id.to_string())
@@ -403,7 +403,7 @@ fn a_slash_redirect_never_names_another_host() {
 }
 
 #[test]
-fn mistakes_in_routes_are_told() {
+fn invalid_routes_are_errors() {
     for app in [
         App::new().get("no-slash", async || ""),
         App::new().get("/{", async || ""),

@@ -154,7 +154,7 @@ fn an_application_serves_its_description_and_a_page() {
 }
 
 #[test]
-fn routes_without_attributes_are_listed_as_far_as_they_are_known() {
+fn routes_without_attributes_are_listed() {
     async fn plain() {}
     let app = || {
         let nested = App::new().get("/deep", plain);
@@ -193,7 +193,7 @@ fn routes_without_attributes_are_listed_as_far_as_they_are_known() {
 }
 
 #[test]
-fn the_page_needs_nothing_from_elsewhere() {
+fn the_page_needs_no_other_resources() {
     let client = TestClient::new(App::new().openapi(api()));
     let page = client.get("/openapi").send().text();
     for part in ["<script", "http://", "https://", "src=", "@import"] {

@@ -29,7 +29,7 @@ fn layers(reply: &apus_testkit::Reply) -> Vec<String> {
 }
 
 #[test]
-fn a_group_has_a_prefix_layers_state_and_groups_of_its_own() {
+fn a_group_has_prefix_layers_state_and_groups() {
     let app = App::new()
         .layer(named("app"))
         .state("outer")
@@ -76,7 +76,7 @@ fn a_group_has_a_prefix_layers_state_and_groups_of_its_own() {
 }
 
 #[test]
-fn layers_of_a_handler_are_innermost_and_its_alone() {
+fn layers_of_a_handler_are_innermost() {
     async fn page() -> &'static str {
         "page"
     }
@@ -120,7 +120,7 @@ fn constraints_choose_among_routes_of_one_shape() {
 }
 
 #[test]
-fn hosts_have_routes_of_their_own_before_those_of_all() {
+fn routes_of_a_host_have_priority() {
     let app = App::new()
         .get("/", async || "all")
         .get("/shared", async || "shared")
@@ -146,7 +146,7 @@ fn hosts_have_routes_of_their_own_before_those_of_all() {
 }
 
 #[test]
-fn named_routes_have_addresses() {
+fn named_routes_have_urls() {
     let app = App::new()
         .group("/users", |users| {
             users
@@ -177,7 +177,7 @@ fn named_routes_have_addresses() {
 }
 
 #[test]
-fn state_can_be_each_workers_own() {
+fn each_worker_can_have_its_own_state() {
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let app = App::new()
         .state_per_worker(|| Rc::new(MADE.fetch_add(1, Ordering::Relaxed)))
@@ -191,7 +191,7 @@ fn state_can_be_each_workers_own() {
 }
 
 #[test]
-fn hooks_look_one_way() {
+fn hooks_run_before_requests_and_after_responses() {
     let app = App::new()
         .before(|request| match request.path() {
             "/closed" => Err(StatusCode::FORBIDDEN.into_response()),
@@ -221,7 +221,7 @@ fn hooks_look_one_way() {
 }
 
 #[test]
-fn a_hook_answers_panics() {
+fn a_hook_responds_to_panics() {
     let app = App::new()
         .on_panic(|message| {
             (StatusCode::INTERNAL_SERVER_ERROR, format!("oh: {message}")).into_response()
@@ -259,7 +259,7 @@ fn failing() -> App {
 }
 
 #[test]
-fn errors_are_answered_in_the_form_that_the_client_accepts() {
+fn errors_have_the_format_that_the_client_accepts() {
     let service = failing().service();
     let taken = |accept: &str| get("/taken").with("accept", accept).of(&service);
     let reply = taken("application/json");
@@ -320,7 +320,7 @@ fn errors_are_answered_in_the_form_that_the_client_accepts() {
 }
 
 #[test]
-fn an_application_can_answer_errors_itself_and_a_group_otherwise() {
+fn applications_and_groups_can_set_error_responses() {
     let app = App::new()
         .on_error(|error, format| {
             let told = format!("{} {format:?}", error.status_code().as_u16());
@@ -349,7 +349,7 @@ fn an_application_can_answer_errors_itself_and_a_group_otherwise() {
 }
 
 #[test]
-fn a_layer_knows_the_route_that_is_going_to_answer() {
+fn a_layer_knows_the_route_of_a_request() {
     let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
     let note = |seen: &Arc<std::sync::Mutex<Vec<_>>>| {
         let seen = seen.clone();
@@ -383,7 +383,7 @@ fn a_layer_knows_the_route_that_is_going_to_answer() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_each_with_its_places() {
+fn all_errors_are_reported_with_their_places() {
     let app = App::new()
         .name("nothing")
         .get("/users/{id}", async || "")
@@ -402,13 +402,13 @@ fn all_mistakes_are_told_at_once_each_with_its_places() {
         ["GET /users/{name} already has a handler", "routing.rs:"],
         ["named \"a\"", "routing.rs:"],
         ["/c/{x:(}", "constraint of \"x\""],
-        ["not a host", "no name of a host"],
+        ["not a host", "not a valid name of a host"],
     ]) {
         for part in parts {
             assert!(text.contains(part), "{text}");
         }
         assert!(
-            text.contains("\n  at crates/web/tests/it/routing.rs:"),
+            text.contains("\n  at crates/web/tests/it/app/routing.rs:"),
             "{text}"
         );
     }

@@ -62,7 +62,7 @@ fn both(test: impl Fn(TestClient)) {
 }
 
 #[test]
-fn requests_of_all_kinds_are_answered_alike_in_process_and_over_sockets() {
+fn requests_get_the_same_responses_in_process_and_over_sockets() {
     both(|client| {
         let mut reply = client.get("/hello/a%20b").send();
         reply.assert_ok().assert_text("Hello, a b!");
@@ -106,7 +106,7 @@ fn requests_of_all_kinds_are_answered_alike_in_process_and_over_sockets() {
 }
 
 #[test]
-fn cookies_are_kept_until_they_are_over() {
+fn a_client_keeps_cookies_until_they_expire() {
     both(|client| {
         let mut reply = client.get("/login").send();
         reply.assert_status(303).assert_redirect("/fields");
@@ -127,7 +127,7 @@ fn cookies_are_kept_until_they_are_over() {
 }
 
 #[test]
-fn fields_can_be_those_of_every_request_or_of_one() {
+fn fields_can_be_set_for_all_requests_or_one() {
     both(|client| {
         let client = client.header("accept", "text/plain");
         client
@@ -144,7 +144,7 @@ fn fields_can_be_those_of_every_request_or_of_one() {
 }
 
 #[test]
-fn content_is_read_as_it_comes() {
+fn a_body_can_be_read_in_pieces() {
     let client = TestClient::new(app());
     let mut reply = client.get("/pieces").send();
     assert_eq!(reply.chunk().as_deref(), Some(&b"one"[..]));
@@ -160,7 +160,7 @@ fn content_is_read_as_it_comes() {
 }
 
 #[test]
-fn sockets_talk_and_close() {
+fn websockets_exchange_messages_and_close() {
     both(|client| {
         let request = client.get("/chat").header("sec-websocket-protocol", "echo");
         let mut socket = request.websocket();
@@ -174,7 +174,7 @@ fn sockets_talk_and_close() {
 }
 
 #[test]
-fn who_waits_for_the_end_of_a_response_is_told_when_it_was_read() {
+fn observers_run_when_the_body_was_read() {
     let sent = Arc::new(AtomicU64::new(0));
     let counted = sent.clone();
     let app = app().layer(move |request: Request, next: Next| {
@@ -196,7 +196,7 @@ fn who_waits_for_the_end_of_a_response_is_told_when_it_was_read() {
 }
 
 #[test]
-fn what_an_application_starts_goes_on_while_a_test_waits() {
+fn spawned_tasks_run_while_a_test_waits() {
     let app = App::new().get("/", async || {
         let heard = Rc::new(RefCell::new(false));
         let told = heard.clone();
@@ -208,7 +208,7 @@ fn what_an_application_starts_goes_on_while_a_test_waits() {
 }
 
 #[test]
-fn what_is_not_so_fails_with_what_came() {
+fn a_failed_assertion_shows_the_response() {
     let client = TestClient::new(app());
     let failure = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         client.get("/hello/you").send().assert_status(201);

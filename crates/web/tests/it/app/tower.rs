@@ -81,7 +81,7 @@ fn both(test: impl Fn(TestClient)) {
 }
 
 #[test]
-fn a_router_of_axum_answers_under_a_path() {
+fn an_axum_router_can_be_mounted() {
     both(|client| {
         client.get("/").send().assert_text("apus");
         client.get("/axum/").send().assert_text("root");
@@ -105,7 +105,7 @@ fn a_router_of_axum_answers_under_a_path() {
 }
 
 #[test]
-fn content_is_streamed_both_ways() {
+fn bodies_are_streamed_both_ways() {
     both(|client| {
         let pieces = Body::stream(Pieces::of(&["one", "two", "three"]));
         client
@@ -129,7 +129,7 @@ fn content_is_streamed_both_ways() {
 }
 
 #[test]
-fn sockets_of_axum_are_opened_through_apus() {
+fn websockets_of_axum_work_when_mounted() {
     both(|client| {
         let mut socket = client.get("/axum/chat").websocket();
         socket.send("hello");
@@ -145,7 +145,7 @@ fn sockets_of_axum_are_opened_through_apus() {
 }
 
 #[test]
-fn sockets_of_axum_are_opened_over_http2_too() {
+fn websockets_of_axum_work_over_http2() {
     let server = TestServer::start(mounted());
     let address = server.address();
     block_on(async move {
@@ -220,7 +220,7 @@ impl<B> Service<http::Request<B>> for Failing {
 }
 
 #[test]
-fn a_service_is_called_when_it_is_ready_and_its_failure_is_500() {
+fn a_service_is_called_when_ready_and_its_error_is_a_500() {
     let client = TestClient::new(App::new().mount("/", TowerMount::new(Failing::default())));
     let mut reply = client.get("/x").send();
     reply.assert_status(500);
@@ -266,7 +266,7 @@ where
 }
 
 #[test]
-fn an_application_is_a_service_of_tower() {
+fn an_application_is_a_tower_service() {
     let folder = TempDir::new().unwrap();
     block_on(async {
         let app = app(&folder);
@@ -295,7 +295,7 @@ fn an_application_is_a_service_of_tower() {
 }
 
 #[test]
-fn an_application_is_part_of_a_router_of_axum_in_any_thread() {
+fn an_application_can_be_part_of_an_axum_router() {
     fn is_send<T: Send + Sync + Clone>(_: &T) {}
     let folder = TempDir::new().unwrap();
     let service = app(&folder).into_send_tower().unwrap();
@@ -320,7 +320,7 @@ fn an_application_is_part_of_a_router_of_axum_in_any_thread() {
 }
 
 #[test]
-fn an_application_that_cannot_be_is_no_service() {
+fn an_invalid_application_cannot_become_a_service() {
     assert!(
         App::new()
             .get("no-slash", async || "")
@@ -346,7 +346,7 @@ impl http_body::Body for Local {
 }
 
 #[test]
-fn what_a_mounted_service_answers_need_not_be_send_and_may_have_trailers() {
+fn responses_of_mounted_services_need_not_be_send() {
     let service = tower::service_fn(async |_: http::Request<apus::tower::SendBody>| {
         let mut trailers = http::HeaderMap::new();
         trailers.insert("checksum", "1".parse().unwrap());

@@ -42,7 +42,7 @@ fn form(client: &TestClient, content: impl Into<String>) -> TestRequest {
 }
 
 #[test]
-fn a_form_of_this_site_is_taken_and_its_content_reaches_the_handler() {
+fn a_form_with_token_reaches_the_handler_unchanged() {
     for client in both() {
         let token = token(&client);
         let content = format!("a=b&csrf_token={token}&c=d");
@@ -63,7 +63,7 @@ fn a_form_of_this_site_is_taken_and_its_content_reaches_the_handler() {
 }
 
 #[test]
-fn a_form_that_comes_in_pieces_is_put_together_again() {
+fn a_form_in_pieces_reaches_the_handler_unchanged() {
     for client in both() {
         let token = token(&client);
         let (start, end) = token.split_at(10);
@@ -78,7 +78,7 @@ fn a_form_that_comes_in_pieces_is_put_together_again() {
 }
 
 #[test]
-fn a_form_that_comes_in_crumbs_costs_no_more_than_one_that_does_not() {
+fn a_form_in_tiny_pieces_is_searched_in_linear_time() {
     let client = TestClient::new(app(Csrf::new()));
     let token = token(&client);
     let content = format!("x={}&csrf_token={token}", "y".repeat(60_000));
@@ -92,7 +92,7 @@ fn a_form_that_comes_in_crumbs_costs_no_more_than_one_that_does_not() {
 }
 
 #[test]
-fn a_script_of_this_site_is_taken_by_its_field() {
+fn a_script_with_the_token_in_a_field_is_accepted() {
     for client in both() {
         let token = token(&client);
         client
@@ -111,7 +111,7 @@ fn a_script_of_this_site_is_taken_by_its_field() {
 }
 
 #[test]
-fn without_the_visitors_own_token_nothing_is_changed() {
+fn requests_without_the_token_of_the_visitor_are_rejected() {
     for (client, stranger) in both().into_iter().zip(both()) {
         form(&client, "a=b").send().assert_status(403);
         client.delete("/").send().assert_status(403);
@@ -142,7 +142,7 @@ fn without_the_visitors_own_token_nothing_is_changed() {
 }
 
 #[test]
-fn pages_of_other_sites_are_refused_whatever_they_bring() {
+fn pages_of_other_sites_are_rejected_even_with_token() {
     for client in both() {
         let token = token(&client);
         let from = |fields: &[(&str, &str)]| {
@@ -183,7 +183,7 @@ fn pages_of_other_sites_are_refused_whatever_they_bring() {
 }
 
 #[test]
-fn an_origin_that_is_trusted_needs_the_token_as_well() {
+fn a_trusted_origin_needs_the_token() {
     let client = TestClient::new(app(Csrf::new().trust_origin("https://admin.example")));
     let token = token(&client);
     let cross = || {
@@ -200,7 +200,7 @@ fn an_origin_that_is_trusted_needs_the_token_as_well() {
 }
 
 #[test]
-fn what_no_browser_sends_can_be_exempt() {
+fn requests_can_be_exempt() {
     let csrf = Csrf::new().exempt(|request| request.headers().contains("authorization"));
     let client = TestClient::new(app(csrf));
     client.delete("/").bearer("token").send().assert_ok();
@@ -208,7 +208,7 @@ fn what_no_browser_sends_can_be_exempt() {
 }
 
 #[test]
-fn tokens_are_another_text_each_time_and_stay_valid_until_log_in() {
+fn tokens_differ_each_time_and_are_valid_until_log_in() {
     let client = TestClient::new(app(Csrf::new()));
     let (one, other) = (token(&client), token(&client));
     assert_ne!(one, other);
@@ -234,7 +234,7 @@ fn tokens_are_another_text_each_time_and_stay_valid_until_log_in() {
 }
 
 #[test]
-fn a_page_without_a_form_costs_no_cookie() {
+fn a_page_without_a_form_sets_no_cookie() {
     for client in both() {
         client.get("/plain").send().assert_no_header("set-cookie");
         let mut page = client.get("/field").send();
@@ -247,7 +247,7 @@ fn a_page_without_a_form_costs_no_cookie() {
 }
 
 #[test]
-fn a_cookie_that_another_site_planted_is_not_taken() {
+fn a_cookie_of_another_site_is_rejected() {
     let client = TestClient::new(app(Csrf::with_cookie(Key::new([1; 32]).unwrap())));
     let attacker = TestClient::new(app(Csrf::with_cookie(Key::new([2; 32]).unwrap())));
     let token = token(&attacker);
@@ -273,7 +273,7 @@ fn a_form_is_searched_up_to_a_limit() {
 }
 
 #[test]
-fn without_the_layers_it_is_an_error_of_the_server_and_nothing_is_let_through() {
+fn without_the_layers_requests_are_rejected() {
     let app = App::new().get("/", async |_: CsrfToken| "never");
     TestClient::new(app).get("/").send().assert_status(500);
     let app = App::new().layer(Csrf::new()).post("/", async || "done");

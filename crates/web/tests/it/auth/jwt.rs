@@ -50,7 +50,7 @@ fn token(claims: Value) -> String {
 }
 
 #[test]
-fn a_valid_token_lets_in_and_says_who_it_is() {
+fn a_valid_token_is_accepted_with_its_claims() {
     let client = client(JwtAuth::hs256(SECRET).unwrap());
     let valid = token(json!({"sub": "ann", "exp": now() + 60}));
     client.get("/").bearer(&valid).send().assert_text("ann");
@@ -62,7 +62,7 @@ fn a_valid_token_lets_in_and_says_who_it_is() {
 }
 
 #[test]
-fn tokens_out_of_time_or_for_others_are_refused() {
+fn expired_tokens_and_tokens_for_others_are_rejected() {
     let auth = JwtAuth::hs256(SECRET)
         .unwrap()
         .issuer("id")
@@ -100,7 +100,7 @@ fn tokens_out_of_time_or_for_others_are_refused() {
 }
 
 #[test]
-fn a_token_for_somebody_is_refused_where_nobody_is_named() {
+fn a_token_with_an_audience_needs_an_audience() {
     let client = client(JwtAuth::hs256(SECRET).unwrap());
     let claims = json!({"sub": "ann", "exp": now() + 60, "aud": "another service"});
     client
@@ -111,7 +111,7 @@ fn a_token_for_somebody_is_refused_where_nobody_is_named() {
 }
 
 #[test]
-fn the_algorithm_is_ours_and_not_the_tokens() {
+fn the_algorithm_of_the_token_is_ignored() {
     let client = client(JwtAuth::hs256(SECRET).unwrap());
     let claims = json!({"sub": "ann", "exp": now() + 60});
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
@@ -143,7 +143,7 @@ fn the_algorithm_is_ours_and_not_the_tokens() {
 }
 
 #[test]
-fn keys_are_replaced_while_tokens_of_the_old_one_are_out() {
+fn tokens_of_an_old_key_are_accepted() {
     let new = b"the new secret has thirty-two bytes";
     let auth = JwtAuth::hs256(new)
         .unwrap()
@@ -157,7 +157,7 @@ fn keys_are_replaced_while_tokens_of_the_old_one_are_out() {
 }
 
 #[test]
-fn where_a_token_may_be_missing_a_wrong_one_is_refused_still() {
+fn an_optional_token_must_be_valid() {
     let client = client(JwtAuth::hs256(SECRET).unwrap().optional());
     client.get("/open").send().assert_text("nobody");
     client.get("/").send().assert_status(401);
@@ -171,6 +171,6 @@ fn where_a_token_may_be_missing_a_wrong_one_is_refused_still() {
 }
 
 #[test]
-fn a_secret_that_could_be_guessed_is_none() {
+fn a_short_secret_is_rejected() {
     assert!(JwtAuth::<User>::hs256(b"secret").is_err());
 }

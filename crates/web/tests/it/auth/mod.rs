@@ -20,7 +20,7 @@ fn members(auth: BasicAuth) -> TestClient {
 }
 
 #[test]
-fn a_name_and_its_password_are_let_in_and_nothing_else_is() {
+fn only_the_right_name_and_password_are_accepted() {
     let client = members(BasicAuth::user("a \"realm\"", "änne", "pass:word"));
     client.get("/").send().assert_status(401).assert_header(
         "www-authenticate",
@@ -67,7 +67,7 @@ fn a_name_and_its_password_are_let_in_and_nothing_else_is() {
 }
 
 #[test]
-fn a_function_may_say_who_comes_in() {
+fn a_function_can_check_credentials() {
     let client = members(BasicAuth::new("x", async |given: Credentials| {
         tokio::task::yield_now().await;
         given.name == given.password
@@ -117,7 +117,7 @@ fn stored_passwords_are_compared() {
 }
 
 #[test]
-fn the_same_password_is_stored_in_another_way_each_time() {
+fn hashes_of_the_same_password_differ() {
     block_on(async {
         let one = password::hash(None, "a").await.unwrap();
         let other = password::hash(None, "a").await.unwrap();
@@ -179,7 +179,7 @@ fn passwords_of_one_client_beyond_four_at_a_time_are_answered_429() {
 }
 
 #[test]
-fn a_token_lets_in_whose_it_is() {
+fn a_bearer_token_identifies_its_client() {
     #[derive(Clone)]
     struct Client(&'static str);
     let known = BearerAuth::digest("token of the shop");

@@ -50,7 +50,7 @@ fn post_chunked(client: &mut Client, path: &str, chunks: usize) -> Reply {
 }
 
 #[test]
-fn content_past_the_limit_is_413_whoever_reads_it() {
+fn a_body_above_the_limit_is_413() {
     let server = Server::start(app(10));
     for path in ["/count", "/text"] {
         for (length, status) in [(0, 200), (10, 200), (11, 413)] {
@@ -67,14 +67,14 @@ fn content_past_the_limit_is_413_whoever_reads_it() {
 }
 
 #[test]
-fn content_that_nobody_reads_is_nobodys_matter() {
+fn an_unread_body_is_not_checked() {
     let server = Server::start(app(10));
     let mut client = Client::connect(server.address());
     assert_eq!(post(&mut client, "/unread", 11).text(), "not read");
 }
 
 #[test]
-fn a_client_that_waits_is_not_asked_for_what_is_too_much() {
+fn a_client_that_expects_100_continue_is_rejected_early() {
     let server = Server::start(app(10));
     let mut client = Client::connect(server.address());
     client.send(
@@ -102,7 +102,7 @@ fn the_innermost_limit_counts() {
 }
 
 #[test]
-fn a_layer_may_allow_extractors_more_than_the_application_does() {
+fn a_layer_can_raise_the_limit_of_extractors() {
     let inner = || {
         App::new()
             .body_limit(5)
@@ -117,7 +117,7 @@ fn a_layer_may_allow_extractors_more_than_the_application_does() {
 }
 
 #[test]
-fn an_answer_that_is_no_error_of_the_server_stays() {
+fn other_responses_of_the_handler_are_kept() {
     async fn own(mut body: Body) -> Response {
         while let Some(Ok(_)) = body.frame().await {}
         Response::text(StatusCode::OK, "as far as it came")
@@ -129,7 +129,7 @@ fn an_answer_that_is_no_error_of_the_server_stays() {
 }
 
 #[test]
-fn a_group_or_a_route_may_have_its_own() {
+fn a_group_or_a_route_can_have_its_own_limit() {
     let app = App::new()
         .layer(BodyLimit::new(10))
         .group("/group", |group| {

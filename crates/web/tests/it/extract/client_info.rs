@@ -17,7 +17,7 @@ fn app(proxies: &[&str]) -> App {
 }
 
 #[test]
-fn the_client_is_the_first_from_the_end_that_is_no_proxy_of_ours() {
+fn the_client_is_the_last_address_that_is_not_a_trusted_proxy() {
     let server = Server::start(app(&["127.0.0.0/8", "10.0.0.0/8", "fd00::/8"]));
     let mut client = Client::connect(server.address());
     for (lines, expected) in [
@@ -70,7 +70,7 @@ fn the_client_is_the_first_from_the_end_that_is_no_proxy_of_ours() {
 }
 
 #[test]
-fn forwarded_is_read_as_rfc_7239_writes_it() {
+fn forwarded_is_parsed_as_in_rfc_7239() {
     let local = "127.0.0.0/8".parse().unwrap();
     let ours = "10.0.0.0/8".parse().unwrap();
     let proxies = TrustedProxies::new([local, ours]).forwarded();
@@ -106,7 +106,7 @@ fn forwarded_is_read_as_rfc_7239_writes_it() {
 }
 
 #[test]
-fn nobody_else_is_believed() {
+fn untrusted_peers_cannot_set_the_address() {
     let lines = ["X-Forwarded-For: 203.0.113.5", "X-Forwarded-Proto: https"];
     let reply = get(app(&["10.0.0.0/8"]), "/", &lines);
     assert_eq!(reply.text(), "127.0.0.1 false");

@@ -77,7 +77,7 @@ async fn picture(form: MultipartForm<Picture>) -> Result<String, StatusCode> {
 }
 
 #[test]
-fn fields_are_typed_and_files_come_along() {
+fn a_form_has_typed_fields_and_files() {
     let content = [
         &part("name=\"title\"", "A swift")[..],
         &part("name=tags", "bird"),
@@ -96,7 +96,7 @@ fn fields_are_typed_and_files_come_along() {
 }
 
 #[test]
-fn pieces_make_no_difference() {
+fn a_form_can_arrive_in_pieces_of_any_size() {
     let long = "0123456789".repeat(30_000);
     let content = format!(
         "{}{}{END}",
@@ -112,7 +112,7 @@ fn pieces_make_no_difference() {
 }
 
 #[test]
-fn a_form_that_does_not_fit_says_why() {
+fn an_invalid_form_is_rejected_with_a_reason() {
     let app = || App::new().post("/", picture);
     for (content, status, reason) in [
         (format!("{}{END}", part("name=year", "2026")), 422, "title"),
@@ -148,7 +148,7 @@ fn a_form_that_does_not_fit_says_why() {
 }
 
 #[test]
-fn only_a_form_with_a_boundary_is_one() {
+fn only_multipart_with_a_valid_boundary_is_accepted() {
     let server = Server::start(App::new().post("/", picture));
     for (content_type, status, reason) in [
         ("multipart/form-data; boundary=b", 400, "last boundary"),
@@ -224,7 +224,7 @@ fn each_limit_is_a_413_that_says_which() {
 }
 
 #[test]
-fn uploads_may_be_longer_than_other_content() {
+fn uploads_can_be_longer_than_other_bodies() {
     let app = || {
         let limited = App::new()
             .layer(BodyLimit::new(100))
@@ -257,7 +257,7 @@ fn entries(folder: &Path) -> usize {
 }
 
 #[test]
-fn long_files_go_to_a_folder_where_they_leave_nothing() {
+fn long_files_are_temporary_files() {
     let (temporary, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let target = kept.path().join("new.txt");
     async fn save(mut form: Multipart, path: PathBuf) -> Result<String, Rejection> {
@@ -293,7 +293,7 @@ fn long_files_go_to_a_folder_where_they_leave_nothing() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_an_error_of_the_server() {
+fn an_unwritable_folder_is_a_500() {
     let limits = UploadLimits::new().in_memory(10).folder("/no/such/folder");
     let app = App::new().layer(limits).post("/", picture);
     let content = [
@@ -306,7 +306,7 @@ fn a_folder_that_cannot_be_written_is_an_error_of_the_server() {
 }
 
 #[test]
-fn parts_can_be_read_as_they_come_and_skipped() {
+fn parts_can_be_streamed_and_skipped() {
     async fn sizes(form: Multipart) -> Result<String, Rejection> {
         let mut form = form.limits(UploadLimits::new().total(1_000_000));
         let mut text = String::new();
@@ -339,7 +339,7 @@ fn parts_can_be_read_as_they_come_and_skipped() {
 }
 
 #[test]
-fn what_a_client_left_behind_is_gone() {
+fn files_of_an_aborted_upload_are_removed() {
     let temporary = tempfile::tempdir().unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
     let limits = UploadLimits::new().in_memory(10).folder(temporary.path());

@@ -17,7 +17,7 @@ fn shop() -> Cors {
 }
 
 #[test]
-fn only_origins_that_were_named_may_read() {
+fn only_allowed_origins_can_read() {
     let server = Server::start(app(shop().origin("HTTP://Other.example:80/")));
     let mut client = Client::connect(server.address());
     for (origin, allowed) in [
@@ -76,7 +76,7 @@ fn credentials_are_for_origins_by_name() {
 }
 
 #[test]
-fn what_anybody_may_read_is_the_same_for_all() {
+fn any_origin_gets_the_same_response() {
     let public = || {
         let cors = Cors::any_origin().exposed_headers([HeaderName::from_static("x-total")]);
         App::new().layer(cors).get("/", async || "public")
@@ -94,7 +94,7 @@ fn what_anybody_may_read_is_the_same_for_all() {
 }
 
 #[test]
-fn preflight_requests_are_answered_before_any_route() {
+fn preflight_requests_do_not_reach_routes() {
     let cors = shop()
         .credentials()
         .methods([Method::GET, Method::PUT])
@@ -141,7 +141,7 @@ fn preflight_requests_are_answered_before_any_route() {
 }
 
 #[test]
-fn any_field_that_is_asked_for_is_allowed_by_its_name() {
+fn any_requested_field_can_be_allowed() {
     let app = || app(shop().credentials().any_request_header());
     let lines = [
         SHOP,
@@ -156,7 +156,7 @@ fn any_field_that_is_asked_for_is_allowed_by_its_name() {
 }
 
 #[test]
-fn errors_and_the_answers_of_layers_further_in_can_be_read() {
+fn errors_of_inner_layers_have_cors_fields() {
     let app = App::new()
         .layer(shop())
         .layer(RequestIds::new())

@@ -24,7 +24,7 @@ fn tag_of(path: &str, etag: Etag) -> String {
 }
 
 #[test]
-fn the_same_content_has_the_same_tag_and_is_sent_once() {
+fn the_same_body_has_the_same_tag_and_a_304() {
     let server = Server::start(app(Etag::new()));
     let mut client = Client::connect(server.address());
     let first = client.ask(&head("GET", "/", &[]));
@@ -60,7 +60,7 @@ fn the_same_content_has_the_same_tag_and_is_sent_once() {
 }
 
 #[test]
-fn a_weak_tag_says_that_it_is_one() {
+fn weak_tags_are_marked_as_weak() {
     let tag = tag_of("/", Etag::new().weak());
     assert!(tag.starts_with("W/\""), "{tag}");
     let app = || app(Etag::new().weak());
@@ -71,7 +71,7 @@ fn a_weak_tag_says_that_it_is_one() {
 }
 
 #[test]
-fn only_content_in_memory_of_a_200_to_a_get_is_tagged() {
+fn only_200_responses_with_a_body_in_memory_are_tagged() {
     let app = app(Etag::new().max_bytes(18)).get("/stream", async || {
         Body::stream(Pieces::of(&["a stream"])).into_response()
     });
@@ -95,7 +95,7 @@ fn only_content_in_memory_of_a_200_to_a_get_is_tagged() {
 }
 
 #[test]
-fn a_tag_of_the_handler_stays_and_is_compared() {
+fn a_tag_of_the_handler_is_kept_and_compared() {
     let reply = get(app(Etag::new()), "/own", &[]);
     assert_eq!((reply.status, reply.field("etag")), (200, Some("\"own\"")));
     let reply = get(app(Etag::new()), "/own", &["If-None-Match: \"own\""]);
@@ -108,7 +108,7 @@ fn a_tag_of_the_handler_stays_and_is_compared() {
 }
 
 #[test]
-fn compression_around_tags_weakens_them_and_conditions_still_hold() {
+fn compression_weakens_tags_and_conditions_still_work() {
     async fn text() -> Response {
         "All swifts are birds, and some birds are swifts.\n"
             .repeat(100)

@@ -5,7 +5,7 @@ use apus::layers::{Compression, Cors, SecurityHeaders};
 use apus::{App, Files};
 
 #[test]
-fn a_folder_is_mounted_in_a_line_and_layers_see_its_files() {
+fn layers_apply_to_mounted_files() {
     let folder = tempfile::tempdir().unwrap();
     let style = "a { color: green }\n".repeat(200);
     std::fs::create_dir(folder.path().join("css")).unwrap();

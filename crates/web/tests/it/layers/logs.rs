@@ -14,7 +14,7 @@ async fn id(id: RequestId) -> String {
 }
 
 #[test]
-fn each_request_has_an_id_that_handlers_and_clients_learn() {
+fn each_request_has_an_id() {
     let server = Server::start(App::new().layer(RequestIds::new()).get("/", id));
     let mut client = Client::connect(server.address());
     let mut seen = std::collections::HashSet::new();
@@ -28,7 +28,7 @@ fn each_request_has_an_id_that_handlers_and_clients_learn() {
 }
 
 #[test]
-fn the_id_of_a_trusted_proxy_is_kept_if_it_can_be_written_anywhere() {
+fn a_valid_id_of_a_trusted_proxy_is_kept() {
     let ids = || RequestIds::new().trust(["127.0.0.0/8".parse().unwrap()]);
     let server = Server::start(App::new().layer(ids()).get("/", id));
     let mut client = Client::connect(server.address());
@@ -53,7 +53,7 @@ fn the_id_of_a_trusted_proxy_is_kept_if_it_can_be_written_anywhere() {
 }
 
 #[test]
-fn an_id_without_the_layer_is_a_mistake_of_the_application() {
+fn an_id_without_the_layer_is_a_500() {
     assert_eq!(get(App::new().get("/", id), "/", &[]).status, 500);
 }
 
@@ -118,7 +118,7 @@ fn line(path: &str) -> String {
 }
 
 #[test]
-fn a_line_tells_what_was_asked_and_answered_without_the_query() {
+fn a_line_has_request_and_response_without_the_query() {
     let line = line("/?secret=1");
     assert_eq!(line.lines().count(), 1, "{line}");
     for part in [
@@ -139,7 +139,7 @@ fn a_line_tells_what_was_asked_and_answered_without_the_query() {
 }
 
 #[test]
-fn a_request_that_ends_without_an_answer_is_logged_too() {
+fn an_aborted_request_is_logged() {
     let line = logged(|| {
         let service = app().service();
         let answer = service.call(apus_testkit::get("/never").request());
@@ -162,7 +162,7 @@ fn a_request_that_ends_without_an_answer_is_logged_too() {
 }
 
 #[test]
-fn the_level_decides_whether_anything_is_written() {
+fn the_log_level_is_respected() {
     let app = App::new().layer(Logged::new()).get("/", async || "well");
     assert_eq!(get(app, "/", &[]).text(), "well");
 }

@@ -68,7 +68,7 @@ fn requests_are_counted_by_route_and_not_by_path() {
 }
 
 #[test]
-fn the_handler_answers_in_the_text_format() {
+fn the_handler_returns_the_text_format() {
     let metrics = Metrics::new();
     let server = Server::start(app(&metrics));
     let mut client = Client::connect(server.address());
@@ -101,7 +101,7 @@ fn the_handler_answers_in_the_text_format() {
 }
 
 #[test]
-fn what_ends_without_an_answer_is_counted_and_no_longer_in_flight() {
+fn aborted_requests_are_counted() {
     let metrics = Metrics::new();
     let server = Server::start(app(&metrics));
     let mut client = Client::connect(server.address());

@@ -18,7 +18,7 @@ fn app(catch: CatchPanic) -> App {
 }
 
 #[test]
-fn layers_further_out_see_an_answer_and_the_connection_goes_on() {
+fn outer_layers_get_a_response_and_the_connection_continues() {
     let server = Server::start(app(CatchPanic::new()));
     let mut client = Client::connect(server.address());
     for path in ["/call", "/future"] {
@@ -32,7 +32,7 @@ fn layers_further_out_see_an_answer_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_function_may_make_the_answer_from_the_message() {
+fn a_function_can_make_the_response() {
     let catch = CatchPanic::new().answer(|message| {
         Response::text(StatusCode::NOT_IMPLEMENTED, format!("panicked {message}"))
     });
@@ -48,7 +48,7 @@ fn a_function_may_make_the_answer_from_the_message() {
 }
 
 #[test]
-fn without_the_layer_it_costs_one_answer_too() {
+fn without_the_layer_it_is_a_500_too() {
     let app = App::new()
         .get("/call", || -> &'static str { panic!("in the call") })
         .get("/well", async || "well");

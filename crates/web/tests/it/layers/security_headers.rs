@@ -17,7 +17,7 @@ fn app(headers: SecurityHeaders) -> App {
 const YEAR: Duration = Duration::from_secs(31_536_000);
 
 #[test]
-fn all_answers_have_them_errors_too() {
+fn all_responses_have_the_fields() {
     let server = Server::start(app(SecurityHeaders::new()));
     let mut client = Client::connect(server.address());
     for path in ["/", "/nothing"] {
@@ -40,7 +40,7 @@ fn all_answers_have_them_errors_too() {
 }
 
 #[test]
-fn what_a_handler_says_stays() {
+fn fields_of_the_handler_are_kept() {
     let reply = get(app(SecurityHeaders::new()), "/own", &[]);
     assert_eq!(
         reply.fields("x-frame-options").collect::<Vec<_>>(),
@@ -49,7 +49,7 @@ fn what_a_handler_says_stays() {
 }
 
 #[test]
-fn fields_can_be_changed_added_and_left_out() {
+fn fields_can_be_changed_added_and_removed() {
     let headers = SecurityHeaders::new()
         .set(
             HeaderName::from_static("permissions-policy"),
@@ -70,7 +70,7 @@ fn fields_can_be_changed_added_and_left_out() {
 }
 
 #[test]
-fn hsts_is_told_to_those_who_came_over_tls() {
+fn hsts_is_sent_over_tls_only() {
     let name = "strict-transport-security";
     for (headers, value) in [
         (SecurityHeaders::new().hsts(YEAR), "max-age=31536000"),
@@ -97,7 +97,7 @@ fn hsts_is_told_to_those_who_came_over_tls() {
 }
 
 #[test]
-fn a_nonce_is_new_for_each_answer_and_known_to_the_handler() {
+fn each_response_has_a_new_nonce() {
     let headers = SecurityHeaders::new()
         .content_security_policy("script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'");
     let app = app(headers).get("/nonce", async |nonce: CspNonce| nonce.to_string());
@@ -113,7 +113,7 @@ fn a_nonce_is_new_for_each_answer_and_known_to_the_handler() {
 }
 
 #[test]
-fn a_policy_may_only_report() {
+fn a_policy_can_be_report_only() {
     let headers = SecurityHeaders::new()
         .content_security_policy_report_only("default-src 'self'; report-to csp");
     let reply = get(app(headers), "/", &[]);
@@ -123,7 +123,7 @@ fn a_policy_may_only_report() {
 }
 
 #[test]
-fn a_policy_that_is_no_field_lets_nothing_through() {
+fn an_invalid_policy_blocks_everything() {
     let headers = SecurityHeaders::new().content_security_policy("default-src\n'self'");
     let reply = get(app(headers), "/", &[]);
     let told = reply.field("content-security-policy");
@@ -136,7 +136,7 @@ fn a_policy_that_is_no_field_lets_nothing_through() {
 }
 
 #[test]
-fn clear_text_is_sent_to_https() {
+fn http_is_redirected_to_https() {
     let networks = ["192.0.2.7".parse().unwrap()];
     let app = App::new()
         .layer(TrustedProxies::new(networks))

@@ -25,7 +25,7 @@ fn client(assets: &Assets) -> TestClient {
 }
 
 #[test]
-fn a_hashed_name_is_kept_for_good_and_a_plain_one_revalidated() {
+fn hashed_names_are_immutable_and_plain_names_revalidated() {
     let folder = folder();
     let assets = Assets::folder(folder.path()).reload(false).load().unwrap();
     let address = assets.url("app.css").unwrap().into_owned();
@@ -58,7 +58,7 @@ fn a_hashed_name_is_kept_for_good_and_a_plain_one_revalidated() {
 }
 
 #[test]
-fn every_file_has_an_address_that_works() {
+fn every_file_has_a_url() {
     let folder = folder();
     let assets = Assets::folder(folder.path())
         .at("/static/")
@@ -84,7 +84,7 @@ fn every_file_has_an_address_that_works() {
 }
 
 #[test]
-fn a_name_with_the_hash_of_another_version_is_not_kept() {
+fn a_name_with_an_old_hash_is_not_cached() {
     let folder = folder();
     let assets = Assets::folder(folder.path()).reload(false).load().unwrap();
     let client = client(&assets);
@@ -101,7 +101,7 @@ fn a_name_with_the_hash_of_another_version_is_not_kept() {
 }
 
 #[test]
-fn a_file_that_was_replaced_is_not_kept_under_its_old_hash() {
+fn a_replaced_file_is_not_cached_under_its_old_hash() {
     let folder = folder();
     let path = folder.path().join("app.css");
     let before = SystemTime::now() - Duration::from_secs(100);
@@ -119,7 +119,7 @@ fn a_file_that_was_replaced_is_not_kept_under_its_old_hash() {
 }
 
 #[test]
-fn in_development_addresses_are_plain_and_files_may_come_later() {
+fn development_urls_are_plain() {
     let folder = folder();
     let assets = Assets::folder(folder.path()).reload(true).load().unwrap();
     assert_eq!(assets.url("app.css").as_deref(), Some("/assets/app.css"));
@@ -136,6 +136,6 @@ fn in_development_addresses_are_plain_and_files_may_come_later() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_an_error_at_the_start() {
+fn a_missing_folder_is_an_error_at_the_start() {
     assert!(Assets::folder("/nowhere/at/all").load().is_err());
 }

@@ -87,7 +87,7 @@ fn a_page_may_have_another_status() {
 }
 
 #[test]
-fn mistakes_are_told_at_the_start_with_their_line() {
+fn template_errors_are_reported_at_the_start_with_their_line() {
     let error = Templates::embedded([("a.html", "one\n{% if %}")])
         .load()
         .unwrap_err();
@@ -99,7 +99,7 @@ fn mistakes_are_told_at_the_start_with_their_line() {
 }
 
 #[test]
-fn in_development_the_client_sees_the_mistake_and_in_production_nobody_does() {
+fn only_development_shows_template_errors_to_the_client() {
     let templates = [("bad.html", "<p>\n{{ nobody.name }}\n{{ name|upper }}")];
     let development = Templates::embedded(templates).reload(true).load().unwrap();
     client(development)
@@ -222,7 +222,7 @@ fn every_worker_renders_and_filters_can_be_added() {
 }
 
 #[test]
-fn an_application_without_templates_says_so() {
+fn missing_templates_are_a_500() {
     let app = App::new().get("/{*name}", any);
     TestClient::new(app)
         .get("/a.html")

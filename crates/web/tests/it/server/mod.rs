@@ -41,7 +41,7 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 #[test]
-fn one_application_answers_on_several_listeners_until_it_is_stopped() {
+fn one_application_serves_several_listeners() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("app.sock");
     let running = hello()
@@ -68,7 +68,7 @@ fn one_application_answers_on_several_listeners_until_it_is_stopped() {
 }
 
 #[test]
-fn what_has_connected_is_answered_before_the_end() {
+fn open_requests_are_completed_before_the_stop() {
     let (entered, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (entered_now, go_now) = (entered.clone(), go.clone());
     let app = App::new().get("/", move || {
@@ -149,7 +149,7 @@ fn has_logged(parts: &[&str]) -> bool {
 }
 
 #[test]
-fn a_task_that_panics_is_told_at_once_and_the_server_goes_on() {
+fn a_panic_of_a_task_is_logged_and_the_server_continues() {
     log();
     let turns = Arc::new(AtomicUsize::new(0));
     let turns_now = turns.clone();
@@ -189,7 +189,7 @@ fn a_task_that_panics_is_told_at_once_and_the_server_goes_on() {
 }
 
 #[test]
-fn routes_that_cannot_be_are_refused_before_anything_listens() {
+fn invalid_routes_are_rejected_before_the_server_listens() {
     let twice = || App::new().get("/a", async || "1").get("/a", async || "2");
     let mounted = App::new().mount("/in", twice());
     for app in [twice(), mounted] {
@@ -199,7 +199,7 @@ fn routes_that_cannot_be_are_refused_before_anything_listens() {
         let error = Server::new(app.clone()).listen(address).unwrap().start();
         let told = error.unwrap_err().to_string();
         assert!(told.contains("GET /a already has a handler"), "{told}");
-        let places = told.matches("tests/it/server.rs:").count();
+        let places = told.matches("tests/it/server/mod.rs:").count();
         assert!(places >= 2, "{told}");
         let served = app.serve(address).unwrap_err();
         assert_eq!(served.kind(), std::io::ErrorKind::InvalidInput);
@@ -210,7 +210,7 @@ fn routes_that_cannot_be_are_refused_before_anything_listens() {
 }
 
 #[test]
-fn what_an_application_is_wrapped_in_passes_on_its_routes_and_its_mistakes() {
+fn wrappers_of_an_application_return_its_routes_and_errors() {
     let site = |app: App| {
         let app = Compressed::new(Compression::default(), app);
         let location = Location::service("/".parse().unwrap(), "app", app);
@@ -227,7 +227,7 @@ fn what_an_application_is_wrapped_in_passes_on_its_routes_and_its_mistakes() {
 }
 
 #[test]
-fn an_address_that_is_taken_and_none_at_all_are_errors() {
+fn an_address_in_use_and_no_address_are_errors() {
     let running = hello().listen("127.0.0.1:0").unwrap().start().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();

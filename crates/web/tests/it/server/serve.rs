@@ -32,7 +32,7 @@ fn wait_for(address: SocketAddr) -> TcpStream {
 }
 
 #[test]
-fn serves_until_it_is_told_to_stop() {
+fn serves_until_sigterm_or_stop() {
     async fn hello(Path(name): Path<String>) -> String {
         format!("Hello, {name}!\n")
     }
@@ -53,7 +53,7 @@ fn serves_until_it_is_told_to_stop() {
 }
 
 #[test]
-fn a_route_that_cannot_be_is_an_error_and_no_server() {
+fn an_invalid_route_is_an_error_at_the_start() {
     let app = App::new().get("no-slash", async || "never");
     assert!(app.serve(free_address()).is_err());
 }

@@ -31,7 +31,7 @@ fn visitor(place: impl Into<SessionBackend>) -> TestClient {
 }
 
 #[test]
-fn values_come_back_and_change_and_go() {
+fn values_in_a_cookie_can_be_read_changed_and_removed() {
     for place in both(&[1]) {
         let visitor = visitor(place);
         visitor
@@ -63,7 +63,7 @@ fn values_come_back_and_change_and_go() {
 }
 
 #[test]
-fn only_what_is_signed_can_be_read_and_nothing_can_be_changed() {
+fn changed_cookies_are_rejected() {
     let is_readable = both(&[1]).map(|place| {
         let visitor = visitor(place);
         visitor.get("/set?name=secret&value=hidden").send();
@@ -102,7 +102,7 @@ fn keys_are_replaced_without_ending_a_session() {
 }
 
 #[test]
-fn a_session_in_a_cookie_ends_in_time() {
+fn a_session_in_a_cookie_expires() {
     for place in both(&[1]) {
         let clock = Clock::new();
         let sessions = Sessions::new(place)
@@ -126,7 +126,7 @@ fn a_session_in_a_cookie_ends_in_time() {
 }
 
 #[test]
-fn more_than_a_browser_keeps_is_refused() {
+fn a_too_long_cookie_is_an_error() {
     for place in both(&[1]) {
         let visitor = visitor(place);
         let long = "x".repeat(4000);

@@ -157,7 +157,7 @@ fn a_session_begins_with_its_first_value_and_ends_with_its_last() {
 }
 
 #[test]
-fn the_cookie_is_out_of_reach_of_scripts_and_over_tls_of_other_hosts() {
+fn the_cookie_is_http_only_and_has_the_host_prefix() {
     let app = app(Sessions::new(MemoryStore::new()));
     let service = app.service();
     let reply = get("/set?name=a&value=1").of(&service);
@@ -186,7 +186,7 @@ fn the_cookie_is_out_of_reach_of_scripts_and_over_tls_of_other_hosts() {
 }
 
 #[test]
-fn the_cookie_is_as_the_layer_was_told() {
+fn the_layer_sets_the_cookie_attributes() {
     let sessions = Sessions::new(MemoryStore::new())
         .cookie_name("shop")
         .strict()
@@ -203,7 +203,7 @@ fn the_cookie_is_as_the_layer_was_told() {
 }
 
 #[test]
-fn no_store_is_asked_where_no_session_is_read() {
+fn the_store_is_not_used_without_a_session() {
     let store = Watched::default();
     let visitor = visitor(store.clone());
     for path in [
@@ -226,7 +226,7 @@ fn no_store_is_asked_where_no_session_is_read() {
 }
 
 #[test]
-fn nothing_is_written_where_nothing_changed() {
+fn an_unchanged_session_is_not_written() {
     let store = Watched::default();
     let visitor = visitor(store.clone());
     visitor.get("/set?name=a&value=1").send();
@@ -238,7 +238,7 @@ fn nothing_is_written_where_nothing_changed() {
 }
 
 #[test]
-fn a_handler_that_is_not_async_is_answered_at_once_unless_something_has_to_be_written() {
+fn no_future_is_needed_without_a_write() {
     let app = App::new()
         .layer(Sessions::new(MemoryStore::new()))
         .get("/read", |_: Session| "read")
@@ -251,7 +251,7 @@ fn a_handler_that_is_not_async_is_answered_at_once_unless_something_has_to_be_wr
 }
 
 #[test]
-fn stores_get_to_see_a_digest_and_never_the_id() {
+fn stores_get_only_a_digest_of_the_id() {
     let store = Watched::default();
     let visitor = visitor(store.clone());
     visitor.get("/set?name=a&value=1").send();
@@ -265,7 +265,7 @@ fn stores_get_to_see_a_digest_and_never_the_id() {
 }
 
 #[test]
-fn an_id_that_was_not_given_out_is_never_taken() {
+fn an_unknown_id_is_not_accepted() {
     let visitor = visitor(MemoryStore::new());
     let planted = "A".repeat(43);
     visitor.set_cookie("session", &planted);
@@ -279,7 +279,7 @@ fn an_id_that_was_not_given_out_is_never_taken() {
 }
 
 #[test]
-fn at_log_in_the_id_changes_and_the_old_one_is_worth_nothing() {
+fn renewal_changes_the_id_and_invalidates_the_old_one() {
     let store = Watched::default();
     let visitor = visitor(store.clone());
     visitor.get("/set?name=a&value=1").send();
@@ -293,7 +293,7 @@ fn at_log_in_the_id_changes_and_the_old_one_is_worth_nothing() {
 }
 
 #[test]
-fn who_logs_out_leaves_nothing_behind() {
+fn log_out_removes_the_session() {
     let store = Watched::default();
     let visitor = visitor(store.clone());
     visitor.get("/set?name=a&value=1").send();
@@ -316,7 +316,7 @@ fn who_logs_out_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_flash_is_there_once() {
+fn a_flash_value_is_read_once() {
     let visitor = visitor(MemoryStore::new());
     visitor.get("/flash").send();
     visitor.get("/flashed").send().assert_text("saved");
@@ -352,7 +352,7 @@ fn a_session_ends_when_it_is_not_used_and_when_it_is_old() {
 }
 
 #[test]
-fn who_logs_in_begins_anew() {
+fn renewal_restarts_the_lifetime() {
     let clock = Clock::new();
     let sessions = Sessions::new(MemoryStore::new())
         .idle(Duration::from_secs(1000))
@@ -368,7 +368,7 @@ fn who_logs_in_begins_anew() {
 }
 
 #[test]
-fn what_depends_on_a_visitor_is_not_for_shared_caches() {
+fn responses_with_a_session_are_private() {
     let visitor = visitor(MemoryStore::new());
     visitor
         .get("/plain")
@@ -386,7 +386,7 @@ fn what_depends_on_a_visitor_is_not_for_shared_caches() {
 }
 
 #[test]
-fn a_value_of_another_type_is_an_error_and_too_many_are_refused() {
+fn values_of_another_type_and_too_long_sessions_are_errors() {
     let sessions = Sessions::new(MemoryStore::new()).max_bytes(200);
     let visitor = TestClient::new(app(sessions));
     visitor.get("/set?name=a&value=text").send();
@@ -426,7 +426,7 @@ impl SessionStore for Broken {
 }
 
 #[test]
-fn what_could_not_be_written_is_not_said_to_be_done() {
+fn a_failed_write_is_a_500() {
     let visitor = visitor(Broken);
     visitor.get("/plain").send().assert_text("plain");
     visitor
@@ -486,7 +486,7 @@ fn meanwhile(other: &str) -> (MemoryStoreOf, String) {
 type MemoryStoreOf = Arc<MemoryStore>;
 
 #[test]
-fn requests_at_the_same_time_keep_each_others_changes() {
+fn concurrent_requests_keep_each_others_changes() {
     let (_, text) = meanwhile("/set?name=b&value=fast");
     assert_eq!(text, "1,fast,slow");
     let (_, text) = meanwhile("/set?name=a&value=fast");
@@ -529,7 +529,7 @@ fn many_requests_of_one_session_lose_nothing() {
 }
 
 #[test]
-fn middleware_has_the_session_as_well() {
+fn middleware_can_use_the_session() {
     async fn members(request: Request, next: Next) -> apus::Result<Response> {
         let session = Session::of(&request).unwrap();
         if session.get::<String>("a").await?.is_none() {
@@ -545,7 +545,7 @@ fn middleware_has_the_session_as_well() {
 }
 
 #[test]
-fn without_the_layer_a_session_is_an_error_of_the_server() {
+fn without_the_layer_a_session_is_a_500() {
     let app = App::new().get("/", async |_: Session| "never");
     TestClient::new(app).get("/").send().assert_status(500);
 }

@@ -144,19 +144,19 @@ fn visits(store: impl SessionStore) {
 }
 
 #[test]
-fn visitors_are_remembered_in_memory() {
+fn sessions_work_in_memory() {
     visits(MemoryStore::new());
 }
 
 #[test]
-fn visitors_are_remembered_in_databases() {
+fn sessions_work_in_databases() {
     for fresh in Fresh::of_each() {
         visits(SqlStore::new(fresh.db()));
     }
 }
 
 #[test]
-fn visitors_are_remembered_in_redis() {
+fn sessions_work_in_redis() {
     visits(RedisStore::new(&redis().redis_address()).unwrap());
 }
 
@@ -188,7 +188,7 @@ fn sessions_in_a_database_survive_the_application() {
 }
 
 #[test]
-fn memory_is_bounded_and_who_expires_first_gives_way() {
+fn memory_is_limited_and_the_first_to_expire_is_removed() {
     let store = MemoryStore::new().max_sessions(2);
     block_on(async {
         assert!(put(&store, &key_of(1), "{}", None, (0, 300)).await);

@@ -111,7 +111,7 @@ fn an_application_runs_on_each_database_by_its_address() {
 }
 
 #[test]
-fn migrations_run_once_and_new_ones_after_those_that_ran() {
+fn migrations_run_once_in_order() {
     let migrations = migrations();
     for fresh in Fresh::of_each() {
         let db = fresh.db();
@@ -135,7 +135,7 @@ fn migrations_run_once_and_new_ones_after_those_that_ran() {
 }
 
 #[test]
-fn a_migration_that_cannot_run_is_told_with_its_place_and_changes_nothing() {
+fn a_failed_migration_names_its_file_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let fresh = Fresh::of(System::Sqlite);
     fs::write(
@@ -170,7 +170,7 @@ fn a_migration_that_cannot_run_is_told_with_its_place_and_changes_nothing() {
 }
 
 #[test]
-fn a_migration_that_changed_after_it_ran_is_refused() {
+fn a_changed_migration_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let fresh = Fresh::of(System::Sqlite);
     let file = folder.path().join("0001_a.sql");
@@ -184,7 +184,7 @@ fn a_migration_that_changed_after_it_ran_is_refused() {
 }
 
 #[test]
-fn addresses_that_lead_nowhere_are_told_without_their_password() {
+fn errors_name_the_address_without_its_password() {
     for address in ["shop.db", "oracle://a", "sqlite::memory:"] {
         let error = Db::<sqlx::Any>::open(address).unwrap_err();
         assert!(matches!(error, DbError::Address { .. }), "{error:?}");
@@ -202,7 +202,7 @@ fn addresses_that_lead_nowhere_are_told_without_their_password() {
 }
 
 #[test]
-fn an_application_can_be_written_for_one_database() {
+fn an_application_can_use_the_types_of_one_database() {
     block_on(async {
         let fresh = Fresh::of(System::Sqlite);
         let db: Db<Sqlite> = Db::open(&fresh.address).unwrap();
@@ -271,7 +271,7 @@ fn a_transaction_is_all_or_nothing() {
 }
 
 #[test]
-fn each_worker_has_a_pool_of_its_own_within_its_bounds() {
+fn each_worker_has_its_own_limited_pool() {
     let fresh = Fresh::of(System::Postgres);
     let db = fresh.db().max_connections(1);
     let in_use = async |State(db): State<Db>| -> apus::Result<String> {

@@ -37,7 +37,7 @@ fn there(subscription: &mut Subscription) -> (Vec<String>, bool) {
 }
 
 #[test]
-fn all_clients_on_all_workers_have_all_events() {
+fn all_clients_on_all_workers_get_all_events() {
     let broadcast = Broadcast::default();
     let server = serve(3, &broadcast);
     let mut sources: Vec<_> = (0..12)
@@ -66,7 +66,7 @@ fn all_clients_on_all_workers_have_all_events() {
 }
 
 #[test]
-fn who_comes_back_has_what_was_missed_and_nothing_twice() {
+fn a_client_that_reconnects_gets_missed_events_once() {
     let broadcast = Broadcast::new(BroadcastSettings {
         kept: 10,
         missed: Some(Event::new().event("missed").data("load anew")),
@@ -113,7 +113,7 @@ fn who_comes_back_has_what_was_missed_and_nothing_twice() {
 }
 
 #[test]
-fn new_clients_have_as_many_of_the_last_events_as_is_wished() {
+fn new_clients_get_the_replayed_events() {
     let broadcast = Broadcast::new(BroadcastSettings {
         kept: 5,
         replay: 2,

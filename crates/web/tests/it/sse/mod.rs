@@ -103,7 +103,7 @@ fn told() -> (App, mpsc::UnboundedSender<Event>) {
 }
 
 #[test]
-fn each_event_comes_when_it_is_told() {
+fn each_event_is_sent_at_once() {
     let (app, teller) = told();
     let server = Server::start(app);
     let mut source = Source::open(server.address(), None);
@@ -148,7 +148,7 @@ fn a_quiet_stream_has_heartbeats() {
 }
 
 #[test]
-fn what_tells_events_ends_when_the_client_is_gone() {
+fn the_future_ends_when_the_client_disconnects() {
     struct Flag(Arc<AtomicBool>);
     impl Drop for Flag {
         fn drop(&mut self) {
@@ -173,7 +173,7 @@ fn what_tells_events_ends_when_the_client_is_gone() {
 }
 
 #[test]
-fn events_are_not_compressed_as_that_would_hold_them_back() {
+fn events_are_not_compressed() {
     let app = App::new().get("/", async |last: LastEventId| {
         assert_eq!(last.get(), Some("a b"));
         let long = "x".repeat(10_000);

@@ -140,7 +140,7 @@ fn over_both(test: impl AsyncFn(&str, &mut Http)) {
 }
 
 #[test]
-fn all_cases_have_their_answers() {
+fn all_cases_of_the_table_pass() {
     over_both(async |http, server| {
         for case in table::all() {
             let (mut wire, _) = server.open(None).await;
@@ -224,7 +224,7 @@ fn content(len: usize, seed: u32) -> String {
 }
 
 #[test]
-fn compressed_messages_of_all_sizes_come_back_under_all_parameters() {
+fn compressed_messages_of_all_sizes_are_echoed() {
     over_both(async |http, server| {
         for (offer, expected) in OFFERS {
             let (mut wire, answer) = server.open(Some(offer)).await;

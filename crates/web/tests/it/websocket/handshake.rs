@@ -8,7 +8,7 @@ use super::{echo, echoing};
 use crate::harness::Server;
 
 #[test]
-fn a_handshake_is_answered_and_a_subprotocol_chosen_by_the_client() {
+fn a_handshake_selects_a_subprotocol() {
     let server = Server::start(App::new().get("/", async |upgrade: WebSocketUpgrade| {
         upgrade.protocols(["b", "a"]).run(echo)
     }));
@@ -33,7 +33,7 @@ fn a_handshake_is_answered_and_a_subprotocol_chosen_by_the_client() {
 }
 
 #[test]
-fn what_is_no_handshake_is_refused_and_the_connection_goes_on() {
+fn invalid_handshakes_are_rejected_and_the_connection_stays_open() {
     let server = Server::start(echoing(WebSocketSettings::default()));
     let mut stream = connect(server.address());
     let head = ask(&mut stream, &["Host: example.com"]);
@@ -47,7 +47,7 @@ fn what_is_no_handshake_is_refused_and_the_connection_goes_on() {
 }
 
 #[test]
-fn pages_of_other_sites_open_no_socket() {
+fn handshakes_of_other_origins_are_rejected() {
     let own = Server::start(echoing(WebSocketSettings::default()));
     let public = Server::start(App::new().get("/", async |upgrade: WebSocketUpgrade| {
         upgrade.origins(WebSocketOrigins::Any).run(echo)

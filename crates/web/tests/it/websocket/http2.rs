@@ -25,7 +25,7 @@ fn request(origin: &str) -> Request<()> {
 }
 
 #[test]
-fn messages_come_back_over_streams_of_one_connection() {
+fn messages_are_echoed_over_http2_streams() {
     let server = Server::start(echoing(WebSocketSettings::default()));
     let address = server.address();
     block_on(async move {

@@ -87,7 +87,7 @@ fn a_message_reaches_all_others_in_its_room_and_nobody_else() {
 }
 
 #[test]
-fn who_left_hears_nothing_and_who_is_gone_is_forgotten() {
+fn members_that_leave_or_disconnect_are_removed() {
     let rooms = Rooms::default();
     let counted = Arc::new(AtomicUsize::new(usize::MAX));
     let (counting, counter) = (rooms.clone(), counted.clone());
@@ -163,7 +163,7 @@ fn flood(slow: SlowReceivers) -> (Client, Client) {
 }
 
 #[test]
-fn a_slow_receiver_misses_messages_or_is_closed_and_holds_nobody_up() {
+fn a_slow_receiver_misses_messages_or_is_closed() {
     let (mut slow, _quick) = flood(SlowReceivers::Skip);
     let mut received = Vec::new();
     slow.connection.ping(b"").unwrap();

@@ -67,7 +67,7 @@ fn all_hear(clients: &mut [Client], what: &[&str]) {
 }
 
 #[test]
-fn messages_reach_the_sockets_of_all_machines_once() {
+fn messages_reach_all_machines_once() {
     let redis = Redis::start();
     let (one, _) = machine(&redis, "chat");
     let (two, rooms) = machine(&redis, "chat");
@@ -111,7 +111,7 @@ fn messages_reach_the_sockets_of_all_machines_once() {
 }
 
 #[test]
-fn sockets_here_are_served_without_redis_and_those_elsewhere_again_after_it_is_back() {
+fn rooms_work_locally_without_redis_and_reconnect() {
     let mut redis = Redis::start();
     let (one, one_rooms) = machine(&redis, "chat");
     let (two, two_rooms) = machine(&redis, "chat");
@@ -133,7 +133,7 @@ fn sockets_here_are_served_without_redis_and_those_elsewhere_again_after_it_is_b
 }
 
 #[test]
-fn an_address_that_is_none_and_a_second_one_are_errors() {
+fn an_invalid_address_and_a_second_redis_are_errors() {
     let error = Rooms::default().through_redis("http://example.com", "chat");
     assert_eq!(error.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
     let redis = Redis::start();

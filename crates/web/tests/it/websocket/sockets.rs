@@ -23,7 +23,7 @@ use crate::harness::{Server, eventually};
 use apus_testkit::{block_on, get};
 
 #[test]
-fn messages_come_back_plain_and_compressed() {
+fn messages_are_echoed_plain_and_compressed() {
     let server = Server::start(echoing(WebSocketSettings::default()));
     let contexts = Compression {
         keep_sent_context: true,
@@ -50,7 +50,7 @@ fn messages_come_back_plain_and_compressed() {
 }
 
 #[test]
-fn many_messages_at_once_come_back_in_order() {
+fn many_messages_are_echoed_in_order() {
     let server = Server::start(echoing(WebSocketSettings::default()));
     let mut client = Client::open(server.address());
     for n in 0..1000 {
@@ -66,7 +66,7 @@ fn many_messages_at_once_come_back_in_order() {
 }
 
 #[test]
-fn a_message_that_comes_with_the_handshake_is_not_lost() {
+fn a_message_with_the_handshake_is_not_lost() {
     let server = Server::start(echoing(WebSocketSettings::default()));
     let mut stream = super::client::connect(server.address());
     let request = super::client::handshake(&[]).join("\r\n");
@@ -84,7 +84,7 @@ fn a_message_that_comes_with_the_handshake_is_not_lost() {
 }
 
 #[test]
-fn the_library_of_python_is_understood() {
+fn python_websockets_interoperates() {
     let settings = WebSocketSettings {
         max_message: 4 << 20,
         ..WebSocketSettings::default()
@@ -126,7 +126,7 @@ fn sockets_are_closed_when_the_server_stops() {
 }
 
 #[test]
-fn a_handler_learns_how_its_socket_ended() {
+fn a_handler_gets_the_reason_of_the_end() {
     let (told, ends) = mpsc::channel();
     let server = Server::start(app(
         WebSocketSettings {
@@ -157,7 +157,7 @@ fn a_handler_learns_how_its_socket_ended() {
 }
 
 #[test]
-fn a_handler_that_only_sends_answers_pings_and_closes_all_the_same() {
+fn pings_and_closes_are_answered_without_the_handler() {
     let server = Server::start(app(
         WebSocketSettings::default(),
         async |_receiver, sender| {
@@ -209,7 +209,7 @@ fn a_client_that_does_not_answer_pings_times_out() {
 }
 
 #[test]
-fn a_close_that_is_not_answered_does_not_keep_the_connection() {
+fn an_unanswered_close_times_out() {
     let settings = WebSocketSettings {
         close_timeout: Duration::from_millis(20),
         ..WebSocketSettings::default()
@@ -222,7 +222,7 @@ fn a_close_that_is_not_answered_does_not_keep_the_connection() {
 }
 
 #[test]
-fn what_a_handler_does_not_take_is_not_read() {
+fn reading_waits_for_the_handler() {
     let received = Arc::new(AtomicUsize::new(0));
     let go_on = Arc::new(tokio::sync::Notify::new());
     let (counting, waiting) = (received.clone(), go_on.clone());
@@ -387,7 +387,7 @@ impl Duplex for Keeping {
 }
 
 #[test]
-fn what_the_transport_kept_back_leaves_when_there_is_room() {
+fn buffered_output_is_sent_when_the_transport_is_writable() {
     let app = App::new().get("/", async |upgrade: WebSocketUpgrade| {
         upgrade.run(async |mut socket: WebSocket| {
             socket.send("hello").await.unwrap();
