@@ -1,4 +1,4 @@
-//! Errors by name, error types of applications, and the form that an application chooses.
+//! Errors: statuses, error types of applications, and formats.
 
 use std::fmt;
 

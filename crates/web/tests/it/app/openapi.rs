@@ -1,4 +1,4 @@
-//! The description of routes, and its page.
+//! The OpenAPI description and its page.
 
 use apus::extract::Multipart;
 use apus::openapi::{JsonSchema, OpenApi};

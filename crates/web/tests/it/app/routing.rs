@@ -1,4 +1,4 @@
-//! Routing: groups, hosts, constraints, names, layers of routes, hooks, and how errors are answered.
+//! Routing: groups, hosts, constraints, names, layers, hooks and error responses.
 
 use std::rc::Rc;
 use std::sync::Arc;

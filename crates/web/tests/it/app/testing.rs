@@ -1,4 +1,4 @@
-//! The clients that tests are written with, in process and over sockets.
+//! `TestClient` and `TestServer`, in process and over sockets.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Services of tower in an application, and an application as one: in process, and over sockets.
+//! `tower` services in an application, and an application as a `tower` service.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

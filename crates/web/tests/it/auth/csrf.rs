@@ -1,4 +1,4 @@
-//! Requests that another site makes a browser send.
+//! Protection against cross-site request forgery.
 
 use apus::App;
 use apus::auth::{Csrf, CsrfToken};

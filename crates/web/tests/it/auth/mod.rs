@@ -1,4 +1,4 @@
-//! Who asks: HTTP authentication, and requests that another site makes a browser send.
+//! HTTP authentication, passwords and CSRF protection.
 
 mod csrf;
 mod jwt;

@@ -1,4 +1,4 @@
-//! The limit of content.
+//! `BodyLimit`: the limit of request bodies.
 
 use crate::harness::{Client, Reply, Server};
 use apus::layers::BodyLimit;

@@ -1,5 +1,4 @@
-//! The identity that a client's certificate gives. That it comes from the handshake is tested where
-//! that is.
+//! `Identity`: the client certificate of a connection.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Who the client is behind proxies.
+//! `ClientInfo`: the client behind trusted proxies (RFC 7239).
 
 use crate::harness::{Client, Server, get, head};
 use apus::App;

@@ -1,4 +1,4 @@
-//! What scripts of other origins may do (Fetch standard, section 3.2).
+//! `Cors`: cross-origin resource sharing (Fetch standard, section 3.2).
 
 use std::time::Duration;
 

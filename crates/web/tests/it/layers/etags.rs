@@ -1,4 +1,4 @@
-//! Entity tags from content, conditions (RFC 9110 section 13), and compression as a layer.
+//! `Etag`: entity tags, conditions (RFC 9110 section 13), and compression around them.
 
 use apus::layers::{Compression, Etag};
 use apus::{App, Body, IntoResponse, Response};

@@ -1,4 +1,4 @@
-//! Files beside handlers, with layers around both.
+//! Layers around mounted files and handlers.
 
 use crate::harness::{Client, Server, head};
 use apus::layers::{Compression, Cors, SecurityHeaders};

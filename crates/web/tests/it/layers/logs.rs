@@ -1,4 +1,4 @@
-//! Request ids, and the line that is logged for each request.
+//! `RequestIds` and `Logged`: request ids, and log lines of requests.
 
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Counts and times of requests.
+//! `Metrics`: request counters and durations.
 
 use crate::harness::{Client, Server, eventually, head};
 use apus::layers::Metrics;

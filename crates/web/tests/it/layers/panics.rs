@@ -1,4 +1,4 @@
-//! A panic of a handler: one answer, with the fields of the layers around it.
+//! `CatchPanic`: panics of handlers become responses.
 
 use crate::harness::{Client, Server, head};
 use apus::layers::{CatchPanic, Cors, RequestIds};

@@ -1,4 +1,4 @@
-//! Fields that make browsers careful.
+//! `SecurityHeaders`: security fields of responses.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Static files by hashed names.
+//! Assets: static files with hashed names.
 
 use std::fs;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Pages made of templates.
+//! Templates and pages.
 
 use std::fs;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! `App::serve`, over a socket, and the application that the README shows.
+//! `App::serve` over a socket, and the example of the README.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

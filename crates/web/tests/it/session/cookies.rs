@@ -1,4 +1,4 @@
-//! Sessions that visitors keep themselves, in a cookie.
+//! Sessions in a cookie.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Sessions: what visitors and stores get to see, in process; `stores` has real ones.
+//! Sessions, in process.
 
 mod cookies;
 mod stores;

@@ -1,4 +1,4 @@
-//! What every store has to do, and visitors of a real server with each.
+//! The contract of session stores, and each store behind a server.
 
 use apus::App;
 use apus::session::{

@@ -1,4 +1,4 @@
-//! Databases: SQLite, PostgreSQL and MariaDB, as they really are.
+//! Databases, on SQLite, PostgreSQL and MariaDB.
 
 mod servers;
 

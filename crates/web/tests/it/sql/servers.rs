@@ -1,5 +1,4 @@
-//! PostgreSQL, MariaDB and Redis of Debian's packages, each in a folder of its own and no longer
-//! than the process of the tests.
+//! Servers for tests: PostgreSQL, MariaDB and Redis of Debian's packages.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The same events for many clients.
+//! `Broadcast`: the same events for many clients.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};

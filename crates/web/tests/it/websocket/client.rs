@@ -1,4 +1,4 @@
-//! A client that blocks.
+//! A blocking WebSocket client.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! How a socket is asked for.
+//! WebSocket handshakes (RFC 6455 section 4).
 
 use apus::App;
 use apus::websocket::{WebSocketOrigins, WebSocketSettings, WebSocketUpgrade};

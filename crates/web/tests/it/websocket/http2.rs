@@ -1,4 +1,4 @@
-//! Sockets over HTTP/2 (RFC 8441).
+//! WebSocket over HTTP/2 (RFC 8441).
 
 use apus::websocket::{CloseCode, Message, WebSocketSettings};
 use apus_websocket::codec::{CodecSettings, WebSocketConnection, WebSocketEvent};

@@ -1,4 +1,4 @@
-//! Sockets and their handlers.
+//! WebSocket handlers.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
