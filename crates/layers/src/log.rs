@@ -56,18 +56,18 @@ struct RequestLogLine {
     id: Option<RequestId>,
     started: Instant,
     status: Option<StatusCode>,
-    end: Option<ResponseEnd>,
+    end: Option<RequestLogEnd>,
 }
 
 /// The end of the response.
-struct ResponseEnd {
+struct RequestLogEnd {
     status: StatusCode,
     bytes: u64,
     duration: Duration,
     outcome: &'static str,
 }
 
-impl ResponseEnd {
+impl RequestLogEnd {
     fn of(completion: &Completion) -> Self {
         Self {
             status: completion.status,
@@ -84,13 +84,13 @@ impl ResponseEnd {
 
 impl RequestLogLine {
     fn finish(mut self, completion: &Completion) {
-        self.end = Some(ResponseEnd::of(completion));
+        self.end = Some(RequestLogEnd::of(completion));
     }
 }
 
 impl Drop for RequestLogLine {
     fn drop(&mut self) {
-        let end = self.end.take().unwrap_or_else(|| ResponseEnd {
+        let end = self.end.take().unwrap_or_else(|| RequestLogEnd {
             status: self.status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             bytes: 0,
             duration: self.started.elapsed(),
