@@ -19,7 +19,7 @@ impl Stopping {
     }
 
     /// Whether the server stops.
-    pub fn is_told(&self) -> bool {
+    pub fn is_stopping(&self) -> bool {
         *self.0.borrow()
     }
 }

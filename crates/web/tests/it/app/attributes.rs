@@ -137,7 +137,7 @@ fn collected_routes_have_a_stable_order() {
         ]
     );
     let (file, line) = collected[0].place();
-    assert!(file.ends_with("macros.rs") && line > 1, "{file}:{line}");
+    assert!(file.ends_with("attributes.rs") && line > 1, "{file}:{line}");
     let client = TestClient::new(App::new().state("page").register(collected));
     client.get("/macros/both").send().assert_text("GET");
 }
