@@ -1,4 +1,4 @@
-//! The targets of the cache: the fields that it lives by, and what it keeps on disk.
+//! Fuzz targets of the cache: response fields, and records on disk.
 
 use apus_cache::policy::{
     CacheRules, CachingContext, FreshenResult, KeyRules, OriginResponse, PresentedRequest,
@@ -9,12 +9,12 @@ use apus_http::fields::{
 };
 use apus_http::{Headers, Method, StatusCode};
 
-/// When responses come.
+/// The time of the responses.
 const NOW: Timestamp = Timestamp::from_unix_seconds(784_111_777);
 
-/// Field lines are read alike on one line and on several; what forbids to store is obeyed; what is
-/// stored is fresh for no longer than it says, is read back as it was written, and is found by its own
-/// request. The first line is the request's, the others the response's.
+/// A list on several field lines equals one on a single line. A response that must not be stored is not
+/// stored. A stored response is fresh for at most its lifetime, is read back unchanged, and is found by its
+/// request. The first line is the request's, the others are the response's.
 pub fn cache_fields(data: &[u8]) {
     let mut lines = data.split(|byte| *byte == b'\n');
     let asked = headers(lines.next().into_iter());
@@ -95,8 +95,7 @@ pub fn cache_fields(data: &[u8]) {
     }
 }
 
-/// What is read as a stored response is written as the same bytes, and has sensible times whatever
-/// they are.
+/// A record that is read as a stored response is written as the same bytes, and its times are plausible.
 pub fn cache_record(data: &[u8]) {
     let Ok(stored) = StoredResponse::decode(data) else {
         return;

@@ -1,4 +1,4 @@
-//! Who a client is behind proxies that are trusted.
+//! Fuzz target of the client's identity behind trusted proxies.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use apus::{
 };
 use apus_http::{Head, HopByHop};
 
-/// What a client may have sent, which a proxy then adds to.
+/// Fields that a client may have sent, to which a proxy adds.
 const PREFIXES: [&str; 6] = [
     "6.6.6.6",
     "\"",
@@ -19,9 +19,9 @@ const PREFIXES: [&str; 6] = [
     "\\\"",
 ];
 
-/// Lines of `X-Forwarded-For`, or of `Forwarded` if the first byte is `f`. A stranger is not believed,
-/// it makes no difference on how many lines a list stands, and nothing that stands before what the
-/// nearest stranger is known by changes who it is.
+/// Lines of `X-Forwarded-For`, or of `Forwarded` if the first byte is `f`. Untrusted peers are ignored, the
+/// number of lines of a list makes no difference, and entries before the nearest untrusted one do not
+/// change the client.
 pub fn forwarded(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else {
         return;
@@ -47,7 +47,7 @@ pub fn forwarded(data: &[u8]) {
         return;
     }
     assert_eq!(reader.client("127.0.0.1:1", &[lines.join(", ")]), client);
-    // Behind proxies of ours alone, what stands before them is the client's to say.
+    // If all proxies are trusted, the client controls the entries before them.
     if client.starts_with("Some(127.") || lines.is_empty() {
         return;
     }
@@ -62,7 +62,7 @@ pub fn forwarded(data: &[u8]) {
     }
 }
 
-/// An application that trusts proxies on loopback and says who its client is.
+/// An application that trusts proxies on loopback and returns the address of its client.
 struct Reader {
     field: &'static str,
     service: Rc<dyn Service>,

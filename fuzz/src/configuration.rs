@@ -1,16 +1,16 @@
-//! The target of configurations.
+//! Fuzz target of configurations.
 
 use std::path::Path;
 
 use apus_server::config;
 
-/// Either there is a plan without errors, and the same one again, or there are errors; each has a
-/// place that is in the file, and can be shown.
+/// A configuration gives either a plan, which is deterministic, or errors, each with a position in the file
+/// that can be rendered.
 pub fn configuration(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    // The file system is no part of this: a pattern such as `/**` would search all of it.
+    // The file system is not used: a pattern such as `/**` would search all of it.
     if text.contains("include") {
         return;
     }

@@ -1,6 +1,8 @@
-//! A server connection that is fed, and what it read.
+//! Records the requests that a server connection parses.
 
-use apus_codec::h1::{HeadLimits, Http1Error, Http1RequestHead, ServerConnection, ServerEvent};
+use apus_codec::h1::{
+    HeadLimits, Http1Error, Http1RequestHead, Http1ServerEvent, ServerConnection,
+};
 use apus_http::{Headers, ResponseHead, StatusCode};
 
 pub(crate) const LIMITS: HeadLimits = HeadLimits {
@@ -11,7 +13,7 @@ pub(crate) const LIMITS: HeadLimits = HeadLimits {
 
 pub(crate) const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
-/// All requests of a connection, each answered with 200 once it was read.
+/// The requests of a connection. Each gets a 200 response once it was read.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Transcript {
     pub(crate) requests: Vec<Read>,
@@ -29,7 +31,7 @@ pub(crate) struct Read {
 }
 
 impl Transcript {
-    /// Of input that comes in pieces of these many bytes, over and over.
+    /// The transcript of input in pieces of these sizes, repeatedly.
     pub(crate) fn in_pieces(input: &[u8], sizes: &[usize]) -> Self {
         let mut transcript = Self::default();
         let mut connection = ServerConnection::new(LIMITS);
@@ -50,7 +52,7 @@ impl Transcript {
         Self::in_pieces(input, &[])
     }
 
-    /// Panics unless the input reads the same however it is split.
+    /// Panics unless the result is independent of the split of the input.
     pub(crate) fn however_split(input: &[u8], size: usize) -> Self {
         let at_once = Self::at_once(input);
         assert_eq!(at_once, Self::in_pieces(input, &[1]));
@@ -73,19 +75,21 @@ impl Transcript {
             let taken = &input[start..start + consumed];
             start += consumed;
             match event {
-                ServerEvent::Incomplete => return start,
-                ServerEvent::Request(head) => self.requests.push(Read {
+                Http1ServerEvent::Incomplete => return start,
+                Http1ServerEvent::Request(head) => self.requests.push(Read {
                     head,
                     body: Vec::new(),
                     trailers: None,
                     complete: false,
                 }),
-                ServerEvent::Data(range) => {
+                Http1ServerEvent::Data(range) => {
                     assert!(!range.is_empty());
                     let read = self.requests.last_mut().unwrap();
                     read.body.extend_from_slice(&taken[range]);
                 }
-                ServerEvent::End(trailers) => self.requests.last_mut().unwrap().trailers = trailers,
+                Http1ServerEvent::End(trailers) => {
+                    self.requests.last_mut().unwrap().trailers = trailers
+                }
             }
             if connection.request_body_done() {
                 self.requests.last_mut().unwrap().complete = true;

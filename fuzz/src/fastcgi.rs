@@ -1,4 +1,4 @@
-//! The web server's side of FastCGI, fed whatever an application may say, and the header block of CGI.
+//! Fuzz targets of the web server's end of FastCGI, and of the CGI header block.
 
 use apus_codec::fastcgi::{
     BodyLength, CgiResponseHead, FastCgiConnection, FastCgiError, FastCgiEvent, Params,
@@ -12,8 +12,8 @@ const LIMITS: HeadLimits = HeadLimits {
     fields: 16,
 };
 
-/// A response is the same however it is cut, has its head first, no more content than that says, and
-/// comes to an end only by the word of the application. The first byte is odd for an response to HEAD.
+/// A response is independent of the split of the input, starts with its head, has at most the announced
+/// body, and ends only with `FCGI_END_REQUEST`. The first byte is odd for a response to HEAD.
 pub fn fastcgi_client(data: &[u8]) {
     let (is_head, input) = match data.split_first() {
         Some((first, rest)) => (first & 1 == 1, rest),
@@ -46,7 +46,7 @@ struct Response {
     head: Option<CgiResponseHead>,
     body: Vec<u8>,
     errors: Vec<u8>,
-    /// `None`: more is to come.
+    /// `None` if the response is incomplete.
     end: Option<Result<(), FastCgiError>>,
 }
 
@@ -94,7 +94,7 @@ fn response(is_head: bool, input: &[u8], step: usize) -> Response {
     response
 }
 
-/// A header block that is taken holds nothing that splits a message, and is read again as it is written.
+/// An accepted header block contains nothing that splits a message, and is parsed again as it is written.
 pub fn cgi_head(data: &[u8]) {
     let Ok(head) = CgiResponseHead::from_block(None, data, false, &LIMITS) else {
         return;
@@ -103,7 +103,7 @@ pub fn cgi_head(data: &[u8]) {
     let again = CgiResponseHead::from_block(Some(head.status), head.headers.wire(), false, &LIMITS);
     match again {
         Ok(again) => assert_eq!(again, head),
-        // The spaces that it is written with are not counted when it is read.
+        // The written block has spaces that the parsed one may lack.
         Err(error) => assert_eq!(error, FastCgiError::HeadTooLarge),
     }
 }

@@ -1,9 +1,9 @@
-//! The targets of field values: ranges and content negotiation.
+//! Fuzz targets of field values: ranges and content negotiation.
 
 use apus_http::fields::{AcceptEncoding, Coding, MAX_RANGES, Ranges};
 
-/// The parts lie inside of the representation, apart from each other, and are a handful. The first
-/// eight bytes are the length of the representation.
+/// The ranges are within the representation, disjoint, and few. The first eight bytes are the length of the
+/// representation.
 pub fn range(data: &[u8]) {
     let Some((complete, value)) = data.split_first_chunk() else {
         return;
@@ -21,13 +21,13 @@ pub fn range(data: &[u8]) {
         assert!(start >= free);
         let end = start.checked_add(len).expect("a part ends within 64 bits");
         assert!(end <= complete);
-        // Parts that touch would have been merged.
+        // Adjacent ranges are merged.
         free = end.saturating_add(1);
     }
 }
 
-/// What is preferred is accepted, in the order of choice; splitting a field into lines changes
-/// nothing; and there are no more outcomes than orders of the codings.
+/// The preferred codings are acceptable, in order of preference. Splitting a field into lines changes nothing,
+/// and there are at most as many results as orders of the codings.
 pub fn accept_encoding(data: &[u8]) {
     let accept = AcceptEncoding::parse([data].into_iter());
     assert_eq!(

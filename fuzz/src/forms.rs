@@ -1,4 +1,4 @@
-//! What applications read of clients: forms with files, cookies, and queries.
+//! Fuzz targets of client input to applications: forms with files, cookies, and queries.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -13,11 +13,11 @@ use apus::{
 use apus_http::{Head, HopByHop};
 use bytes::Bytes;
 
-/// What content extractors may keep.
+/// The limits of body extractors.
 const LIMIT: u64 = 512;
 
-/// A form whose boundary is `b`. It is read the same however it comes, holds no boundary within its
-/// parts, keeps within its limits, names no file by a path, and can be written again.
+/// A form with the boundary `b`. The result is independent of the split of the input, parts contain no boundary,
+/// limits are enforced, file names have no path, and the form can be written again.
 pub fn multipart(data: &[u8]) {
     let read = Parts::of(data, data.len());
     assert_eq!(read, Parts::of(data, 1));
@@ -30,7 +30,7 @@ pub fn multipart(data: &[u8]) {
             assert!(name != "." && name != "..");
         }
     }
-    // What an escape is cannot be told from what only looks like one.
+    // Escapes cannot be distinguished from text that looks like one.
     let is_plain = |text: &str| !text.contains(['\\', '%']);
     let can_be_written = |part: &Part| {
         let file_name = part.file_name.as_deref().unwrap_or("");
@@ -46,7 +46,7 @@ pub fn multipart(data: &[u8]) {
 #[derive(Debug, Default, PartialEq)]
 struct Parts {
     parts: Vec<Part>,
-    /// What it was refused with.
+    /// The error.
     status: Option<StatusCode>,
 }
 
@@ -130,8 +130,8 @@ impl Parts {
     }
 }
 
-/// Lines of `Cookie`, the first of which is also the text of a cookie that is set. Names come once, and
-/// what is set is one line with the attributes that it shall have, and comes back as it was.
+/// Lines of `Cookie`, the first of which is also the value of a cookie that is set. Names are unique. A cookie
+/// that is set is one line with its attributes, and is read back unchanged.
 pub fn cookies(data: &[u8]) {
     let mut lines = Headers::new();
     for line in data.split(|byte| *byte == b'\n') {
@@ -175,8 +175,8 @@ fn cookies_of(headers: &Headers) -> Cookies {
 
 type Fields = BTreeMap<String, Vec<String>>;
 
-/// The fields of a form. They are the same in a query, if they can stand there, and after they were
-/// written again.
+/// The fields of a form. They are the same in a query, if it can contain them, and after they were written
+/// again.
 pub fn query(data: &[u8]) {
     let form = form(data);
     if let Ok(text) = std::str::from_utf8(data)
@@ -226,7 +226,7 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }
 
-/// What a future gives that has nothing to wait for.
+/// The output of a future that is ready at once.
 fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -255,7 +255,7 @@ fn request(target: &str, fields: &[(&str, &str)], body: Body) -> Request {
     Request::from_head(Box::new(head), body, Rc::new(connection))
 }
 
-/// Content that comes in pieces.
+/// A body that arrives in pieces.
 struct Pieces(std::vec::IntoIter<Bytes>);
 
 impl BodyStream for Pieces {

@@ -1,14 +1,14 @@
-//! Targets of the HTTP/1.1 codec.
+//! Fuzz targets of the server's end of HTTP/1.1.
 
 use apus_codec::h1::{
-    BodyFraming, Http1RequestHead, RequestFraming, ServerConnection, ServerEvent,
+    BodyFraming, Http1RequestHead, Http1ServerEvent, RequestFraming, ServerConnection,
 };
 use apus_http::{Headers, Method, ResponseHead, StatusCode, Version};
 
 use crate::connection::{DATE, LIMITS, Read, Transcript};
 
-/// Requests read the same however they are split, are framed in one way only, and say the same when
-/// they are written anew from their parsed form.
+/// Parsed requests are independent of the split of the input, have one framing, and stay the same when they
+/// are encoded and parsed again.
 pub fn request_head(data: &[u8]) {
     let transcript = Transcript::however_split(data, data.first().copied().unwrap_or(2).into());
     for Read { head, .. } in &transcript.requests {
@@ -71,7 +71,7 @@ pub fn request_head(data: &[u8]) {
     }
 }
 
-/// The field lines about the connection, which are not among those of the message.
+/// The connection-specific field lines, which are not among the message's fields.
 fn hop_by_hop_lines(head: &Http1RequestHead) -> String {
     let mut lines = String::new();
     if head.body == RequestFraming::Chunked {
@@ -93,8 +93,8 @@ fn memchr_all(byte: u8, data: &[u8]) -> impl Iterator<Item = usize> {
         .map(|(at, _)| at)
 }
 
-/// Chunked content reads the same however it is split and as a plain reading of the grammar has it,
-/// and what it holds survives being written anew.
+/// A chunked body is independent of the split of the input, equals the result of a simple parser, and stays
+/// the same when it is encoded and parsed again.
 pub fn chunked(data: &[u8]) {
     let head =
         b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -127,7 +127,7 @@ pub fn chunked(data: &[u8]) {
     assert_eq!(again.requests[0].trailers, read.trailers);
 }
 
-/// The content of chunked data that is whole, and where it ends.
+/// The body of complete chunked data, and the position of its end.
 fn plain(data: &[u8]) -> Option<(Vec<u8>, usize)> {
     let line = |from: usize| {
         let end = data
@@ -162,9 +162,9 @@ fn plain(data: &[u8]) -> Option<(Vec<u8>, usize)> {
     }
 }
 
-/// The head of an answer has one framing, which is the one that was told, whatever its fields say.
+/// The head of a response has one framing, which is the returned one, whatever its fields are.
 ///
-/// The data are method and status, then the length, then lines of fields.
+/// The data is method and status, then the length, then field lines.
 pub fn response_head(data: &[u8]) {
     let [choice, status, length, fields @ ..] = data else {
         return;
@@ -181,7 +181,7 @@ pub fn response_head(data: &[u8]) {
     for line in fields.split(|byte| *byte == b'\n').take(50) {
         let colon = line.iter().position(|byte| *byte == b':');
         let (name, value) = line.split_at(colon.unwrap_or(line.len()));
-        // What is refused is not there.
+        // Rejected fields are omitted.
         let _ = headers.try_append(name, value.get(1..).unwrap_or_default());
     }
     let content_length = Some(u64::from(*length)).filter(|length| *length < 200);
@@ -244,7 +244,7 @@ fn after_get() -> ServerConnection {
 fn after(request: &str) -> ServerConnection {
     let mut connection = ServerConnection::new(LIMITS);
     let found = connection.handle_input(request.as_bytes());
-    let Ok((_, ServerEvent::Request(head))) = found else {
+    let Ok((_, Http1ServerEvent::Request(head))) = found else {
         panic!("{found:?}");
     };
     assert!(head.head.method != Method::POST);

@@ -1,13 +1,13 @@
-//! The client's side of HTTP/1.1, fed whatever a server may say.
+//! Fuzz target of the client's end of HTTP/1.1.
 
 use apus_codec::h1::{
-    BodyFraming, ClientConnection, ClientEvent, Http1Error, Http1ResponseHead, OutgoingRequest,
+    BodyFraming, ClientConnection, Http1ClientEvent, Http1Error, Http1ResponseHead, OutgoingRequest,
 };
 use apus_http::{Headers, Method, StatusCode};
 
 use crate::connection::LIMITS;
 
-/// What a server said, as it was understood.
+/// A parsed response, and the interim responses before it.
 #[derive(Debug, Default, PartialEq)]
 struct ParsedResponse {
     interim: Vec<(StatusCode, Headers)>,
@@ -22,10 +22,10 @@ struct ParsedResponse {
     consumed: usize,
 }
 
-/// A response reads the same however it is split, is framed in one way only, ends in order only if it
-/// is whole, and says the same when it is written anew from its parsed form.
+/// A response is independent of the split of the input, has one framing, completes only if it is complete, and
+/// stays the same when it is encoded and parsed again.
 ///
-/// The first byte chooses the request, the rest is what the server says before it closes.
+/// The first byte selects the request, the rest is sent by the server before it closes the connection.
 pub fn http1_client(data: &[u8]) {
     let Some((choice, input)) = data.split_first() else {
         return;
@@ -73,7 +73,7 @@ pub fn http1_client(data: &[u8]) {
 
     let anew = parsed.anew(head);
     let again = hear(&anew, &[]);
-    // The fields that frame it may have made the head larger than the limit.
+    // The framing fields may have made the head larger than the limit.
     if again.error.is_none() {
         assert_eq!(again.head.as_ref(), Some(head));
         assert_eq!(again.body, parsed.body);
@@ -82,7 +82,7 @@ pub fn http1_client(data: &[u8]) {
 }
 
 impl ParsedResponse {
-    /// Of input that comes in pieces of these many bytes, over and over, and then ends.
+    /// Parses input in pieces of these sizes, repeatedly, and then its end.
     fn of(method: &Method, upgrade: Option<&str>, input: &[u8], sizes: &[usize]) -> Self {
         let mut connection = ClientConnection::new(LIMITS);
         let request = OutgoingRequest {
@@ -112,14 +112,14 @@ impl ParsedResponse {
         if !parsed.complete && parsed.error.is_none() {
             match connection.handle_eof() {
                 Ok(event) => {
-                    assert_eq!(event, ClientEvent::End(None));
+                    assert_eq!(event, Http1ClientEvent::End(None));
                     parsed.complete = true;
                 }
                 Err(error) => parsed.error = Some(error),
             }
         }
         if parsed.error.is_some() {
-            // How far it was read depends on the pieces.
+            // The number of consumed bytes depends on the split.
             parsed.consumed = 0;
         }
         assert!(parsed.complete || !connection.keeps_alive());
@@ -139,22 +139,22 @@ impl ParsedResponse {
             };
             self.consumed += consumed;
             match event {
-                ClientEvent::Incomplete => return,
-                ClientEvent::Informational(status, headers) => {
+                Http1ClientEvent::Incomplete => return,
+                Http1ClientEvent::Informational(status, headers) => {
                     self.interim.push((status, headers));
                 }
-                ClientEvent::Response(head) => assert_eq!(self.head.replace(head), None),
-                ClientEvent::Data(range) => {
+                Http1ClientEvent::Response(head) => assert_eq!(self.head.replace(head), None),
+                Http1ClientEvent::Data(range) => {
                     assert!(!range.is_empty());
                     self.body.extend_from_slice(&rest[range]);
                 }
-                ClientEvent::End(trailers) => self.trailers = trailers,
+                Http1ClientEvent::End(trailers) => self.trailers = trailers,
             }
             if self.head.is_some() && connection.response_body_done() {
                 self.complete = true;
                 self.keeps_alive = connection.keeps_alive();
                 self.is_tunnel = connection.is_tunnel();
-                // What stands behind it is nobody's response.
+                // Bytes after the response belong to no request.
                 if self.consumed < input.len() && !connection.is_tunnel() {
                     let unasked = connection.handle_input(&input[self.consumed..]);
                     assert_eq!(unasked, Err(Http1Error::UnexpectedResponse));
@@ -164,7 +164,7 @@ impl ParsedResponse {
         }
     }
 
-    /// The response written from what was understood of it.
+    /// Encodes the parsed response again.
     fn anew(&self, head: &Http1ResponseHead) -> Vec<u8> {
         let mut out = format!("{:?} {} \r\n", head.version, head.status.as_u16()).into_bytes();
         out.extend_from_slice(head.headers.wire());

@@ -1,9 +1,8 @@
-//! Header compression of HTTP/2.
+//! Fuzz target of HPACK.
 
 use apus_codec::h2::hpack::{HpackDecoder, HpackEncoder};
 
-/// Field blocks one after the other, each behind its length: whatever can be decoded is the same
-/// after it was encoded again.
+/// Field blocks, each after its length. A block that can be decoded is the same after it was encoded again.
 pub fn hpack(mut data: &[u8]) {
     let mut decoder = HpackDecoder::new(4096);
     let (mut encoder, mut again) = (HpackEncoder::new(), HpackDecoder::new(4096));

@@ -1,8 +1,8 @@
-//! HTTP/2 connections that are fed whatever comes.
+//! Fuzz targets of HTTP/2 connections.
 
 use apus_codec::h2::{
-    ConnectionError, ExpectedBody, Http2Config, Http2Connection, Http2Event, OutgoingRequest,
-    PREFACE, StreamKey,
+    ConnectionError, ExpectedBody, Http2Codec, Http2Config, Http2Event, OutgoingRequest, PREFACE,
+    StreamKey,
 };
 use apus_http::{Head, Headers, HopByHop, Method, ResponseHead, StatusCode, Target, Version};
 
@@ -18,17 +18,17 @@ const CONFIG: Http2Config = Http2Config {
     extended_connect: true,
 };
 
-/// Content of an answer: more than one frame, less than a window.
+/// The length of a response body: more than one frame, less than a window.
 const ANSWER: usize = 20_000;
 
-/// The bytes of a client after its preface: they read the same however they are split, what is
-/// said to them is made of whole frames, and not much more than they are.
+/// The input of a server after the preface. The result is independent of the split, and the output consists of
+/// complete frames and is not much longer than the input.
 pub fn http2_connection(data: &[u8]) {
     let input = [PREFACE, data].concat();
     however_split(&input, Peer::server);
 }
 
-/// As [`http2_connection`], with frames that are framed right: the bytes say which.
+/// Like [`http2_connection`], with correct frame headers.
 pub fn http2_frames(data: &[u8]) {
     let mut input = PREFACE.to_vec();
     frame(0x4, 0, 0, b"", &mut input);
@@ -36,7 +36,7 @@ pub fn http2_frames(data: &[u8]) {
     however_split(&input, Peer::server);
 }
 
-/// The bytes of a server to a client that has three requests open.
+/// The input of a client with three open requests.
 pub fn http2_client(data: &[u8]) {
     let mut input = Vec::new();
     frame(0x4, 0, 0, b"", &mut input);
@@ -52,11 +52,11 @@ fn however_split(input: &[u8], peer: impl Fn() -> Peer) {
     }
 }
 
-/// Frames out of bytes: type, flags, stream and length of each, then its payload.
+/// Builds frames from bytes: type, flags, stream and length of each, then its payload.
 fn frames(mut data: &[u8], out: &mut Vec<u8>) {
     while let Some(([kind, flags, stream, len], rest)) = data.split_first_chunk() {
         let (payload, rest) = rest.split_at(usize::from(*len).min(rest.len()));
-        // Types that nobody knows are of little interest, and streams past a few as well.
+        // Unknown types and more than a few streams are of little interest.
         frame(kind % 18, *flags, u32::from(stream % 16), payload, out);
         data = rest;
     }
@@ -69,11 +69,11 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(payload);
 }
 
-/// One end, which answers every request and reads everything.
+/// One end, which responds to every request and consumes all data.
 struct Peer {
-    connection: Http2Connection,
+    connection: Http2Codec,
     out: Vec<u8>,
-    /// Bytes of content that were sent, whose frames stand in `out`.
+    /// Bytes of sent data, whose frame headers are in `out`.
     sent: usize,
     left: Vec<(StreamKey, usize)>,
     said: Vec<String>,
@@ -83,7 +83,7 @@ impl Peer {
     fn server() -> Self {
         let mut out = Vec::new();
         Self {
-            connection: Http2Connection::server(CONFIG, &mut out),
+            connection: Http2Codec::server(CONFIG, &mut out),
             out,
             sent: 0,
             left: Vec::new(),
@@ -93,7 +93,7 @@ impl Peer {
 
     fn client() -> Self {
         let mut out = Vec::new();
-        let mut connection = Http2Connection::client(CONFIG, &mut out);
+        let mut connection = Http2Codec::client(CONFIG, &mut out);
         for method in [Method::GET, Method::HEAD, Method::POST] {
             let mut headers = Headers::new();
             headers.try_append("host", "a").unwrap();
@@ -115,7 +115,7 @@ impl Peer {
         }
     }
 
-    /// All that was found in the input, which comes in pieces of these sizes, over and over.
+    /// The events of input in pieces of these sizes, repeatedly.
     fn read(mut self, input: &[u8], sizes: &[usize]) -> Vec<String> {
         let mut sizes = sizes.iter().cycle();
         let (mut start, mut end) = (0, 0);
@@ -171,7 +171,7 @@ impl Peer {
         }
     }
 
-    /// Notes content so that it does not matter in which pieces it came.
+    /// Joins the pieces of data, so that their sizes do not matter.
     fn note_content(&mut self, stream: StreamKey, content: &[u8], end: bool) {
         let begun = format!("{} ", stream.id());
         let more = content.escape_ascii().to_string();
@@ -195,7 +195,7 @@ impl Peer {
         match self.connection.send_head(stream, head, &mut self.out) {
             ExpectedBody::None => {}
             ExpectedBody::Data(Some(_)) => self.left.push((stream, ANSWER)),
-            // A tunnel, which is closed at once.
+            // A tunnel is closed at once.
             ExpectedBody::Data(None) => {
                 self.connection.send_data(stream, 0, true, &mut self.out)?;
             }
@@ -203,7 +203,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Sends as much as windows allow.
+    /// Sends as much as the windows allow.
     fn pour(&mut self) -> Result<(), ConnectionError> {
         for (stream, _) in &self.left {
             self.connection.want_send(*stream);
@@ -229,7 +229,7 @@ impl Peer {
         Ok(())
     }
 
-    /// What was said is made of whole frames, and in proportion to what was heard.
+    /// Checks that the output consists of complete frames, and is proportional to the input.
     fn check_output(&self, heard: usize) {
         let mut rest = self.out.strip_prefix(PREFACE).unwrap_or(&self.out);
         while !rest.is_empty() {

@@ -40,7 +40,7 @@ pub use websocket::websocket_frames;
 /// A fuzz target.
 pub type Target = fn(&[u8]);
 
-/// Every target with the name of its folder of seeds.
+/// Every target with the name of its seed folder.
 pub const TARGETS: &[(&str, Target)] = &[
     ("accept_encoding", accept_encoding),
     ("cache_fields", cache_fields),
@@ -70,7 +70,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("websocket_frames", websocket_frames),
 ];
 
-/// Makes a program of a target: under libFuzzer its loop, otherwise one that replays files.
+/// Makes a program of a target: the loop of libFuzzer, or a program that replays files.
 #[macro_export]
 macro_rules! run {
     ($target:ident) => {
@@ -84,7 +84,7 @@ macro_rules! run {
     };
 }
 
-/// Runs a target over the files named on the command line.
+/// Runs a target on the files of the command line.
 pub fn replay(target: Target) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for path in std::env::args_os().skip(1) {

@@ -1,8 +1,8 @@
-//! The target of path resolution.
+//! Fuzz target of path resolution.
 
 use apus::path::{encode, normalise};
 
-/// The normal form has no segment that leads anywhere but down, and is its own normal form.
+/// The normal form has no dot segments, and is its own normal form.
 pub fn path_resolution(data: &[u8]) {
     let Ok(raw) = std::str::from_utf8(data) else {
         return;

@@ -1,4 +1,4 @@
-//! The decoder of the wire protocol of resident PHP workers.
+//! Fuzz target of the decoder for the protocol of resident PHP workers.
 
 use apus_php::wire::{WireDecoder, WireError, WireLimits, WorkerEvent};
 use bytes::{Bytes, BytesMut};

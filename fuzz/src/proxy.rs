@@ -1,8 +1,8 @@
-//! The target of the PROXY protocol.
+//! Fuzz target of the PROXY protocol.
 
 use apus_codec::proxy_protocol::parse;
 
-/// A head is taken at its last byte, neither before nor because of what follows; a refusal stays.
+/// A header is complete at its last byte, whatever follows. More input does not change an error.
 pub fn proxy_protocol(data: &[u8]) {
     let data = data.get(..1024).unwrap_or(data);
     let mut decided = None;

@@ -49,7 +49,7 @@ pub fn shared_cache(data: &[u8]) {
     );
 }
 
-/// A proxy that is trusted, and the address of everybody else.
+/// The address of the trusted proxy, and that of other clients.
 const PROXY: &str = "192.0.2.9";
 const STRANGER: &str = "192.0.2.7";
 
@@ -167,7 +167,7 @@ impl Site {
         })
     }
 
-    /// Those whose word about clients is taken.
+    /// The trusted proxies.
     fn proxies(&self) -> TrustedProxies {
         let trusted = TrustedProxies::new(PROXY.parse::<Network>());
         match self.is_forwarded {
@@ -205,7 +205,7 @@ impl Site {
         response
     }
 
-    /// All that the origin responds by, but for the body.
+    /// All that the response of the origin depends on, except the body.
     fn facts(&self, request: &Request) -> String {
         let key = &self.settings.rules.key;
         let headers = request.headers();
@@ -353,7 +353,7 @@ fn hash(text: &str) -> u64 {
     })
 }
 
-/// A request to be.
+/// A request before it is built.
 struct Client<'a> {
     method: &'a str,
     target: &'a str,
@@ -402,7 +402,7 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// The request, if it can be one.
+    /// The request, if it is valid.
     fn request(&self) -> Option<Request> {
         let method = Method::from_bytes(self.method.as_bytes()).ok()?;
         let target = Target::parse(&method, self.target).ok()?;
@@ -453,7 +453,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// A body of which no field tells.
+/// A body without a field that announces it.
 struct Unannounced(Option<String>);
 
 impl BodyStream for Unannounced {
@@ -462,7 +462,7 @@ impl BodyStream for Unannounced {
     }
 }
 
-/// The content of a request that has nothing to wait for.
+/// The body of a request that is available at once.
 fn read_at_once(body: &mut Body) -> String {
     let mut content = Vec::new();
     let mut context = Context::from_waker(Waker::noop());

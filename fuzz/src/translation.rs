@@ -1,16 +1,15 @@
-//! Requests that change their protocol version on the way, as a proxy has them do: what one codec took
-//! and the other wrote is read as the same single request.
+//! Fuzz targets of the translation between HTTP/1.1 and HTTP/2: a translated request is parsed as the same single request.
 
 use apus_codec::h1::{self, Http1Error};
-use apus_codec::h2::{Http2Config, Http2Connection, Http2Event, OutgoingRequest, PREFACE};
+use apus_codec::h2::{Http2Codec, Http2Config, Http2Event, OutgoingRequest, PREFACE};
 use apus_http::{Head, Headers, Method};
 
 use crate::connection::{LIMITS, Transcript};
 
-/// What a request of HTTP/2 has as its body.
+/// The body of HTTP/2 requests.
 const BODY: &[u8] = b"GET /smuggled HTTP/1.1\r\nhost: evil\r\n\r\n";
 
-/// As much as HTTP/1.1 takes here, and more, since field lines count for more.
+/// The limits of HTTP/1.1 and more, since HTTP/2 counts more for each field line.
 const ROOMY: Http2Config = Http2Config {
     max_concurrent_streams: 64,
     max_frame_size: 16_384,
@@ -21,8 +20,8 @@ const ROOMY: Http2Config = Http2Config {
     extended_connect: true,
 };
 
-/// Fields, one on each line, and after an empty line the trailer section: a request of HTTP/2. If it is
-/// taken, it can be written as HTTP/1.1, where it is one request with the same fields and body.
+/// An HTTP/2 request: a field on each line, and the trailer section after an empty line. If it is accepted, it
+/// can be written as HTTP/1.1, and is one request with the same fields and body.
 pub fn http2_to_http1(data: &[u8]) {
     let (head, trailers) = match data.windows(2).position(|pair| pair == b"\n\n") {
         Some(at) => (&data[..at], Some(&data[at + 2..])),
@@ -41,7 +40,7 @@ pub fn http2_to_http1(data: &[u8]) {
         fields: LIMITS.fields,
         ..ROOMY
     };
-    let mut server = Http2Connection::server(config, &mut Vec::new());
+    let mut server = Http2Codec::server(config, &mut Vec::new());
     let Some(Message {
         head,
         body,
@@ -79,7 +78,7 @@ pub fn http2_to_http1(data: &[u8]) {
         read.error,
         Some(Http1Error::TooManyFields | Http1Error::HeadTooLarge)
     ) {
-        // What is written beside the fields of the client has made it larger.
+        // The added fields made the head larger.
         return;
     }
     assert_eq!(read.error, None);
@@ -95,8 +94,8 @@ pub fn http2_to_http1(data: &[u8]) {
     assert_eq!(request.trailers, trailers);
 }
 
-/// The bytes of a client of HTTP/1.1. What is taken of them can be written as HTTP/2, where each is a
-/// request that is well-formed and says the same.
+/// The bytes of an HTTP/1.1 client. Each accepted request can be written as HTTP/2, and is well-formed and the
+/// same.
 pub fn http1_to_http2(data: &[u8]) {
     for read in Transcript::at_once(data).requests {
         let head = &read.head.head;
@@ -105,7 +104,7 @@ pub fn http1_to_http2(data: &[u8]) {
             continue;
         }
         let mut out = Vec::new();
-        let mut client = Http2Connection::client(ROOMY, &mut out);
+        let mut client = Http2Codec::client(ROOMY, &mut out);
         let mut hello = Vec::new();
         frame(0x4, 0, b"", &mut hello);
         let (_, event) = client
@@ -130,7 +129,7 @@ pub fn http1_to_http2(data: &[u8]) {
         if let Some(trailers) = &read.trailers {
             client.send_trailers(stream, trailers, &mut out);
         }
-        let mut server = Http2Connection::server(ROOMY, &mut Vec::new());
+        let mut server = Http2Codec::server(ROOMY, &mut Vec::new());
         let again = message(&mut server, &out).expect("what HTTP/1.1 takes is well-formed");
         assert_eq!(again.head.method, head.method);
         assert_eq!(again.head.target.as_str(), head.target.path_and_query());
@@ -141,15 +140,15 @@ pub fn http1_to_http2(data: &[u8]) {
     }
 }
 
-/// A request with all that belongs to it.
+/// A request with its body and trailers.
 struct Message {
     head: Box<Head>,
     body: Vec<u8>,
     trailers: Option<Headers>,
 }
 
-/// The request that a client's bytes are; `None` if it is refused, or not whole.
-fn message(server: &mut Http2Connection, input: &[u8]) -> Option<Message> {
+/// The request of a client; `None` if it is rejected or incomplete.
+fn message(server: &mut Http2Codec, input: &[u8]) -> Option<Message> {
     let mut message = None;
     let (mut start, mut out) = (0, Vec::new());
     loop {
@@ -186,7 +185,7 @@ fn message(server: &mut Http2Connection, input: &[u8]) -> Option<Message> {
     message
 }
 
-/// Names and values of what a proxy passes on, with cookies as one field at the end.
+/// The names and values of the fields that a proxy forwards, with cookies as one field at the end.
 fn end_to_end(headers: &Headers) -> Vec<(String, Vec<u8>)> {
     let is_passed_on = |name: &str| {
         !matches!(

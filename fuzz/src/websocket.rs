@@ -1,11 +1,11 @@
-//! The frames of WebSocket, and the negotiation of their compression.
+//! Fuzz targets of WebSocket frames and the negotiation of compression.
 
 use apus_websocket::codec::{
     CodecSettings, Compression, DeflateConfig, Message, WebSocketConnection, WebSocketEvent,
 };
 use bytes::BytesMut;
 
-/// Bytes of a message that are taken.
+/// Maximum bytes of a message.
 const MAX: usize = 4096;
 
 /// A first byte of options, an offer of extensions up to a line feed, then bytes for a server and for
@@ -37,7 +37,7 @@ pub fn websocket_frames(data: &[u8]) {
     let piece = usize::from(*options).max(1);
     let events = read(agreement, frames, usize::MAX, agreed);
     assert_eq!(events, read(agreement, frames, piece, agreed));
-    // The other role takes anything without harm.
+    // The other role handles any input.
     let mut client = WebSocketConnection::client(&settings(agreed), || [7; 4]);
     let mut input = BytesMut::from(frames);
     while client.handle_input(&mut input).is_some() {}
@@ -59,7 +59,7 @@ fn read(
     agreed: Option<DeflateConfig>,
 ) -> Vec<WebSocketEvent> {
     let mut server = WebSocketConnection::server(&settings(agreement));
-    // What does not compress gets longer.
+    // Incompressible data gets longer.
     let roomy = CodecSettings {
         max_frame: 2 * MAX,
         ..settings(agreed)

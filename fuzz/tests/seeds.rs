@@ -1,4 +1,4 @@
-//! Every target over its seeds and over mutations of them, the same ones each time.
+//! Runs every fuzz target on its seeds and on deterministic mutations of them.
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use apus_fuzz::{TARGETS, Target};
 
-/// Mutations of the seeds of one target, in all.
+/// The number of mutations for each target.
 const MUTATIONS: usize = 6000;
 
 #[test]
@@ -47,7 +47,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// A xorshift generator: no dependency, and the same numbers everywhere.
+/// A xorshift generator, which gives the same numbers everywhere.
 struct Random(u64);
 
 impl Random {
@@ -58,7 +58,7 @@ impl Random {
         self.0
     }
 
-    /// A number below `bound`, and 0 if that is 0.
+    /// A number below `bound`, or 0 if that is 0.
     fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound.max(1) as u64) as usize
     }

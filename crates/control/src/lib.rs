@@ -235,15 +235,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.sock");
         let _socket = ControlSocket::bind(&path).unwrap();
-        let answer = tokio::task::spawn_blocking(move || {
+        let response = tokio::task::spawn_blocking(move || {
             let mut stream = UnixStream::connect(path).unwrap();
             stream.write_all(b"{\"command\":\"dance\"}\n").unwrap();
             io::read_to_string(stream).unwrap()
         });
-        let answer: ControlResponse = serde_json::from_str(&answer.await.unwrap()).unwrap();
+        let response: ControlResponse = serde_json::from_str(&response.await.unwrap()).unwrap();
         assert!(
-            matches!(answer, ControlResponse::Failed { .. }),
-            "{answer:?}"
+            matches!(response, ControlResponse::Failed { .. }),
+            "{response:?}"
         );
     }
 }

@@ -30,10 +30,10 @@ use apus_http::list;
 /// The order for one request:
 ///
 /// 1. `send_request`, the data, `send_end`. The response may arrive meanwhile.
-/// 2. `handle_input` until it returns [`ClientEvent::Response`], after a limited number of
-///    [`ClientEvent::Informational`].
-/// 3. `handle_input` for the body, which returns [`ClientEvent::Data`] and one
-///    [`ClientEvent::End`], unless [`response_body_done`](Self::response_body_done) is true.
+/// 2. `handle_input` until it returns [`Http1ClientEvent::Response`], after a limited number of
+///    [`Http1ClientEvent::Informational`].
+/// 3. `handle_input` for the body, which returns [`Http1ClientEvent::Data`] and one
+///    [`Http1ClientEvent::End`], unless [`response_body_done`](Self::response_body_done) is true.
 /// 4. The next request, if [`keeps_alive`](Self::keeps_alive) and no input is left.
 ///
 /// Input without a request is an error. Otherwise bytes after a response would be taken for the response
@@ -93,7 +93,7 @@ pub struct OutgoingRequest<'a> {
 
 /// An event in the input.
 #[derive(Debug, PartialEq, Eq)]
-pub enum ClientEvent {
+pub enum Http1ClientEvent {
     /// More input is needed.
     Incomplete,
     /// An interim response: 1xx except 101. With 100 the server asks for the body.
@@ -184,24 +184,28 @@ impl ClientConnection {
     }
 
     /// Parses the input that was not consumed yet. Returns how many bytes it consumed and the event
-    /// that it found; with [`ClientEvent::Incomplete`] some bytes may be consumed too. The rest has
+    /// that it found; with [`Http1ClientEvent::Incomplete`] some bytes may be consumed too. The rest has
     /// to be passed again, followed by more input.
     ///
     /// # Errors
     /// The server broke the protocol, exceeded a limit, or sent data without a request.
-    pub fn handle_input(&mut self, input: &[u8]) -> Result<(usize, ClientEvent), Http1Error> {
+    pub fn handle_input(&mut self, input: &[u8]) -> Result<(usize, Http1ClientEvent), Http1Error> {
         let found = match &mut self.reading {
             ReadState::Nothing if input.is_empty() || self.tunnel => {
-                Ok((0, ClientEvent::Incomplete))
+                Ok((0, Http1ClientEvent::Incomplete))
             }
             ReadState::Nothing => Err(Http1Error::UnexpectedResponse),
             ReadState::Head => self.handle_head(input),
             ReadState::Body(body) => match body.read(input, &self.limits) {
-                Ok((consumed, BodyPiece::Incomplete)) => Ok((consumed, ClientEvent::Incomplete)),
-                Ok((consumed, BodyPiece::Data(range))) => Ok((consumed, ClientEvent::Data(range))),
+                Ok((consumed, BodyPiece::Incomplete)) => {
+                    Ok((consumed, Http1ClientEvent::Incomplete))
+                }
+                Ok((consumed, BodyPiece::Data(range))) => {
+                    Ok((consumed, Http1ClientEvent::Data(range)))
+                }
                 Ok((consumed, BodyPiece::End(trailers))) => {
                     self.response_ended();
-                    Ok((consumed, ClientEvent::End(trailers)))
+                    Ok((consumed, Http1ClientEvent::End(trailers)))
                 }
                 Err(error) => Err(error),
             },
@@ -213,18 +217,18 @@ impl ClientConnection {
         found
     }
 
-    /// Handles the end of input, after all input was handled. Returns [`ClientEvent::End`] for a body
-    /// that ends with the connection, and [`ClientEvent::Incomplete`] if no response was expected.
+    /// Handles the end of input, after all input was handled. Returns [`Http1ClientEvent::End`] for a body
+    /// that ends with the connection, and [`Http1ClientEvent::Incomplete`] if no response was expected.
     ///
     /// # Errors
     /// [`Http1Error::Truncated`]: a response is incomplete.
-    pub fn handle_eof(&mut self) -> Result<ClientEvent, Http1Error> {
+    pub fn handle_eof(&mut self) -> Result<Http1ClientEvent, Http1Error> {
         self.persistent = false;
         match self.reading {
-            ReadState::Nothing => Ok(ClientEvent::Incomplete),
+            ReadState::Nothing => Ok(Http1ClientEvent::Incomplete),
             ReadState::Body(BodyReader::UntilClose) => {
                 self.response_ended();
-                Ok(ClientEvent::End(None))
+                Ok(Http1ClientEvent::End(None))
             }
             ReadState::Failed(error) => Err(error),
             ReadState::Head | ReadState::Body(_) => {
@@ -251,10 +255,10 @@ impl ClientConnection {
         chosen.peek().is_some() && chosen.all(|protocol| offered.contains(&name(protocol)))
     }
 
-    fn handle_head(&mut self, input: &[u8]) -> Result<(usize, ClientEvent), Http1Error> {
+    fn handle_head(&mut self, input: &[u8]) -> Result<(usize, Http1ClientEvent), Http1Error> {
         let (consumed, read) = self.head.read(input, &self.limits, self.request_kind)?;
         let Some(read) = read else {
-            return Ok((consumed, ClientEvent::Incomplete));
+            return Ok((consumed, Http1ClientEvent::Incomplete));
         };
         let head = read.head;
         let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
@@ -263,7 +267,7 @@ impl ClientConnection {
             if self.interim_count > Self::MAX_INTERIM {
                 return Err(Http1Error::TooManyInterim);
             }
-            let event = ClientEvent::Informational(head.status, head.headers);
+            let event = Http1ClientEvent::Informational(head.status, head.headers);
             return Ok((consumed, event));
         }
         if switches && !self.is_offered(&head.headers) {
@@ -286,7 +290,7 @@ impl ClientConnection {
                 self.reading = ReadState::Body(BodyReader::UntilClose);
             }
         }
-        Ok((consumed, ClientEvent::Response(head)))
+        Ok((consumed, Http1ClientEvent::Response(head)))
     }
 
     fn response_ended(&mut self) {

@@ -15,9 +15,9 @@ mod request;
 mod response;
 mod server;
 
-pub use client::{ClientConnection, ClientEvent, InvalidRequest, OutgoingRequest};
+pub use client::{ClientConnection, Http1ClientEvent, InvalidRequest, OutgoingRequest};
 pub use error::Http1Error;
 pub use framing::{BodyFraming, RequestFraming};
 pub use request::{HeadLimits, Http1RequestHead};
 pub use response::Http1ResponseHead;
-pub use server::{ServerConnection, ServerEvent};
+pub use server::{Http1ServerEvent, ServerConnection};

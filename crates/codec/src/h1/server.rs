@@ -28,8 +28,8 @@ use apus_http::{Headers, ResponseHead};
 ///
 /// The order for one request:
 ///
-/// 1. `handle_input` until it returns [`ServerEvent::Request`].
-/// 2. `handle_input` for the body, which returns [`ServerEvent::Data`] and one [`ServerEvent::End`],
+/// 1. `handle_input` until it returns [`Http1ServerEvent::Request`].
+/// 2. `handle_input` for the body, which returns [`Http1ServerEvent::Data`] and one [`Http1ServerEvent::End`],
 ///    unless [`request_body_done`](Self::request_body_done) is true. The response may be sent
 ///    meanwhile.
 /// 3. `send_head`, the data, `send_end`.
@@ -45,7 +45,7 @@ pub struct ServerConnection {
     limits: HeadLimits,
     reading: ReadState,
     head: RequestReader,
-    response: ResponseState,
+    response: ResponseProgress,
     /// Requests received.
     requests: u64,
     method: Method,
@@ -69,7 +69,7 @@ enum ReadState {
 
 /// The progress of the response to the current request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ResponseState {
+enum ResponseProgress {
     Pending,
     Started(BodyWriter),
     Ended,
@@ -77,7 +77,7 @@ enum ResponseState {
 
 /// An event in the input.
 #[derive(Debug, PartialEq, Eq)]
-pub enum ServerEvent {
+pub enum Http1ServerEvent {
     /// More input is needed, or the response has to end first.
     Incomplete,
     /// A request.
@@ -95,7 +95,7 @@ impl ServerConnection {
             limits,
             reading: ReadState::Head,
             head: RequestReader::default(),
-            response: ResponseState::Ended,
+            response: ResponseProgress::Ended,
             requests: 0,
             method: Method::GET,
             version: Version::HTTP_11,
@@ -107,26 +107,32 @@ impl ServerConnection {
     }
 
     /// Parses the input that was not consumed yet. Returns how many bytes it consumed and the event
-    /// that it found; with [`ServerEvent::Incomplete`] some bytes may be consumed too. The rest has to be
+    /// that it found; with [`Http1ServerEvent::Incomplete`] some bytes may be consumed too. The rest has to be
     /// passed again, followed by more input.
     ///
     /// # Errors
     /// The client broke the protocol or exceeded a limit. The connection has to be closed, after a
     /// response with [`Http1Error::status`] if none was started.
-    pub fn handle_input(&mut self, input: &[u8]) -> Result<(usize, ServerEvent), Http1Error> {
+    pub fn handle_input(&mut self, input: &[u8]) -> Result<(usize, Http1ServerEvent), Http1Error> {
         let found = match &mut self.reading {
-            ReadState::Head if self.tunnel || !self.persistent => Ok((0, ServerEvent::Incomplete)),
+            ReadState::Head if self.tunnel || !self.persistent => {
+                Ok((0, Http1ServerEvent::Incomplete))
+            }
             ReadState::Head => self.handle_head(input),
             ReadState::Body(body) => match body.read(input, &self.limits) {
-                Ok((consumed, BodyPiece::Incomplete)) => Ok((consumed, ServerEvent::Incomplete)),
-                Ok((consumed, BodyPiece::Data(range))) => Ok((consumed, ServerEvent::Data(range))),
+                Ok((consumed, BodyPiece::Incomplete)) => {
+                    Ok((consumed, Http1ServerEvent::Incomplete))
+                }
+                Ok((consumed, BodyPiece::Data(range))) => {
+                    Ok((consumed, Http1ServerEvent::Data(range)))
+                }
                 Ok((consumed, BodyPiece::End(trailers))) => {
                     self.body_ended();
-                    Ok((consumed, ServerEvent::End(trailers)))
+                    Ok((consumed, Http1ServerEvent::End(trailers)))
                 }
                 Err(error) => Err(error),
             },
-            ReadState::Done => Ok((0, ServerEvent::Incomplete)),
+            ReadState::Done => Ok((0, Http1ServerEvent::Incomplete)),
             ReadState::Failed(error) => Err(*error),
         };
         if let Err(error) = found {
@@ -136,7 +142,7 @@ impl ServerConnection {
         found
     }
 
-    fn handle_head(&mut self, input: &[u8]) -> Result<(usize, ServerEvent), Http1Error> {
+    fn handle_head(&mut self, input: &[u8]) -> Result<(usize, Http1ServerEvent), Http1Error> {
         let (consumed, read) = match self.head.read(input, &self.limits) {
             // A preface is valid only at the start of a connection.
             Err(Http1Error::Http2Preface) if self.requests > 0 => {
@@ -145,7 +151,7 @@ impl ServerConnection {
             read => read?,
         };
         let Some(read) = read else {
-            return Ok((consumed, ServerEvent::Incomplete));
+            return Ok((consumed, Http1ServerEvent::Incomplete));
         };
         let request = read.head;
         self.requests = self.requests.saturating_add(1);
@@ -157,13 +163,13 @@ impl ServerConnection {
                 ReadState::Body(BodyReader::chunked(&nominated))
             }
         };
-        self.response = ResponseState::Pending;
+        self.response = ResponseProgress::Pending;
         self.method = request.head.method.clone();
         self.version = request.head.version;
         self.upgrade = request.upgrade;
         self.awaits_continue = request.expects_continue;
         self.persistent &= read.persistent;
-        Ok((consumed, ServerEvent::Request(request)))
+        Ok((consumed, Http1ServerEvent::Request(request)))
     }
 
     /// Whether the connection is idle: between requests, with no byte of the next head read.
@@ -196,7 +202,7 @@ impl ServerConnection {
     /// Sends `100 Continue` to a client that waits for it (RFC 9110 section 10.1.1). Does nothing if
     /// the client does not wait, or the response was started.
     pub fn send_continue(&mut self, out: &mut Vec<u8>) {
-        if self.awaits_continue && self.response == ResponseState::Pending {
+        if self.awaits_continue && self.response == ResponseProgress::Pending {
             self.awaits_continue = false;
             out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
@@ -211,7 +217,7 @@ impl ServerConnection {
         if status.is_informational()
             && status != StatusCode::SWITCHING_PROTOCOLS
             && self.version == Version::HTTP_11
-            && self.response == ResponseState::Pending
+            && self.response == ResponseProgress::Pending
         {
             encode::informational(status, headers, out);
         }
@@ -223,7 +229,7 @@ impl ServerConnection {
     /// 101 turns the connection into a tunnel if the client offered to upgrade, and 2xx if the
     /// method is CONNECT. Any other 1xx status is not final, so 500 replaces it.
     pub fn send_head(&mut self, mut head: ResponseHead<'_>, out: &mut Vec<u8>) -> BodyFraming {
-        if let ResponseState::Started(body) = self.response {
+        if let ResponseProgress::Started(body) = self.response {
             return body.framing;
         }
         let upgraded = head.status == StatusCode::SWITCHING_PROTOCOLS && self.upgrade;
@@ -238,7 +244,7 @@ impl ServerConnection {
         let is_request_complete = matches!(self.reading, ReadState::Done);
         if framing == BodyFraming::UntilClose
             // The request was rejected by the parser, or there was none.
-            || self.response == ResponseState::Ended
+            || self.response == ResponseProgress::Ended
             // The client may send the announced body or omit it.
             || (self.awaits_continue && !is_request_complete)
             // Bytes after a rejected CONNECT may have been meant for the tunnel.
@@ -263,7 +269,7 @@ impl ServerConnection {
             upgrade,
         };
         encode::head(&head, survey, response_framing, out);
-        self.response = ResponseState::Started(BodyWriter::new(framing));
+        self.response = ResponseProgress::Started(BodyWriter::new(framing));
         framing
     }
 
@@ -292,14 +298,14 @@ impl ServerConnection {
     /// Sends the framing before `len` bytes of data. Sends nothing if the framing is not
     /// [`BodyFraming::Chunked`] or `len` is 0.
     pub fn send_chunk_start(&mut self, len: usize, out: &mut Vec<u8>) {
-        if let ResponseState::Started(body) = &mut self.response {
+        if let ResponseProgress::Started(body) = &mut self.response {
             body.start_chunk(len, out);
         }
     }
 
     /// Sends the framing after the data of the open chunk.
     pub fn send_chunk_end(&mut self, out: &mut Vec<u8>) {
-        if let ResponseState::Started(body) = &mut self.response {
+        if let ResponseProgress::Started(body) = &mut self.response {
             body.end_chunk(out);
         }
     }
@@ -307,11 +313,11 @@ impl ServerConnection {
     /// Ends the response, whatever its framing. With [`BodyFraming::Chunked`] it sends the last chunk
     /// and the trailer section, without the fields that it must not contain.
     pub fn send_end(&mut self, trailers: Option<&Headers>, out: &mut Vec<u8>) {
-        let ResponseState::Started(body) = self.response else {
+        let ResponseProgress::Started(body) = self.response else {
             return;
         };
         body.end(trailers, out);
-        self.response = ResponseState::Ended;
+        self.response = ResponseProgress::Ended;
         self.start_next_request();
     }
 
@@ -323,7 +329,7 @@ impl ServerConnection {
     /// Prepares for the next request if the current one was read and its response ended.
     fn start_next_request(&mut self) {
         if matches!(self.reading, ReadState::Done)
-            && self.response == ResponseState::Ended
+            && self.response == ResponseProgress::Ended
             && self.keeps_alive()
         {
             self.reading = ReadState::Head;

@@ -1,6 +1,6 @@
 //! HTTP/2 (RFC 9113) without I/O, for servers and clients.
 //!
-//! [`Http2Connection`] is the state machine of both; its documentation explains how to drive it.
+//! [`Http2Codec`] is the state machine of both; its documentation explains how to drive it.
 
 mod budget;
 mod connection;
@@ -16,7 +16,7 @@ mod streams;
 
 pub use self::budget::Flood;
 pub use self::connection::{
-    ExpectedBody, Http2Connection, Http2Event, Http2RequestHead, OutgoingRequest,
+    ExpectedBody, Http2Codec, Http2Event, Http2RequestHead, OutgoingRequest,
 };
 pub use self::error::{ConnectionError, ErrorCode, Fault, HeadRefusal};
 pub use self::frame::PREFACE;

@@ -1,7 +1,7 @@
 //! Tests the client's end of HTTP/1.1: encoded requests and parsed responses.
 
 use apus_codec::h1::{
-    BodyFraming, ClientConnection, ClientEvent, Http1Error, Http1ResponseHead, InvalidRequest,
+    BodyFraming, ClientConnection, Http1ClientEvent, Http1Error, Http1ResponseHead, InvalidRequest,
     OutgoingRequest,
 };
 use apus_http::{Headers, Method, StatusCode, Version};
@@ -63,7 +63,7 @@ impl Exchange {
         }
         if ends && !exchange.complete && exchange.error.is_none() {
             match connection.handle_eof() {
-                Ok(ClientEvent::End(None)) => exchange.complete = true,
+                Ok(Http1ClientEvent::End(None)) => exchange.complete = true,
                 Err(error) => exchange.error = Some(error),
                 other => panic!("{other:?}"),
             }
@@ -88,22 +88,22 @@ impl Exchange {
                 }
             };
             match event {
-                ClientEvent::Incomplete => {
+                Http1ClientEvent::Incomplete => {
                     unread.drain(..consumed);
                     return;
                 }
-                ClientEvent::Informational(status, headers) => {
+                Http1ClientEvent::Informational(status, headers) => {
                     self.interim.push((status, headers));
                 }
-                ClientEvent::Response(head) => {
+                Http1ClientEvent::Response(head) => {
                     assert!(self.head.is_none());
                     self.head = Some(head);
                 }
-                ClientEvent::Data(range) => {
+                Http1ClientEvent::Data(range) => {
                     assert!(!range.is_empty() && range.end <= consumed);
                     self.body.extend_from_slice(&unread[range]);
                 }
-                ClientEvent::End(trailers) => self.trailers = trailers,
+                Http1ClientEvent::End(trailers) => self.trailers = trailers,
             }
             unread.drain(..consumed);
             if self.head.is_some() && connection.response_body_done() {
@@ -508,7 +508,7 @@ fn limits_heads_and_interim_responses() {
 #[test]
 fn rejects_input_without_a_request() {
     let mut connection = ClientConnection::new(LIMITS);
-    assert_eq!(connection.handle_eof(), Ok(ClientEvent::Incomplete));
+    assert_eq!(connection.handle_eof(), Ok(Http1ClientEvent::Incomplete));
     let mut connection = ClientConnection::new(LIMITS);
     let answer = b"HTTP/1.1 200 x\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(

@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
-use apus_codec::h1::{BodyFraming, ServerConnection, ServerEvent};
+use apus_codec::h1::{BodyFraming, Http1ServerEvent, ServerConnection};
 use apus_http::{Headers, HopByHop, ResponseHead, StatusCode, Version};
 use apus_testkit::cases;
 use bytes::Bytes;
@@ -309,7 +309,7 @@ impl GeneratedResponse {
         loop {
             let (consumed, event) = connection.handle_input(&input).unwrap();
             input.drain(..consumed);
-            if matches!(event, ServerEvent::Request(_)) {
+            if matches!(event, Http1ServerEvent::Request(_)) {
                 break;
             }
             stream.read_buf(&mut input).await.unwrap();

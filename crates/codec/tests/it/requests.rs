@@ -1,6 +1,6 @@
 //! Tests valid requests, and their effect on the connection.
 
-use apus_codec::h1::{Http1RequestHead, RequestFraming, ServerConnection, ServerEvent};
+use apus_codec::h1::{Http1RequestHead, Http1ServerEvent, RequestFraming, ServerConnection};
 use apus_http::{Method, Version};
 
 use crate::transcript::{LIMITS, Transcript};
@@ -8,7 +8,7 @@ use crate::transcript::{LIMITS, Transcript};
 fn head(request: &str) -> Http1RequestHead {
     let mut connection = ServerConnection::new(LIMITS);
     match connection.handle_input(request.as_bytes()) {
-        Ok((consumed, ServerEvent::Request(head))) if consumed == request.len() => head,
+        Ok((consumed, Http1ServerEvent::Request(head))) if consumed == request.len() => head,
         other => panic!("{request:?}: {other:?}"),
     }
 }
@@ -131,18 +131,18 @@ fn is_idle_only_between_requests() {
     assert!(connection.is_idle());
     assert_eq!(
         connection.handle_input(b""),
-        Ok((0, ServerEvent::Incomplete))
+        Ok((0, Http1ServerEvent::Incomplete))
     );
     assert!(connection.is_idle());
     assert_eq!(
         connection.handle_input(b"G"),
-        Ok((0, ServerEvent::Incomplete))
+        Ok((0, Http1ServerEvent::Incomplete))
     );
     assert!(!connection.is_idle());
     let mut connection = ServerConnection::new(LIMITS);
     assert_eq!(
         connection.handle_input(b"\r\n"),
-        Ok((2, ServerEvent::Incomplete))
+        Ok((2, Http1ServerEvent::Incomplete))
     );
     assert!(!connection.is_idle());
 }
@@ -164,7 +164,7 @@ fn scans_each_byte_of_a_head_once() {
             .unwrap();
         start += consumed;
         assert_eq!(
-            matches!(event, ServerEvent::Request(_)),
+            matches!(event, Http1ServerEvent::Request(_)),
             end == request.len()
         );
     }

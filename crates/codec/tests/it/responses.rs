@@ -1,6 +1,6 @@
 //! Tests encoded responses, and their effect on the connection.
 
-use apus_codec::h1::{BodyFraming, Http1Error, ServerConnection, ServerEvent};
+use apus_codec::h1::{BodyFraming, Http1Error, Http1ServerEvent, ServerConnection};
 use apus_http::{Headers, ResponseHead, StatusCode};
 
 use crate::transcript::{DATE, LIMITS};
@@ -15,7 +15,7 @@ fn after(request: &str) -> ServerConnection {
     let mut connection = ServerConnection::new(LIMITS);
     let event = connection.handle_input(request.as_bytes());
     assert!(
-        matches!(event, Ok((_, ServerEvent::Request(_)))),
+        matches!(event, Ok((_, Http1ServerEvent::Request(_)))),
         "{event:?}"
     );
     connection
@@ -265,7 +265,7 @@ fn writes_connection_by_persistence() {
     connection.send_end(None, &mut Vec::new());
     assert_eq!(
         connection.handle_input(GET.as_bytes()),
-        Ok((0, ServerEvent::Incomplete))
+        Ok((0, Http1ServerEvent::Incomplete))
     );
 }
 
@@ -369,7 +369,7 @@ fn becomes_a_tunnel_with_101() {
     assert!(connection.is_tunnel() && !connection.keeps_alive());
     assert_eq!(
         connection.handle_input(b"\x81\x00"),
-        Ok((0, ServerEvent::Incomplete))
+        Ok((0, Http1ServerEvent::Incomplete))
     );
 }
 
@@ -383,16 +383,16 @@ fn reads_the_body_before_the_tunnel() {
     assert!(!connection.request_body_done());
     assert_eq!(
         connection.handle_input(b"hitunnel"),
-        Ok((2, ServerEvent::Data(0..2)))
+        Ok((2, Http1ServerEvent::Data(0..2)))
     );
     assert_eq!(
         connection.handle_input(b"tunnel"),
-        Ok((0, ServerEvent::End(None)))
+        Ok((0, Http1ServerEvent::End(None)))
     );
     assert!(connection.request_body_done());
     assert_eq!(
         connection.handle_input(b"tunnel"),
-        Ok((0, ServerEvent::Incomplete))
+        Ok((0, Http1ServerEvent::Incomplete))
     );
 }
 
@@ -455,17 +455,17 @@ fn reads_pipelined_requests_after_the_response_ended() {
     let next = "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n".as_bytes();
     assert_eq!(
         connection.handle_input(next),
-        Ok((0, ServerEvent::Incomplete))
+        Ok((0, Http1ServerEvent::Incomplete))
     );
     respond(&mut connection, 200, &[], Some(2));
     assert_eq!(
         connection.handle_input(next),
-        Ok((0, ServerEvent::Incomplete))
+        Ok((0, Http1ServerEvent::Incomplete))
     );
     connection.send_end(None, &mut Vec::new());
     assert!(matches!(
         connection.handle_input(next),
-        Ok((28, ServerEvent::Request(_)))
+        Ok((28, Http1ServerEvent::Request(_)))
     ));
 }
 
@@ -477,11 +477,11 @@ fn continues_only_after_an_unwanted_body_was_read() {
     assert!(connection.keeps_alive() && !connection.request_body_done());
     assert_eq!(
         connection.handle_input(b"helloGET"),
-        Ok((5, ServerEvent::Data(0..5)))
+        Ok((5, Http1ServerEvent::Data(0..5)))
     );
     assert_eq!(
         connection.handle_input(b"GET"),
-        Ok((0, ServerEvent::End(None)))
+        Ok((0, Http1ServerEvent::End(None)))
     );
     assert!(connection.is_idle());
 }

@@ -1,6 +1,8 @@
 //! Records the requests that a server parses from a connection, for comparison.
 
-use apus_codec::h1::{HeadLimits, Http1Error, Http1RequestHead, ServerConnection, ServerEvent};
+use apus_codec::h1::{
+    HeadLimits, Http1Error, Http1RequestHead, Http1ServerEvent, ServerConnection,
+};
 use apus_http::{Headers, ResponseHead, StatusCode};
 
 pub(crate) const LIMITS: HeadLimits = HeadLimits {
@@ -65,22 +67,24 @@ impl Transcript {
                 }
             };
             match event {
-                ServerEvent::Incomplete => {
+                Http1ServerEvent::Incomplete => {
                     unread.drain(..consumed);
                     return;
                 }
-                ServerEvent::Request(head) => self.requests.push(ReadRequest {
+                Http1ServerEvent::Request(head) => self.requests.push(ReadRequest {
                     head,
                     body: Vec::new(),
                     trailers: None,
                     complete: false,
                 }),
-                ServerEvent::Data(range) => {
+                Http1ServerEvent::Data(range) => {
                     assert!(!range.is_empty() && range.end <= consumed);
                     let read = self.requests.last_mut().unwrap();
                     read.body.extend_from_slice(&unread[range]);
                 }
-                ServerEvent::End(trailers) => self.requests.last_mut().unwrap().trailers = trailers,
+                Http1ServerEvent::End(trailers) => {
+                    self.requests.last_mut().unwrap().trailers = trailers
+                }
             }
             unread.drain(..consumed);
             if connection.request_body_done() {

@@ -14,7 +14,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use apus_codec::h1::{HeadLimits, Http1Error, Http1RequestHead, ServerConnection, ServerEvent};
+use apus_codec::h1::{
+    HeadLimits, Http1Error, Http1RequestHead, Http1ServerEvent, ServerConnection,
+};
 use apus_http::{ConnectionInfo, Duplex, Headers, InterimQueue, StatusCode, Tunnel};
 
 pub(crate) use self::tunnel::Http1Tunnel;
@@ -188,7 +190,7 @@ impl<'a> Http1Connection<'a> {
         loop {
             let (consumed, event) = self.codec.handle_input(self.input.unread())?;
             self.input.consume(consumed);
-            if let ServerEvent::Request(head) = event {
+            if let Http1ServerEvent::Request(head) = event {
                 return Ok(Some(head));
             }
             if !self.out.is_empty() {

@@ -3,7 +3,7 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use apus_codec::h1::ServerEvent;
+use apus_codec::h1::Http1ServerEvent;
 use apus_http::{Body, BodyError};
 
 use super::Http1Connection;
@@ -38,20 +38,20 @@ impl Http1Connection<'_> {
         }
         loop {
             match self.codec.handle_input(self.input.unread()) {
-                Ok((consumed, ServerEvent::Data(part))) => {
+                Ok((consumed, Http1ServerEvent::Data(part))) => {
                     let bytes = self.input.take(part, consumed);
                     incoming.count(bytes.len());
                     incoming.content.push(bytes, cx);
                     self.stop_waiting(incoming);
                     return Ok(Poll::Ready(()));
                 }
-                Ok((consumed, ServerEvent::End(trailers))) => {
+                Ok((consumed, Http1ServerEvent::End(trailers))) => {
                     self.input.consume(consumed);
                     incoming.content.end(Ok(trailers), cx);
                     self.stop_waiting(incoming);
                     return Ok(Poll::Ready(()));
                 }
-                Ok((consumed, ServerEvent::Incomplete | ServerEvent::Request(_))) => {
+                Ok((consumed, Http1ServerEvent::Incomplete | Http1ServerEvent::Request(_))) => {
                     self.input.consume(consumed);
                 }
                 Err(error) => {
@@ -139,10 +139,11 @@ impl Http1Connection<'_> {
                             break;
                         }
                     };
-                    if matches!(event, ServerEvent::End(_)) || self.codec.request_body_done() {
+                    if matches!(event, Http1ServerEvent::End(_)) || self.codec.request_body_done() {
                         break;
                     }
-                    if matches!(event, ServerEvent::Incomplete) && self.read_more(false).await? == 0
+                    if matches!(event, Http1ServerEvent::Incomplete)
+                        && self.read_more(false).await? == 0
                     {
                         self.codec.close();
                         break;

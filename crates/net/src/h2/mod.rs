@@ -41,7 +41,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use apus_codec::h2::{Http2Config, Http2Connection as Codec, StreamKey};
+use apus_codec::h2::{Http2Codec as Codec, Http2Config, StreamKey};
 use apus_http::{ConnectionInfo, InterimQueue};
 
 use self::responses::QueuedCompletion;

@@ -1,7 +1,7 @@
 //! The commands of a connection: heads, scheduling and data, resets, window updates, and shutdown.
 
 use super::{
-    ExpectedBody, Http2Connection, KEEP_ALIVE_PING, MIN_UPDATE, ReadState, Role, SHUTDOWN_PING,
+    ExpectedBody, Http2Codec, KEEP_ALIVE_PING, MIN_UPDATE, ReadState, Role, SHUTDOWN_PING,
     SIZEABLE_FRAME, ShutdownState, TINY_FRAME,
 };
 use crate::h2::frame::{self, DEFAULT_MAX_PAYLOAD};
@@ -60,7 +60,7 @@ impl<'a> OutgoingRequest<'a> {
     }
 }
 
-impl Http2Connection {
+impl Http2Codec {
     /// Opens a stream with a request (at a client): `None` if there are no
     /// [`available_streams`](Self::available_streams).
     pub fn send_request(

@@ -1,7 +1,7 @@
 //! Handles the frames of the peer (RFC 9113 section 6, RFC 9218 section 7.1).
 
 use super::{
-    BANDWIDTH_PING, BLOCK_SIZE_FACTOR, FieldBlock, HeadersFrame, Http2Connection, Http2Event,
+    BANDWIDTH_PING, BLOCK_SIZE_FACTOR, FieldBlock, HeadersFrame, Http2Codec, Http2Event,
     Http2RequestHead, KEEP_ALIVE_PING, MAX_CONTINUATIONS, ReadState, Role, SHUTDOWN_PING,
     ShutdownState,
 };
@@ -15,7 +15,7 @@ use crate::h2::{ConnectionError, ErrorCode, Fault, Flood, StreamKey};
 use apus_http::Headers;
 use http::StatusCode;
 
-impl Http2Connection {
+impl Http2Codec {
     /// Reads one frame, or a part of it, from the input. No event and no consumed bytes means that more
     /// input is needed.
     pub(super) fn read_event(

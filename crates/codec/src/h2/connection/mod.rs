@@ -68,7 +68,7 @@ const BANDWIDTH_PING: [u8; 8] = *b"sample\0\0";
 /// slot free, once both ends have ended it or one has reset it: see [`is_open`](Self::is_open). Its
 /// unconsumed data then counts as consumed.
 #[derive(Debug)]
-pub struct Http2Connection {
+pub struct Http2Codec {
     role: Role,
     config: Http2Config,
     reading: ReadState,
@@ -190,7 +190,7 @@ pub enum Http2Event {
         end: bool,
     },
     /// Data of a body: this range of the input. The caller has to report it to
-    /// [`consumed`](Http2Connection::consumed) when it was used or discarded. The range may be empty if
+    /// [`consumed`](Http2Codec::consumed) when it was used or discarded. The range may be empty if
     /// `end`.
     Data {
         /// Its stream.
@@ -252,7 +252,7 @@ pub enum ExpectedBody {
     Data(Option<u64>),
 }
 
-impl Http2Connection {
+impl Http2Codec {
     /// The end of a server, before the client's preface. Appends the server's preface.
     pub fn server(config: Http2Config, out: &mut Vec<u8>) -> Self {
         Self::new(Role::Server, config, out)

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::preencoded::{PreencodedHeaders, SegmentKind};
+use super::preencoded::{EncodedSegmentKind, PreencodedHeaders};
 use super::table::{DynamicTable, entry_size};
 use super::{DEFAULT_TABLE_SIZE, huffman, integer, static_table};
 use apus_http::Headers;
@@ -164,11 +164,11 @@ impl HpackEncoder {
         let wire = |range: &std::ops::Range<usize>| headers.wire().get(range.clone());
         for (kind, range) in preencoded.segments() {
             match kind {
-                SegmentKind::Length if !keeps_length => {}
-                SegmentKind::Verbatim | SegmentKind::Length => {
+                EncodedSegmentKind::Length if !keeps_length => {}
+                EncodedSegmentKind::Verbatim | EncodedSegmentKind::Length => {
                     out.extend_from_slice(preencoded.bytes(range));
                 }
-                SegmentKind::Indexed {
+                EncodedSegmentKind::Indexed {
                     name_index,
                     mark,
                     name,

@@ -10,18 +10,18 @@ use apus_http::response_head::is_connection_field;
 #[derive(Debug)]
 pub(crate) struct PreencodedHeaders {
     bytes: Vec<u8>,
-    segments: Vec<Segment>,
+    segments: Vec<EncodedSegment>,
 }
 
 #[derive(Debug)]
-pub(super) struct Segment {
+pub(super) struct EncodedSegment {
     /// The end of its encoded bytes, which start at the end of the segment before.
     end: usize,
-    pub(super) kind: SegmentKind,
+    pub(super) kind: EncodedSegmentKind,
 }
 
 #[derive(Debug)]
-pub(super) enum SegmentKind {
+pub(super) enum EncodedSegmentKind {
     /// Lines whose encoding is the same on each connection.
     Verbatim,
     /// The `Content-Length` line, whose encoding is the same on each connection, but which may be omitted.
@@ -70,7 +70,7 @@ impl PreencodedHeaders {
                 let name_end = line.start.saturating_add(name.len());
                 // CRLF follows the value.
                 let value_end = line.end.saturating_sub(2);
-                SegmentKind::Indexed {
+                EncodedSegmentKind::Indexed {
                     name_index: encoding.name_index,
                     mark,
                     name: line.start..name_end,
@@ -81,9 +81,9 @@ impl PreencodedHeaders {
             _ => {
                 encoding.write(name, value, &mut self.bytes);
                 if name == b"content-length" {
-                    SegmentKind::Length
+                    EncodedSegmentKind::Length
                 } else {
-                    SegmentKind::Verbatim
+                    EncodedSegmentKind::Verbatim
                 }
             }
         };
@@ -91,19 +91,19 @@ impl PreencodedHeaders {
         match (self.segments.last_mut(), &kind) {
             (
                 Some(
-                    last @ Segment {
-                        kind: SegmentKind::Verbatim,
+                    last @ EncodedSegment {
+                        kind: EncodedSegmentKind::Verbatim,
                         ..
                     },
                 ),
-                SegmentKind::Verbatim,
+                EncodedSegmentKind::Verbatim,
             ) => last.end = end,
-            _ => self.segments.push(Segment { end, kind }),
+            _ => self.segments.push(EncodedSegment { end, kind }),
         }
     }
 
     /// The segments, each with the range of its encoded bytes.
-    pub(super) fn segments(&self) -> impl Iterator<Item = (&SegmentKind, Range<usize>)> {
+    pub(super) fn segments(&self) -> impl Iterator<Item = (&EncodedSegmentKind, Range<usize>)> {
         let mut start = 0;
         self.segments.iter().map(move |segment| {
             let range = start..segment.end;

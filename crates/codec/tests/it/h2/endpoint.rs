@@ -1,7 +1,7 @@
 //! Two ends of a connection that exchange bytes through buffers.
 
 use apus_codec::h2::{
-    ConnectionError, ExpectedBody, Http2Config, Http2Connection, Http2Event, StreamKey,
+    ConnectionError, ExpectedBody, Http2Codec, Http2Config, Http2Event, StreamKey,
 };
 use apus_http::{Head, Headers, HopByHop, Method, ResponseHead, StatusCode, Target, Version};
 
@@ -21,7 +21,7 @@ pub(super) fn config() -> Http2Config {
 
 /// One end, and the bytes that it has to send.
 pub(super) struct Endpoint {
-    pub(super) connection: Http2Connection,
+    pub(super) connection: Http2Codec,
     pub(super) out: Vec<u8>,
     input: Vec<u8>,
 }
@@ -36,7 +36,7 @@ pub(super) struct ReceivedEvent {
 impl Endpoint {
     pub(super) fn server(config: Http2Config) -> Self {
         let mut out = Vec::new();
-        let connection = Http2Connection::server(config, &mut out);
+        let connection = Http2Codec::server(config, &mut out);
         Self {
             connection,
             out,
@@ -46,7 +46,7 @@ impl Endpoint {
 
     pub(super) fn client(config: Http2Config) -> Self {
         let mut out = Vec::new();
-        let connection = Http2Connection::client(config, &mut out);
+        let connection = Http2Codec::client(config, &mut out);
         Self {
             connection,
             out,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use apus_codec::h2::{ConnectionError, Flood, Http2Connection, Http2Event, OutgoingRequest};
+use apus_codec::h2::{ConnectionError, Flood, Http2Codec, Http2Event, OutgoingRequest};
 
 use super::endpoint::*;
 
@@ -339,8 +339,8 @@ fn completed_requests_offset_resets() {
 #[test]
 fn an_idle_connection_is_small() {
     assert!(
-        size_of::<Http2Connection>() <= 1536,
+        size_of::<Http2Codec>() <= 1536,
         "{}",
-        size_of::<Http2Connection>()
+        size_of::<Http2Codec>()
     );
 }

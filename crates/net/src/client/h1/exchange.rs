@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use apus_codec::h1::{
-    BodyFraming, ClientConnection, ClientEvent, Http1Error, Http1ResponseHead, OutgoingRequest,
+    BodyFraming, ClientConnection, Http1ClientEvent, Http1Error, Http1ResponseHead, OutgoingRequest,
 };
 use apus_http::{Headers, StatusCode};
 use bytes::Bytes;
@@ -159,17 +159,19 @@ impl ClientExchange for Http1ClientConnection {
         loop {
             let found = self.wire.codec.handle_input(self.wire.input.unread());
             let (consumed, event) = found.map_err(|error| FailureCause::Protocol(error.into()))?;
-            if let ClientEvent::Data(range) = event {
+            if let Http1ClientEvent::Data(range) = event {
                 return Ok(Some(Http1ResponsePart::Data(
                     self.wire.input.take(range, consumed),
                 )));
             }
             self.wire.input.consume(consumed);
             match event {
-                ClientEvent::Informational(status, headers) => self.inform(status, headers),
-                ClientEvent::Response(head) => return Ok(Some(Http1ResponsePart::Head(head))),
-                ClientEvent::End(trailers) => return Ok(Some(Http1ResponsePart::End(trailers))),
-                ClientEvent::Incomplete | ClientEvent::Data(_) => return Ok(None),
+                Http1ClientEvent::Informational(status, headers) => self.inform(status, headers),
+                Http1ClientEvent::Response(head) => return Ok(Some(Http1ResponsePart::Head(head))),
+                Http1ClientEvent::End(trailers) => {
+                    return Ok(Some(Http1ResponsePart::End(trailers)));
+                }
+                Http1ClientEvent::Incomplete | Http1ClientEvent::Data(_) => return Ok(None),
             }
         }
     }
@@ -180,7 +182,7 @@ impl ClientExchange for Http1ClientConnection {
             return Err(FailureCause::Closed);
         }
         match self.wire.codec.handle_eof() {
-            Ok(ClientEvent::End(trailers)) => Ok(Http1ResponsePart::End(trailers)),
+            Ok(Http1ClientEvent::End(trailers)) => Ok(Http1ResponsePart::End(trailers)),
             _ => Err(FailureCause::Closed),
         }
     }

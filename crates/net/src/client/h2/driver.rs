@@ -10,9 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use apus_codec::h2::{
-    ConnectionError, ErrorCode, Http2Config, Http2Connection as Codec, StreamKey,
-};
+use apus_codec::h2::{ConnectionError, ErrorCode, Http2Codec as Codec, Http2Config, StreamKey};
 use apus_http::BodyError;
 
 use super::stream::{ClientStream, ClientStreams, ResponseState};
