@@ -1,4 +1,4 @@
-//! AcceptTask connections, which goes on whatever happens.
+//! The accept loop of a listening socket, which continues after every failure.
 
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -19,18 +19,18 @@ use crate::read_interest::ReadInterestSocket;
 use crate::socket::{StreamSocket, canonical};
 use crate::worker::{Worker, WorkerListener};
 
-/// How long accept rests when the process has no descriptors or memory left. Clients wait in the
-/// queue of the socket meanwhile.
+/// The pause of accept when the process has no descriptors or memory left. Clients wait in the queue of the
+/// socket meanwhile.
 const REST: Duration = Duration::from_millis(50);
 
-/// How long nothing is said after a failure to accept was: it would be said at every rest.
+/// How long further accept failures are not logged after one was: they may repeat after every pause.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// A listening socket of this worker's runtime.
 pub(crate) enum AcceptSocket {
     Tcp {
         listener: TcpListener,
-        /// The address of all that is accepted; `None` where it listens on every address.
+        /// The local address of accepted connections; `None` if the socket listens on every address.
         local: Option<Peer>,
     },
     Unix(AsyncFd<UnixListener>),
@@ -40,7 +40,7 @@ impl AcceptSocket {
     pub(crate) fn new(socket: BoundSocket) -> io::Result<Self> {
         Ok(match socket {
             BoundSocket::Tcp(socket) => {
-                // What is accepted inherits it. Answers leave whole, in as few writes as they can.
+                // Accepted sockets inherit the option. Responses leave whole, in as few writes as possible.
                 socket2::SockRef::from(&socket).set_tcp_nodelay(true)?;
                 let address = canonical(socket.local_addr()?);
                 let is_one = !address.ip().is_unspecified();
@@ -50,8 +50,8 @@ impl AcceptSocket {
                 }
             }
             BoundSocket::Unix(socket) => {
-                // SAFETY: a listener has the same descriptor, open, for as long as it lives, and the
-                // `AsyncFd` owns it.
+                // SAFETY: a listener keeps its descriptor, open, as long as it lives, and the `AsyncFd` owns
+                // it.
                 let socket =
                     unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
                 Self::Unix(socket)
@@ -89,7 +89,7 @@ impl AcceptSocket {
     }
 }
 
-/// Accepts until `finish`, and then what had connected before.
+/// Accepts until `finish`, and then the connections that wait in the queue of the socket.
 pub(crate) async fn accept(
     worker: Rc<Worker>,
     listener: Rc<WorkerListener>,
@@ -106,10 +106,10 @@ pub(crate) async fn accept(
         match accepted {
             Ok(accepted) => {
                 if !descriptors::are_short() {
-                    enter(&worker, &listener, accepted);
+                    start(&worker, &listener, accepted);
                 } else if may_stay(&worker) {
-                    enter(&worker, &listener, accepted);
-                    // Those that were closed for it give their descriptors back before the next comes.
+                    start(&worker, &listener, accepted);
+                    // The connections that were closed give their descriptors back before the next accept.
                     tokio::task::yield_now().await;
                 }
             }
@@ -126,13 +126,12 @@ pub(crate) async fn accept(
         }
     }
     while let Ok(Ok(accepted)) = tokio::time::timeout(Duration::ZERO, socket.accept()).await {
-        enter(&worker, &listener, accepted);
+        start(&worker, &listener, accepted);
     }
 }
 
-/// Whether a connection may stay where descriptors are short. Idle ones close for it, and one more, until
-/// there are enough again. Without any that is idle, the last descriptors are for files that others ask
-/// for.
+/// Whether a connection may stay where descriptors are short. Idle connections close for it, and one more
+/// than needed, until there are enough again. If none is idle, the last descriptors are kept for files.
 fn may_stay(worker: &Worker) -> bool {
     let closed = worker.make_room(2, worker.clock.ticks());
     let is_refused = closed == 0 && descriptors::are_exhausted();
@@ -143,8 +142,8 @@ fn may_stay(worker: &Worker) -> bool {
     !is_refused
 }
 
-/// Starts to serve a connection, if there is room for it.
-fn enter(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedSocket) {
+/// Starts to serve a connection, unless a limit refuses it.
+fn start(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedSocket) {
     let peer = accepted.peer;
     worker.counters.accepted.add(1);
     let limits = worker.limits();
@@ -154,7 +153,7 @@ fn enter(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedS
         worker.counters.refused.add(1);
         return;
     }
-    // A proxy is not one client: those it names are counted when it has named them.
+    // A proxy is not one client: its clients are counted when their addresses are known.
     let proxies = listener.proxy_protocol_from();
     let client = match proxies.iter().any(|network| network.contains(&peer)) {
         true => None,
@@ -168,7 +167,7 @@ fn enter(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedS
     };
     worker.counters.connections.set(worker.table.open() as u64);
     let (worker, listener) = (Rc::clone(worker), Rc::clone(listener));
-    // Boxed: the runtime moves a task from slot to slot before it keeps it.
+    // Boxed: the runtime moves a task several times before it stores it.
     tokio::task::spawn_local(Box::pin(async move {
         let http2 = connection::serve(&worker, &listener, slot, accepted).await;
         if let Some(http2) = http2 {
@@ -180,7 +179,7 @@ fn enter(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedS
     }));
 }
 
-/// Whether an error is of the connection that was to be accepted, so that the next can be.
+/// Whether an error concerns only the connection that was to be accepted.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! Accounts of the system (`passwd(5)`, `group(5)`): looked up by name, and taken on by a process.
+//! User accounts of the system (`passwd(5)`, `group(5)`), which are found by name and assumed by a process.
 
 use std::fmt;
 use std::fs;
@@ -10,10 +10,10 @@ use rustix::thread::{
     set_thread_res_gid, set_thread_res_uid,
 };
 
-/// Users that a server started as root becomes by default: the first that there is.
+/// The default users of a server that was started as root: the first that exists.
 const UNPRIVILEGED: [&str; 2] = ["www-data", "nobody"];
 
-/// The number of `nobody` where no file names users, as in a container with one program.
+/// The number of `nobody` where no file names users, as in a container with a single program.
 const NOBODY: u32 = 65_534;
 
 /// A user with its groups.
@@ -30,7 +30,7 @@ pub struct SystemAccount {
 }
 
 impl SystemAccount {
-    /// The account of a user, by name or number. `group` takes the place of the user's own groups.
+    /// The account of a user, by name or number. `group` replaces the user's own groups.
     ///
     /// # Errors
     /// There is no such user or group.
@@ -38,8 +38,8 @@ impl SystemAccount {
         AccountDatabase::of_system().find(user, group)
     }
 
-    /// The user that a server started as root becomes unless it is told otherwise: `www-data`, or
-    /// `nobody`. `group` takes the place of its own groups.
+    /// The default user of a server that was started as root: `www-data`, or `nobody`. `group` replaces its
+    /// own groups.
     ///
     /// # Errors
     /// There is no such group.
@@ -60,13 +60,13 @@ impl SystemAccount {
         Self::find(&uid, None).map_or(uid, |account| account.name)
     }
 
-    /// Whether it is the superuser's.
+    /// Whether it is root.
     pub fn is_root(&self) -> bool {
         self.uid == 0
     }
 
-    /// Whether it exists in the user namespace of this process (`user_namespaces(7)`): where an ordinary user
-    /// is root by a namespace of its own, there may be no second one.
+    /// Whether the account exists in the user namespace of this process (`user_namespaces(7)`). If an
+    /// ordinary user is root by a namespace of its own, that namespace may have no other user.
     pub fn is_mapped(&self) -> bool {
         let maps = [
             ("/proc/self/uid_map", self.uid),
@@ -77,24 +77,26 @@ impl SystemAccount {
             .all(|(file, id)| fs::read_to_string(file).map_or(true, |map| map_has(&map, id)))
     }
 
-    /// Makes the calling thread, and all that it starts from now on, run as this user without any
-    /// capability, and unable to gain one by `execve` (`no_new_privs`). Linux keeps credentials per
-    /// thread: a process calls this before it has a second one.
+    /// Makes the calling thread, and all threads and processes that it starts later, run as this user without
+    /// any capability, and unable to gain one by `execve` (`no_new_privs`). Linux keeps credentials per
+    /// thread, so a process calls this before it has a second one.
     ///
     /// # Errors
-    /// The system does not permit it. The thread must not go on then: it may have changed in part.
+    /// The system does not permit it. The thread must end then, because its credentials may have changed in
+    /// part.
     pub fn assume(&self) -> io::Result<()> {
         self.assume_with(&self.raw_groups())
     }
 
-    /// As [`SystemAccount::assume`], with its groups as the system call takes them: nothing is allocated.
+    /// As [`SystemAccount::assume`], with the groups in the form of the system call, so that nothing is
+    /// allocated.
     pub(crate) fn assume_with(&self, groups: &[Gid]) -> io::Result<()> {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         set_thread_groups(groups)?;
         set_thread_res_gid(gid, gid, gid)?;
         set_thread_res_uid(uid, uid, uid)?;
         if !uid.is_root() {
-            // The kernel does this by itself, unless securebits say otherwise.
+            // The kernel does this itself, unless securebits disable it.
             let none = CapabilitySet::empty();
             set_capabilities(
                 None,
@@ -109,13 +111,13 @@ impl SystemAccount {
         Ok(())
     }
 
-    /// Its groups as the system call takes them.
+    /// Its groups in the form of the system call.
     pub(crate) fn raw_groups(&self) -> Vec<Gid> {
         self.groups.iter().copied().map(Gid::from_raw).collect()
     }
 }
 
-/// The name or number of no account.
+/// Why an account cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AccountError {
@@ -123,7 +125,7 @@ pub enum AccountError {
     User(String),
     /// There is no such group.
     Group(String),
-    /// The number is that of no user, so its group has to be said.
+    /// The number belongs to no user, so a group is required.
     GroupMissing(u32),
 }
 
@@ -134,7 +136,7 @@ impl fmt::Display for AccountError {
             Self::Group(name) => write!(f, "there is no group `{name}` in /etc/group"),
             Self::GroupMissing(uid) => write!(
                 f,
-                "no user in /etc/passwd has the number {uid}, so `group` has to be said"
+                "no user in /etc/passwd has the number {uid}, so `group` is required"
             ),
         }
     }
@@ -142,8 +144,8 @@ impl fmt::Display for AccountError {
 
 impl std::error::Error for AccountError {}
 
-/// Whether a map of a user namespace has a number: lines of the first inside, the first outside, and how
-/// many there are.
+/// Whether a map of a user namespace includes an id. Its lines have the first id inside, the first outside,
+/// and the number of ids.
 fn map_has(map: &str, id: u32) -> bool {
     map.lines().any(|line| {
         let mut numbers = line.split_whitespace().map(str::parse::<u64>);
@@ -156,7 +158,7 @@ fn map_has(map: &str, id: u32) -> bool {
     })
 }
 
-/// The number of a user or group; the largest means none to system calls.
+/// The id of a user or group; system calls use the largest number for no id.
 fn number(text: &str) -> Option<u32> {
     text.parse().ok().filter(|number| *number != u32::MAX)
 }
@@ -169,7 +171,7 @@ struct AccountDatabase {
 
 impl AccountDatabase {
     fn of_system() -> Self {
-        // A container may have neither; then there are numbers alone.
+        // A container may have neither file; ids are numbers then.
         let read = |path| fs::read(path).unwrap_or_default();
         Self {
             passwd: String::from_utf8_lossy(&read("/etc/passwd")).into_owned(),
@@ -199,7 +201,7 @@ impl AccountDatabase {
         named.or_else(|| number(wanted))
     }
 
-    /// The groups that name a user as their member.
+    /// The groups that list a user as a member.
     fn memberships(&self, user: &str) -> Vec<u32> {
         let of_line = |line: &str| {
             let mut fields = line.split(':');
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_unknown_is_named() {
+    fn an_unknown_account_is_named() {
         let error = |user, group| database().find(user, group).unwrap_err();
         assert_eq!(error("nemo", None), AccountError::User("nemo".to_owned()));
         assert_eq!(error("7", None), AccountError::GroupMissing(7));

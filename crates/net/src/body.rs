@@ -1,9 +1,9 @@
 //! A body between the driver of its connection and its reader.
 //!
-//! Over HTTP/1.1 the driver puts in one piece at a time and only when somebody waits for it, so that
-//! a slow reader slows its client and no content gathers in memory. Over HTTP/2 the other streams of
-//! the connection must not wait for that reader: pieces gather here, no more than the stream's window
-//! allows, and the window opens when they are read.
+//! Over HTTP/1.1 the driver adds one chunk at a time, and only when the reader waits for it, so that a slow
+//! reader slows its client down and no body gathers in memory. Over HTTP/2 the other streams of the
+//! connection must not wait for that reader: chunks gather here up to the window of the stream, which opens
+//! when they are read.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,12 +13,12 @@ use std::task::{Context, Poll, Waker};
 use apus_http::{BodyError, BodyStream, Frame, Headers};
 use bytes::Bytes;
 
-/// Pieces that have to wait are joined up to this size, so that a client which sends many small
-/// ones costs little more memory than they have bytes.
+/// Chunks that wait are joined up to this size, so that a client which sends many small ones costs little
+/// more memory than their bytes.
 const JOINED: usize = 64 * 1024;
 
-/// The driver's end. When it is dropped, content that is not whole breaks off for its reader, who
-/// may have outlived the answer.
+/// The driver's end. If it is dropped before the body is whole, the reader gets an error; the reader may
+/// outlive the response.
 pub(crate) struct BodySender(Rc<RefCell<BodyState>>);
 
 /// The reader's end: the stream behind the request's body.
@@ -26,24 +26,24 @@ pub(crate) struct BodyReceiver(Rc<RefCell<BodyState>>);
 
 struct BodyState {
     next: Option<Bytes>,
-    /// What came behind `next`.
+    /// The chunks behind `next`.
     more: VecDeque<Vec<u8>>,
     end: Option<Result<Option<Headers>, BodyError>>,
-    /// Bytes that were not read yet, where the request tells how many there are.
+    /// Bytes that were not read yet, if the request has a length.
     remaining: Option<u64>,
-    /// Bytes that were read or thrown away and not told to the driver yet.
+    /// Bytes that were read or discarded and not reported to the driver yet.
     used: usize,
     wanted: bool,
-    /// Whether the reader's end is gone.
+    /// Whether the reader was dropped.
     abandoned: bool,
     driver: Option<Waker>,
     reader: Option<Waker>,
 }
 
-/// What the reader did since the driver asked last.
+/// What the reader did since the driver's last call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyProgress {
-    /// How many bytes were read or thrown away.
+    /// How many bytes were read or discarded.
     pub(crate) used: usize,
     /// Whether the reader waits for more.
     pub(crate) wanted: bool,
@@ -75,7 +75,7 @@ impl BodySender {
         false
     }
 
-    /// What the reader did; `cx` is woken when it does more.
+    /// The reader's progress; `cx` is woken when there is more.
     pub(crate) fn progress(&self, cx: &Context<'_>) -> BodyProgress {
         let mut state = self.0.borrow_mut();
         state.watch(cx);
@@ -85,12 +85,12 @@ impl BodySender {
         }
     }
 
-    /// Whether nobody can read it any more.
+    /// Whether the reader was dropped.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.0.borrow().abandoned
     }
 
-    /// Hands over a piece. The caller polls the reader next if it is of the task of `cx`.
+    /// Adds a chunk. If the reader belongs to the task of `cx`, the caller polls it next.
     pub(crate) fn push(&self, bytes: Bytes, cx: &Context<'_>) {
         let mut state = self.0.borrow_mut();
         if !state.abandoned {
@@ -99,8 +99,8 @@ impl BodySender {
         state.wake_reader(cx);
     }
 
-    /// Hands over a copy of a piece, behind those that were not read yet. Tells whether the reader
-    /// waits for it with `cx`, so that the caller has to poll it.
+    /// Adds a copy of a chunk behind those that were not read yet. Returns whether the reader waits for it
+    /// with `cx`, so that the caller has to poll the reader.
     pub(crate) fn push_behind(&self, piece: &[u8], cx: &Context<'_>) -> bool {
         let mut state = self.0.borrow_mut();
         if state.abandoned {
@@ -121,7 +121,7 @@ impl BodySender {
         state.wake_reader(cx)
     }
 
-    /// Hands over the end, as [`BodySender::push_behind`] a piece.
+    /// Adds the end, as [`BodySender::push_behind`] adds a chunk.
     pub(crate) fn end(&self, end: Result<Option<Headers>, BodyError>, cx: &Context<'_>) -> bool {
         let mut state = self.0.borrow_mut();
         if state.end.is_none() {
@@ -143,7 +143,7 @@ impl BodyState {
         }
     }
 
-    /// Wakes the reader, unless it waits with `cx`, which is told.
+    /// Wakes the reader. Returns true instead if the reader waits with `cx`.
     fn wake_reader(&mut self, cx: &Context<'_>) -> bool {
         self.wanted = false;
         match self.reader.take() {
@@ -156,7 +156,7 @@ impl BodyState {
         }
     }
 
-    /// Wakes the driver, unless it is the one that polls. It watches anew each time.
+    /// Wakes the driver, unless it is the caller. The driver registers again each time.
     fn wake_driver(&mut self, cx: Option<&Context<'_>>) {
         if let Some(driver) = self.driver.take()
             && !cx.is_some_and(|cx| driver.will_wake(cx.waker()))
@@ -185,7 +185,7 @@ impl BodyStream for BodyReceiver {
         }
         match state.end.take() {
             Some(Ok(trailers)) => {
-                // Polled once more after the trailers, it says that there is nothing.
+                // A poll after the trailers returns the end again.
                 state.end = Some(Ok(None));
                 return Poll::Ready(trailers.map(|trailers| Ok(Frame::Trailers(trailers))));
             }
@@ -195,8 +195,8 @@ impl BodyStream for BodyReceiver {
             }
             None => {}
         }
-        // The driver polls the handler from its own task, in which case it sees `wanted` at once
-        // and has no other waker than this one.
+        // If the driver polls the handler from its own task, it sees `wanted` at once and has no other waker
+        // than this one.
         if !state.wanted {
             state.wanted = true;
             state.wake_driver(Some(cx));
@@ -239,7 +239,7 @@ impl Drop for BodyReceiver {
         state.more = VecDeque::new();
         state.wanted = false;
         if unread > 0 || state.end.is_none() {
-            // More of it may be on its way, which nobody wants.
+            // The driver may receive more of the body, which is discarded now.
             state.wake_driver(None);
         }
     }
@@ -259,40 +259,40 @@ mod tests {
     #[test]
     fn small_pieces_that_wait_are_joined_and_count_as_used_when_read() {
         let cx = &mut Context::from_waker(Waker::noop());
-        let (content, mut stream) = BodySender::new(None);
+        let (sender, mut receiver) = BodySender::new(None);
         for byte in 0..=255 {
-            content.push_behind(&[byte], cx);
+            sender.push_behind(&[byte], cx);
         }
-        content.end(Ok(None), cx);
-        assert_eq!(content.progress(cx).used, 0);
-        assert_eq!(data(stream.poll_frame(cx)).len(), 1);
-        assert_eq!(content.progress(cx).used, 1);
-        assert_eq!(data(stream.poll_frame(cx)).len(), 255);
-        assert_eq!(content.progress(cx).used, 255);
-        assert!(matches!(stream.poll_frame(cx), Poll::Ready(None)));
+        sender.end(Ok(None), cx);
+        assert_eq!(sender.progress(cx).used, 0);
+        assert_eq!(data(receiver.poll_frame(cx)).len(), 1);
+        assert_eq!(sender.progress(cx).used, 1);
+        assert_eq!(data(receiver.poll_frame(cx)).len(), 255);
+        assert_eq!(sender.progress(cx).used, 255);
+        assert!(matches!(receiver.poll_frame(cx), Poll::Ready(None)));
     }
 
     #[test]
-    fn what_an_abandoned_reader_left_counts_as_used() {
+    fn bytes_that_a_dropped_reader_left_count_as_used() {
         let cx = &mut Context::from_waker(Waker::noop());
-        let (content, stream) = BodySender::new(None);
-        content.push_behind(&[0; 100], cx);
-        content.push_behind(&[0; 100], cx);
-        drop(stream);
-        content.push_behind(&[0; 100], cx);
-        assert!(content.is_abandoned());
-        assert_eq!(content.progress(cx).used, 300);
+        let (sender, receiver) = BodySender::new(None);
+        sender.push_behind(&[0; 100], cx);
+        sender.push_behind(&[0; 100], cx);
+        drop(receiver);
+        sender.push_behind(&[0; 100], cx);
+        assert!(sender.is_abandoned());
+        assert_eq!(sender.progress(cx).used, 300);
     }
 
     #[test]
-    fn content_that_is_whole_when_its_connection_ends_can_be_read_to_its_end() {
+    fn a_body_that_is_whole_when_its_connection_ends_can_be_read_to_its_end() {
         let cx = &mut Context::from_waker(Waker::noop());
-        let (content, mut stream) = BodySender::new(Some(5));
-        content.push_behind(b"ab", cx);
-        content.push_behind(b"cde", cx);
-        drop(content);
-        assert_eq!(data(stream.poll_frame(cx)), "ab");
-        assert_eq!(data(stream.poll_frame(cx)), "cde");
-        assert!(matches!(stream.poll_frame(cx), Poll::Ready(None)));
+        let (sender, mut receiver) = BodySender::new(Some(5));
+        sender.push_behind(b"ab", cx);
+        sender.push_behind(b"cde", cx);
+        drop(sender);
+        assert_eq!(data(receiver.poll_frame(cx)), "ab");
+        assert_eq!(data(receiver.poll_frame(cx)), "cde");
+        assert!(matches!(receiver.poll_frame(cx), Poll::Ready(None)));
     }
 }

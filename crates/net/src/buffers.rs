@@ -1,6 +1,6 @@
-//! BufferPool of a worker, lent to connections while they have bytes in flight.
+//! The buffers of a worker, which connections borrow while they have bytes in flight.
 //!
-//! A connection that waits holds none, which is why an idle one is small.
+//! An idle connection holds none, so it needs little memory.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,33 +8,33 @@ use std::thread::{self, ThreadId};
 
 use bytes::Bytes;
 
-/// The size of a fresh buffer: four TLS records.
+/// The size of a new buffer: four TLS records.
 pub(crate) const BUFFER: usize = 64 * 1024;
 
-/// The size of a page: how much of a file is read at once.
+/// The size of a page, which is the most of a file that is read at once.
 pub(crate) const PAGE: usize = 64 * 1024;
 
-/// How many free pages a worker keeps.
+/// The most free pages of a worker.
 const PAGES_KEPT: usize = 8;
 
-/// How many free buffers a worker keeps.
+/// The most free buffers of a worker.
 const KEPT: usize = 64;
 
 thread_local! {
     static BUFFERS: Rc<BufferPool> = Rc::default();
 }
 
-/// The bytes in a buffer of this thread, to which it comes back if the last of them are dropped here.
+/// Bytes whose buffer returns to the pool of this thread if the last of them are dropped here.
 pub(crate) fn freeze(buffer: Vec<u8>) -> Bytes {
     Bytes::from_owner(PooledBuffer {
         buffer,
-        home: thread::current().id(),
+        owner: thread::current().id(),
     })
 }
 
 struct PooledBuffer {
     buffer: Vec<u8>,
-    home: ThreadId,
+    owner: ThreadId,
 }
 
 impl AsRef<[u8]> for PooledBuffer {
@@ -45,15 +45,15 @@ impl AsRef<[u8]> for PooledBuffer {
 
 impl Drop for PooledBuffer {
     fn drop(&mut self) {
-        if thread::current().id() == self.home {
+        if thread::current().id() == self.owner {
             let buffer = std::mem::take(&mut self.buffer);
-            // A thread at its end needs none.
+            // At the end of the thread the pool may be gone.
             let _ = BUFFERS.try_with(|buffers| buffers.put(buffer));
         }
     }
 }
 
-/// The free buffers of one worker, whose thread they stay on.
+/// The free buffers of one worker. They stay on its thread.
 #[derive(Default)]
 pub(crate) struct BufferPool {
     free: RefCell<Vec<Vec<u8>>>,
@@ -61,7 +61,7 @@ pub(crate) struct BufferPool {
 }
 
 impl BufferPool {
-    /// Those of this thread.
+    /// The pool of this thread.
     pub(crate) fn of_thread() -> Rc<Self> {
         BUFFERS.with(Rc::clone)
     }
@@ -74,7 +74,7 @@ impl BufferPool {
             .unwrap_or_else(|| Vec::with_capacity(BUFFER))
     }
 
-    /// Takes a buffer back.
+    /// Returns a buffer to the pool.
     pub(crate) fn put(&self, mut buffer: Vec<u8>) {
         let capacity = buffer.capacity();
         if (BUFFER..=4 * BUFFER).contains(&capacity) {
@@ -86,13 +86,13 @@ impl BufferPool {
         }
     }
 
-    /// Bytes to read a part of a file into. What is in them is of no meaning.
+    /// Bytes to read a part of a file into. Their contents are undefined.
     pub(crate) fn take_page(&self) -> Box<[u8]> {
         let page = self.pages.borrow_mut().pop();
         page.unwrap_or_else(|| vec![0; PAGE].into_boxed_slice())
     }
 
-    /// Takes a page back.
+    /// Returns a page to the pool.
     pub(crate) fn put_page(&self, page: Box<[u8]>) {
         let mut pages = self.pages.borrow_mut();
         if pages.len() < PAGES_KEPT {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lent_comes_back_with_the_last_part_of_it() {
+    fn a_buffer_returns_with_the_last_part_of_its_bytes() {
         let buffers = BufferPool::of_thread();
         let mut buffer = buffers.take();
         buffer.extend_from_slice(b"some content");

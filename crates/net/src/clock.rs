@@ -1,29 +1,29 @@
-//! A worker's clock: read once per turn of the worker instead of once per request.
+//! The clock of a worker, which is read once per tick or poll of the worker instead of once per request.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How often the clock moves on while something goes on; deadlines are kept to this precision.
+/// The unit of deadlines, and the interval at which the clock of a busy worker advances.
 pub(crate) const TICK: Duration = Duration::from_millis(250);
 
 thread_local! {
     static NOW: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// The time, on a worker's thread as of its last turn: at most about 250 ms ago, and for the price of
-/// reading a variable. Elsewhere it is the time of the system.
+/// The current time: on a worker's thread that of its last tick, at most about 250 ms ago, for the price of
+/// reading a variable; on other threads the time of the system.
 pub fn coarse_now() -> Instant {
     NOW.get().unwrap_or_else(Instant::now)
 }
 
-/// The first tick at which `after` has surely passed from the tick `since`.
+/// The first tick at which `after` has certainly passed from the tick `since`.
 pub(crate) fn deadline_from(since: u32, after: Duration) -> u32 {
     let ticks = after.as_millis().div_ceil(TICK.as_millis());
     let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
     since.saturating_add(ticks).saturating_add(1)
 }
 
-/// Time as a worker sees it: ticks for deadlines, and the `Date` field (RFC 9110 section 6.6.1).
+/// The time of a worker: ticks for deadlines, and the `Date` field (RFC 9110 section 6.6.1).
 pub(crate) struct WorkerClock {
     start: Instant,
     ticks: Cell<u32>,
@@ -66,12 +66,12 @@ impl WorkerClock {
         self.ticks.get()
     }
 
-    /// The first tick at which `after` has surely passed from now.
+    /// The first tick at which `after` has certainly passed from now.
     pub(crate) fn deadline(&self, after: Duration) -> u32 {
         deadline_from(self.ticks.get(), after)
     }
 
-    /// When a tick comes.
+    /// The time of a tick.
     pub(crate) fn time_of(&self, tick: u32) -> Instant {
         self.start + TICK.saturating_mul(tick)
     }

@@ -15,7 +15,7 @@ use crate::tls;
 use crate::transport::Transport;
 use crate::worker::{Worker, WorkerListener};
 
-/// A connection whose client speaks HTTP/2, before anything of that was done.
+/// A connection whose client speaks HTTP/2, before its first frame.
 pub(crate) struct Http2Handoff {
     slot: ConnectionSlot,
     parts: (Transport, Rc<ConnectionInfo>, InputBuffer),
@@ -37,8 +37,8 @@ pub(crate) struct AcceptedSocket {
     pub(crate) local: Peer,
 }
 
-/// Serves a connection to its end, or up to where HTTP/2 begins. What follows is for a task of its
-/// own, which has no room to keep for all that comes before, and for HTTP/1.1.
+/// Serves a connection to its end, or until HTTP/2 starts. HTTP/2 runs on a task of its own, so that its
+/// future does not contain those of the handshake and of HTTP/1.1.
 pub(crate) async fn serve(
     worker: &Worker,
     listener: &WorkerListener,
@@ -81,7 +81,7 @@ pub(crate) async fn serve(
         None => Transport::Clear(socket),
         Some(settings) => {
             slot.set_reading_head(&worker.clock, worker.limits().handshake_timeout);
-            // Boxed: a connection in clear text has no room to keep for a handshake.
+            // Boxed: the future of a connection in clear text does not contain that of a handshake.
             let handshake = Box::pin(tls::accept(
                 &settings,
                 socket,

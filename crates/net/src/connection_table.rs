@@ -1,8 +1,8 @@
-//! The connections of one worker: deadlines, eviction, and how they are told to end.
+//! The connections of one worker, with their deadlines and their eviction.
 //!
-//! A deadline is a number in a cell, so that setting one costs a store and no timer is registered or moved
-//! on the path of a request. One sweep looks at all of them when the earliest that was ever set is due;
-//! mostly, that has long been replaced by a later one.
+//! A deadline is a number in a cell: setting one costs a store, and no timer is registered or moved for a
+//! request. One sweep checks all of them when the earliest that was ever set is due; mostly, it was replaced
+//! by a later one long ago.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,26 +17,26 @@ use std::time::Duration;
 
 use crate::clock::WorkerClock;
 
-/// A tick that does not come.
+/// A tick that is never reached.
 pub(crate) const NEVER: u32 = u32::MAX;
 
-/// One connection as the table knows it.
+/// The state of one connection.
 pub(crate) struct SlotState {
     deadline: Cell<u32>,
     /// The earliest deadline in the table.
     earliest: Rc<Cell<u32>>,
     /// The tick since which it waits for a request; [`NEVER`] while it works.
     idle_since: Cell<u32>,
-    /// What it waits for.
+    /// What the connection waits for.
     stage: Cell<WaitStage>,
-    /// Whether the deadline passed, or it was chosen to make room.
+    /// Whether the deadline passed, or the connection was evicted.
     expired: Cell<bool>,
-    /// Whether it was chosen to make room.
+    /// Whether the connection was evicted.
     evicted: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
-/// What a connection waits for from its client, in the order in which connections are closed for others.
+/// What a connection waits for from its client, in the order in which connections are evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum WaitStage {
     /// A request.
@@ -50,7 +50,7 @@ enum WaitStage {
 /// What a connection does until its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionWait {
-    /// It answers requests.
+    /// It serves requests.
     Busy,
     /// It waits for a request, since this tick.
     Idle { since: u32 },
@@ -71,8 +71,8 @@ impl SlotState {
         }
     }
 
-    /// Remembers the task to wake. Every wait of the connection calls it; after the first time it
-    /// is a comparison.
+    /// Registers the task to wake. Every wait of the connection calls it; after the first time it is a
+    /// comparison.
     pub(crate) fn register(&self, cx: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         match &*waker {
@@ -88,13 +88,13 @@ impl SlotState {
         }
     }
 
-    /// What the connection is to finish by.
+    /// The connection works, with a time limit.
     pub(crate) fn set_busy(&self, clock: &WorkerClock, within: Duration) {
         self.idle_since.set(NEVER);
         self.set_deadline(clock.deadline(within));
     }
 
-    /// The connection works without a limit of time, as while a handler thinks.
+    /// The connection works without a time limit, as while a handler runs.
     pub(crate) fn clear_deadline(&self) {
         self.idle_since.set(NEVER);
         self.deadline.set(NEVER);
@@ -107,22 +107,22 @@ impl SlotState {
         self.set_deadline(clock.deadline(within));
     }
 
-    /// The connection waits for the rest of a handshake or of a request's head. It may be closed for
-    /// others after those that are idle: who sends a part and no more must not keep clients out.
+    /// The connection waits for the rest of a handshake or of a request's head. It may be evicted after the
+    /// idle ones, so that clients which send only a part do not keep others out.
     pub(crate) fn set_reading_head(&self, clock: &WorkerClock, within: Duration) {
         self.set_idle(clock, within);
         self.stage.set(WaitStage::Head);
     }
 
-    /// The connection waits for more of a request's body. It may be closed for others after those that
-    /// [have begun](Self::set_reading_head), the one first that has sent nothing for longest.
+    /// The connection waits for more of a request's body. It may be evicted after those that [read a
+    /// head](Self::set_reading_head); the one that was silent longest comes first.
     pub(crate) fn set_reading_body(&self, clock: &WorkerClock, within: Duration) {
         self.set_idle(clock, within);
         self.stage.set(WaitStage::Body);
     }
 
-    /// As [`Self::set_busy`], [`Self::set_idle`] or [`Self::set_reading_head`], where the connection keeps times of its
-    /// own.
+    /// As [`Self::set_busy`], [`Self::set_idle`] or [`Self::set_reading_head`], for a connection with timers
+    /// of its own.
     pub(crate) fn set_wait(&self, deadline: u32, waiting: ConnectionWait) {
         self.set_deadline(deadline);
         match waiting {
@@ -138,12 +138,12 @@ impl SlotState {
         }
     }
 
-    /// Whether it was chosen to make room.
+    /// Whether the connection was evicted.
     pub(crate) fn is_evicted(&self) -> bool {
         self.evicted.get()
     }
 
-    /// Whether the time is over.
+    /// Whether the deadline has passed.
     pub(crate) fn is_expired(&self) -> bool {
         self.expired.get()
     }
@@ -155,17 +155,17 @@ impl SlotState {
         }
     }
 
-    /// Gives a connection whose time was over some more, to say so to its client.
+    /// Clears an expired deadline, so that the connection can still send a response or an alert.
     pub(crate) fn renew(&self) {
         self.expired.set(false);
         self.set_deadline(self.deadline.get());
     }
 
-    /// Waits for `poll`, no longer than the deadline.
+    /// Waits for `poll`, but no longer than the deadline.
     ///
     /// # Errors
-    /// `TimedOut` past the deadline, `ConnectionAborted` if it has to make room, or what `poll` fails
-    /// with.
+    /// `TimedOut` past the deadline, `ConnectionAborted` if the connection is evicted, or the error of
+    /// `poll`.
     pub(crate) async fn wait<T>(
         &self,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
@@ -192,7 +192,7 @@ impl SlotState {
 
 /// The connections of one worker.
 pub(crate) struct ConnectionTable {
-    /// No deadline is earlier, but of those whose time is over.
+    /// The earliest deadline that has not expired is not earlier than this tick.
     earliest: Rc<Cell<u32>>,
     slots: RefCell<Vec<Option<Rc<SlotState>>>>,
     free: RefCell<Vec<usize>>,
@@ -201,7 +201,7 @@ pub(crate) struct ConnectionTable {
     empty: tokio::sync::Notify,
 }
 
-/// A place in the table; leaves it when dropped.
+/// A slot in the table, which is free again when this is dropped.
 pub(crate) struct ConnectionSlot {
     table: Rc<ConnectionTable>,
     slot: Rc<SlotState>,
@@ -210,8 +210,8 @@ pub(crate) struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// Counts the connection for the client that a proxy named, as [`ConnectionTable::enter`] does for those
-    /// who come themselves. Tells whether it may stay.
+    /// Counts the connection for the client that a proxy named, as [`ConnectionTable::enter`] does for direct
+    /// clients. Returns whether it may stay.
     pub(crate) fn count_client(&mut self, address: IpAddr, per_address: usize) -> bool {
         let address = client_network(address);
         if per_address == 0 || self.address.is_some() {
@@ -245,7 +245,7 @@ impl Default for ConnectionTable {
 }
 
 impl ConnectionTable {
-    /// Enters a connection from `address`, unless that has `per_address` of them already (0: any).
+    /// Enters a connection from `address`, unless there are `per_address` of them already (0: any number).
     pub(crate) fn enter(
         self: &Rc<Self>,
         address: Option<IpAddr>,
@@ -273,7 +273,7 @@ impl ConnectionTable {
         })
     }
 
-    /// Counts a connection for an address, unless that has so many already.
+    /// Counts a connection for an address, unless there are `per_address` already.
     fn count_address(&self, address: IpAddr, per_address: usize) -> bool {
         let mut addresses = self.addresses.borrow_mut();
         let count = addresses.entry(address).or_default();
@@ -287,17 +287,17 @@ impl ConnectionTable {
         self.open.get()
     }
 
-    /// Waits until the last connection leaves.
+    /// Waits until the last connection has left.
     pub(crate) async fn emptied(&self) {
         self.empty.notified().await;
     }
 
-    /// The tick at which a sweep may find something; [`NEVER`] if nothing has a deadline.
+    /// The tick of the next sweep; [`NEVER`] if there is no deadline.
     pub(crate) fn due(&self) -> u32 {
         self.earliest.get()
     }
 
-    /// Ends what is past its time.
+    /// Expires the deadlines that have passed.
     pub(crate) fn sweep(&self, clock: &WorkerClock) {
         let now = clock.ticks();
         if self.earliest.get() > now {
@@ -314,9 +314,10 @@ impl ConnectionTable {
         self.earliest.set(earliest);
     }
 
-    /// Ends the connections that have been idle longest, after them those whose head or handshake has been
-    /// coming longest, and last those whose body has not come on for longest: `least`, or one in sixty-four of all that are open, if there are
-    /// as many; tells how many. Those stay that have been so only after tick `until`.
+    /// Evicts the connections that have been idle longest, then those that have waited longest for a head or
+    /// handshake, and last those that have waited longest for more of a body. It evicts `least`, or one in
+    /// sixty-four of the open ones if that is more, as far as there are enough; returns how many. Connections
+    /// that began to wait after tick `until` stay.
     pub(crate) fn make_room(&self, least: u64, until: u32) -> u64 {
         let slots = self.slots.borrow();
         let mut idle: Vec<&Rc<SlotState>> = slots
@@ -336,7 +337,7 @@ impl ConnectionTable {
         wanted as u64
     }
 
-    /// Wakes every connection, to see what has changed around it.
+    /// Wakes every connection, after a change of the plan or of the worker.
     pub(crate) fn wake_all(&self) {
         self.slots
             .borrow()
@@ -368,7 +369,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// What counts as one client: an IPv4 address, or the /64 that an IPv6 host has to itself.
+/// The unit that counts as one client: an IPv4 address, or the /64 network of an IPv6 host.
 fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
@@ -383,7 +384,7 @@ fn client_network(address: IpAddr) -> IpAddr {
 #[derive(Default)]
 pub(crate) struct ConnectionCount(AtomicUsize);
 
-/// One connection among all.
+/// The permit of one connection.
 pub(crate) struct ConnectionPermit(Arc<ConnectionCount>);
 
 impl ConnectionCount {

@@ -1,4 +1,4 @@
-//! What a worker counts: written by it alone, read by anybody.
+//! The counters of a worker, which it alone writes and any thread reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,7 +33,7 @@ macro_rules! counters {
             $(pub(crate) $name: WorkerCounter,)*
         }
 
-        /// What was counted since the start, or is counted now.
+        /// The counted values, since the start or at this moment.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct WorkerTotals {
             $($(#[$doc])* pub $name: u64,)*
@@ -69,7 +69,7 @@ counters! {
     refused,
     /// Idle connections closed to make room for new ones.
     evicted,
-    /// Times that accept met a lack of descriptors or memory.
+    /// Accepts that failed for a lack of descriptors or memory.
     accept_failures,
     /// Requests whose head was read.
     requests,
@@ -85,27 +85,27 @@ counters! {
     bad_requests,
     /// Connections closed because a head, a body, a handshake or a reader was too slow.
     timeouts,
-    /// Handlers that panicked and cost one 500.
+    /// Handlers that panicked, each of which cost one 500.
     panics,
     /// Responses whose source failed midway, so that the connection was cut.
     broken_responses,
     /// Connections that spoke HTTP/2.
     h2_connections,
-    /// HTTP/2 requests cut off because the client's window stayed shut.
+    /// HTTP/2 requests cut off because the client's window stayed closed.
     stalled_streams,
     /// HTTP/2 connections closed because too many streams were reset.
     stopped_reset_floods,
     /// HTTP/2 connections closed because a field block did not end.
     stopped_field_block_floods,
-    /// HTTP/2 connections closed because of too many frames that have to be answered.
+    /// HTTP/2 connections closed because of too many frames that require a reply.
     stopped_answer_floods,
     /// HTTP/2 connections closed because of too many frames that carry nothing.
     stopped_idle_floods,
-    /// HTTP/2 connections closed because their windows were too small for any content.
+    /// HTTP/2 connections closed because their windows were too small for any body.
     stopped_crumb_floods,
 }
 
-/// One worker, seen from outside.
+/// The status of one worker.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerStatus {
     /// Its number from 0.
@@ -114,6 +114,6 @@ pub struct WorkerStatus {
     pub core: Option<usize>,
     /// Times it died and was replaced.
     pub restarts: u64,
-    /// What it counted, together with those it replaced.
+    /// Its counters, together with those of the workers that it replaced.
     pub totals: WorkerTotals,
 }

@@ -1,6 +1,6 @@
-//! The file descriptors of this process when they run short.
+//! The limits of connections by the file descriptors of this process.
 //!
-//! Some are left for files, and for clients who come.
+//! Some descriptors are reserved for files, and some for new clients.
 
 use std::cell::RefCell;
 use std::io;
@@ -10,25 +10,25 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// Connections that this process has open, and those of them that are with origins.
+/// The open connections of this process, and those of them that are to origins.
 static OPEN: AtomicU64 = AtomicU64::new(0);
 static ORIGINS: AtomicU64 = AtomicU64::new(0);
 
-/// How often idle clients are made to give descriptors back for one connection to an origin.
+/// How often idle clients are closed for one connection to an origin.
 const TRIES: usize = 3;
 
-/// How long a client has been idle that gives its descriptor back to a connection to an origin: who just
-/// came is about to ask for something.
+/// How long a client has to be idle before it is closed for a connection to an origin: a new client is about
+/// to send a request.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Has clients close that have been idle for at least this time; returns how many, at most as many as wanted.
+/// Closes clients that have been idle for at least this time; returns how many, at most as many as wanted.
 type CloseIdle = dyn Fn(u64, Duration) -> u64;
 
 thread_local! {
     static CLOSE_IDLE: RefCell<Option<Box<CloseIdle>>> = const { RefCell::new(None) };
 }
 
-/// The descriptor of a connection, counted for as long as this is there.
+/// The descriptor of a connection, which counts while this exists.
 #[derive(Debug)]
 pub(crate) enum DescriptorPermit {
     Client,
@@ -36,17 +36,16 @@ pub(crate) enum DescriptorPermit {
 }
 
 impl DescriptorPermit {
-    /// That of a connection with a client.
+    /// The permit of a connection with a client.
     pub(crate) fn of_client() -> Self {
         OPEN.fetch_add(1, Ordering::Relaxed);
         Self::Client
     }
 
-    /// That of a connection with an origin. When few are left, clients that have been idle for a while
-    /// give theirs back first.
+    /// The permit of a connection to an origin. When few descriptors are left, idle clients are closed first.
     ///
     /// # Errors
-    /// There is none, which is told as the lack of descriptors.
+    /// There is no descriptor; the error is `EMFILE`.
     pub(crate) async fn of_origin() -> io::Result<Self> {
         if let Some(bounds) = DescriptorBounds::now() {
             bounds.make_room_for_origin().await?;
@@ -66,17 +65,17 @@ impl Drop for DescriptorPermit {
     }
 }
 
-/// How many connections there may be. What is above is for files, and for what the process always has
-/// open.
+/// How many connections there may be. The descriptors above are for files, and for those that the process
+/// always has open.
 #[derive(Clone, Copy)]
 struct DescriptorBounds {
-    /// Past this, there are no more to origins, so that requests that wait for these do not keep out those
-    /// who come for something else; but for a share that clients do not take either.
+    /// Past this, no connections to origins are opened, so that requests to slow origins do not keep other
+    /// clients out; except a share that is reserved for them.
     origins: u64,
     share_of_origins: u64,
-    /// Past this, idle ones close for those that come.
+    /// Past this, idle connections are closed for new ones.
     idle: u64,
-    /// Past this, there are no more.
+    /// Past this, there are no further connections.
     all: u64,
 }
 
@@ -104,34 +103,34 @@ impl DescriptorBounds {
             if close_idle(excess) == 0 {
                 break;
             }
-            // They close when it is their turn.
+            // They close when their tasks are polled.
             tokio::task::yield_now().await;
         }
         Err(Errno::MFILE.into())
     }
 }
 
-/// Names the function that closes idle connections of this thread, for connections to origins that it opens.
+/// Sets the function that closes idle connections of this thread for new connections to origins.
 pub(crate) fn set_idle_closer(close_idle: impl Fn(u64, Duration) -> u64 + 'static) {
     CLOSE_IDLE.set(Some(Box::new(close_idle)));
 }
 
-/// Whether there are so many connections that idle ones have to close for one that was just accepted.
+/// Whether so many connections are open that idle ones have to close for a new one.
 pub(crate) fn are_short() -> bool {
     DescriptorBounds::now().is_some_and(|bounds| OPEN.load(Ordering::Relaxed) > bounds.idle)
 }
 
-/// Whether there are so many connections that one that was just accepted cannot stay.
+/// Whether so many connections are open that a new one cannot stay.
 pub(crate) fn are_exhausted() -> bool {
     DescriptorBounds::now().is_some_and(|bounds| OPEN.load(Ordering::Relaxed) > bounds.all)
 }
 
-/// Has clients of this thread close that have been idle for a while; returns how many.
+/// Closes clients of this thread that have been idle for a while; returns how many.
 fn close_idle(wanted: u64) -> u64 {
     CLOSE_IDLE.with_borrow(|close| close.as_ref().map_or(0, |close| close(wanted, IDLE)))
 }
 
-/// Whether an error is the lack of descriptors, of the process or of the system.
+/// Whether an error is a lack of descriptors, of the process or of the system.
 pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     [Errno::MFILE, Errno::NFILE]

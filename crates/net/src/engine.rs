@@ -1,4 +1,4 @@
-//! The engine from outside: starts workers, hands them plans, replaces those that die, stops them.
+//! The engine, which starts workers, gives them plans, replaces those that die, and stops them.
 
 use std::fmt;
 use std::io;
@@ -30,7 +30,7 @@ struct EngineShared {
     ended: watch::Sender<usize>,
     /// The cores that this process may use.
     cores: CpuSet,
-    /// Binds addresses that this process may not.
+    /// Binds addresses that this process may not use.
     binder: Option<Arc<dyn Binder>>,
 }
 
@@ -48,12 +48,12 @@ struct WorkerHandle {
     restarts: Arc<AtomicU64>,
 }
 
-/// What the engine does at this moment.
+/// The current state of the engine.
 #[derive(Clone, Debug)]
 pub struct EngineStatus {
-    /// Each worker.
+    /// The status of each worker.
     pub workers: Vec<WorkerStatus>,
-    /// The addresses that are listened on, with the ports that were picked.
+    /// The addresses of the listening sockets, with their actual ports.
     pub listening: Vec<ListenAddress>,
 }
 
@@ -77,7 +77,7 @@ impl Engine {
         Self::start_with(plan, None)
     }
 
-    /// As [`Engine::start`]; `binder` binds addresses that this process may not, also when it reloads.
+    /// As [`Engine::start`]; `binder` binds addresses that this process may not use, also after a reload.
     ///
     /// # Errors
     /// As [`Engine::start`].
@@ -124,11 +124,11 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Puts another plan in force. Connections stay open and meet the new plan with their next
-    /// request. The number of workers stays as it was at the start.
+    /// Puts another plan in force. Connections stay open and use the new plan from their next request on. The
+    /// number of workers does not change.
     ///
     /// # Errors
-    /// An address of the new plan cannot be bound. The old plan stays in force whole.
+    /// An address of the new plan cannot be bound. The old plan stays in force completely.
     pub fn reload(&self, plan: EnginePlan) -> Result<(), EngineStartError> {
         let mut state = self.shared.lock();
         let mut plan = plan;
@@ -145,12 +145,12 @@ impl Engine {
         let plan = Arc::new(plan);
         state.hand_out(&plan, &bound)?;
         state.plan = plan;
-        // Sockets that are not listened on any more close here, after the workers emptied them.
+        // The sockets of removed listeners close here, after the workers emptied their queues.
         state.bound = bound;
         Ok(())
     }
 
-    /// Stops: what has connected is answered, within the time, and then everything ends.
+    /// Stops the engine: connections get their responses within the time, and are closed then.
     pub async fn stop(&self, within: Duration) {
         let workers = {
             let mut state = self.shared.lock();
@@ -158,8 +158,8 @@ impl Engine {
             for worker in &state.workers {
                 let _ = worker.commands.send(WorkerCommand::Stop { within });
             }
-            // The workers hold sockets of their own, which close once their queues are empty: who
-            // comes after that is refused, rather than left waiting until everything ends.
+            // The workers have copies of the sockets, which close once their queues are empty. Later clients
+            // are then refused instead of waiting until everything ends.
             state.bound.clear();
             state.workers.len()
         };
@@ -167,7 +167,7 @@ impl Engine {
         let _ = ended.wait_for(|ended| *ended >= workers).await;
     }
 
-    /// What the engine does at this moment.
+    /// The current state of the engine.
     pub fn status(&self) -> EngineStatus {
         let state = self.shared.lock();
         EngineStatus {
@@ -253,8 +253,8 @@ fn run_plan(
     Ok(waiting)
 }
 
-/// Waits for a worker, also on a thread that runs a runtime of its own: workers answer within
-/// moments, and nothing else goes on while a plan changes.
+/// Waits for a worker, even on a thread that runs a runtime of its own: workers reply within moments, and
+/// nothing else happens while a plan changes.
 fn wait_blocking(done: PlanReceipt) -> Option<io::Result<()>> {
     thread::scope(|scope| {
         scope
@@ -265,7 +265,7 @@ fn wait_blocking(done: PlanReceipt) -> Option<io::Result<()>> {
     })
 }
 
-/// Binds what the plan listens on, in its order, with the sockets that are there already.
+/// Binds the addresses of the plan, in its order, and reuses the sockets that exist.
 fn bind(
     plan: &EnginePlan,
     existing: &[Arc<BoundAddress>],
@@ -313,13 +313,13 @@ fn spawn(
             if let Some(core) = core {
                 pin(core);
             }
-            // The first random number of a process takes tens of milliseconds, in which entropy is
-            // gathered. No request should wait for that.
+            // The first random number of a process takes tens of milliseconds, in which entropy is gathered.
+            // No request should wait for it.
             let _ = aws_lc_rs::rand::fill(&mut [0]);
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
-                // Cold files and compression; they must not crowd out the workers, and would inherit
-                // the one core of theirs.
+                // For cold files and compression. These threads must not take the time of the workers, and
+                // would inherit the single core of theirs.
                 .max_blocking_threads(8)
                 .on_thread_start(move || {
                     let _ = sched_setaffinity(None, &all_cores);
@@ -349,8 +349,8 @@ fn spawn(
     Ok(sender)
 }
 
-/// Starts a worker in the place of one that died, on the same sockets: clients who wait in their
-/// queues are served by it.
+/// Starts a worker in place of one that died, on the same sockets: it serves the clients that wait in their
+/// queues.
 fn replace(shared: &Arc<EngineShared>, index: usize) {
     let mut state = shared.lock();
     if state.stopping {
@@ -385,7 +385,7 @@ fn pin(core: usize) {
     }
 }
 
-/// Why a plan cannot be run.
+/// Why a plan cannot be started.
 #[derive(Debug)]
 pub struct EngineStartError {
     address: Option<ListenAddress>,
@@ -400,12 +400,12 @@ impl EngineStartError {
         }
     }
 
-    /// The address that cannot be listened on, if that is the reason.
+    /// The address that cannot be bound, if that is the cause.
     pub fn address(&self) -> Option<&ListenAddress> {
         self.address.as_ref()
     }
 
-    /// What to do, where that is known.
+    /// Advice for the operator, if the cause is known.
     pub fn advice(&self) -> Option<String> {
         let Some(ListenAddress::Tcp { address, .. }) = &self.address else {
             return None;
@@ -455,8 +455,8 @@ mod tests {
     use crate::limits::Limits;
     use crate::plan::ListenerPlan;
 
-    /// The answer to a request over a connection of its own.
-    fn answer(engine: &Engine) -> io::Result<String> {
+    /// The response to a request over a new connection.
+    fn get(engine: &Engine) -> io::Result<String> {
         let listening = engine.status().listening;
         let Some(ListenAddress::Tcp { address, .. }) = listening.first() else {
             panic!("it listens on no TCP address")
@@ -466,9 +466,9 @@ mod tests {
         socket.connect(&(*address).into())?;
         let mut stream = std::net::TcpStream::from(socket);
         stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
+        let mut response = String::new();
+        stream.read_to_string(&mut response)?;
+        Ok(response)
     }
 
     #[test]
@@ -492,7 +492,7 @@ mod tests {
             }],
         })
         .unwrap();
-        let before = answer(&engine).unwrap();
+        let before = get(&engine).unwrap();
         for restarts in 1..=3 {
             let _ = engine.shared.lock().workers[0]
                 .commands
@@ -502,8 +502,8 @@ mod tests {
                 assert!(start.elapsed() < Duration::from_secs(20));
                 thread::park_timeout(Duration::from_millis(5));
             }
-            // Who connects meanwhile waits in the queue of the socket.
-            let after = answer(&engine).unwrap();
+            // A client that connects meanwhile waits in the queue of the socket.
+            let after = get(&engine).unwrap();
             assert!(after.starts_with("HTTP/1.1 200 OK"), "{after}");
             assert_ne!(
                 before.lines().last(),
@@ -513,7 +513,7 @@ mod tests {
         }
         let plan = EnginePlan::clone(&engine.shared.lock().plan);
         engine.reload(plan).unwrap();
-        assert!(answer(&engine).is_ok());
+        assert!(get(&engine).is_ok());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

@@ -1,4 +1,4 @@
-//! Reading files without blocking a worker.
+//! Reads of files that do not block a worker.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::buffers::PAGE;
 
-/// Reads into `buffer` what can be had without waiting for a disk; `None` if nothing can.
+/// Reads into `buffer` the bytes that are in memory; `None` if reading would wait for a disk.
 pub(crate) fn read_cached(
     range: &FileRange,
     buffer: &mut [u8],
@@ -19,7 +19,7 @@ pub(crate) fn read_cached(
     match rustix::io::preadv2(&*range.file, &mut buffers, offset, ReadWriteFlags::NOWAIT) {
         Ok(read) => Some(Ok(read)),
         Err(Errno::AGAIN) => None,
-        // A file system that cannot tell is one in memory, or is read as it is.
+        // These file systems are in memory, or do not support the flag; a plain read has to do.
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
             Some(rustix::io::preadv(&*range.file, &mut buffers, offset).map_err(Into::into))
         }
@@ -27,7 +27,7 @@ pub(crate) fn read_cached(
     }
 }
 
-/// Whether the byte at `offset`, and so in all likelihood what stands before it, is in memory.
+/// Whether the byte at `offset`, and so most likely the bytes before it, is in memory.
 pub(crate) fn is_cached(range: &FileRange, offset: u64) -> bool {
     let mut byte = [0];
     let mut buffers = [io::IoSliceMut::new(&mut byte)];
@@ -37,7 +37,7 @@ pub(crate) fn is_cached(range: &FileRange, offset: u64) -> bool {
     )
 }
 
-/// Brings a part of a file into memory, away from this thread.
+/// Reads a part of a file into memory, on another thread.
 pub(crate) async fn read_cold(range: &FileRange, offset: u64, len: u64) -> io::Result<()> {
     let file = Arc::clone(&range.file);
     let read = move || -> io::Result<()> {
@@ -57,7 +57,7 @@ pub(crate) async fn read_cold(range: &FileRange, offset: u64, len: u64) -> io::R
         .map_err(io::Error::other)?
 }
 
-/// Reads up to a page of a file away from this thread; nothing where the file ends.
+/// Reads up to a page of a file on another thread; empty at the end of the file.
 pub(crate) async fn read_away(range: FileRange) -> io::Result<Bytes> {
     let len = usize::try_from(range.len).unwrap_or(usize::MAX).min(PAGE);
     let read = move || -> io::Result<Bytes> {
@@ -69,4 +69,13 @@ pub(crate) async fn read_away(range: FileRange) -> io::Result<Bytes> {
     tokio::task::spawn_blocking(read)
         .await
         .map_err(io::Error::other)?
+}
+
+/// A range of a file without its first `bytes` bytes.
+pub(crate) fn without_first(range: &FileRange, bytes: u64) -> FileRange {
+    FileRange {
+        file: Arc::clone(&range.file),
+        offset: range.offset.saturating_add(bytes),
+        len: range.len.saturating_sub(bytes),
+    }
 }

@@ -1,4 +1,4 @@
-//! Bytes that were read and not consumed yet.
+//! The input of a connection that was read and not consumed yet.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use bytes::Bytes;
 
 use crate::buffers::{BUFFER, BufferPool, freeze};
 
-/// A part this large is handed on without a copy.
+/// A part of at least this size is passed on without a copy.
 const WITHOUT_COPY: usize = 16 * 1024;
 
-/// Bytes that were read and not consumed yet; holds no buffer while there are none.
+/// Bytes that were read and not consumed yet; an empty one holds no buffer.
 #[derive(Default)]
 pub(crate) struct InputBuffer {
     buffer: Vec<u8>,
@@ -42,7 +42,7 @@ impl InputBuffer {
         self.start = self.start.saturating_add(bytes);
     }
 
-    /// Adds what was just read into `read`.
+    /// Adds the bytes that were just read into `read`.
     pub(crate) fn add(&mut self, read: Vec<u8>, buffers: &BufferPool) {
         if self.is_empty() {
             buffers.put(std::mem::replace(&mut self.buffer, read));
@@ -54,7 +54,7 @@ impl InputBuffer {
         }
     }
 
-    /// A buffer to read into, behind what is unread.
+    /// A buffer to read into, behind the unread bytes.
     pub(crate) fn room(&mut self, buffers: &BufferPool) -> &mut Vec<u8> {
         if self.is_empty() {
             self.start = 0;
@@ -76,8 +76,8 @@ impl InputBuffer {
         &mut self.buffer
     }
 
-    /// Gives the buffer back for the time of a wait, keeping a small copy of what is in it.
-    pub(crate) fn rest(&mut self, buffers: &BufferPool) {
+    /// Returns the buffer to the pool for the time of a wait, and keeps a small copy of its unread bytes.
+    pub(crate) fn release(&mut self, buffers: &BufferPool) {
         if self.start == 0 && self.buffer.capacity() == self.buffer.len() {
             return;
         }
@@ -90,7 +90,7 @@ impl InputBuffer {
         buffers.put(std::mem::replace(&mut self.buffer, kept));
     }
 
-    /// Takes a part of the unread bytes, which ends where `consumed` does or before.
+    /// Takes a part of the unread bytes, which ends at `consumed` or before.
     pub(crate) fn take(&mut self, part: Range<usize>, consumed: usize) -> Bytes {
         let unread = self.unread();
         if part.len() < WITHOUT_COPY {
@@ -105,8 +105,8 @@ impl InputBuffer {
         whole.slice(start.saturating_add(part.start)..start.saturating_add(part.end))
     }
 
-    /// Takes parts of the unread bytes, joined; they end where `consumed` does or before. A single large
-    /// one is not copied, of several all but the first are moved up to each other.
+    /// Takes parts of the unread bytes, joined; they end at `consumed` or before. A single large part is not
+    /// copied; of several, all but the first are moved.
     pub(crate) fn take_joined(&mut self, parts: &[Range<usize>], consumed: usize) -> Bytes {
         let unread = self.unread();
         let len: usize = parts.iter().map(Range::len).sum();

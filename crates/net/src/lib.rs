@@ -1,8 +1,8 @@
-//! The engine: workers, listeners, TLS and sockets, driving the codecs over real connections.
+//! The engine: workers, listeners, TLS and sockets, which drive the codecs over real connections.
 //!
-//! [`Engine::start`] takes a [`EnginePlan`] and runs it on one pinned thread per worker. A worker owns
-//! its sockets, its connections and its services; nothing on the path of a request is shared with
-//! another thread.
+//! [`Engine::start`] takes an [`EnginePlan`] and runs it on one pinned thread per worker. A worker owns its
+//! sockets, its connections and its services; while it serves a request, it shares nothing with another
+//! thread.
 
 mod accept;
 mod account;

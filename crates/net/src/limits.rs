@@ -1,11 +1,11 @@
-//! What one client may cost (each limit on by default, none met by an honest client).
+//! The limits of the engine: how much of each resource one client may use.
 
 use std::time::Duration;
 
-/// Limits of the engine. The defaults are the shipped configuration's.
+/// Limits of the engine. The defaults are those of the shipped configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    /// Connections of one worker; past it the longest idle connection is closed for a new one.
+    /// Connections of one worker; past it the connection that was idle longest is closed for a new one.
     pub worker_connections: usize,
     /// Connections of all workers; 0 is no limit but the descriptors.
     pub max_connections: usize,
@@ -23,29 +23,29 @@ pub struct Limits {
     pub handshake_timeout: Duration,
     /// Between a response and the next request.
     pub idle_timeout: Duration,
-    /// Between two reads of a request's content.
+    /// Between two reads of a request's body.
     pub body_timeout: Duration,
-    /// The least bytes per second of a request's content, measured after `body_timeout` has passed
-    /// once; 0 is no limit.
+    /// The least bytes per second of a request's body, measured after `body_timeout` has passed once; 0 is no
+    /// limit.
     pub body_rate: u64,
-    /// Between two writes of a response that the client takes anything of.
+    /// Between two writes of a response of which the client takes any bytes.
     pub send_timeout: Duration,
-    /// Bytes of an unread request content that are read and thrown away to keep a connection.
+    /// Bytes of an unread request body that are read and discarded to keep a connection.
     pub drain_bytes: u64,
     /// Requests over one connection; 0 is no limit.
     pub requests_per_connection: u64,
     /// Requests that one HTTP/2 client may have open at once; at most 32,768.
     pub h2_max_concurrent_streams: u32,
-    /// Bytes of the largest HTTP/2 frame that is taken: 16,384 to 16,777,215.
+    /// Bytes of the largest HTTP/2 frame that is accepted: 16,384 to 16,777,215.
     pub h2_max_frame_size: u32,
     /// Requests over one HTTP/2 connection; 0 is no limit.
     pub h2_requests_per_connection: u64,
-    /// How long an HTTP/2 client with open requests may say nothing before it is asked whether it
-    /// is there; as long again without an answer, and the connection is closed. Zero: never.
+    /// How long an HTTP/2 client with open requests may be silent before it gets a PING. If it is silent as
+    /// long again, the connection is closed. Zero sends no PING.
     pub h2_ping_interval: Duration,
-    /// The most bytes of content that one HTTP/2 client may have sent before they are used.
+    /// The most bytes of bodies that one HTTP/2 client may have sent before they are used.
     pub h2_receive_window: u32,
-    /// How long open requests may take after a stop was asked for.
+    /// How long open requests may take after a shutdown began.
     pub stop_timeout: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The end of a connection on which the client may still be sending.
+//! The lingering close of a connection on which the client may still be sending.
 
 use std::task::{Poll, ready};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use crate::connection_table::ConnectionSlot;
 use crate::transport::Transport;
 use crate::worker::Worker;
 
-/// How long a closed connection is read so that the client gets what was sent to it, in all and
-/// between two reads: a reset caused by unread bytes would destroy it (RFC 9112 section 9.6).
+/// How long a closed connection is read, in all and between two reads, so that the client gets the response:
+/// a reset caused by unread bytes would destroy it (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(30);
 pub(crate) const LINGER_IDLE: Duration = Duration::from_secs(5);
-/// The same between two reads while the server stops, which must not wait for slow clients.
+/// The time between two reads while the server stops, which must not wait for slow clients.
 pub(crate) const LINGER_AT_END: Duration = Duration::from_secs(1);
 
 /// How long, and how much, a closed connection is read.
@@ -23,7 +23,7 @@ pub(crate) struct LingerLimits {
     pub(crate) bytes: usize,
 }
 
-/// Ends our side and reads on for a while.
+/// Ends our side and reads for a while.
 pub(crate) async fn linger(
     worker: &Worker,
     slot: &ConnectionSlot,
@@ -31,7 +31,7 @@ pub(crate) async fn linger(
     LingerLimits { idle, mut bytes }: LingerLimits,
 ) {
     slot.renew();
-    // Its client has its response, and may have to make room.
+    // The client has its response, so the connection may be evicted.
     slot.set_idle(&worker.clock, idle);
     let until = worker.clock.deadline(LINGER);
     let mut shut = false;

@@ -15,19 +15,18 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::plan::ListenAddress;
 
-/// Connections that the kernel keeps for us until we accept them; it may allow fewer.
+/// The most connections that wait in the kernel to be accepted; the system may allow fewer.
 const BACKLOG: i32 = 4096;
 
 /// The first descriptor that systemd passes.
 const FIRST_INHERITED: i32 = 3;
 
-/// Gives sockets addresses that this process may not give them, such as ports below 1024 once it is not
-/// root any more.
+/// Binds sockets to addresses that this process may not use, such as ports below 1024 after it gave up root.
 pub trait Binder: Send + Sync {
     /// Binds `socket`, as [`bind_listener`] does.
     ///
     /// # Errors
-    /// The address is not to be had.
+    /// The address cannot be bound.
     fn bind(&self, socket: BorrowedFd<'_>, address: &ListenAddress) -> io::Result<()>;
 }
 
@@ -48,7 +47,7 @@ pub fn bind_listener(socket: BorrowedFd<'_>, address: &ListenAddress) -> io::Res
     }
 }
 
-/// Binds a socket, with the help of `binder` if we may not.
+/// Binds a socket, by `binder` if this process lacks the permission.
 fn bind_with(
     binder: Option<&dyn Binder>,
     socket: &Socket,
@@ -77,8 +76,8 @@ impl BoundSocket {
     }
 }
 
-/// The sockets of one address for all workers, open as long as this is: a worker that dies leaves
-/// nobody in its queue behind.
+/// The sockets of one address for all workers. They stay open when a worker dies, so that no client in its
+/// queue is lost.
 pub(crate) struct BoundAddress {
     address: ListenAddress,
     local: ListenAddress,
@@ -86,7 +85,7 @@ pub(crate) struct BoundAddress {
     file: Option<Arc<SocketFile>>,
 }
 
-/// A socket file of ours, removed with the last who uses it.
+/// A socket file of this process, which is removed with its last user.
 struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
@@ -96,10 +95,10 @@ impl Drop for SocketFile {
 }
 
 impl BoundAddress {
-    /// Binds an address for so many workers.
+    /// Binds an address for this number of workers.
     ///
-    /// `existing` are our own: another address of a port that one of them has is free for us.
-    /// `binder` binds what we may not.
+    /// `existing` are the sockets of this process: another address with the port of one of them can be bound.
+    /// `binder` binds addresses that this process may not use.
     pub(crate) fn new(
         address: &ListenAddress,
         workers: usize,
@@ -158,7 +157,7 @@ impl BoundAddress {
         Ok(())
     }
 
-    /// The same sockets under another address, which differs in the mode of a socket file only.
+    /// The same sockets under an address that differs only in the mode of a socket file.
     pub(crate) fn with_other_mode(&self, address: &ListenAddress) -> Option<io::Result<Self>> {
         let same_file = match (&self.address, address) {
             (ListenAddress::Unix { path, .. }, ListenAddress::Unix { path: other, .. }) => {
@@ -180,7 +179,7 @@ impl BoundAddress {
         })
     }
 
-    /// Gives a socket file the mode of the plan.
+    /// Sets the mode of a socket file.
     pub(crate) fn set_mode(&self) -> io::Result<()> {
         match &self.address {
             ListenAddress::Unix { path, mode } => {
@@ -190,12 +189,12 @@ impl BoundAddress {
         }
     }
 
-    /// The address as the plan has it.
+    /// The address in the plan.
     pub(crate) fn address(&self) -> &ListenAddress {
         &self.address
     }
 
-    /// The address as it is: with the port that was free.
+    /// The actual address, with the port that was free.
     pub(crate) fn local(&self) -> &ListenAddress {
         &self.local
     }
@@ -209,8 +208,8 @@ impl BoundAddress {
     }
 }
 
-/// `SO_REUSEPORT` lets several processes of a user share a port without a word; a socket without it
-/// finds out whether the port is free.
+/// Checks whether the port is free, by a socket without `SO_REUSEPORT`: with it, several processes of a user
+/// can share a port unnoticed.
 fn refuse_taken(
     address: SocketAddr,
     ipv6_only: bool,
@@ -240,19 +239,19 @@ fn tcp_socket(address: SocketAddr, ipv6_only: bool) -> io::Result<Socket> {
 fn unix_listener(address: &ListenAddress, binder: Option<&dyn Binder>) -> io::Result<UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     bind_with(binder, &socket, address)?;
-    // Nobody could connect before the permissions were right: it did not listen yet.
+    // No client could connect before the permissions were set, because the socket did not listen yet.
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
 }
 
-/// Removes a socket file on which nobody listens.
+/// Removes a socket file that no process listens on.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => {
             let is_stale = match UnixStream::connect(path) {
                 Ok(_) => false,
-                // Whose it is cannot be told.
+                // Its owner is unknown.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error),
                 Err(_) => true,
             };
@@ -285,8 +284,8 @@ static INHERITED: LazyLock<Mutex<HashMap<String, OwnedFd>>> = LazyLock::new(|| {
         let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut names = names.split(':');
         for index in 0..number("LISTEN_FDS").unwrap_or(0).clamp(0, 1024) {
-            // SAFETY: LISTEN_PID says that these descriptors were passed to this process for us to
-            // own, and this runs once.
+            // SAFETY: LISTEN_PID says that these descriptors were passed to this process to own, and this
+            // runs once.
             let socket = unsafe { OwnedFd::from_raw_fd(FIRST_INHERITED + index) };
             let name = names
                 .next()

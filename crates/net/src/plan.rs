@@ -1,4 +1,4 @@
-//! What the engine is to run: complete and valid before any of it takes over.
+//! The plan of the engine, which is complete and valid before any of it takes effect.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -11,48 +11,48 @@ use apus_http::{Network, ServiceFactory};
 use crate::limits::Limits;
 use crate::tls::TlsSettings;
 
-/// What the engine is to run.
+/// The plan of the engine.
 #[derive(Clone)]
 pub struct EnginePlan {
     /// Worker threads; the first is pinned to the first core this process may use, and so on.
     pub workers: NonZeroUsize,
-    /// What one client may cost.
+    /// The limits of clients.
     pub limits: Limits,
     /// The value of `Server` where a response has none (RFC 9110 section 10.2.4).
     pub server_field: Option<Arc<str>>,
-    /// Where to listen, and what answers there. No address twice.
+    /// The listeners. No address occurs twice.
     pub listeners: Vec<ListenerPlan>,
 }
 
-/// One listening socket (of each worker, with `SO_REUSEPORT`) and what answers there.
+/// One listening socket (of each worker, with `SO_REUSEPORT`) and its service.
 #[derive(Clone)]
 pub struct ListenerPlan {
-    /// Where.
+    /// The address.
     pub address: ListenAddress,
     /// TLS; `None` is clear text.
     pub tls: Option<Arc<TlsSettings>>,
-    /// Whether HTTP/2 is spoken with clients that begin with it unasked (RFC 9113 section 3.3). By
-    /// ALPN it is where [`TlsSettings`] offer it.
+    /// Whether clients may use HTTP/2 with prior knowledge (RFC 9113 section 3.3). By ALPN they may if
+    /// [`TlsSettings`] offer it.
     pub http2: bool,
-    /// Who may, and then must, open a connection with a PROXY protocol head. Empty: nobody.
+    /// The proxies that may open a connection with a PROXY protocol head, and then must. Empty: none.
     pub proxy_protocol_from: Vec<Network>,
-    /// What answers.
+    /// The service of the listener.
     pub service: Arc<dyn ServiceFactory>,
 }
 
-/// Where to listen.
+/// The address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ListenAddress {
     /// An address and port; port 0 picks a free one.
     Tcp {
-        /// The address. `[::]` takes IPv4 connections too unless `ipv6_only`.
+        /// The address. `[::]` accepts IPv4 connections too unless `ipv6_only`.
         address: SocketAddr,
-        /// Whether an IPv6 wildcard leaves IPv4 alone.
+        /// Whether an IPv6 wildcard does not accept IPv4.
         ipv6_only: bool,
     },
     /// A Unix stream socket.
     Unix {
-        /// Its path; a socket that nobody listens on is replaced.
+        /// Its path; a socket file that no process listens on is replaced.
         path: PathBuf,
         /// Permission bits of the socket file.
         mode: u32,
@@ -65,7 +65,7 @@ pub enum ListenAddress {
 }
 
 impl ListenAddress {
-    /// What somebody on this machine opens to reach it.
+    /// The URL of the listener on this machine.
     pub fn url(&self, is_tls: bool) -> String {
         let scheme = if is_tls { "https" } else { "http" };
         match self {

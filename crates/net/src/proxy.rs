@@ -1,4 +1,4 @@
-//! The PROXY protocol head with which a trusted balancer opens a connection.
+//! The PROXY protocol head at the start of a connection from a trusted proxy.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use apus_http::{ConnectionInfo, Peer};
 use crate::connection_table::ConnectionSlot;
 use crate::socket::{StreamSocket, canonical};
 
-/// Reads the head, puts the addresses in it into `info`, and gives what was read behind it.
+/// Reads the head, stores its addresses in `info`, and returns the bytes that were read behind it.
 pub(crate) async fn read_head(
     socket: &mut StreamSocket,
     slot: &ConnectionSlot,
@@ -30,7 +30,7 @@ pub(crate) async fn read_head(
             Ok(None) => {}
             Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
         }
-        // The parser says no before its longest head is passed.
+        // The parser returns an error before the longest head is exceeded.
         input.reserve(1024);
         if slot.wait(|cx| socket.poll_read(cx, &mut input)).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

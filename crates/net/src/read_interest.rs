@@ -1,8 +1,7 @@
-//! A connected Unix socket whose task is woken for what can be read, and for nothing else.
+//! A connected Unix socket whose task is woken for input only, until a write has to wait.
 //!
-//! A stream of the runtime is also told when it can be written to again, and a Unix socket says that each
-//! time its other side has taken what was sent: with small requests that is one wake-up for each, for which
-//! nobody waits.
+//! A socket of the runtime also wakes its task when it becomes writable, and a Unix socket reports that each
+//! time its peer has read: with small requests that is one useless wake-up for each.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -19,24 +18,24 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A connected Unix socket whose task is woken for what can be read, and for nothing else.
+/// A connected Unix socket whose task is woken for input only.
 ///
 /// It belongs to the thread that made it; [`into_std`](Self::into_std) and [`new`](Self::new) move it to
-/// another. Once a write had to wait, it is told of what can be written, too.
+/// another. After a write had to wait, its task is also woken when the socket becomes writable.
 #[derive(Debug)]
 pub struct ReadInterestSocket {
     reading: AsyncFd<UnixStream>,
-    /// The same socket by another descriptor, once a write had to wait.
+    /// The same socket by another descriptor, after a write had to wait.
     writing: Option<AsyncFd<OwnedFd>>,
 }
 
 impl ReadInterestSocket {
-    /// Makes a socket that does not block the business of this thread's reactor.
+    /// Registers a non-blocking socket with the reactor of this thread.
     ///
     /// # Errors
-    /// The system does not take it in.
+    /// The system refuses it.
     pub fn new(socket: UnixStream) -> io::Result<Self> {
-        // SAFETY: a stream has the same descriptor, open, for as long as it lives, and the `AsyncFd` owns it.
+        // SAFETY: a stream keeps its descriptor, open, as long as it lives, and the `AsyncFd` owns it.
         let reading = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
         Ok(Self {
             reading,
@@ -47,18 +46,18 @@ impl ReadInterestSocket {
     /// Connects to the socket at `path`.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if too many connections wait there to be accepted, or
-    /// what else the system says.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the queue of the listener is full, or the error of the
+    /// system.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        // Over Unix sockets that is done at once.
+        // Over Unix sockets this never waits.
         rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
         Self::new(socket.into())
     }
 
-    /// The socket, which no reactor knows any more.
+    /// The socket, without its registration.
     pub fn into_std(self) -> UnixStream {
         self.reading.into_inner()
     }
@@ -66,7 +65,7 @@ impl ReadInterestSocket {
     /// Reads into the spare capacity of `buffer`; 0 at the end.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn poll_read(
         &self,
         cx: &mut Context<'_>,
@@ -79,7 +78,7 @@ impl ReadInterestSocket {
         Poll::Ready(Ok(read))
     }
 
-    /// Fills the beginning of `room`, and tells how many bytes of it; 0 at the end.
+    /// Fills the beginning of `room`, and returns how many bytes of it; 0 at the end.
     pub(crate) fn poll_read_into(
         &self,
         cx: &mut Context<'_>,
@@ -89,7 +88,7 @@ impl ReadInterestSocket {
             let mut ready = ready!(self.reading.poll_read_ready(cx))?;
             match read(self.reading.as_fd(), room) {
                 Ok(read) => {
-                    // Less than there is room for is all that is there. At the end it stays readable.
+                    // A short read has emptied the socket. At the end it stays readable.
                     if read > 0 && read < room.len() {
                         ready.clear_ready();
                     }
@@ -101,11 +100,11 @@ impl ReadInterestSocket {
         }
     }
 
-    /// Reads into the spare capacity of `buffer`, if the reactor knows of anything to read; asks the
-    /// system for nothing else. 0 at the end.
+    /// Reads into the spare capacity of `buffer`, if the reactor knows of any input, without another system
+    /// call. 0 at the end.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is known to be there, or what the system says.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if no input is known, or the error of the system.
     pub fn try_read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
         let len = buffer.len();
         let read = (self.reading).try_io(Interest::READABLE, |socket| {
@@ -119,7 +118,7 @@ impl ReadInterestSocket {
     /// Writes some of these bytes. Tries first, and waits then.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -128,7 +127,7 @@ impl ReadInterestSocket {
         self.poll_writable(cx, |socket| send(socket, slices))
     }
 
-    /// Does what `write` does to the socket. Tries first, and waits then, as long as it would block.
+    /// Calls `write` on the socket. Tries first, and then waits as long as it would block.
     pub(crate) fn poll_writable(
         &mut self,
         cx: &mut Context<'_>,
@@ -140,7 +139,7 @@ impl ReadInterestSocket {
                 done => return Poll::Ready(Ok(done?)),
             }
             let again = self.reading.as_fd().try_clone_to_owned()?;
-            // SAFETY: a descriptor stays the same and open for as long as it lives, and the `AsyncFd` owns it.
+            // SAFETY: a descriptor stays the same and open as long as it lives, and the `AsyncFd` owns it.
             let again = unsafe { AsyncFd::register_with_interest(again, Interest::WRITABLE) }?;
             self.writing = Some(again);
         }
@@ -159,7 +158,8 @@ impl ReadInterestSocket {
     /// Writes some of these bytes, without waiting.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the system has no room, or what it says.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the buffer of the socket is full, or the error of the
+    /// system.
     pub fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         Ok(uninterrupted(|| send(self.reading.as_fd(), slices))?)
     }
@@ -186,7 +186,7 @@ fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> rustix::io::Result<us
     }
 }
 
-/// Makes a call again that a signal interrupted.
+/// Repeats a call that a signal interrupted.
 fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     loop {
         match call() {
@@ -212,11 +212,11 @@ mod tests {
 
     fn pair() -> (ReadInterestSocket, ReadInterestSocket) {
         let (one, other) = UnixStream::pair().unwrap();
-        let quiet = |socket: UnixStream| {
+        let register = |socket: UnixStream| {
             socket.set_nonblocking(true).unwrap();
             ReadInterestSocket::new(socket).unwrap()
         };
-        (quiet(one), quiet(other))
+        (register(one), register(other))
     }
 
     #[test]
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_while_nobody_read_is_found_without_waiting() {
+    fn input_that_arrived_while_no_task_read_is_found_without_waiting() {
         run(async {
             let (one, other) = pair();
             let mut input = BytesMut::with_capacity(64);

@@ -1,6 +1,6 @@
-//! The life of a worker: taking over plans, keeping time, stopping.
+//! The loop of a worker, which takes plans over, advances the clock, and stops.
 //!
-//! It is one pinned thread with a runtime, sockets, connections and services of its own.
+//! A worker is one pinned thread with a runtime, sockets, connections and services of its own.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,7 +20,7 @@ use crate::plan::{EnginePlan, ListenAddress};
 use crate::scheduler::TickScheduler;
 use crate::worker::{ListenerParts, Worker, WorkerListener};
 
-/// What a worker is told.
+/// A command to a worker.
 pub(crate) enum WorkerCommand {
     /// Take this plan over. The sockets are those of its listeners, in order.
     Run {
@@ -28,9 +28,9 @@ pub(crate) enum WorkerCommand {
         sockets: Vec<BoundSocket>,
         done: oneshot::Sender<io::Result<()>>,
     },
-    /// Accept nothing more, let open requests end within the time, then end.
+    /// Accept nothing more, let open requests end within the time, and end.
     Stop { within: Duration },
-    /// Panic, to see that the worker is replaced.
+    /// Panic, to test that the worker is replaced.
     #[cfg(test)]
     Die,
 }
@@ -42,7 +42,7 @@ struct AcceptTask {
     finish: Rc<tokio::sync::Notify>,
 }
 
-/// What a worker is made of.
+/// The parts of a worker.
 pub(crate) struct WorkerSetup {
     pub(crate) index: usize,
     pub(crate) counters: Arc<WorkerCounters>,
@@ -52,13 +52,13 @@ pub(crate) struct WorkerSetup {
 
 /// Why a worker ended.
 pub(crate) enum WorkerEnd {
-    /// It was told to.
+    /// It was stopped.
     Stopped,
-    /// It cannot go on, and another has to take its place.
+    /// It failed, and another has to take its place.
     Failed,
 }
 
-/// Runs a worker on this thread until it is told to stop.
+/// Runs a worker on this thread until it is stopped.
 pub(crate) async fn run(setup: WorkerSetup) -> WorkerEnd {
     let WorkerSetup {
         index,
@@ -89,14 +89,14 @@ pub(crate) async fn run(setup: WorkerSetup) -> WorkerEnd {
                     return WorkerEnd::Stopped;
                 }
                 #[cfg(test)]
-                Some(WorkerCommand::Die) => panic!("told to die"),
+                Some(WorkerCommand::Die) => panic!("killed by a test"),
                 None => return WorkerEnd::Stopped,
             },
             () = scheduler.next() => {
                 tick(&worker);
                 scheduler.schedule_next(NEVER);
                 if accepting.values().any(|accepting| accepting.task.is_finished()) {
-                    // Its panic was caught by the runtime; without it this worker is deaf.
+                    // The runtime caught its panic; without the task this worker accepts nothing.
                     return WorkerEnd::Failed;
                 }
             }
@@ -104,14 +104,14 @@ pub(crate) async fn run(setup: WorkerSetup) -> WorkerEnd {
     }
 }
 
-/// Looks at the time, and ends what is past it.
+/// Advances the clock, and expires the deadlines that have passed.
 fn tick(worker: &Worker) {
     worker.clock.advance();
     worker.table.sweep(&worker.clock);
     worker.counters.connections.set(worker.table.open() as u64);
 }
 
-/// Puts a plan in force: all that can fail comes first.
+/// Puts a plan in force. All that can fail comes first.
 fn take_over(
     worker: &Rc<Worker>,
     accepting: &mut HashMap<ListenAddress, AcceptTask>,
@@ -161,7 +161,7 @@ fn take_over(
     Ok(())
 }
 
-/// Ends: takes what clients have already connected, lets it be answered, and waits for that.
+/// Stops: accepts the connections that wait in the queues, and waits until all are served.
 async fn stop(
     worker: &Rc<Worker>,
     accepting: HashMap<ListenAddress, AcceptTask>,
@@ -188,7 +188,10 @@ async fn stop(
     }
     let cut = worker.table.open();
     if cut > 0 {
-        tracing::warn!(connections = cut, "cut off what did not end in time");
+        tracing::warn!(
+            connections = cut,
+            "closed connections that did not end in time"
+        );
     }
     worker.counters.connections.set(0);
 }

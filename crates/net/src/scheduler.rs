@@ -1,13 +1,13 @@
-//! The ticks of a worker: when it reads its clock and handles what is past its deadline.
+//! The scheduler of a worker's ticks, at which it reads its clock and expires deadlines.
 //!
-//! It ticks every [`TICK`] while something goes on, and when the next deadline is due while nothing
-//! does. A thread with nothing to do sleeps as long as it may, which the cores of an idle machine
-//! need to save power.
+//! A worker ticks every [`TICK`] while it is busy, and at the next deadline while it is idle. An idle thread
+//! sleeps as long as possible, so that the cores of an idle machine can save power.
 //!
-//! It takes the runtime's word for that. A worker that has seen little in a tick is willing to sleep; when
-//! its thread is then about to wait, nothing is left to be done. It turns, and sets a timer for the earliest
-//! deadline; if none was set meanwhile that is earlier, the next wait is one without the timer of the tick.
-//! Whatever ends it, the clock moves on first, so that who reads it never sees the time before.
+//! The hooks of the runtime before and after a wait of the thread show whether it is idle. After a tick with
+//! few waits the worker is ready to sleep. When its thread is about to wait, no work is left: it ticks once
+//! more, and sets a timer for the earliest deadline. If no earlier one is set meanwhile, the next wait is
+//! without the timer of the tick. Whatever ends that wait, the clock advances first, so that its readers
+//! never see the old time.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -20,8 +20,8 @@ use tokio::time::{Sleep, sleep, sleep_until};
 use crate::clock::{TICK, WorkerClock};
 use crate::connection_table::ConnectionTable;
 
-/// A thread that waited so many times within a tick does not sleep. The timer of the tick itself ends a few
-/// of them.
+/// A thread that waited more often than this within a tick does not sleep. The timer of the tick itself ends
+/// a few of the waits.
 const QUIET_WAITS: u32 = 8;
 
 thread_local! {
@@ -34,10 +34,10 @@ thread_local! {
     };
 }
 
-/// What the waits of the thread and the task that turns tell each other.
+/// The state that the hooks of the thread's waits share with the task that ticks.
 struct IdleTimer {
     stage: Cell<SleepStage>,
-    /// How often the thread waited, since some time.
+    /// How often the thread waited, modulo 2^32.
     waits: Cell<u32>,
     worker: RefCell<Option<WorkerTimers>>,
 }
@@ -46,31 +46,31 @@ struct IdleTimer {
 struct WorkerTimers {
     clock: Rc<WorkerClock>,
     table: Rc<ConnectionTable>,
-    /// Goes off a tick after the last turn.
+    /// Fires a tick after the last one.
     tick: Option<Pin<Box<Sleep>>>,
-    /// Goes off when the first deadline is due, if the thread means to sleep.
+    /// Fires at the first deadline, if the thread is about to sleep.
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Of the task that turns.
+    /// The waker of the task that ticks.
     waker: Waker,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SleepStage {
-    /// It turns at every tick.
+    /// The worker ticks at every interval.
     Awake,
-    /// It would sleep, if the thread has nothing else to do.
+    /// The worker would sleep if the thread had no other work.
     Willing,
-    /// The thread has nothing else to do.
+    /// The thread has no other work.
     Free,
-    /// The alarm is set for what is due at this tick.
+    /// The alarm is set for a deadline at this tick.
     Ready(u32),
-    /// The thread waits for that, or for something to happen.
+    /// The thread waits for the alarm, or for any event.
     Asleep,
-    /// It does so no more.
+    /// That wait has ended.
     Slept,
 }
 
-/// To be called when a thread of a worker is about to wait.
+/// The hook of the runtime before a thread of a worker waits.
 pub(crate) fn before_wait() {
     IDLE_TIMER.with(|timer| {
         let stage = timer.stage.get();
@@ -82,8 +82,8 @@ pub(crate) fn before_wait() {
         };
         match stage {
             SleepStage::Ready(due) if worker.table.due() >= due => {
-                // The thread waits for what is set when it begins to: a timer that is set here would end
-                // the wait at once, and one that is no more does not.
+                // A wait of the runtime includes only the timers that are set when it begins: a timer that is
+                // set here would end the wait at once, and one that is dropped here does not.
                 worker.tick = None;
                 timer.stage.set(SleepStage::Asleep);
             }
@@ -95,7 +95,7 @@ pub(crate) fn before_wait() {
     });
 }
 
-/// To be called when a thread of a worker has waited, before anything else.
+/// The hook of the runtime after a thread of a worker has waited, before anything else.
 pub(crate) fn after_wait() {
     IDLE_TIMER.with(|timer| {
         timer.waits.set(timer.waits.get().wrapping_add(1));
@@ -109,14 +109,14 @@ pub(crate) fn after_wait() {
     });
 }
 
-/// When the worker of this thread turns.
+/// Schedules the ticks of the worker of this thread.
 pub(crate) struct TickScheduler {
-    /// How often the thread had waited at the last turn.
+    /// How often the thread had waited at the last tick.
     waits: u32,
 }
 
 impl TickScheduler {
-    /// The scheduler of a worker that begins on this thread.
+    /// The scheduler of a new worker on this thread.
     pub(crate) fn new(clock: &Rc<WorkerClock>, table: &Rc<ConnectionTable>) -> Self {
         IDLE_TIMER.with(|timer| {
             timer.stage.set(SleepStage::Awake);
@@ -133,13 +133,12 @@ impl TickScheduler {
         })
     }
 
-    /// Waits until the worker has to turn.
+    /// Waits until the next tick.
     pub(crate) async fn next(&mut self) {
         poll_fn(|cx| IDLE_TIMER.with(|timer| timer.poll_next(cx))).await;
     }
 
-    /// Notes that the worker schedule_next, and has to do so again at the tick `by`, or when a connection is past
-    /// its time.
+    /// Schedules the next tick after one: at the tick `by` at the latest, or when a deadline passes.
     pub(crate) fn schedule_next(&mut self, by: u32) {
         IDLE_TIMER.with(|timer| {
             let waits = timer.waits.get();
@@ -154,7 +153,7 @@ impl TickScheduler {
 }
 
 impl WorkerTimers {
-    /// Sets the timers after a turn, and tells how far it is on its way to sleep.
+    /// Sets the timers after a tick, and returns the next stage.
     fn stage_from(&mut self, stage: SleepStage, is_quiet: bool, by: u32) -> SleepStage {
         self.tick = Some(Box::pin(sleep(TICK)));
         self.alarm = None;
@@ -239,7 +238,7 @@ mod tests {
         IDLE_TIMER.with(|timer| timer.waits.get())
     }
 
-    /// Turns a worker with this table, as its loop does, and runs `test` beside that.
+    /// Ticks as the loop of a worker does with this table, and runs `test` beside that.
     fn beside_a_worker<T>(
         table: &Rc<ConnectionTable>,
         clock: &Rc<WorkerClock>,
@@ -262,7 +261,7 @@ mod tests {
         })
     }
 
-    /// Waits until another thread has slept for so many ticks; tells how often this one woke up.
+    /// Waits until another thread has slept for so many ticks; returns how often this one woke up.
     async fn sleep_beside(ticks: u32) -> u32 {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let before = waits();
@@ -279,7 +278,7 @@ mod tests {
     fn a_worker_with_nothing_to_do_sleeps_and_wakes_up_to_the_right_time() {
         let (table, clock) = (Rc::default(), Rc::new(WorkerClock::new()));
         beside_a_worker(&table, &clock, async {
-            // The first ticks are those until it sleeps.
+            // The first ticks are those before it sleeps.
             while sleep_beside(8).await >= 8 {}
             let then = Instant::now() + TICK * 4;
             sleep_beside(4).await;
@@ -310,7 +309,7 @@ mod tests {
         });
     }
 
-    /// The scheduler of a worker that is ready to sleep for long, at the next wait of its thread.
+    /// The scheduler of a worker that sleeps at the next wait of its thread.
     async fn about_to_sleep(clock: &Rc<WorkerClock>, table: &Rc<ConnectionTable>) -> TickScheduler {
         let mut scheduler = TickScheduler::new(clock, table);
         scheduler.schedule_next(NEVER);
@@ -345,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_becomes_busy_as_it_goes_to_sleep_turns_at_the_next_tick() {
+    fn a_worker_that_becomes_busy_as_it_goes_to_sleep_ticks_at_the_next_interval() {
         let (table, clock) = (Rc::default(), Rc::new(WorkerClock::new()));
         runtime().block_on(async {
             let mut scheduler = about_to_sleep(&clock, &table).await;

@@ -1,4 +1,4 @@
-//! A connected socket, TCP or Unix, and what is sent over it without a copy.
+//! A connected socket, TCP or Unix, with the calls that send files and memory without a copy.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -34,7 +34,7 @@ impl StreamSocket {
         let mut spare = ReadBuf::uninit(buffer.spare_capacity_mut());
         ready!(self.poll_read_buf(cx, &mut spare))?;
         let read = spare.filled().len();
-        // SAFETY: `spare` lent the capacity behind `len`, and its first `read` bytes were filled.
+        // SAFETY: `spare` borrows the capacity behind `len`, and its first `read` bytes were filled.
         unsafe { buffer.set_len(len + read) };
         Poll::Ready(Ok(read))
     }
@@ -48,10 +48,10 @@ impl StreamSocket {
         match self {
             Self::Tcp(socket, _) => Pin::new(socket).poll_read(cx, buffer),
             Self::Unix(socket, _) => {
-                // SAFETY: nothing is taken from what is filled, nor made uninitialised.
+                // SAFETY: no byte of the slice is made uninitialised.
                 let room = unsafe { buffer.unfilled_mut() };
                 let read = ready!(socket.poll_read_into(cx, room))?;
-                // SAFETY: so many bytes were read into it.
+                // SAFETY: this number of bytes was read into it.
                 unsafe { buffer.assume_init(read) };
                 buffer.advance(read);
                 Poll::Ready(Ok(()))
@@ -72,7 +72,7 @@ impl StreamSocket {
         }
     }
 
-    /// Writes bytes that the kernel may keep back, as more follow at once.
+    /// Writes bytes that the kernel may hold back, because more follow at once.
     pub(crate) fn poll_send_more(
         &mut self,
         cx: &mut Context<'_>,
@@ -100,7 +100,7 @@ impl StreamSocket {
         })
     }
 
-    /// Sends some of sealed memory, from its byte `from` on, without a copy through this process.
+    /// Sends some of sealed memory, beginning at its byte `from`, without a copy through this process.
     pub(crate) fn poll_send_sealed(
         &mut self,
         cx: &mut Context<'_>,
@@ -114,8 +114,8 @@ impl StreamSocket {
         let polled = self.poll_writable(cx, |socket| {
             let mut at = offset + sent as u64;
             sent += rustix::fs::sendfile(socket, sealed.file(), Some(&mut at), len - sent)?;
-            // All of it is there to be sent, so the socket is full. To say so saves the call that
-            // would be told that.
+            // All of the memory can be sent, so the socket is full. This error saves the call that would
+            // report it.
             if sent < len {
                 Err(Errno::AGAIN)
             } else {
@@ -147,10 +147,10 @@ impl StreamSocket {
         }
     }
 
-    /// Waits until a write of some size would be taken, as far as the kernel can tell before.
+    /// Waits until a write of some size would succeed, as far as the kernel can predict it.
     pub(crate) fn poll_writable_now(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_writable(cx, |socket| {
-            // This, unlike what the runtime remembers, also asks to be told when it changes.
+            // Unlike the readiness that the runtime remembers, this also registers for the next change.
             let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::OUT)];
             match rustix::event::poll(&mut asked, Some(&Timespec::default()))? {
                 0 => Err(Errno::AGAIN),
@@ -170,10 +170,10 @@ impl StreamSocket {
     }
 }
 
-/// How much of a file one call may send, so that one fast reader does not hold the worker.
+/// The most bytes of a file that one call sends, so that one fast reader does not occupy the worker.
 const SEND_FILE_MOST: usize = 512 * 1024;
 
-/// IPv4 clients of an IPv6 socket by their IPv4 address.
+/// The address of a client, as IPv4 for IPv4 clients of an IPv6 socket.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

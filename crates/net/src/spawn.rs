@@ -1,4 +1,4 @@
-//! Processes that belong to this one: programs that end with it, and a fork of it.
+//! Child processes: programs that end with this process, and a fork of it.
 
 use std::fs;
 use std::io;
@@ -14,9 +14,9 @@ use crate::account::SystemAccount;
 /// The first descriptor after those of standard input, output and error.
 const FIRST_DESCRIPTOR: i32 = 3;
 
-/// Starts a program in a process group of its own, which gets SIGTERM when the thread that started it
-/// ends: also when this process is killed and can clean nothing up. With an account, it runs as that
-/// user, without any capability.
+/// Starts a program in a process group of its own. It gets SIGTERM when the thread that started it ends, even
+/// if this process is killed and cannot clean up. With an account, it runs as that user, without any
+/// capability.
 ///
 /// # Errors
 /// It cannot be started.
@@ -36,7 +36,7 @@ pub fn spawn_dependent(
             }
             // A change of the user resets it, so it comes last.
             set_parent_process_death_signal(Some(Signal::TERM))?;
-            // We may have ended before that was set.
+            // The parent may have ended before that was set.
             match getppid() == Some(us) {
                 true => Ok(()),
                 false => Err(io::ErrorKind::BrokenPipe.into()),
@@ -46,12 +46,12 @@ pub fn spawn_dependent(
     command.spawn()
 }
 
-/// Forks this process. The child closes every descriptor but its standard ones and `kept`, runs `child`
+/// Forks this process. The child closes every descriptor except its standard ones and `kept`, runs `child`
 /// with that, and ends.
 ///
 /// # Errors
-/// This process has a second thread, whose locks the child would wait for in vain, or the system has no
-/// room for another process.
+/// This process has a second thread, whose locks would block the child for ever, or the system has no
+/// resources for another process.
 pub fn fork(kept: OwnedFd, child: impl FnOnce(OwnedFd)) -> io::Result<()> {
     if fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other(
@@ -74,7 +74,7 @@ pub fn fork(kept: OwnedFd, child: impl FnOnce(OwnedFd)) -> io::Result<()> {
                 }
             }
             let is_done = catch_unwind(AssertUnwindSafe(|| child(kept))).is_ok();
-            // SAFETY: it only ends the process; what runs at its end otherwise is the parent's.
+            // SAFETY: it only ends the process, without the exit handlers of the parent.
             unsafe { libc::_exit(i32::from(!is_done)) }
         }
         _ => Ok(()),

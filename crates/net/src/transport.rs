@@ -29,7 +29,7 @@ impl Transport {
         }
     }
 
-    /// Writes some of `slices`. Bytes it counts may still wait in TLS for [`Self::poll_flush`].
+    /// Writes some of `slices`. Bytes that it counts may still wait in TLS for [`Self::poll_flush`].
     pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -53,7 +53,7 @@ impl Transport {
         }
     }
 
-    /// Whether files and sealed memory go out by themselves: not under TLS.
+    /// Whether files and sealed memory can be sent without a copy: not under TLS.
     pub(crate) fn sends_files(&self) -> bool {
         matches!(self, Self::Clear(_))
     }
@@ -85,7 +85,7 @@ impl Transport {
         }
     }
 
-    /// Sends what TLS kept back.
+    /// Sends the encrypted bytes that TLS still holds.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Clear(_) => Poll::Ready(Ok(())),
@@ -93,16 +93,16 @@ impl Transport {
         }
     }
 
-    /// Whether there is something to send with [`Self::poll_flush`].
-    pub(crate) fn keeps_back(&self) -> bool {
+    /// Whether encrypted bytes wait for [`Self::poll_flush`].
+    pub(crate) fn has_unsent_records(&self) -> bool {
         match self {
             Self::Clear(_) => false,
-            Self::Tls(stream) => stream.keeps_back(),
+            Self::Tls(stream) => stream.has_unsent_records(),
         }
     }
 
-    /// Waits until much can be written. TLS encrypts what it is given even if it has to keep it then;
-    /// this spares that memory. In clear text nothing is kept.
+    /// Waits until the socket has space. TLS encrypts all that it gets, even if it has to hold it then, and
+    /// this wait saves that memory. In clear text nothing is held.
     pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Clear(_) => Poll::Ready(Ok(())),
@@ -110,8 +110,8 @@ impl Transport {
         }
     }
 
-    /// Has the kernel take no more than `bytes` that it cannot send yet, so that what is to be sent is
-    /// chosen late. TLS adds what it holds.
+    /// Limits the bytes that the kernel takes and cannot send yet, so that the next bytes to send are chosen
+    /// late. TLS adds the bytes that it holds.
     pub(crate) fn limit_unsent(&mut self, bytes: u32) {
         let socket = match self {
             Self::Clear(socket) => socket,
@@ -122,8 +122,7 @@ impl Transport {
         }
     }
 
-    /// Whether the stream is known to have been cut off rather than ended. In clear text nobody can
-    /// tell.
+    /// Whether the stream is known to be cut off instead of ended. In clear text that is unknown.
     pub(crate) fn is_cut_off(&self) -> bool {
         match self {
             Self::Clear(_) => false,
@@ -131,11 +130,11 @@ impl Transport {
         }
     }
 
-    /// Lets the end of the connection be a reset, which no client takes for the end of content.
+    /// Ends the connection with a reset, which no client takes for the end of a body.
     pub(crate) fn reset_when_dropped(&mut self) {
         let socket = match self {
             Self::Clear(socket) => socket,
-            // Without a close_notify the client can tell already.
+            // The missing close_notify shows it.
             Self::Tls(_) => return,
         };
         if let StreamSocket::Tcp(socket, _) = socket {
@@ -143,7 +142,7 @@ impl Transport {
         }
     }
 
-    /// Says that our side of the stream ends, as TLS wants it said before the socket is closed.
+    /// Ends our side of the stream, which TLS requires before the socket is closed.
     pub(crate) fn poll_close_notify(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Clear(_) => Poll::Ready(Ok(())),
@@ -154,7 +153,7 @@ impl Transport {
         }
     }
 
-    /// Ends our side of the stream, while the other may go on.
+    /// Ends our side of the stream, while the other stays open.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_close_notify(cx))?;
         Poll::Ready(match self {

@@ -15,7 +15,7 @@ use crate::limits::Limits;
 use crate::plan::{EnginePlan, ListenerPlan};
 use crate::tls::TlsSettings;
 
-/// What the connections of a worker share.
+/// The state that the connections of a worker share.
 pub(crate) struct Worker {
     pub(crate) clock: Rc<WorkerClock>,
     pub(crate) buffers: Rc<BufferPool>,
@@ -36,7 +36,7 @@ impl Worker {
         counters: Arc<WorkerCounters>,
         all: Arc<ConnectionCount>,
     ) -> Self {
-        // Those it replaces have used as many.
+        // The workers that this one replaces have used as many.
         let entered = counters.read().accepted;
         Self {
             clock: Rc::new(WorkerClock::new()),
@@ -52,13 +52,13 @@ impl Worker {
         }
     }
 
-    /// Puts in force what a plan says for all listeners.
+    /// Puts the settings of a plan for all listeners in force.
     pub(crate) fn take_over(&self, plan: &EnginePlan) {
         self.limits.replace(Rc::new(plan.limits.clone()));
         self.server_field.replace(plan.server_field.clone());
     }
 
-    /// Has connections end once no request is open.
+    /// Makes connections end when no request is open.
     pub(crate) fn stop(&self) {
         self.stopping.set(true);
         crate::stop::announce_stop();
@@ -74,19 +74,19 @@ impl Worker {
         self.server_field.borrow()
     }
 
-    /// Whether connections have to end once no request is open.
+    /// Whether connections have to end when no request is open.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.get()
     }
 
-    /// Has connections close that are idle since tick `until`, or longer; tells how many.
+    /// Evicts connections that are idle since tick `until`, or longer; returns how many.
     pub(crate) fn make_room(&self, least: u64, until: u32) -> u64 {
         let closed = self.table.make_room(least, until);
         self.counters.evicted.add(closed);
         closed
     }
 
-    /// Has clients close that have been idle for at least this time; returns how many.
+    /// Closes clients that have been idle for at least this time; returns how many.
     pub(crate) fn close_idle(&self, wanted: u64, idle: Duration) -> u64 {
         let idle_ticks = deadline_from(0, idle);
         self.clock
@@ -95,7 +95,7 @@ impl Worker {
             .map_or(0, |until| self.make_room(wanted, until))
     }
 
-    /// What a client gets whose handler panicked.
+    /// The response to a client whose handler panicked.
     pub(crate) fn panicked(&self, client: &ConnectionInfo) -> Response {
         self.counters.panics.add(1);
         tracing::error!(peer = %client.peer, "a handler panicked; its client got a 500");
@@ -105,20 +105,20 @@ impl Worker {
         )
     }
 
-    /// A number that no other connection of this process has.
+    /// An identifier that no other connection of this process has.
     pub(crate) fn next_id(&self) -> u64 {
         self.entered.set(self.entered.get() + 1);
         (self.index << 48) | self.entered.get()
     }
 }
 
-/// A listener as the connections that came over it see it. A reload changes what is inside.
+/// A listener, as its connections see it. A reload changes its parts.
 pub(crate) struct WorkerListener {
     parts: RefCell<ListenerParts>,
     removed: Cell<bool>,
 }
 
-/// What a plan says of one listener, ready for this worker.
+/// The parts of a listener, prepared for this worker.
 pub(crate) struct ListenerParts {
     service: Rc<dyn Service>,
     tls: Option<Arc<TlsSettings>>,
@@ -134,17 +134,17 @@ impl WorkerListener {
         }
     }
 
-    /// Puts in force what the plan has of this listener now.
+    /// Puts the listener's parts of the new plan in force.
     pub(crate) fn take_over(&self, parts: ListenerParts) {
         self.parts.replace(parts);
     }
 
-    /// Marks that the plan in force has this listener no more.
+    /// Marks that the plan in force does not have this listener any more.
     pub(crate) fn remove(&self) {
         self.removed.set(true);
     }
 
-    /// What answers the next request.
+    /// The service for the next request.
     pub(crate) fn service(&self) -> Rc<dyn Service> {
         Rc::clone(&self.parts.borrow().service)
     }
@@ -154,17 +154,17 @@ impl WorkerListener {
         self.parts.borrow().tls.clone()
     }
 
-    /// Whether the next connection may begin with HTTP/2 unasked.
+    /// Whether the next connection may use HTTP/2 with prior knowledge.
     pub(crate) fn http2(&self) -> bool {
         self.parts.borrow().http2
     }
 
-    /// Who opens connections with a PROXY protocol head.
+    /// The proxies that open connections with a PROXY protocol head.
     pub(crate) fn proxy_protocol_from(&self) -> Rc<[Network]> {
         Rc::clone(&self.parts.borrow().proxy_protocol_from)
     }
 
-    /// Whether the plan in force has this listener no more.
+    /// Whether the plan in force does not have this listener any more.
     pub(crate) fn is_removed(&self) -> bool {
         self.removed.get()
     }

@@ -1,13 +1,12 @@
-//! Turns: what a task does behind those that are ready, too.
+//! Yielding of a task to the others that are ready.
 
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Lets the other tasks of this thread that are ready go first.
+/// Yields to the other tasks of this thread that are ready.
 ///
-/// Whoever is about to write waits for this, so that the requests that came together are read
-/// together and answered together: one wake-up of the peer serves for several answers, and the
-/// kernel's way out stays warm from one to the next.
+/// A task waits for this before it writes, so that requests which arrived together are read together and sent
+/// together: the peer is woken once for several of them.
 pub(crate) async fn yield_to_ready_tasks() {
     let mut waited = false;
     poll_fn(|cx| {
@@ -15,7 +14,7 @@ pub(crate) async fn yield_to_ready_tasks() {
             return Poll::Ready(());
         }
         waited = true;
-        // Behind those that are in the queue already.
+        // The runtime queues this task behind the others.
         cx.waker().wake_by_ref();
         Poll::Pending
     })

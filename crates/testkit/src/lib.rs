@@ -1,6 +1,7 @@
-//! Requests for tests, and services that are called with them, without sockets.
+//! What tests of several crates need: requests and responses without sockets, and waiting for a condition.
 
 mod properties;
+mod wait;
 
 use std::future::Future;
 use std::rc::Rc;
@@ -12,6 +13,7 @@ use apus_http::{
 };
 
 pub use properties::cases;
+pub use wait::{Condition, eventually, wait_until};
 
 /// Runs a future as a worker does.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {

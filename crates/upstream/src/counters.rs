@@ -67,7 +67,7 @@ impl FailureKind {
             (FailureCause::TimedOut, _) => Some(Self::TimedOut),
             (_, RequestPhase::Connect) => Some(Self::Connect),
             (_, RequestPhase::Tls) => Some(Self::Tls),
-            (_, RequestPhase::Content) => Some(Self::Body),
+            (_, RequestPhase::Body) => Some(Self::Body),
             (FailureCause::Protocol(_), _) => Some(Self::Protocol),
             _ => Some(Self::Closed),
         }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub(crate) use apus_testkit::wait_until;
 use rustix::process::{Pid, Signal, getegid, geteuid, kill_process};
 use tempfile::TempDir;
 
@@ -332,15 +333,6 @@ pub(crate) fn free_port() -> u16 {
         if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
-    }
-}
-
-/// Waits for a condition; the test fails if it takes too long.
-pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
-        thread::park_timeout(Duration::from_millis(5));
     }
 }
 

@@ -43,8 +43,8 @@ impl OriginConnection {
     }
 }
 
-/// Opens a connection. `client` is whom it is for, if the origin is to be told by a PROXY protocol
-/// head; without one the head says that the connection is the proxy's own, as for a health check.
+/// Opens a connection. `client` is the client that it is for, if the origin expects a PROXY protocol head;
+/// without one the head marks the connection as the proxy's own, as for a health check.
 ///
 /// # Errors
 /// The phase is [`RequestPhase::Connect`] or [`RequestPhase::Tls`].
@@ -83,7 +83,7 @@ pub async fn connect(
         Protocol::Http1 => &[HTTP1][..],
         Protocol::Http2 => &[HTTP2],
         Protocol::Auto => &[HTTP2, HTTP1],
-        // No name of it is registered.
+        // It has no registered name.
         Protocol::FastCgi => &[],
     };
     let handshake = tls::connect(socket, tls.config(), tls.name(), offered);
@@ -110,12 +110,11 @@ pub async fn connect(
 const HTTP1: &[u8] = b"http/1.1";
 const HTTP2: &[u8] = b"h2";
 
-/// For how long a connection says nothing before the kernel asks whether the other end is there, and
-/// between two such questions.
+/// How long a connection is silent before the kernel probes the other end, and the time between two probes.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_AGAIN: Duration = Duration::from_secs(10);
 
-/// After what time a Unix socket is tried again that has no room for another connection.
+/// The time between two attempts to connect to a Unix socket whose queue is full.
 const BUSY_AGAIN: Duration = Duration::from_millis(10);
 
 impl ProxyHead {
@@ -128,7 +127,7 @@ impl ProxyHead {
     }
 }
 
-/// The outcome of a step, if it comes in time.
+/// The result of a step, with a time limit.
 async fn within<T>(
     time: Duration,
     phase: RequestPhase,
@@ -138,7 +137,7 @@ async fn within<T>(
         Ok(Ok(done)) => return Ok(done),
         Ok(Err(error)) => match (error.kind(), phase) {
             (io::ErrorKind::UnexpectedEof, _) => FailureCause::Closed,
-            // What rustls says of the origin.
+            // An error of rustls about the origin.
             (io::ErrorKind::InvalidData, RequestPhase::Tls) => FailureCause::Protocol(error.into()),
             _ if descriptors::is_exhausted(&error) => FailureCause::NoDescriptors,
             _ => FailureCause::Io(error),
@@ -153,7 +152,7 @@ async fn open(address: &Address) -> io::Result<StreamSocket> {
     match address {
         Address::Ip(address) => {
             let socket = TcpStream::connect(address).await?;
-            // A connection without them works, too.
+            // The connection works without these options, too.
             let _ = socket.set_nodelay(true);
             let keep_alive = TcpKeepalive::new()
                 .with_time(KEEP_ALIVE)
@@ -164,7 +163,7 @@ async fn open(address: &Address) -> io::Result<StreamSocket> {
         Address::Unix(path) => loop {
             match ReadInterestSocket::connect(path) {
                 Ok(socket) => return Ok(StreamSocket::Unix(socket, descriptor)),
-                // Too many wait to be accepted. Over TCP the kernel would try again, too.
+                // The queue of the listener is full. Over TCP the kernel would try again, too.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     tokio::time::sleep(BUSY_AGAIN).await;
                 }

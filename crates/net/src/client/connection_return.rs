@@ -1,9 +1,9 @@
-//! Where connections that carry one request at a time are between two of them.
+//! The owner of idle connections that carry one request at a time, such as a pool.
 
 use super::Http1Client;
 
-/// Where a connection goes when it can carry another request.
+/// Takes connections back that can carry another request.
 pub trait ConnectionReturn<C = Http1Client> {
-    /// Takes the connection. Its last response was read whole.
+    /// Takes a connection back whose last response was read whole.
     fn return_connection(&self, connection: C);
 }

@@ -1,8 +1,8 @@
-//! Time limits of a connection to an origin, without a timer that is set for each request.
+//! Time limits of a connection to an origin, without a timer for each request.
 //!
-//! One timer per connection is armed at the earliest time that was ever needed. It is not moved when
-//! a step ends in time, as nearly all do; when it goes off early, it is armed for what is needed
-//! then. A busy connection so touches its timer once per time limit, not once per request.
+//! Each connection has one timer, which is armed for the earliest time that was ever needed. It is not moved
+//! when a step ends in time, as nearly all do; if it fires early, it is armed for the current need. A busy
+//! connection therefore touches its timer once per time limit, not once per request.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -14,17 +14,17 @@ use tokio::time::Sleep;
 use super::Timeouts;
 use crate::clock::{TICK, coarse_now};
 
-/// ExchangeDeadlines below this are kept by the exact time.
+/// Limits below this are kept with the exact time.
 const EXACT: Duration = Duration::from_secs(2);
 
-/// The first time at which `after` has surely passed from now.
+/// The first time at which `after` has certainly passed from now.
 pub(super) fn after(after: Duration) -> Instant {
     let (now, late) = match after < EXACT {
         true => (Instant::now(), Duration::ZERO),
         false => (coarse_now(), TICK),
     };
     let end = now.checked_add(after.saturating_add(late));
-    // A limit that no clock can tell is none.
+    // A limit that is too long for the clock is no limit.
     end.unwrap_or_else(|| now + Duration::from_secs(86_400 * 365))
 }
 
@@ -36,15 +36,15 @@ pub(super) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<I
     }
 }
 
-/// How long an exchange over a connection waits for what.
+/// The deadlines of an exchange over a connection.
 #[derive(Default)]
 pub(super) struct ExchangeDeadlines {
-    /// Those of the current request.
+    /// The time limits of the current request.
     timeouts: Option<Rc<Timeouts>>,
     timer: DeadlineTimer,
-    /// When the origin has to have taken something of what is sent.
+    /// When the origin has to have taken some of the request.
     pub(super) write_until: Option<Instant>,
-    /// When the origin has to have sent something.
+    /// When the origin has to have sent some of the response.
     pub(super) read_until: Option<Instant>,
 }
 
@@ -61,19 +61,19 @@ impl ExchangeDeadlines {
         self.timeouts = None;
     }
 
-    /// The first time at which a limit has surely passed from now.
+    /// The first time at which a limit has certainly passed from now.
     pub(super) fn within(&self, limit: impl FnOnce(&Timeouts) -> Duration) -> Option<Instant> {
         self.timeouts.as_deref().map(limit).map(after)
     }
 
-    /// Has the origin send something within a limit, unless it has to already.
+    /// Sets the deadline of the next read, unless one is set.
     pub(super) fn expect(&mut self, limit: impl FnOnce(&Timeouts) -> Duration) {
         if self.read_until.is_none() {
             self.read_until = self.within(limit);
         }
     }
 
-    /// Waits for the earlier of the two times to pass, and tells it.
+    /// Waits for the earlier of the two times to pass, and returns it.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
         let Some(until) = earliest(self.write_until, self.read_until) else {
             return Poll::Pending;

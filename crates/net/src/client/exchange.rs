@@ -1,6 +1,6 @@
-//! What exchanges over connections with one request at a time have in common.
+//! The exchange of a request and its response over a connection that carries one request at a time.
 //!
-//! The body of the request goes out while the response comes in, within the time limits.
+//! The body of the request is sent while the response is received, within the time limits.
 
 use std::io;
 use std::rc::Rc;
@@ -22,15 +22,15 @@ pub(super) struct SerialConnection<C> {
     pub(super) buffers: Rc<BufferPool>,
     pub(super) input: InputBuffer,
     pub(super) upload: RequestUpload,
-    /// Why no more can be sent, until the origin has said what it has to say.
-    pub(super) lost: Option<io::Error>,
+    /// Why sending failed, while the origin may still have sent a response.
+    pub(super) send_error: Option<io::Error>,
     pub(super) limits: ExchangeDeadlines,
     pub(super) requests: u64,
     pub(super) opened_at: Instant,
 }
 
 impl<C: UploadFraming> SerialConnection<C> {
-    /// A fresh connection.
+    /// A new connection.
     pub(super) fn new(transport: Transport, codec: C) -> Self {
         Self {
             transport,
@@ -38,7 +38,7 @@ impl<C: UploadFraming> SerialConnection<C> {
             buffers: BufferPool::of_thread(),
             input: InputBuffer::default(),
             upload: RequestUpload::default(),
-            lost: None,
+            send_error: None,
             limits: ExchangeDeadlines::default(),
             requests: 0,
             opened_at: coarse_now(),
@@ -52,22 +52,22 @@ impl<C: UploadFraming> SerialConnection<C> {
         self.limits.begin(timeouts);
     }
 
-    /// Holds nothing more of the exchange that ended.
+    /// Releases the buffers of the exchange that ended.
     pub(super) fn end(&mut self) {
-        self.input.rest(&self.buffers);
+        self.input.release(&self.buffers);
         self.upload = RequestUpload::default();
         self.limits.end();
     }
 
-    /// Sends what can be sent before there is an answer.
+    /// Sends what can be sent before the head of the response arrives.
     ///
     /// # Errors
-    /// The content's source failed.
+    /// The source of the body failed.
     pub(super) fn send(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Result<(), (RequestPhase, FailureCause)> {
-        if self.upload.is_over() || self.lost.is_some() {
+        if self.upload.is_over() || self.send_error.is_some() {
             return Ok(());
         }
         match self.poll_send(cx) {
@@ -75,28 +75,28 @@ impl<C: UploadFraming> SerialConnection<C> {
             Poll::Ready(Err(UploadError::Source(error))) => {
                 return Err((RequestPhase::Send, FailureCause::Source(error)));
             }
-            // It may have said why before it went away. What it said can be read, even if it is not
-            // there yet for who asks; and if there is nothing, that is told, too.
+            // The origin may have sent a response before it closed. That response can still be read, even if
+            // it has not arrived yet; if there is none, reading fails.
             Poll::Ready(Err(UploadError::Origin(error))) => {
-                self.lost = Some(error);
+                self.send_error = Some(error);
                 self.limits.write_until = None;
             }
         }
         Ok(())
     }
 
-    /// Sends what can be sent while the answer's content comes.
+    /// Sends what can be sent while the body of the response arrives.
     fn send_on(&mut self, cx: &mut Context<'_>) {
-        if self.lost.is_none()
+        if self.send_error.is_none()
             && !self.upload.is_over()
             && let Poll::Ready(Err(_)) = self.poll_send(cx)
         {
-            // The answer may be whole for all that.
+            // The response may still be complete.
             self.stop_sending();
         }
     }
 
-    /// Sends what can be sent, and watches over the time that the origin takes to take it.
+    /// Sends what can be sent, and limits how long the origin takes none of it.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), UploadError>> {
         let before = self.upload.sent();
         let polled = self
@@ -117,33 +117,33 @@ impl<C: UploadFraming> SerialConnection<C> {
     }
 }
 
-/// A request and its answer.
+/// A request and its response.
 pub(super) trait ClientExchange {
-    /// What frames the request's content.
+    /// The codec that frames the body of the request.
     type Codec: UploadFraming;
-    /// A part of the answer.
+    /// A part of the response.
     type Part;
 
-    /// What it goes over.
-    fn wire(&mut self) -> &mut SerialConnection<Self::Codec>;
+    /// The connection of the exchange.
+    fn serial(&mut self) -> &mut SerialConnection<Self::Codec>;
 
-    /// What the origin sent, as far as it was read.
+    /// The next part of the response that is in the input.
     fn parse_part(&mut self) -> Result<Option<Self::Part>, FailureCause>;
 
-    /// What the end of the connection means.
+    /// Handles the end of the connection.
     fn handle_eof(&mut self) -> Result<Self::Part, FailureCause>;
 
-    /// Waits for what comes next of the answer.
+    /// Waits for the next part of the response.
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Part, FailureCause>> {
         loop {
             if let Some(received) = self.parse_part()? {
                 return Poll::Ready(Ok(received));
             }
-            let wire = self.wire();
-            let room = wire.input.room(&wire.buffers);
-            let polled = wire.transport.poll_read(cx, room);
+            let serial = self.serial();
+            let room = serial.input.room(&serial.buffers);
+            let polled = serial.transport.poll_read(cx, room);
             if polled.is_pending() {
-                wire.input.rest(&wire.buffers);
+                serial.input.release(&serial.buffers);
             }
             if ready!(polled).map_err(FailureCause::Io)? == 0 {
                 return Poll::Ready(self.handle_eof());
@@ -151,24 +151,24 @@ pub(super) trait ClientExchange {
         }
     }
 
-    /// Waits for content, and goes on sending the request's meanwhile: PHP reads what a script left of it
-    /// before it ends the answer.
+    /// Waits for the next part of the response's body, and meanwhile sends the rest of the request's: PHP
+    /// reads what a script left of it before it ends the response.
     fn poll_body_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Part, FailureCause>> {
         loop {
-            self.wire().send_on(cx);
+            self.serial().send_on(cx);
             let received = self.poll_part(cx);
-            let wire = self.wire();
+            let serial = self.serial();
             if received.is_ready() {
-                wire.limits.read_until = None;
+                serial.limits.read_until = None;
                 return received;
             }
-            wire.limits.expect(|timeouts| timeouts.read);
-            let passed = ready!(wire.limits.poll(cx));
-            if wire.limits.write_until.take() != Some(passed) {
+            serial.limits.expect(|timeouts| timeouts.read);
+            let passed = ready!(serial.limits.poll(cx));
+            if serial.limits.write_until.take() != Some(passed) {
                 return Poll::Ready(Err(FailureCause::TimedOut));
             }
-            // The origin goes on answering and reads no more.
-            wire.stop_sending();
+            // The origin still responds but reads no more.
+            serial.stop_sending();
         }
     }
 }

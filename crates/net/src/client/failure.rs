@@ -1,4 +1,4 @@
-//! Why a request to an origin gave no response, told so that its sender can decide what to do.
+//! Why a request to an origin got no response, with all that its sender needs to decide on a retry.
 
 use std::error::Error;
 use std::fmt;
@@ -11,12 +11,11 @@ use apus_http::{Body, BodyError};
 pub struct RequestFailure {
     /// How far the request was.
     pub phase: RequestPhase,
-    /// What happened.
+    /// The cause.
     pub cause: FailureCause,
-    /// Whether the origin may have seen any of the request. If not, it can be sent again whatever its
-    /// method is.
+    /// Whether the origin may have seen any of the request. If not, it can be sent again with any method.
     pub request_sent: bool,
-    /// The content, if nothing of it was taken, to be sent again.
+    /// The body of the request, if nothing of it was taken, to be sent again.
     pub body: Option<Body>,
 }
 
@@ -25,17 +24,17 @@ pub struct RequestFailure {
 pub enum RequestPhase {
     /// The socket was being connected.
     Connect,
-    /// The TLS handshake was going on.
+    /// The TLS handshake was in progress.
     Tls,
     /// The request was being sent.
     Send,
     /// The request was sent, and the head of the response awaited.
     Head,
-    /// The content of the response was being read.
-    Content,
+    /// The body of the response was being read.
+    Body,
 }
 
-/// What happened to a request.
+/// Why a request failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FailureCause {
@@ -43,24 +42,24 @@ pub enum FailureCause {
     Io(io::Error),
     /// The origin was too slow.
     TimedOut,
-    /// The origin closed the connection in order, but too early. Over a connection that was used
-    /// before it mostly had been idle for too long.
+    /// The origin closed the connection in order, but too early. A connection that was used before mostly had
+    /// been idle for too long.
     Closed,
     /// The origin broke the protocol, or has a certificate that cannot be trusted.
     Protocol(Box<dyn Error + Send + Sync>),
-    /// The origin said that it did not look at the request (RFC 9113 section 8.7), or there is no room
-    /// for it on the connection.
+    /// The origin reported that it did not process the request (RFC 9113 section 8.7), or the connection has
+    /// no free stream.
     Refused,
     /// The origin reset the stream.
     Reset,
-    /// The request is for a tunnel, as WebSocket is, and the origin takes none over HTTP/2: it does not
-    /// announce extended CONNECT (RFC 8441 section 3).
+    /// The request is for a tunnel, as of WebSocket, and the origin does not support extended CONNECT over
+    /// HTTP/2 (RFC 8441 section 3).
     NoTunnel,
     /// The request itself cannot be sent: the fault is not the origin's.
     Request(Box<dyn Error + Send + Sync>),
-    /// So few file descriptors are left that they are kept for clients and files: the fault is ours.
+    /// So few file descriptors are left that they are reserved for clients and files: the fault is ours.
     NoDescriptors,
-    /// The content of the request broke off: the fault is its source's, not the origin's.
+    /// The body of the request broke off: the fault is its source's, not the origin's.
     Source(BodyError),
 }
 
@@ -77,14 +76,14 @@ impl RequestFailure {
 }
 
 impl RequestPhase {
-    /// One word, as for a log.
+    /// The word for it in logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Connect => "connect",
             Self::Tls => "tls",
             Self::Send => "send",
             Self::Head => "head",
-            Self::Content => "content",
+            Self::Body => "content",
         }
     }
 }
@@ -106,7 +105,7 @@ impl fmt::Display for FailureCause {
             Self::Reset => f.write_str("the origin reset the stream"),
             Self::NoTunnel => f.write_str("the origin takes no tunnels over HTTP/2"),
             Self::NoDescriptors => f.write_str("too few file descriptors are left"),
-            Self::Source(error) => write!(f, "the content of the request broke off: {error}"),
+            Self::Source(error) => write!(f, "the body of the request broke off: {error}"),
         }
     }
 }
@@ -118,7 +117,7 @@ impl fmt::Display for RequestFailure {
             RequestPhase::Tls => "no TLS connection",
             RequestPhase::Send => "the request could not be sent",
             RequestPhase::Head => "no response",
-            RequestPhase::Content => "the response broke off",
+            RequestPhase::Body => "the response broke off",
         };
         write!(f, "{what}: {}", self.cause)
     }

@@ -1,4 +1,4 @@
-//! Requests on their way to an origin, and what comes back.
+//! Requests to an origin, and its responses.
 
 use std::fmt;
 use std::rc::Rc;
@@ -13,24 +13,24 @@ use apus_http::{Body, Duplex, Headers, Interim, Method, StatusCode, Version};
 pub struct ClientRequestHead {
     /// The method.
     pub method: Method,
-    /// `http` or `https`: what HTTP/2 has as `:scheme`.
+    /// `http` or `https`: the `:scheme` of HTTP/2.
     pub scheme: &'static str,
     /// The value of `Host` or `:authority`.
     pub authority: Box<str>,
     /// The request target in origin-form, or `*`.
     pub target: Box<str>,
-    /// End-to-end fields. `Host`, `Content-Length`, `Expect`, and what is about one connection
-    /// (RFC 9110 section 7.6.1) are written from what else is known, and left out if they are here.
+    /// End-to-end fields. `Host`, `Content-Length`, `Expect` and the fields of one connection (RFC 9110
+    /// section 7.6.1) are written from other data, and ignored if they are here.
     pub headers: Headers,
-    /// The protocol to switch to, such as `websocket`, if the client asked for it: the value of
-    /// `Upgrade` over HTTP/1.1, and `:protocol` of an extended CONNECT over HTTP/2.
+    /// The protocol to switch to, such as `websocket`, if the client asks for it: the value of `Upgrade` over
+    /// HTTP/1.1, and `:protocol` of an extended CONNECT over HTTP/2.
     pub upgrade: Option<Box<str>>,
     /// Whether the client takes trailers: `TE: trailers`.
     pub te_trailers: bool,
-    /// Whether the content is held back until the origin asks for it (RFC 9110 section 10.1.1).
+    /// Whether the body is held back until the origin asks for it (RFC 9110 section 10.1.1).
     pub expects_continue: bool,
-    /// All that a FastCGI application is told. Over FastCGI nothing else of the head is, and without
-    /// parameters nothing can be sent; over HTTP they are of no account.
+    /// The parameters for a FastCGI application. Over FastCGI only they are sent, and a request without them
+    /// fails; over HTTP they are ignored.
     pub params: Option<Params>,
 }
 
@@ -38,22 +38,22 @@ pub struct ClientRequestHead {
 pub struct ClientRequest {
     /// The head.
     pub head: Rc<ClientRequestHead>,
-    /// The content. A body whose length is known is sent with `Content-Length`.
+    /// The body. If its length is known, it is sent with `Content-Length`.
     pub body: Body,
-    /// Where 100 and 103 go, if they are of use to anybody.
+    /// Where interim responses (100, 103) go, if they are wanted.
     pub interim: Option<Interim>,
     /// How long each step may take.
     pub timeouts: Rc<Timeouts>,
-    /// Who is told what a FastCGI application writes to its standard error, piece by piece as it
-    /// comes. Without anybody it is thrown away.
+    /// Receives what a FastCGI application writes to its standard error, piece by piece. Without it that
+    /// output is discarded.
     pub stderr: Option<Stderr>,
 }
 
-/// Takes what an application wrote to its standard error for a request.
+/// Receives what an application wrote to its standard error for a request.
 pub type Stderr = Rc<dyn Fn(&ClientRequestHead, &[u8])>;
 
-/// How long the steps of a request to an origin may take. They are kept to about a quarter of a
-/// second, and never too early.
+/// How long the steps of a request to an origin may take. The limits are kept to about a quarter of a second,
+/// and never too early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// Until the socket is connected.
@@ -62,9 +62,9 @@ pub struct Timeouts {
     pub tls: Duration,
     /// From the end of the request to the head of its response.
     pub first_byte: Duration,
-    /// Between two reads of a response's content.
+    /// Between two reads of a response's body.
     pub read: Duration,
-    /// Between two writes of which the origin takes anything.
+    /// Between two writes of which the origin takes any bytes.
     pub write: Duration,
 }
 
@@ -94,17 +94,17 @@ impl Default for Timeouts {
 
 /// A response of an origin.
 pub struct ClientResponse {
-    /// The status: final, or 101 if the request asked for that.
+    /// The status: final, or 101 if the request asked for it.
     pub status: StatusCode,
     /// The version that the origin speaks.
     pub version: Version,
-    /// End-to-end fields: those of the connection are gone (RFC 9110 section 7.6.1). `Upgrade` stays
-    /// with 101 and 426, and `Content-Length` where it can be true.
+    /// End-to-end fields, without those of the connection (RFC 9110 section 7.6.1). `Upgrade` stays with 101
+    /// and 426, and `Content-Length` where it can be correct.
     pub headers: Headers,
-    /// The content. It ends in order only if it is whole. Dropping it early does no harm but to the
-    /// connection, if that is HTTP/1.1.
+    /// The body. It ends in order only if it is whole. Dropping it early closes an HTTP/1.1 connection, and
+    /// has no other effect.
     pub body: Body,
-    /// The connection after 101; what the origin sent early is read first.
+    /// The connection after 101; bytes that the origin sent early are read first.
     pub tunnel: Option<Box<dyn Duplex>>,
 }
 

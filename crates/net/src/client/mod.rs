@@ -1,12 +1,12 @@
-//! The client's side of connections: to the origins that a proxy asks.
+//! Connections to origins, from the client's side.
 //!
-//! [`connect()`] opens a connection to an [`Origin`]; what it gives is [`OriginConnection::Http1`] or
-//! [`OriginConnection::FastCgi`], which carry one request at a time, or [`OriginConnection::Http2`], which carries
-//! many. Whoever keeps connections for later requests, such as a pool, is the [`ConnectionReturn`] of the former
-//! and clones the latter. Nothing here decides where a request goes, or whether it is sent again: a [`RequestFailure`]
-//! tells all that is needed for that.
+//! [`connect()`] opens a connection to an [`Origin`]. It returns [`OriginConnection::Http1`] or
+//! [`OriginConnection::FastCgi`], which carry one request at a time, or [`OriginConnection::Http2`], which
+//! carries many. A pool that keeps connections for later requests is the [`ConnectionReturn`] of the former,
+//! and clones the latter. This module does not decide where a request goes, or whether it is sent again: a
+//! [`RequestFailure`] has all that is needed for that.
 //!
-//! Everything stays on the thread of the worker that opened it, but for [`ParkedFastCgi`].
+//! Connections stay on the thread of the worker that opened them, except [`ParkedFastCgi`].
 
 mod connect;
 mod connection_return;

@@ -1,4 +1,4 @@
-//! Where a connection goes, and what has to be the same for two requests to share one.
+//! The destination of a connection, and all that two requests must have in common to share one.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use super::Tls;
 
-/// Where a connection goes and how. Requests may share connections if, and only if, their origins are
-/// equal: it is the key of a pool.
+/// The destination of a connection, and how to reach it. Requests may share connections if, and only if,
+/// their origins are equal: it is the key of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// Where its socket is.
+    /// The address of its socket.
     pub address: Address,
     /// TLS; `None` is clear text.
     pub tls: Option<Tls>,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Whether the origin is told whom a connection is for. If it is, a connection serves that one
-    /// client, and a pool's key has to hold the client's address too.
+    /// Whether a PROXY protocol head names the client that a connection is for. Such a connection serves only
+    /// that client, and the key of a pool has to include the client's address.
     pub proxy_head: ProxyHead,
 }
 
@@ -31,22 +31,22 @@ pub enum Address {
     Unix(Arc<Path>),
 }
 
-/// The protocol that is spoken to an origin.
+/// The protocol of a connection to an origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// HTTP/1.1.
     #[default]
     Http1,
-    /// HTTP/2: over TLS it is all that is offered, in clear text it is spoken with prior knowledge
-    /// (RFC 9113 section 3.3).
+    /// HTTP/2: over TLS no other protocol is offered, in clear text it is used with prior knowledge (RFC 9113
+    /// section 3.3).
     Http2,
-    /// Over TLS what the origin chooses of the two (RFC 7301), in clear text HTTP/1.1.
+    /// Over TLS the origin chooses one of the two (RFC 7301); in clear text it is HTTP/1.1.
     Auto,
     /// FastCGI, to an application such as PHP-FPM.
     FastCgi,
 }
 
-/// The head with which a connection begins, naming the client it is for (HAProxy's
+/// The PROXY protocol head at the start of a connection, which names its client (HAProxy's
 /// `doc/proxy-protocol.txt`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ProxyHead {

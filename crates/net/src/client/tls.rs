@@ -1,4 +1,4 @@
-//! TLS to an origin (RFC 8446, RFC 5246): whom to trust, and what to show.
+//! TLS to an origin (RFC 8446, RFC 5246): trusted authorities, and the certificate that is presented.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,25 +15,25 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use crate::tls::{Certificate, MinVersion, TlsError};
 
-/// What TLS to an origin asks of it and shows to it.
+/// The settings of TLS to an origin.
 #[derive(Clone, Debug)]
 pub struct ClientTlsSettings {
-    /// The name that is asked for (RFC 6066 section 3) and that the certificate has to be for: a DNS
-    /// name or an IP address.
+    /// The server name (RFC 6066 section 3), which the certificate has to be valid for: a DNS name or an IP
+    /// address.
     pub server_name: String,
-    /// Whether the certificate is verified. Without that, whoever is on the way can read and change
-    /// all that is sent.
+    /// Whether the certificate is verified. Without that, an attacker in the network can read and change all
+    /// that is sent.
     pub verify: bool,
-    /// Who may sign the certificate; `None` is whom the system trusts.
+    /// The authorities that may sign the certificate; `None` means those that the system trusts.
     pub authorities: Option<Vec<CertificateDer<'static>>>,
-    /// What is shown to an origin that asks for a certificate.
+    /// The certificate that is presented to an origin that requests one.
     pub certificate: Option<Certificate>,
-    /// The oldest version that is spoken.
+    /// The oldest version that is accepted.
     pub min_version: MinVersion,
 }
 
 impl ClientTlsSettings {
-    /// Verified TLS to an origin of this name, trusting whom the system trusts.
+    /// Verified TLS to an origin of this name, with the authorities that the system trusts.
     pub fn new(server_name: impl Into<String>) -> Self {
         Self {
             server_name: server_name.into(),
@@ -45,25 +45,25 @@ impl ClientTlsSettings {
     }
 }
 
-/// TLS to an origin, ready for handshakes. Two are equal if they were made from settings that mean
-/// the same, and then they resume each other's sessions.
+/// TLS to an origin, ready for handshakes. Two are equal if they were made from equivalent settings, and then
+/// they resume each other's sessions.
 #[derive(Clone)]
 pub struct Tls {
     name: ServerName<'static>,
     config: Arc<ClientConfig>,
 }
 
-/// What is in use, by what it was made from. A plan that takes over finds here what the last one
-/// had, and so keeps its connections and sessions.
+/// The configurations in use, by their settings. A new plan finds those of the last one here, and so keeps
+/// its connections and sessions.
 static LIVE: LazyLock<Mutex<HashMap<[u8; 32], Weak<ClientConfig>>>> = LazyLock::new(Mutex::default);
 
 impl Tls {
-    /// Makes the settings ready. Reads the certificates that the system trusts, if they are asked
-    /// for, and so may wait for a disk.
+    /// Prepares the settings. This may wait for a disk, because it reads the certificates that the system
+    /// trusts if they are used.
     ///
     /// # Errors
-    /// The name is neither a DNS name nor an IP address, an authority cannot be used, or the system
-    /// trusts nobody.
+    /// The name is neither a DNS name nor an IP address, an authority cannot be used, or the system trusts no
+    /// authority.
     pub fn new(settings: &ClientTlsSettings) -> Result<Self, TlsError> {
         let name = ServerName::try_from(settings.server_name.clone())
             .map_err(|_| TlsError(format!("`{}` is no server name", settings.server_name)))?;
@@ -83,7 +83,7 @@ impl Tls {
         Ok(Self { name, config })
     }
 
-    /// The name that the certificate has to be for.
+    /// The name that the certificate has to be valid for.
     pub fn server_name(&self) -> String {
         self.name.to_str().into_owned()
     }
@@ -120,7 +120,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Whom the system trusts.
+/// The authorities that the system trusts.
 fn system_authorities() -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {
@@ -135,7 +135,7 @@ fn system_authorities() -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(found.certs)
 }
 
-/// What tells these settings from others, the name apart.
+/// The identity of these settings, without the name.
 fn identity(settings: &ClientTlsSettings, authorities: &[CertificateDer<'_>]) -> [u8; 32] {
     let mut hash = Context::new(&SHA256);
     let mut field = |bytes: &[u8]| {
@@ -188,7 +188,7 @@ fn roots(
 ) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     if settings.authorities.is_none() {
-        // Of the many that a system has, one that cannot be read is of no account.
+        // A system has many; one that cannot be parsed does not matter.
         roots.add_parsable_certificates(authorities);
     } else {
         for authority in authorities {
@@ -203,7 +203,7 @@ fn roots(
     Ok(roots)
 }
 
-/// Takes any certificate whose key the origin has.
+/// Accepts any certificate whose key the origin has.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use apus_codec::{fastcgi, h1};
@@ -12,28 +11,28 @@ use bytes::{Buf, Bytes};
 use rustix::io::Errno;
 
 use crate::buffers::{BufferPool, PAGE};
-use crate::file::{is_cached, read_cached, read_cold};
+use crate::file::{is_cached, read_cached, read_cold, without_first};
 use crate::transport::Transport;
 
-/// Content up to this size is copied behind its head; more is written from where it is.
+/// A chunk up to this size is copied behind its head; a larger one is written from where it is.
 const COPY_MOST: usize = 4 * 1024;
 
-/// Encoded bytes that are gathered before a write, while more can be had at once.
+/// Encoded bytes that are gathered before a write, while more are available.
 const GATHER: usize = 32 * 1024;
 
-/// How much of a file is sent before others get their turn.
+/// How much of a file is sent before other connections are polled.
 const FILE_TURN: u64 = 1024 * 1024;
 
-/// How content is framed on its way out.
+/// How a body is framed.
 pub(super) trait UploadFraming {
-    /// Appends what stands before `len` bytes of data, or before the first of them if one frame does not
-    /// hold all. Tells how many it holds.
+    /// Appends the framing before `len` bytes of data, or before the first of them if one frame does not hold
+    /// all. Returns how many it holds.
     fn start(&mut self, len: u64, out: &mut Vec<u8>) -> u64;
 
-    /// Appends what stands behind data.
+    /// Appends the framing behind data.
     fn finish(&mut self, out: &mut Vec<u8>);
 
-    /// Appends what ends the content.
+    /// Appends the end of the body.
     fn end(&mut self, trailers: Option<&Headers>, out: &mut Vec<u8>);
 }
 
@@ -69,24 +68,24 @@ impl UploadFraming for fastcgi::FastCgiConnection {
 /// A request that is being sent.
 #[derive(Default)]
 pub(super) struct RequestUpload {
-    /// What was encoded; the first `written` bytes of it have left.
+    /// The encoded bytes; the first `written` of them have left.
     out: Vec<u8>,
     written: usize,
-    /// Whether TLS may keep some of what was written until it is flushed.
+    /// Whether TLS may hold some of the written bytes until it is flushed.
     unflushed: bool,
-    /// What goes out behind `out`.
+    /// The data behind `out`.
     piece: UploadChunk,
-    /// What one frame did not hold of the content that was taken last.
+    /// The rest of the data that the last frame did not hold.
     rest: Option<Frame>,
     body: Body,
-    /// Whether any of the body was taken out of it. What is in memory or in a file stays in it.
+    /// Whether any of the body was taken out of it. Bytes and files stay in it.
     taken: bool,
-    /// Bytes of content that were taken.
-    content: u64,
-    /// Bytes of content still to come, where the head told how many there are.
+    /// Bytes of the body that were taken.
+    body_bytes: u64,
+    /// Bytes of the body still to come, if the head has a length.
     left: Option<u64>,
     state: UploadState,
-    /// A part of a file that is being read from its disk.
+    /// The read of a part of a file from its disk.
     cold: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>>,
     /// Bytes that have left.
     sent: u64,
@@ -94,7 +93,7 @@ pub(super) struct RequestUpload {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum UploadState {
-    /// Waits for the origin to ask for the content.
+    /// Waits until the origin asks for the body.
     Held,
     Flowing,
     /// All was encoded.
@@ -104,7 +103,7 @@ enum UploadState {
     Stopped,
 }
 
-/// Content at hand.
+/// Data to send.
 #[derive(Default)]
 enum UploadChunk {
     #[default]
@@ -124,14 +123,14 @@ struct UploadPage {
 /// Why a request is not sent to its end.
 #[derive(Debug)]
 pub(super) enum UploadError {
-    /// The origin is gone.
+    /// The connection to the origin failed.
     Origin(io::Error),
-    /// The content's source failed.
+    /// The source of the body failed.
     Source(BodyError),
 }
 
 impl RequestUpload {
-    /// A request whose head was encoded into `out`. `length` is what the head tells of the content's.
+    /// A request whose head was encoded into `out`. `length` is the length of the body, if the head has one.
     pub(super) fn new(out: Vec<u8>, body: Body, length: Option<u64>, is_held: bool) -> Self {
         Self {
             out,
@@ -145,7 +144,7 @@ impl RequestUpload {
         }
     }
 
-    /// Whether all was sent that is going to be.
+    /// Whether all was sent, or sending was stopped.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.state, UploadState::Ended | UploadState::Stopped) && self.is_flushed()
     }
@@ -155,27 +154,27 @@ impl RequestUpload {
         self.state == UploadState::Ended && self.is_flushed()
     }
 
-    /// Bytes that the origin may have seen.
+    /// Bytes that the origin may have received.
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Bytes of content that were sent, or are being sent.
-    pub(super) fn content(&self) -> u64 {
-        self.content
+    /// Bytes of the body that were sent, or are being sent.
+    pub(super) fn body_bytes(&self) -> u64 {
+        self.body_bytes
     }
 
-    /// Whether nothing of a frame that was begun is outstanding.
+    /// Whether no frame is incomplete.
     pub(super) fn is_between_frames(&self) -> bool {
         self.state != UploadState::Stopped && self.is_flushed()
     }
 
-    /// Whether the content waits for the origin to ask for it.
+    /// Whether the body waits until the origin asks for it.
     pub(super) fn is_held(&self) -> bool {
         self.state == UploadState::Held
     }
 
-    /// Whether bytes wait for the origin to take them.
+    /// Whether bytes wait until the origin takes them.
     pub(super) fn is_blocked(&self) -> bool {
         self.cold.is_none() && !self.is_flushed()
     }
@@ -186,14 +185,14 @@ impl RequestUpload {
         self.is_flushed() && matches!(self.body, Body::Empty)
     }
 
-    /// Lets the content flow.
+    /// Starts to send a body that was held back.
     pub(super) fn release(&mut self) {
         if self.state == UploadState::Held {
             self.state = UploadState::Flowing;
         }
     }
 
-    /// Sends no more, and lets the source of the content know.
+    /// Stops sending, and drops the source of the body.
     pub(super) fn stop(&mut self, buffers: &BufferPool) {
         if !self.is_over() {
             self.state = UploadState::Stopped;
@@ -207,14 +206,14 @@ impl RequestUpload {
         self.body = Body::Empty;
     }
 
-    /// The content, if it can be sent again.
+    /// The body, if it can be sent again.
     pub(super) fn give_back(&mut self) -> Option<Body> {
         let body = std::mem::take(&mut self.body);
         (!self.taken).then_some(body)
     }
 
-    /// Sends what can be sent now; ready when all was. `Pending` also if the content's source, or the
-    /// origin's word, is waited for.
+    /// Sends as much as possible; ready when all was sent. It is `Pending` also while it waits for the source
+    /// of the body, or for the origin to ask for it.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -261,7 +260,7 @@ impl RequestUpload {
         }
     }
 
-    /// Whether nothing is at hand, and TLS keeps nothing back.
+    /// Whether nothing is pending here or in TLS.
     fn is_flushed(&self) -> bool {
         self.out.capacity() == 0 && !self.unflushed && matches!(self.piece, UploadChunk::None)
     }
@@ -270,7 +269,7 @@ impl RequestUpload {
         self.written >= self.out.len() && matches!(self.piece, UploadChunk::None)
     }
 
-    /// Takes the next frame of the content and encodes it.
+    /// Takes the next frame of the body and encodes it.
     fn poll_source(
         &mut self,
         cx: &mut Context<'_>,
@@ -298,7 +297,7 @@ impl RequestUpload {
                 if range.len > 0 {
                     let held = codec.start(range.len, &mut self.out);
                     if held < range.len {
-                        self.rest = Some(Frame::File(behind(&range, held)));
+                        self.rest = Some(Frame::File(without_first(&range, held)));
                         range.len = held;
                     }
                     self.piece = UploadChunk::File(range);
@@ -310,7 +309,7 @@ impl RequestUpload {
         })
     }
 
-    /// The next frame of the content; `None` at its end.
+    /// The next frame of the body; `None` at its end.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame>, BodyError>> {
         let frame = match &mut self.body {
             Body::Stream(stream) => {
@@ -318,7 +317,7 @@ impl RequestUpload {
                 self.taken |= frame.is_some();
                 frame
             }
-            // Whatever is whole stays, to be sent again.
+            // A body that is available as a whole stays, to be sent again.
             _ if self.left == Some(0) => None,
             Body::Bytes(bytes) => Some(Frame::Data(bytes.clone())),
             Body::Sealed(sealed) => Some(Frame::Data(sealed.bytes().clone())),
@@ -333,9 +332,9 @@ impl RequestUpload {
         Poll::Ready(Ok(frame))
     }
 
-    /// Holds the content to the length that was told.
+    /// Checks the body against the length in the head.
     fn count(&mut self, bytes: u64) -> Result<(), BodyError> {
-        self.content = self.content.saturating_add(bytes);
+        self.body_bytes = self.body_bytes.saturating_add(bytes);
         if let Some(left) = &mut self.left {
             *left = left.checked_sub(bytes).ok_or(BodyError::TooLarge)?;
         }
@@ -355,7 +354,7 @@ impl RequestUpload {
         Ok(())
     }
 
-    /// Writes some of what is at hand; the piece is gone when all of it has left.
+    /// Writes some of the pending bytes; the chunk is `None` when all of it has left.
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -396,7 +395,7 @@ impl RequestUpload {
         Poll::Ready(Ok(written))
     }
 
-    /// Takes so many bytes off what is at hand.
+    /// Removes written bytes from the pending ones.
     fn advance(&mut self, written: usize, buffers: &BufferPool) {
         self.sent = self.sent.saturating_add(written as u64);
         self.unflushed = true;
@@ -426,7 +425,7 @@ impl RequestUpload {
         };
     }
 
-    /// Lets the kernel send some of the file.
+    /// Sends some of the file with `sendfile`.
     fn poll_send_file(
         &mut self,
         cx: &mut Context<'_>,
@@ -442,7 +441,7 @@ impl RequestUpload {
             read.map_err(source)?;
         } else {
             let len = range.len.min(most);
-            // A call that finds the file cold would hold up every connection of this worker.
+            // `sendfile` would block every connection of this worker while it reads from the disk.
             if !is_cached(range, (range.offset + len).saturating_sub(1)) {
                 self.cold = Some(read_into_cache(range.clone(), len));
                 cx.waker().wake_by_ref();
@@ -458,7 +457,7 @@ impl RequestUpload {
         if sent == 0 {
             return Poll::Ready(Err(UploadError::Source(BodyError::Disconnected)));
         }
-        let rest = behind(range, sent as u64);
+        let rest = without_first(range, sent as u64);
         self.sent = self.sent.saturating_add(sent as u64);
         self.piece = UploadChunk::of_file(rest);
         Poll::Ready(Ok(sent))
@@ -497,7 +496,7 @@ impl RequestUpload {
                     start: 0,
                     end,
                 };
-                let rest = behind(range, end as u64);
+                let rest = without_first(range, end as u64);
                 self.piece = UploadChunk::Page(page, rest);
                 Poll::Ready(Ok(()))
             }
@@ -522,14 +521,6 @@ impl UploadPage {
 
 fn source(error: io::Error) -> UploadError {
     UploadError::Source(error.into())
-}
-
-fn behind(range: &FileRange, bytes: u64) -> FileRange {
-    FileRange {
-        file: Arc::clone(&range.file),
-        offset: range.offset + bytes,
-        len: range.len.saturating_sub(bytes),
-    }
 }
 
 fn read_into_cache(range: FileRange, len: u64) -> Pin<Box<dyn Future<Output = io::Result<()>>>> {

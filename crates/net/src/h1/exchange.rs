@@ -1,4 +1,4 @@
-//! One request and its response: calls the service and sends its response.
+//! One HTTP/1.1 request and its response, from the call of the service to the last byte.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -15,27 +15,27 @@ use super::request_body::Http1RequestBody;
 use super::send::{BodySendError, GATHER};
 use super::{Http1Connection, Http1End, ProtocolSwitch};
 
-/// Pipelined bytes that are read ahead while a handler works, to notice a client that goes away.
+/// Pipelined bytes that are read while a handler works, to notice a client that closes.
 const READ_AHEAD: usize = 16 * 1024;
 
 impl Http1Connection<'_> {
-    /// Answers one request; tells when it was the last one.
+    /// Serves one request; returns how the connection ends if it was the last one.
     pub(super) async fn exchange(
         &mut self,
         request: Http1RequestHead,
     ) -> io::Result<Option<Http1End>> {
-        // The time for the head is over, and nobody may take the connection for idle.
+        // The deadline of the head no longer applies, and the connection is not idle.
         self.slot.clear_deadline();
-        let (mut incoming, body) = match request.body {
+        let (mut request_body, body) = match request.body {
             RequestFraming::None => (None, Body::Empty),
             RequestFraming::Length(length) => {
-                let (incoming, body) =
+                let (request_body, body) =
                     Http1RequestBody::new(Some(length), request.expects_continue);
-                (Some(incoming), body)
+                (Some(request_body), body)
             }
             RequestFraming::Chunked => {
-                let (incoming, body) = Http1RequestBody::new(None, request.expects_continue);
-                (Some(incoming), body)
+                let (request_body, body) = Http1RequestBody::new(None, request.expects_continue);
+                (Some(request_body), body)
             }
         };
         let connect = request.head.method == Method::CONNECT;
@@ -45,25 +45,25 @@ impl Http1Connection<'_> {
         let answer = catch_unwind(AssertUnwindSafe(|| service.call(request)));
         let response = match answer {
             Ok(Answer::Now(response)) => response,
-            Ok(Answer::Later(future)) => self.wait_for(future, &mut incoming).await?,
+            Ok(Answer::Later(future)) => self.wait_for_response(future, &mut request_body).await?,
             Err(_) => self.panicked(),
         };
         drop(service);
-        self.respond(response, &mut incoming, connect).await
+        self.respond(response, &mut request_body, connect).await
     }
 
     pub(super) fn panicked(&self) -> Response {
         self.worker.panicked(&self.info)
     }
 
-    /// Waits for a handler while it reads the content, or while nothing else is to do.
-    async fn wait_for(
+    /// Waits for the response, and meanwhile passes the body of the request to the handler.
+    async fn wait_for_response(
         &mut self,
         mut future: Pin<Box<dyn Future<Output = Response>>>,
-        incoming: &mut Option<Http1RequestBody>,
+        request_body: &mut Option<Http1RequestBody>,
     ) -> io::Result<Response> {
         if !self.out.is_empty() {
-            // Earlier answers must not wait for this one.
+            // Earlier responses must not wait for this one.
             self.flush().await?;
         }
         self.slot.clear_deadline();
@@ -77,12 +77,15 @@ impl Http1Connection<'_> {
                     Ok(Poll::Pending) => {}
                     Err(_) => return Poll::Ready(Ok(self.panicked())),
                 }
-                if self.poll_interims(cx, incoming, &mut timed)?.is_pending() {
+                if self
+                    .poll_interims(cx, request_body, &mut timed)?
+                    .is_pending()
+                {
                     return Poll::Pending;
                 }
-                if self.poll_meanwhile(cx, incoming)?.is_pending() {
-                    if incoming.is_none() {
-                        self.rest();
+                if self.poll_while_waiting(cx, request_body)?.is_pending() {
+                    if request_body.is_none() {
+                        self.release_buffers();
                     }
                     return Poll::Pending;
                 }
@@ -90,27 +93,26 @@ impl Http1Connection<'_> {
         })
         .await;
         if timed {
-            // What was not taken yet leaves with the answer.
+            // The rest of the interim responses leaves with the response.
             self.slot.clear_deadline();
         }
         response
     }
 
-    /// What the connection does while somebody else works: feeds content to who waits for it, or
-    /// else watches whether the client is still there. Ready when there was progress that the
-    /// other may have waited for.
-    pub(super) fn poll_meanwhile(
+    /// Passes data to the reader of the request's body if it waits for some, or watches whether the client is
+    /// still connected. Ready when there was progress that the caller may wait for.
+    pub(super) fn poll_while_waiting(
         &mut self,
         cx: &mut Context<'_>,
-        incoming: &mut Option<Http1RequestBody>,
+        request_body: &mut Option<Http1RequestBody>,
     ) -> io::Result<Poll<()>> {
-        match incoming {
-            Some(incoming) if !incoming.failed && !self.codec.request_body_done() => {
-                if incoming.content.poll_wanted(cx) {
-                    return self.poll_content(cx, incoming);
+        match request_body {
+            Some(request_body) if !request_body.failed && !self.codec.request_body_done() => {
+                if request_body.sender.poll_wanted(cx) {
+                    return self.poll_request_body(cx, request_body);
                 }
-                // Content that nobody reads yet stays where it is; the client waits.
-                self.stop_waiting(incoming);
+                // A body that is not read yet stays in the socket, and slows the client down.
+                self.stop_waiting(request_body);
                 Ok(Poll::Pending)
             }
             _ => {
@@ -127,49 +129,48 @@ impl Http1Connection<'_> {
         }
     }
 
-    /// Sends an answer; tells when it was the last one.
+    /// Sends a response; returns how the connection ends if it was the last one.
     async fn respond(
         &mut self,
         mut response: Response,
-        incoming: &mut Option<Http1RequestBody>,
+        request_body: &mut Option<Http1RequestBody>,
         connect: bool,
     ) -> io::Result<Option<Http1End>> {
         self.encode_interims();
         let limit = self.limits.requests_per_connection;
-        if self.codec.keeps_alive() && (self.is_ending() || (limit > 0 && self.requests >= limit)) {
+        if self.codec.keeps_alive()
+            && (self.is_shutdown_requested() || (limit > 0 && self.requests >= limit))
+        {
             // The client does not know yet, and may be sending its next request.
             self.closes_first = true;
             self.codec.close();
         }
         let tunnel = response.take_tunnel();
-        if let Some(content) = incoming
+        if let Some(body) = request_body
             && !self.codec.request_body_done()
         {
             if tunnel.is_some() {
-                // What the tunnel reads starts behind the content (RFC 9110 section 7.8).
-                Box::pin(self.drain(incoming)).await?;
+                // The tunnel starts behind the body (RFC 9110 section 7.8).
+                Box::pin(self.drain(request_body)).await?;
                 if !self.codec.request_body_done() {
                     self.codec.close();
                     return Ok(Some(Http1End::Linger));
                 }
-            } else if !content.content.is_abandoned() {
-                // The answer still reads it, as when it sends it back.
-                if std::mem::take(&mut content.expects_continue) {
+            } else if !body.sender.is_abandoned() {
+                // The response still reads the body, as an echo does.
+                if std::mem::take(&mut body.expects_continue) {
                     self.codec.send_continue(&mut self.out);
                 }
-            } else if content
-                .left
-                .is_some_and(|left| left > self.limits.drain_bytes)
-            {
+            } else if body.left.is_some_and(|left| left > self.limits.drain_bytes) {
                 self.codec.close();
             }
         }
         let status = response.status();
         if status == StatusCode::SWITCHING_PROTOCOLS && tunnel.is_none() {
-            tracing::error!("a service answered 101 and took no connection over; sent a 500");
+            tracing::error!("a service responded 101 without a tunnel; sent a 500");
             response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
         } else if connect && status.is_success() && tunnel.is_none() {
-            tracing::error!("a service accepted CONNECT and took no connection over; sent a 500");
+            tracing::error!("a service accepted CONNECT without a tunnel; sent a 500");
             response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
         }
         let body = response.take_body();
@@ -181,7 +182,7 @@ impl Http1Connection<'_> {
                 self.codec.send_end(None, &mut self.out);
                 Ok(0)
             }
-            framing => self.send_body(body, framing, incoming).await,
+            framing => self.send_body(body, framing, request_body).await,
         };
         let outcome = match &body_bytes {
             Ok(_) => Outcome::Complete,
@@ -202,16 +203,16 @@ impl Http1Connection<'_> {
                 source: None,
                 cache: None,
             };
-            self.note_written(response.take_observers(), completion);
+            self.add_completion(response.take_observers(), completion);
         }
         match body_bytes {
             Ok(_) => {}
             Err(BodySendError::Source { .. }) => {
                 self.worker.counters.broken_responses.add(1);
-                // Cut off without an end, so that the client can tell; what was sent may arrive.
+                // The response has no end, so that the client notices; the bytes before it may still arrive.
                 let _ = self.flush().await;
                 if framing == BodyFraming::UntilClose {
-                    // An end in order would be the end of the content.
+                    // An orderly close would be the end of the body.
                     self.transport.reset_when_dropped();
                 }
                 return Err(io::ErrorKind::ConnectionAborted.into());
@@ -225,7 +226,7 @@ impl Http1Connection<'_> {
             );
         }
         if !self.codec.request_body_done() && self.codec.keeps_alive() {
-            Box::pin(self.drain(incoming)).await?;
+            Box::pin(self.drain(request_body)).await?;
         }
         if !self.codec.keeps_alive() {
             self.flush().await?;

@@ -1,6 +1,6 @@
 //! Interim responses over HTTP/1.1 (RFC 9110 section 15.2).
 //!
-//! They leave while the service still works, or before the head of its response.
+//! They are sent while the service still works, or before the head of its response.
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -9,7 +9,7 @@ use super::Http1Connection;
 use super::request_body::Http1RequestBody;
 
 impl Http1Connection<'_> {
-    /// Encodes what was queued for the current request, and forgets what is left of earlier ones.
+    /// Encodes the queued interim responses of the current request, and drops those of earlier ones.
     pub(super) fn encode_interims(&mut self) {
         while let Some((request, status, headers)) = self.interims.next() {
             if request == self.requests {
@@ -22,12 +22,12 @@ impl Http1Connection<'_> {
         }
     }
 
-    /// Sends what was queued. `timed` tells from one call to the next whether the client keeps it
-    /// waiting.
+    /// Sends the queued interim responses. `timed` is true from one call to the next while a deadline for the
+    /// client runs.
     pub(super) fn poll_interims(
         &mut self,
         cx: &mut Context<'_>,
-        incoming: &mut Option<Http1RequestBody>,
+        request_body: &mut Option<Http1RequestBody>,
         timed: &mut bool,
     ) -> Poll<io::Result<()>> {
         loop {
@@ -38,9 +38,9 @@ impl Http1Connection<'_> {
             if self.is_flushed() {
                 return Poll::Ready(Ok(()));
             }
-            if let Some(incoming) = incoming {
-                // The connection has one deadline, which is that of the write now.
-                self.stop_waiting(incoming);
+            if let Some(request_body) = request_body {
+                // The connection has one deadline, which now is that of the write.
+                self.stop_waiting(request_body);
             }
             ready!(self.poll_flush_out(cx, timed))?;
         }

@@ -1,4 +1,4 @@
-//! The HTTP/1.1 driver of a connection: one request after another.
+//! The HTTP/1.1 driver of a connection, which serves one request after another.
 //!
 //! The responses to pipelined requests leave in one write.
 
@@ -28,7 +28,7 @@ use crate::linger::{LINGER_AT_END, LINGER_IDLE, LingerLimits, linger};
 use crate::transport::Transport;
 use crate::worker::{Worker, WorkerListener};
 
-/// How long the first request of a connection may take to come when nothing more is accepted: who
+/// How long the first request of a connection may take to arrive after a shutdown began: a client that
 /// connected before may have sent it.
 const LAST_FIRST_REQUEST: Duration = Duration::from_secs(1);
 
@@ -44,34 +44,34 @@ pub(crate) struct Http1Connection<'a> {
     input: InputBuffer,
     /// Bytes that were encoded and not written.
     out: Vec<u8>,
-    /// Whose answers are in `out`, waiting to be told how it went.
-    written: Vec<PendingCompletion>,
-    /// When the first byte of the current head came.
+    /// The responses in `out` whose completion is to be reported when they have left.
+    completions: Vec<PendingCompletion>,
+    /// When the first byte of the current head arrived.
     arrived: Instant,
     requests: u64,
-    /// What services want said before their answers.
+    /// The interim responses of services.
     interims: InterimQueue,
-    /// Bytes around the content of the current answer, as of chunks.
+    /// Bytes of framing around the body of the current response, as of chunks.
     framing_bytes: u64,
-    /// Whether the end is our choice and not the client's.
+    /// Whether the server chose to end the connection, and not the client.
     closes_first: bool,
 }
 
 /// How a connection ends.
 enum Http1End {
-    /// All that was to be said was said and read.
+    /// All was sent and read.
     Close,
     /// The client may still be sending.
     Linger,
-    /// The connection goes on as another protocol.
+    /// The connection switches to another protocol.
     ProtocolSwitch(ProtocolSwitch),
 }
 
-/// What a connection goes on with.
+/// The protocol that a connection switches to.
 pub(crate) enum ProtocolSwitch {
-    /// Without HTTP.
+    /// A tunnel.
     Tunnel(Tunnel),
-    /// With HTTP/2, whose preface was found and is still to be read.
+    /// HTTP/2, whose preface is still in the input.
     Http2,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Http1Connection<'a> {
             info: Rc::new(info),
             input: InputBuffer::new(early),
             out: Vec::new(),
-            written: Vec::new(),
+            completions: Vec::new(),
             arrived: Instant::now(),
             requests: 0,
             interims: InterimQueue::default(),
@@ -109,18 +109,18 @@ impl<'a> Http1Connection<'a> {
         }
     }
 
-    /// Serves the connection to its end; tells what takes it over then, if anything does.
+    /// Serves the connection to its end; returns the protocol that it switches to, if any.
     pub(crate) async fn serve(&mut self) -> Option<ProtocolSwitch> {
         let end = self.serve_requests().await;
-        // What is left in `out` could not be written.
-        self.settle_written(false);
+        // The rest of `out` could not be written.
+        self.notify_completions(false);
         match end {
             Ok(Http1End::Close) => {
                 self.slot.set_busy(&self.worker.clock, LINGER_IDLE);
                 let ended = self.slot.wait(|cx| self.transport.poll_close_notify(cx));
                 let _ = ended.await;
             }
-            // What is rare is boxed, so that an idle connection keeps no room for it.
+            // Rare futures are boxed, so that an idle connection does not contain them.
             Ok(Http1End::Linger) => Box::pin(self.linger()).await,
             Ok(Http1End::ProtocolSwitch(next)) => return Some(next),
             Err(error) => {
@@ -131,17 +131,17 @@ impl<'a> Http1Connection<'a> {
             }
         }
         self.out.clear();
-        self.rest();
+        self.release_buffers();
         None
     }
 
-    /// The connection as a tunnel has it.
+    /// The connection for a tunnel.
     pub(crate) fn into_duplex(self) -> Box<dyn Duplex> {
         self.slot.clear_deadline();
         Box::new(Http1Tunnel::new(self.transport, self.input))
     }
 
-    /// What HTTP/2 takes over.
+    /// The parts that HTTP/2 takes over.
     pub(crate) fn into_parts(self) -> (Transport, Rc<ConnectionInfo>, InputBuffer) {
         (self.transport, self.info, self.input)
     }
@@ -184,7 +184,7 @@ impl<'a> Http1Connection<'a> {
         }
     }
 
-    /// Reads up to the next request; `None` when there is none to come.
+    /// Reads the next request; `None` if there is none.
     async fn read_head(&mut self) -> Result<Option<Http1RequestHead>, HeadError> {
         let mut timed = false;
         loop {
@@ -196,7 +196,7 @@ impl<'a> Http1Connection<'a> {
             if !self.out.is_empty() {
                 self.flush().await?;
             }
-            self.rest();
+            self.release_buffers();
             let idle = self.codec.is_idle() && self.input.is_empty();
             if !idle {
                 if !timed {
@@ -231,11 +231,11 @@ impl<'a> Http1Connection<'a> {
         }
     }
 
-    /// Waits for input; 0 at its end, and when an idle connection is told to end.
+    /// Waits for input; 0 at its end, and when an idle connection has to end.
     async fn read_more(&mut self, idle: bool) -> io::Result<usize> {
         let slot = self.slot;
         slot.wait(|cx| match self.poll_fill(cx) {
-            Poll::Pending if idle && self.is_ending() => {
+            Poll::Pending if idle && self.is_shutdown_requested() => {
                 if self.requests > 0 || self.arrived.elapsed() >= LAST_FIRST_REQUEST {
                     return Poll::Ready(Ok(0));
                 }
@@ -247,7 +247,7 @@ impl<'a> Http1Connection<'a> {
         .await
     }
 
-    /// Reads what is there; 0 at the end.
+    /// Reads the available input; 0 at the end.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let buffers = &self.worker.buffers;
         let mut buffer = buffers.take();
@@ -264,20 +264,20 @@ impl<'a> Http1Connection<'a> {
         }
     }
 
-    /// Gives back the buffers for the time of a wait.
-    fn rest(&mut self) {
-        self.input.rest(&self.worker.buffers);
+    /// Returns the buffers to the pool for the time of a wait.
+    fn release_buffers(&mut self) {
+        self.input.release(&self.worker.buffers);
         if self.out.is_empty() && self.out.capacity() > 0 {
             self.worker.buffers.put(std::mem::take(&mut self.out));
         }
     }
 
-    /// Whether no further request is wanted on this connection.
-    fn is_ending(&self) -> bool {
+    /// Whether the connection has to end after the current request.
+    fn is_shutdown_requested(&self) -> bool {
         self.worker.is_stopping() || self.listener.is_removed()
     }
 
-    /// Answers what could not be understood, or not in time, and ends.
+    /// Responds to a request that is malformed or too slow, and ends.
     async fn refuse(&mut self, status: StatusCode, why: &str) -> io::Result<Http1End> {
         self.codec.close();
         let mut headers = Headers::new();
@@ -293,14 +293,14 @@ impl<'a> Http1Connection<'a> {
         Ok(Http1End::Linger)
     }
 
-    /// Ends our side and reads on for a while.
+    /// Ends our side and reads for a while.
     async fn linger(&mut self) {
-        self.rest();
-        let idle = match self.is_ending() {
+        self.release_buffers();
+        let idle = match self.is_shutdown_requested() {
             true => LINGER_AT_END,
             false => LINGER_IDLE,
         };
-        // A client may get its answer while it still uploads a file.
+        // A client may get its response while it still uploads a file.
         let patience = LingerLimits {
             idle,
             bytes: usize::MAX,
@@ -309,7 +309,7 @@ impl<'a> Http1Connection<'a> {
     }
 }
 
-/// Why there is no request.
+/// Why a head was not read.
 enum HeadError {
     Protocol(Http1Error),
     Slow,

@@ -1,4 +1,4 @@
-//! The body of a request, passed to its reader, limited in time, and discarded if unread.
+//! The body of an HTTP/1.1 request, which is passed to its reader, limited in time, and discarded if unread.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -10,27 +10,27 @@ use super::Http1Connection;
 use crate::body::BodySender;
 use crate::clock::TICK;
 
-/// The content of the current request, as the driver sees it.
+/// The body of the current request, from the driver's side.
 pub(super) struct Http1RequestBody {
-    pub(super) content: BodySender,
+    pub(super) sender: BodySender,
     pub(super) expects_continue: bool,
-    /// Bytes still to come, where the request tells how many there are.
+    /// Bytes still to come, if the request has a length.
     pub(super) left: Option<u64>,
     received: u64,
-    /// The tick since which the client is waited for, and the ticks that this took before.
+    /// The tick since which the server waits for the client, and the ticks that it waited before.
     waiting_since: Option<u32>,
     waited: u32,
     pub(super) failed: bool,
 }
 
 impl Http1Connection<'_> {
-    /// Moves one piece of content, or its end, to its reader.
-    pub(super) fn poll_content(
+    /// Passes one chunk of the body, or its end, to its reader.
+    pub(super) fn poll_request_body(
         &mut self,
         cx: &mut Context<'_>,
-        incoming: &mut Http1RequestBody,
+        request_body: &mut Http1RequestBody,
     ) -> io::Result<Poll<()>> {
-        if std::mem::take(&mut incoming.expects_continue) {
+        if std::mem::take(&mut request_body.expects_continue) {
             self.codec.send_continue(&mut self.out);
         }
         if !self.is_flushed() && self.poll_flush_out(cx, &mut false)?.is_pending() {
@@ -40,15 +40,15 @@ impl Http1Connection<'_> {
             match self.codec.handle_input(self.input.unread()) {
                 Ok((consumed, Http1ServerEvent::Data(part))) => {
                     let bytes = self.input.take(part, consumed);
-                    incoming.count(bytes.len());
-                    incoming.content.push(bytes, cx);
-                    self.stop_waiting(incoming);
+                    request_body.count(bytes.len());
+                    request_body.sender.push(bytes, cx);
+                    self.stop_waiting(request_body);
                     return Ok(Poll::Ready(()));
                 }
                 Ok((consumed, Http1ServerEvent::End(trailers))) => {
                     self.input.consume(consumed);
-                    incoming.content.end(Ok(trailers), cx);
-                    self.stop_waiting(incoming);
+                    request_body.sender.end(Ok(trailers), cx);
+                    self.stop_waiting(request_body);
                     return Ok(Poll::Ready(()));
                 }
                 Ok((consumed, Http1ServerEvent::Incomplete | Http1ServerEvent::Request(_))) => {
@@ -56,32 +56,32 @@ impl Http1Connection<'_> {
                 }
                 Err(error) => {
                     self.worker.counters.bad_requests.add(1);
-                    tracing::debug!(peer = %self.info.peer, %error, "refused a request's content");
-                    self.fail(incoming, BodyError::Malformed, cx);
+                    tracing::debug!(peer = %self.info.peer, %error, "refused the body of a request");
+                    self.fail(request_body, BodyError::Malformed, cx);
                     return Ok(Poll::Ready(()));
                 }
             }
             if self.slot.is_expired() && self.slot.is_evicted() {
-                // A response would keep the descriptor that others need.
+                // A response would need the descriptor that others need.
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
-            if self.slot.is_expired() || self.is_too_slow(incoming) {
+            if self.slot.is_expired() || self.is_too_slow(request_body) {
                 self.worker.counters.timeouts.add(1);
-                tracing::debug!(peer = %self.info.peer, "a request's content came too slowly");
+                tracing::debug!(peer = %self.info.peer, "the body of a request came too slowly");
                 self.slot.renew();
-                self.fail(incoming, BodyError::TimedOut, cx);
+                self.fail(request_body, BodyError::TimedOut, cx);
                 return Ok(Poll::Ready(()));
             }
             match self.poll_fill(cx) {
                 Poll::Ready(Ok(0) | Err(_)) => {
-                    self.fail(incoming, BodyError::Disconnected, cx);
+                    self.fail(request_body, BodyError::Disconnected, cx);
                     return Ok(Poll::Ready(()));
                 }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Pending => {
-                    if incoming.waiting_since.is_none() {
-                        incoming.waiting_since = Some(self.worker.clock.ticks());
-                        self.input.rest(&self.worker.buffers);
+                    if request_body.waiting_since.is_none() {
+                        request_body.waiting_since = Some(self.worker.clock.ticks());
+                        self.input.release(&self.worker.buffers);
                         self.slot
                             .set_reading_body(&self.worker.clock, self.limits.body_timeout);
                     }
@@ -91,36 +91,35 @@ impl Http1Connection<'_> {
         }
     }
 
-    pub(super) fn stop_waiting(&self, incoming: &mut Http1RequestBody) {
-        if let Some(since) = incoming.waiting_since.take() {
+    pub(super) fn stop_waiting(&self, request_body: &mut Http1RequestBody) {
+        if let Some(since) = request_body.waiting_since.take() {
             let waited = self.worker.clock.ticks().saturating_sub(since);
-            incoming.waited = incoming.waited.saturating_add(waited);
+            request_body.waited = request_body.waited.saturating_add(waited);
             self.slot.clear_deadline();
         }
     }
 
-    /// Whether the content came slower than allowed, over all the time that it was waited for.
-    fn is_too_slow(&self, incoming: &Http1RequestBody) -> bool {
-        let waited = TICK.saturating_mul(incoming.waited);
+    /// Whether the body arrived too slowly, over all the time that the server waited for it.
+    fn is_too_slow(&self, request_body: &Http1RequestBody) -> bool {
+        let waited = TICK.saturating_mul(request_body.waited);
         waited > self.limits.body_timeout
-            && incoming.received / waited.as_secs().max(1) < self.limits.body_rate
+            && request_body.received / waited.as_secs().max(1) < self.limits.body_rate
     }
 
-    fn fail(&mut self, incoming: &mut Http1RequestBody, error: BodyError, cx: &Context<'_>) {
-        incoming.failed = true;
-        incoming.content.end(Err(error), cx);
-        self.stop_waiting(incoming);
+    fn fail(&mut self, request_body: &mut Http1RequestBody, error: BodyError, cx: &Context<'_>) {
+        request_body.failed = true;
+        request_body.sender.end(Err(error), cx);
+        self.stop_waiting(request_body);
         self.codec.close();
     }
 
-    /// Reads and throws away the rest of the content, if it is little, so that the connection can
-    /// go on.
+    /// Reads and discards the rest of the body, if it is small, so that the connection can be used again.
     pub(super) async fn drain(
         &mut self,
-        incoming: &mut Option<Http1RequestBody>,
+        request_body: &mut Option<Http1RequestBody>,
     ) -> io::Result<()> {
-        if let Some(incoming) = incoming
-            && std::mem::take(&mut incoming.expects_continue)
+        if let Some(request_body) = request_body
+            && std::mem::take(&mut request_body.expects_continue)
         {
             self.codec.send_continue(&mut self.out);
         }
@@ -156,16 +155,16 @@ impl Http1Connection<'_> {
                 }
             }
         }
-        *incoming = None;
+        *request_body = None;
         Ok(())
     }
 }
 
 impl Http1RequestBody {
     pub(super) fn new(length: Option<u64>, expects_continue: bool) -> (Self, Body) {
-        let (content, stream) = BodySender::new(length);
-        let incoming = Self {
-            content,
+        let (sender, receiver) = BodySender::new(length);
+        let request_body = Self {
+            sender,
             expects_continue,
             left: length,
             received: 0,
@@ -173,7 +172,7 @@ impl Http1RequestBody {
             waited: 0,
             failed: false,
         };
-        (incoming, Body::stream(stream))
+        (request_body, Body::stream(receiver))
     }
 
     fn count(&mut self, bytes: usize) {

@@ -1,6 +1,6 @@
-//! The body of a response, sent from where it is.
+//! The body of an HTTP/1.1 response, sent from where it is.
 //!
-//! It is cut off visibly when its source fails.
+//! If its source fails, it ends so that the client notices.
 
 use std::future::poll_fn;
 use std::io;
@@ -13,16 +13,16 @@ use apus_http::{Body, BodyError, Frame};
 use super::Http1Connection;
 use super::request_body::Http1RequestBody;
 
-/// Encoded bytes that are gathered before a write, while more can be had at once.
+/// Encoded bytes that are gathered before a write, while more are available.
 pub(super) const GATHER: usize = 32 * 1024;
 
 impl Http1Connection<'_> {
-    /// Sends content; gives its length.
+    /// Sends a body; returns its length.
     pub(super) async fn send_body(
         &mut self,
         body: Body,
         framing: BodyFraming,
-        incoming: &mut Option<Http1RequestBody>,
+        request_body: &mut Option<Http1RequestBody>,
     ) -> Result<u64, BodySendError> {
         match body {
             Body::Empty => {
@@ -48,7 +48,7 @@ impl Http1Connection<'_> {
                 self.codec.send_end(None, &mut self.out);
                 Ok(range.len)
             }
-            Body::Stream(_) => Box::pin(self.send_stream(body, framing, incoming)).await,
+            Body::Stream(_) => Box::pin(self.send_stream(body, framing, request_body)).await,
         }
     }
 
@@ -56,7 +56,7 @@ impl Http1Connection<'_> {
         &mut self,
         mut body: Body,
         framing: BodyFraming,
-        incoming: &mut Option<Http1RequestBody>,
+        request_body: &mut Option<Http1RequestBody>,
     ) -> Result<u64, BodySendError> {
         let mut sent = 0;
         let length = match framing {
@@ -64,19 +64,19 @@ impl Http1Connection<'_> {
             _ => None,
         };
         let mut trailers = None;
-        while let Some(frame) = self.next_frame(&mut body, incoming).await {
+        while let Some(frame) = self.next_frame(&mut body, request_body).await {
             let frame = frame.map_err(|error| BodySendError::Client { error, sent })?;
             let len = match &frame {
                 Ok(Frame::Data(bytes)) => bytes.len() as u64,
                 Ok(Frame::File(range)) => range.len,
                 Ok(Frame::Trailers(_)) => 0,
                 Err(error) => {
-                    tracing::warn!(%error, "the content of a response broke off");
+                    tracing::warn!(%error, "the body of a response broke off");
                     return Err(BodySendError::Source { sent });
                 }
             };
             if length.is_some_and(|length| sent + len > length) {
-                tracing::error!("the content of a response is longer than it said");
+                tracing::error!("the body of a response is longer than its head says");
                 return Err(BodySendError::Source { sent });
             }
             match frame {
@@ -104,25 +104,25 @@ impl Http1Connection<'_> {
             sent += len;
         }
         if length.is_some_and(|length| sent < length) {
-            tracing::error!("the content of a response is shorter than it said");
+            tracing::error!("the body of a response is shorter than its head says");
             return Err(BodySendError::Source { sent });
         }
         self.encode_framing(|codec, out| codec.send_end(trailers.as_ref(), out));
         Ok(sent)
     }
 
-    /// Encodes what stands around data, and counts it.
+    /// Encodes the framing around data, and counts it.
     fn encode_framing(&mut self, encode: impl FnOnce(&mut ServerConnection, &mut Vec<u8>)) {
         let before = self.out.len();
         encode(&mut self.codec, &mut self.out);
         self.framing_bytes += (self.out.len() - before) as u64;
     }
 
-    /// The next frame of a response. What was encoded leaves before it is waited for.
+    /// The next frame of a response. Encoded bytes are written before the wait.
     async fn next_frame(
         &mut self,
         body: &mut Body,
-        incoming: &mut Option<Http1RequestBody>,
+        request_body: &mut Option<Http1RequestBody>,
     ) -> Option<io::Result<Result<Frame, BodyError>>> {
         let mut flushed = self.out.is_empty();
         let frame = poll_fn(|cx| {
@@ -145,9 +145,9 @@ impl Http1Connection<'_> {
                     ready!(self.poll_flush_out(cx, &mut false))?;
                     flushed = true;
                     self.slot.clear_deadline();
-                    self.rest();
+                    self.release_buffers();
                 }
-                if self.poll_meanwhile(cx, incoming)?.is_pending() {
+                if self.poll_while_waiting(cx, request_body)?.is_pending() {
                     return Poll::Pending;
                 }
             }
@@ -160,16 +160,16 @@ impl Http1Connection<'_> {
     }
 }
 
-/// Why an answer is not whole.
+/// Why a body was not sent whole.
 pub(super) enum BodySendError {
     /// Its source failed after so many bytes.
     Source { sent: u64 },
-    /// The client is gone, or too slow.
+    /// The client closed, or is too slow.
     Client { error: io::Error, sent: u64 },
 }
 
 impl BodySendError {
-    /// The same where so many bytes had been sent before.
+    /// The same error, after this number of earlier bytes.
     fn after(self, before: u64) -> Self {
         match self {
             Self::Source { sent } => Self::Source {

@@ -1,4 +1,4 @@
-//! The connection as a tunnel has it: what the client sent early, then the transport itself.
+//! The HTTP/1.1 connection of a tunnel: bytes that arrived early, then the transport itself.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -9,14 +9,14 @@ use apus_http::Duplex;
 use crate::input::InputBuffer;
 use crate::transport::Transport;
 
-/// A connection after HTTP.
+/// An HTTP/1.1 connection after its switch to a tunnel.
 pub(crate) struct Http1Tunnel {
     transport: Transport,
     early: InputBuffer,
 }
 
 thread_local! {
-    /// What tunnels of this thread read into, so that one that waits holds no buffer.
+    /// The buffer that tunnels of this thread read into, so that an idle tunnel holds none.
     static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -37,7 +37,7 @@ impl Duplex for Http1Tunnel {
                 to.copy_from_slice(from);
             }
             if read.len() > len {
-                // There was room for more than was asked for.
+                // The transport filled more than the caller's buffer.
                 self.early = InputBuffer::new(read.split_off(len));
             }
             read.clear();

@@ -1,4 +1,4 @@
-//! The output of a connection: one buffer, vectored writes, files by `sendfile`.
+//! The output of an HTTP/1.1 connection: one buffer, vectored writes, files by `sendfile`.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -16,19 +16,19 @@ use crate::file::{is_cached, read_away, read_cached, read_cold};
 /// A body up to this size is copied behind its head; a larger one is written from where it is.
 const COPY_MOST: usize = 4 * 1024;
 
-/// How much of a file is sent before other connections get their turn.
+/// How much of a file is sent before other connections are polled.
 const FILE_TURN: u64 = 1024 * 1024;
 
 type Observer = Box<dyn FnOnce(&Completion)>;
 
-/// An answer whose last bytes are encoded, and who wants to know when they left.
+/// A response whose last bytes are encoded, and the observers of its completion.
 pub(super) struct PendingCompletion {
     observers: Vec<Observer>,
     completion: Completion,
 }
 
 impl Http1Connection<'_> {
-    /// Encodes the head of an answer; tells how its content is framed and how long the head is.
+    /// Encodes the head of a response; returns the framing of its body and the length of the head.
     pub(super) fn encode_head(
         &mut self,
         status: StatusCode,
@@ -52,7 +52,7 @@ impl Http1Connection<'_> {
         (framing, (self.out.len() - before) as u64)
     }
 
-    /// Sends content that is in memory, now or with what comes next.
+    /// Sends a part of a body that is in memory, now or with the next write.
     pub(super) async fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() <= COPY_MOST {
             self.out.extend_from_slice(bytes);
@@ -61,7 +61,7 @@ impl Http1Connection<'_> {
         self.write_out_and(bytes).await
     }
 
-    /// Sends content that the kernel has.
+    /// Sends sealed memory.
     pub(super) async fn send_sealed(&mut self, sealed: &Sealed) -> io::Result<()> {
         if !self.transport.sends_files() {
             return self.send_bytes(sealed.bytes()).await;
@@ -89,7 +89,7 @@ impl Http1Connection<'_> {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes all that was encoded.
+    /// Writes all encoded bytes.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         self.write_out_and(&[]).await
     }
@@ -99,7 +99,7 @@ impl Http1Connection<'_> {
             .await
     }
 
-    /// Writes what was encoded, and more, as `poll` does, which counts what it sent.
+    /// Writes the encoded bytes and more by `poll`, which counts the bytes that it sent.
     async fn write_by(
         &mut self,
         mut poll: impl FnMut(&mut Self, &mut Context<'_>, &mut usize) -> Poll<io::Result<()>>,
@@ -114,7 +114,7 @@ impl Http1Connection<'_> {
         .await?;
         self.worker.counters.bytes_out.add(sent as u64);
         self.out.clear();
-        self.settle_written(true);
+        self.notify_completions(true);
         Ok(())
     }
 
@@ -148,13 +148,13 @@ impl Http1Connection<'_> {
         self.transport.poll_flush(cx)
     }
 
-    /// Whether all that was encoded has left, and TLS keeps nothing back.
+    /// Whether all encoded bytes have left, and none is pending in TLS.
     pub(super) fn is_flushed(&self) -> bool {
-        self.out.is_empty() && !self.transport.keeps_back()
+        self.out.is_empty() && !self.transport.has_unsent_records()
     }
 
-    /// As [`Self::flush`], for code that is polled: what was written leaves the buffer.
-    /// `timed` tells from one call to the next whether its limit of time runs.
+    /// As [`Self::flush`], for a caller that is polled: written bytes leave the buffer. `timed` is true from
+    /// one call to the next while the deadline of the write runs.
     pub(super) fn poll_flush_out(
         &mut self,
         cx: &mut Context<'_>,
@@ -166,12 +166,12 @@ impl Http1Connection<'_> {
         self.out.drain(..sent);
         let polled = self.watch_writing(cx, polled, sent > 0, timed);
         if matches!(polled, Poll::Ready(Ok(()))) {
-            self.settle_written(true);
+            self.notify_completions(true);
         }
         polled
     }
 
-    /// Holds a write to its time limit, which starts anew with each progress.
+    /// Applies the time limit of a write, which starts again with each progress.
     fn watch_writing<T>(
         &self,
         cx: &Context<'_>,
@@ -180,7 +180,7 @@ impl Http1Connection<'_> {
         timed: &mut bool,
     ) -> Poll<io::Result<T>> {
         if polled.is_ready() && std::mem::take(timed) {
-            // The source of what comes next may take its time.
+            // The source of the next bytes has no time limit.
             self.slot.clear_deadline();
         }
         if polled.is_pending() {
@@ -238,7 +238,7 @@ impl Http1Connection<'_> {
         Ok(())
     }
 
-    /// Writes what was encoded in a way that lets the kernel join it with the file.
+    /// Writes the encoded bytes so that the kernel can send them together with the file.
     async fn write_out_before_file(&mut self) -> io::Result<()> {
         self.write_by(Self::poll_write_out_before_file).await
     }
@@ -254,7 +254,7 @@ impl Http1Connection<'_> {
         Poll::Ready(Ok(()))
     }
 
-    /// Lets the kernel send some of the file; 0 if it ends there.
+    /// Sends some of the file with `sendfile`; 0 at the end of the file.
     async fn send_file_part(
         &mut self,
         range: &FileRange,
@@ -262,7 +262,7 @@ impl Http1Connection<'_> {
         left: u64,
     ) -> Result<u64, FileSendError> {
         let left = left.min(FILE_TURN);
-        // A call that finds the file cold would hold up every connection of this worker.
+        // `sendfile` would block every connection of this worker while it reads from the disk.
         if !is_cached(range, offset + left - 1) {
             read_cold(range, offset, left)
                 .await
@@ -282,7 +282,7 @@ impl Http1Connection<'_> {
         Ok(moved as u64)
     }
 
-    /// Reads some of the file and writes it; 0 if it ends there.
+    /// Reads some of the file and writes it; 0 at the end of the file.
     async fn copy_file_part(
         &mut self,
         range: &FileRange,
@@ -305,7 +305,7 @@ impl Http1Connection<'_> {
                 let part = page.get(..read).unwrap_or_default();
                 (self.write_out_and(part).await, read)
             }
-            // It was thrown out again at once: the machine is short of memory.
+            // The page cache dropped it at once: the machine is short of memory.
             None => {
                 let part = FileRange {
                     file: Arc::clone(&range.file),
@@ -321,45 +321,45 @@ impl Http1Connection<'_> {
         Ok(read as u64)
     }
 
-    /// Remembers who wants to know when the answer that was encoded last has left.
-    pub(super) fn note_written(&mut self, observers: Vec<Observer>, completion: Completion) {
+    /// Adds a response that was encoded to its end, to be reported when it has left.
+    pub(super) fn add_completion(&mut self, observers: Vec<Observer>, completion: Completion) {
         let outcome = completion.outcome;
-        self.written.push(PendingCompletion {
+        self.completions.push(PendingCompletion {
             observers,
             completion,
         });
         if outcome == Outcome::ClientGone {
-            self.settle_written(false);
+            self.notify_completions(false);
         } else if self.out.is_empty() {
-            self.settle_written(true);
+            self.notify_completions(true);
         }
     }
 
-    /// Tells what became of the answers that were encoded.
-    pub(super) fn settle_written(&mut self, left: bool) {
-        if self.written.is_empty() {
+    /// Reports the completion of the encoded responses.
+    pub(super) fn notify_completions(&mut self, left: bool) {
+        if self.completions.is_empty() {
             return;
         }
         let duration = self.arrived.elapsed();
-        for mut written in self.written.drain(..) {
-            if !left && written.completion.outcome == Outcome::Complete {
-                written.completion.outcome = Outcome::ClientGone;
+        for mut pending in self.completions.drain(..) {
+            if !left && pending.completion.outcome == Outcome::Complete {
+                pending.completion.outcome = Outcome::ClientGone;
             }
-            written.tell(duration);
+            pending.notify(duration);
         }
     }
 }
 
 /// Why a part of a file was not sent.
 enum FileSendError {
-    /// The file cannot be read: a faulty disk, a share that is gone.
+    /// The file cannot be read: a faulty disk, or a network share that is gone.
     File(io::Error),
-    /// The client is gone, or too slow.
+    /// The client closed, or is too slow.
     Client(io::Error),
 }
 
 impl PendingCompletion {
-    fn tell(mut self, duration: std::time::Duration) {
+    fn notify(mut self, duration: std::time::Duration) {
         self.completion.duration = duration;
         for observer in self.observers {
             observer(&self.completion);

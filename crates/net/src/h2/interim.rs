@@ -1,6 +1,6 @@
 //! Interim responses over HTTP/2 (RFC 9110 section 15.2).
 //!
-//! They leave while the service still works, or before the head of its response.
+//! They are sent while the service still works, or before the head of its response.
 
 use apus_codec::h2::StreamKey;
 use apus_http::{Interim, StatusCode};
@@ -8,14 +8,14 @@ use apus_http::{Interim, StatusCode};
 use super::{Http2Connection, OUT_MOST};
 
 impl Http2Connection<'_> {
-    /// What sends the interim responses of a stream's request.
+    /// The sender of interim responses for a stream's request.
     pub(super) fn interim(&self, key: StreamKey) -> Interim {
         let slot = u64::try_from(key.slot()).unwrap_or(u64::MAX);
         self.interims.sender((slot << 32) | u64::from(key.id()))
     }
 
-    /// Encodes what was queued, for streams that wait for their answer; tells whether there was any.
-    /// A client that does not take them gets no more of them.
+    /// Encodes the queued interim responses of streams that have no response yet; returns whether there were
+    /// any. A client that does not take them gets no more of them.
     pub(super) fn send_interims(&mut self) -> bool {
         let mut any = false;
         while self.out.len() < OUT_MOST

@@ -1,29 +1,28 @@
-//! Drives the HTTP/2 codec over a connection (RFC 9113): one task for all its streams, without locks.
+//! The HTTP/2 driver of a connection (RFC 9113): one task for all its streams, without locks.
 //!
-//! A turn of the task reads what is there and handles all frames in it. The service is called for
-//! each request where it is found; an answer that is there at once is encoded at once, one that has
-//! to be waited for stays in the stream's slot. Then those streams are polled that were woken, and
-//! the heads and content of all streams that have any leave in one write, in the order that
-//! priorities ask for. This repeats while the socket takes it, with a look at the input between two
-//! writes, until the connection has had its share of the worker.
+//! One poll of the task reads the input and handles all frames in it. The service is called for each request
+//! as soon as its head is found. A response that is ready is encoded at once; the future of a later one is
+//! stored in the stream's slot. Then the streams that were woken are polled, and the heads and data of all
+//! streams leave in one write, in the order of their priorities. This repeats while the socket takes it, with
+//! a look at the input between two writes, until the connection has used its share of the worker.
 //!
 //! # Memory
 //!
-//! While it works, a connection holds an input buffer of 64 KiB, or as much more as its largest
-//! frame needs; and a batch of at most [`BATCH`] bytes with content, not copied where it is in
-//! memory, or [`OUT_MOST`] of heads and other frames. The kernel holds [`UNSENT_MOST`] bytes that it
-//! cannot send yet. TLS is given a batch only when the socket has room for it, so that what it has
-//! to keep encrypted is as a rule nothing and never more than a batch. A client that does not take
-//! its answers is not read.
+//! While it works, a connection holds an input buffer of 64 KiB, or more if its largest frame needs it; and a
+//! batch of at most [`BATCH`] bytes with data, which is not copied if it is in memory, or [`OUT_MOST`] of
+//! heads and other frames. The kernel holds [`UNSENT_MOST`] bytes that it cannot send yet. TLS gets a batch
+//! only when the socket has space for it, so that it normally holds no encrypted bytes and never more than a
+//! batch. A client that does not take its responses is not read.
 //!
-//! A stream has a slot of about 200 bytes, what its handler keeps, content of the request that was
-//! not read yet, and one frame of the answer's content. All unread content of a connection is at most
-//! `h2_receive_window`, and twice that in memory.
+//! A stream has a slot of about 200 bytes, the state of its handler, the unread part of the request's body,
+//! and one frame of the response's body. The unread bodies of a connection have at most `h2_receive_window`
+//! bytes, and twice that in memory.
 //!
-//! A connection without an open stream holds no buffer, and soon no tables either: what it costs is
-//! its task, the codec with its compression tables, and TLS.
+//! A connection without an open stream holds no buffer, and soon no tables: it costs its task, the codec with
+//! its compression tables, and TLS.
 
 mod interim;
+pub(crate) mod poll_budget;
 mod request_body;
 mod requests;
 mod responses;
@@ -44,11 +43,12 @@ use std::time::Instant;
 use apus_codec::h2::{Http2Codec as Codec, Http2Config, StreamKey};
 use apus_http::{ConnectionInfo, InterimQueue};
 
+use self::poll_budget::PollBudget;
 use self::responses::QueuedCompletion;
 use self::stream::ServerStreams;
 use self::timers::ServerTimers;
 use self::wakers::StreamWakers;
-use self::write::WriteBatch;
+use self::write::{BATCH, UNSENT_MOST, WriteBatch};
 use crate::connection_table::ConnectionSlot;
 use crate::input::InputBuffer;
 use crate::limits::Limits;
@@ -56,29 +56,16 @@ use crate::linger::{LINGER_AT_END, LINGER_IDLE, LingerLimits, linger};
 use crate::transport::Transport;
 use crate::worker::{Worker, WorkerListener};
 
-/// Bytes that one write takes: eight full TLS records. A small answer waits for no more than this of
-/// a large one on its connection, and for less where the client is slow ([`BATCH_LEAST`]).
-const BATCH: usize = 128 * 1024;
-
-/// Bytes that one write takes at least, one TLS record, where clients take less than they are given:
-/// what the socket does not take holds up what is more urgent.
+/// The least size of a batch, one TLS record, for clients that take less than they are sent: bytes that the
+/// socket does not take hold up more urgent ones.
 const BATCH_LEAST: usize = 16 * 1024;
 
-/// Bytes that the kernel holds while it cannot send them. A client with a long way to it needs more
-/// on the way, not here: the kernel counts only what no congestion window has let go.
-const UNSENT_MOST: u32 = 128 * 1024;
-
-/// Bytes that are to be written past which nothing more is read.
+/// The most bytes of output; past it nothing more is read.
 const OUT_MOST: usize = BATCH;
 
-/// Bytes that are read and thrown away of a client whose connection has ended: what may have been on
-/// its way, and not what it goes on to send.
+/// The most bytes that are read and discarded after a connection has ended: bytes that may have been in
+/// flight, and not those that the client sends later.
 const LINGER_MOST: usize = 1024 * 1024;
-
-/// What is written or done before other connections get their turn.
-const TURN_BYTES: usize = 2 * BATCH;
-const TURN_REQUESTS: usize = 128;
-const TURN_ROUNDS: usize = 16;
 
 /// A connection that speaks HTTP/2.
 pub(crate) struct Http2Connection<'a> {
@@ -90,70 +77,52 @@ pub(crate) struct Http2Connection<'a> {
     info: Rc<ConnectionInfo>,
     codec: Codec,
     input: InputBuffer,
-    /// Whether there may be whole frames in the input.
+    /// Whether the input may have complete frames.
     unhandled: bool,
-    /// What is to be written.
+    /// The bytes to write.
     out: WriteBatch,
     /// Whether the last write may have filled the socket.
     wrote_much: bool,
-    /// Bytes that the next write takes.
+    /// The current size of a batch.
     batch: usize,
     streams: ServerStreams,
-    /// How many streams the client may have open.
+    /// How many streams the client may open.
     stream_slots: usize,
     wakers: StreamWakers,
-    /// What services want said before their answers.
+    /// The interim responses of services.
     interims: InterimQueue,
-    /// The slots that are polled now; kept for its memory.
+    /// The slots that are polled now; stored to reuse their memory.
     woken: Vec<usize>,
-    /// ServerStreams that were answered before their request was whole.
+    /// Streams with a complete response whose request is not complete.
     unfinished: Vec<StreamKey>,
     /// Those of them whose clients still send, and since when.
     abandoned: Vec<(StreamKey, u32)>,
-    /// Whose answers are in `out`, waiting to be told how it went.
+    /// The responses in `out` whose completion is to be reported when they have left.
     written: VecDeque<QueuedCompletion>,
     timers: ServerTimers,
-    turn: Turn,
+    budget: PollBudget,
     /// When something was read last.
     arrived: Instant,
     requests: u64,
-    /// Whether a graceful end was begun.
+    /// Whether a graceful shutdown has begun.
     ending: bool,
-    /// Whether the client sends nothing more.
+    /// Whether the client has closed its side.
     client_left: bool,
-    /// How it ends, once `out` is written.
+    /// How the connection ends, once `out` is written.
     end: Option<Http2End>,
 }
 
 /// How a connection ends.
 #[derive(Clone, Copy)]
 enum Http2End {
-    /// The client is gone.
+    /// The client closed.
     Close,
     /// The client may still be sending.
     Linger,
 }
 
-/// What was done in this turn of the task.
-#[derive(Default)]
-struct Turn {
-    rounds: usize,
-    requests: usize,
-    bytes: usize,
-}
-
-impl Turn {
-    fn is_full_of_requests(&self) -> bool {
-        self.requests >= TURN_REQUESTS
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_full_of_requests() || self.bytes >= TURN_BYTES || self.rounds >= TURN_ROUNDS
-    }
-}
-
 impl<'a> Http2Connection<'a> {
-    /// A connection before the client's preface, some of which may have been read already.
+    /// A connection before the client's preface, a part of which may have been read.
     pub(crate) fn new(
         worker: &'a Worker,
         listener: &'a WorkerListener,
@@ -196,7 +165,7 @@ impl<'a> Http2Connection<'a> {
             abandoned: Vec::new(),
             written: VecDeque::new(),
             timers: ServerTimers::new(worker.clock.ticks()),
-            turn: Turn::default(),
+            budget: PollBudget::default(),
             arrived: Instant::now(),
             requests: 0,
             ending: false,
@@ -208,15 +177,15 @@ impl<'a> Http2Connection<'a> {
     /// Serves the connection to its end.
     pub(crate) async fn serve(&mut self) {
         let end = poll_fn(|cx| self.poll(cx)).await;
-        // What is left could not be sent.
-        self.lose_all();
-        self.settle_lost();
-        self.rest();
+        // The rest could not be sent.
+        self.drop_all_streams();
+        self.fail_unwritten();
+        self.release_buffers();
         match end {
             Ok(Http2End::Close) => {}
             Ok(Http2End::Linger) => {
                 self.shrink();
-                let idle = match self.is_told_to_end() {
+                let idle = match self.is_shutdown_requested() {
                     true => LINGER_AT_END,
                     false => LINGER_IDLE,
                 };
@@ -234,21 +203,21 @@ impl<'a> Http2Connection<'a> {
         }
     }
 
-    /// One turn of the task.
+    /// Polls the connection until there is no progress, or until its share of the worker is spent.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Http2End>> {
         self.slot.register(cx);
         self.wakers.bind(cx.waker());
         self.interims.watch(cx);
         // A reload may have changed them.
         self.limits = self.worker.limits();
-        self.turn = Turn::default();
-        self.keep_time();
+        self.budget = PollBudget::default();
+        self.advance_clock();
         if self.slot.is_expired() {
-            self.on_deadline()?;
+            self.handle_deadline()?;
         }
         loop {
-            self.turn.rounds += 1;
-            self.end_if_told();
+            self.budget.rounds += 1;
+            self.shut_down_if_requested();
             let mut progress = self.poll_input(cx)?;
             progress |= self.poll_streams();
             progress |= self.send_interims();
@@ -258,11 +227,11 @@ impl<'a> Http2Connection<'a> {
                 return Poll::Ready(Ok(end));
             }
             if !progress {
-                self.rest();
+                self.release_buffers();
                 self.set_deadline();
                 return Poll::Pending;
             }
-            if self.turn.is_over() {
+            if self.budget.is_spent() {
                 self.set_deadline();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
@@ -270,7 +239,7 @@ impl<'a> Http2Connection<'a> {
         }
     }
 
-    /// How the connection ends, if it is at its end.
+    /// How the connection ends, if it has.
     fn ended(&self) -> Option<Http2End> {
         if self.client_left {
             return Some(Http2End::Close);
@@ -284,10 +253,10 @@ impl<'a> Http2Connection<'a> {
         self.end
     }
 
-    /// Begins a graceful end when the server, the listener or the limit of requests asks for it.
-    fn end_if_told(&mut self) {
+    /// Begins a graceful shutdown when the server, the listener or the limit of requests requires it.
+    fn shut_down_if_requested(&mut self) {
         let limit = self.limits.h2_requests_per_connection;
-        if !self.ending && (self.is_told_to_end() || (limit > 0 && self.requests >= limit)) {
+        if !self.ending && (self.is_shutdown_requested() || (limit > 0 && self.requests >= limit)) {
             self.ending = true;
             self.timers.ending_since = self.worker.clock.ticks();
             let frames = self.out.frames(&self.worker.buffers);
@@ -295,18 +264,18 @@ impl<'a> Http2Connection<'a> {
         }
     }
 
-    /// Whether no further request is wanted on this connection.
-    fn is_told_to_end(&self) -> bool {
+    /// Whether the connection has to end after its open requests.
+    fn is_shutdown_requested(&self) -> bool {
         self.worker.is_stopping() || self.listener.is_removed()
     }
 
-    /// Gives back the buffers for the time of a wait.
-    fn rest(&mut self) {
-        self.input.rest(&self.worker.buffers);
-        self.out.rest(&self.worker.buffers);
+    /// Returns the buffers to the pool for the time of a wait.
+    fn release_buffers(&mut self) {
+        self.input.release(&self.worker.buffers);
+        self.out.release(&self.worker.buffers);
     }
 
-    /// Gives back the tables, where no stream is open.
+    /// Releases the tables, while no stream is open.
     fn shrink(&mut self) {
         self.codec.release_memory();
         self.streams.shrink();

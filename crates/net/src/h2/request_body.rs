@@ -1,7 +1,6 @@
-//! The bodies of requests, held back by the window of the stream and by time limits.
+//! The bodies of requests over HTTP/2, limited by the window of the stream and by time.
 //!
-//! They are taken as they come, since the other streams of the connection must not wait for a
-//! reader.
+//! They are read as they arrive, because the other streams of the connection must not wait for a reader.
 
 use std::ops::Range;
 use std::task::Context;
@@ -16,27 +15,27 @@ use crate::clock::{TICK, deadline_from};
 use crate::connection_table::NEVER;
 use crate::limits::Limits;
 
-/// The content of a request, as the driver sees it.
+/// The body of a request, from the driver's side.
 pub(super) struct Http2RequestBody {
-    content: BodySender,
+    sender: BodySender,
     expects_continue: bool,
-    /// What a tunnel will read, until it is known whether there is one.
+    /// The receiver for a tunnel, until it is known whether there is one.
     for_tunnel: Option<BodyReceiver>,
-    /// Whether the client has to send in time.
+    /// Whether the time limits of the client apply.
     timed: bool,
     failed: bool,
     received: u64,
-    /// The tick since which the client is waited for, and the ticks that this took before.
+    /// The tick since which the server waits for the client, and the ticks that it waited before.
     waiting_since: Option<u32>,
     waited: u32,
 }
 
 impl Http2RequestBody {
-    /// The content of a request, and the body that reads it.
+    /// The driver's side of a request's body, and the body for the service.
     pub(super) fn new(length: Option<u64>, expects_continue: bool) -> (Box<Self>, Body) {
-        let (content, stream) = BodySender::new(length);
-        let incoming = Self {
-            content,
+        let (sender, receiver) = BodySender::new(length);
+        let request_body = Self {
+            sender,
             expects_continue,
             for_tunnel: None,
             timed: true,
@@ -45,19 +44,19 @@ impl Http2RequestBody {
             waiting_since: None,
             waited: 0,
         };
-        (Box::new(incoming), Body::stream(stream))
+        (Box::new(request_body), Body::stream(receiver))
     }
 
-    /// What comes over a stream that may become a tunnel; nothing if the client has `ended` it.
+    /// The input of a stream that may become a tunnel; it is empty if the client has `ended` the stream.
     pub(super) fn for_tunnel(ended: bool) -> Box<Self> {
-        let (content, stream) = BodySender::new(None);
+        let (sender, receiver) = BodySender::new(None);
         if ended {
-            content.end(Ok(None), &Context::from_waker(std::task::Waker::noop()));
+            sender.end(Ok(None), &Context::from_waker(std::task::Waker::noop()));
         }
         Box::new(Self {
-            content,
+            sender,
             expects_continue: false,
-            for_tunnel: Some(stream),
+            for_tunnel: Some(receiver),
             timed: false,
             failed: false,
             received: 0,
@@ -66,7 +65,7 @@ impl Http2RequestBody {
         })
     }
 
-    /// What the tunnel reads. If nobody takes it, what comes is thrown away.
+    /// The input of the tunnel. Without a tunnel it is discarded.
     pub(super) fn take_for_tunnel(&mut self) -> Option<BodyReceiver> {
         self.for_tunnel.take()
     }
@@ -77,7 +76,7 @@ impl Http2RequestBody {
         }
     }
 
-    /// The tick by which the next piece has to come; [`NEVER`] if nothing is waited for.
+    /// The tick by which the next chunk has to arrive; [`NEVER`] if it is not waited for.
     fn deadline(&self, limits: &Limits) -> u32 {
         match self.waiting_since {
             Some(since) if self.timed => deadline_from(since, limits.body_timeout),
@@ -85,7 +84,7 @@ impl Http2RequestBody {
         }
     }
 
-    /// Whether the content came slower than allowed, over all the time that it was waited for.
+    /// Whether the body arrived too slowly, over all the time that the server waited for it.
     fn is_too_slow(&self, limits: &Limits) -> bool {
         let waited = TICK.saturating_mul(self.waited);
         self.timed
@@ -95,30 +94,30 @@ impl Http2RequestBody {
 }
 
 impl Http2Connection<'_> {
-    /// Hands a piece of content that stands in the input, or its end, to its reader.
-    pub(super) fn take_content(&mut self, key: StreamKey, range: Range<usize>, end: bool) {
+    /// Passes a chunk of a body in the input, or its end, to its reader.
+    pub(super) fn take_data(&mut self, key: StreamKey, range: Range<usize>, end: bool) {
         let now = self.worker.clock.ticks();
         let len = range.len();
         let waker = self.wakers.waker(key.slot(), self.stream_slots);
         let cx = Context::from_waker(&waker);
         let stream = self.streams.get(key);
-        let incoming = stream.and_then(|stream| stream.incoming.as_mut());
-        let Some(incoming) = incoming.filter(|incoming| !incoming.failed) else {
-            // Nobody wants it, or it is behind what was refused.
+        let request_body = stream.and_then(|stream| stream.request_body.as_mut());
+        let Some(request_body) = request_body.filter(|request_body| !request_body.failed) else {
+            // The body is not wanted, or was refused before.
             self.consume(key, len);
             return;
         };
-        incoming.stop_waiting(now);
-        incoming.received = incoming.received.saturating_add(len as u64);
+        request_body.stop_waiting(now);
+        request_body.received = request_body.received.saturating_add(len as u64);
         let piece = self.input.unread().get(range).unwrap_or_default();
-        let mut poll = incoming.content.push_behind(piece, &cx);
+        let mut poll = request_body.sender.push_behind(piece, &cx);
         if end {
-            poll |= incoming.content.end(Ok(None), &cx);
+            poll |= request_body.sender.end(Ok(None), &cx);
         }
-        if incoming.content.is_abandoned() {
+        if request_body.sender.is_abandoned() {
             self.note_progress(key, &cx);
         } else if !end && self.is_too_slow(key) {
-            self.fail_content(key, BodyError::TimedOut);
+            self.fail_body(key, BodyError::TimedOut);
         }
         if poll {
             self.wakers.mark(key.slot(), self.stream_slots);
@@ -128,67 +127,67 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Hands the trailer section to the content's reader.
+    /// Passes the trailer section to the reader of the body.
     pub(super) fn take_trailers(&mut self, key: StreamKey, trailers: Headers) {
         let waker = self.wakers.waker(key.slot(), self.stream_slots);
         let cx = Context::from_waker(&waker);
         let stream = self.streams.get(key);
-        if let Some(incoming) = stream.and_then(|stream| stream.incoming.as_mut())
-            && !incoming.failed
+        if let Some(request_body) = stream.and_then(|stream| stream.request_body.as_mut())
+            && !request_body.failed
         {
-            incoming.stop_waiting(self.worker.clock.ticks());
+            request_body.stop_waiting(self.worker.clock.ticks());
             let trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
-            if incoming.content.end(Ok(trailers), &cx) {
+            if request_body.sender.end(Ok(trailers), &cx) {
                 self.wakers.mark(key.slot(), self.stream_slots);
             }
         }
         self.note_closed(key);
     }
 
-    /// Breaks content off for its reader. What comes of it still is thrown away.
-    pub(super) fn fail_content(&mut self, key: StreamKey, error: BodyError) {
+    /// Breaks a body off for its reader. The rest of it is discarded.
+    pub(super) fn fail_body(&mut self, key: StreamKey, error: BodyError) {
         let waker = self.wakers.waker(key.slot(), self.stream_slots);
         let cx = Context::from_waker(&waker);
         let Some(stream) = self.streams.get(key) else {
             return;
         };
-        if let Some(incoming) = &mut stream.incoming {
-            incoming.failed = true;
-            incoming.waiting_since = None;
+        if let Some(request_body) = &mut stream.request_body {
+            request_body.failed = true;
+            request_body.waiting_since = None;
             if matches!(error, BodyError::TimedOut) {
                 self.worker.counters.timeouts.add(1);
-                tracing::debug!(peer = %self.info.peer, "a request's content came too slowly");
+                tracing::debug!(peer = %self.info.peer, "the body of a request came too slowly");
             }
-            if incoming.content.end(Err(error), &cx) {
+            if request_body.sender.end(Err(error), &cx) {
                 self.wakers.mark(key.slot(), self.stream_slots);
             }
         }
     }
 
-    /// Does what the reader of a stream's content asks for by what it did: opens the window for more,
-    /// and tells a client that waits for it to go on.
+    /// Acts on the progress of a body's reader: opens the window, and sends `100 Continue` to a client that
+    /// waits for it.
     pub(super) fn note_progress(&mut self, key: StreamKey, cx: &Context<'_>) {
         let stream = self.streams.get(key);
-        let Some(incoming) = stream.and_then(|stream| stream.incoming.as_mut()) else {
+        let Some(request_body) = stream.and_then(|stream| stream.request_body.as_mut()) else {
             return;
         };
-        let progress = incoming.content.progress(cx);
+        let progress = request_body.sender.progress(cx);
         let mut proceed = false;
-        if progress.wanted && !incoming.failed {
-            proceed = std::mem::take(&mut incoming.expects_continue);
-            if incoming.waiting_since.is_none() {
-                incoming.waiting_since = Some(self.worker.clock.ticks());
+        if progress.wanted && !request_body.failed {
+            proceed = std::mem::take(&mut request_body.expects_continue);
+            if request_body.waiting_since.is_none() {
+                request_body.waiting_since = Some(self.worker.clock.ticks());
             }
         }
-        if incoming.content.is_abandoned() && !incoming.failed {
-            // More of it would not be read either; the window stays as it is.
-            incoming.failed = true;
+        if request_body.sender.is_abandoned() && !request_body.failed {
+            // More of it would not be read either, so the window stays as it is.
+            request_body.failed = true;
             let frames = self.out.frames(&self.worker.buffers);
             self.codec.abandon(key, frames);
         }
         self.consume(key, progress.used);
         if proceed {
-            // What was said before comes before.
+            // Interim responses that were queued before come first.
             self.send_interims();
             let frames = self.out.frames(&self.worker.buffers);
             let none = Headers::new();
@@ -197,11 +196,11 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Whether the client waits to be told to go on with its content; then it does so no more.
+    /// Whether the client waits for `100 Continue`; the expectation is cleared.
     pub(super) fn take_expectation(&mut self, key: StreamKey) -> bool {
         let stream = self.streams.get(key);
-        let incoming = stream.and_then(|stream| stream.incoming.as_mut());
-        incoming.is_some_and(|incoming| std::mem::take(&mut incoming.expects_continue))
+        let request_body = stream.and_then(|stream| stream.request_body.as_mut());
+        request_body.is_some_and(|request_body| std::mem::take(&mut request_body.expects_continue))
     }
 
     fn consume(&mut self, key: StreamKey, bytes: usize) {
@@ -213,26 +212,26 @@ impl Http2Connection<'_> {
 
     fn is_too_slow(&mut self, key: StreamKey) -> bool {
         let stream = self.streams.get(key);
-        let incoming = stream.and_then(|stream| stream.incoming.as_ref());
-        incoming.is_some_and(|incoming| incoming.is_too_slow(&self.limits))
+        let request_body = stream.and_then(|stream| stream.request_body.as_ref());
+        request_body.is_some_and(|request_body| request_body.is_too_slow(&self.limits))
     }
 
-    /// Breaks off content that did not come in time; gives the tick by which it has to.
-    pub(super) fn examine_content(&mut self, key: StreamKey, now: u32) -> u32 {
+    /// Breaks off a body that is past its deadline; returns the deadline otherwise.
+    pub(super) fn examine_body(&mut self, key: StreamKey, now: u32) -> u32 {
         let stream = self.streams.get(key);
-        let Some(incoming) = stream.and_then(|stream| stream.incoming.as_ref()) else {
+        let Some(request_body) = stream.and_then(|stream| stream.request_body.as_ref()) else {
             return NEVER;
         };
-        let deadline = incoming.deadline(&self.limits);
+        let deadline = request_body.deadline(&self.limits);
         if deadline > now {
             return deadline;
         }
-        self.fail_content(key, BodyError::TimedOut);
+        self.fail_body(key, BodyError::TimedOut);
         NEVER
     }
 }
 
-/// The shortest time after which any stream can be too slow.
+/// The shortest time limit of a stream.
 pub(super) fn shortest(limits: &Limits) -> Duration {
     limits.body_timeout.min(limits.send_timeout)
 }

@@ -1,4 +1,4 @@
-//! Events of the codec: requests, for which the service is called, and errors.
+//! The events of the codec: requests, for which the service is called, and errors.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,13 +15,13 @@ use super::request_body::Http2RequestBody;
 use super::stream::{StreamKind, StreamWork};
 use super::{Http2Connection, Http2End, OUT_MOST};
 
-/// Bytes that are read before they are looked at.
+/// The most bytes that are read before they are handled.
 const READ_MOST: usize = 16 * 1024;
 
 impl Http2Connection<'_> {
-    /// Reads what is there and does what it asks for; tells whether there was anything.
+    /// Reads the input and handles its frames; returns whether there was any.
     pub(super) fn poll_input(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        // What cannot be answered now is not read: the answers would gather here.
+        // Frames whose replies cannot be sent are not read: the replies would gather here.
         if self.end.is_some() || self.out.len() >= OUT_MOST {
             return Ok(false);
         }
@@ -32,7 +32,7 @@ impl Http2Connection<'_> {
         Ok(true)
     }
 
-    /// Reads what is there, up to a buffer.
+    /// Reads the available input, up to a buffer.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> io::Result<usize> {
         let mut read = 0;
         while read < READ_MOST {
@@ -55,12 +55,13 @@ impl Http2Connection<'_> {
         Ok(read)
     }
 
-    /// Handles the frames in the input, up to the share of this turn.
+    /// Handles the frames in the input, up to the share of this poll.
     fn handle_input(&mut self) {
         let mut moved = false;
         let mut ended_head = false;
         self.unhandled = true;
-        while self.end.is_none() && self.out.len() < OUT_MOST && !self.turn.is_full_of_requests() {
+        while self.end.is_none() && self.out.len() < OUT_MOST && !self.budget.is_full_of_requests()
+        {
             let frames = self.out.frames(&self.worker.buffers);
             let (consumed, event) = match self.codec.handle_input(self.input.unread(), frames) {
                 Ok(found) => found,
@@ -68,7 +69,7 @@ impl Http2Connection<'_> {
             };
             moved |= consumed > 0;
             match event {
-                Http2Event::Data { stream, range, end } => self.take_content(stream, range, end),
+                Http2Event::Data { stream, range, end } => self.take_data(stream, range, end),
                 Http2Event::Incomplete => {
                     self.input.consume(consumed);
                     self.unhandled = false;
@@ -85,7 +86,7 @@ impl Http2Connection<'_> {
         let begun = inside_head || !self.input.is_empty();
         let anew = ended_head || (moved && !inside_head);
         self.timers
-            .note_begun(begun, anew, self.worker.clock.ticks());
+            .note_partial_input(begun, anew, self.worker.clock.ticks());
     }
 
     fn handle(&mut self, event: Http2Event) {
@@ -96,19 +97,19 @@ impl Http2Connection<'_> {
                 self.worker.counters.bad_requests.add(1);
                 tracing::debug!(peer = %self.info.peer, error = %fault, "refused a request");
                 if let Some(stream) = stream {
-                    self.fail_content(stream, BodyError::Malformed);
-                    self.lose(stream);
+                    self.fail_body(stream, BodyError::Malformed);
+                    self.drop_stream(stream);
                 }
             }
             Http2Event::Trailers { stream, trailers } => self.take_trailers(stream, *trailers),
             Http2Event::Reset { stream, code } => {
                 tracing::debug!(peer = %self.info.peer, %code, "a client reset a stream");
-                self.lose(stream);
+                self.drop_stream(stream);
             }
             Http2Event::GoAway { code, .. } => {
                 tracing::debug!(peer = %self.info.peer, %code, "a client ends its connection");
             }
-            // Handled by the caller, or of a client's end.
+            // Handled by the caller, or events of a client.
             Http2Event::Data { .. }
             | Http2Event::Incomplete
             | Http2Event::Informational { .. }
@@ -116,29 +117,29 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Has the service answer a request.
+    /// Calls the service for a request.
     fn call(&mut self, request: Http2RequestHead) {
         self.worker.counters.requests.add(1);
         self.requests += 1;
-        self.turn.requests += 1;
+        self.budget.requests += 1;
         let key = request.stream;
         let kind = match request.head.method {
             _ if request.is_tunnel => StreamKind::ExtendedConnect,
             Method::CONNECT => StreamKind::Connect,
             _ => StreamKind::Regular,
         };
-        let (incoming, body) = if kind != StreamKind::Regular {
+        let (request_body, body) = if kind != StreamKind::Regular {
             (Some(Http2RequestBody::for_tunnel(request.end)), Body::Empty)
         } else if request.end {
             (None, Body::Empty)
         } else {
-            let (incoming, body) =
+            let (request_body, body) =
                 Http2RequestBody::new(request.content_length, request.expects_continue);
-            (Some(incoming), body)
+            (Some(request_body), body)
         };
         let stream = self.streams.enter(key);
         stream.kind = kind;
-        stream.incoming = incoming;
+        stream.request_body = request_body;
         stream.moved_at = self.worker.clock.ticks();
         let mut request = Request::from_head(request.head, body, Rc::clone(&self.info));
         request.set_interim(self.interim(key));
@@ -158,7 +159,7 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Answers a request that was not read.
+    /// Responds to a request that was refused by the codec.
     fn refuse(&mut self, key: StreamKey, why: HeadRefusal) {
         self.worker.counters.bad_requests.add(1);
         tracing::debug!(peer = %self.info.peer, error = %why, "refused a request");
@@ -173,8 +174,8 @@ impl Http2Connection<'_> {
         self.worker.panicked(&self.info)
     }
 
-    /// Ends the connection on a client that broke the protocol or spent a budget. The GOAWAY that
-    /// says so is encoded.
+    /// Ends the connection of a client that broke the protocol or spent a budget. The GOAWAY is encoded
+    /// already.
     pub(super) fn fail(&mut self, error: ConnectionError) {
         let counters = &self.worker.counters;
         let counter = match error {
@@ -188,30 +189,30 @@ impl Http2Connection<'_> {
         counter.add(1);
         tracing::debug!(peer = %self.info.peer, %error, "closed an HTTP/2 connection");
         self.unhandled = false;
-        self.lose_all();
+        self.drop_all_streams();
         self.end = Some(Http2End::Linger);
     }
 
-    /// Lets go of a stream that the client ended.
-    pub(super) fn lose(&mut self, key: StreamKey) {
+    /// Drops a stream that the client ended.
+    pub(super) fn drop_stream(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.remove(key) else {
             return;
         };
         if let Some(observed) = stream.observed {
-            observed.tell(Outcome::ClientGone);
+            observed.notify(Outcome::ClientGone);
         }
-        // What it reads and writes fails now.
-        drop((stream.incoming, stream.source));
+        // Their other ends fail now.
+        drop((stream.request_body, stream.source));
         if let StreamWork::Tunnel(tunnel) = stream.work {
             tokio::task::spawn_local(tunnel);
         }
     }
 
-    /// Lets go of all streams.
-    pub(super) fn lose_all(&mut self) {
+    /// Drops all streams.
+    pub(super) fn drop_all_streams(&mut self) {
         let keys: Vec<StreamKey> = self.streams.keys().collect();
         for key in keys {
-            self.lose(key);
+            self.drop_stream(key);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Responses: their heads are encoded at once, their bodies are scheduled.
+//! The responses of streams, whose heads are encoded at once, and whose bodies are scheduled.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
@@ -12,22 +12,22 @@ use super::{Http2Connection, tunnel};
 use crate::clock::deadline_from;
 use crate::connection_table::NEVER;
 
-/// ServerStreams that are remembered as abandoned before those that have ended are forgotten.
+/// The number of abandoned streams past which those that have ended are removed from the list.
 const ABANDONED_MOST: usize = 64;
 
-/// How long the client of an abandoned stream may take to see that its answer is whole. A reset that
-/// follows the answer at once makes curl 7.88, for one, forget the answer.
+/// How long the client of an abandoned stream may take to see that its response is complete. curl 7.88, for
+/// example, discards a response that is followed by a reset at once.
 const ABANDONED_TIME: Duration = Duration::from_secs(1);
 
-/// An answer whose last bytes are encoded, and who wants to know when they left.
+/// A response whose last bytes are encoded, and the observers of its completion.
 pub(super) struct QueuedCompletion {
-    /// They are out when so many bytes of the connection are.
+    /// The response has left when the connection has written so many bytes.
     at: u64,
     observed: Box<CompletionObservers>,
 }
 
 impl Http2Connection<'_> {
-    /// Polls what streams wait for, where that may go on now; tells whether there was any.
+    /// Polls the streams that were woken; returns whether there were any.
     pub(super) fn poll_streams(&mut self) -> bool {
         if !self.wakers.is_any_woken() {
             return false;
@@ -47,7 +47,7 @@ impl Http2Connection<'_> {
         let waker = self.wakers.waker(key.slot(), self.stream_slots);
         let mut cx = Context::from_waker(&waker);
         self.poll_work(key, &mut cx);
-        self.ask_source(key, &mut cx);
+        self.poll_or_schedule_source(key, &mut cx);
         self.note_progress(key, &cx);
     }
 
@@ -61,7 +61,7 @@ impl Http2Connection<'_> {
                 match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
                     Ok(Poll::Pending) => stream.work = StreamWork::Response(future),
                     Ok(Poll::Ready(response)) => {
-                        // What it kept of the request's content is abandoned before the answer.
+                        // This abandons the unread body before the response.
                         drop(future);
                         self.respond(key, response);
                     }
@@ -89,7 +89,7 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Encodes an answer's head, and enters what follows it.
+    /// Encodes the head of a response, and enters its body.
     pub(super) fn respond(&mut self, key: StreamKey, mut response: Response) {
         self.send_interims();
         let Some(stream) = self.streams.get(key) else {
@@ -104,18 +104,18 @@ impl Http2Connection<'_> {
         };
         if !opens || tunnel.is_none() {
             tunnel = None;
-            if let Some(incoming) = &mut stream.incoming {
-                incoming.take_for_tunnel();
+            if let Some(request_body) = &mut stream.request_body {
+                request_body.take_for_tunnel();
             }
             if status == StatusCode::SWITCHING_PROTOCOLS {
-                tracing::error!("a service answered 101 and took no stream over; sent a 500");
+                tracing::error!("a service responded 101 without a tunnel; sent a 500");
                 response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
             } else if opens {
-                tracing::error!("a service accepted CONNECT and took no stream over; sent a 500");
+                tracing::error!("a service accepted CONNECT without a tunnel; sent a 500");
                 response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
             } else if stream.kind == StreamKind::ExtendedConnect && status.is_success() {
-                // The service does not know the protocol, and answered what it took for a GET. To the
-                // client a 2xx would be a tunnel.
+                // The service does not know the protocol, and responded as to a GET. To the client a 2xx
+                // would open a tunnel.
                 response = Response::new(StatusCode::NOT_IMPLEMENTED);
             }
         }
@@ -150,12 +150,12 @@ impl Http2Connection<'_> {
             ExpectedBody::Data(length) => length,
         };
         if let Some(tunnel) = tunnel {
-            let input = stream.incoming.as_mut();
-            let input = input.and_then(|incoming| incoming.take_for_tunnel());
+            let input = stream.request_body.as_mut();
+            let input = input.and_then(|request_body| request_body.take_for_tunnel());
             let (duplex, source) = tunnel::over(input);
             stream.source = Some(source);
             stream.work = StreamWork::Tunnel(tunnel(duplex));
-            self.tell_written(key);
+            self.queue_completion(key);
             self.wakers.mark(key.slot(), self.stream_slots);
             return;
         }
@@ -175,8 +175,8 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Has those who wait for the end of an answer told of it once what was encoded has left.
-    fn tell_written(&mut self, key: StreamKey) {
+    /// Queues the completion of a response, to be reported when the encoded bytes have left.
+    fn queue_completion(&mut self, key: StreamKey) {
         let at = self.out.added();
         let stream = self.streams.get(key);
         if let Some(observed) = stream.and_then(|stream| stream.observed.take()) {
@@ -184,9 +184,9 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Lets go of a stream whose answer is encoded to its end.
+    /// Ends a stream whose response is encoded to its end.
     pub(super) fn finish(&mut self, key: StreamKey) {
-        self.tell_written(key);
+        self.queue_completion(key);
         if !self.codec.is_open(key) {
             self.note_closed(key);
             return;
@@ -197,12 +197,12 @@ impl Http2Connection<'_> {
         stream.source = None;
         if !matches!(stream.work, StreamWork::Tunnel(_)) {
             self.streams.remove(key);
-            // The rest of the request's content is not wanted, but it may have come already.
+            // The rest of the request's body is not wanted, but may have arrived already.
             self.unfinished.push(key);
         }
     }
 
-    /// Lets go of a stream that both sides may have ended.
+    /// Removes a stream if both sides have ended it.
     pub(super) fn note_closed(&mut self, key: StreamKey) {
         if self.codec.is_open(key) {
             return;
@@ -210,12 +210,12 @@ impl Http2Connection<'_> {
         if let Some(stream) = self.streams.remove(key)
             && let StreamWork::Tunnel(tunnel) = stream.work
         {
-            // All is said, but it may have to clean up; its slot is another's now.
+            // The stream has ended, but the tunnel may have to clean up, and the slot is used again.
             tokio::task::spawn_local(tunnel);
         }
     }
 
-    /// Ends the streams of tunnels that are over.
+    /// Ends the streams of tunnels that have ended.
     fn note_tunnel(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.get(key) else {
             return;
@@ -227,7 +227,7 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Throws away content that nobody will read, or asks clients to send no more of it.
+    /// Discards bodies that will not be read, and later asks clients to send no more of them.
     pub(super) fn abandon_unfinished(&mut self) {
         if self.unfinished.is_empty() || self.unhandled {
             return;
@@ -247,8 +247,7 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Resets streams whose clients take too long to end what nobody reads; gives the tick at which
-    /// the next has to be over.
+    /// Resets abandoned streams whose clients still send after their time; returns the next deadline of one.
     pub(super) fn examine_abandoned(&mut self, now: u32) -> u32 {
         let Self { codec, out, .. } = self;
         let frames = out.frames(&self.worker.buffers);
@@ -265,7 +264,7 @@ impl Http2Connection<'_> {
         next
     }
 
-    /// Cuts an answer off whose source failed.
+    /// Cuts a response off whose source failed.
     pub(super) fn break_off(&mut self, key: StreamKey) {
         self.worker.counters.broken_responses.add(1);
         let frames = self.out.frames(&self.worker.buffers);
@@ -273,25 +272,25 @@ impl Http2Connection<'_> {
         if let Some(mut stream) = self.streams.remove(key)
             && let Some(observed) = stream.observed.take()
         {
-            observed.tell(Outcome::SourceFailed);
+            observed.notify(Outcome::SourceFailed);
         }
     }
 
-    /// Tells of the answers that have left.
-    pub(super) fn settle_written(&mut self) {
+    /// Reports the responses that have left.
+    pub(super) fn complete_written(&mut self) {
         while let Some(first) = self.written.front()
             && first.at <= self.out.written()
         {
             if let Some(written) = self.written.pop_front() {
-                written.observed.tell(Outcome::Complete);
+                written.observed.notify(Outcome::Complete);
             }
         }
     }
 
-    /// Tells of the answers that will not leave any more.
-    pub(super) fn settle_lost(&mut self) {
+    /// Reports the responses that cannot leave any more.
+    pub(super) fn fail_unwritten(&mut self) {
         for written in self.written.drain(..) {
-            written.observed.tell(Outcome::ClientGone);
+            written.observed.notify(Outcome::ClientGone);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The bodies of responses, gathered from all streams in the order of the scheduler.
+//! The bodies of responses over HTTP/2, gathered from all streams in the order of their priorities.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,24 +8,16 @@ use apus_codec::h2::StreamKey;
 use apus_http::{FileRange, Frame, Headers};
 use bytes::Bytes;
 
-use super::stream::{BodyChunk, ChunkPart, StreamWork, behind};
-use super::{BATCH, BATCH_LEAST, Http2Connection};
-use crate::file::{read_away, read_cached};
+use super::stream::{BodyChunk, ChunkPart, StreamWork};
+use super::write::{BATCH, FRAME_HEADER, LARGE_WRITE, SPACE_LEAST};
+use super::{BATCH_LEAST, Http2Connection};
+use crate::file::{read_away, read_cached, without_first};
 
-/// Bytes of a frame's header.
-const FRAME_HEADER: usize = 9;
-
-/// A batch with less room than this is full: content must not leave in crumbs.
-const ROOM_LEAST: usize = 1024;
-
-/// After a write of so many bytes the next one may find the socket full.
-const MUCH: usize = 16 * 1024;
-
-/// What stands behind the content at hand.
+/// What follows the current data of a body.
 enum BodyTail {
-    /// More, or nobody knows.
+    /// More data, or it is unknown.
     More,
-    /// Nothing.
+    /// The end.
     End,
     /// Trailers.
     Trailers(Headers),
@@ -34,7 +26,7 @@ enum BodyTail {
 }
 
 impl Http2Connection<'_> {
-    /// Writes what is to be written, joined by as much content as fits; tells whether any left.
+    /// Writes the pending frames together with as much data as fits; returns whether any bytes left.
     pub(super) fn poll_output(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         match self.poll_written(cx) {
             Poll::Ready(result) => result?,
@@ -43,8 +35,8 @@ impl Http2Connection<'_> {
                 return Ok(false);
             }
         }
-        // What could not be written goes first, so that the order of what follows it is the best
-        // for what is there then.
+        // Bytes that could not be written go first, so that the order of the next batch reflects the
+        // priorities at its time.
         if self.end.is_none() && !self.out.is_partial() {
             self.fill();
         }
@@ -56,8 +48,8 @@ impl Http2Connection<'_> {
         match self.out.poll_write(cx, &mut self.transport, buffers) {
             Poll::Ready(Ok(written)) => {
                 self.worker.counters.bytes_out.add(written as u64);
-                self.turn.bytes += written;
-                self.wrote_much = written >= MUCH;
+                self.budget.bytes += written;
+                self.wrote_much = written >= LARGE_WRITE;
                 self.timers.unblocked();
                 let flushed = self.transport.poll_flush(cx);
                 self.batch = match flushed.is_ready() && !self.out.is_partial() {
@@ -67,7 +59,7 @@ impl Http2Connection<'_> {
                 match flushed {
                     Poll::Ready(result) => {
                         result?;
-                        self.settle_written();
+                        self.complete_written();
                     }
                     Poll::Pending => self.timers.blocked(self.worker.clock.ticks()),
                 }
@@ -81,10 +73,10 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Waits until what was written has left, and there is room for more if there is more.
+    /// Waits until the written bytes have left, and until the socket has space if there is more to send.
     fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.transport.poll_flush(cx))?;
-        self.settle_written();
+        self.complete_written();
         if self.wrote_much && self.codec.is_send_due() {
             ready!(self.transport.poll_writable(cx))?;
             self.wrote_much = false;
@@ -92,10 +84,10 @@ impl Http2Connection<'_> {
         Poll::Ready(Ok(()))
     }
 
-    /// Gathers content up to the size of a batch.
+    /// Gathers data up to the size of a batch.
     fn fill(&mut self) {
         while let Some(room) = self.batch.checked_sub(self.out.len() + FRAME_HEADER)
-            && room >= ROOM_LEAST
+            && room >= SPACE_LEAST
         {
             let Some((key, most)) = self.codec.next_send() else {
                 return;
@@ -104,14 +96,14 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Adds up to `most` bytes of a stream's content to the batch.
+    /// Adds up to `most` bytes of a stream's body to the batch.
     fn send_some(&mut self, key: StreamKey, most: usize) {
         let Some(stream) = self.streams.get(key) else {
             return;
         };
         stream.moved_at = self.worker.clock.ticks();
         match stream.next.split(most) {
-            // Its source waited for its turn.
+            // Its source waited for this.
             None => {
                 let waker = self.wakers.waker(key.slot(), self.stream_slots);
                 self.poll_source(key, &mut Context::from_waker(&waker));
@@ -130,7 +122,7 @@ impl Http2Connection<'_> {
         self.sent(key, tail);
     }
 
-    /// Sends what is in memory of a file, or has it read from its disk while others have their turn.
+    /// Sends the part of a file that is in memory, or has it read from its disk while other streams are sent.
     fn send_file(&mut self, key: StreamKey, range: FileRange, most: usize) {
         let most = usize::try_from(range.len).unwrap_or(usize::MAX).min(most);
         let room = self.out.room(most, &self.worker.buffers);
@@ -144,7 +136,7 @@ impl Http2Connection<'_> {
             }
             Some(Ok(read)) if read > 0 => {
                 if let Some(stream) = self.streams.get(key) {
-                    stream.next = BodyChunk::file(behind(&range, read as u64));
+                    stream.next = BodyChunk::file(without_first(&range, read as u64));
                 }
                 let Some(tail) = self.send_data(key, read) else {
                     return;
@@ -159,14 +151,14 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Takes what was read of a file from its disk.
+    /// Takes bytes that were read of a file from its disk.
     pub(super) fn take_read(&mut self, key: StreamKey, read: io::Result<Bytes>) {
         let Some(stream) = self.streams.get(key) else {
             return;
         };
         match (std::mem::take(&mut stream.next), read) {
             (BodyChunk::File(range), Ok(bytes)) if !bytes.is_empty() => {
-                let rest = behind(&range, bytes.len() as u64);
+                let rest = without_first(&range, bytes.len() as u64);
                 stream.next = BodyChunk::Read(Box::new((bytes, rest)));
                 stream.moved_at = self.worker.clock.ticks();
                 self.codec.want_send(key);
@@ -178,8 +170,8 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Encodes the header of a frame with the next `len` bytes of a stream; tells what is behind them,
-    /// nothing if the stream broke off.
+    /// Encodes the header of a frame with the next `len` bytes of a stream; returns what follows them, or
+    /// `None` if the stream broke off.
     fn send_data(&mut self, key: StreamKey, len: usize) -> Option<BodyTail> {
         let tail = self.tail(key);
         if matches!(tail, BodyTail::Failed) {
@@ -199,8 +191,8 @@ impl Http2Connection<'_> {
         Some(tail)
     }
 
-    /// What is behind the bytes that were just taken from a stream. A source that says that it has
-    /// no more data is asked, so that the last frame of data can be the last frame.
+    /// What follows the bytes that were just taken from a stream. A source without further data is polled, so
+    /// that the last frame of data can end the stream.
     fn tail(&mut self, key: StreamKey) -> BodyTail {
         let Some(stream) = self.streams.get(key) else {
             return BodyTail::Failed;
@@ -221,11 +213,11 @@ impl Http2Connection<'_> {
             Ok(Poll::Ready(None)) => BodyTail::End,
             Ok(Poll::Ready(Some(Ok(Frame::Trailers(trailers))))) => BodyTail::Trailers(trailers),
             Ok(Poll::Ready(Some(Ok(_)))) => {
-                tracing::error!("the content of a response is longer than it said");
+                tracing::error!("the body of a response is longer than its head says");
                 BodyTail::Failed
             }
             Ok(Poll::Ready(Some(Err(error)))) => {
-                tracing::warn!(%error, "the content of a response broke off");
+                tracing::warn!(%error, "the body of a response broke off");
                 BodyTail::Failed
             }
             Err(_) => {
@@ -235,7 +227,7 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Goes on with a stream behind a frame of data.
+    /// Continues a stream after a frame of data.
     fn sent(&mut self, key: StreamKey, tail: BodyTail) {
         match tail {
             BodyTail::End => self.finish(key),
@@ -245,7 +237,7 @@ impl Http2Connection<'_> {
                 if stream.is_some_and(|stream| stream.next.is_empty()) {
                     let waker = self.wakers.waker(key.slot(), self.stream_slots);
                     let mut cx = Context::from_waker(&waker);
-                    self.ask_source(key, &mut cx);
+                    self.poll_or_schedule_source(key, &mut cx);
                     self.note_progress(key, &cx);
                 } else {
                     self.codec.want_send(key);
@@ -254,10 +246,10 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Asks the source of a stream for content, where none is at hand: when it is the stream's turn to
-    /// send some, so that clients with shut windows have nothing made or fetched for them. An end or
-    /// trailers need no window, so a source that may have only these left is asked at once.
-    pub(super) fn ask_source(&mut self, key: StreamKey, cx: &mut Context<'_>) {
+    /// Polls the source of a stream, or schedules the stream if its source has data: then the source is
+    /// polled when the stream is sent, so that nothing is produced for clients with closed windows. An end or
+    /// trailers need no window, so a source that may have only these left is polled at once.
+    pub(super) fn poll_or_schedule_source(&mut self, key: StreamKey, cx: &mut Context<'_>) {
         let Some(stream) = self
             .streams
             .get(key)
@@ -285,7 +277,7 @@ impl Http2Connection<'_> {
             Ok(Poll::Pending) => return,
             Ok(Poll::Ready(Some(Ok(frame)))) => Some(frame),
             Ok(Poll::Ready(Some(Err(error)))) => {
-                tracing::warn!(%error, "the content of a response broke off");
+                tracing::warn!(%error, "the body of a response broke off");
                 return self.break_off(key);
             }
             Ok(Poll::Ready(None)) => None,
@@ -312,7 +304,7 @@ impl Http2Connection<'_> {
             }
             end => {
                 if stream.left.is_some_and(|left| left > 0) {
-                    tracing::error!("the content of a response is shorter than it said");
+                    tracing::error!("the body of a response is shorter than its head says");
                     return self.break_off(key);
                 }
                 return match end {
@@ -323,13 +315,13 @@ impl Http2Connection<'_> {
         };
         if let Some(left) = &mut stream.left {
             let Some(rest) = left.checked_sub(len) else {
-                tracing::error!("the content of a response is longer than it said");
+                tracing::error!("the body of a response is longer than its head says");
                 return self.break_off(key);
             };
             *left = rest;
         }
         if chunk.is_empty() {
-            // It has its next turn after others.
+            // Its source is polled again after the other streams.
             return self.wakers.mark(key.slot(), self.stream_slots);
         }
         stream.next = chunk;

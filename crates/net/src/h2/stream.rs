@@ -1,10 +1,8 @@
-//! What a connection keeps of each open stream, in a table by the stream's slot.
+//! The state of each open stream of a connection with a client, in a table by the stream's slot.
 
-use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Instant;
 
 use apus_codec::h2::StreamKey;
@@ -17,24 +15,24 @@ use super::request_body::Http2RequestBody;
 #[derive(Default)]
 pub(super) struct ServerStreams(Vec<ServerStream>);
 
-/// One stream, or a free place for one.
+/// One stream, or a free slot.
 #[derive(Default)]
 pub(super) struct ServerStream {
     key: Option<StreamKey>,
     pub(super) kind: StreamKind,
     pub(super) work: StreamWork,
     pub(super) next: BodyChunk,
-    /// Where content comes from behind `next`.
+    /// The source of the data behind `next`.
     pub(super) source: Option<Box<dyn BodyStream>>,
-    /// Bytes that `source` still has to give, where the head said how many.
+    /// Bytes that `source` still has to produce, if the head has a length.
     pub(super) left: Option<u64>,
-    pub(super) incoming: Option<Box<Http2RequestBody>>,
+    pub(super) request_body: Option<Box<Http2RequestBody>>,
     pub(super) observed: Option<Box<CompletionObservers>>,
-    /// The tick at which it last got or sent content.
+    /// The tick at which it last received or sent data.
     pub(super) moved_at: u32,
 }
 
-/// What a request asks for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum StreamKind {
     /// A response.
@@ -46,39 +44,39 @@ pub(super) enum StreamKind {
     ExtendedConnect,
 }
 
-/// What a stream waits for.
+/// The future that a stream waits for.
 #[derive(Default)]
 pub(super) enum StreamWork {
     #[default]
     None,
     /// The response of the service.
     Response(Pin<Box<dyn Future<Output = Response>>>),
-    /// A part of a file, for a disk.
+    /// A read of a part of a file from its disk.
     Reading(Pin<Box<dyn Future<Output = io::Result<Bytes>>>>),
-    /// The end of a tunnel.
+    /// The tunnel.
     Tunnel(Pin<Box<dyn Future<Output = ()>>>),
 }
 
-/// Content at hand.
+/// Data to send.
 #[derive(Default)]
 pub(crate) enum BodyChunk {
     #[default]
     Empty,
     Bytes(Bytes),
     File(FileRange),
-    /// A part of a file that was read from a disk, and what follows it there.
+    /// A part of a file that was read from a disk, and the rest of the file.
     Read(Box<(Bytes, FileRange)>),
 }
 
-/// What is to be sent next of a [`BodyChunk`].
+/// The next part of a [`BodyChunk`] to send.
 pub(crate) enum ChunkPart {
     Bytes(Bytes),
     File(FileRange),
 }
 
 impl BodyChunk {
-    /// Takes off what is sent next: up to `most` bytes, or all of a file, of which the caller puts back
-    /// what it does not send.
+    /// Takes the next part to send: up to `most` bytes, or a whole file, of which the caller puts back the
+    /// rest.
     pub(crate) fn split(&mut self, most: usize) -> Option<ChunkPart> {
         match std::mem::take(self) {
             Self::Empty => None,
@@ -105,49 +103,49 @@ impl BodyChunk {
 
 type Observer = Box<dyn FnOnce(&Completion)>;
 
-/// Who wants to know how an answer ends, and what is known of that.
+/// The observers of a response's completion, and its data so far.
 pub(super) struct CompletionObservers {
     observers: Vec<Observer>,
     completion: Completion,
     arrived: Instant,
 }
 
-/// How many places are made at a time.
+/// How many slots are added at a time.
 const GROWTH: usize = 4;
 
 impl ServerStreams {
-    /// The stream, if it is here.
+    /// The stream, if it is in its slot.
     pub(super) fn get(&mut self, key: StreamKey) -> Option<&mut ServerStream> {
         let stream = self.0.get_mut(key.slot())?;
         (stream.key == Some(key)).then_some(stream)
     }
 
-    /// Which stream is in a slot.
+    /// The stream in a slot.
     pub(super) fn key(&self, slot: usize) -> Option<StreamKey> {
         self.0.get(slot)?.key
     }
 
-    /// Makes a place for a stream.
+    /// Enters a stream.
     pub(super) fn enter(&mut self, key: StreamKey) -> &mut ServerStream {
         let slot = key.slot();
         if self.0.len() <= slot {
-            // Few connections ever have many at once, and there may be many connections.
+            // Few connections ever have many streams at once, and there may be many connections.
             self.0.reserve_exact(GROWTH);
             self.0.resize_with(slot + 1, ServerStream::default);
         }
-        // The place is there now.
+        // The slot exists now.
         #[expect(clippy::indexing_slicing)]
         let stream = &mut self.0[slot];
         stream.key = Some(key);
         stream
     }
 
-    /// Takes a stream out.
+    /// Removes a stream.
     pub(super) fn remove(&mut self, key: StreamKey) -> Option<ServerStream> {
         self.get(key).map(std::mem::take)
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     pub(super) fn slots(&self) -> usize {
         self.0.len()
     }
@@ -156,7 +154,7 @@ impl ServerStreams {
         self.0.iter().filter_map(|stream| stream.key)
     }
 
-    /// Gives back all memory, where there is no stream.
+    /// Releases all memory, while there is no stream.
     pub(super) fn shrink(&mut self) {
         self.0 = Vec::new();
     }
@@ -176,7 +174,7 @@ impl BodyChunk {
 }
 
 impl From<Body> for BodyChunk {
-    /// Content that is at hand as a whole: nothing of a stream.
+    /// The data of a body that is available as a whole: none of a stream.
     fn from(body: Body) -> Self {
         match body {
             Body::Bytes(bytes) if !bytes.is_empty() => Self::Bytes(bytes),
@@ -187,17 +185,8 @@ impl From<Body> for BodyChunk {
     }
 }
 
-/// A range of a file without its first `bytes` bytes.
-pub(crate) fn behind(range: &FileRange, bytes: u64) -> FileRange {
-    FileRange {
-        file: Arc::<File>::clone(&range.file),
-        offset: range.offset.saturating_add(bytes),
-        len: range.len.saturating_sub(bytes),
-    }
-}
-
 impl CompletionObservers {
-    /// Takes over who wants to know how `response` ends; none is the usual case.
+    /// Takes the observers of `response`; mostly there are none.
     pub(super) fn of(response: &mut Response, arrived: Instant) -> Option<Box<Self>> {
         response.is_observed().then(|| {
             Box::new(Self {
@@ -221,14 +210,14 @@ impl CompletionObservers {
         self.completion.bytes += bytes;
     }
 
-    /// Counts content, and the frames around it.
+    /// Counts data, and its framing.
     pub(super) fn sent(&mut self, body_bytes: u64, framing_bytes: u64) {
         self.completion.body_bytes += body_bytes;
         self.completion.bytes += body_bytes + framing_bytes;
     }
 
-    /// Tells how the answer ended.
-    pub(super) fn tell(mut self, outcome: Outcome) {
+    /// Reports how the response ended.
+    pub(super) fn notify(mut self, outcome: Outcome) {
         self.completion.outcome = outcome;
         self.completion.duration = self.arrived.elapsed();
         for observer in self.observers {

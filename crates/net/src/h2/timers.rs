@@ -1,4 +1,4 @@
-//! The time limits of a connection.
+//! The time limits of an HTTP/2 connection with a client.
 //!
 //! The nearest one is the deadline in the table of the worker.
 
@@ -12,29 +12,29 @@ use crate::clock::{TICK, deadline_from};
 use crate::connection_table::{ConnectionWait, NEVER};
 use crate::linger::LINGER_AT_END;
 
-/// Ticks without an open stream after which the tables of streams are given back.
+/// Ticks without an open stream after which the tables of streams are released.
 const SHRINK_AFTER: u32 = 4;
 
-/// Times as ticks of the worker's clock; [`NEVER`] where nothing runs.
+/// Times as ticks of the worker's clock; [`NEVER`] if the limit does not apply.
 pub(super) struct ServerTimers {
-    /// The time that the codec knows.
+    /// The time of the codec.
     codec: u32,
-    /// Since when no stream is open, and how many requests there had been.
+    /// Since when no stream is open, and the number of requests at that time.
     idle_since: u32,
     idle_requests: u64,
     /// Since when a frame or a field block is incomplete.
-    begun_since: u32,
+    partial_since: u32,
     /// When something was read last.
     pub(super) read_at: u32,
     /// When a PING was sent last.
     pinged_at: u32,
-    /// Since when the client takes nothing of what is to be written.
+    /// Since when the client takes none of the pending output.
     blocked_since: u32,
-    /// When the streams have to be looked at.
+    /// When the deadlines of the streams have to be checked.
     examine_at: u32,
-    /// Since when the connection ends.
+    /// When the shutdown began.
     pub(super) ending_since: u32,
-    /// Whether memory was given back since a stream was open.
+    /// Whether memory was released since a stream was open.
     shrunk: bool,
 }
 
@@ -44,7 +44,7 @@ impl ServerTimers {
             codec: NEVER,
             idle_since: now,
             idle_requests: 0,
-            begun_since: NEVER,
+            partial_since: NEVER,
             read_at: now,
             pinged_at: 0,
             blocked_since: NEVER,
@@ -54,16 +54,16 @@ impl ServerTimers {
         }
     }
 
-    /// Notes whether something is incomplete, and whether that begun `anew`.
-    pub(super) fn note_begun(&mut self, begun: bool, anew: bool, now: u32) {
+    /// Notes whether a frame or field block is incomplete, and whether it is another one than before.
+    pub(super) fn note_partial_input(&mut self, begun: bool, anew: bool, now: u32) {
         if !begun {
-            self.begun_since = NEVER;
-        } else if anew || self.begun_since == NEVER {
-            self.begun_since = now;
+            self.partial_since = NEVER;
+        } else if anew || self.partial_since == NEVER {
+            self.partial_since = now;
         }
     }
 
-    /// Has the streams looked at by then.
+    /// Schedules a check of the streams.
     pub(super) fn examine_by(&mut self, tick: u32) {
         self.examine_at = self.examine_at.min(tick);
     }
@@ -82,8 +82,8 @@ impl ServerTimers {
 }
 
 impl Http2Connection<'_> {
-    /// Does what is due by the time.
-    pub(super) fn keep_time(&mut self) {
+    /// Advances the clock of the codec.
+    pub(super) fn advance_clock(&mut self) {
         let now = self.worker.clock.ticks();
         if self.timers.codec != now {
             self.timers.codec = now;
@@ -112,9 +112,9 @@ impl Http2Connection<'_> {
                 since: timers.idle_since,
             };
         }
-        if timers.begun_since != NEVER && !open {
+        if timers.partial_since != NEVER && !open {
             waiting = ConnectionWait::Head {
-                since: timers.begun_since,
+                since: timers.partial_since,
             };
         }
         if timers.blocked_since != NEVER {
@@ -122,7 +122,7 @@ impl Http2Connection<'_> {
         }
         let deadline = self
             .idle_deadline(open)
-            .min(self.begun_deadline())
+            .min(self.partial_deadline())
             .min(self.blocked_deadline())
             .min(self.ping_deadline(open))
             .min(self.timers.examine_at)
@@ -136,15 +136,15 @@ impl Http2Connection<'_> {
             () if open => NEVER,
             () if timers.ending_since != NEVER => deadline_from(timers.ending_since, LINGER_AT_END)
                 .max(deadline_from(timers.idle_since, LINGER_AT_END)),
-            // What was begun meanwhile has a deadline of its own, which counts as slowness.
-            () if self.requests == 0 && timers.begun_since != NEVER => NEVER,
+            // A frame that is incomplete has a deadline of its own, which counts as slowness.
+            () if self.requests == 0 && timers.partial_since != NEVER => NEVER,
             () if self.requests == 0 => deadline_from(timers.idle_since, limits.head_timeout),
             () => deadline_from(timers.idle_since, limits.idle_timeout),
         }
     }
 
-    fn begun_deadline(&self) -> u32 {
-        after(self.timers.begun_since, self.limits.head_timeout)
+    fn partial_deadline(&self) -> u32 {
+        after(self.timers.partial_since, self.limits.head_timeout)
     }
 
     fn blocked_deadline(&self) -> u32 {
@@ -170,12 +170,12 @@ impl Http2Connection<'_> {
         }
     }
 
-    /// Does what has to be done when a deadline is over.
-    pub(super) fn on_deadline(&mut self) -> io::Result<()> {
+    /// Handles an expired deadline.
+    pub(super) fn handle_deadline(&mut self) -> io::Result<()> {
         let now = self.worker.clock.ticks();
         let open = self.codec.open_streams() > 0;
         if self.slot.is_evicted() {
-            // There is no time to wait for the client, but it may know.
+            // There is no time to wait for the client, but it gets the reason.
             self.go_away(ErrorCode::NO_ERROR, Http2End::Close);
             self.client_left = true;
             return Ok(());
@@ -187,18 +187,18 @@ impl Http2Connection<'_> {
         if self.end.is_some() {
             return Ok(());
         }
-        if self.begun_deadline() <= now {
+        if self.partial_deadline() <= now {
             self.worker.counters.timeouts.add(1);
             tracing::debug!(peer = %self.info.peer, "a frame or field section came too slowly");
             self.go_away(ErrorCode::ENHANCE_YOUR_CALM, Http2End::Linger);
         } else if self.idle_deadline(open) <= now {
-            if self.timers.begun_since != NEVER {
+            if self.timers.partial_since != NEVER {
                 self.worker.counters.timeouts.add(1);
             }
             self.go_away(ErrorCode::NO_ERROR, Http2End::Linger);
         } else if self.ping_deadline(open) <= now {
             if self.codec.awaits_ping_ack() {
-                tracing::debug!(peer = %self.info.peer, "a client answers no PING");
+                tracing::debug!(peer = %self.info.peer, "a client acknowledges no PING");
                 return Err(io::ErrorKind::TimedOut.into());
             }
             self.timers.pinged_at = now;
@@ -217,27 +217,27 @@ impl Http2Connection<'_> {
         Ok(())
     }
 
-    /// Says that it ends now, and why.
+    /// Ends the connection with a GOAWAY.
     pub(super) fn go_away(&mut self, code: ErrorCode, end: Http2End) {
         let frames = self.out.frames(&self.worker.buffers);
         self.codec.go_away(code, frames);
-        self.lose_all();
+        self.drop_all_streams();
         self.end = Some(end);
     }
 
-    /// Ends what streams have waited for too long.
+    /// Checks the deadlines of all streams.
     fn examine(&mut self, now: u32) {
         let keys: Vec<StreamKey> = self.streams.keys().collect();
         let mut next = deadline_from(now, shortest(&self.limits)).min(self.examine_abandoned(now));
         for key in keys {
             next = next
-                .min(self.examine_content(key, now))
+                .min(self.examine_body(key, now))
                 .min(self.examine_sending(key, now));
         }
         self.timers.examine_at = next;
     }
 
-    /// Resets a stream whose window stays shut; gives the tick at which it has to be open.
+    /// Resets a stream whose window stays closed; returns the deadline otherwise.
     fn examine_sending(&mut self, key: StreamKey, now: u32) -> u32 {
         let is_stalled = self.codec.is_stalled(key);
         let Some(stream) = self.streams.get(key) else {
@@ -254,7 +254,7 @@ impl Http2Connection<'_> {
         self.worker.counters.stalled_streams.add(1);
         let frames = self.out.frames(&self.worker.buffers);
         self.codec.reset(key, ErrorCode::CANCEL, frames);
-        self.lose(key);
+        self.drop_stream(key);
         NEVER
     }
 }

@@ -1,7 +1,6 @@
-//! A stream as a tunnel (RFC 9113 section 8.5, RFC 8441).
+//! A tunnel over an HTTP/2 stream (RFC 9113 section 8.5, RFC 8441).
 //!
-//! InputBuffer is read from the body of the request; output waits in a pipe until the stream is
-//! scheduled.
+//! Its input is the body of the request; its output waits in a pipe until the stream is scheduled.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,32 +12,32 @@ use bytes::{Buf, Bytes};
 
 use crate::body::BodyReceiver;
 
-/// Bytes that wait to be sent, past which the tunnel waits.
+/// The most bytes of output that wait in the pipe; past it the tunnel waits.
 const PIPE: usize = 64 * 1024;
 
-/// The stream as the tunnel has it.
+/// The tunnel's side of the stream.
 struct TunnelStream {
     input: Option<BodyReceiver>,
-    /// What was taken from `input` and not read.
+    /// Data that was taken from `input` and not read yet.
     unread: Bytes,
     pipe: Rc<RefCell<TunnelPipe>>,
 }
 
-/// The end of the pipe that the connection sends from.
+/// The connection's end of the pipe.
 struct TunnelBody(Rc<RefCell<TunnelPipe>>);
 
 #[derive(Default)]
 struct TunnelPipe {
     bytes: Vec<u8>,
-    /// Whether the tunnel writes no more.
+    /// Whether the tunnel has ended its output.
     ended: bool,
-    /// Whether the connection sends no more.
+    /// Whether the connection has dropped its end.
     broken: bool,
     writer: Option<Waker>,
     reader: Option<Waker>,
 }
 
-/// A tunnel's stream over what comes from the client, and what is to be sent to it.
+/// The stream of a tunnel, which reads `input`, and the body that sends what the tunnel writes.
 pub(crate) fn over(input: Option<BodyReceiver>) -> (Box<dyn Duplex>, Box<dyn BodyStream>) {
     let pipe = Rc::new(RefCell::new(TunnelPipe::default()));
     let stream = TunnelStream {

@@ -1,4 +1,4 @@
-//! The wakers of the streams of a connection: one bit for each.
+//! The wakers of the streams of a connection, with one bit for each stream.
 //!
 //! A wake-up costs the polling of one stream and not of all.
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Wake, Waker};
 
-/// The wakers of a connection's streams. There are none before a stream has to wait.
+/// The wakers of a connection's streams. None is allocated before a stream has to wait.
 #[derive(Default)]
 pub(crate) struct StreamWakers {
     task: Option<Waker>,
@@ -17,8 +17,8 @@ pub(crate) struct StreamWakers {
 struct WokenStreams {
     task: Waker,
     any: AtomicBool,
-    /// A bit for each slot. Slots past the last bit share the bits from the first on: to be polled
-    /// with another does no harm.
+    /// A bit for each slot. Slots past the last bit share the bits from the first on: a useless poll does no
+    /// harm.
     bits: Box<[AtomicU64]>,
 }
 
@@ -28,8 +28,8 @@ struct SlotWaker {
 }
 
 impl StreamWakers {
-    /// Remembers the task to wake. If it is another one than before, all streams that wait have to
-    /// be polled, since they know the wakers of that.
+    /// Registers the task to wake. If it differs from the last one, all waiting streams have to be polled,
+    /// because they hold the wakers of that task.
     pub(crate) fn bind(&mut self, task: &Waker) {
         if self
             .task
@@ -50,7 +50,7 @@ impl StreamWakers {
         }
     }
 
-    /// The waker of a slot, one of `slots`.
+    /// The waker of a slot, which is less than `slots`.
     pub(crate) fn waker(&mut self, slot: usize, slots: usize) -> Waker {
         if let Some(Some(waker)) = self.slots.get(slot) {
             return waker.clone();
@@ -68,7 +68,7 @@ impl StreamWakers {
         waker
     }
 
-    /// Has a stream polled without waking the task.
+    /// Marks a stream to be polled, without waking the task.
     pub(crate) fn mark(&mut self, slot: usize, slots: usize) {
         self.shared(slots).mark(slot);
     }
@@ -79,7 +79,7 @@ impl StreamWakers {
         shared.is_some_and(|shared| shared.any.load(Ordering::Acquire))
     }
 
-    /// Takes out the slots below `slots` that have to be polled.
+    /// Takes the slots below `slots` that have to be polled.
     pub(crate) fn take_woken(&self, slots: usize, woken: &mut Vec<usize>) {
         let Some(shared) = &self.shared else { return };
         if !shared.any.swap(false, Ordering::AcqRel) {
@@ -99,7 +99,7 @@ impl StreamWakers {
         }
     }
 
-    /// Gives back what no stream needs while there is none.
+    /// Releases all memory, while no stream is open.
     pub(crate) fn shrink(&mut self) {
         self.shared = None;
         self.slots = Vec::new();

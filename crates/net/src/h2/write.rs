@@ -1,7 +1,7 @@
-//! The output of a connection, which leaves in one vectored write.
+//! The output of an HTTP/2 connection, which leaves in one vectored write.
 //!
-//! Frames and small bodies are in one buffer, large bodies stay where they are, files are in pages;
-//! all of it in the order in which it was added.
+//! Frames and small chunks are in one buffer, large chunks stay where they are, and parts of files are in
+//! pages. All of it leaves in the order in which it was added.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -13,19 +13,35 @@ use smallvec::SmallVec;
 use crate::buffers::{BUFFER, BufferPool, PAGE};
 use crate::transport::Transport;
 
-/// Content up to this size is copied behind its frame's header; larger content is written from where
-/// it is.
+/// The most bytes that one write takes: eight full TLS records. A small response waits for no more than this
+/// of a large one on its connection, and for less where the peer is slow.
+pub(crate) const BATCH: usize = 128 * 1024;
+
+/// The most bytes that the kernel holds while it cannot send them. A peer with a long round trip needs more
+/// bytes in flight, not here: the kernel counts only those that the congestion window still holds back.
+pub(crate) const UNSENT_MOST: u32 = 128 * 1024;
+
+/// The length of a frame's header.
+pub(crate) const FRAME_HEADER: usize = 9;
+
+/// A batch with less free space than this is full, because small frames waste bytes.
+pub(crate) const SPACE_LEAST: usize = 1024;
+
+/// After a write of so many bytes the next one may find the socket full.
+pub(crate) const LARGE_WRITE: usize = 16 * 1024;
+
+/// A chunk up to this size is copied behind its frame's header; a larger one is written from where it is.
 const COPY_MOST: usize = 1024;
 
-/// How many slices one write takes at most; more wait for the next.
+/// The most slices of one write; more wait for the next.
 const SLICES: usize = 64;
 
-/// Bytes on their way to the client.
+/// The bytes of the next writes.
 #[derive(Default)]
 pub(crate) struct WriteBatch {
-    /// Frames and small content.
+    /// Frames and small chunks.
     bytes: Vec<u8>,
-    /// What stands between them.
+    /// Large chunks, each with its position in `bytes`.
     parts: Vec<BatchPart>,
     pages: Vec<BatchPage>,
     /// Bytes of `parts` that were not written.
@@ -36,9 +52,9 @@ pub(crate) struct WriteBatch {
     written: u64,
 }
 
-/// Content that is written from where it is.
+/// A chunk that is written from where it is.
 struct BatchPart {
-    /// It stands behind so many of the batch's own bytes.
+    /// Its position in the batch's own bytes.
     at: usize,
     source: PartSource,
 }
@@ -48,13 +64,13 @@ enum PartSource {
     Page { index: usize, range: Range<usize> },
 }
 
-/// A page that parts of files were read into, one behind another.
+/// A page with parts of files.
 struct BatchPage {
     bytes: Box<[u8]>,
     filled: usize,
 }
 
-/// How much was written.
+/// The progress of writing.
 #[derive(Clone, Copy, Default)]
 struct WritePosition {
     /// Of the batch's own bytes.
@@ -66,7 +82,7 @@ struct WritePosition {
 }
 
 impl WriteBatch {
-    /// Where frames are appended.
+    /// The buffer to append frames to.
     pub(crate) fn frames(&mut self, buffers: &BufferPool) -> &mut Vec<u8> {
         if self.bytes.is_empty() && self.bytes.capacity() < BUFFER {
             self.bytes = buffers.take();
@@ -74,16 +90,16 @@ impl WriteBatch {
         &mut self.bytes
     }
 
-    /// Adds content, behind its frame's header.
-    pub(crate) fn add(&mut self, content: Bytes, buffers: &BufferPool) {
-        if content.len() <= COPY_MOST {
-            self.frames(buffers).extend_from_slice(&content);
+    /// Adds a chunk, behind its frame's header.
+    pub(crate) fn add(&mut self, chunk: Bytes, buffers: &BufferPool) {
+        if chunk.len() <= COPY_MOST {
+            self.frames(buffers).extend_from_slice(&chunk);
         } else {
-            self.add_part(content.len(), PartSource::Bytes(content));
+            self.add_part(chunk.len(), PartSource::Bytes(chunk));
         }
     }
 
-    /// Room of at most `most` bytes to read a file into, for [`Self::add_read`].
+    /// A buffer of at most `most` bytes to read a file into, for [`Self::add_read`].
     pub(crate) fn room(&mut self, most: usize, buffers: &BufferPool) -> &mut [u8] {
         let is_full = |page: &BatchPage| PAGE - page.filled < most.min(PAGE);
         if self.pages.last().is_none_or(is_full) {
@@ -100,7 +116,7 @@ impl WriteBatch {
         .unwrap_or_default()
     }
 
-    /// Adds as content the first `len` bytes of [`Self::room`], behind their frame's header.
+    /// Adds the first `len` bytes of [`Self::room`] as a chunk, behind their frame's header.
     pub(crate) fn add_read(&mut self, len: usize) {
         let Some(page) = self.pages.last_mut().filter(|_| len > 0) else {
             return;
@@ -128,7 +144,7 @@ impl WriteBatch {
         self.bytes.is_empty() && self.parts.is_empty()
     }
 
-    /// Whether some was written and some was not.
+    /// Whether the batch was written in part.
     pub(crate) fn is_partial(&self) -> bool {
         self.start.bytes > 0
     }
@@ -143,7 +159,7 @@ impl WriteBatch {
         self.written + self.len() as u64
     }
 
-    /// Writes once; tells how many bytes. All that was written whole is let go.
+    /// Writes once; returns how many bytes. Parts that were written whole are dropped.
     pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -164,7 +180,7 @@ impl WriteBatch {
         Poll::Ready(Ok(written))
     }
 
-    /// What the next write has.
+    /// The slices of the next write.
     fn slices(&self) -> SmallVec<[IoSlice<'_>; SLICES]> {
         let mut slices = NonEmptySlices::default();
         let mut at = self.start.bytes;
@@ -225,7 +241,7 @@ impl WriteBatch {
         }
     }
 
-    /// Lets go of what was written, where more is added before the rest can be.
+    /// Drops the written bytes, if more is added before the rest can be written.
     fn drop_written(&mut self) {
         self.bytes.drain(..self.start.bytes);
         self.parts.drain(..self.start.parts);
@@ -236,15 +252,15 @@ impl WriteBatch {
         self.start.parts = 0;
     }
 
-    /// Gives the buffer back for the time of a wait, keeping a small copy of what is in it.
-    pub(crate) fn rest(&mut self, buffers: &BufferPool) {
+    /// Returns the buffer to the pool for the time of a wait, and keeps a small copy of its bytes.
+    pub(crate) fn release(&mut self, buffers: &BufferPool) {
         if self.bytes.capacity() >= BUFFER && self.bytes.len() <= BUFFER / 4 {
             let kept = self.bytes.as_slice().to_vec();
             buffers.put(std::mem::replace(&mut self.bytes, kept));
         }
     }
 
-    /// Gives back all memory, where nothing is to be written.
+    /// Releases all memory, if nothing is to be written.
     pub(crate) fn shrink(&mut self) {
         if self.is_empty() {
             self.parts = Vec::new();
@@ -278,7 +294,7 @@ impl PartSource {
 mod tests {
     use super::*;
 
-    /// A batch with parts of all kinds, and the bytes that it stands for.
+    /// A batch with parts of all kinds, and its bytes.
     fn sample(buffers: &BufferPool) -> (WriteBatch, Vec<u8>) {
         let mut batch = WriteBatch::default();
         let mut expected = Vec::new();
@@ -286,15 +302,15 @@ mod tests {
             let header = [round; 9];
             batch.frames(buffers).extend_from_slice(&header);
             expected.extend_from_slice(&header);
-            let content = vec![round ^ 0x80; 700 * usize::from(round % 5)];
+            let chunk = vec![round ^ 0x80; 700 * usize::from(round % 5)];
             match round % 3 {
-                0 => batch.add(content.clone().into(), buffers),
+                0 => batch.add(chunk.clone().into(), buffers),
                 _ => {
-                    batch.room(content.len(), buffers)[..content.len()].copy_from_slice(&content);
-                    batch.add_read(content.len());
+                    batch.room(chunk.len(), buffers)[..chunk.len()].copy_from_slice(&chunk);
+                    batch.add_read(chunk.len());
                 }
             }
-            expected.extend_from_slice(&content);
+            expected.extend_from_slice(&chunk);
         }
         (batch, expected)
     }
@@ -357,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn small_content_is_copied_and_large_content_is_not() {
+    fn small_chunks_are_copied_and_large_ones_are_not() {
         let buffers = BufferPool::default();
         let mut batch = WriteBatch::default();
         batch.add(vec![0; COPY_MOST].into(), &buffers);

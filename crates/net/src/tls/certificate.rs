@@ -1,4 +1,4 @@
-//! A certificate with its chain and private key, checked to belong together.
+//! A certificate with its chain and private key, which are checked to belong together.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Handshakes: as a server, which reads the ClientHello, picks the site, and finishes; and as a client.
+//! TLS handshakes, as a server that picks the site by the ClientHello, and as a client.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -20,11 +20,11 @@ use crate::socket::StreamSocket;
 /// The fatal alert `unrecognized_name` (RFC 6066 section 3) as a record.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
-/// What a client gets that speaks HTTP without TLS to a TLS port.
+/// The response to a client that speaks HTTP without TLS to a TLS port.
 const CLEAR_TEXT: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
     content-length: 49\r\nconnection: close\r\n\r\nThis port speaks HTTPS. Use https:// to reach it\n";
 
-/// Does the handshake within the connection's deadline. `early` are bytes already read.
+/// Performs the handshake within the connection's deadline. `early` are bytes that were read already.
 pub(crate) async fn accept(
     settings: &TlsSettings,
     mut socket: StreamSocket,
@@ -32,31 +32,31 @@ pub(crate) async fn accept(
     buffers: &BufferPool,
     early: Vec<u8>,
 ) -> io::Result<(Box<TlsStream>, TlsInfo)> {
-    // Boxed, like the stream: while many clients connect at once, each waits with little.
+    // Boxed, like the stream: while many clients connect at once, each waits with a small future.
     let hello = Box::pin(read_hello(&mut socket, slot, buffers, early)).await;
-    let begun = hello.and_then(|accepted| begin(settings, *accepted));
+    let begun = hello.and_then(|accepted| choose_site(settings, *accepted));
     let (session, site) = match begun {
         Ok(begun) => begun,
-        Err(HandshakeRefusal { error, last_words }) => {
-            if !last_words.is_empty() {
-                say(&mut socket, slot, buffers, &last_words).await;
+        Err(HandshakeRefusal { error, reply }) => {
+            if !reply.is_empty() {
+                send_refusal(&mut socket, slot, buffers, &reply).await;
             }
             return Err(error);
         }
     };
     let mut stream = Box::new(TlsStream::new(socket, *session));
     if let Err(error) = slot.wait(|cx| stream.poll_handshake(cx)).await {
-        // The alert is on its way; a client of TLS 1.3 may have sent its first request already.
+        // The alert has been sent; a client of TLS 1.3 may have sent its first request already.
         if error.kind() == io::ErrorKind::InvalidData {
             linger(stream.socket_mut(), slot, buffers).await;
         }
         return Err(error);
     }
-    let info = info(&stream, &site);
+    let info = tls_info(&stream, &site);
     Ok((stream, info))
 }
 
-/// Does the handshake with a server, offering these protocols by ALPN (RFC 7301).
+/// Performs the handshake with a server, and offers these protocols by ALPN (RFC 7301).
 pub(crate) async fn connect(
     socket: StreamSocket,
     config: Arc<ClientConfig>,
@@ -71,21 +71,21 @@ pub(crate) async fn connect(
     Ok(stream)
 }
 
-/// Why there is no session, and what the client is told of it.
+/// Why there is no session, and the reply to the client.
 struct HandshakeRefusal {
     error: io::Error,
-    last_words: Vec<u8>,
+    reply: Vec<u8>,
 }
 
 impl HandshakeRefusal {
-    fn new(error: impl Into<Box<dyn std::error::Error + Send + Sync>>, last_words: &[u8]) -> Self {
+    fn new(error: impl Into<Box<dyn std::error::Error + Send + Sync>>, reply: &[u8]) -> Self {
         Self {
             error: io::Error::new(io::ErrorKind::InvalidData, error),
-            last_words: last_words.to_vec(),
+            reply: reply.to_vec(),
         }
     }
 
-    /// As rustls has it.
+    /// The alert of rustls.
     fn by_alert((error, mut alert): (rustls::Error, AcceptedAlert)) -> Self {
         let mut record = Vec::new();
         match alert.write_all(&mut record) {
@@ -99,7 +99,7 @@ impl From<io::Error> for HandshakeRefusal {
     fn from(error: io::Error) -> Self {
         Self {
             error,
-            last_words: Vec::new(),
+            reply: Vec::new(),
         }
     }
 }
@@ -148,8 +148,8 @@ async fn read_hello(
     }
 }
 
-/// Picks the site that the client asked for, and answers as that.
-fn begin(
+/// Picks the site by the server name, and continues the handshake with its configuration.
+fn choose_site(
     settings: &TlsSettings,
     accepted: Accepted,
 ) -> Result<(Box<ServerConnection>, Arc<TlsSiteConfig>), HandshakeRefusal> {
@@ -166,8 +166,13 @@ fn begin(
     Ok((Box::new(session), site))
 }
 
-/// Tries once to say why; a client that does not take it gets nothing.
-async fn say(socket: &mut StreamSocket, slot: &ConnectionSlot, buffers: &BufferPool, bytes: &[u8]) {
+/// Tries once to send_refusal why; a client that does not take it gets nothing.
+async fn send_refusal(
+    socket: &mut StreamSocket,
+    slot: &ConnectionSlot,
+    buffers: &BufferPool,
+    bytes: &[u8],
+) {
     let said = slot
         .wait(|cx| socket.poll_write(cx, &[IoSlice::new(bytes)]))
         .await;
@@ -176,8 +181,7 @@ async fn say(socket: &mut StreamSocket, slot: &ConnectionSlot, buffers: &BufferP
     }
 }
 
-/// Ends our side, and reads on for what is left of the time: a reset caused by unread bytes would
-/// destroy what was said.
+/// Ends our side, and reads until the deadline: a reset caused by unread bytes would destroy the reply.
 async fn linger(socket: &mut StreamSocket, slot: &ConnectionSlot, buffers: &BufferPool) {
     if socket.shutdown().is_err() {
         return;
@@ -196,7 +200,7 @@ async fn linger(socket: &mut StreamSocket, slot: &ConnectionSlot, buffers: &Buff
         .await;
 }
 
-fn info(stream: &TlsStream, site: &TlsSiteConfig) -> TlsInfo {
+fn tls_info(stream: &TlsStream, site: &TlsSiteConfig) -> TlsInfo {
     let session = stream.session();
     TlsInfo {
         version: match session.protocol_version() {
@@ -220,7 +224,7 @@ fn info(stream: &TlsStream, site: &TlsSiteConfig) -> TlsInfo {
     }
 }
 
-/// Who a verified client certificate is for.
+/// The identity in a verified client certificate.
 fn identity(der: &[u8]) -> Option<ClientCertificate> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     Some(ClientCertificate {

@@ -1,7 +1,7 @@
-//! What lets a client resume its session, kept apart for each site and across reloads.
+//! The keys and caches for session resumption, separate for each site and kept across reloads.
 //!
-//! Sites share nothing here, so a session made without a client certificate on one cannot be
-//! resumed on another that wants one (the class of CVE-2025-23419).
+//! Sites share none of them, so a session made without a client certificate on one site cannot be resumed on
+//! another that requires one (the class of CVE-2025-23419).
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::{ProducesTickets, ServerSessionMemoryCache, StoresServerSessions};
 
-/// TlsSessions that the cache of one site holds.
+/// The most sessions in the cache of one site.
 const SESSIONS: usize = 4096;
 
 /// Ticket keys, which rotate by themselves, and the session cache of one site.
@@ -18,12 +18,11 @@ pub(super) struct TlsSessions {
     pub(super) storage: Arc<dyn StoresServerSessions>,
 }
 
-/// By what a site proves and asks. A plan that takes over finds here what the last one used.
+/// By the identity of a site. A new plan finds those of the last one here.
 static LIVE: LazyLock<Mutex<HashMap<[u8; 32], Weak<TlsSessions>>>> = LazyLock::new(Mutex::default);
 
 impl TlsSessions {
-    /// The sessions of the site that is identified so: those of the running plan where it has the
-    /// same site.
+    /// The sessions of the site with this identity: those of the running plan if it has the same site.
     pub(super) fn of(identity: [u8; 32]) -> Result<Arc<Self>, rustls::Error> {
         let mut live = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
         live.retain(|_, sessions| sessions.strong_count() > 0);

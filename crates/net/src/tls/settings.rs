@@ -1,4 +1,4 @@
-//! The sites behind one TLS listener, and which of them a client meets (RFC 6066 section 3).
+//! The sites behind one TLS listener, and the selection of one by the server name (RFC 6066 section 3).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,23 +15,23 @@ use rustls::{CipherSuite, RootCertStore, ServerConfig, SignatureAlgorithm};
 use super::certificate::Certificate;
 use super::sessions::TlsSessions;
 
-/// One site as TLS sees it.
+/// The TLS settings of one site.
 #[derive(Clone, Debug)]
 pub struct TlsSite {
     /// Names in lower case: exact, or `*.example.com`.
     pub names: Vec<String>,
-    /// At least one. Where a client can use several, ECDSA goes before RSA.
+    /// At least one. If a client supports several, ECDSA goes before RSA.
     pub certificates: Vec<Certificate>,
-    /// Whether clients show certificates.
+    /// Whether clients present certificates.
     pub client_auth: ClientAuth,
-    /// The oldest version that is spoken.
+    /// The oldest version that is accepted.
     pub min_version: MinVersion,
-    /// Protocols offered by ALPN (RFC 7301), most wanted first.
+    /// Protocols offered by ALPN (RFC 7301), in the order of preference.
     pub alpn: Vec<Vec<u8>>,
 }
 
 impl TlsSite {
-    /// What tells this site from others: by what it proves and what it asks.
+    /// The identity of this site: its names, its certificates and its client authentication.
     fn identity(&self) -> [u8; 32] {
         let mut hash = Context::new(&SHA256);
         let mut field = |bytes: &[u8]| {
@@ -62,20 +62,20 @@ impl TlsSite {
     }
 }
 
-/// Whether clients show certificates.
+/// Whether clients present certificates.
 #[derive(Clone, Debug, Default)]
 pub enum ClientAuth {
-    /// None is asked for.
+    /// No certificate is requested.
     #[default]
     None,
-    /// One is asked for; if it is shown it must be good.
+    /// A certificate is requested; if the client presents one, it must be valid.
     Optional {
-        /// Certificates of those who may sign it, DER.
+        /// The authorities that may sign it, DER.
         authorities: Vec<CertificateDer<'static>>,
     },
-    /// Without a good one there is no connection.
+    /// A valid certificate is required.
     Required {
-        /// Certificates of those who may sign it, DER.
+        /// The authorities that may sign it, DER.
         authorities: Vec<CertificateDer<'static>>,
     },
 }
@@ -96,7 +96,7 @@ impl ClientAuth {
     }
 }
 
-/// The oldest version of TLS that is spoken.
+/// The oldest version of TLS that is accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MinVersion {
     /// TLS 1.2.
@@ -106,7 +106,7 @@ pub enum MinVersion {
     Tls13,
 }
 
-/// What a client meets that asks for a name which no site has, or for none.
+/// The reply to a client that asks for an unknown name, or for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownName {
     /// The first site.
@@ -119,7 +119,7 @@ pub enum UnknownName {
 /// The sites behind one TLS listener, ready for handshakes.
 pub struct TlsSettings {
     exact: HashMap<Box<str>, Arc<TlsSiteConfig>>,
-    /// By what follows the `*`, with its dot.
+    /// By the part behind the `*`, with its dot.
     wildcard: HashMap<Box<str>, Arc<TlsSiteConfig>>,
     unknown: Option<Arc<TlsSiteConfig>>,
 }
@@ -132,7 +132,7 @@ pub(super) struct TlsSiteConfig {
 }
 
 impl TlsSettings {
-    /// Makes the sites ready.
+    /// Prepares the sites.
     ///
     /// # Errors
     /// There is no site, a site has no certificate, or an authority cannot be used.
@@ -169,7 +169,7 @@ impl TlsSettings {
         Ok(settings)
     }
 
-    /// The names of the certificate that a client gets who asks for `name`; `None` if it is refused.
+    /// The names of the certificate for a client that asks for `name`; `None` if it is refused.
     pub fn certificate_names(&self, name: Option<&str>) -> Option<Arc<[Box<str>]>> {
         self.site(name)
             .map(|site| Arc::clone(&site.certificate_names))
@@ -276,12 +276,12 @@ impl ResolvesServerCert for CertificateResolver {
                     .iter()
                     .any(|suite| suits(*suite, key.key.algorithm()))
         };
-        // Without one that fits, the first goes out and the client says what it lacks.
+        // Without a certificate that fits, the first is sent, and the client reports the mismatch.
         self.0.iter().find(usable).or(self.0.first()).cloned()
     }
 }
 
-/// Whether a cipher suite can be used with a key: since TLS 1.3 every one can.
+/// Whether a cipher suite can be used with a key: those of TLS 1.3 can be used with any.
 fn suits(suite: CipherSuite, algorithm: SignatureAlgorithm) -> bool {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256
@@ -301,7 +301,7 @@ fn suits(suite: CipherSuite, algorithm: SignatureAlgorithm) -> bool {
     }
 }
 
-/// Why TLS cannot be set up; the text says what is wrong.
+/// Why TLS cannot be set up; the text names the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsError(pub(crate) String);
 

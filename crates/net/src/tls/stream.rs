@@ -1,4 +1,4 @@
-//! TLS over a socket: moves bytes between rustls, which does no I/O, and the socket.
+//! TLS over a socket, which moves bytes between rustls, which does no I/O, and the socket.
 
 use std::io::{self, BufRead, IoSlice, Read, Write};
 use std::task::{Context, Poll, ready};
@@ -8,14 +8,15 @@ use tokio::io::ReadBuf;
 
 use crate::socket::StreamSocket;
 
-/// Plaintext that one write takes: four full records. Bounds what waits encrypted for the socket.
+/// The most plaintext that one write takes: four full records. It bounds the encrypted bytes that wait for
+/// the socket.
 const WRITE_MOST: usize = 64 * 1024;
 
 /// An established TLS connection.
 pub(crate) struct TlsStream {
     socket: StreamSocket,
     session: Connection,
-    /// Whether the socket ended without the alert that says so.
+    /// Whether the socket ended without a close_notify alert.
     cut_off: bool,
 }
 
@@ -40,8 +41,8 @@ impl TlsStream {
         self.session.alpn_protocol() == Some(b"h2")
     }
 
-    /// Whether the stream ended without the alert that says so (RFC 9112 section 9.8): what has no
-    /// other end is not whole then.
+    /// Whether the stream ended without a close_notify alert (RFC 9112 section 9.8): a body without another
+    /// end is incomplete then.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.cut_off
     }
@@ -50,7 +51,7 @@ impl TlsStream {
         &mut self.socket
     }
 
-    /// Does one step of the handshake; ready when it is done.
+    /// Performs one step of the handshake; ready when it is complete.
     pub(super) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             if let Err(error) = ready!(self.poll_flush(cx)) {
@@ -80,7 +81,7 @@ impl TlsStream {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    // No close_notify: HTTP's own framing mostly tells whether anything is missing.
+                    // No close_notify: the framing of HTTP mostly shows whether anything is missing.
                     self.cut_off = true;
                     return Poll::Ready(Ok(0));
                 }
@@ -90,7 +91,7 @@ impl TlsStream {
         }
     }
 
-    /// Encrypts and writes some of `slices`; ready once TLS has them, even if the socket has not.
+    /// Encrypts and writes some of `slices`; ready when TLS has them, even if the socket has not.
     pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -131,7 +132,7 @@ impl TlsStream {
     }
 
     /// Whether encrypted bytes wait for the socket.
-    pub(crate) fn keeps_back(&self) -> bool {
+    pub(crate) fn has_unsent_records(&self) -> bool {
         self.session.wants_write()
     }
 
@@ -152,7 +153,7 @@ impl TlsStream {
             Err(error) => return Poll::Ready(Err(error)),
         };
         if let Err(error) = self.session.process_new_packets() {
-            // The alert that tells the client why; the connection ends either way.
+            // The alert names the cause to the client; the connection ends either way.
             let _ = self.poll_flush(cx);
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
         }
@@ -160,7 +161,7 @@ impl TlsStream {
     }
 }
 
-/// A socket as rustls sees it, for the time of one poll.
+/// The socket for rustls, during one poll.
 struct SocketIo<'a, 'c> {
     socket: &'a mut StreamSocket,
     cx: &'a mut Context<'c>,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::harness::{Client, Server, eventually, in_own_process, paths};
+use crate::harness::{Client, Server, in_own_process, paths, wait_until};
 
 fn allow_descriptors(number: u64) {
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -56,7 +56,7 @@ fn accept_goes_on_when_descriptors_are_back_and_does_not_spin() {
         totals.accept_failures > 0
     });
     let (start, used) = (Instant::now(), processor_time());
-    eventually("a second", || start.elapsed() > Duration::from_secs(1));
+    wait_until("a second", || start.elapsed() > Duration::from_secs(1));
     let spent = processor_time() - used;
     assert!(
         spent < Duration::from_millis(300),

@@ -1,5 +1,5 @@
-//! Ambiguous framing (RFC 9112 sections 2 to 7) is refused, the connection ends, and what was
-//! smuggled behind it is never answered. Against the default limits.
+//! Ambiguous framing (RFC 9112 sections 2 to 7) is refused and ends the connection, so that a smuggled
+//! request gets no response; against the default limits.
 
 use apus_net::ListenerPlan;
 
@@ -175,7 +175,7 @@ fn rejects_expectations_it_cannot_meet() {
 }
 
 #[test]
-fn rejects_chunked_content_that_is_framed_otherwise() {
+fn rejects_chunked_bodies_with_other_framing() {
     let server = Server::start(collector());
     for content in [
         "10000000000000000\r\n",
@@ -263,7 +263,7 @@ fn rejects_heads_past_the_limits() {
         client.send(&message);
         client.send(SMUGGLED);
         let received = client.read_response();
-        // The content of a request is refused to the handler, which chose its own status.
+        // The body is refused to the handler, which chose its own status.
         assert!(
             received.status == status || received.status == 400,
             "{}",
@@ -306,7 +306,7 @@ fn bytes_behind_the_last_chunk_are_the_next_request() {
 }
 
 #[test]
-fn malformed_content_that_nobody_reads_is_not_taken_for_a_request() {
+fn a_malformed_body_that_is_not_read_is_not_taken_for_a_request() {
     let server = Server::start(paths());
     let mut client = server.connect();
     client.send(format!(
@@ -321,7 +321,7 @@ fn malformed_content_that_nobody_reads_is_not_taken_for_a_request() {
 }
 
 #[test]
-fn a_request_behind_a_refused_connect_is_not_answered() {
+fn a_request_behind_a_refused_connect_gets_no_response() {
     let server = Server::start(crate::harness::service(|_| {
         apus_http::Response::new(apus_http::StatusCode::METHOD_NOT_ALLOWED).into()
     }));

@@ -1,4 +1,4 @@
-//! An engine in this process and clients that say exactly what a test wants said.
+//! An engine in this process, and clients that send exactly the bytes of a test.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,11 +7,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus_http::{Answer, Body, BodyError, BodyStream, Frame, Request, Response, StatusCode};
 use apus_http::{ServiceFactory, service_fn};
 use apus_net::{Engine, EnginePlan, Limits, ListenAddress, ListenerPlan, WorkerTotals};
+pub(crate) use apus_testkit::wait_until;
 
 /// How long a test waits for what must come. Long, since the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -69,7 +70,7 @@ impl Server {
 
     /// Waits until the counters are as they have to become.
     pub(crate) fn wait_for(&self, what: &str, reached: impl Fn(&WorkerTotals) -> bool) {
-        eventually(what, || reached(&self.totals()));
+        wait_until(what, || reached(&self.totals()));
     }
 
     /// A request over a connection of its own, which shows that the server is well.
@@ -85,15 +86,6 @@ impl Server {
             .build()
             .unwrap()
             .block_on(self.engine.stop(within));
-    }
-}
-
-/// Waits for a condition.
-pub(crate) fn eventually(what: &str, mut reached: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !reached() {
-        assert!(start.elapsed() < PATIENCE, "{what} did not come about");
-        std::thread::park_timeout(Duration::from_millis(5));
     }
 }
 
@@ -165,7 +157,7 @@ pub(crate) fn paths() -> Arc<dyn ServiceFactory> {
     service(|request| ok(request.path().to_owned()).into())
 }
 
-/// Answers with the whole content of the request, or 400 with what was wrong with it.
+/// Responds with the whole body of the request, or 400 with the error of reading it.
 pub(crate) fn collector() -> Arc<dyn ServiceFactory> {
     service(|mut request| {
         Answer::later(async move {
@@ -260,7 +252,7 @@ pub(crate) struct Client<S> {
 
 /// A response as the client got it.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedResponse {
     pub(crate) status: u16,
     /// Status line and field lines.
     pub(crate) head: String,
@@ -269,7 +261,7 @@ pub(crate) struct Received {
     pub(crate) trailers: String,
 }
 
-impl Received {
+impl ReceivedResponse {
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
             let (field, value) = line.split_once(':')?;
@@ -295,29 +287,29 @@ impl<S: Read + Write> Client<S> {
         self.stream.flush().unwrap();
     }
 
-    pub(crate) fn get(&mut self, path: &str) -> Received {
+    pub(crate) fn get(&mut self, path: &str) -> ReceivedResponse {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         self.read_response()
     }
 
     /// Reads a final response to a method other than HEAD.
-    pub(crate) fn read_response(&mut self) -> Received {
+    pub(crate) fn read_response(&mut self) -> ReceivedResponse {
         self.try_response(false).expect("a response")
     }
 
-    /// Reads a response that has no content whatever its fields say.
-    pub(crate) fn read_head_response(&mut self) -> Received {
+    /// Reads a response that has no body whatever its fields say.
+    pub(crate) fn read_head_response(&mut self) -> ReceivedResponse {
         self.try_response(true).expect("a response")
     }
 
-    /// Reads a response, or tells why there is none that is whole.
-    pub(crate) fn try_response(&mut self, headless: bool) -> io::Result<Received> {
+    /// Reads a response.
+    pub(crate) fn try_response(&mut self, headless: bool) -> io::Result<ReceivedResponse> {
         let head = text(&self.until(b"\r\n\r\n")?);
         let status = head
             .get(9..12)
             .and_then(|code| code.parse().ok())
             .expect("a status line");
-        let mut received = Received {
+        let mut received = ReceivedResponse {
             status,
             head,
             body: Vec::new(),
@@ -389,12 +381,12 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// The server ended the connection in order and said nothing more.
+    /// The server ended the connection in order and sent nothing more.
     pub(crate) fn assert_closed(&mut self) {
         assert_eq!(text(&self.rest().expect("an end in order")), "");
     }
 
-    /// The server ended the connection, in order or by a reset, and said nothing more.
+    /// The server ended the connection, in order or by a reset, and sent nothing more.
     pub(crate) fn assert_cut(&mut self) {
         let mut rest = std::mem::take(&mut self.unread);
         if let Err(error) = self.stream.read_to_end(&mut rest) {
@@ -408,10 +400,10 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-/// Tells those who look at it that something is over, however it ends: who waits for them in vain would not see why.
-pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
+/// Sets a flag when a step of the test ends, even by a panic, so that no thread waits for it in vain.
+pub(crate) struct EndFlag<'a>(pub(crate) &'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for EndFlag<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }

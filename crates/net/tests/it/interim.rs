@@ -1,5 +1,5 @@
-//! Interim responses (RFC 9110 section 15.2) that services send before their answers, over both
-//! versions of HTTP.
+//! Interim responses (RFC 9110 section 15.2) that services send before their responses, over both versions of
+//! HTTP.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::h2::client::{Peer, request, request_with};
 use crate::harness::{
-    Client, Server, collect, connect, eventually, frames, listener, local, ok, plan, service,
+    Client, Server, collect, connect, frames, listener, local, ok, plan, service, wait_until,
 };
 use crate::tls::{Authority, connect_tls, site, tls_listener};
 
@@ -41,7 +41,7 @@ fn hint(interim: &Interim, link: &str) {
     interim.send(StatusCode::EARLY_HINTS, headers);
 }
 
-/// Hints at once, and answers when the gate is open.
+/// Sends a hint at once, and responds when the gate is open.
 fn hinting(gate: &Gate) -> Arc<dyn ServiceFactory> {
     let gate = gate.clone();
     service(move |request| {
@@ -80,14 +80,14 @@ fn hints_arrive_over_http2_while_the_handler_works() {
     let server = Server::start(hinting(&gate));
     let mut peer = open(&server);
     let stream = peer.get("/");
-    peer.until("the hints", |peer| peer.so_far(stream).interim == [103]);
-    assert_eq!(peer.so_far(stream).status, 0);
+    peer.until("the hints", |peer| peer.received(stream).interim == [103]);
+    assert_eq!(peer.received(stream).status, 0);
     gate.open();
-    let answer = peer.answer(stream);
+    let answer = peer.response(stream);
     assert_eq!((answer.status, answer.text().as_str()), (200, "done"));
 }
 
-/// Sends 500 hints in a row and then its answer, `/now` without waiting for anything.
+/// Sends 500 hints in a row and then its response, `/now` without waiting for anything.
 fn many() -> Arc<dyn ServiceFactory> {
     service(|request| {
         let hints = |request: &Request| {
@@ -107,7 +107,7 @@ fn many() -> Arc<dyn ServiceFactory> {
 }
 
 #[test]
-fn many_hints_arrive_in_order_before_the_answer() {
+fn many_hints_arrive_in_order_before_the_response() {
     let server = Server::start(many());
     let mut client = server.connect();
     let mut peer = open(&server);
@@ -136,7 +136,7 @@ fn old_clients_get_no_interim_responses() {
     }
 }
 
-/// Sends 100 twice, then reads the content.
+/// Sends 100 twice, then reads the body.
 fn continuing() -> Arc<dyn ServiceFactory> {
     service(|mut request| {
         Answer::later(async move {
@@ -149,7 +149,7 @@ fn continuing() -> Arc<dyn ServiceFactory> {
 }
 
 #[test]
-fn a_continue_is_sent_once_and_only_to_who_waits_for_it() {
+fn a_continue_is_sent_once_and_only_to_a_client_that_waits_for_it() {
     let server = Server::start(continuing());
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
@@ -166,13 +166,13 @@ fn a_continue_is_sent_once_over_http2() {
     let mut peer = open(&server);
     let expecting = [("expect", "100-continue"), ("content-length", "2")];
     let stream = peer.request(&request_with("POST", "/", &expecting), false);
-    peer.until("100", |peer| peer.so_far(stream).interim == [100]);
+    peer.until("100", |peer| peer.received(stream).interim == [100]);
     peer.upload(stream, b"hi", true);
-    let answer = peer.answer(stream);
+    let answer = peer.response(stream);
     assert_eq!((&*answer.interim, &*answer.body), (&[100][..], &b"hi"[..]));
     let stream = peer.request(&request("POST", "/"), false);
     peer.upload(stream, b"ho", true);
-    let answer = peer.answer(stream);
+    let answer = peer.response(stream);
     assert_eq!((&*answer.interim, &*answer.body), (&[][..], &b"ho"[..]));
 }
 
@@ -202,7 +202,7 @@ fn too_late() -> Arc<dyn ServiceFactory> {
 }
 
 #[test]
-fn nothing_follows_the_head_of_the_answer() {
+fn nothing_follows_the_head_of_the_response() {
     let server = Server::start(too_late());
     let mut client = server.connect();
     assert_eq!(client.get("/").text(), "onetwo");
@@ -213,7 +213,7 @@ fn nothing_follows_the_head_of_the_answer() {
 }
 
 #[test]
-fn nothing_follows_the_head_of_the_answer_over_http2() {
+fn nothing_follows_the_head_of_the_response_over_http2() {
     let server = Server::start(too_late());
     let mut peer = open(&server);
     let answer = peer.fetch("/");
@@ -254,7 +254,7 @@ fn hints_from_another_task_arrive() {
     peer.fence();
     gate.open();
     assert_eq!(client.read_response().status, 103);
-    peer.until("the hints", |peer| peer.so_far(stream).interim == [103]);
+    peer.until("the hints", |peer| peer.received(stream).interim == [103]);
 }
 
 /// Hints without end.
@@ -306,7 +306,7 @@ fn flooding(flooded: &Arc<AtomicBool>, go_on: &Arc<Notify>) -> Arc<dyn ServiceFa
 }
 
 #[test]
-fn a_client_that_takes_hints_late_gets_all_that_wait_before_the_answer() {
+fn a_client_that_reads_hints_late_gets_all_of_them_before_the_response() {
     let (flooded, go_on) = (Arc::default(), Arc::default());
     let authority = Authority::new();
     let sites = [site(&["a.test"], &[&authority.ecdsa(&["a.test"])])];
@@ -325,7 +325,7 @@ fn a_client_that_takes_hints_late_gets_all_that_wait_before_the_answer() {
 fn takes_late(client: &mut Client<impl Read + Write>, flooded: &AtomicBool, go_on: &Notify) {
     flooded.store(false, Ordering::Relaxed);
     client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
-    eventually("the flood", || flooded.load(Ordering::Relaxed));
+    wait_until("the flood", || flooded.load(Ordering::Relaxed));
     while client.read_response().field("link") != Some("</last>") {}
     go_on.notify_one();
     assert_eq!(client.read_response().text(), "done");
@@ -335,14 +335,14 @@ fn takes_late(client: &mut Client<impl Read + Write>, flooded: &AtomicBool, go_o
 fn a_client_that_goes_away_ends_the_handler_that_hints() {
     let gone = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&gone);
-    struct Told(Arc<AtomicBool>);
-    impl Drop for Told {
+    struct DropFlag(Arc<AtomicBool>);
+    impl Drop for DropFlag {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
     let server = Server::start(service(move |request| {
-        let told = Told(Arc::clone(&seen));
+        let told = DropFlag(Arc::clone(&seen));
         Answer::later(async move {
             let _told = told;
             hint(request.interim(), "</a>");
@@ -353,5 +353,5 @@ fn a_client_that_goes_away_ends_the_handler_that_hints() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.read_response().status, 103);
     drop(client);
-    eventually("the end of the handler", || gone.load(Ordering::Relaxed));
+    wait_until("the end of the handler", || gone.load(Ordering::Relaxed));
 }

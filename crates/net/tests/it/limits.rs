@@ -2,11 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use apus_http::{Answer, Frame, Response, StatusCode};
 use apus_net::Limits;
+use tokio::sync::Notify;
 
 use crate::harness::{
     Client, PATIENCE, Server, collector, connect, frames, in_own_process, ok, paths, service,
@@ -79,14 +81,14 @@ fn refuses_a_head_that_comes_byte_by_byte() {
     client.assert_closed();
     assert_eq!(server.totals().timeouts, 1);
     assert_eq!(honest.get("/b").text(), "/b");
-    // The same behind an answered request.
+    // The same after a request with a response.
     honest.send("GET /c HTTP/1.1\r\n");
     drip(&mut honest, b"x");
     assert_eq!(honest.read_response().status, 408);
 }
 
 #[test]
-fn closes_a_connection_that_never_says_anything() {
+fn closes_a_connection_that_is_silent_from_the_start() {
     let limits = Limits {
         head_timeout: SHORT,
         ..Limits::default()
@@ -118,16 +120,27 @@ fn a_handler_may_think_longer_than_any_client_may_wait() {
         send_timeout: SHORT,
         ..Limits::default()
     };
+    let (begun, begins) = mpsc::channel();
+    let release = Arc::new(Notify::new());
+    let released = Arc::clone(&release);
     let server = Server::with_limits(
         limits,
-        service(|_| {
-            Answer::later(async {
-                tokio::time::sleep(3 * SHORT).await;
+        service(move |_| {
+            begun.send(()).unwrap();
+            let released = Arc::clone(&released);
+            Answer::later(async move {
+                released.notified().await;
                 ok("thought")
             })
         }),
     );
-    assert_eq!(server.connect().get("/").text(), "thought");
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    begins.recv_timeout(PATIENCE).unwrap();
+    // Each limit ends an idle connection that came later, and not the first one.
+    server.connect().assert_closed();
+    release.notify_one();
+    assert_eq!(client.read_response().text(), "thought");
 }
 
 #[test]
@@ -190,7 +203,7 @@ fn cuts_a_client_that_does_not_read() {
 }
 
 #[test]
-fn pipelined_requests_of_a_client_that_does_not_read_gather_no_answers() {
+fn pipelined_requests_of_a_client_that_does_not_read_gather_no_responses() {
     let limits = Limits {
         send_timeout: SHORT,
         ..Limits::default()
@@ -261,9 +274,9 @@ fn new_connections_take_the_place_of_those_idle_longest() {
             client
         })
         .collect();
-    // Ticks of the clock tell them apart; the first is used again last.
+    // Ticks of the clock distinguish them; the first is used again last.
     let start = Instant::now();
-    crate::harness::eventually("time", || start.elapsed() > Duration::from_millis(600));
+    crate::harness::wait_until("time", || start.elapsed() > Duration::from_millis(600));
     for client in [2, 0] {
         assert_eq!(clients[client].get("/b").text(), "/b");
     }
@@ -321,7 +334,7 @@ fn bounds_the_connections_of_all_workers() {
     server.connect().assert_cut();
     assert_eq!(server.totals().refused, 1);
     clients.pop();
-    crate::harness::eventually("a free place", || {
+    crate::harness::wait_until("a free place", || {
         let mut client = server.connect();
         let _ = client
             .stream

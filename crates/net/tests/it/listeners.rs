@@ -66,14 +66,15 @@ fn listens_on_ipv4_and_ipv6() {
 }
 
 #[test]
-fn an_ipv6_wildcard_takes_ipv4_unless_told_otherwise() {
+fn an_ipv6_wildcard_takes_ipv4_unless_configured_otherwise() {
     let server = Server::run(plan(vec![listener(tcp("[::]:0"), ends())]));
     let port = server.address().port();
     for (address, seen) in [("127.0.0.1", "127.0.0.1 127.0.0.1"), ("::1", "::1 ::1")] {
         let address = SocketAddr::new(address.parse().unwrap(), port);
         assert_eq!(Client::new(connect(address).unwrap()).get("/").text(), seen);
     }
-    // Somebody else has the port for IPv4, which it could not have beside one that takes that, too.
+    // Another process has the port for IPv4, which would conflict with an IPv6 listener that accepts IPv4
+    // too.
     let other = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = other.local_addr().unwrap().port();
     let address = |ipv6_only| ListenAddress::Tcp {
@@ -90,7 +91,7 @@ fn an_ipv6_wildcard_takes_ipv4_unless_told_otherwise() {
 }
 
 #[test]
-fn a_port_in_use_is_said_clearly() {
+fn the_error_of_a_port_in_use_names_it() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let said = refusal(tcp(&address.to_string()));
@@ -114,7 +115,7 @@ fn listens_on_a_unix_socket_with_its_mode_and_removes_it() {
     assert_eq!(client.get("/").text(), "unix unix");
     assert_eq!(client.get("/").text(), "unix unix");
     drop(server);
-    crate::harness::eventually("the removal of the socket", || !path.exists());
+    crate::harness::wait_until("the removal of the socket", || !path.exists());
 }
 
 #[test]
@@ -124,7 +125,7 @@ fn replaces_a_stale_unix_socket_and_no_other_file() {
     drop(UnixListener::bind(&path).unwrap());
     let server = Server::run(plan(vec![listener(unix(&path, 0o600), paths())]));
     assert_eq!(connect_unix(&path).get("/a").text(), "/a");
-    // One that somebody listens on stays.
+    // A socket file that a process listens on stays.
     let said = refusal(unix(&path, 0o600));
     assert!(
         said.contains("another process listens on this socket"),
@@ -248,7 +249,7 @@ fn without_systemd_no_socket_is_inherited() {
 }
 
 #[test]
-fn removing_a_listener_closes_its_port_and_finishes_what_is_open() {
+fn removing_a_listener_closes_its_port_and_finishes_open_requests() {
     let server = Server::run(plan(vec![
         listener(tcp("127.0.0.1:0"), paths()),
         listener(tcp("127.0.0.3:0"), paths()),
@@ -275,7 +276,7 @@ fn removing_a_listener_closes_its_port_and_finishes_what_is_open() {
         ("/half", Some("close"))
     );
     open.assert_closed();
-    crate::harness::eventually("the port to be closed", || connect(removed).is_err());
+    crate::harness::wait_until("the port to be closed", || connect(removed).is_err());
     assert_eq!(Client::new(connect(kept).unwrap()).get("/k").text(), "/k");
     assert_eq!(server.addresses(), [kept]);
 }

@@ -1,13 +1,11 @@
 //! The engine over real sockets: what clients, honest and hostile, get from it.
 
 #[cfg(test)]
-mod answers;
+mod bodies;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
 mod client_h2;
-#[cfg(test)]
-mod content;
 #[cfg(test)]
 mod descriptors;
 #[cfg(test)]
@@ -30,6 +28,8 @@ mod persistence;
 mod proxy_protocol;
 #[cfg(test)]
 mod reload;
+#[cfg(test)]
+mod responses;
 #[cfg(test)]
 mod tls;
 #[cfg(test)]

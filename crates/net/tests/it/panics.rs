@@ -1,4 +1,5 @@
-//! A handler that panics costs one answer; the connection, the worker and the others go on.
+//! Handlers that panic: each costs one response, and the connection, the worker and other clients are not
+//! affected.
 
 use std::task::Poll;
 
@@ -46,7 +47,7 @@ fn a_panic_costs_one_500_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_panic_in_a_stream_cuts_its_answer() {
+fn a_panic_in_a_stream_cuts_its_response() {
     let server = server();
     let mut bystander = server.connect();
     assert_eq!(bystander.get("/a").text(), "/a");
@@ -60,7 +61,7 @@ fn a_panic_in_a_stream_cuts_its_answer() {
 }
 
 #[test]
-fn a_panic_while_content_comes_ends_the_request_only() {
+fn a_panic_while_a_body_arrives_ends_only_the_request() {
     let server = Server::start(service(|mut request| {
         Answer::later(async move {
             let _ = request.body_mut().frame().await;

@@ -22,14 +22,14 @@ fn keeps_a_connection_for_many_requests() {
 }
 
 #[test]
-fn answers_pipelined_requests_in_order_and_in_few_writes() {
+fn responds_to_pipelined_requests_in_order_and_in_few_writes() {
     let server = Server::start(paths());
     let mut client = server.connect();
     let requests: String = (0..50)
         .map(|number| format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n"))
         .collect();
     client.send(requests);
-    // One read gets many answers, since they left in one write.
+    // One read gets many responses, since they left in one write.
     let mut first = vec![0; 64 * 1024];
     let read = client.stream.read(&mut first).unwrap();
     let first = String::from_utf8_lossy(&first[..read]).into_owned();
@@ -42,7 +42,7 @@ fn answers_pipelined_requests_in_order_and_in_few_writes() {
 }
 
 #[test]
-fn answers_pipelined_requests_that_come_in_pieces() {
+fn responds_to_pipelined_requests_that_arrive_in_pieces() {
     let server = Server::start(paths());
     let mut client = server.connect();
     let requests = "GET /one HTTP/1.1\r\nHost: a\r\n\r\nGET /two HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -54,7 +54,7 @@ fn answers_pipelined_requests_that_come_in_pieces() {
 }
 
 #[test]
-fn answers_pipelined_posts_in_order() {
+fn responds_to_pipelined_posts_in_order() {
     let server = Server::start(crate::harness::collector());
     let mut client = server.connect();
     let post = |content: &str| {
@@ -99,7 +99,7 @@ fn closes_after_http_1_0_unless_asked_to_keep_the_connection() {
 }
 
 #[test]
-fn answers_head_with_the_fields_of_get_and_no_content() {
+fn responds_to_head_with_the_fields_of_get_and_no_body() {
     let server = Server::start(paths());
     let mut client = server.connect();
     client.send("HEAD /abc HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -111,7 +111,7 @@ fn answers_head_with_the_fields_of_get_and_no_content() {
 }
 
 #[test]
-fn sends_no_content_with_204_and_304() {
+fn sends_no_body_with_204_and_304() {
     let server = Server::start(service(|request| {
         let status = request.path().trim_start_matches('/').parse().unwrap();
         Response::text(StatusCode::from_u16(status).unwrap(), "content").into()
@@ -150,14 +150,14 @@ fn takes_options_for_the_server_as_a_whole() {
 }
 
 #[test]
-fn ends_a_connection_after_its_last_allowed_request_without_losing_the_answer() {
+fn ends_a_connection_after_its_last_allowed_request_without_losing_the_response() {
     let limits = apus_net::Limits {
         requests_per_connection: 3,
         ..Default::default()
     };
     let server = Server::with_limits(limits, paths());
     let mut client = server.connect();
-    // More follows while the last answer is on its way: a reset would destroy that.
+    // More requests follow while the last response is in flight: a reset would destroy it.
     client.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n".repeat(5));
     assert_eq!(client.read_response().field("connection"), None);
     assert_eq!(client.read_response().field("connection"), None);

@@ -1,4 +1,4 @@
-//! The PROXY protocol: taken from trusted senders, required of them, and from nobody else.
+//! The PROXY protocol: required from trusted proxies, and accepted from no others.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -139,5 +139,5 @@ fn clients_behind_a_proxy_are_counted_by_their_own_address() {
     from(1).assert_cut();
     assert_eq!(server.totals().refused, 1);
     clients.remove(0);
-    crate::harness::eventually("a free place", || from(1).try_response(false).is_ok());
+    crate::harness::wait_until("a free place", || from(1).try_response(false).is_ok());
 }

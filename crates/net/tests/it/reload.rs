@@ -10,7 +10,7 @@ use apus_http::{Answer, ServiceFactory};
 use apus_net::{EnginePlan, Limits};
 
 use crate::harness::{
-    Client, Ends, PATIENCE, Server, connect, eventually, listener, local, ok, plan, service, tcp,
+    Client, EndFlag, PATIENCE, Server, connect, listener, local, ok, plan, service, tcp, wait_until,
 };
 
 fn versioned(version: usize) -> Arc<dyn ServiceFactory> {
@@ -62,10 +62,10 @@ fn no_request_fails_while_plans_change() {
                 }
             });
         }
-        let _over = Ends(&ended);
+        let _over = EndFlag(&ended);
         for version in 1..=20 {
             let before = answered.load(Ordering::Relaxed);
-            eventually("answers", || {
+            wait_until("answers", || {
                 answered.load(Ordering::Relaxed) >= before + 50
             });
             server
@@ -130,7 +130,7 @@ fn a_stop_lets_open_requests_end_and_refuses_new_clients() {
     server.wait_for("the request", |totals| totals.requests == 1);
     thread::scope(|scope| {
         let stopping = scope.spawn(|| server.stop(PATIENCE));
-        eventually("the port to be closed", || connect(address).is_err());
+        wait_until("the port to be closed", || connect(address).is_err());
         assert!(!stopping.is_finished());
         go.store(true, Ordering::Relaxed);
         let received = open.read_response();
@@ -157,7 +157,7 @@ fn a_stop_closes_idle_connections_at_once() {
 }
 
 #[test]
-fn a_stop_answers_what_had_connected_before() {
+fn a_stop_serves_connections_that_were_in_the_queue() {
     for _ in 0..20 {
         let server = Server::start(versioned(1));
         let mut clients: Vec<_> = (0..10).map(|_| server.connect()).collect();
@@ -172,7 +172,7 @@ fn a_stop_answers_what_had_connected_before() {
 }
 
 #[test]
-fn a_stop_cuts_what_does_not_end_in_time() {
+fn a_stop_cuts_connections_that_do_not_end_in_time() {
     let server = Server::start(waiting(&Arc::default()));
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -193,7 +193,7 @@ fn a_port_moves_to_every_address_by_reload() {
         .reload(plan(vec![listener(everywhere, versioned(2))]))
         .unwrap();
     // What connects before the old socket is closed is still served by the old plan.
-    eventually("the new plan answers", || {
+    wait_until("the new plan answers", || {
         Client::new(connect(address).unwrap()).get("/").text() == "2"
     });
 }

@@ -126,7 +126,7 @@ fn no_client_is_switched_that_did_not_ask_for_it() {
 }
 
 #[test]
-fn a_tunnel_does_not_read_the_content_of_its_request() {
+fn a_tunnel_does_not_read_the_body_of_its_request() {
     let server = Server::start(accepting());
     let mut client = server.connect();
     client.send(

@@ -3,12 +3,13 @@
 use std::fs;
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus_http::{Body, Method};
 use apus_php::plan::{ApplicationMode, Launch, Leaks, PhpCgiPlan, Recycle, WorkerPoolPlan};
 use apus_php::wire::{FixedVariables, RequestFrame};
 use apus_php::{PoolStatus, WorkerError, WorkerPool, WorkerRequest, WorkerResponse};
+use apus_testkit::eventually;
 
 /// The time limit of all waits.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -156,15 +157,8 @@ pub(crate) async fn until(
     pool: &WorkerPool,
     condition: impl Fn(&PoolStatus) -> bool,
 ) -> PoolStatus {
-    let deadline = Instant::now() + TIMEOUT;
-    loop {
-        let status = pool.status();
-        if condition(&status) {
-            return status;
-        }
-        assert!(Instant::now() < deadline, "{status:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let status = || Some(pool.status()).filter(|status| condition(status));
+    eventually("the status of the pool", status).await
 }
 
 /// Whether a process runs.

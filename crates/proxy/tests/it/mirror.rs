@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus_http::{Body, Service, ServiceFactory};
 use apus_net::client::Address;
@@ -12,7 +12,7 @@ use apus_upstream::plan::{GroupPlan, NodePlan, Place};
 use apus_upstream::{GroupStatus, Upstreams};
 
 use crate::forwarding::{Origin, SIMPLE};
-use apus_testkit::{Ask, Pieces, Reply, ask, block_on, get};
+use apus_testkit::{Ask, Pieces, Reply, ask, block_on, eventually, get};
 
 /// The response of the mirror, which no client gets.
 const OTHER: &str = "HTTP/1.1 500 Broken\r\nContent-Length: 3\r\nX-Other: yes\r\n\r\nbad";
@@ -77,18 +77,6 @@ impl MirroredProxy {
     }
 }
 
-/// Waits until a condition holds, while the copies are sent.
-async fn eventually<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(started.elapsed() < Duration::from_secs(20), "never: {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
 fn run(test: impl Future<Output = ()>) {
     block_on(test);
 }
@@ -126,17 +114,14 @@ fn does_not_wait_for_a_mirror_that_is_frozen_or_gone_and_counts_its_failures() {
         let mirrored = MirroredProxy::of(origin.address, frozen, slow);
         assert_eq!(mirrored.ask(get("/")).await.status, 200);
         assert_eq!(mirrored.failures(), 0);
-        eventually("it is given up", || {
-            (mirrored.failures() == 1).then_some(())
-        })
-        .await;
+        eventually("the failure", || mirrored.failures() == 1).await;
 
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = nobody.local_addr().unwrap();
         drop(nobody);
         let mirrored = MirroredProxy::of(origin.address, address, mirror());
         assert_eq!(mirrored.ask(get("/")).await.status, 200);
-        eventually("it is counted", || (mirrored.failures() > 0).then_some(())).await;
+        eventually("the failure", || mirrored.failures() > 0).await;
     });
 }
 
@@ -180,7 +165,7 @@ fn copies_a_percentage_of_requests() {
         for _ in 0..10 {
             mirrored.ask(get("/")).await;
         }
-        let all = || (mirrored.shadow().totals.requests == 4).then_some(());
+        let all = || mirrored.shadow().totals.requests == 4;
         eventually("four copies", all).await;
         assert_eq!(mirrored.shadow().totals.copies_dropped, 0);
     });
@@ -236,7 +221,7 @@ fn aborts_and_counts_a_copy_that_is_too_far_behind_unless_the_request_is_buffere
         };
         let mirrored = MirroredProxy::of(origin.address, shadow.address, mirror.clone());
         assert_eq!(mirrored.ask(streamed()).await.status, 200);
-        let dropped = || (mirrored.shadow().totals.copies_dropped == 1).then_some(());
+        let dropped = || mirrored.shadow().totals.copies_dropped == 1;
         eventually("it is counted", dropped).await;
         assert_eq!(mirrored.failures(), 0);
 
@@ -267,7 +252,7 @@ fn does_not_copy_an_upgrade() {
         mirrored.ask(upgrade).await;
         assert_eq!(mirrored.shadow().totals.requests, 0);
         mirrored.ask(get("/")).await;
-        let one = || (mirrored.shadow().totals.requests == 1).then_some(());
+        let one = || mirrored.shadow().totals.requests == 1;
         eventually("the other is", one).await;
     });
 }

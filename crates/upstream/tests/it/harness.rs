@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus_http::{Body, Headers, Method, StatusCode};
 use apus_net::client::{Address, ClientRequest, ClientRequestHead};
+pub(crate) use apus_testkit::eventually;
 use apus_upstream::plan::{GroupPlan, NodePlan, Place};
 use apus_upstream::{
     GroupStatus, NodeStatus, RequestContext, UpstreamError, UpstreamResponse, Upstreams,
@@ -33,16 +34,7 @@ pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     LocalSet::new().block_on(&runtime, test)
 }
 
-/// Waits until a condition holds.
-pub(crate) async fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < PATIENCE, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
-/// The reaction of an origin to a request.
+/// What an origin does with a request.
 pub(crate) enum Reply {
     /// Sends this and waits for the next request.
     Send(String),

@@ -13,7 +13,7 @@ use crate::client::exchange::{ClientExchange, SerialConnection};
 use crate::client::upload::RequestUpload;
 use crate::client::{ClientRequest, FailureCause, RequestFailure, RequestPhase};
 
-/// What an application sent.
+/// A part of a response.
 pub(super) enum FastCgiResponsePart {
     Head(CgiResponseHead),
     Data(Bytes),
@@ -21,7 +21,7 @@ pub(super) enum FastCgiResponsePart {
 }
 
 impl FastCgiClientConnection {
-    /// Encodes a request and gets ready to send it.
+    /// Encodes a request and prepares its upload.
     pub(super) fn begin(&mut self, request: ClientRequest) -> Result<(), RequestFailure> {
         let ClientRequest {
             head,
@@ -30,13 +30,13 @@ impl FastCgiClientConnection {
             timeouts,
             stderr,
         } = request;
-        let mut out = self.wire.buffers.take();
+        let mut out = self.serial.buffers.take();
         let is_head = head.method == Method::HEAD;
         let keep = self.connection_return.is_some();
         let sent = match &head.params {
             Some(params)
                 if self
-                    .wire
+                    .serial
                     .codec
                     .send_request(params, is_head, keep, &mut out) =>
             {
@@ -46,7 +46,7 @@ impl FastCgiClientConnection {
             None => Err("the request has no parameters for an application"),
         };
         if let Err(fault) = sent {
-            self.wire.buffers.put(out);
+            self.serial.buffers.put(out);
             return Err(RequestFailure {
                 body: Some(body),
                 ..RequestFailure::unsent(RequestPhase::Send, FailureCause::Request(fault.into()))
@@ -54,61 +54,61 @@ impl FastCgiClientConnection {
         }
         let length = body.len();
         let upload = RequestUpload::new(out, body, length, false);
-        self.wire.begin(upload, timeouts);
+        self.serial.begin(upload, timeouts);
         self.head = Some(head);
         self.stderr = stderr;
         Ok(())
     }
 
-    /// Sends the request until the head of its answer comes.
+    /// Sends the request until the head of its response arrives.
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<CgiResponseHead, (RequestPhase, FailureCause)>> {
-        self.wire.send(cx)?;
-        let is_sent = self.wire.upload.is_over();
+        self.serial.send(cx)?;
+        let is_sent = self.serial.upload.is_over();
         let phase = match is_sent {
             true => RequestPhase::Head,
             false => RequestPhase::Send,
         };
         match self.poll_part(cx) {
             Poll::Ready(Ok(FastCgiResponsePart::Head(head))) => {
-                self.wire.limits.read_until = None;
+                self.serial.limits.read_until = None;
                 return Poll::Ready(Ok(head));
             }
-            // The codec gives a head before anything else.
+            // The codec returns a head before anything else.
             Poll::Ready(Ok(_)) => {
                 let cause = FailureCause::Protocol(FastCgiError::UnexpectedRecord.into());
                 return Poll::Ready(Err((phase, cause)));
             }
             Poll::Ready(Err(cause)) => {
-                return Poll::Ready(Err(match (self.wire.lost.take(), cause) {
-                    (Some(lost), FailureCause::Closed) => {
-                        (RequestPhase::Send, FailureCause::Io(lost))
+                return Poll::Ready(Err(match (self.serial.send_error.take(), cause) {
+                    (Some(send_error), FailureCause::Closed) => {
+                        (RequestPhase::Send, FailureCause::Io(send_error))
                     }
                     (_, cause) => (phase, cause),
                 }));
             }
             Poll::Pending => {}
         }
-        if is_sent || self.wire.lost.is_some() {
-            self.wire.limits.expect(|timeouts| timeouts.first_byte);
+        if is_sent || self.serial.send_error.is_some() {
+            self.serial.limits.expect(|timeouts| timeouts.first_byte);
         }
-        ready!(self.wire.limits.poll(cx));
+        ready!(self.serial.limits.poll(cx));
         Poll::Ready(Err((phase, FailureCause::TimedOut)))
     }
 
-    /// Whether the answer was read to its end.
+    /// Whether the response was read to its end.
     pub(super) fn is_done(&self) -> bool {
-        self.wire.codec.is_done()
+        self.serial.codec.is_done()
     }
 
-    /// What there is to tell of a request without an answer.
+    /// The failure of a request without a response.
     pub(super) fn failure(
         &mut self,
         (phase, cause): (RequestPhase, FailureCause),
     ) -> RequestFailure {
-        // Its server says that the application did not look at it.
+        // The FastCGI server reports that the application did not process the request.
         let is_rejected = match &cause {
             FailureCause::Protocol(error) => {
                 error.downcast_ref().is_some_and(FastCgiError::is_rejection)
@@ -118,8 +118,8 @@ impl FastCgiClientConnection {
         RequestFailure {
             phase,
             cause,
-            request_sent: self.wire.upload.sent() > 0 && !is_rejected,
-            body: self.wire.upload.give_back(),
+            request_sent: self.serial.upload.sent() > 0 && !is_rejected,
+            body: self.serial.upload.give_back(),
         }
     }
 }
@@ -128,19 +128,24 @@ impl ClientExchange for FastCgiClientConnection {
     type Codec = FastCgiConnection;
     type Part = FastCgiResponsePart;
 
-    fn wire(&mut self) -> &mut SerialConnection<FastCgiConnection> {
-        &mut self.wire
+    fn serial(&mut self) -> &mut SerialConnection<FastCgiConnection> {
+        &mut self.serial
     }
 
-    /// What the application sent, as far as it was read. Content that came in several records is joined.
+    /// The next part of the response that is in the input. Data of several records is joined.
     fn parse_part(&mut self) -> Result<Option<FastCgiResponsePart>, FailureCause> {
         let mut parts: SmallVec<[Range<usize>; 16]> = SmallVec::new();
         let mut consumed = 0;
-        while !self.wire.codec.is_done() {
-            let unread = self.wire.input.unread().get(consumed..).unwrap_or_default();
-            let (bytes, event) = match self.wire.codec.handle_input(unread) {
+        while !self.serial.codec.is_done() {
+            let unread = self
+                .serial
+                .input
+                .unread()
+                .get(consumed..)
+                .unwrap_or_default();
+            let (bytes, event) = match self.serial.codec.handle_input(unread) {
                 Ok(found) => found,
-                // It comes again when there is nothing before it.
+                // The codec returns the error again after the data.
                 Err(_) if !parts.is_empty() => break,
                 Err(FastCgiError::Truncated) => return Err(FailureCause::Closed),
                 Err(error) => return Err(FailureCause::Protocol(error.into())),
@@ -155,7 +160,7 @@ impl ClientExchange for FastCgiClientConnection {
                     }
                 }
                 FastCgiEvent::Head(head) => {
-                    self.wire.input.consume(consumed);
+                    self.serial.input.consume(consumed);
                     return Ok(Some(FastCgiResponsePart::Head(head)));
                 }
                 FastCgiEvent::End { .. } => {}
@@ -163,19 +168,19 @@ impl ClientExchange for FastCgiClientConnection {
             }
         }
         if !parts.is_empty() {
-            let bytes = self.wire.input.take_joined(&parts, consumed);
+            let bytes = self.serial.input.take_joined(&parts, consumed);
             return Ok(Some(FastCgiResponsePart::Data(bytes)));
         }
-        self.wire.input.consume(consumed);
+        self.serial.input.consume(consumed);
         Ok(self
-            .wire
+            .serial
             .codec
             .is_done()
             .then_some(FastCgiResponsePart::End))
     }
 
     fn handle_eof(&mut self) -> Result<FastCgiResponsePart, FailureCause> {
-        let _ = self.wire.codec.handle_eof();
+        let _ = self.serial.codec.handle_eof();
         Err(FailureCause::Closed)
     }
 }

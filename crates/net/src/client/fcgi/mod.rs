@@ -1,4 +1,4 @@
-//! FastCGI to an application: one request at a time, over a connection that goes connection_return in between.
+//! FastCGI to an application: one request at a time, over a connection that is reused.
 
 mod exchange;
 mod parked;
@@ -21,75 +21,74 @@ use super::{
 };
 use crate::transport::Transport;
 
-/// What the head of an answer may have. Applications are trusted to answer, but not to fill the memory
-/// of this process.
+/// Limits of a response's head. Applications are trusted to respond, but not to fill the memory of this
+/// process.
 const LIMITS: HeadLimits = HeadLimits {
     target_bytes: 0,
     head_bytes: 64 * 1024,
     fields: 256,
 };
 
-/// The most content of a request, in bytes, after which its connection is used again. PHP reads that
-/// much at once, or throws it away with the request; of more, what a script left unread stays in the
-/// connection, and PHP closes it when it comes upon that instead of the next request.
+/// The largest body of a request, in bytes, after which its connection is used again. PHP reads that much at
+/// once, or discards it with the request. Of a larger one, the rest that a script did not read stays in the
+/// connection, and PHP closes it when it finds that rest instead of the next request.
 const REUSED_MOST: u64 = 8 * 1024;
 
 /// A connection that speaks FastCGI.
 ///
-/// [`send`](Self::send) takes it, and once the answer was read whole it is given to its [`ConnectionReturn`]:
-/// before `send` is done if the content came with the head, else when the response's body gives its
-/// end. If the answer breaks off, or the future or the body is dropped before, the application is
-/// asked to give up and the connection is closed, which is how it learns that the client is gone.
+/// [`send`](Self::send) takes it, and gives it to its [`ConnectionReturn`] when the response was read whole:
+/// before `send` ends if the body came with the head, else at the end of the response's body. If the response
+/// breaks off, or the future or the body is dropped earlier, the application is asked to abort and the
+/// connection is closed, which tells it that the client is gone.
 ///
-/// A connection that waits keeps a process of most applications waiting with it, which serves nobody
-/// else: whoever keeps connections should let all threads have them; see [`park`](Self::park).
+/// With most applications, an idle connection occupies a process that serves no other. A pool should
+/// therefore let all threads use it; see [`park`](Self::park).
 pub struct FastCgiClient(Box<FastCgiClientConnection>);
 
 struct FastCgiClientConnection {
-    wire: SerialConnection<FastCgiConnection>,
-    /// The current request, for whom its standard error is told.
+    serial: SerialConnection<FastCgiConnection>,
+    /// The head of the current request, for messages on its standard error.
     head: Option<Rc<ClientRequestHead>>,
     stderr: Option<Stderr>,
     connection_return: Option<Rc<dyn ConnectionReturn<FastCgiClient>>>,
 }
 
 impl FastCgiClient {
-    /// A fresh connection.
+    /// A new connection.
     pub(super) fn new(transport: Transport) -> Self {
         Self(Box::new(FastCgiClientConnection {
-            wire: SerialConnection::new(transport, FastCgiConnection::new(LIMITS)),
+            serial: SerialConnection::new(transport, FastCgiConnection::new(LIMITS)),
             head: None,
             stderr: None,
             connection_return: None,
         }))
     }
 
-    /// Sets where the connection goes once the next answer was read whole, if it can be used again.
-    /// Without a connection_return the application is told to close it (no `FCGI_KEEP_CONN`).
+    /// Sets where the connection goes when the next response was read whole, if it can be used again. Without
+    /// it the application closes the connection then (no `FCGI_KEEP_CONN`).
     pub fn set_connection_return(&mut self, connection_return: Rc<dyn ConnectionReturn<Self>>) {
         self.0.connection_return = Some(connection_return);
     }
 
     /// Requests that were sent over it.
     pub fn requests(&self) -> u64 {
-        self.0.wire.requests
+        self.0.serial.requests
     }
 
     /// When it was opened, to about a quarter of a second.
     pub fn opened_at(&self) -> Instant {
-        self.0.wire.opened_at
+        self.0.serial.opened_at
     }
 
-    /// Makes of it what any thread can take over; `None` if that cannot be done, as under TLS.
+    /// Makes a connection that any thread can take over; `None` if that is impossible, as under TLS.
     pub fn park(self) -> Option<ParkedFastCgi> {
         ParkedFastCgi::new(*self.0)
     }
 
-    /// Sends a request: its [`params`](ClientRequestHead::params), and its content.
+    /// Sends a request: its [`params`](ClientRequestHead::params), and its body.
     ///
-    /// The content is sent as fast as the application takes it, while the answer is awaited and read,
-    /// and until the answer ends. An answer that has no content is there once the application has
-    /// ended it.
+    /// The body is sent as fast as the application takes it, while the response is awaited and read, and
+    /// until the response ends. A response without a body is returned when the application has ended it.
     ///
     /// # Errors
     /// There is no response; see [`RequestFailure`]. The connection is closed.
@@ -101,45 +100,45 @@ impl FastCgiClient {
 }
 
 impl FastCgiClientConnection {
-    /// Gives the connection to its connection_return, if it can carry another request.
+    /// Gives the connection back, if it can carry another request.
     fn give_back(mut self: Box<Self>) {
-        if !self.wire.codec.keeps_alive()
-            || !self.wire.upload.is_whole()
-            || self.wire.upload.content() > REUSED_MOST
-            || !self.wire.input.is_empty()
+        if !self.serial.codec.keeps_alive()
+            || !self.serial.upload.is_whole()
+            || self.serial.upload.body_bytes() > REUSED_MOST
+            || !self.serial.input.is_empty()
         {
             return;
         }
         let Some(connection_return) = self.connection_return.take() else {
             return;
         };
-        self.wire.end();
+        self.serial.end();
         self.head = None;
         self.stderr = None;
         connection_return.return_connection(FastCgiClient(self));
     }
 
-    /// Asks the application to give up, as far as that can be said at once: the end of the connection
-    /// says it again.
+    /// Asks the application to abort, if that can be sent at once. The end of the connection has the same
+    /// effect.
     fn abort(&mut self) {
-        if self.wire.codec.is_done()
-            || self.wire.lost.is_some()
-            || !self.wire.upload.is_between_frames()
+        if self.serial.codec.is_done()
+            || self.serial.send_error.is_some()
+            || !self.serial.upload.is_between_frames()
         {
             return;
         }
         let mut out = Vec::new();
-        self.wire.codec.send_abort(&mut out);
-        // Nobody waits for it.
+        self.serial.codec.send_abort(&mut out);
+        // The write is not waited for.
         let cx = &mut Context::from_waker(Waker::noop());
-        let _ = self.wire.transport.poll_write(cx, &[IoSlice::new(&out)]);
+        let _ = self.serial.transport.poll_write(cx, &[IoSlice::new(&out)]);
     }
 }
 
 impl fmt::Debug for FastCgiClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FastCgiClient")
-            .field("requests", &self.0.wire.requests)
+            .field("requests", &self.0.serial.requests)
             .finish_non_exhaustive()
     }
 }

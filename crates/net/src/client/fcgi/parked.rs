@@ -1,4 +1,4 @@
-//! A connection that waits for a request, and belongs to no thread meanwhile.
+//! An idle FastCGI connection, which belongs to no thread.
 
 use std::ffi::c_int;
 use std::io;
@@ -17,13 +17,13 @@ use crate::read_interest::ReadInterestSocket;
 use crate::socket::StreamSocket;
 use crate::transport::Transport;
 
-/// Asks how many bytes were sent and not read (`unix(7)`).
+/// The request for the number of bytes that were sent and not read (`unix(7)`).
 const SIOCOUTQ: Opcode = 0x5411;
 
-/// A connection that waits for a request. Any thread may take it over.
+/// An idle connection, which any thread may take over.
 ///
-/// Applications mostly serve one connection at a time with each of their processes. A process whose
-/// connection waits at one worker would be of no use to the others.
+/// Most applications serve one connection at a time with each of their processes. A process whose connection
+/// is idle at one worker would be lost to the others.
 #[derive(Debug)]
 pub struct ParkedFastCgi {
     socket: ParkedStream,
@@ -35,13 +35,13 @@ pub struct ParkedFastCgi {
 #[derive(Debug)]
 enum ParkedStream {
     Tcp(TcpStream, DescriptorPermit),
-    /// It stays known to the runtime that left it, which may well take it again.
+    /// It stays registered with the runtime that parked it, which is likely to take it again.
     Unix(ReadInterestSocket, DescriptorPermit, runtime::Id),
 }
 
 impl ParkedFastCgi {
     pub(super) fn new(inner: FastCgiClientConnection) -> Option<Self> {
-        let socket = match inner.wire.transport {
+        let socket = match inner.serial.transport {
             Transport::Clear(StreamSocket::Tcp(socket, descriptor)) => {
                 ParkedStream::Tcp(socket.into_std().ok()?, descriptor)
             }
@@ -52,16 +52,16 @@ impl ParkedFastCgi {
         };
         Some(Self {
             socket,
-            requests: inner.wire.requests,
-            opened_at: inner.wire.opened_at,
+            requests: inner.serial.requests,
+            opened_at: inner.serial.opened_at,
             parked_at: Instant::now(),
         })
     }
 
-    /// The connection, on this thread.
+    /// Takes the connection over on this thread.
     ///
     /// # Errors
-    /// The runtime of this thread does not take it.
+    /// The runtime of this thread cannot register it.
     pub fn resume(self) -> io::Result<FastCgiClient> {
         let is_here = |id| Handle::try_current().is_ok_and(|here| here.id() == id);
         let socket = match self.socket {
@@ -77,13 +77,13 @@ impl ParkedFastCgi {
         };
         let transport = Transport::Clear(socket);
         let mut connection = FastCgiClient::new(transport);
-        connection.0.wire.requests = self.requests;
-        connection.0.wire.opened_at = self.opened_at;
+        connection.0.serial.requests = self.requests;
+        connection.0.serial.opened_at = self.opened_at;
         Ok(connection)
     }
 
-    /// Asks the socket without waiting whether the connection can carry a request: not if the
-    /// application closed it, or said something unasked.
+    /// Checks the socket without waiting whether the connection can carry a request: not if the application
+    /// closed it or sent something unexpected.
     pub fn is_usable(&self) -> bool {
         let mut byte = [0_u8];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -93,16 +93,16 @@ impl ParkedFastCgi {
         )
     }
 
-    /// Whether the application has come back to the connection for another request, as far as can be
-    /// told: over a Unix socket, where what it did not read is counted.
+    /// Whether the application waits for another request on this connection, as far as that can be known:
+    /// over a Unix socket, where the bytes that it did not read are counted.
     ///
-    /// PHP leaves the end of a request's content unread until then. A script that called
-    /// `fastcgi_finish_request` goes on working meanwhile, and so keeps the connection to itself.
+    /// PHP leaves the end of a request's body unread until then. A script that called
+    /// `fastcgi_finish_request` still works meanwhile, and occupies the connection.
     pub fn is_awaited(&self) -> bool {
         let ParkedStream::Unix(socket, ..) = &self.socket else {
             return true;
         };
-        // SAFETY: `SIOCOUTQ` stores an `int`, which is what the getter has room for.
+        // SAFETY: `SIOCOUTQ` stores an `int`, and the getter has the size of one.
         let unread = unsafe { ioctl(socket, Getter::<SIOCOUTQ, c_int>::new()) };
         unread.is_ok_and(|bytes| bytes == 0)
     }
@@ -117,7 +117,7 @@ impl ParkedFastCgi {
         self.opened_at
     }
 
-    /// Since when it waits for a request.
+    /// When it became idle.
     pub fn parked_at(&self) -> Instant {
         self.parked_at
     }

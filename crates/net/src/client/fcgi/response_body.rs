@@ -1,4 +1,4 @@
-//! An answer on its way to whoever asked: its head, then its content.
+//! A FastCGI response on its way to its reader: its head, then its body.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -12,14 +12,14 @@ use super::exchange::FastCgiResponsePart;
 use crate::client::exchange::ClientExchange;
 use crate::client::{ClientResponse, FailureCause, RequestFailure, RequestPhase};
 
-/// The connection that an answer comes over, and what was read of it. Dropped before the end, it asks
-/// the application to give up.
+/// The connection that a response comes over, and what was read of it. If it is dropped early, the
+/// application is asked to abort.
 pub(super) struct FastCgiResponseBody {
-    /// None once all was read.
+    /// `None` when all was read.
     connection: Option<Box<FastCgiClientConnection>>,
-    /// What was read and not taken yet.
+    /// Data that was read and not taken yet.
     ahead: Option<Bytes>,
-    /// Bytes that were not taken yet, where the head told how many there are.
+    /// Bytes that were not taken yet, if the head has a length.
     remaining: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ impl FastCgiResponseBody {
         }
     }
 
-    /// Waits for the head, and gives the answer.
+    /// Waits for the head, and returns the response.
     pub(super) async fn respond(mut self) -> Result<ClientResponse, RequestFailure> {
         let head = poll_fn(|cx| match &mut self.connection {
             Some(connection) => connection
@@ -65,8 +65,7 @@ impl FastCgiResponseBody {
         })
     }
 
-    /// Waits until the application ends an answer that has no content, and so needs nothing more. What
-    /// goes wrong now does not matter to it.
+    /// Waits until the application ends a response without a body. A failure does not matter any more.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(connection) = &mut self.connection else {
             return Poll::Ready(());
@@ -77,7 +76,7 @@ impl FastCgiResponseBody {
         Poll::Ready(())
     }
 
-    /// The content that follows: at once if all of it came with the head.
+    /// The body that follows: bytes if all of it came with the head.
     fn body(mut self, length: Option<u64>) -> Body {
         self.remaining = length;
         self.look_ahead();
@@ -94,17 +93,17 @@ impl FastCgiResponseBody {
         }
     }
 
-    /// Takes content out of what was read, or the end.
+    /// Takes data, or the end, from the input.
     fn look_ahead(&mut self) {
         if let Some(connection) = &mut self.connection
-            // An error comes again when there is nothing left before it.
+            // The codec returns an error again after the data.
             && let Ok(Some(received)) = connection.parse_part()
         {
             self.take(received);
         }
     }
 
-    /// Takes the end, if it was read with the content: the connection goes connection_return with that.
+    /// Takes the end, if it is in the input behind the data, so that the connection is given back early.
     fn look_for_end(&mut self) {
         if let Some(connection) = &self.connection
             && connection.is_done()
@@ -117,7 +116,7 @@ impl FastCgiResponseBody {
         match received {
             FastCgiResponsePart::Data(bytes) => self.ahead = Some(bytes),
             FastCgiResponsePart::End => self.end(),
-            // The codec gives one head.
+            // The codec returns one head.
             FastCgiResponsePart::Head(_) => self.connection = None,
         }
     }

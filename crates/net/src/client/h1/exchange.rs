@@ -14,10 +14,10 @@ use crate::client::exchange::{ClientExchange, SerialConnection};
 use crate::client::upload::RequestUpload;
 use crate::client::{ClientRequest, FailureCause, RequestFailure, RequestPhase};
 
-/// For how long content is held back for an origin that says nothing (RFC 9110 section 10.1.1).
+/// How long a body is held back for an origin that sends nothing (RFC 9110 section 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
 
-/// What an origin sent.
+/// A part of a response.
 pub(super) enum Http1ResponsePart {
     Head(Http1ResponseHead),
     Data(Bytes),
@@ -25,7 +25,7 @@ pub(super) enum Http1ResponsePart {
 }
 
 impl Http1ClientConnection {
-    /// Encodes a request and gets ready to send it.
+    /// Encodes a request and prepares its upload.
     pub(super) fn begin(&mut self, request: ClientRequest) -> Result<(), RequestFailure> {
         let ClientRequest {
             head,
@@ -35,7 +35,7 @@ impl Http1ClientConnection {
             stderr: _,
         } = request;
         if self.connection_return.is_none() {
-            self.wire.codec.close();
+            self.serial.codec.close();
         }
         let outgoing = OutgoingRequest {
             method: &head.method,
@@ -47,8 +47,8 @@ impl Http1ClientConnection {
             te_trailers: head.te_trailers,
             expects_continue: head.expects_continue,
         };
-        let mut out = self.wire.buffers.take();
-        match self.wire.codec.send_request(outgoing, &mut out) {
+        let mut out = self.serial.buffers.take();
+        match self.serial.codec.send_request(outgoing, &mut out) {
             Ok(framing) => {
                 let length = match framing {
                     BodyFraming::Length(length) => Some(length),
@@ -57,12 +57,12 @@ impl Http1ClientConnection {
                 };
                 let is_held = head.expects_continue && framing != BodyFraming::None;
                 let upload = RequestUpload::new(out, body, length, is_held);
-                self.wire.begin(upload, timeouts);
+                self.serial.begin(upload, timeouts);
                 self.interim = interim;
                 Ok(())
             }
             Err(error) => {
-                self.wire.buffers.put(out);
+                self.serial.buffers.put(out);
                 Err(RequestFailure {
                     body: Some(body),
                     ..RequestFailure::unsent(
@@ -74,39 +74,39 @@ impl Http1ClientConnection {
         }
     }
 
-    /// Sends the request until the head of its response comes.
+    /// Sends the request until the head of its response arrives.
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Http1ResponseHead, (RequestPhase, FailureCause)>> {
         loop {
-            self.wire.send(cx)?;
-            let phase = match self.wire.upload.is_over() {
+            self.serial.send(cx)?;
+            let phase = match self.serial.upload.is_over() {
                 true => RequestPhase::Head,
                 false => RequestPhase::Send,
             };
-            let held = self.wire.upload.is_held();
+            let held = self.serial.upload.is_held();
             match self.poll_part(cx) {
                 Poll::Ready(Ok(Http1ResponsePart::Head(head))) => {
-                    self.wire.limits.read_until = None;
-                    if head.status.as_u16() >= 400 || self.wire.lost.is_some() {
-                        self.wire.upload.stop(&self.wire.buffers);
+                    self.serial.limits.read_until = None;
+                    if head.status.as_u16() >= 400 || self.serial.send_error.is_some() {
+                        self.serial.upload.stop(&self.serial.buffers);
                     }
                     return Poll::Ready(Ok(head));
                 }
-                // Content comes behind a head only.
+                // The codec returns a head before a body.
                 Poll::Ready(Ok(_)) => {
                     let cause = FailureCause::Protocol(Http1Error::UnexpectedResponse.into());
                     return Poll::Ready(Err((phase, cause)));
                 }
                 Poll::Ready(Err(cause)) => {
-                    return Poll::Ready(Err(match self.wire.lost.take() {
-                        Some(lost) => (RequestPhase::Send, FailureCause::Io(lost)),
+                    return Poll::Ready(Err(match self.serial.send_error.take() {
+                        Some(send_error) => (RequestPhase::Send, FailureCause::Io(send_error)),
                         None => (phase, cause),
                     }));
                 }
-                // The origin asked for the content.
-                Poll::Pending if held && !self.wire.upload.is_held() => continue,
+                // The origin asked for the body.
+                Poll::Pending if held && !self.serial.upload.is_held() => continue,
                 Poll::Pending => {}
             }
             if ready!(self.poll_head_deadline(cx)) {
@@ -115,30 +115,30 @@ impl Http1ClientConnection {
         }
     }
 
-    /// Waits for the time that a head may take to pass, and tells so; or, if content was held back
-    /// long enough, lets it flow and gives false.
+    /// Waits until the deadline of the head passes, and returns true; or releases a body that was held back
+    /// long enough, and returns false.
     fn poll_head_deadline(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let is_held = self.wire.upload.is_held() && !self.wire.upload.is_blocked();
-        if is_held || self.wire.upload.is_over() || self.wire.lost.is_some() {
-            self.wire.limits.expect(|timeouts| match is_held {
+        let is_held = self.serial.upload.is_held() && !self.serial.upload.is_blocked();
+        if is_held || self.serial.upload.is_over() || self.serial.send_error.is_some() {
+            self.serial.limits.expect(|timeouts| match is_held {
                 true => CONTINUE,
                 false => timeouts.first_byte,
             });
         }
-        ready!(self.wire.limits.poll(cx));
-        if is_held && self.wire.limits.write_until.is_none() {
-            self.wire.limits.read_until = None;
-            self.wire.upload.release();
+        ready!(self.serial.limits.poll(cx));
+        if is_held && self.serial.limits.write_until.is_none() {
+            self.serial.limits.read_until = None;
+            self.serial.upload.release();
             return Poll::Ready(false);
         }
         Poll::Ready(true)
     }
 
-    /// Passes an interim response on.
+    /// Forwards an interim response.
     fn inform(&mut self, status: StatusCode, headers: Headers) {
-        if status == StatusCode::CONTINUE && self.wire.upload.is_held() {
-            self.wire.limits.read_until = None;
-            self.wire.upload.release();
+        if status == StatusCode::CONTINUE && self.serial.upload.is_held() {
+            self.serial.limits.read_until = None;
+            self.serial.upload.release();
         }
         if let Some(interim) = &self.interim {
             interim.send(status, headers);
@@ -150,21 +150,21 @@ impl ClientExchange for Http1ClientConnection {
     type Codec = ClientConnection;
     type Part = Http1ResponsePart;
 
-    fn wire(&mut self) -> &mut SerialConnection<ClientConnection> {
-        &mut self.wire
+    fn serial(&mut self) -> &mut SerialConnection<ClientConnection> {
+        &mut self.serial
     }
 
-    /// What the origin sent, as far as it was read.
+    /// The next part of the response that is in the input.
     fn parse_part(&mut self) -> Result<Option<Http1ResponsePart>, FailureCause> {
         loop {
-            let found = self.wire.codec.handle_input(self.wire.input.unread());
+            let found = self.serial.codec.handle_input(self.serial.input.unread());
             let (consumed, event) = found.map_err(|error| FailureCause::Protocol(error.into()))?;
             if let Http1ClientEvent::Data(range) = event {
                 return Ok(Some(Http1ResponsePart::Data(
-                    self.wire.input.take(range, consumed),
+                    self.serial.input.take(range, consumed),
                 )));
             }
-            self.wire.input.consume(consumed);
+            self.serial.input.consume(consumed);
             match event {
                 Http1ClientEvent::Informational(status, headers) => self.inform(status, headers),
                 Http1ClientEvent::Response(head) => return Ok(Some(Http1ResponsePart::Head(head))),
@@ -176,12 +176,12 @@ impl ClientExchange for Http1ClientConnection {
         }
     }
 
-    /// What the end of the connection means.
+    /// Handles the end of the connection.
     fn handle_eof(&mut self) -> Result<Http1ResponsePart, FailureCause> {
-        if self.wire.codec.ends_with_connection() && self.wire.transport.is_cut_off() {
+        if self.serial.codec.ends_with_connection() && self.serial.transport.is_cut_off() {
             return Err(FailureCause::Closed);
         }
-        match self.wire.codec.handle_eof() {
+        match self.serial.codec.handle_eof() {
             Ok(Http1ClientEvent::End(trailers)) => Ok(Http1ResponsePart::End(trailers)),
             _ => Err(FailureCause::Closed),
         }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 to an origin: one request at a time, over a connection that goes connection_return in between.
+//! HTTP/1.1 to an origin: one request at a time, over a connection that is reused.
 
 mod exchange;
 mod response_body;
@@ -19,66 +19,64 @@ use crate::clock::coarse_now;
 use crate::transport::Transport;
 use crate::yield_task::yield_to_ready_tasks;
 
-/// What the head of a response may have. Origins are asked because they are trusted to answer, but
-/// not to fill the memory of this process.
+/// Limits of a response's head. Origins are trusted to respond, but not to fill the memory of this process.
 const LIMITS: HeadLimits = HeadLimits {
     target_bytes: 0,
     head_bytes: 64 * 1024,
     fields: 256,
 };
 
-/// How long before an origin closes an idle connection it is not used any more.
+/// How long before an origin's idle timeout a connection is no longer used.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 
 /// A connection that speaks HTTP/1.1.
 ///
-/// [`send`](Self::send) takes it, and once the response was read whole it is given to its
-/// [`ConnectionReturn`]: before `send` is done if the content came with the head, else when the response's body
-/// gives its end. If the response breaks off, or its body is dropped before, the connection is
-/// closed.
+/// [`send`](Self::send) takes it, and gives it to its [`ConnectionReturn`] when the response was read whole:
+/// before `send` ends if the body came with the head, else at the end of the response's body. If the response
+/// breaks off, or its body is dropped earlier, the connection is closed.
 pub struct Http1Client(Box<Http1ClientConnection>);
 
 struct Http1ClientConnection {
-    wire: SerialConnection<ClientConnection>,
+    serial: SerialConnection<ClientConnection>,
     interim: Option<Interim>,
     connection_return: Option<Rc<dyn ConnectionReturn>>,
     idle_since: Instant,
 }
 
 impl Http1Client {
-    /// A fresh connection.
+    /// A new connection.
     pub(super) fn new(transport: Transport) -> Self {
         Self(Box::new(Http1ClientConnection {
-            wire: SerialConnection::new(transport, ClientConnection::new(LIMITS)),
+            serial: SerialConnection::new(transport, ClientConnection::new(LIMITS)),
             interim: None,
             connection_return: None,
             idle_since: coarse_now(),
         }))
     }
 
-    /// Sets where the connection goes once the next response was read whole, if it can be used
-    /// again. Without a connection_return it is closed then, and the origin is told so with the request.
+    /// Sets where the connection goes when the next response was read whole, if it can be used again. Without
+    /// it the connection is closed then, and the request says so.
     pub fn set_connection_return(&mut self, connection_return: Rc<dyn ConnectionReturn>) {
         self.0.connection_return = Some(connection_return);
     }
 
-    /// Asks the socket without waiting whether the connection can carry a request: not if the origin
-    /// closed it, or said something unasked.
+    /// Checks the socket without waiting whether the connection can carry a request: not if the origin closed
+    /// it or sent something unexpected.
     pub fn is_usable(&mut self) -> bool {
         let inner = &mut *self.0;
-        // Nobody waits; who sends the next request does.
+        // No task waits for input; the sender of the next request does.
         let cx = &mut Context::from_waker(Waker::noop());
-        match &mut inner.wire.transport {
+        match &mut inner.serial.transport {
             Transport::Clear(socket) => {
                 let mut byte = [0];
                 let mut byte = ReadBuf::new(&mut byte);
                 socket.poll_read_buf(cx, &mut byte).is_pending()
             }
-            // What came may concern TLS alone, such as a ticket.
+            // The bytes may belong to TLS alone, such as a session ticket.
             transport @ Transport::Tls(_) => {
-                let mut buffer = inner.wire.buffers.take();
+                let mut buffer = inner.serial.buffers.take();
                 let polled = transport.poll_read(cx, &mut buffer);
-                inner.wire.buffers.put(buffer);
+                inner.serial.buffers.put(buffer);
                 polled.is_pending()
             }
         }
@@ -86,32 +84,32 @@ impl Http1Client {
 
     /// Requests that were sent over it.
     pub fn requests(&self) -> u64 {
-        self.0.wire.requests
+        self.0.serial.requests
     }
 
     /// When it was opened, to about a quarter of a second.
     pub fn opened_at(&self) -> Instant {
-        self.0.wire.opened_at
+        self.0.serial.opened_at
     }
 
-    /// Since when it waits for a request, to about a quarter of a second.
+    /// When it became idle, to about a quarter of a second.
     pub fn idle_since(&self) -> Instant {
         self.0.idle_since
     }
 
-    /// How long it may wait for a request, by what the origin says of it with `Keep-Alive: timeout`: less
-    /// than that by a second, or by half, as the request has a way to go and times are coarse.
+    /// How long the connection may be idle, from the origin's `Keep-Alive: timeout`. It is shorter by a
+    /// second, or by half, because the request takes time to arrive and times are coarse.
     pub fn idle_limit(&self) -> Option<Duration> {
-        let timeout = self.0.wire.codec.idle_timeout()?;
+        let timeout = self.0.serial.codec.idle_timeout()?;
         Some(timeout.saturating_sub(KEEP_ALIVE_MARGIN.min(timeout / 2)))
     }
 
     /// Sends a request.
     ///
-    /// The content is sent as fast as the origin takes it, while the response is awaited and read. A
-    /// final status of 400 or more ends that, and so does the end of the response: a connection over
-    /// which a request was not sent whole is closed. Content that is held back, since the client
-    /// expects `100 Continue`, is sent when the origin asks for it, or says nothing for a second.
+    /// The body is sent as fast as the origin takes it, while the response is awaited and read. A final
+    /// status of 400 or more ends that, and so does the end of the response: a connection over which a
+    /// request was not sent whole is closed. A body that is held back, since the client expects `100
+    /// Continue`, is sent when the origin asks for it, or after a second without a response.
     ///
     /// # Errors
     /// There is no response; see [`RequestFailure`]. The connection is closed.
@@ -124,26 +122,26 @@ impl Http1Client {
             Err((phase, cause)) => Err(RequestFailure {
                 phase,
                 cause,
-                request_sent: inner.wire.upload.sent() > 0,
-                body: inner.wire.upload.give_back(),
+                request_sent: inner.serial.upload.sent() > 0,
+                body: inner.serial.upload.give_back(),
             }),
         }
     }
 }
 
 impl Http1ClientConnection {
-    /// Gives the connection to its connection_return, if it can carry another request.
+    /// Gives the connection back, if it can carry another request.
     fn give_back(mut self: Box<Self>) {
-        if !self.wire.codec.keeps_alive()
-            || !self.wire.upload.is_whole()
-            || !self.wire.input.is_empty()
+        if !self.serial.codec.keeps_alive()
+            || !self.serial.upload.is_whole()
+            || !self.serial.input.is_empty()
         {
             return;
         }
         let Some(connection_return) = self.connection_return.take() else {
             return;
         };
-        self.wire.end();
+        self.serial.end();
         self.interim = None;
         self.idle_since = coarse_now();
         connection_return.return_connection(Http1Client(self));
@@ -153,7 +151,7 @@ impl Http1ClientConnection {
 impl fmt::Debug for Http1Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http1Client")
-            .field("requests", &self.0.wire.requests)
+            .field("requests", &self.0.serial.requests)
             .finish_non_exhaustive()
     }
 }
@@ -201,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_idle_connection_holds_no_buffer_nor_its_home() {
+    async fn an_idle_connection_holds_no_buffer_nor_its_pool() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let ours = ReadInterestSocket::new(ours.into_std().unwrap()).unwrap();
         let kept = Rc::new(IdleSlot::default());
@@ -223,7 +221,7 @@ mod tests {
             assert!(matches!(response.unwrap().body, Body::Bytes(_)));
             connection = kept.0.take().unwrap();
             let inner = &connection.0;
-            assert!(inner.wire.input.holds_nothing() && inner.wire.upload.holds_nothing());
+            assert!(inner.serial.input.holds_nothing() && inner.serial.upload.holds_nothing());
             assert_eq!(Rc::strong_count(&kept), 1);
         }
     }

@@ -1,4 +1,4 @@
-//! The content of a response on its way to whoever asked.
+//! The body of an HTTP/1.1 response on its way to its reader.
 
 use std::task::{Context, Poll, ready};
 
@@ -11,16 +11,16 @@ use crate::client::exchange::{ClientExchange, SerialConnection};
 use crate::client::{ClientResponse, FailureCause};
 use crate::h1::Http1Tunnel;
 
-/// What was read of a response's content, and the connection that the rest comes over.
+/// The part of a response's body that was read, and the connection that the rest comes over.
 struct Http1ResponseBody {
-    /// None once all was read.
+    /// `None` when all was read.
     connection: Option<Box<Http1ClientConnection>>,
     ahead: Ahead,
-    /// Bytes that were not taken yet, where the head told how many there are.
+    /// Bytes that were not taken yet, if the head has a length.
     remaining: Option<u64>,
 }
 
-/// What was read and not taken yet: at most two frames, since no more is looked at.
+/// The frames that were read and not taken yet: at most two, since no more are parsed ahead.
 #[derive(Default)]
 struct Ahead {
     next: Option<Frame>,
@@ -45,10 +45,10 @@ pub(super) fn respond(
         body: Body::Empty,
         tunnel: None,
     };
-    if inner.wire.codec.is_tunnel() {
+    if inner.serial.codec.is_tunnel() {
         let SerialConnection {
             transport, input, ..
-        } = inner.wire;
+        } = inner.serial;
         response.tunnel = Some(Box::new(Http1Tunnel::new(transport, input)));
         return response;
     }
@@ -63,7 +63,7 @@ pub(super) fn respond(
     response
 }
 
-/// The content that follows: at once if all of it came with the head.
+/// The body that follows: bytes if all of it came with the head.
 fn body(connection: Box<Http1ClientConnection>, remaining: Option<u64>) -> Body {
     let mut incoming = Http1ResponseBody {
         connection: Some(connection),
@@ -98,10 +98,10 @@ impl Ahead {
 }
 
 impl Http1ResponseBody {
-    /// Takes a frame out of what was read, or the end, with which the connection goes connection_return.
+    /// Takes a frame from the input, or the end, which gives the connection back.
     fn look_ahead(&mut self) {
         if let Some(connection) = &mut self.connection
-            // An error comes again when there is nothing left before it.
+            // The codec returns an error again after the data.
             && let Ok(Some(received)) = connection.parse_part()
         {
             self.take(received);
@@ -119,7 +119,7 @@ impl Http1ResponseBody {
                     connection.give_back();
                 }
             }
-            // Nothing follows content but its end.
+            // Only the end follows a body.
             Http1ResponsePart::Head(_) => self.connection = None,
         }
     }

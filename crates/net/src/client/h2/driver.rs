@@ -1,7 +1,7 @@
 //! The task of an HTTP/2 connection to an origin.
 //!
-//! It reads what is there, opens streams for queued requests, polls the streams that were woken,
-//! writes once, and begins again.
+//! It reads the input, opens streams for queued requests, polls the streams that were woken, writes once, and
+//! repeats.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,66 +15,52 @@ use apus_http::BodyError;
 
 use super::stream::{ClientStream, ClientStreams, ResponseState};
 use super::timers::ClientTimers;
-use super::{BATCH, ConnectionState, OUT_MOST, RECEIVE_WINDOW, STREAMS, unsent};
+use super::{ConnectionState, OUT_MOST, RECEIVE_WINDOW, STREAMS, unsent};
 use crate::buffers::BufferPool;
 use crate::client::{FailureCause, RequestFailure, RequestPhase, Timeouts};
 use crate::clock::coarse_now;
+use crate::h2::poll_budget::PollBudget;
 use crate::h2::wakers::StreamWakers;
-use crate::h2::write::WriteBatch;
+use crate::h2::write::{UNSENT_MOST, WriteBatch};
 use crate::input::InputBuffer;
 use crate::transport::Transport;
 
-/// Bytes that the kernel holds while it cannot send them, so that whose turn it is can be decided
-/// late.
-const UNSENT_MOST: u32 = 128 * 1024;
-
-/// What a field section of a response may have.
+/// Limits of a field section of a response.
 const HEAD_BYTES: usize = 64 * 1024;
 const HEAD_FIELDS: usize = 256;
 
-/// What is written or done before other tasks get their turn.
-const TURN_BYTES: usize = 2 * BATCH;
-const TURN_ROUNDS: usize = 16;
-
-/// How long the last bytes may take to leave.
+/// The time limit of the last write.
 const END_WITHIN: Duration = Duration::from_secs(1);
 
-/// A connection, as its task has it.
+/// The task's side of a connection.
 pub(super) struct Http2ClientDriver {
     pub(super) shared: Rc<ConnectionState>,
     pub(super) transport: Transport,
     pub(super) codec: Codec,
     pub(super) input: InputBuffer,
-    /// Whether there may be whole frames in the input.
+    /// Whether the input may have complete frames.
     pub(super) unhandled: bool,
-    /// What is to be written.
+    /// The bytes to write.
     pub(super) out: WriteBatch,
     /// Whether the last write may have filled the socket.
     pub(super) wrote_much: bool,
     pub(super) buffers: Rc<BufferPool>,
     pub(super) streams: ClientStreams,
     pub(super) wakers: StreamWakers,
-    /// The slots that are polled now; kept for its memory.
+    /// The slots that are polled now; stored to reuse their memory.
     woken: Vec<usize>,
-    /// ClientStreams whose responses are to be handed on.
-    pub(super) fresh: Vec<StreamKey>,
+    /// Streams whose responses are to be delivered.
+    pub(super) pending: Vec<StreamKey>,
     pub(super) timers: ClientTimers,
-    pub(super) turn: Turn,
-    /// How it ends, once `out` is written.
+    pub(super) budget: PollBudget,
+    /// Why the connection ends, once `out` is written.
     pub(super) end: Option<CloseReason>,
-}
-
-/// What was done in this turn of the task.
-#[derive(Default)]
-pub(super) struct Turn {
-    rounds: usize,
-    pub(super) bytes: usize,
 }
 
 /// Why a connection ends.
 #[derive(Debug)]
 pub(super) enum CloseReason {
-    /// Nobody needs it any more, or the origin ended it in order.
+    /// No handle is left, or the origin ended the connection in order.
     Closed,
     Io(io::Error),
     TimedOut,
@@ -82,7 +68,7 @@ pub(super) enum CloseReason {
 }
 
 impl Http2ClientDriver {
-    /// A connection over a transport on which nothing was said.
+    /// A connection over a transport on which nothing was sent or received.
     pub(super) fn new(
         mut transport: Transport,
         timeouts: &Timeouts,
@@ -113,61 +99,61 @@ impl Http2ClientDriver {
             streams: ClientStreams::default(),
             wakers: StreamWakers::default(),
             woken: Vec::new(),
-            fresh: Vec::new(),
+            pending: Vec::new(),
             timers: ClientTimers::new(timeouts),
-            turn: Turn::default(),
+            budget: PollBudget::default(),
             end: None,
         }
     }
 
     /// Drives the connection to its end.
     pub(super) async fn run(mut self) {
-        let lost = poll_fn(|cx| self.poll(cx)).await;
-        if !matches!(lost, CloseReason::Closed) {
-            tracing::debug!(error = %lost, "a connection to an origin ended");
+        let reason = poll_fn(|cx| self.poll(cx)).await;
+        if !matches!(reason, CloseReason::Closed) {
+            tracing::debug!(error = %reason, "a connection to an origin ended");
         }
-        self.lose_all(&lost);
-        if matches!(lost, CloseReason::Closed | CloseReason::Protocol(_)) {
+        self.fail_all(&reason);
+        if matches!(reason, CloseReason::Closed | CloseReason::Protocol(_)) {
             let _ = tokio::time::timeout(END_WITHIN, poll_fn(|cx| self.poll_shutdown(cx))).await;
         }
     }
 
-    /// One turn of the task.
+    /// Polls the connection until there is no progress, or until its share of the worker is spent.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
         self.watch(cx);
-        self.turn = Turn::default();
+        self.budget = PollBudget::default();
         self.codec
             .advance(coarse_now().saturating_duration_since(self.shared.opened_at));
         loop {
-            self.turn.rounds += 1;
+            self.budget.rounds += 1;
             let progress = match self.round(cx) {
                 Ok(progress) => progress,
-                Err(lost) => return Poll::Ready(lost),
+                Err(reason) => return Poll::Ready(reason),
             };
-            self.tell_room();
-            if let Some(lost) = self.ended() {
-                return Poll::Ready(lost);
+            self.update_capacity();
+            if let Some(reason) = self.ended() {
+                return Poll::Ready(reason);
             }
             if progress {
-                if self.turn.rounds >= TURN_ROUNDS || self.turn.bytes >= TURN_BYTES {
+                if self.budget.is_spent() {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
                 continue;
             }
-            self.input.rest(&self.buffers);
-            self.out.rest(&self.buffers);
+            self.input.release(&self.buffers);
+            self.out.release(&self.buffers);
             ready!(self.poll_timer(cx));
-            if let Err(lost) = self.on_deadline(Instant::now()) {
-                return Poll::Ready(lost);
+            if let Err(reason) = self.handle_deadline(Instant::now()) {
+                return Poll::Ready(reason);
             }
         }
     }
 
-    /// Does what can be done; tells whether there was anything.
+    /// Reads, polls the streams and writes; returns whether there was any progress.
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
         let mut progress = self.poll_input(cx)?;
-        // Those that end make room for others, whose first content leaves with their heads.
+        // Streams that end free their slots for queued requests, whose first data leaves with their heads.
         progress |= self.poll_streams();
         if self.open_queued() {
             progress = true;
@@ -177,7 +163,7 @@ impl Http2ClientDriver {
         Ok(progress)
     }
 
-    /// Remembers the task for those who have something for it.
+    /// Registers the task to wake.
     fn watch(&mut self, cx: &Context<'_>) {
         self.wakers.bind(cx.waker());
         let mut task = self.shared.task.borrow_mut();
@@ -187,8 +173,8 @@ impl Http2ClientDriver {
         }
     }
 
-    /// Tells the handles how many streams there are and may be.
-    pub(super) fn tell_room(&self) {
+    /// Updates how many streams are open, and how many more can be.
+    pub(super) fn update_capacity(&self) {
         let (open, before) = (self.codec.open_streams(), self.shared.open.get());
         if open == 0 && before > 0 {
             self.shared.idle_since.set(coarse_now());
@@ -200,7 +186,7 @@ impl Http2ClientDriver {
         }
     }
 
-    /// How the connection ends, if it is at its end.
+    /// Why the connection ends, if it has.
     fn ended(&mut self) -> Option<CloseReason> {
         if self.end.is_some() {
             return self.end.take();
@@ -215,7 +201,7 @@ impl Http2ClientDriver {
         None
     }
 
-    /// Polls what was woken; tells whether there was any.
+    /// Polls the streams that were woken; returns whether there were any.
     fn poll_streams(&mut self) -> bool {
         if !self.wakers.is_any_woken() {
             return false;
@@ -235,24 +221,24 @@ impl Http2ClientDriver {
         true
     }
 
-    /// Whether more input would only have more to be written.
+    /// Whether more input would only produce more output.
     pub(super) fn is_choked(&self) -> bool {
         self.out.len() >= OUT_MOST
     }
 
-    /// Takes a request back: the origin is told to forget it.
+    /// Cancels a request: resets its stream.
     pub(super) fn cancel(&mut self, key: StreamKey) -> Option<Box<ClientStream>> {
         let frames = self.out.frames(&self.buffers);
         self.codec.reset(key, ErrorCode::CANCEL, frames);
         self.streams.remove(key)
     }
 
-    /// Tells whoever waits for a stream's response, or reads it, that there is no more of it.
+    /// Reports a failure to the sender that waits for a response, or to the reader of its body.
     pub(super) fn fail(&self, stream: Box<ClientStream>, cause: FailureCause, error: BodyError) {
         let ClientStream {
             response_slot,
-            sending,
-            receiving,
+            request_body,
+            response,
             begins_at,
             ..
         } = *stream;
@@ -260,43 +246,43 @@ impl Http2ClientDriver {
             let request_sent =
                 !matches!(cause, FailureCause::Refused) && self.out.written() > begins_at;
             response_slot.settle(Err(RequestFailure {
-                phase: match sending.ended {
+                phase: match request_body.ended {
                     true => RequestPhase::Head,
                     false => RequestPhase::Send,
                 },
                 cause,
                 request_sent,
-                body: sending.give_back(),
+                body: request_body.give_back(),
             }));
-        } else if let ResponseState::Body(content) = receiving {
+        } else if let ResponseState::Body(sender) = response {
             let cx = Context::from_waker(std::task::Waker::noop());
-            content.end(Err(error), &cx);
+            sender.end(Err(error), &cx);
         }
     }
 
-    /// Lets go of all streams, and of what is in the queue.
-    fn lose_all(&mut self, lost: &CloseReason) {
+    /// Fails all streams and all queued requests.
+    fn fail_all(&mut self, reason: &CloseReason) {
         self.shared.closed.set(true);
         for key in self.streams.keys() {
             if let Some(stream) = self.streams.remove(key) {
-                let error = match lost {
+                let error = match reason {
                     CloseReason::TimedOut => BodyError::TimedOut,
                     CloseReason::Protocol(_) => BodyError::Malformed,
                     CloseReason::Closed | CloseReason::Io(_) => BodyError::Disconnected,
                 };
-                self.fail(stream, lost.cause(), error);
+                self.fail(stream, reason.cause(), error);
             }
         }
         self.shared.open.set(0);
         loop {
             let next = self.shared.queue.borrow_mut().pop_front();
             let Some(waiting) = next else { break };
-            let failure = unsent(waiting.request, lost.cause());
+            let failure = unsent(waiting.request, reason.cause());
             waiting.response_slot.settle(Err(failure));
         }
     }
 
-    /// Writes what is left, and ends our side.
+    /// Writes the remaining bytes, and ends our side.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.out.is_empty() {
             ready!(self.out.poll_write(cx, &mut self.transport, &self.buffers))?;
@@ -309,7 +295,7 @@ impl Http2ClientDriver {
 /// The runtime may end before the connection does, and a panic ends it.
 impl Drop for Http2ClientDriver {
     fn drop(&mut self) {
-        self.lose_all(&CloseReason::Closed);
+        self.fail_all(&CloseReason::Closed);
     }
 }
 

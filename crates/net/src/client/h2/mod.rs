@@ -1,18 +1,16 @@
 //! HTTP/2 to an origin (RFC 9113): many requests over a connection with a task of its own.
 //!
-//! [`Http2`] is a handle. Whoever sends puts the request into a queue and waits; the task opens a
-//! stream for it, and from then on moves what is at hand: content of requests as the windows of the
-//! origin allow, content of responses to its readers, who open our windows by reading. Nothing is
-//! locked, since all of it is on the thread of one worker.
+//! [`Http2Client`] is a handle. A sender puts its request into a queue and waits; the task opens a stream for
+//! it, sends its body as the windows of the origin allow, and passes the response's body to its reader, who
+//! opens our windows by reading. Nothing is locked, because all of it is on the thread of one worker.
 //!
 //! # Memory
 //!
-//! A connection on which nothing happens holds its codec and TLS. An origin can have it hold
-//! [`RECEIVE_WINDOW`] bytes of content that nobody has read, a share of that for each stream, so that
-//! a reader who is slow holds up no other; and a field section for each stream. A response that has
-//! come to its end is its reader's, with what of that share he has not read. What the origin does
-//! not take is at most [`BATCH`] bytes beside the frame at hand of each stream, and when it has to be
-//! answered [`OUT_MOST`], past which nothing more is read from it.
+//! An idle connection holds its codec and TLS. An origin can make it hold [`RECEIVE_WINDOW`] bytes of bodies
+//! that were not read, a share of that for each stream, so that a slow reader holds up no other; and a field
+//! section for each stream. A response that has ended belongs to its reader, together with the bytes that
+//! were not read. Of the bytes that the origin does not take, it holds at most [`BATCH`] beside the current
+//! frame of each stream, and [`OUT_MOST`] of replies to frames, past which it reads no more.
 
 mod driver;
 mod receive;
@@ -33,34 +31,32 @@ use self::driver::Http2ClientDriver;
 use self::response_slot::{ResponseFuture, ResponseSlot};
 use super::{ClientRequest, ClientResponse, FailureCause, RequestFailure, RequestPhase, Timeouts};
 use crate::clock::coarse_now;
+use crate::h2::write::BATCH;
 use crate::transport::Transport;
 
-/// ClientStreams that are open at once, if the origin allows as many. A pool opens another connection then.
+/// Streams that are open at once, if the origin allows as many. A pool opens another connection then.
 const STREAMS: usize = 120;
 
-/// Bytes of content that an origin may have sent without anybody having read them.
+/// The most bytes of bodies that an origin may have sent and that were not read yet.
 const RECEIVE_WINDOW: u32 = 32 * 1024 * 1024;
 
-/// Bytes that one write takes, eight full TLS records.
-const BATCH: usize = 128 * 1024;
-
-/// Bytes that are to be written past which nothing more is read.
+/// The most bytes of output; past it nothing more is read.
 const OUT_MOST: usize = 2 * BATCH;
 
-/// A connection that speaks HTTP/2: a handle, cheap to clone. When the last one is dropped, the
-/// connection ends as soon as the responses that are on their way were read.
+/// A connection that speaks HTTP/2: a handle, cheap to clone. When the last one is dropped, the connection
+/// ends as soon as the pending responses were read.
 pub struct Http2Client {
     shared: Rc<ConnectionState>,
 }
 
-/// What the handles and the task of a connection share.
+/// The state that the handles and the task of a connection share.
 struct ConnectionState {
-    /// Requests for which no stream was opened yet.
+    /// Requests without a stream.
     queue: RefCell<VecDeque<QueuedRequest>>,
     task: RefCell<Option<Waker>>,
-    /// ClientStreams that are open.
+    /// Streams that are open.
     open: Cell<usize>,
-    /// ClientStreams that could be opened beside those.
+    /// Streams that could be opened beside those.
     room: Cell<usize>,
     /// Whether no further request can be sent.
     closed: Cell<bool>,
@@ -76,10 +72,9 @@ struct QueuedRequest {
 }
 
 impl Http2Client {
-    /// Speaks HTTP/2 over a fresh connection, on a task of this thread. `timeouts` are those of the
-    /// connection as a whole: how long the origin may take nothing of what is written, and, as a
-    /// question whether it is still there goes no longer way than a connection's first packets, how
-    /// long it may take to answer that.
+    /// Starts HTTP/2 over a new connection, on a task of this thread. `timeouts` are those of the connection
+    /// as a whole: how long the origin may take none of what is written; and, because a PING travels no
+    /// further than the first packets of a connection, how long its acknowledgement may take.
     pub(super) fn start(transport: Transport, timeouts: &Timeouts) -> Self {
         let now = coarse_now();
         let shared = Rc::new(ConnectionState {
@@ -93,23 +88,22 @@ impl Http2Client {
             idle_since: Cell::new(now),
         });
         let driver = Http2ClientDriver::new(transport, timeouts, Rc::clone(&shared));
-        driver.tell_room();
+        driver.update_capacity();
         tokio::task::spawn_local(driver.run());
         Self { shared }
     }
 
-    /// Whether another request can be sent now. One that is sent without room fails as refused.
+    /// Whether another request can be sent now. A request that is sent anyway fails as refused.
     pub fn has_room(&self) -> bool {
         !self.is_closed() && self.shared.queue.borrow().len() < self.shared.room.get()
     }
 
-    /// Whether no further request can be sent: the connection has ended, or the origin is about to
-    /// end it.
+    /// Whether no further request can be sent: the connection has ended, or the origin is about to end it.
     pub fn is_closed(&self) -> bool {
         self.shared.closed.get()
     }
 
-    /// Requests that are being sent and answered.
+    /// Requests without a complete response.
     pub fn open_streams(&self) -> usize {
         self.shared.open.get() + self.shared.queue.borrow().len()
     }
@@ -124,13 +118,13 @@ impl Http2Client {
         self.shared.opened_at
     }
 
-    /// Since when there is no request, to about a quarter of a second. Of no meaning while there is
-    /// one.
+    /// When the last request ended, to about a quarter of a second. It has no meaning while a request is
+    /// open.
     pub fn idle_since(&self) -> Instant {
         self.shared.idle_since.get()
     }
 
-    /// Sends a request. Dropping the future, or the content of the response, takes it back.
+    /// Sends a request. Dropping the future, or the body of the response, cancels it.
     ///
     /// # Errors
     /// There is no response; see [`RequestFailure`].
@@ -152,7 +146,7 @@ impl Http2Client {
     }
 }
 
-/// What becomes of a request that was not sent.
+/// The failure of a request that was not sent.
 fn unsent(request: ClientRequest, cause: FailureCause) -> RequestFailure {
     RequestFailure {
         body: Some(request.body),
@@ -178,7 +172,7 @@ impl Clone for Http2Client {
 
 impl Drop for Http2Client {
     fn drop(&mut self) {
-        // This one and the task's own.
+        // This handle and the task have one reference each.
         if Rc::strong_count(&self.shared) <= 2 {
             self.shared.wake();
         }

@@ -1,4 +1,4 @@
-//! What comes from the origin: responses and their content, and what else the codec finds.
+//! The events of an HTTP/2 connection to an origin: responses and their bodies, resets and the end.
 
 use std::ops::Range;
 use std::task::{Context, Poll};
@@ -15,14 +15,14 @@ use crate::client::deadline::after;
 use crate::client::{ClientResponse, FailureCause};
 use crate::h2::tunnel;
 
-/// Bytes that are read before they are looked at.
+/// The most bytes that are read before they are handled.
 const READ_MOST: usize = 16 * 1024;
 
 impl Http2ClientDriver {
-    /// Reads what is there and does what it says; tells whether there was anything.
+    /// Reads the input and handles its frames; returns whether there was any.
     pub(super) fn poll_input(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
-        // What has to be answered would gather here. BodySender goes on: an origin that is held up
-        // until its responses are read would never read what holds us up.
+        // Replies to frames would gather here. Bodies are read all the same: an origin that waits until its
+        // responses are read might never read the request that blocks us.
         if self.end.is_some() || self.is_choked() {
             return Ok(false);
         }
@@ -30,18 +30,18 @@ impl Http2ClientDriver {
             return Ok(false);
         }
         self.handle_input();
-        self.hand_on();
+        self.deliver_pending();
         Ok(true)
     }
 
-    /// Reads what is there, up to a buffer.
+    /// Reads the available input, up to a buffer.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Result<usize, CloseReason> {
         let mut read = 0;
         while read < READ_MOST {
             let room = self.input.room(&self.buffers);
             match self.transport.poll_read(cx, room)? {
                 Poll::Ready(0) if read == 0 => return Err(CloseReason::Closed),
-                // The next read says so again.
+                // The next read returns the end again.
                 Poll::Ready(0) | Poll::Pending => break,
                 Poll::Ready(more) => read += more,
             }
@@ -69,7 +69,7 @@ impl Http2ClientDriver {
                     self.unhandled = false;
                     return;
                 }
-                Http2Event::Data { stream, range, end } => self.take_content(stream, range, end),
+                Http2Event::Data { stream, range, end } => self.take_data(stream, range, end),
                 event => self.handle(event),
             }
             self.input.consume(consumed);
@@ -105,7 +105,7 @@ impl Http2ClientDriver {
                 tracing::debug!(%code, "an origin ends its connection");
                 self.refuse_behind(last);
             }
-            // Handled by the caller, or of a server's end.
+            // Handled by the caller, or events of a server.
             Http2Event::Incomplete
             | Http2Event::Data { .. }
             | Http2Event::Request(_)
@@ -120,7 +120,7 @@ impl Http2ClientDriver {
         if let Some(interim) = &stream.interim {
             interim.send(status, headers);
         }
-        if status == StatusCode::CONTINUE && stream.sending.held_until.is_some() {
+        if status == StatusCode::CONTINUE && stream.request_body.held_until.is_some() {
             self.begin_sending(key);
         }
     }
@@ -138,43 +138,43 @@ impl Http2ClientDriver {
         self.timers.note_response();
         stream.receive_by = None;
         if status == StatusCode::NO_CONTENT {
-            // It cannot be true (RFC 9110 section 8.6).
+            // A 204 has no length (RFC 9110 section 8.6).
             headers.remove("content-length");
         }
         if stream.is_tunnel && status.is_success() && !end {
             return self.open_tunnel(key, *headers);
         }
-        let has_content = !stream.is_head
+        let has_body = !stream.is_head
             && status != StatusCode::NO_CONTENT
             && status != StatusCode::NOT_MODIFIED;
-        stream.receiving = ResponseState::Pending(PendingResponse::new(status, headers));
-        let is_held = stream.sending.held_until.is_some();
+        stream.response = ResponseState::Pending(PendingResponse::new(status, headers));
+        let is_held = stream.request_body.held_until.is_some();
         if is_held && !status.is_success() {
-            // What it waited to be asked for is not wanted; the stream is reset at its end.
-            stream.sending.forget();
+            // The body that was held back is not wanted; the stream is reset at its end.
+            stream.request_body.forget();
         } else if is_held || stream.is_tunnel {
-            // There is no reason to wait any more, or no tunnel.
+            // The wait for 100 is over, or there is no tunnel.
             self.begin_sending(key);
         }
         if end {
             self.take_end(key, None);
-        } else if has_content {
-            self.fresh.push(key);
+        } else if has_body {
+            self.pending.push(key);
         } else {
             self.deliver(key, Body::Empty);
             self.receive_in_time(key);
         }
     }
 
-    /// Hands a stream over that the origin made a tunnel of.
+    /// Delivers a stream that the origin accepted as a tunnel.
     fn open_tunnel(&mut self, key: StreamKey, headers: Headers) {
-        let (content, input) = BodySender::new(None);
-        let (duplex, source) = tunnel::over(Some(input));
+        let (sender, receiver) = BodySender::new(None);
+        let (duplex, source) = tunnel::over(Some(receiver));
         let Some(stream) = self.streams.get(key) else {
             return;
         };
-        stream.sending.source = Some(source);
-        stream.receiving = ResponseState::Body(content);
+        stream.request_body.source = Some(source);
+        stream.response = ResponseState::Body(sender);
         if let Some(response_slot) = stream.response_slot.take() {
             response_slot.settle(Ok(ClientResponse {
                 status: StatusCode::SWITCHING_PROTOCOLS,
@@ -187,21 +187,21 @@ impl Http2ClientDriver {
         self.wakers.mark(key.slot(), STREAMS);
     }
 
-    /// Takes a piece of content that stands in the input.
-    fn take_content(&mut self, key: StreamKey, range: Range<usize>, end: bool) {
+    /// Passes a chunk of a body in the input to its reader.
+    fn take_data(&mut self, key: StreamKey, range: Range<usize>, end: bool) {
         let waker = self.wakers.waker(key.slot(), STREAMS);
         let cx = Context::from_waker(&waker);
         let bytes = self.input.unread().get(range).unwrap_or_default();
         let len = bytes.len();
         self.timers.note_response();
         if let Some(stream) = self.streams.get(key) {
-            match &mut stream.receiving {
-                ResponseState::Body(content) => {
+            match &mut stream.response {
+                ResponseState::Body(sender) => {
                     stream.receive_by = None;
-                    content.push_behind(bytes, &cx);
+                    sender.push_behind(bytes, &cx);
                     self.wakers.mark(key.slot(), STREAMS);
                 }
-                ResponseState::Pending(fresh) => fresh.add(bytes, &cx),
+                ResponseState::Pending(pending) => pending.add(bytes, &cx),
                 ResponseState::Head | ResponseState::Ended => self.consume(key, len),
             }
         }
@@ -210,7 +210,7 @@ impl Http2ClientDriver {
         }
     }
 
-    /// Takes the end of a response.
+    /// Handles the end of a response.
     fn take_end(&mut self, key: StreamKey, trailers: Option<Headers>) {
         let trailers = trailers.filter(|trailers| !trailers.is_empty());
         let waker = self.wakers.waker(key.slot(), STREAMS);
@@ -218,20 +218,20 @@ impl Http2ClientDriver {
         let Some(stream) = self.streams.get(key) else {
             return;
         };
-        match &mut stream.receiving {
-            ResponseState::Body(content) => {
-                content.end(Ok(trailers), &cx);
+        match &mut stream.response {
+            ResponseState::Body(sender) => {
+                sender.end(Ok(trailers), &cx);
                 if stream.is_tunnel && self.codec.is_open(key) {
-                    // The other direction goes on.
+                    // The other direction is still open.
                     return;
                 }
             }
-            ResponseState::Pending(fresh) => {
-                let body = match (&fresh.flow, trailers) {
-                    (None, None) => fresh.piece.take().map_or(Body::Empty, Body::from),
+            ResponseState::Pending(pending) => {
+                let body = match (&pending.flow, trailers) {
+                    (None, None) => pending.piece.take().map_or(Body::Empty, Body::from),
                     (_, trailers) => {
-                        fresh.flow(&cx).0.end(Ok(trailers), &cx);
-                        let flow = fresh.flow.take();
+                        pending.flow(&cx).0.end(Ok(trailers), &cx);
+                        let flow = pending.flow.take();
                         flow.map_or(Body::Empty, |(_, stream)| Body::stream(stream))
                     }
                 };
@@ -239,45 +239,45 @@ impl Http2ClientDriver {
             }
             ResponseState::Head | ResponseState::Ended => {}
         }
-        // The response is there without the rest of the request, which nobody waits for any more.
+        // The response is complete, so the rest of the request is of no use.
         self.cancel(key);
     }
 
-    /// Hands on the responses whose content did not end in the input at hand.
-    fn hand_on(&mut self) {
-        while let Some(key) = self.fresh.pop() {
+    /// Delivers the responses whose bodies did not end in the current input.
+    fn deliver_pending(&mut self) {
+        while let Some(key) = self.pending.pop() {
             let waker = self.wakers.waker(key.slot(), STREAMS);
             let cx = Context::from_waker(&waker);
             let Some(stream) = self.streams.get(key) else {
                 continue;
             };
-            let ResponseState::Pending(fresh) = &mut stream.receiving else {
+            let ResponseState::Pending(pending) = &mut stream.response else {
                 continue;
             };
-            fresh.flow(&cx);
-            if let Some((content, body)) = fresh.flow.take() {
-                self.deliver(key, Body::stream(body));
+            pending.flow(&cx);
+            if let Some((sender, receiver)) = pending.flow.take() {
+                self.deliver(key, Body::stream(receiver));
                 if let Some(stream) = self.streams.get(key) {
-                    stream.receiving = ResponseState::Body(content);
+                    stream.response = ResponseState::Body(sender);
                 }
                 self.wakers.mark(key.slot(), STREAMS);
             }
         }
     }
 
-    /// Gives the response to whoever waits for it.
+    /// Gives the response to its sender.
     fn deliver(&mut self, key: StreamKey, body: Body) {
         let Some(stream) = self.streams.get(key) else {
             return;
         };
-        let receiving = std::mem::replace(&mut stream.receiving, ResponseState::Ended);
-        if let (ResponseState::Pending(fresh), Some(response_slot)) =
-            (receiving, stream.response_slot.take())
+        let response = std::mem::replace(&mut stream.response, ResponseState::Ended);
+        if let (ResponseState::Pending(pending), Some(response_slot)) =
+            (response, stream.response_slot.take())
         {
             response_slot.settle(Ok(ClientResponse {
-                status: fresh.status,
+                status: pending.status,
                 version: Version::HTTP_2,
-                headers: *fresh.headers,
+                headers: *pending.headers,
                 body,
                 tunnel: None,
             }));
@@ -295,7 +295,7 @@ impl Http2ClientDriver {
         }
     }
 
-    /// The origin has not looked at streams behind this one (RFC 9113 section 6.8).
+    /// The origin has not processed later streams (RFC 9113 section 6.8).
     fn refuse_behind(&mut self, last: u32) {
         for key in self.streams.keys() {
             if key.id() > last
@@ -306,7 +306,7 @@ impl Http2ClientDriver {
         }
     }
 
-    /// Does what those who wait for a response or read its content ask for by what they did.
+    /// Acts on the progress of a stream's sender and reader: opens windows, or cancels the request.
     pub(super) fn note_progress(&mut self, key: StreamKey, cx: &Context<'_>) {
         let Some(stream) = self.streams.get(key) else {
             return;
@@ -319,12 +319,12 @@ impl Http2ClientDriver {
             self.cancel(key);
             return;
         }
-        let ResponseState::Body(content) = &stream.receiving else {
+        let ResponseState::Body(sender) = &stream.response else {
             return;
         };
-        let progress = content.progress(cx);
-        let is_abandoned = content.is_abandoned();
-        if is_abandoned && (!stream.is_tunnel || stream.sending.ended) {
+        let progress = sender.progress(cx);
+        let is_abandoned = sender.is_abandoned();
+        if is_abandoned && (!stream.is_tunnel || stream.request_body.ended) {
             self.cancel(key);
             return;
         }
@@ -335,7 +335,7 @@ impl Http2ClientDriver {
         }
     }
 
-    /// From now on the next piece has to come in time.
+    /// Sets the deadline of the next part of a response.
     fn receive_in_time(&mut self, key: StreamKey) {
         if let Some(stream) = self.streams.get(key) {
             let by = after(stream.timeouts.read);
@@ -362,7 +362,7 @@ impl PendingResponse {
         }
     }
 
-    /// Adds content. The first piece may be all there is.
+    /// Adds a chunk of the body. The first chunk may be the whole body.
     fn add(&mut self, bytes: &[u8], cx: &Context<'_>) {
         if bytes.is_empty() {
             return;
@@ -374,7 +374,7 @@ impl PendingResponse {
         }
     }
 
-    /// The content as a stream, from its first piece on.
+    /// The body as a stream, beginning with its first chunk.
     fn flow(&mut self, cx: &Context<'_>) -> &(BodySender, BodyReceiver) {
         self.flow.get_or_insert_with(|| {
             let length = self.headers.get_str("content-length");

@@ -1,4 +1,4 @@
-//! Opening streams for the requests in the queue.
+//! The opening of streams for the requests in the queue.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use apus_http::{Body, Method};
 
 use super::driver::Http2ClientDriver;
 use super::stream::{ClientStream, RequestBodyState, ResponseState};
-use super::{BATCH, QueuedRequest, STREAMS, unsent};
+use super::{QueuedRequest, STREAMS, unsent};
 use crate::client::deadline::after;
 use crate::client::{ClientRequestHead, FailureCause};
 use crate::clock::coarse_now;
+use crate::h2::write::BATCH;
 
-/// How long content is held back for `100 Continue`: many origins never send it (RFC 9110 section
-/// 10.1.1).
+/// How long a body is held back for `100 Continue`: many origins never send it (RFC 9110 section 10.1.1).
 const CONTINUE_WITHIN: Duration = Duration::from_secs(1);
 
 impl Http2ClientDriver {
-    /// Opens streams for what is in the queue; tells whether there was anything.
+    /// Opens streams for the queued requests; returns whether there were any.
     pub(super) fn open_queued(&mut self) -> bool {
         let mut any = false;
         while self.out.len() < BATCH && self.end.is_none() {
-            // Whether there can be a tunnel is told by the origin's settings.
+            // The origin's settings decide whether there can be a tunnel.
             let waits = |next: &QueuedRequest| {
                 next.request.head.upgrade.is_some()
                     && !self.codec.has_peer_settings()
@@ -71,17 +71,17 @@ impl Http2ClientDriver {
         };
         self.shared.requests.set(self.shared.requests.get() + 1);
         response_slot.watch(self.wakers.waker(key.slot(), STREAMS));
-        let mut sending = RequestBodyState::new(request.body, coarse_now());
+        let mut request_body = RequestBodyState::new(request.body, coarse_now());
         if is_tunnel {
-            // Nothing is sent before it is known to be one.
-            sending.left = None;
+            // Nothing is sent before the origin accepts the tunnel.
+            request_body.left = None;
         }
         if expects_continue {
-            sending.held_until = Some(after(CONTINUE_WITHIN));
+            request_body.held_until = Some(after(CONTINUE_WITHIN));
         }
-        let by = sending.held_until;
+        let by = request_body.held_until;
         self.timers.examine_by(by.unwrap_or_else(|| {
-            // What it does not send in time is looked at then, and what it waits for.
+            // Then the deadlines of its body and of its response are checked.
             after(request.timeouts.write.min(request.timeouts.first_byte))
         }));
         self.streams.enter(Box::new(ClientStream {
@@ -92,8 +92,8 @@ impl Http2ClientDriver {
             begins_at,
             is_tunnel,
             is_head: head.method == Method::HEAD && !is_tunnel,
-            sending,
-            receiving: ResponseState::Head,
+            request_body,
+            response: ResponseState::Head,
             receive_by: None,
         }));
         if is_whole {
@@ -106,8 +106,8 @@ impl Http2ClientDriver {
     }
 }
 
-/// What `Content-Length` says: nothing where there is no content and none is expected (RFC 9110
-/// section 8.6).
+/// The value of `Content-Length`: none for a request without a body where none is expected (RFC 9110 section
+/// 8.6).
 fn content_length(head: &ClientRequestHead, body: &Body) -> Option<u64> {
     let is_expected = matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
     match body {

@@ -1,4 +1,4 @@
-//! One request between whoever waits for its response and the task that drives the connection.
+//! The slot for the result of one request, between its sender and the task that drives the connection.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -8,29 +8,29 @@ use std::task::{Context, Poll, Waker};
 
 use crate::client::{ClientResponse, RequestFailure};
 
-/// Where the outcome of a request is put, and who is to be told what.
+/// The result of a request, and the tasks to wake.
 #[derive(Default)]
 pub(super) struct ResponseSlot(RefCell<ResponseSlotState>);
 
 #[derive(Default)]
 struct ResponseSlotState {
     outcome: Option<Result<ClientResponse, RequestFailure>>,
-    /// Whether nobody waits for it any more.
+    /// Whether the sender stopped waiting.
     abandoned: bool,
     sender: Option<Waker>,
     driver: Option<Waker>,
 }
 
-/// Waits for the outcome. If it is dropped before, the request is taken back.
+/// Waits for the result. If it is dropped early, the request is cancelled.
 pub(super) struct ResponseFuture(pub(super) Rc<ResponseSlot>);
 
 impl ResponseSlot {
-    /// Tells the outcome.
+    /// Stores the result.
     pub(super) fn settle(&self, outcome: Result<ClientResponse, RequestFailure>) {
         let mut state = self.0.borrow_mut();
         state.driver = None;
         if state.abandoned {
-            // The content of a response that nobody takes ends with it.
+            // This drops the body of a response that is not wanted.
             drop(state);
             drop(outcome);
             return;
@@ -41,12 +41,12 @@ impl ResponseSlot {
         }
     }
 
-    /// Whether nobody waits for the outcome.
+    /// Whether the sender stopped waiting for the result.
     pub(super) fn is_abandoned(&self) -> bool {
         self.0.borrow().abandoned
     }
 
-    /// Has `driver` woken when nobody waits any more.
+    /// Registers `driver`, to be woken when the sender stops waiting.
     pub(super) fn watch(&self, driver: Waker) {
         self.0.borrow_mut().driver = Some(driver);
     }

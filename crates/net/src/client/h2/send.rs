@@ -1,4 +1,4 @@
-//! The bodies of requests, gathered from all streams in the order of the scheduler.
+//! The bodies of requests over HTTP/2, gathered from all streams in their turn.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,25 +8,17 @@ use apus_codec::h2::StreamKey;
 use apus_http::{BodyError, FileRange, Frame, Headers};
 use bytes::Bytes;
 
+use super::STREAMS;
 use super::driver::{CloseReason, Http2ClientDriver};
 use super::stream::RequestBodyState;
-use super::{BATCH, STREAMS};
 use crate::client::FailureCause;
 use crate::client::deadline::after;
 use crate::clock::coarse_now;
-use crate::file::{read_away, read_cached};
-use crate::h2::stream::{BodyChunk, ChunkPart, behind};
+use crate::file::{read_away, read_cached, without_first};
+use crate::h2::stream::{BodyChunk, ChunkPart};
+use crate::h2::write::{BATCH, FRAME_HEADER, LARGE_WRITE, SPACE_LEAST};
 
-/// Bytes of a frame's header.
-const FRAME_HEADER: usize = 9;
-
-/// A batch with less room than this is full: content must not leave in crumbs.
-const ROOM_LEAST: usize = 1024;
-
-/// After a write of so many bytes the next one may find the socket full.
-const MUCH: usize = 16 * 1024;
-
-/// What a source of content gave.
+/// The result of polling the source of a body.
 enum SourcePoll {
     Pending,
     BodyChunk(BodyChunk, u64),
@@ -35,7 +27,7 @@ enum SourcePoll {
 }
 
 impl Http2ClientDriver {
-    /// Writes what is to be written, joined by as much content as fits; tells whether any left.
+    /// Writes the pending frames together with as much data as fits; returns whether any bytes left.
     pub(super) fn poll_output(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
         match self.poll_written(cx) {
             Poll::Ready(result) => result?,
@@ -54,8 +46,8 @@ impl Http2ClientDriver {
         match self.out.poll_write(cx, &mut self.transport, &self.buffers) {
             Poll::Ready(written) => {
                 let written = written?;
-                self.turn.bytes += written;
-                self.wrote_much = written >= MUCH;
+                self.budget.bytes += written;
+                self.wrote_much = written >= LARGE_WRITE;
                 self.timers.unblocked();
                 match self.transport.poll_flush(cx) {
                     Poll::Ready(result) => result?,
@@ -70,7 +62,7 @@ impl Http2ClientDriver {
         }
     }
 
-    /// Waits until what was written has left, and there is room for more if there is more.
+    /// Waits until the written bytes have left, and until the socket has space if there is more to send.
     fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.transport.poll_flush(cx))?;
         if self.wrote_much && self.codec.is_send_due() {
@@ -80,10 +72,10 @@ impl Http2ClientDriver {
         Poll::Ready(Ok(()))
     }
 
-    /// Gathers content up to the size of a batch.
+    /// Gathers data up to the size of a batch.
     fn fill(&mut self) {
         while let Some(room) = BATCH.checked_sub(self.out.len() + FRAME_HEADER)
-            && room >= ROOM_LEAST
+            && room >= SPACE_LEAST
         {
             let Some((key, most)) = self.codec.next_send() else {
                 return;
@@ -92,17 +84,17 @@ impl Http2ClientDriver {
         }
     }
 
-    fn sending(&mut self, key: StreamKey) -> Option<&mut RequestBodyState> {
-        self.streams.get(key).map(|stream| &mut stream.sending)
+    fn request_body(&mut self, key: StreamKey) -> Option<&mut RequestBodyState> {
+        self.streams.get(key).map(|stream| &mut stream.request_body)
     }
 
-    /// Adds up to `most` bytes of a stream's content to the batch.
+    /// Adds up to `most` bytes of a stream's body to the batch.
     fn send_some(&mut self, key: StreamKey, most: usize) {
-        let Some(sending) = self.sending(key) else {
+        let Some(request_body) = self.request_body(key) else {
             return;
         };
-        sending.moved_at = coarse_now();
-        match sending.next.split(most) {
+        request_body.moved_at = coarse_now();
+        match request_body.next.split(most) {
             None => {}
             Some(ChunkPart::Bytes(part)) => self.send_bytes(key, part),
             Some(ChunkPart::File(range)) => self.send_file(key, range, most),
@@ -116,21 +108,21 @@ impl Http2ClientDriver {
         }
     }
 
-    /// Sends what is in memory of a file, or has it read from its disk while others have their turn.
+    /// Sends the part of a file that is in memory, or has it read from its disk while other streams are sent.
     fn send_file(&mut self, key: StreamKey, range: FileRange, most: usize) {
         let most = usize::try_from(range.len).unwrap_or(usize::MAX).min(most);
         let room = self.out.room(most, &self.buffers);
         match read_cached(&range, room, range.offset) {
             None => {
-                if let Some(sending) = self.sending(key) {
-                    sending.next = BodyChunk::File(range.clone());
-                    sending.reading = Some(Box::pin(read_away(range)));
+                if let Some(request_body) = self.request_body(key) {
+                    request_body.next = BodyChunk::File(range.clone());
+                    request_body.reading = Some(Box::pin(read_away(range)));
                     self.wakers.mark(key.slot(), STREAMS);
                 }
             }
             Some(Ok(read)) if read > 0 => {
-                if let Some(sending) = self.sending(key) {
-                    sending.next = BodyChunk::file(behind(&range, read as u64));
+                if let Some(request_body) = self.request_body(key) {
+                    request_body.next = BodyChunk::file(without_first(&range, read as u64));
                 }
                 if let Some(end) = self.send_data(key, read) {
                     self.out.add_read(read);
@@ -141,11 +133,11 @@ impl Http2ClientDriver {
         }
     }
 
-    /// Encodes the header of a frame with the next `len` bytes of a stream. Tells whether they are the
-    /// last; nothing if the connection has to end.
+    /// Encodes the header of a frame with the next `len` bytes of a stream. Returns whether they are the
+    /// last, or `None` if the connection has to end.
     fn send_data(&mut self, key: StreamKey, len: usize) -> Option<bool> {
-        let sending = self.sending(key)?;
-        let end = sending.next.is_empty() && sending.source.is_none();
+        let request_body = self.request_body(key)?;
+        let end = request_body.next.is_empty() && request_body.source.is_none();
         let frames = self.out.frames(&self.buffers);
         match self.codec.send_data(key, len, end, frames) {
             Ok(()) => Some(end),
@@ -156,14 +148,14 @@ impl Http2ClientDriver {
         }
     }
 
-    /// Goes on with a stream behind a frame of data.
+    /// Continues a stream after a frame of data.
     fn sent(&mut self, key: StreamKey, end: bool) {
-        let Some(sending) = self.sending(key) else {
+        let Some(request_body) = self.request_body(key) else {
             return;
         };
         if end {
             self.request_ended(key);
-        } else if sending.next.is_empty() {
+        } else if request_body.next.is_empty() {
             let waker = self.wakers.waker(key.slot(), STREAMS);
             self.poll_sending(key, &mut Context::from_waker(&waker));
         } else {
@@ -171,65 +163,69 @@ impl Http2ClientDriver {
         }
     }
 
-    /// Begins with content that was held back, or is not.
+    /// Starts to send a body that was held back, or is not.
     pub(super) fn begin_sending(&mut self, key: StreamKey) {
-        let Some(sending) = self.sending(key) else {
+        let Some(request_body) = self.request_body(key) else {
             return;
         };
-        sending.held_until = None;
-        sending.moved_at = coarse_now();
-        if !sending.next.is_empty() {
+        request_body.held_until = None;
+        request_body.moved_at = coarse_now();
+        if !request_body.next.is_empty() {
             self.codec.want_send(key);
-        } else if sending.source.is_some() {
+        } else if request_body.source.is_some() {
             self.wakers.mark(key.slot(), STREAMS);
-        } else if !sending.ended {
+        } else if !request_body.ended {
             self.send_end(key, None);
         }
     }
 
-    /// Asks for content of a stream, where none is at hand.
+    /// Polls the source of a stream's body, if no data of it is pending.
     pub(super) fn poll_sending(&mut self, key: StreamKey, cx: &mut Context<'_>) {
-        let Some(sending) = self.sending(key) else {
+        let Some(request_body) = self.request_body(key) else {
             return;
         };
-        if let Some(reading) = &mut sending.reading {
+        if let Some(reading) = &mut request_body.reading {
             let Poll::Ready(read) = reading.as_mut().poll(cx) else {
                 return;
             };
-            sending.reading = None;
-            return match (std::mem::take(&mut sending.next), read) {
+            request_body.reading = None;
+            return match (std::mem::take(&mut request_body.next), read) {
                 (BodyChunk::File(range), Ok(bytes)) if !bytes.is_empty() => {
-                    let rest = behind(&range, bytes.len() as u64);
-                    sending.next = BodyChunk::Read(Box::new((bytes, rest)));
-                    sending.moved_at = coarse_now();
+                    let rest = without_first(&range, bytes.len() as u64);
+                    request_body.next = BodyChunk::Read(Box::new((bytes, rest)));
+                    request_body.moved_at = coarse_now();
                     self.codec.want_send(key);
                 }
                 (_, read) => self.break_off(key, file_error(read.err())),
             };
         }
-        if sending.held_until.is_some() || !sending.next.is_empty() {
+        if request_body.held_until.is_some() || !request_body.next.is_empty() {
             return;
         }
-        match sending.ask(cx) {
+        match request_body.ask(cx) {
             SourcePoll::Pending => {}
             SourcePoll::BodyChunk(BodyChunk::Empty, _) => {
-                // It has its next turn after others.
+                // Its source is polled again after the other streams.
                 self.wakers.mark(key.slot(), STREAMS);
             }
             SourcePoll::BodyChunk(chunk, len) => {
-                if sending.left.is_some_and(|left| left < len) {
-                    return self
-                        .break_off(key, BodyError::Source("it is longer than it said".into()));
+                if request_body.left.is_some_and(|left| left < len) {
+                    return self.break_off(
+                        key,
+                        BodyError::Source("it is longer than the head says".into()),
+                    );
                 }
-                sending.left = sending.left.map(|left| left.saturating_sub(len));
-                sending.next = chunk;
-                sending.moved_at = coarse_now();
+                request_body.left = request_body.left.map(|left| left.saturating_sub(len));
+                request_body.next = chunk;
+                request_body.moved_at = coarse_now();
                 self.codec.want_send(key);
             }
             SourcePoll::End(trailers) => {
-                if sending.left.is_some_and(|left| left > 0) {
-                    return self
-                        .break_off(key, BodyError::Source("it is shorter than it said".into()));
+                if request_body.left.is_some_and(|left| left > 0) {
+                    return self.break_off(
+                        key,
+                        BodyError::Source("it is shorter than the head says".into()),
+                    );
                 }
                 self.send_end(key, trailers);
             }
@@ -253,11 +249,11 @@ impl Http2ClientDriver {
         }
     }
 
-    /// All of a request was sent: from now on the origin has to answer in time.
+    /// The request was sent whole: from now on the origin has to respond in time.
     pub(super) fn request_ended(&mut self, key: StreamKey) {
-        if let Some(sending) = self.sending(key) {
-            sending.ended = true;
-            sending.source = None;
+        if let Some(request_body) = self.request_body(key) {
+            request_body.ended = true;
+            request_body.source = None;
         }
         self.await_response(key);
         if !self.codec.is_open(key) {
@@ -275,10 +271,10 @@ impl Http2ClientDriver {
         }
     }
 
-    /// Takes a request back whose content broke off: it must not be taken for whole.
+    /// Cancels a request whose body broke off, so that the origin does not take it for complete.
     fn break_off(&mut self, key: StreamKey, error: BodyError) {
         if let Some(stream) = self.cancel(key) {
-            tracing::debug!(%error, "the content of a request to an origin broke off");
+            tracing::debug!(%error, "the body of a request to an origin broke off");
             self.fail(stream, FailureCause::Source(error), BodyError::Disconnected);
         }
     }
@@ -290,7 +286,7 @@ impl RequestBodyState {
             return SourcePoll::Pending;
         };
         let Ok(polled) = catch_unwind(AssertUnwindSafe(|| source.poll_frame(cx))) else {
-            tracing::error!("the source of a request's content panicked");
+            tracing::error!("the source of a request's body panicked");
             return SourcePoll::Failed(BodyError::Source("its source panicked".into()));
         };
         let Poll::Ready(given) = polled else {
@@ -313,7 +309,7 @@ impl RequestBodyState {
             Some(Err(error)) => SourcePoll::Failed(error),
             None => SourcePoll::End(None),
         };
-        // It is not polled again.
+        // The source has ended, and must not be polled again.
         self.source = None;
         given
     }

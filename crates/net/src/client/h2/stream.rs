@@ -1,4 +1,4 @@
-//! What a connection keeps of each open stream, in a table by the stream's slot.
+//! The state of each open stream of a connection to an origin, in a table by the stream's slot.
 
 use std::future::Future;
 use std::io;
@@ -22,39 +22,38 @@ pub(super) struct ClientStreams(Vec<Option<Box<ClientStream>>>);
 /// One stream.
 pub(super) struct ClientStream {
     pub(super) key: StreamKey,
-    /// Who waits for the response; `None` once it is there.
+    /// The slot of the sender that waits for the response; `None` once it was delivered.
     pub(super) response_slot: Option<Rc<ResponseSlot>>,
     pub(super) interim: Option<Interim>,
     pub(super) timeouts: Rc<Timeouts>,
-    /// The connection had so many bytes to write before this request.
+    /// The number of bytes that the connection had to write before this request.
     pub(super) begins_at: u64,
-    /// Whether this is an extended CONNECT, and so perhaps a tunnel.
+    /// Whether this is an extended CONNECT, which may become a tunnel.
     pub(super) is_tunnel: bool,
-    /// Whether the response has no content whatever its fields say.
+    /// Whether the response has no body whatever its fields say.
     pub(super) is_head: bool,
-    pub(super) sending: RequestBodyState,
-    pub(super) receiving: ResponseState,
-    /// By when the next piece of the response, its head or the content that is waited for, has to
-    /// come.
+    pub(super) request_body: RequestBodyState,
+    pub(super) response: ResponseState,
+    /// By when the next part of the response has to arrive: its head, or data that its reader waits for.
     pub(super) receive_by: Option<Instant>,
 }
 
-/// The content of the request.
+/// The body of the request.
 pub(super) struct RequestBodyState {
-    /// What it was, if it can be had again.
+    /// A copy of the body, if it can be sent again.
     pub(super) kept: Body,
     pub(super) next: BodyChunk,
-    /// Where content comes from behind `next`.
+    /// The source of the data behind `next`.
     pub(super) source: Option<Box<dyn BodyStream>>,
     /// Whether nothing was taken from `source`.
     pub(super) is_untouched: bool,
-    /// Bytes that `source` still has to give, where the head said how many.
+    /// Bytes that `source` still has to produce, if the head has a length.
     pub(super) left: Option<u64>,
-    /// A part of a file that is read from its disk.
+    /// The read of a part of a file from its disk.
     pub(super) reading: Option<Pin<Box<dyn Future<Output = io::Result<Bytes>>>>>,
-    /// Held back for `100 Continue`, no longer than this.
+    /// The end of the wait for `100 Continue`.
     pub(super) held_until: Option<Instant>,
-    /// All was sent.
+    /// Whether all was sent.
     pub(super) ended: bool,
     /// When some of it was sent last.
     pub(super) moved_at: Instant,
@@ -62,30 +61,30 @@ pub(super) struct RequestBodyState {
 
 /// The response.
 pub(super) enum ResponseState {
-    /// Its head has to come.
+    /// The head has not arrived.
     Head,
-    /// The head is here, and perhaps a piece of the content. Both are handed on together, once all of
-    /// the input was looked at.
+    /// The head has arrived, and perhaps the first chunk of the body. Both are delivered together when all of
+    /// the input was handled.
     Pending(PendingResponse),
-    /// BodySender is on its way to its reader.
+    /// The body is on its way to its reader.
     Body(BodySender),
-    /// What comes is for nobody.
+    /// What arrives is discarded.
     Ended,
 }
 
-/// A response that was not handed on.
+/// A response that was not delivered.
 pub(super) struct PendingResponse {
     pub(super) status: StatusCode,
     pub(super) headers: Box<Headers>,
-    /// The first piece of the content, as long as it is the only one.
+    /// The first chunk of the body, while it is the only one.
     pub(super) piece: Option<Bytes>,
     pub(super) flow: Option<(BodySender, BodyReceiver)>,
 }
 
 impl RequestBodyState {
-    /// The content `body`, whose sending begins now.
+    /// The body of a request that starts to be sent now.
     pub(super) fn new(body: Body, now: Instant) -> Self {
-        let mut sending = Self {
+        let mut request_body = Self {
             kept: Body::Empty,
             next: BodyChunk::Empty,
             source: None,
@@ -97,17 +96,17 @@ impl RequestBodyState {
             moved_at: now,
         };
         match body {
-            Body::Stream(source) => sending.source = Some(source),
+            Body::Stream(source) => request_body.source = Some(source),
             whole => {
-                // Of what is shared, a second one costs nothing.
-                sending.kept = whole.share().unwrap_or_default();
-                sending.next = whole.into();
+                // A copy of a shared body costs nothing.
+                request_body.kept = whole.share().unwrap_or_default();
+                request_body.next = whole.into();
             }
         }
-        sending
+        request_body
     }
 
-    /// Lets go of content that will not be sent.
+    /// Drops a body that will not be sent.
     pub(super) fn forget(&mut self) {
         self.next = BodyChunk::Empty;
         self.source = None;
@@ -115,7 +114,7 @@ impl RequestBodyState {
         self.ended = true;
     }
 
-    /// The content, if nothing of it is lost.
+    /// The body, if it can be sent again.
     pub(super) fn give_back(self) -> Option<Body> {
         match self.source {
             Some(source) => self.is_untouched.then_some(Body::Stream(source)),
@@ -125,13 +124,13 @@ impl RequestBodyState {
 }
 
 impl ClientStreams {
-    /// The stream, if it is here.
+    /// The stream, if it is in its slot.
     pub(super) fn get(&mut self, key: StreamKey) -> Option<&mut ClientStream> {
         let stream = self.0.get_mut(key.slot())?.as_deref_mut();
         stream.filter(|stream| stream.key == key)
     }
 
-    /// Which stream is in a slot.
+    /// The stream in a slot.
     pub(super) fn key(&self, slot: usize) -> Option<StreamKey> {
         let stream = self.0.get(slot)?.as_ref();
         stream.map(|stream| stream.key)
@@ -142,21 +141,21 @@ impl ClientStreams {
         if self.0.len() <= slot {
             self.0.resize_with(slot + 1, || None);
         }
-        if let Some(place) = self.0.get_mut(slot) {
-            *place = Some(stream);
+        if let Some(entry) = self.0.get_mut(slot) {
+            *entry = Some(stream);
         }
     }
 
-    /// Takes a stream out.
+    /// Removes a stream.
     pub(super) fn remove(&mut self, key: StreamKey) -> Option<Box<ClientStream>> {
-        let place = self.0.get_mut(key.slot())?;
-        match place {
-            Some(stream) if stream.key == key => place.take(),
+        let entry = self.0.get_mut(key.slot())?;
+        match entry {
+            Some(stream) if stream.key == key => entry.take(),
             _ => None,
         }
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     pub(super) fn slots(&self) -> usize {
         self.0.len()
     }

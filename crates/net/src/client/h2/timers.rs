@@ -1,4 +1,4 @@
-//! How long a connection waits for what.
+//! The time limits of an HTTP/2 connection to an origin.
 
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -11,31 +11,30 @@ use crate::client::deadline::{DeadlineTimer, after};
 use crate::client::{FailureCause, Timeouts};
 use crate::clock::{TICK, coarse_now};
 
-/// An origin that says nothing for so many round trips, though it is asked something, is asked whether
-/// it is still there.
+/// After so many round trips without input, although requests are open, the origin gets a PING.
 const SILENT_ROUND_TRIPS: u32 = 2;
 
-/// How long to wait for the next PING, if since the last one nothing came but its answer. Origins of
-/// gRPC take more than two in five minutes for abuse, and a stream may be silent for hours; a machine
-/// that is gone by then is noticed by TCP's keep-alive.
+/// The time until the next PING if only the acknowledgement of the last one arrived since. gRPC servers treat
+/// more than two PINGs in five minutes as abuse, and a stream may be silent for hours; TCP's keep-alive
+/// notices a machine that is down by then.
 const QUIET: Duration = Duration::from_secs(310);
 
-/// Times of a connection; `None` where nothing runs.
+/// Times of a connection; `None` if the limit does not apply.
 pub(super) struct ClientTimers {
     deadline: DeadlineTimer,
-    /// When the streams have to be looked at.
+    /// When the deadlines of the streams have to be checked.
     examine_at: Option<Instant>,
     /// When something was read last.
     read_at: Instant,
     /// When a PING was sent last.
     pinged_at: Instant,
-    /// Whether nothing of a response came since then.
+    /// Whether no part of a response arrived since then.
     is_quiet: bool,
-    /// By when the origin has to take some of what is to be written.
+    /// By when the origin has to take some of the pending output.
     write_by: Option<Instant>,
-    /// How long it may take nothing.
+    /// How long it may take none of it.
     write: Duration,
-    /// How long a PING and its answer may take.
+    /// The limit of a PING's round trip.
     round_trip: Duration,
 }
 
@@ -54,7 +53,7 @@ impl ClientTimers {
         }
     }
 
-    /// Has the streams looked at by then.
+    /// Schedules a check of the streams.
     pub(super) fn examine_by(&mut self, at: Instant) {
         self.examine_at = Some(self.examine_at.map_or(at, |known| known.min(at)));
     }
@@ -63,7 +62,7 @@ impl ClientTimers {
         self.read_at = coarse_now();
     }
 
-    /// Notes that some of a response came.
+    /// Notes that a part of a response arrived.
     pub(super) fn note_response(&mut self) {
         self.is_quiet = false;
     }
@@ -91,7 +90,7 @@ impl Http2ClientDriver {
         }
     }
 
-    /// When to send a PING, or to give up on its answer.
+    /// When to send a PING, or to give up waiting for its acknowledgement.
     fn ping_at(&self) -> Option<Instant> {
         let is_asked = self.codec.open_streams() > 0 || !self.shared.queue.borrow().is_empty();
         let timers = &self.timers;
@@ -106,15 +105,15 @@ impl Http2ClientDriver {
         Some(at + TICK)
     }
 
-    /// Does what is due.
-    pub(super) fn on_deadline(&mut self, now: Instant) -> Result<(), CloseReason> {
+    /// Handles the deadlines that have passed.
+    pub(super) fn handle_deadline(&mut self, now: Instant) -> Result<(), CloseReason> {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if is_due(self.timers.write_by) {
             return Err(CloseReason::TimedOut);
         }
         if is_due(self.ping_at()) {
             if self.codec.awaits_ping_ack() {
-                tracing::debug!("an origin answers no PING");
+                tracing::debug!("an origin acknowledges no PING");
                 return Err(CloseReason::TimedOut);
             }
             self.timers.pinged_at = now;
@@ -133,21 +132,21 @@ impl Http2ClientDriver {
         Ok(())
     }
 
-    /// Ends what a stream has waited for too long; gives the time to look at it again.
+    /// Ends a stream whose deadline has passed; returns when to check it again.
     fn examine(&mut self, key: StreamKey, now: Instant) -> Option<Instant> {
         let is_stalled = self.codec.is_stalled(key);
         let stream = self.streams.get(key)?;
-        let sending = &stream.sending;
-        if sending.held_until.is_some_and(|until| until <= now) {
+        let request_body = &stream.request_body;
+        if request_body.held_until.is_some_and(|until| until <= now) {
             self.begin_sending(key);
             return Some(now);
         }
-        let write_by = match (sending.ended, is_stalled) {
+        let write_by = match (request_body.ended, is_stalled) {
             (true, _) => None,
-            (false, true) => Some(sending.moved_at + stream.timeouts.write + TICK),
+            (false, true) => Some(request_body.moved_at + stream.timeouts.write + TICK),
             (false, false) => Some(now + stream.timeouts.write),
         };
-        let deadlines = [sending.held_until, stream.receive_by, write_by];
+        let deadlines = [request_body.held_until, stream.receive_by, write_by];
         let next = deadlines.into_iter().flatten().min();
         if next.is_none_or(|next| next > now) {
             return next;

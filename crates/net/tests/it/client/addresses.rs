@@ -1,5 +1,4 @@
-//! Where connections go: sockets of both kinds, those that are not there, and whom they are told to
-//! be for.
+//! Connections to TCP and Unix sockets, to addresses that do not respond, and with PROXY protocol heads.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -12,7 +11,7 @@ use apus_net::client::{Address, FailureCause, Origin, ProxyHead, RequestPhase, T
 use super::harness::{IdleConnections, RawOrigin, collect, get, get_once, origin, run};
 
 #[test]
-fn an_origin_behind_a_unix_socket_answers() {
+fn an_origin_behind_a_unix_socket_responds() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("origin.sock");
     let listener = UnixListener::bind(&path).unwrap();
@@ -55,7 +54,7 @@ fn an_origin_that_is_not_there_fails_before_anything_is_sent() {
 }
 
 #[test]
-fn the_origin_is_told_whom_a_connection_is_for() {
+fn the_origin_learns_the_client_of_a_connection() {
     let client = proxy_protocol::ProxyHeader {
         source: Some("192.0.2.1:1000".parse().unwrap()),
         destination: Some("192.0.2.2:80".parse().unwrap()),
@@ -80,7 +79,7 @@ fn the_origin_is_told_whom_a_connection_is_for() {
                     .unwrap()
                     .starts_with("GET / HTTP/1.1\r\n")
             );
-            connection.say("HTTP/1.1 204 No Content\r\n\r\n");
+            connection.send("HTTP/1.1 204 No Content\r\n\r\n");
         });
         run(async {
             let origin = Origin {

@@ -1,4 +1,4 @@
-//! Applications that speak FastCGI: what they get, and what is made of what they say.
+//! FastCGI applications: their requests, and the handling of their responses.
 
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -13,9 +13,10 @@ use apus_net::client::{
     Address, ClientRequest, ClientResponse, ConnectionReturn, FailureCause, FastCgiClient, Origin,
     OriginConnection, ParkedFastCgi, Protocol, RequestFailure, RequestPhase, Timeouts, connect,
 };
+use apus_testkit::eventually;
 use bytes::Bytes;
 
-use super::harness::{Handed, OriginStream, RawOrigin, collect, head, origin, request, run, until};
+use super::harness::{ChannelBody, OriginStream, RawOrigin, collect, head, origin, request, run};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -32,7 +33,7 @@ fn record(kind: u8, content: impl AsRef<[u8]>) -> Vec<u8> {
     [&[1, kind, 0, 1, high, low, 0, 0], content].concat()
 }
 
-/// An answer with this output, and its end.
+/// A response with this output, and its end.
 fn answer(output: impl AsRef<[u8]>) -> Vec<u8> {
     [record(STDOUT, output), end(0)].concat()
 }
@@ -42,7 +43,7 @@ fn end(protocol_status: u8) -> Vec<u8> {
 }
 
 /// A request as an application has it.
-struct Asked {
+struct FastCgiRequest {
     keep: bool,
     content: Vec<u8>,
 }
@@ -56,7 +57,7 @@ fn read_record(connection: &mut OriginStream) -> (u8, Vec<u8>) {
     (header[1], content)
 }
 
-fn read_head(connection: &mut OriginStream) -> Asked {
+fn read_head(connection: &mut OriginStream) -> FastCgiRequest {
     let (kind, begin) = read_record(connection);
     assert_eq!((kind, &begin[..2]), (BEGIN, &[0, 1][..]));
     loop {
@@ -64,12 +65,12 @@ fn read_head(connection: &mut OriginStream) -> Asked {
         assert_eq!(kind, PARAMS);
         if content.is_empty() {
             let keep = begin[2] == 1;
-            return Asked { keep, content };
+            return FastCgiRequest { keep, content };
         }
     }
 }
 
-fn read_request(connection: &mut OriginStream) -> Asked {
+fn read_request(connection: &mut OriginStream) -> FastCgiRequest {
     let mut asked = read_head(connection);
     loop {
         let (kind, content) = read_record(connection);
@@ -81,7 +82,7 @@ fn read_request(connection: &mut OriginStream) -> Asked {
     }
 }
 
-/// Connections that came home.
+/// A pool of idle connections.
 #[derive(Default)]
 struct IdleConnections(RefCell<Vec<FastCgiClient>>);
 
@@ -139,7 +140,7 @@ fn get() -> ClientRequest {
 }
 
 #[test]
-fn a_small_request_is_one_write_and_a_small_answer_one_body() {
+fn a_small_request_is_one_write_and_a_small_response_one_body() {
     let origin = RawOrigin::start(|_, mut connection| {
         for content in ["", "content"] {
             let begin = record(BEGIN, [0, 1, 1, 0, 0, 0, 0, 0]);
@@ -155,28 +156,28 @@ fn a_small_request_is_one_write_and_a_small_answer_one_body() {
             // In records, which are joined.
             let head = record(STDOUT, "X: y\r\n\r\n");
             let parts = [head, record(STDOUT, "hel"), record(STDOUT, "lo"), end(0)];
-            connection.say(parts.concat());
+            connection.send(parts.concat());
         }
         assert!(connection.is_closed());
     });
     run(async {
-        let house = Rc::new(IdleConnections::default());
+        let idle = Rc::new(IdleConnections::default());
         for request in [get(), ask(Method::POST, "content")] {
-            let response = house.send(&origin, request).await.unwrap();
+            let response = idle.send(&origin, request).await.unwrap();
             assert_eq!(response.headers.get_str("x"), Some("y"));
             assert!(matches!(&response.body, Body::Bytes(bytes) if bytes == "hello"));
-            assert_eq!(house.len(), 1);
+            assert_eq!(idle.len(), 1);
         }
-        assert_eq!(house.0.borrow()[0].requests(), 2);
+        assert_eq!(idle.0.borrow()[0].requests(), 2);
     });
     origin.check();
 }
 
 #[test]
-fn without_a_home_the_application_closes_the_connection() {
+fn without_a_connection_return_the_application_closes_the_connection() {
     let origin = RawOrigin::start(|_, mut connection| {
         assert!(!read_request(&mut connection).keep);
-        connection.say(answer("\nx"));
+        connection.send(answer("\nx"));
     });
     run(async {
         let response = open(&origin).await.send(get()).await.unwrap();
@@ -186,26 +187,26 @@ fn without_a_home_the_application_closes_the_connection() {
 }
 
 #[test]
-fn content_is_cut_into_records_and_joined_from_them() {
+fn a_body_is_split_into_records_and_joined_from_them() {
     let letters = |len: usize| -> Vec<u8> { (0..len).map(|at| b'a' + (at % 23) as u8).collect() };
     let (sent, answered) = (letters(300_000), letters(500_000));
     let (expected, content) = (sent.clone(), answered.clone());
     let origin = RawOrigin::start(move |_, mut connection| {
         assert!(read_request(&mut connection).content == expected);
-        connection.say(record(STDOUT, "Content-Type: a/b\n\n"));
+        connection.send(record(STDOUT, "Content-Type: a/b\n\n"));
         for (number, part) in content.chunks(8_191).enumerate() {
-            connection.say(record(STDOUT, part));
+            connection.send(record(STDOUT, part));
             if number % 5 == 0 {
-                connection.say(record(STDERR, "note"));
+                connection.send(record(STDERR, "note"));
             }
         }
-        connection.say(end(0));
-        // More content than an application surely reads is sent over a connection once.
+        connection.send(end(0));
+        // A connection with a larger body than an application certainly reads is used once.
         assert!(connection.is_closed());
     });
     run(async {
-        let house = Rc::new(IdleConnections::default());
-        let (sender, streamed) = Handed::content();
+        let idle = Rc::new(IdleConnections::default());
+        let (sender, streamed) = ChannelBody::new();
         for part in sent.chunks(70_000) {
             sender
                 .send(Ok(Frame::Data(Bytes::copy_from_slice(part))))
@@ -213,21 +214,21 @@ fn content_is_cut_into_records_and_joined_from_them() {
         }
         drop(sender);
         for body in [sent.clone().into(), streamed] {
-            let response = house.send(&origin, ask(Method::POST, body)).await.unwrap();
+            let response = idle.send(&origin, ask(Method::POST, body)).await.unwrap();
             assert!(collect(response.body).await.unwrap().0 == answered);
-            assert_eq!(house.len(), 0);
+            assert_eq!(idle.len(), 0);
         }
     });
     origin.check();
 }
 
 #[test]
-fn standard_error_is_told_piece_by_piece() {
+fn standard_error_is_passed_on_piece_by_piece() {
     let origin = RawOrigin::start(|_, mut connection| {
         read_request(&mut connection);
         let before = record(STDERR, "one");
         let after = record(STDERR, "two");
-        connection.say([before, record(STDOUT, "\nx"), after, end(0)].concat());
+        connection.send([before, record(STDOUT, "\nx"), after, end(0)].concat());
     });
     run(async {
         let told: Rc<RefCell<Vec<String>>> = Rc::default();
@@ -244,7 +245,7 @@ fn standard_error_is_told_piece_by_piece() {
 }
 
 #[test]
-fn what_is_no_answer_says_whether_the_application_saw_the_request() {
+fn a_failure_shows_whether_the_application_processed_the_request() {
     for (said, phase, is_protocol, sent) in [
         (end(2), RequestPhase::Head, true, false),
         (end(1), RequestPhase::Head, true, false),
@@ -262,11 +263,11 @@ fn what_is_no_answer_says_whether_the_application_saw_the_request() {
         let answer = said.clone();
         let origin = RawOrigin::start(move |_, mut connection| {
             read_request(&mut connection);
-            connection.say(&answer);
+            connection.send(&answer);
         });
         run(async {
-            let house = Rc::new(IdleConnections::default());
-            let failure = house.send(&origin, get()).await.unwrap_err();
+            let idle = Rc::new(IdleConnections::default());
+            let failure = idle.send(&origin, get()).await.unwrap_err();
             assert_eq!(failure.phase, phase, "{said:?}");
             assert_eq!(failure.request_sent, sent, "{said:?}");
             match failure.cause {
@@ -274,7 +275,7 @@ fn what_is_no_answer_says_whether_the_application_saw_the_request() {
                 FailureCause::Closed | FailureCause::Io(_) => assert!(!is_protocol, "{said:?}"),
                 other => panic!("{other:?}"),
             }
-            assert_eq!(house.len(), 0);
+            assert_eq!(idle.len(), 0);
         });
         origin.check();
     }
@@ -289,7 +290,7 @@ fn what_is_no_answer_says_whether_the_application_saw_the_request() {
 }
 
 #[test]
-fn an_answer_without_its_end_is_broken_off() {
+fn a_response_without_its_end_is_broken_off() {
     for said in [
         record(STDOUT, "A: b\n\nx"),
         [record(STDOUT, "Content-Length: 1\n\nx"), record(STDOUT, "")].concat(),
@@ -297,11 +298,11 @@ fn an_answer_without_its_end_is_broken_off() {
     ] {
         let origin = RawOrigin::start(move |_, mut connection| {
             read_request(&mut connection);
-            connection.say(&said);
+            connection.send(&said);
         });
         run(async {
-            let house = Rc::new(IdleConnections::default());
-            let mut body = house.send(&origin, get()).await.unwrap().body;
+            let idle = Rc::new(IdleConnections::default());
+            let mut body = idle.send(&origin, get()).await.unwrap().body;
             let frame = body.frame().await;
             assert!(matches!(frame, Some(Ok(Frame::Data(data))) if data == "x"));
             let frame = body.frame().await;
@@ -309,63 +310,63 @@ fn an_answer_without_its_end_is_broken_off() {
                 matches!(frame, Some(Err(BodyError::Disconnected))),
                 "{frame:?}"
             );
-            assert_eq!(house.len(), 0);
+            assert_eq!(idle.len(), 0);
         });
         origin.check();
     }
 }
 
 #[test]
-fn an_answer_that_ends_before_the_request_ends_it() {
+fn a_response_that_ends_before_the_request_ends_it() {
     let origin = RawOrigin::start(|_, mut connection| {
         read_head(&mut connection);
-        connection.say(answer("Status: 413\n\nno"));
+        connection.send(answer("Status: 413\n\nno"));
         // Nothing more comes but the end.
         while connection.read_until(b"\0").is_some() {}
     });
     run(async {
-        let house = Rc::new(IdleConnections::default());
-        let (sender, body) = Handed::content();
-        let response = house.send(&origin, ask(Method::POST, body)).await.unwrap();
+        let idle = Rc::new(IdleConnections::default());
+        let (sender, body) = ChannelBody::new();
+        let response = idle.send(&origin, ask(Method::POST, body)).await.unwrap();
         assert_eq!(response.status.as_u16(), 413);
         assert!(matches!(&response.body, Body::Bytes(bytes) if bytes == "no"));
-        assert_eq!(house.len(), 0);
-        until(|| sender.is_closed()).await;
+        assert_eq!(idle.len(), 0);
+        eventually("the end of the body", || sender.is_closed()).await;
     });
     origin.check();
 }
 
 #[test]
-fn whoever_goes_away_has_the_application_give_up() {
+fn a_client_that_leaves_aborts_the_request() {
     let (told, heard) = channel();
     let origin = RawOrigin::start(move |number, mut connection| {
         read_request(&mut connection);
         if number == 1 {
-            connection.say(record(STDOUT, "\nx"));
+            connection.send(record(STDOUT, "\nx"));
         }
         let (kind, content) = read_record(&mut connection);
         assert_eq!((kind, content.len()), (ABORT, 0));
         told.send(connection.is_closed()).unwrap();
     });
     run(async {
-        let house = Rc::new(IdleConnections::default());
-        let sending = house.send(&origin, get());
+        let idle = Rc::new(IdleConnections::default());
+        let sending = idle.send(&origin, get());
         assert!(tokio::time::timeout(SHORT, sending).await.is_err());
         assert!(heard.recv().unwrap());
-        let response = house.send(&origin, get()).await.unwrap();
+        let response = idle.send(&origin, get()).await.unwrap();
         drop(response);
         assert!(heard.recv().unwrap());
-        assert_eq!(house.len(), 0);
+        assert_eq!(idle.len(), 0);
     });
     origin.check();
 }
 
 #[test]
 fn an_application_that_is_too_slow_is_given_up() {
-    for (said, phase) in [("", RequestPhase::Head), ("\nx", RequestPhase::Content)] {
+    for (said, phase) in [("", RequestPhase::Head), ("\nx", RequestPhase::Body)] {
         let origin = RawOrigin::start(move |_, mut connection| {
             read_request(&mut connection);
-            connection.say(record(STDOUT, said));
+            connection.send(record(STDOUT, said));
             read_record(&mut connection);
             assert!(connection.is_closed());
         });
@@ -399,38 +400,40 @@ fn a_parked_connection_goes_on_elsewhere_and_knows_when_it_was_closed() {
     let origin = RawOrigin::start(move |_, mut connection| {
         for _ in 0..2 {
             read_request(&mut connection);
-            connection.say(answer("\nx"));
+            connection.send(answer("\nx"));
         }
         closes.lock().unwrap().recv().unwrap();
     });
     let parked = run(async {
-        let house = Rc::new(IdleConnections::default());
-        house.send(&origin, get()).await.unwrap();
-        house.0.take().remove(0).park().unwrap()
+        let idle = Rc::new(IdleConnections::default());
+        idle.send(&origin, get()).await.unwrap();
+        idle.0.take().remove(0).park().unwrap()
     });
     assert!(parked.is_usable() && parked.is_awaited());
     let parked = run(async {
-        let house = Rc::new(IdleConnections::default());
+        let idle = Rc::new(IdleConnections::default());
         let mut connection = parked.resume().unwrap();
-        connection.set_connection_return(house.clone());
+        connection.set_connection_return(idle.clone());
         let response = connection.send(get()).await.unwrap();
         assert!(matches!(&response.body, Body::Bytes(bytes) if bytes == "x"));
-        house.0.take().remove(0).park().unwrap()
+        idle.0.take().remove(0).park().unwrap()
     });
     assert_eq!(parked.requests(), 2);
     close.send(()).unwrap();
-    run(until(|| !parked.is_usable()));
+    run(eventually("the end of the connection", || {
+        !parked.is_usable()
+    }));
     origin.check();
 }
 
 #[test]
 fn a_connection_over_a_unix_socket_is_taken_by_the_thread_that_parked_it_and_by_another() {
     async fn ask(mut connection: FastCgiClient) -> ParkedFastCgi {
-        let house = Rc::new(IdleConnections::default());
-        connection.set_connection_return(house.clone());
+        let idle = Rc::new(IdleConnections::default());
+        connection.set_connection_return(idle.clone());
         let response = connection.send(get()).await.unwrap();
         assert!(matches!(&response.body, Body::Bytes(bytes) if bytes == "x"));
-        house.0.take().remove(0).park().unwrap()
+        idle.0.take().remove(0).park().unwrap()
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("application.sock");
@@ -439,7 +442,7 @@ fn a_connection_over_a_unix_socket_is_taken_by_the_thread_that_parked_it_and_by_
         let (mut socket, _) = listener.accept().unwrap();
         for _ in 0..4 {
             let mut request = [0; 1024];
-            // What is asked is small, and came in one piece.
+            // The request is small, and arrived in one piece.
             assert!(socket.read(&mut request).unwrap() > 0);
             socket.write_all(&answer("\nx")).unwrap();
         }

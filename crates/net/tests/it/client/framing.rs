@@ -15,12 +15,12 @@ fn a_response_reads_the_same_however_it_is_split() {
     let origin = RawOrigin::start(|number, mut connection| {
         connection.read_request().unwrap();
         if number == 0 {
-            return connection.say_slowly(answer);
+            return connection.send_slowly(answer);
         }
         let (first, second) = answer.split_at(number);
-        connection.say(first);
+        connection.send(first);
         std::thread::yield_now();
-        connection.say(second);
+        connection.send(second);
         connection.is_closed();
     });
     run(async {
@@ -72,7 +72,7 @@ fn a_head_that_is_ambiguous_or_endless_is_refused() {
         (&long, Http1Error::HeadTooLarge),
     ] {
         let answer = format!("HTTP/1.1 200 OK\r\n{head}\r\nokHTTP/1.1");
-        let origin = RawOrigin::answering(&[answer.as_bytes()]);
+        let origin = RawOrigin::responding(&[answer.as_bytes()]);
         run(async {
             let failure = get_once(&origin.origin()).await.unwrap_err();
             let FailureCause::Protocol(found) = &failure.cause else {
@@ -86,7 +86,7 @@ fn a_head_that_is_ambiguous_or_endless_is_refused() {
 }
 
 #[test]
-fn what_is_no_response_is_refused_at_its_first_bytes() {
+fn a_malformed_response_is_refused_at_its_first_bytes() {
     for answer in [
         "SSH-2.0-x\r\n",
         "\r\n",
@@ -96,7 +96,7 @@ fn what_is_no_response_is_refused_at_its_first_bytes() {
     ] {
         let origin = RawOrigin::start(move |_, mut connection| {
             connection.read_request().unwrap();
-            connection.say(answer);
+            connection.send(answer);
             // It is not waited for more.
             connection.is_closed();
         });
@@ -111,7 +111,7 @@ fn what_is_no_response_is_refused_at_its_first_bytes() {
 }
 
 #[test]
-fn broken_chunks_break_the_content_off() {
+fn malformed_chunks_break_the_body_off() {
     for chunks in [
         "2\r\nokX",
         "2\nok\r\n0\r\n\r\n",
@@ -120,20 +120,20 @@ fn broken_chunks_break_the_content_off() {
         "0\r\nHost: a\r\n\r\n",
     ] {
         let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
-        let origin = RawOrigin::answering(&[answer.as_bytes()]);
+        let origin = RawOrigin::responding(&[answer.as_bytes()]);
         run(async {
-            let house = Rc::new(IdleConnections::default());
-            let response = house.send(&origin.origin(), get("/")).await.unwrap();
+            let idle = Rc::new(IdleConnections::default());
+            let response = idle.send(&origin.origin(), get("/")).await.unwrap();
             let error = collect(response.body).await.unwrap_err();
             assert!(matches!(error, BodyError::Malformed), "{chunks:?}: {error}");
-            assert_eq!(house.len(), 0);
+            assert_eq!(idle.len(), 0);
         });
     }
 }
 
 #[test]
 fn fields_about_the_connection_stay_on_it() {
-    let origin = RawOrigin::answering(&[b"HTTP/1.1 200 OK\r\n\
+    let origin = RawOrigin::responding(&[b"HTTP/1.1 200 OK\r\n\
         Connection: keep-alive, X-Private, Cache-Control\r\nKeep-Alive: timeout=5\r\nX-Private: 1\r\n\
         Proxy-Connection: a\r\nTE: a\r\nUpgrade: h2c\r\nCache-Control: no-store\r\nB: 2\r\n\
         Content-Length: 0\r\n\r\n"]);

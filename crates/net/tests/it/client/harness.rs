@@ -1,4 +1,4 @@
-//! Origins that say exactly what a test wants said, and what asks them.
+//! Scripted origins over HTTP/1.1, and connections to them.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -17,13 +17,13 @@ use apus_net::client::{
 
 use crate::harness::PATIENCE;
 
-/// An origin. What it does for each connection runs on a thread of its own.
+/// An origin. It serves each connection on a thread of its own.
 pub(crate) struct RawOrigin {
     pub(crate) address: SocketAddr,
     failures: Receiver<String>,
 }
 
-/// A connection as an origin has it.
+/// The origin's end of a connection.
 pub(crate) struct OriginStream {
     pub(crate) socket: TcpStream,
     unread: Vec<u8>,
@@ -52,15 +52,15 @@ impl RawOrigin {
         Self { address, failures }
     }
 
-    /// One that answers each request of a connection with the next of these, and closes then.
-    pub(crate) fn answering(answers: &[&[u8]]) -> Self {
-        let answers: Vec<Vec<u8>> = answers.iter().map(|answer| answer.to_vec()).collect();
+    /// An origin that responds to each request of a connection with the next of these, and closes then.
+    pub(crate) fn responding(responses: &[&[u8]]) -> Self {
+        let responses: Vec<Vec<u8>> = responses.iter().map(|response| response.to_vec()).collect();
         Self::start(move |_, mut connection| {
-            for answer in &answers {
+            for response in &responses {
                 if connection.read_request().is_none() {
                     return;
                 }
-                connection.say(answer);
+                connection.send(response);
             }
         })
     }
@@ -88,7 +88,7 @@ impl OriginStream {
         }
     }
 
-    /// The next request with its content, if that has a length; `None` at the end.
+    /// The next request with its body, if that has a length; `None` at the end.
     pub(crate) fn read_request(&mut self) -> Option<String> {
         let head = self.read_head()?;
         let length = head
@@ -143,15 +143,15 @@ impl OriginStream {
         read > 0
     }
 
-    /// Says it; a client that is gone does not hear it.
-    pub(crate) fn say(&mut self, bytes: impl AsRef<[u8]>) {
+    /// Sends bytes; a client that has closed does not get them.
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.socket.write_all(bytes.as_ref());
     }
 
-    /// Says it a byte at a time.
-    pub(crate) fn say_slowly(&mut self, bytes: &[u8]) {
+    /// Sends bytes one at a time.
+    pub(crate) fn send_slowly(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            self.say([*byte]);
+            self.send([*byte]);
             thread::yield_now();
         }
     }
@@ -178,18 +178,18 @@ pub(crate) fn origin(address: Address) -> Origin {
     }
 }
 
-/// Runs it on a thread of a worker's kind.
+/// Runs a future as on the thread of a worker.
 pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     let local = tokio::task::LocalSet::new();
-    let patient = async { tokio::time::timeout(PATIENCE * 2, future).await };
-    local.block_on(&runtime, patient).expect("took too long")
+    let limited = async { tokio::time::timeout(PATIENCE * 2, future).await };
+    local.block_on(&runtime, limited).expect("took too long")
 }
 
-/// Connections that came home.
+/// A pool of idle connections.
 #[derive(Default)]
 pub(crate) struct IdleConnections {
     connections: RefCell<Vec<Http1Client>>,
@@ -203,7 +203,7 @@ impl ConnectionReturn for IdleConnections {
 }
 
 impl IdleConnections {
-    /// Sends a request over the connection that came home last, or a fresh one.
+    /// Sends a request over the connection that was returned last, or a new one.
     pub(crate) async fn send(
         self: &Rc<Self>,
         origin: &Origin,
@@ -225,18 +225,18 @@ impl IdleConnections {
         }
     }
 
-    /// A connection that is home.
+    /// An idle connection.
     pub(crate) fn take(&self) -> Option<Http1Client> {
         self.connections.borrow_mut().pop()
     }
 
-    /// How many connections are home.
+    /// How many connections are idle.
     pub(crate) fn len(&self) -> usize {
         self.connections.borrow().len()
     }
 }
 
-/// A connection of its own to this origin, and what becomes of one GET over it.
+/// Sends one GET to this origin over a new connection.
 pub(crate) async fn get_once(origin: &Origin) -> Result<ClientResponse, RequestFailure> {
     Rc::new(IdleConnections::default())
         .send(origin, get("/"))
@@ -288,13 +288,13 @@ pub(crate) async fn collect(mut body: Body) -> Result<(Vec<u8>, Option<Headers>)
     Ok((data, trailers))
 }
 
-/// Content whose frames a test hands in one after the other.
-pub(crate) struct Handed {
+/// A body whose frames a test sends through a channel.
+pub(crate) struct ChannelBody {
     frames: tokio::sync::mpsc::UnboundedReceiver<Result<Frame, BodyError>>,
 }
 
-impl Handed {
-    pub(crate) fn content() -> (
+impl ChannelBody {
+    pub(crate) fn new() -> (
         tokio::sync::mpsc::UnboundedSender<Result<Frame, BodyError>>,
         Body,
     ) {
@@ -303,18 +303,11 @@ impl Handed {
     }
 }
 
-impl BodyStream for Handed {
+impl BodyStream for ChannelBody {
     fn poll_frame(
         &mut self,
         cx: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Result<Frame, BodyError>>> {
         self.frames.poll_recv(cx)
-    }
-}
-
-/// Waits until a condition holds, letting other tasks run.
-pub(crate) async fn until(mut condition: impl FnMut() -> bool) {
-    while !condition() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -1,7 +1,7 @@
 //! Connections to origins: what they make of origins that are honest, slow, broken and hostile.
 
 mod addresses;
-mod content;
+mod bodies;
 mod fastcgi;
 mod framing;
 mod harness;

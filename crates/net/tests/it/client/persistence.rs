@@ -4,13 +4,15 @@ use std::rc::Rc;
 
 use apus_http::{Body, Method};
 
-use super::harness::{IdleConnections, RawOrigin, collect, get, head, post, request, run, until};
+use apus_testkit::eventually;
+
+use super::harness::{IdleConnections, RawOrigin, collect, get, head, post, request, run};
 
 const SMALL: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 #[test]
 fn one_connection_carries_many_requests() {
-    let origin = RawOrigin::answering(&[
+    let origin = RawOrigin::responding(&[
         SMALL,
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
         b"HTTP/1.1 204 No Content\r\n\r\n",
@@ -19,42 +21,42 @@ fn one_connection_carries_many_requests() {
         SMALL,
     ]);
     run(async {
-        let house = Rc::new(IdleConnections::default());
+        let idle = Rc::new(IdleConnections::default());
         for content in ["ok", "ok", "", "", "ok", "ok"] {
-            let response = house.send(&origin.origin(), get("/")).await.unwrap();
-            // It came home before the response was handed out.
-            assert_eq!(house.len(), 1);
+            let response = idle.send(&origin.origin(), get("/")).await.unwrap();
+            // It was returned before the response was.
+            assert_eq!(idle.len(), 1);
             assert!(!matches!(response.body, Body::Stream(_)));
             assert_eq!(collect(response.body).await.unwrap().0, content.as_bytes());
         }
-        assert_eq!(house.opened.get(), 1);
-        assert_eq!(house.take().unwrap().requests(), 6);
+        assert_eq!(idle.opened.get(), 1);
+        assert_eq!(idle.take().unwrap().requests(), 6);
     });
     origin.check();
 }
 
 #[test]
-fn a_head_response_has_no_content_whatever_its_fields_say() {
-    let origin = RawOrigin::answering(&[
+fn a_response_to_head_has_no_body_whatever_its_fields_say() {
+    let origin = RawOrigin::responding(&[
         b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n\r\n",
     ]);
     run(async {
-        let house = Rc::new(IdleConnections::default());
+        let idle = Rc::new(IdleConnections::default());
         for length in [Some("2000"), None, None] {
             let head = request(head(Method::HEAD, "/"), Body::Empty);
-            let response = house.send(&origin.origin(), head).await.unwrap();
+            let response = idle.send(&origin.origin(), head).await.unwrap();
             assert_eq!(response.headers.get_str("content-length"), length);
             assert!(matches!(response.body, Body::Empty));
-            assert_eq!(house.len(), 1);
+            assert_eq!(idle.len(), 1);
         }
-        assert_eq!(house.opened.get(), 1);
+        assert_eq!(idle.opened.get(), 1);
     });
 }
 
 #[test]
-fn a_response_that_ends_the_connection_does_not_bring_it_home() {
+fn a_response_that_ends_the_connection_does_not_give_it_back() {
     for answer in [
         &b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"[..],
         b"HTTP/1.1 200 OK\r\nConnection: x, CLOSE\r\nContent-Length: 2\r\n\r\nok",
@@ -63,12 +65,12 @@ fn a_response_that_ends_the_connection_does_not_bring_it_home() {
         b"HTTP/1.1 200 OK\r\n\r\nok",
         b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\nok",
     ] {
-        let origin = RawOrigin::answering(&[answer]);
+        let origin = RawOrigin::responding(&[answer]);
         run(async {
-            let house = Rc::new(IdleConnections::default());
-            let response = house.send(&origin.origin(), get("/")).await.unwrap();
+            let idle = Rc::new(IdleConnections::default());
+            let response = idle.send(&origin.origin(), get("/")).await.unwrap();
             assert_eq!(collect(response.body).await.unwrap().0, b"ok");
-            assert_eq!(house.len(), 0);
+            assert_eq!(idle.len(), 0);
         });
     }
 }
@@ -83,99 +85,99 @@ fn bytes_behind_a_response_never_reach_another_request() {
         b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\nok",
     ] {
-        let origin = RawOrigin::answering(&[answer, SMALL]);
+        let origin = RawOrigin::responding(&[answer, SMALL]);
         run(async {
-            let house = Rc::new(IdleConnections::default());
-            let response = house.send(&origin.origin(), get("/")).await.unwrap();
+            let idle = Rc::new(IdleConnections::default());
+            let response = idle.send(&origin.origin(), get("/")).await.unwrap();
             let content = collect(response.body).await.unwrap().0;
             assert!(content == b"ok" || content.is_empty());
-            assert_eq!(house.len(), 0, "{}", answer.escape_ascii());
+            assert_eq!(idle.len(), 0, "{}", answer.escape_ascii());
         });
     }
-    // HEAD with the content of GET.
-    let origin = RawOrigin::answering(&[SMALL, SMALL]);
+    // A HEAD response with the body of GET.
+    let origin = RawOrigin::responding(&[SMALL, SMALL]);
     run(async {
-        let house = Rc::new(IdleConnections::default());
+        let idle = Rc::new(IdleConnections::default());
         let head = request(head(Method::HEAD, "/"), Body::Empty);
-        house.send(&origin.origin(), head).await.unwrap();
-        assert_eq!(house.len(), 0);
+        idle.send(&origin.origin(), head).await.unwrap();
+        assert_eq!(idle.len(), 0);
     });
 }
 
 #[test]
 fn an_idle_connection_on_which_anything_happens_is_not_usable() {
-    enum Happens {
+    enum IdleEvent {
         Nothing,
         Answer,
         End,
         Reset,
     }
     for happens in [
-        Happens::Nothing,
-        Happens::Answer,
-        Happens::End,
-        Happens::Reset,
+        IdleEvent::Nothing,
+        IdleEvent::Answer,
+        IdleEvent::End,
+        IdleEvent::Reset,
     ] {
-        let usable = matches!(happens, Happens::Nothing);
+        let usable = matches!(happens, IdleEvent::Nothing);
         let (now, wait) = std::sync::mpsc::channel::<()>();
         let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
         let happens = std::sync::Arc::new(happens);
         let origin = RawOrigin::start(move |_, mut connection| {
             connection.read_request().unwrap();
-            connection.say(SMALL);
+            connection.send(SMALL);
             wait.lock().unwrap().recv().unwrap();
             match *happens {
-                Happens::Nothing => drop(connection.read_request()),
-                Happens::Answer => {
-                    connection.say(SMALL);
+                IdleEvent::Nothing => drop(connection.read_request()),
+                IdleEvent::Answer => {
+                    connection.send(SMALL);
                     drop(connection.read_request());
                 }
-                Happens::End => connection.end(),
-                Happens::Reset => connection.reset(),
+                IdleEvent::End => connection.end(),
+                IdleEvent::Reset => connection.reset(),
             }
         });
         run(async {
-            let house = Rc::new(IdleConnections::default());
-            house.send(&origin.origin(), get("/")).await.unwrap();
-            let mut connection = house.take().unwrap();
+            let idle = Rc::new(IdleConnections::default());
+            idle.send(&origin.origin(), get("/")).await.unwrap();
+            let mut connection = idle.take().unwrap();
             assert!(connection.is_usable());
             now.send(()).unwrap();
             if usable {
                 tokio::task::yield_now().await;
                 assert!(connection.is_usable());
             } else {
-                until(|| !connection.is_usable()).await;
+                eventually("the end of the connection", || !connection.is_usable()).await;
             }
         });
     }
 }
 
 #[test]
-fn a_connection_that_was_closed_while_idle_fails_as_closed_and_gives_the_content_back() {
-    let origin = RawOrigin::answering(&[SMALL]);
+fn a_connection_that_was_closed_while_idle_fails_as_closed_and_gives_the_body_back() {
+    let origin = RawOrigin::responding(&[SMALL]);
     run(async {
-        let house = Rc::new(IdleConnections::default());
-        house.send(&origin.origin(), get("/")).await.unwrap();
-        let mut connection = house.take().unwrap();
-        until(|| !connection.is_usable()).await;
-        connection.set_connection_return(house.clone());
+        let idle = Rc::new(IdleConnections::default());
+        idle.send(&origin.origin(), get("/")).await.unwrap();
+        let mut connection = idle.take().unwrap();
+        eventually("the end of the connection", || !connection.is_usable()).await;
+        connection.set_connection_return(idle.clone());
         let failure = connection.send(post("again")).await.unwrap_err();
         assert!(matches!(failure.body, Some(Body::Bytes(_))), "{failure:?}");
-        assert_eq!(house.len(), 0);
+        assert_eq!(idle.len(), 0);
     });
 }
 
 #[test]
-fn without_a_home_the_connection_is_closed_and_the_origin_told_so() {
+fn without_a_connection_return_the_connection_is_closed_and_the_request_says_so() {
     let origin = RawOrigin::start(|_, mut connection| {
         let request = connection.read_request().unwrap();
         assert!(request.contains("connection: close\r\n"), "{request}");
-        connection.say(SMALL);
+        connection.send(SMALL);
         assert!(connection.is_closed());
     });
     run(async {
-        let house = IdleConnections::default();
-        let connection = house.open(&origin.origin()).await.unwrap();
+        let idle = IdleConnections::default();
+        let connection = idle.open(&origin.origin()).await.unwrap();
         let response = connection.send(get("/")).await.unwrap();
         assert_eq!(collect(response.body).await.unwrap().0, b"ok");
     });
@@ -187,15 +189,15 @@ fn dropping_a_body_before_its_end_closes_the_connection() {
     let (told, closed) = std::sync::mpsc::channel();
     let origin = RawOrigin::start(move |_, mut connection| {
         connection.read_request().unwrap();
-        connection.say(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome");
+        connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome");
         told.send(connection.is_closed()).unwrap();
     });
     run(async {
-        let house = Rc::new(IdleConnections::default());
-        let response = house.send(&origin.origin(), get("/")).await.unwrap();
+        let idle = Rc::new(IdleConnections::default());
+        let response = idle.send(&origin.origin(), get("/")).await.unwrap();
         assert_eq!(response.body.len(), Some(100));
         drop(response);
-        assert_eq!(house.len(), 0);
+        assert_eq!(idle.len(), 0);
     });
     assert!(closed.recv().unwrap());
 }

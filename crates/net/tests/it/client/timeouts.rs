@@ -11,7 +11,7 @@ use apus_net::client::{
 };
 use bytes::Bytes;
 
-use super::harness::{Handed, IdleConnections, RawOrigin, collect, get, origin, post, run};
+use super::harness::{ChannelBody, IdleConnections, RawOrigin, collect, get, origin, post, run};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -38,7 +38,7 @@ fn a_response_that_does_not_come_is_given_up() {
         let (told, closed) = std::sync::mpsc::channel();
         let origin = RawOrigin::start(move |_, mut connection| {
             connection.read_request().unwrap();
-            connection.say(said);
+            connection.send(said);
             told.send(connection.is_closed()).unwrap();
         });
         run(async {
@@ -46,10 +46,10 @@ fn a_response_that_does_not_come_is_given_up() {
                 first_byte: SHORT,
                 ..Timeouts::default()
             };
-            let house = Rc::new(IdleConnections::default());
+            let idle = Rc::new(IdleConnections::default());
             let start = Instant::now();
             let request = within(timeouts, get("/"));
-            let failure = house.send(&origin.origin(), request).await.unwrap_err();
+            let failure = idle.send(&origin.origin(), request).await.unwrap_err();
             assert_timed_out(&failure, RequestPhase::Head);
             assert!(start.elapsed() >= SHORT);
             assert!(failure.request_sent);
@@ -62,34 +62,41 @@ fn a_response_that_does_not_come_is_given_up() {
 fn the_time_for_a_response_begins_when_the_request_was_sent() {
     let origin = RawOrigin::start(|_, mut connection| {
         connection.read_until(b"0\r\n\r\n").unwrap();
-        connection.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    });
+    let silent = RawOrigin::start(|_, mut connection| {
+        connection.read_request().unwrap();
+        connection.is_closed();
     });
     run(async {
         let timeouts = Timeouts {
             first_byte: Duration::from_secs(1),
             ..Timeouts::default()
         };
-        let (frames, body) = Handed::content();
+        let (frames, body) = ChannelBody::new();
+        let idle = Rc::new(IdleConnections::default());
+        let silent = silent.origin();
+        let later = idle.send(&silent, within(timeouts.clone(), get("/")));
         let sends = async {
-            tokio::time::sleep(Duration::from_millis(1100)).await;
+            // The body comes when a request that began later has waited for too long.
+            assert_timed_out(&later.await.unwrap_err(), RequestPhase::Head);
             frames
                 .send(Ok(Frame::Data(Bytes::from_static(b"x"))))
                 .unwrap();
             drop(frames);
         };
-        let house = Rc::new(IdleConnections::default());
         let origin = origin.origin();
         let request = within(timeouts, post(body));
-        let (answer, ()) = tokio::join!(house.send(&origin, request), sends);
+        let (answer, ()) = tokio::join!(idle.send(&origin, request), sends);
         assert_eq!(answer.unwrap().status, 200);
     });
 }
 
 #[test]
-fn content_that_stops_coming_breaks_off() {
+fn a_body_that_stops_arriving_breaks_off() {
     let origin = RawOrigin::start(|_, mut connection| {
         connection.read_request().unwrap();
-        connection.say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
         connection.is_closed();
     });
     run(async {
@@ -97,9 +104,9 @@ fn content_that_stops_coming_breaks_off() {
             read: SHORT,
             ..Timeouts::default()
         };
-        let house = Rc::new(IdleConnections::default());
+        let idle = Rc::new(IdleConnections::default());
         let request = within(timeouts, get("/"));
-        let response = house.send(&origin.origin(), request).await.unwrap();
+        let response = idle.send(&origin.origin(), request).await.unwrap();
         let error = collect(response.body).await.unwrap_err();
         assert!(matches!(error, BodyError::TimedOut), "{error}");
     });
@@ -118,10 +125,10 @@ fn an_origin_that_does_not_read_is_given_up() {
             write: SHORT,
             ..Timeouts::default()
         };
-        let house = Rc::new(IdleConnections::default());
+        let idle = Rc::new(IdleConnections::default());
         let body = Body::from(vec![0; 64 * 1024 * 1024]);
         let request = within(timeouts, post(body));
-        let failure = house.send(&origin.origin(), request).await.unwrap_err();
+        let failure = idle.send(&origin.origin(), request).await.unwrap_err();
         assert_timed_out(&failure, RequestPhase::Send);
         assert!(matches!(failure.body, Some(Body::Bytes(_))));
     });

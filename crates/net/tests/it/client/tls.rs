@@ -1,4 +1,4 @@
-//! TLS to origins: who is trusted, what is shown, and what an end without an alert means.
+//! TLS to origins: trust, certificates, and ends without a close_notify alert.
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -19,17 +19,17 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{HandshakeKind, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
 use super::harness::{IdleConnections, collect, get, get_once, head, origin, request, run};
-use crate::tls::{Authority, Issued};
+use crate::tls::{Authority, IssuedCertificate};
 
 type Stream = StreamOwned<ServerConnection, TcpStream>;
 
-/// A TLS origin, and what it has to say of its handshakes.
+/// A TLS origin, and the results of its handshakes.
 struct TlsOrigin {
     address: SocketAddr,
     handshakes: Receiver<Result<HandshakeKind, rustls::Error>>,
 }
 
-fn config(issued: &Issued, clients: Option<&Authority>) -> ServerConfig {
+fn config(issued: &IssuedCertificate, clients: Option<&Authority>) -> ServerConfig {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -112,7 +112,7 @@ fn only_the_right_name_signed_by_a_trusted_authority_is_believed() {
             trusting(&authority, "other.test"),
             trusting(&authority, "127.0.0.1"),
             trusting(&stranger, "origin.test"),
-            // Whom the system trusts is not this one.
+            // The system does not trust this authority.
             ClientTlsSettings::new("origin.test"),
         ] {
             let failure = get_once(&served.origin(&settings)).await.unwrap_err();
@@ -209,9 +209,9 @@ fn settings_that_differ_are_different_origins() {
     assert!(Tls::new(&ClientTlsSettings::new("no name")).is_err());
 }
 
-/// RFC 9112 section 9.8: whoever cuts the connection must not be able to shorten an answer.
+/// RFC 9112 section 9.8: an attacker that cuts the connection must not be able to shorten a response.
 #[test]
-fn content_without_a_length_is_whole_only_with_the_alert_that_ends_it() {
+fn a_body_without_a_length_is_complete_only_with_a_close_notify() {
     let authority = Authority::new();
     for alert in [true, false] {
         let issued = authority.ecdsa(&["origin.test"]);
@@ -273,26 +273,26 @@ fn one_connection_carries_many_requests_and_files() {
     };
     run(async {
         let origin = served.origin(&trusting(&authority, "origin.test"));
-        let house = Rc::new(IdleConnections::default());
+        let idle = Rc::new(IdleConnections::default());
         let put = request(head(Method::PUT, "/"), Body::File(range));
-        house.send(&origin, put).await.unwrap();
-        let mut connection = house.take().unwrap();
-        // Tickets have come since, which are no answer.
+        idle.send(&origin, put).await.unwrap();
+        let mut connection = idle.take().unwrap();
+        // Tickets have arrived since, which are not a response.
         assert!(connection.is_usable());
-        connection.set_connection_return(house.clone());
+        connection.set_connection_return(idle.clone());
         connection.send(get("/")).await.unwrap();
-        assert_eq!(house.opened.get(), 1);
+        assert_eq!(idle.opened.get(), 1);
     });
 }
 
 /// Content of so many pieces, each of which it is asked for twice.
-struct Pieces {
+struct RepeatedBody {
     left: usize,
     given: Rc<Cell<usize>>,
     keeps_waiting: bool,
 }
 
-impl Pieces {
+impl RepeatedBody {
     const SIZE: usize = 16 * 1024;
 
     fn content(count: usize, given: &Rc<Cell<usize>>) -> Body {
@@ -305,7 +305,7 @@ impl Pieces {
     }
 }
 
-impl BodyStream for Pieces {
+impl BodyStream for RepeatedBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if self.left == 0 {
             return Poll::Ready(None);
@@ -329,7 +329,7 @@ impl BodyStream for Pieces {
 
 /// TLS takes a piece that the socket has no room for: the last one, too, has to leave when there is.
 #[test]
-fn the_end_of_content_leaves_when_a_slow_origin_reads_on() {
+fn the_end_of_a_body_leaves_when_a_slow_origin_reads_again() {
     let authority = Authority::new();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
@@ -341,7 +341,7 @@ fn the_end_of_content_leaves_when_a_slow_origin_reads_on() {
             let session = ServerConnection::new(Arc::clone(&config)).unwrap();
             let mut stream = StreamOwned::new(session, listener.accept().unwrap().0);
             stream.conn.complete_io(&mut stream.sock).unwrap();
-            // Nothing is read before the client has sent what it can.
+            // The origin reads only after the client has sent as much as it can.
             let Ok(()) = told.recv().map(|_| ()) else {
                 return;
             };
@@ -352,7 +352,7 @@ fn the_end_of_content_leaves_when_a_slow_origin_reads_on() {
                 request.push(byte[0]);
             }
             stream
-                .read_exact(&mut vec![0; pieces * Pieces::SIZE])
+                .read_exact(&mut vec![0; pieces * RepeatedBody::SIZE])
                 .unwrap();
             stream
                 .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
@@ -366,11 +366,14 @@ fn the_end_of_content_leaves_when_a_slow_origin_reads_on() {
     let given = Rc::new(Cell::new(0));
     run(async {
         let upload = async |pieces: usize| {
-            let house = Rc::new(IdleConnections::default());
+            let idle = Rc::new(IdleConnections::default());
             go_on.send(pieces).unwrap();
-            let mut connection = house.open(&origin).await.unwrap();
-            connection.set_connection_return(house.clone());
-            let put = request(head(Method::PUT, "/"), Pieces::content(pieces, &given));
+            let mut connection = idle.open(&origin).await.unwrap();
+            connection.set_connection_return(idle.clone());
+            let put = request(
+                head(Method::PUT, "/"),
+                RepeatedBody::content(pieces, &given),
+            );
             let sending = tokio::task::spawn_local(connection.send(put));
             // Until it gets no further.
             let (mut before, mut turns) = (0, 0);
@@ -382,7 +385,7 @@ fn the_end_of_content_leaves_when_a_slow_origin_reads_on() {
             go_on.send(0).unwrap();
             let response = sending.await.unwrap().unwrap();
             assert_eq!(collect(response.body).await.unwrap().0, b"ok");
-            assert_eq!(house.len(), 1, "{pieces} pieces");
+            assert_eq!(idle.len(), 1, "{pieces} pieces");
             before
         };
         // One more than the socket and TLS hold.

@@ -32,22 +32,23 @@ async fn read_all(tunnel: &mut dyn Duplex) -> Vec<u8> {
 }
 
 #[test]
-fn the_connection_is_handed_over_with_what_came_early() {
+fn a_tunnel_gets_the_bytes_that_arrived_early() {
     let origin = RawOrigin::start(|_, mut connection| {
         let head = connection.read_head().unwrap();
         assert!(
             head.contains("upgrade: websocket\r\nconnection: upgrade\r\n"),
             "{head}"
         );
-        connection.say("HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nearly,");
+        connection
+            .send("HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nearly,");
         assert_eq!(connection.read_exact(4), b"ping");
-        connection.say("pong");
+        connection.send("pong");
         connection.end();
         assert!(connection.is_closed());
     });
     run(async {
-        let house = Rc::new(IdleConnections::default());
-        let response = house.send(&origin.origin(), offering()).await.unwrap();
+        let idle = Rc::new(IdleConnections::default());
+        let response = idle.send(&origin.origin(), offering()).await.unwrap();
         assert_eq!(response.status, 101);
         assert_eq!(response.headers.wire(), b"upgrade: websocket\r\n");
         let mut tunnel = response.tunnel.unwrap();
@@ -58,30 +59,30 @@ fn the_connection_is_handed_over_with_what_came_early() {
         poll_fn(|cx| tunnel.poll_flush(cx)).await.unwrap();
         assert_eq!(read_all(&mut *tunnel).await, b"early,pong");
         poll_fn(|cx| tunnel.poll_shutdown(cx)).await.unwrap();
-        assert_eq!(house.len(), 0);
+        assert_eq!(idle.len(), 0);
     });
     origin.check();
 }
 
 #[test]
-fn an_origin_that_declines_answers_as_usual() {
-    let origin = RawOrigin::answering(&[
+fn an_origin_that_declines_responds_as_usual() {
+    let origin = RawOrigin::responding(&[
         b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: other\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno",
     ]);
     run(async {
-        let house = Rc::new(IdleConnections::default());
-        let response = house.send(&origin.origin(), offering()).await.unwrap();
+        let idle = Rc::new(IdleConnections::default());
+        let response = idle.send(&origin.origin(), offering()).await.unwrap();
         assert_eq!(response.headers.get_str("upgrade"), Some("other"));
-        let response = house.send(&origin.origin(), offering()).await.unwrap();
+        let response = idle.send(&origin.origin(), offering()).await.unwrap();
         assert!(response.tunnel.is_none());
-        assert_eq!((house.len(), house.opened.get()), (1, 1));
+        assert_eq!((idle.len(), idle.opened.get()), (1, 1));
     });
 }
 
 #[test]
-fn nobody_is_switched_who_did_not_ask() {
-    let origin = RawOrigin::answering(&[
+fn no_client_is_switched_that_did_not_ask() {
+    let origin = RawOrigin::responding(&[
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
     ]);
     run(async {
@@ -94,17 +95,17 @@ fn nobody_is_switched_who_did_not_ask() {
 }
 
 #[test]
-fn nobody_is_switched_to_what_it_did_not_ask_for() {
+fn no_client_is_switched_to_another_protocol_than_it_asked_for() {
     for line in [
         "Upgrade: something\r\n",
         "Upgrade: websocket, other\r\n",
         "",
     ] {
         let answer = format!("HTTP/1.1 101 x\r\n{line}Connection: upgrade\r\n\r\n");
-        let origin = RawOrigin::answering(&[answer.as_bytes()]);
+        let origin = RawOrigin::responding(&[answer.as_bytes()]);
         run(async {
-            let house = Rc::new(IdleConnections::default());
-            let failure = house.send(&origin.origin(), offering()).await.unwrap_err();
+            let idle = Rc::new(IdleConnections::default());
+            let failure = idle.send(&origin.origin(), offering()).await.unwrap_err();
             let FailureCause::Protocol(error) = failure.cause else {
                 panic!("{failure:?}");
             };

@@ -6,7 +6,7 @@ use apus_http::{Body, BodyError, Frame, Method};
 use apus_net::client::{ClientResponse, FailureCause, RequestPhase, Timeouts};
 use bytes::Bytes;
 
-use super::origin::{Raw, Scripted};
+use super::origin::{RawConnection, Scripted};
 use super::{fetch, get, head, open, open_with, post, request, run};
 use crate::h2::client::{
     block, code, data, flag, frame, head as head_frames, kind, ping, reset, setting, settings,
@@ -30,10 +30,10 @@ async fn broken(response: &mut ClientResponse) -> BodyError {
 }
 
 #[test]
-fn a_refused_stream_was_not_seen_and_gives_its_content_back() {
+fn a_refused_stream_was_not_processed_and_gives_its_body_back() {
     run(async {
         let origin = Scripted::start(|raw| {
-            raw.greet(&[(setting::INITIAL_WINDOW_SIZE, 0)]);
+            raw.handshake(&[(setting::INITIAL_WINDOW_SIZE, 0)]);
             for _ in 0..2 {
                 let stream = raw.request();
                 raw.send(reset(stream, code::REFUSED_STREAM));
@@ -48,7 +48,7 @@ fn a_refused_stream_was_not_seen_and_gives_its_content_back() {
         assert!(!failure.request_sent);
         let mut body = failure.body.expect("the content");
         assert_eq!(collect(&mut body).await.unwrap(), b"bytes");
-        // A stream that nobody asked for content is given back, too.
+        // The window of data that was not requested is given back, too.
         let mut held = head(Method::POST, "/");
         held.expects_continue = true;
         let content = ready_frames(None, vec![Ok(Frame::Data(Bytes::from_static(b"streamed")))]);
@@ -66,7 +66,7 @@ fn a_refused_stream_was_not_seen_and_gives_its_content_back() {
 fn goaway_refuses_later_streams_and_lets_earlier_ones_end() {
     run(async {
         let origin = Scripted::start(|raw| {
-            raw.greet(&[]);
+            raw.handshake(&[]);
             let (first, second) = (raw.request(), raw.request());
             raw.send(goaway(first, code::NO_ERROR));
             assert_eq!(raw.until(kind::RST_STREAM).stream, second);
@@ -90,10 +90,10 @@ fn goaway_refuses_later_streams_and_lets_earlier_ones_end() {
 }
 
 #[test]
-fn a_connection_that_is_cut_breaks_off_what_is_not_whole() {
+fn a_cut_connection_breaks_off_incomplete_responses() {
     run(async {
         let origin = Scripted::start(|raw| {
-            raw.greet(&[]);
+            raw.handshake(&[]);
             let first = raw.request();
             raw.request();
             raw.send(ok_head(first, false));
@@ -125,10 +125,10 @@ fn a_connection_that_is_cut_breaks_off_what_is_not_whole() {
 }
 
 #[test]
-fn a_reset_breaks_off_content_and_fails_what_has_no_head() {
+fn a_reset_breaks_off_bodies_and_fails_requests_without_a_head() {
     run(async {
         let origin = Scripted::start(|raw| {
-            raw.greet(&[]);
+            raw.handshake(&[]);
             let stream = raw.request();
             raw.send(ok_head(stream, false));
             raw.send(data(stream, "half", false));
@@ -151,11 +151,11 @@ fn a_reset_breaks_off_content_and_fails_what_has_no_head() {
     });
 }
 
-/// What an origin says to a request for which there is then no response.
+/// The frames of an origin after which a request gets no response.
 fn fails(say: impl Fn(u32) -> Vec<u8> + Send + 'static) {
     run(async {
-        let origin = Scripted::start(move |raw: &mut Raw| {
-            raw.greet(&[]);
+        let origin = Scripted::start(move |raw: &mut RawConnection| {
+            raw.handshake(&[]);
             let stream = raw.request();
             raw.send(say(stream));
             let stream = raw.request();
@@ -217,11 +217,11 @@ fn malformed_heads_are_no_responses() {
 }
 
 #[test]
-fn content_of_another_length_than_announced_is_no_whole_content() {
+fn a_body_of_another_length_than_announced_is_not_complete() {
     for (first, second) in [("hello", " and more"), ("hell", "")] {
         run(async move {
             let origin = Scripted::start(move |raw| {
-                raw.greet(&[]);
+                raw.handshake(&[]);
                 let stream = raw.request();
                 let fields = block(&[(":status", "200"), ("content-length", "5")]);
                 raw.send(head_frames(stream, &fields, false));
@@ -242,14 +242,14 @@ fn content_of_another_length_than_announced_is_no_whole_content() {
     }
 }
 
-/// What an origin says that ends the connection.
+/// The frames of an origin that end the connection.
 fn ends_the_connection(say: impl Fn(u32) -> Vec<u8> + Send + 'static, expected: u32) {
     run(async {
-        let origin = Scripted::start(move |raw: &mut Raw| {
-            raw.greet(&[]);
+        let origin = Scripted::start(move |raw: &mut RawConnection| {
+            raw.handshake(&[]);
             let stream = raw.request();
             use std::io::Write;
-            // It may end before all was said.
+            // The connection may end before all was sent.
             let _ = raw.stream.write_all(&say(stream));
             let goaway = raw
                 .rest()
@@ -317,7 +317,7 @@ fn broken_frames_end_the_connection() {
 fn an_origin_cannot_send_more_than_was_allowed() {
     run(async {
         let origin = Scripted::start(|raw| {
-            raw.greet(&[]);
+            raw.handshake(&[]);
             let stream = raw.request();
             use std::io::Write;
             let _ = raw.stream.write_all(&ok_head(stream, false));
@@ -331,7 +331,7 @@ fn an_origin_cannot_send_more_than_was_allowed() {
             }
         });
         let connection = open(origin.address).await;
-        // Nobody reads, so no window opens.
+        // The body is not read, so no window opens.
         let response = connection.send(get("/")).await;
         super::eventually("the end", || connection.is_closed()).await;
         if let Ok(mut response) = response {
@@ -342,7 +342,7 @@ fn an_origin_cannot_send_more_than_was_allowed() {
 }
 
 #[test]
-fn an_origin_that_speaks_something_else_is_told_apart() {
+fn an_origin_with_another_protocol_is_recognised() {
     run(async {
         let origin = Scripted::start(|raw| {
             raw.send("HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n");
@@ -364,7 +364,7 @@ fn an_origin_that_speaks_something_else_is_told_apart() {
 #[test]
 fn a_connection_that_the_origin_closes_while_idle_is_closed() {
     run(async {
-        let origin = Scripted::start(|raw| raw.greet(&[]));
+        let origin = Scripted::start(|raw| raw.handshake(&[]));
         let connection = open(origin.address).await;
         super::eventually("the end", || connection.is_closed()).await;
         assert!(!connection.has_room());
@@ -382,7 +382,7 @@ fn a_connection_that_the_origin_closes_while_idle_is_closed() {
 fn a_whole_response_that_is_followed_by_a_reset_is_whole() {
     run(async {
         let origin = Scripted::start(|raw| {
-            raw.greet(&[]);
+            raw.handshake(&[]);
             let stream = raw.request();
             let fields = block(&[(":status", "413")]);
             let whole = [

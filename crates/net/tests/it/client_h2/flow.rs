@@ -1,4 +1,4 @@
-//! Flow control and cancellation: who is slow, or goes away, holds up nobody else.
+//! Flow control and cancellation: slow and vanished readers hold up no others.
 
 use std::task::Poll;
 
@@ -12,7 +12,7 @@ use super::{content, fetch, get, open, post};
 use crate::h2::client::{block, code, data, head as head_frames, kind, setting, window_update};
 use crate::harness::{frames, text};
 
-/// Sends the number of bytes that the path says.
+/// Sends the number of bytes in the path.
 async fn sized() -> Http2Client {
     let address = serve(|request, mut respond| async move {
         let mut left: usize = request.uri().path()[1..].parse().unwrap();
@@ -34,7 +34,7 @@ async fn sized() -> Http2Client {
 }
 
 #[test]
-fn readers_who_wait_hold_up_no_other() {
+fn slow_readers_hold_up_no_other() {
     super::run(async {
         let connection = sized().await;
         let mut waiting = Vec::new();
@@ -51,16 +51,16 @@ fn readers_who_wait_hold_up_no_other() {
 }
 
 #[test]
-fn content_that_nobody_wants_is_cancelled() {
+fn an_unwanted_body_is_cancelled() {
     super::run(async {
         let origin = Scripted::start(|raw| {
-            raw.greet(&[]);
+            raw.handshake(&[]);
             let stream = raw.request();
             raw.send(head_frames(stream, &block(&[(":status", "200")]), false));
             raw.send(data(stream, "some", false));
             let reset = raw.until(kind::RST_STREAM);
             assert_eq!((reset.stream, reset.number(0)), (stream, code::CANCEL));
-            // What was on its way is of no harm.
+            // Data in flight does no harm.
             raw.send(data(stream, "more", false));
             let stream = raw.request();
             let reset = raw.until(kind::RST_STREAM);
@@ -93,10 +93,10 @@ fn content_that_nobody_wants_is_cancelled() {
 }
 
 #[test]
-fn content_waits_for_the_windows_of_the_origin() {
+fn a_body_waits_for_the_windows_of_the_origin() {
     super::run(async {
         let origin = Scripted::start(|raw| {
-            raw.greet(&[(setting::INITIAL_WINDOW_SIZE, 10)]);
+            raw.handshake(&[(setting::INITIAL_WINDOW_SIZE, 10)]);
             raw.until(kind::SETTINGS);
             let stream = raw.request();
             let mut got = Vec::new();
@@ -125,7 +125,7 @@ fn content_waits_for_the_windows_of_the_origin() {
 fn an_origin_that_takes_fewer_streams_has_no_room_for_more() {
     super::run(async {
         let origin = Scripted::start(|raw| {
-            raw.greet(&[(setting::MAX_CONCURRENT_STREAMS, 1)]);
+            raw.handshake(&[(setting::MAX_CONCURRENT_STREAMS, 1)]);
             let stream = raw.request();
             raw.send(head_frames(stream, &block(&[(":status", "200")]), false));
             let goes_on = raw.until(kind::DATA);

@@ -26,7 +26,7 @@ async fn read(mut body: RecvStream) -> (Vec<u8>, Option<HeaderMap>) {
 }
 
 #[test]
-fn an_origin_gets_what_was_asked_and_nothing_of_another_connection() {
+fn an_origin_gets_the_request_and_no_fields_of_another_connection() {
     super::run(async {
         let address = serve(|request, mut respond| async move {
             let (head, body) = request.into_parts();
@@ -71,7 +71,7 @@ fn an_origin_gets_what_was_asked_and_nothing_of_another_connection() {
             (StatusCode::OK, Version::HTTP_2)
         );
         assert_eq!(response.headers.wire(), b"x-told: 1\r\n");
-        // What was there with the head is no stream.
+        // Data that arrived with the head is not a stream.
         assert!(matches!(response.body, Body::Bytes(_) | Body::Stream(_)));
         assert_eq!(
             text(&content(&mut response).await),
@@ -83,7 +83,7 @@ fn an_origin_gets_what_was_asked_and_nothing_of_another_connection() {
 }
 
 #[test]
-fn responses_without_content_have_none() {
+fn responses_without_a_body_have_none() {
     super::run(async {
         let address = serve(|request, mut respond| async move {
             let status: u16 = request.uri().path()[1..].parse().unwrap();
@@ -197,7 +197,7 @@ fn a_response_of_trailers_only_keeps_its_status_and_ends_the_sending() {
 }
 
 #[test]
-fn large_content_flows_both_ways_at_once() {
+fn large_bodies_flow_in_both_directions_at_once() {
     super::run(async {
         let connection = open(serve(echo).await).await;
         let sent = random(8_000_000);
@@ -265,7 +265,7 @@ async fn fetch_bytes(
 }
 
 #[test]
-fn content_that_breaks_off_takes_its_request_back() {
+fn a_body_that_breaks_off_cancels_its_request() {
     super::run(async {
         let (told, outcome) = tokio::sync::oneshot::channel();
         let told = std::cell::RefCell::new(Some(told));

@@ -1,12 +1,11 @@
-//! HTTP/2 to origins: what a proxy gets from honest ones, the `h2` crate's and our own, and what
-//! hostile ones can do to it.
+//! HTTP/2 to origins: to honest ones, of the `h2` crate and our own, and to hostile ones.
 
 mod faults;
 mod flow;
 mod messages;
 mod origin;
 mod ours;
-mod times;
+mod timeouts;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -17,6 +16,7 @@ use apus_net::client::{
     Address, ClientRequest, ClientRequestHead, ClientResponse, Http2Client, Origin,
     OriginConnection, Protocol, ProxyHead, RequestFailure, Timeouts, connect,
 };
+use apus_testkit::eventually;
 use tokio::task::LocalSet;
 
 use crate::harness::{PATIENCE, collect, text};
@@ -31,15 +31,6 @@ fn run(test: impl Future<Output = ()>) {
     LocalSet::new()
         .block_on(&runtime, test)
         .expect("the test to end in time");
-}
-
-/// Waits for a condition that other tasks bring about.
-async fn eventually(what: &str, mut reached: impl FnMut() -> bool) {
-    let start = std::time::Instant::now();
-    while !reached() {
-        assert!(start.elapsed() < PATIENCE, "{what} did not come about");
-        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-    }
 }
 
 /// Connects with prior knowledge.
@@ -97,7 +88,7 @@ fn with_timeouts(mut request: ClientRequest, timeouts: &Timeouts) -> ClientReque
     request
 }
 
-/// The content of a response, with trailers behind it in brackets.
+/// The body of a response, with its trailers in brackets.
 async fn content(response: &mut ClientResponse) -> Vec<u8> {
     collect(&mut response.body).await.unwrap()
 }

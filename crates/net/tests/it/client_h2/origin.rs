@@ -1,4 +1,4 @@
-//! Origins: one of the `h2` crate, and one that says exactly what a test wants said.
+//! Origins over HTTP/2: one of the `h2` crate, and a scripted one.
 
 use std::future::Future;
 use std::io::{Read, Write};
@@ -57,8 +57,8 @@ pub(super) struct Scripted {
 }
 
 impl Scripted {
-    /// Takes one connection and does what `script` says.
-    pub(super) fn start(script: impl FnOnce(&mut Raw) + Send + 'static) -> Self {
+    /// Accepts one connection and runs `script` with it.
+    pub(super) fn start(script: impl FnOnce(&mut RawConnection) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let thread = std::thread::spawn(move || {
@@ -66,7 +66,7 @@ impl Scripted {
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
             stream.set_write_timeout(Some(PATIENCE)).unwrap();
             stream.set_nodelay(true).unwrap();
-            let mut raw = Raw {
+            let mut raw = RawConnection {
                 stream,
                 unread: Vec::new(),
             };
@@ -83,14 +83,14 @@ impl Scripted {
 }
 
 /// The origin's end of a connection.
-pub(super) struct Raw {
+pub(super) struct RawConnection {
     pub(super) stream: TcpStream,
     unread: Vec<u8>,
 }
 
-impl Raw {
+impl RawConnection {
     /// Reads the preface, and sends settings.
-    pub(super) fn greet(&mut self, values: &[(u16, u32)]) {
+    pub(super) fn handshake(&mut self, values: &[(u16, u32)]) {
         let preface = self.exactly(PREFACE.len()).unwrap();
         assert_eq!(preface, PREFACE);
         self.send(settings(values));
@@ -134,7 +134,7 @@ impl Raw {
             && self.unread.is_empty()
     }
 
-    /// Reads up to the end; what came.
+    /// Reads up to the end; returns the frames.
     pub(super) fn rest(&mut self) -> Vec<Frame> {
         std::iter::from_fn(|| self.frame()).collect()
     }

@@ -71,7 +71,7 @@ fn fields_arrive_as_they_were_sent() {
 }
 
 #[test]
-fn interim_responses_are_passed_on_and_100_lets_the_content_go() {
+fn interim_responses_are_forwarded_and_100_releases_the_body() {
     let server = Server::start(service(|mut request| {
         Answer::later(async move {
             let mut hints = Headers::new();
@@ -84,7 +84,7 @@ fn interim_responses_are_passed_on_and_100_lets_the_content_go() {
     run(async {
         let connection = open(server.address()).await;
         let queue = Rc::new(InterimQueue::default());
-        // The content is there only once the client was told to go on.
+        // The body arrives only after the client got a 100.
         let seen = Rc::new(std::cell::RefCell::new(Vec::new()));
         let (told, asked) = (Rc::clone(&queue), Rc::clone(&seen));
         let mut content = Some("hello");

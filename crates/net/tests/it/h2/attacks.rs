@@ -9,15 +9,15 @@ use apus_http::ServiceFactory;
 use bytes::Bytes;
 
 use super::client::{
-    Answer, FRAME, PREFACE, Peer, block, code, data, flag, frame, get, head, indexed_literal,
-    integer, kind, literal, ping, priority, priority_update, request, request_with, reset, setting,
-    settings, settings_ack, window_update,
+    FRAME, PREFACE, Peer, StreamResponse, block, code, data, flag, frame, get, head,
+    indexed_literal, integer, kind, literal, ping, priority, priority_update, request,
+    request_with, reset, setting, settings, settings_ack, window_update,
 };
 use super::{content, counted, open, open_with, wait_for_count};
-use crate::harness::{Server, collect, connect, eventually, ok, service};
+use crate::harness::{Server, collect, connect, ok, service, wait_until};
 
-/// `/wait` is never answered, `/large` with much, `/read` once all content has come, the rest at
-/// once.
+/// `/wait` gets no response, `/large` a large one, `/read` one when the whole body has arrived, and other
+/// paths get one at once.
 fn victim() -> Arc<dyn ServiceFactory> {
     let large = Bytes::from(content(4 << 20));
     service(move |mut request| match request.path() {
@@ -33,7 +33,7 @@ fn victim() -> Arc<dyn ServiceFactory> {
     })
 }
 
-/// An attack, and how many turns of it are at most put up with.
+/// An attack, and the most turns of it that are tolerated.
 struct Attack<'a> {
     name: &'a str,
     counter: &'a str,
@@ -41,7 +41,7 @@ struct Attack<'a> {
 }
 
 impl Attack<'_> {
-    /// Attacks a server until it says that it is enough. The client beside it gets its answers.
+    /// Attacks a server until it ends the connection. Another client gets its responses meanwhile.
     fn is_stopped(&self, turn: impl FnMut(&mut Peer<TcpStream>) -> Vec<u8>) {
         self.is_stopped_with(&[], turn);
     }
@@ -113,7 +113,7 @@ fn field_blocks(name: &str) -> Attack<'_> {
     }
 }
 
-fn crumbs(name: &str) -> Attack<'_> {
+fn tiny_windows(name: &str) -> Attack<'_> {
     Attack {
         name,
         counter: "stopped_crumb_floods",
@@ -143,7 +143,7 @@ fn rapid_reset_in_large_writes_cve_2023_44487() {
 }
 
 #[test]
-fn rapid_reset_of_streams_with_content_cve_2023_44487() {
+fn rapid_reset_of_streams_with_bodies_cve_2023_44487() {
     let post = block(&request("POST", "/read"));
     resets("uploads").is_stopped(|peer| {
         let stream = peer.next_stream();
@@ -186,7 +186,7 @@ fn made_you_reset_by_frames_behind_the_end_cve_2025_8671() {
 }
 
 #[test]
-fn made_you_reset_by_malformed_content_cve_2025_8671() {
+fn made_you_reset_by_a_malformed_body_cve_2025_8671() {
     let fields = request_with("POST", "/wait", &[("content-length", "5")]);
     made_to_reset("too much", &fields, false, |stream| {
         data(stream, "too much", false)
@@ -236,12 +236,12 @@ fn streams_opened_faster_than_they_are_served() {
 }
 
 #[test]
-fn reset_flood_on_streams_that_are_gone_cve_2019_9514() {
-    idle("RST_STREAM of an answered stream").is_stopped(|peer| match peer.so_far(1).status {
+fn reset_flood_on_closed_streams_cve_2019_9514() {
+    idle("RST_STREAM of an answered stream").is_stopped(|peer| match peer.received(1).status {
         0 => {
             let stream = peer.get("/");
-            peer.answer(stream);
-            peer.so_far(1).status = 200;
+            peer.response(stream);
+            peer.received(1).status = 200;
             Vec::new()
         }
         _ => reset(1, code::CANCEL),
@@ -335,19 +335,20 @@ fn compression_bombs_cve_2016_6581() {
             false => head(stream, &bomb, true),
         }
     });
-    // Small ones, which cost their line (CVE-2026-49975): what is no bomb is too large.
+    // Small fields, each of which costs its overhead (CVE-2026-49975): even without a bomb they are too
+    // large.
     for (name, value) in [("x", ""), ("cookie", ""), ("cookie", "a=b")] {
         let server = Server::start(victim());
         let mut peer = open(&server);
         let fill = [block(&request("GET", "/")), indexed_literal(name, value)].concat();
         let stream = peer.next_stream();
         peer.send(head(stream, &fill, true));
-        assert_eq!(peer.answer(stream).status, 200);
+        assert_eq!(peer.response(stream).status, 200);
         let many = [block(&request("GET", "/")), vec![0x80 | 62; 5000]].concat();
         for _ in 0..100 {
             let stream = peer.next_stream();
             peer.send(head(stream, &many, true));
-            assert_eq!(peer.answer(stream).status, 431);
+            assert_eq!(peer.response(stream).status, 431);
         }
         let more = [block(&request("GET", "/")), vec![0x80 | 62; 100_000]].concat();
         let stream = peer.next_stream();
@@ -379,7 +380,7 @@ fn table_sizes_that_change_without_end() {
     let block = [sizes, block(&request("GET", "/"))].concat();
     peer.send(head(1, &block, true));
     peer.until("an answer or an end", |peer| {
-        peer.so_far(1).ended || !peer.goaways.is_empty()
+        peer.received(1).ended || !peer.goaways.is_empty()
     });
     server.assert_serves();
 }
@@ -426,7 +427,7 @@ fn acknowledgements_of_nothing() {
     peer.send(settings_ack().repeat(3));
     assert_eq!(peer.goaway(), code::PROTOCOL_ERROR);
     idle("of a PING that nobody sent").is_stopped(|_| frame(kind::PING, flag::ACK, 0, [7; 8]));
-    // Of one that was sent once: content makes the server measure.
+    // On a stream with one body, because data makes the server measure the round trip.
     let mut payload = Vec::new();
     idle("of a PING that was answered").is_stopped(|peer| {
         if !payload.is_empty() {
@@ -434,7 +435,7 @@ fn acknowledgements_of_nothing() {
         }
         let stream = peer.request(&request("POST", "/read"), false);
         peer.upload(stream, &content(300_000), true);
-        peer.answer(stream);
+        peer.response(stream);
         while payload.is_empty() {
             let more = peer.request(&request("POST", "/read"), false);
             peer.upload(more, &content(60_000), true);
@@ -451,13 +452,13 @@ fn acknowledgements_of_nothing() {
 fn data_dribble_cve_2019_9511() {
     // One byte more, whenever the last one has come.
     let mut got = 0;
-    crumbs("one stream").is_stopped_with(&[(setting::INITIAL_WINDOW_SIZE, 1)], |peer| {
+    tiny_windows("one stream").is_stopped_with(&[(setting::INITIAL_WINDOW_SIZE, 1)], |peer| {
         peer.opens_windows = false;
         if got == 0 {
             peer.get("/large");
         }
         got += 1;
-        let _ = peer.read_until(|peer| peer.so_far(1).body.len() >= got);
+        let _ = peer.read_until(|peer| peer.received(1).body.len() >= got);
         window_update(1, 1)
     });
 }
@@ -465,7 +466,7 @@ fn data_dribble_cve_2019_9511() {
 #[test]
 fn data_dribble_on_many_streams_cve_2019_9511() {
     let mut got = 0;
-    crumbs("many streams").is_stopped_with(&[(setting::INITIAL_WINDOW_SIZE, 1)], |peer| {
+    tiny_windows("many streams").is_stopped_with(&[(setting::INITIAL_WINDOW_SIZE, 1)], |peer| {
         peer.opens_windows = false;
         if got == 0 {
             for _ in 0..50 {
@@ -474,8 +475,8 @@ fn data_dribble_on_many_streams_cve_2019_9511() {
         }
         got += 1;
         let _ = peer.read_until(|peer| {
-            let has_more = |answer: &Answer| answer.body.len() >= got;
-            peer.answers.len() == 50 && peer.answers.values().all(has_more)
+            let has_more = |answer: &StreamResponse| answer.body.len() >= got;
+            peer.responses.len() == 50 && peer.responses.values().all(has_more)
         });
         (0..50)
             .flat_map(|index| window_update(index * 2 + 1, 1))
@@ -486,16 +487,19 @@ fn data_dribble_on_many_streams_cve_2019_9511() {
 #[test]
 fn one_byte_windows_of_the_connection_cve_2019_9511() {
     let mut got = 0;
-    crumbs("the connection").is_stopped_with(&[(setting::INITIAL_WINDOW_SIZE, 1 << 30)], |peer| {
-        peer.opens_windows = false;
-        if got == 0 {
-            peer.get("/large");
-            got = super::client::WINDOW - 1;
-        }
-        got += 1;
-        let _ = peer.read_until(|peer| peer.so_far(1).body.len() >= got);
-        window_update(0, 1)
-    });
+    tiny_windows("the connection").is_stopped_with(
+        &[(setting::INITIAL_WINDOW_SIZE, 1 << 30)],
+        |peer| {
+            peer.opens_windows = false;
+            if got == 0 {
+                peer.get("/large");
+                got = super::client::WINDOW - 1;
+            }
+            got += 1;
+            let _ = peer.read_until(|peer| peer.received(1).body.len() >= got);
+            window_update(0, 1)
+        },
+    );
 }
 
 #[test]
@@ -507,7 +511,7 @@ fn updates_of_windows_that_add_nothing_worth_a_frame() {
     peer.get("/large");
     let (_, code) = peer.flood(50_000, |_| window_update(1, 1).repeat(100));
     assert_eq!(code, code::ENHANCE_YOUR_CALM);
-    eventually("it is counted", || {
+    wait_until("it is counted", || {
         counted(&server, "stopped_crumb_floods") + counted(&server, "stopped_idle_floods") == 1
     });
     server.assert_serves();
@@ -593,7 +597,7 @@ fn a_request_between_buys_no_flood() {
     });
 }
 
-/// Sends while nobody reads, until the server takes no more, or has taken this much.
+/// Sends without reading until the server takes no more, or has taken this much.
 fn send_unread(peer: &mut Peer<TcpStream>, most: usize, mut bytes: impl FnMut() -> Vec<u8>) {
     let patience = std::time::Duration::from_millis(300);
     peer.stream.set_write_timeout(Some(patience)).unwrap();
@@ -625,11 +629,11 @@ fn a_client_that_never_reads_makes_the_server_hold_little_cve_2019_9517() {
     for _ in 0..200 {
         peer.get("/large");
     }
-    eventually("the requests were seen", || {
+    wait_until("the requests were seen", || {
         started.load(Ordering::Relaxed) == 200
     });
     let mut taken = server.totals().bytes_out;
-    eventually("it is stuck", || {
+    wait_until("it is stuck", || {
         assert_eq!(bystander.fetch("/beside").text(), "/beside");
         let now = server.totals().bytes_out;
         let is_stuck = now - taken < 1000;
@@ -641,7 +645,7 @@ fn a_client_that_never_reads_makes_the_server_hold_little_cve_2019_9517() {
 }
 
 #[test]
-fn answers_to_small_requests_are_not_gathered_for_a_client_that_never_reads_cve_2019_9517() {
+fn responses_to_small_requests_are_not_gathered_for_a_client_that_never_reads_cve_2019_9517() {
     let server = Server::start(service(|_| ok(vec![b'x'; 4000]).into()));
     let mut bystander = open(&server);
     let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 0x7fff_ffff)]);
@@ -664,7 +668,7 @@ fn answers_to_small_requests_are_not_gathered_for_a_client_that_never_reads_cve_
 }
 
 #[test]
-fn pings_are_not_answered_into_memory_for_a_client_that_never_reads_cve_2019_9512() {
+fn acknowledgements_of_pings_do_not_gather_for_a_client_that_never_reads_cve_2019_9512() {
     let server = Server::start(victim());
     let mut bystander = open(&server);
     let mut peer = open(&server);
@@ -688,7 +692,7 @@ fn window_overflow_ends_the_connection_rfc_9113_section_6_9_1() {
 }
 
 #[test]
-fn an_attacker_is_gone_at_once_and_reads_why() {
+fn an_attacker_is_disconnected_at_once_and_can_read_the_reason() {
     let server = Server::start(victim());
     let mut peer = Peer::new(connect(server.address()).unwrap());
     // Far more than is read of it, and none of it is lost for the client.

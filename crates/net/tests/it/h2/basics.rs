@@ -1,4 +1,4 @@
-//! Requests and their answers (RFC 9113 sections 3 and 8): what HTTP/1.1 gives, HTTP/2 gives too.
+//! Requests and their responses (RFC 9113 sections 3 and 8), which equal those of HTTP/1.1.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::harness::{Server, collector, connect, ok, paths, ready_frames, servic
 use crate::tls::connect_tls;
 
 #[test]
-fn speaks_http_2_to_those_who_know_it_does_rfc_9113_section_3_3() {
+fn speaks_http_2_to_clients_with_prior_knowledge_rfc_9113_section_3_3() {
     let server = Server::start(paths());
     let mut peer = open(&server);
     let first = peer.read().unwrap();
@@ -89,7 +89,7 @@ fn frames_may_come_byte_by_byte() {
         peer.send([byte]);
         std::thread::yield_now();
     }
-    assert_eq!(peer.answer(1).text(), "hello");
+    assert_eq!(peer.response(1).text(), "hello");
 }
 
 #[test]
@@ -99,11 +99,11 @@ fn everything_may_come_in_one_write() {
     let requests = (0..50).flat_map(|index| client::get(index * 2 + 1, &format!("/{index}")));
     peer.send([PREFACE, &settings(&[]), &requests.collect::<Vec<u8>>()].concat());
     for index in 0..50 {
-        assert_eq!(peer.answer(index * 2 + 1).text(), format!("/{index}"));
+        assert_eq!(peer.response(index * 2 + 1).text(), format!("/{index}"));
     }
 }
 
-/// Answers with the status that the path names and some content.
+/// Responds with the status in the path and a body.
 fn statuses() -> Arc<dyn ServiceFactory> {
     service(|request| {
         let status = StatusCode::from_bytes(&request.path().as_bytes()[1..]).unwrap();
@@ -112,7 +112,7 @@ fn statuses() -> Arc<dyn ServiceFactory> {
 }
 
 #[test]
-fn answers_that_have_no_content_end_with_their_head() {
+fn responses_without_a_body_end_with_their_head() {
     let server = Server::start(statuses());
     let mut peer = open(&server);
     for (method, path, length) in [
@@ -129,17 +129,17 @@ fn answers_that_have_no_content_end_with_their_head() {
         };
         assert_eq!(frame.kind, kind::HEADERS);
         assert!(frame.has(flag::END_STREAM), "{method} {path}");
-        let answer = peer.answer(stream);
+        let answer = peer.response(stream);
         assert_eq!(answer.status, path[1..].parse::<u16>().unwrap());
         assert_eq!(answer.field("content-length"), length, "{method} {path}");
     }
     let stream = peer.request(&request("GET", "/304"), true);
-    assert!(peer.answer(stream).body.is_empty());
+    assert!(peer.response(stream).body.is_empty());
     assert_eq!(peer.fetch("/500").text(), "content");
 }
 
 #[test]
-fn content_and_trailers_reach_the_service() {
+fn the_body_and_trailers_reach_the_service() {
     let server = Server::start(collector());
     let mut peer = open(&server);
     let trailers = block(&[("x-sum", "7"), ("x-more", "8")]);
@@ -152,19 +152,22 @@ fn content_and_trailers_reach_the_service() {
         peer.send(data(stream, "hello", false));
         peer.send(data(stream, " world", false));
         peer.send(head(stream, &trailers, true));
-        assert_eq!(peer.answer(stream).text(), "hello world[x-sum=7][x-more=8]");
+        assert_eq!(
+            peer.response(stream).text(),
+            "hello world[x-sum=7][x-more=8]"
+        );
     }
-    // Without trailers, with an end of its own, and with no content at all.
+    // Without trailers, with a separate end, and without a body.
     let stream = peer.request(&request("POST", "/"), false);
     peer.send(data(stream, "x", false));
     peer.send(data(stream, "", true));
-    assert_eq!(peer.answer(stream).text(), "x");
+    assert_eq!(peer.response(stream).text(), "x");
     let stream = peer.request(&request("POST", "/"), true);
-    assert_eq!(peer.answer(stream).text(), "");
+    assert_eq!(peer.response(stream).text(), "");
 }
 
 #[test]
-fn padding_is_not_content_rfc_9113_section_6_1() {
+fn padding_is_not_data_rfc_9113_section_6_1() {
     let server = Server::start(collector());
     let mut peer = open(&server);
     let stream = peer.next_stream();
@@ -180,7 +183,7 @@ fn padding_is_not_content_rfc_9113_section_6_1() {
         peer.send(client::frame(kind::DATA, flag::PADDED, stream, payload));
     }
     peer.send(data(stream, "", true));
-    assert_eq!(peer.answer(stream).text(), "hello world");
+    assert_eq!(peer.response(stream).text(), "hello world");
 }
 
 #[test]
@@ -197,7 +200,7 @@ fn padding_counts_for_the_windows_and_is_given_back_rfc_9113_section_6_9_1() {
         peer.spend(stream, payload.len());
     }
     peer.send(data(stream, "", true));
-    let answer = peer.answer(stream);
+    let answer = peer.response(stream);
     assert_eq!((answer.status, answer.body.len()), (200, 100_000));
 }
 
@@ -214,11 +217,11 @@ fn padding_alone_is_given_back_too_rfc_9113_section_6_9_1() {
         peer.spend(stream, payload.len());
     }
     peer.upload(stream, b"content", true);
-    assert_eq!(peer.answer(stream).text(), "content");
+    assert_eq!(peer.response(stream).text(), "content");
 }
 
 #[test]
-fn answers_carry_trailers() {
+fn responses_carry_trailers() {
     let server = Server::start(service(|request| {
         let mut trailers = Headers::new();
         trailers.try_append("x-sum", "7").unwrap();
@@ -236,27 +239,27 @@ fn answers_carry_trailers() {
         assert_eq!(answer.field("transfer-encoding"), None);
     }
     let stream = peer.request(&request("HEAD", "/"), true);
-    let answer = peer.answer(stream);
+    let answer = peer.response(stream);
     assert!(answer.body.is_empty() && answer.trailers.is_empty());
 }
 
 #[test]
-fn echoes_content_while_it_still_comes() {
+fn echoes_a_body_while_it_still_arrives() {
     let server = Server::start(service(|mut request| ok(request.take_body()).into()));
     let mut peer = open(&server);
     let stream = peer.request(&request("POST", "/"), false);
     for (part, so_far) in [("first", "first"), (" second", "first second")] {
         peer.send(data(stream, part, false));
-        peer.until("the part", |peer| peer.so_far(stream).text() == so_far);
+        peer.until("the part", |peer| peer.received(stream).text() == so_far);
     }
     peer.send(head(stream, &block(&[("x-t", "1")]), true));
-    let answer = peer.answer(stream);
+    let answer = peer.response(stream);
     assert_eq!(answer.text(), "first second");
     assert_eq!(answer.trailers, [("x-t".to_owned(), "1".to_owned())]);
 }
 
 #[test]
-fn asks_for_expected_content_when_it_is_read() {
+fn sends_100_continue_when_the_body_is_read() {
     let server = Server::start(service(|mut request| {
         Answer::later(async move {
             match request.path() {
@@ -272,26 +275,26 @@ fn asks_for_expected_content_when_it_is_read() {
     let expecting = [("expect", "100-continue"), ("content-length", "5")];
     let stream = peer.request(&request_with("POST", "/read", &expecting), false);
     peer.until("the interim response", |peer| {
-        peer.so_far(stream).interim == [100]
+        peer.received(stream).interim == [100]
     });
-    assert_eq!(peer.so_far(stream).status, 0);
+    assert_eq!(peer.received(stream).status, 0);
     peer.send(data(stream, "hello", true));
-    assert_eq!(peer.answer(stream).text(), "hello");
-    // Who does not read does not ask.
+    assert_eq!(peer.response(stream).text(), "hello");
+    // A service that does not read the body sends no 100.
     let stream = peer.request(&request_with("POST", "/", &expecting), false);
-    let answer = peer.answer(stream);
+    let answer = peer.response(stream);
     assert_eq!(
         (answer.text().as_str(), answer.interim.len()),
         ("unread", 0)
     );
-    // An expectation that nobody can meet (RFC 9110 section 10.1.1).
+    // An expectation that cannot be met (RFC 9110 section 10.1.1).
     let stream = peer.request(&request_with("GET", "/", &[("expect", "wonders")]), true);
-    assert_eq!(peer.answer(stream).status, 417);
+    assert_eq!(peer.response(stream).status, 417);
     assert_eq!(peer.fetch("/").text(), "unread");
 }
 
 #[test]
-fn streams_are_answered_as_they_get_ready_not_as_they_came() {
+fn responses_leave_in_the_order_in_which_they_get_ready() {
     let go = Arc::new(AtomicBool::new(false));
     let waits = Arc::clone(&go);
     let server = Server::start(service(move |request| {
@@ -312,16 +315,16 @@ fn streams_are_answered_as_they_get_ready_not_as_they_came() {
         .map(|index| peer.get(&format!("/{index}")))
         .collect();
     for (index, stream) in ready.into_iter().enumerate() {
-        assert_eq!(peer.answer(stream).text(), format!("/{index}"));
+        assert_eq!(peer.response(stream).text(), format!("/{index}"));
     }
     assert!(
         waiting
             .iter()
-            .all(|stream| peer.so_far(*stream).status == 0)
+            .all(|stream| peer.received(*stream).status == 0)
     );
     go.store(true, Ordering::Relaxed);
     for stream in waiting {
-        assert_eq!(peer.answer(stream).text(), "waited");
+        assert_eq!(peer.response(stream).text(), "waited");
     }
 }
 
@@ -356,7 +359,7 @@ fn a_service_cannot_tell_the_versions_apart() {
 
         let mut two = open(&server);
         let stream = two.request(&request_with(method, path, &fields), true);
-        let answer = two.answer(stream);
+        let answer = two.response(stream);
         assert_eq!(answer.text(), expected.text());
         for name in ["content-type", "content-length"] {
             assert_eq!(answer.field(name), expected.field(name), "{name}");
@@ -376,7 +379,7 @@ fn cookies_that_came_apart_are_joined_rfc_9113_section_8_2_3() {
     ];
     let stream = peer.request(&request_with("GET", "/", &cookies), true);
     assert_eq!(
-        peer.answer(stream).text(),
+        peer.response(stream).text(),
         "GET a /\ncookie: a=1; b=2; c=3; d=4\nhost: a\nx: y\n"
     );
 }
@@ -397,33 +400,33 @@ fn the_authority_becomes_the_host_rfc_9113_section_8_3_1() {
     ] {
         let stream = peer.request(&with(fields), true);
         assert_eq!(
-            peer.answer(stream).text(),
+            peer.response(stream).text(),
             "GET b.example:8080 /\nhost: b.example:8080\n"
         );
     }
 }
 
 #[test]
-fn limits_are_answered_with_a_status() {
+fn exceeded_limits_get_a_status() {
     let server = Server::start(paths());
     let mut peer = open(&server);
     let long = format!("/{}", "a".repeat(8 * 1024));
     let stream = peer.request(&request("GET", &long), true);
-    assert_eq!(peer.answer(stream).status, 414);
+    assert_eq!(peer.response(stream).status, 414);
 
     let names: Vec<String> = (0..101).map(|index| format!("x-{index}")).collect();
     let many: Vec<_> = names.iter().map(|name| (name.as_str(), "y")).collect();
     let stream = peer.request(&request_with("GET", "/", &many), true);
-    assert_eq!(peer.answer(stream).status, 431);
+    assert_eq!(peer.response(stream).status, 431);
 
     let value = "x".repeat(33 * 1024);
     let stream = peer.request(&request_with("GET", "/", &[("x", &value)]), true);
-    assert_eq!(peer.answer(stream).status, 431);
+    assert_eq!(peer.response(stream).status, 431);
 
-    // The content that comes with it is thrown away, and the connection goes on.
+    // The body that arrives with it is discarded, and the connection stays open.
     let stream = peer.request(&request_with("POST", "/", &[("x", &value)]), false);
     peer.send(data(stream, content(30_000), true));
-    assert_eq!(peer.answer(stream).status, 431);
+    assert_eq!(peer.response(stream).status, 431);
     assert_eq!(peer.fetch("/well").text(), "/well");
     let totals = server.totals();
     assert_eq!((totals.requests, totals.bad_requests), (1, 4));
@@ -433,11 +436,11 @@ fn limits_are_answered_with_a_status() {
     assert_eq!(peer.fetch(&longest).status, 200);
     let value = "x".repeat(30 * 1024);
     let stream = peer.request(&request_with("GET", "/", &[("x", &value)]), true);
-    assert_eq!(peer.answer(stream).status, 200);
+    assert_eq!(peer.response(stream).status, 200);
 }
 
 #[test]
-fn fields_of_http_1_connections_are_left_out_of_answers_rfc_9113_section_8_2_2() {
+fn fields_of_http_1_connections_are_left_out_of_responses_rfc_9113_section_8_2_2() {
     let server = Server::start(service(|_| {
         let mut response = ok("content");
         for (name, value) in [
@@ -462,7 +465,7 @@ fn fields_of_http_1_connections_are_left_out_of_answers_rfc_9113_section_8_2_2()
 }
 
 #[test]
-fn long_heads_of_answers_are_continued_rfc_9113_section_6_10() {
+fn long_heads_of_responses_are_continued_rfc_9113_section_6_10() {
     let value = "v".repeat(4000);
     let expected = value.clone();
     let server = Server::start(service(move |_| {
@@ -477,7 +480,7 @@ fn long_heads_of_answers_are_continued_rfc_9113_section_6_10() {
     let first = peer.get("/");
     let second = peer.get("/");
     for stream in [first, second] {
-        let answer = peer.answer(stream);
+        let answer = peer.response(stream);
         assert_eq!(answer.text(), "content");
         for index in 0..20 {
             let value = answer.field(&format!("x-{index}"));
@@ -500,7 +503,7 @@ fn a_client_sets_the_size_of_the_table_rfc_7541_section_4_2() {
 }
 
 #[test]
-fn a_table_that_was_smaller_for_a_moment_is_told_so_rfc_7541_section_4_2() {
+fn a_table_that_was_smaller_for_a_moment_is_announced_rfc_7541_section_4_2() {
     let server = Server::start(paths());
     let size = setting::HEADER_TABLE_SIZE;
     for (values, told) in [
@@ -534,11 +537,11 @@ fn frames_are_no_larger_than_the_client_allows_rfc_9113_section_4_2() {
         let most = size.first().map_or(FRAME, |(_, size)| *size as usize);
         let mut peer = open_with(&server, &size);
         let stream = peer.get("/");
-        while !peer.so_far(stream).ended {
+        while !peer.received(stream).ended {
             let frame = peer.read().unwrap();
             assert!(frame.payload.len() <= most, "{}", frame.payload.len());
         }
-        assert!(peer.answer(stream).body == content(1 << 20));
+        assert!(peer.response(stream).body == content(1 << 20));
     }
 }
 
@@ -552,12 +555,12 @@ fn a_trailer_section_has_the_limits_of_a_head() {
     peer.send(data(stream, "content", false));
     peer.send(head(stream, &block(&many), true));
     peer.until("an answer or a reset", |peer| {
-        let answer = peer.so_far(stream);
+        let answer = peer.received(stream);
         answer.ended || answer.reset.is_some()
     });
-    let answer = peer.so_far(stream);
+    let answer = peer.received(stream);
     assert!(answer.reset.is_some() || answer.status >= 400, "{answer:?}");
     let stream = peer.request(&request("POST", "/"), false);
     peer.send(data(stream, "well", true));
-    assert_eq!(peer.answer(stream).text(), "well");
+    assert_eq!(peer.response(stream).text(), "well");
 }

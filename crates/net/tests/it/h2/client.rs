@@ -1,6 +1,7 @@
-//! A client that says exactly those frames that a test wants said (RFC 9113), and reads what comes
-//! back. It shares nothing with the code under test: it writes fields as literals that are not
-//! indexed, and reads them with a decoder that others wrote.
+//! A client that sends exactly the frames of a test (RFC 9113), and reads those of the server.
+//!
+//! It shares nothing with the code under test: it writes fields as literals that are not indexed, and reads
+//! them with another decoder.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -8,7 +9,7 @@ use std::net::TcpStream;
 
 use loona_hpack::Decoder;
 
-/// What a client says first (section 3.4).
+/// The connection preface of a client (section 3.4).
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The largest frame that may be sent before other settings are known (section 4.2).
@@ -163,7 +164,7 @@ pub(crate) fn head(stream: u32, block: &[u8], end: bool) -> Vec<u8> {
     bytes
 }
 
-/// The frames of a request without content.
+/// The frames of a request without a body.
 pub(crate) fn get(stream: u32, path: &str) -> Vec<u8> {
     head(stream, &block(&request("GET", path)), true)
 }
@@ -241,9 +242,9 @@ pub(crate) fn priority_update(stream: u32, value: &str) -> Vec<u8> {
     frame(kind::PRIORITY_UPDATE, flag::NONE, 0, payload)
 }
 
-/// What came on a stream so far.
+/// The frames that arrived on a stream so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct StreamResponse {
     pub(crate) status: u16,
     /// The status codes of interim responses.
     pub(crate) interim: Vec<u16>,
@@ -257,7 +258,7 @@ pub(crate) struct Answer {
     pub(crate) reset: Option<u32>,
 }
 
-impl Answer {
+impl StreamResponse {
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let mut fields = self.fields.iter();
         fields.find_map(|(field, value)| (field == name).then_some(value.as_str()))
@@ -293,7 +294,7 @@ impl Answer {
 /// The client's end of a connection.
 pub(crate) struct Peer<S> {
     pub(crate) stream: S,
-    /// What the server may still send is told as content comes.
+    /// The windows are opened as data arrives.
     pub(crate) opens_windows: bool,
     /// SETTINGS and PING are acknowledged.
     pub(crate) acknowledges: bool,
@@ -301,8 +302,8 @@ pub(crate) struct Peer<S> {
     pub(crate) settings: BTreeMap<u16, u32>,
     /// GOAWAY frames that came: the last stream and the code.
     pub(crate) goaways: Vec<(u32, u32)>,
-    /// What came on each stream.
-    pub(crate) answers: BTreeMap<u32, Answer>,
+    /// The frames that arrived on each stream.
+    pub(crate) responses: BTreeMap<u32, StreamResponse>,
     unread: Vec<u8>,
     read: usize,
     decoder: Decoder<'static>,
@@ -312,12 +313,12 @@ pub(crate) struct Peer<S> {
     next_ping: u64,
     /// How much may be sent over all streams.
     window: i64,
-    /// How much may be sent over a stream, beside what the settings give each.
+    /// The windows of streams, relative to the initial one in the settings.
     windows: BTreeMap<u32, i64>,
 }
 
 impl<S: Read + Write> Peer<S> {
-    /// A client that has said nothing yet.
+    /// A client that has sent nothing yet.
     pub(crate) fn new(stream: S) -> Self {
         Self {
             stream,
@@ -325,7 +326,7 @@ impl<S: Read + Write> Peer<S> {
             acknowledges: true,
             settings: BTreeMap::new(),
             goaways: Vec::new(),
-            answers: BTreeMap::new(),
+            responses: BTreeMap::new(),
             unread: Vec::new(),
             read: 0,
             decoder: Decoder::new(),
@@ -383,13 +384,13 @@ impl<S: Read + Write> Peer<S> {
         self.request(&request("GET", path), true)
     }
 
-    /// `GET path` and its answer.
-    pub(crate) fn fetch(&mut self, path: &str) -> Answer {
+    /// `GET path` and its response.
+    pub(crate) fn fetch(&mut self, path: &str) -> StreamResponse {
         let stream = self.get(path);
-        self.answer(stream)
+        self.response(stream)
     }
 
-    /// Sends content, as much at once as the windows allow.
+    /// Sends a body, as much at once as the windows allow.
     pub(crate) fn upload(&mut self, stream: u32, content: &[u8], end: bool) {
         let mut rest = content;
         while !rest.is_empty() {
@@ -408,7 +409,7 @@ impl<S: Read + Write> Peer<S> {
         }
     }
 
-    /// Notes that content was sent otherwise than by [`Peer::upload`].
+    /// Counts data that was sent without [`Peer::upload`].
     pub(crate) fn spend(&mut self, stream: u32, bytes: usize) {
         self.window -= bytes as i64;
         *self.windows.entry(stream).or_default() -= bytes as i64;
@@ -433,10 +434,10 @@ impl<S: Read + Write> Peer<S> {
         initial + self.windows.get(&stream).copied().unwrap_or(0)
     }
 
-    /// The next frame. What it says is noted, and answered if it has to be.
+    /// The next frame. It is recorded, and acknowledged if required.
     ///
     /// # Errors
-    /// The connection ended, or nothing came for long.
+    /// The connection ended, or nothing arrived for long.
     pub(crate) fn read(&mut self) -> io::Result<Frame> {
         loop {
             if let Some(frame) = self.take_frame() {
@@ -484,10 +485,10 @@ impl<S: Read + Write> Peer<S> {
         }
         match frame.kind {
             kind::DATA => {
-                let answer = self.answers.entry(frame.stream).or_default();
-                assert!(answer.status != 0 && !answer.ended && !frame.has(flag::PADDED));
-                answer.body.extend_from_slice(&frame.payload);
-                answer.ended = frame.has(flag::END_STREAM);
+                let response = self.responses.entry(frame.stream).or_default();
+                assert!(response.status != 0 && !response.ended && !frame.has(flag::PADDED));
+                response.body.extend_from_slice(&frame.payload);
+                response.ended = frame.has(flag::END_STREAM);
                 if self.opens_windows && !frame.payload.is_empty() {
                     let length = frame.payload.len() as u32;
                     let mut credit = window_update(0, length);
@@ -510,8 +511,8 @@ impl<S: Read + Write> Peer<S> {
                 self.note_block(whole);
             }
             kind::RST_STREAM => {
-                let answer = self.answers.entry(frame.stream).or_default();
-                answer.reset = Some(frame.number(0));
+                let response = self.responses.entry(frame.stream).or_default();
+                response.reset = Some(frame.number(0));
             }
             kind::SETTINGS if !frame.has(flag::ACK) => {
                 for pair in frame.payload.chunks(6) {
@@ -546,15 +547,15 @@ impl<S: Read + Write> Peer<S> {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         let fields = self.decoder.decode(&whole.payload).unwrap().into_iter();
         let fields = fields.map(|(name, value)| (text(name), text(value)));
-        let answer = self.answers.entry(whole.stream).or_default();
-        assert!(!answer.ended, "a field block after the end of its stream");
-        answer.take_head(fields.collect());
-        answer.ended = whole.has(flag::END_STREAM);
+        let response = self.responses.entry(whole.stream).or_default();
+        assert!(!response.ended, "a field block after the end of its stream");
+        response.take_head(fields.collect());
+        response.ended = whole.has(flag::END_STREAM);
     }
 
-    /// What came on a stream so far.
-    pub(crate) fn so_far(&mut self, stream: u32) -> &mut Answer {
-        self.answers.entry(stream).or_default()
+    /// The frames that arrived on a stream so far.
+    pub(crate) fn received(&mut self, stream: u32) -> &mut StreamResponse {
+        self.responses.entry(stream).or_default()
     }
 
     /// Reads until this is so.
@@ -578,32 +579,38 @@ impl<S: Read + Write> Peer<S> {
         }
     }
 
-    /// The whole answer on a stream.
-    pub(crate) fn answer(&mut self, stream: u32) -> Answer {
-        self.until(&format!("the answer on stream {stream}"), |peer| {
-            let answer = peer.so_far(stream);
-            assert_eq!(answer.reset, None, "stream {stream} was reset: {answer:?}");
-            answer.ended
+    /// The whole response on a stream.
+    pub(crate) fn response(&mut self, stream: u32) -> StreamResponse {
+        self.until(&format!("the response on stream {stream}"), |peer| {
+            let response = peer.received(stream);
+            assert_eq!(
+                response.reset, None,
+                "stream {stream} was reset: {response:?}"
+            );
+            response.ended
         });
-        self.answers.remove(&stream).unwrap()
+        self.responses.remove(&stream).unwrap()
     }
 
-    /// The head of the answer on a stream, which may go on.
-    pub(crate) fn head(&mut self, stream: u32) -> Answer {
+    /// The head of the response on a stream, which may go on.
+    pub(crate) fn head(&mut self, stream: u32) -> StreamResponse {
         self.until(&format!("the head on stream {stream}"), |peer| {
-            let answer = peer.so_far(stream);
-            assert_eq!(answer.reset, None, "stream {stream} was reset: {answer:?}");
-            answer.status != 0
+            let response = peer.received(stream);
+            assert_eq!(
+                response.reset, None,
+                "stream {stream} was reset: {response:?}"
+            );
+            response.status != 0
         });
-        self.so_far(stream).clone()
+        self.received(stream).clone()
     }
 
     /// The code with which the server resets a stream.
     pub(crate) fn reset_of(&mut self, stream: u32) -> u32 {
         self.until(&format!("the reset of stream {stream}"), |peer| {
-            peer.so_far(stream).reset.is_some()
+            peer.received(stream).reset.is_some()
         });
-        self.so_far(stream).reset.unwrap()
+        self.received(stream).reset.unwrap()
     }
 
     /// The code of the last GOAWAY before the server closes.
@@ -625,15 +632,14 @@ impl<S: Read + Write> Peer<S> {
         assert_eq!(self.goaway(), code::NO_ERROR);
     }
 
-    /// Everything that the server said or did before it got this far was read: it has answered two
-    /// PING frames, one after the other.
+    /// Reads all that the server sent up to now: it has acknowledged two PING frames, one after the other.
     pub(crate) fn fence(&mut self) {
         for _ in 0..2 {
             self.next_ping += 1;
             let payload = self.next_ping;
             self.send(ping(payload));
             loop {
-                let frame = self.read().expect("an answer to a PING");
+                let frame = self.read().expect("an response to a PING");
                 if frame.kind == kind::PING
                     && frame.has(flag::ACK)
                     && frame.payload == payload.to_be_bytes()
@@ -645,7 +651,7 @@ impl<S: Read + Write> Peer<S> {
     }
 }
 
-/// Whether an error of a read says that the connection is over.
+/// Whether an error of a read means that the connection has ended.
 pub(crate) fn is_end(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -657,7 +663,7 @@ pub(crate) fn is_end(error: &io::Error) -> bool {
 }
 
 impl Peer<TcpStream> {
-    /// Reads what is there. Tells whether the connection is still open.
+    /// Reads the available input. Returns whether the connection is still open.
     pub(crate) fn pump(&mut self) -> bool {
         self.stream.set_nonblocking(true).unwrap();
         let filled = self.fill();
@@ -671,7 +677,7 @@ impl Peer<TcpStream> {
         }
     }
 
-    /// Sends these bytes, made for each turn anew, until the server has said GOAWAY or closed. The
+    /// Sends these bytes, made anew for each turn, until the server sends GOAWAY or closes. Returns the
     /// number of turns and the code.
     pub(crate) fn flood(
         &mut self,
@@ -684,7 +690,7 @@ impl Peer<TcpStream> {
                 return (turns, self.goaway());
             }
         }
-        // What was sent last may not have been looked at.
+        // The server may not have handled the last bytes.
         self.stream.shutdown(std::net::Shutdown::Write).unwrap();
         match self.goaway() {
             code::NO_ERROR => panic!("{most} turns were not stopped"),

@@ -25,8 +25,8 @@ fn and(name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Fields {
     all
 }
 
-/// Each of these is refused on its stream, is never seen by a service, and the next request on the same
-/// connection is answered.
+/// Each of these is refused on its stream and reaches no service, and the next request on the same connection
+/// gets a response.
 fn assert_malformed(cases: Vec<Fields>) {
     let seen = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&seen);
@@ -48,7 +48,7 @@ fn assert_malformed(cases: Vec<Fields>) {
             peer.send(head(stream, &block(&case), end));
             let code = peer.reset_of(stream);
             assert_eq!(code, code::PROTOCOL_ERROR, "{shown:?}");
-            assert_eq!(peer.so_far(stream).status, 0, "{shown:?}");
+            assert_eq!(peer.received(stream).status, 0, "{shown:?}");
         }
         assert_eq!(peer.fetch("/well").text(), "/well", "{shown:?}");
         assert!(peer.goaways.is_empty(), "{shown:?}");
@@ -181,7 +181,7 @@ fn te_may_say_trailers_rfc_9113_section_8_2_2() {
     let server = Server::start(super::described());
     let mut peer = open(&server);
     let stream = peer.request(&request_with("GET", "/", &[("te", "trailers")]), true);
-    let answer = peer.answer(stream);
+    let answer = peer.response(stream);
     // It is about the connection, and not among the fields of the request.
     assert_eq!(answer.text(), "GET a /\nhost: a\n");
 }
@@ -233,7 +233,7 @@ fn pseudo_header_fields_are_as_they_have_to_be_rfc_9113_section_8_3() {
 }
 
 #[test]
-fn one_host_is_asked_for_rfc_9113_section_8_3_1() {
+fn exactly_one_host_is_required_rfc_9113_section_8_3_1() {
     let mut two = and("host", "a");
     two.push((b"host".to_vec(), b"a".to_vec()));
     let no_authority: Vec<_> = request("GET", "/")
@@ -281,7 +281,7 @@ fn a_length_that_is_none_is_malformed_rfc_9113_section_8_1_1() {
 }
 
 #[test]
-fn content_of_another_length_than_was_said_is_malformed_rfc_9113_section_8_1_1() {
+fn a_body_of_another_length_than_announced_is_malformed_rfc_9113_section_8_1_1() {
     let server = Server::start(service(|mut request| {
         Answer::later(async move {
             match collect(request.body_mut()).await {
@@ -326,7 +326,7 @@ fn content_of_another_length_than_was_said_is_malformed_rfc_9113_section_8_1_1()
         false,
     );
     peer.send(data(stream, "hello", true));
-    assert_eq!(peer.answer(stream).text(), "hello");
+    assert_eq!(peer.response(stream).text(), "hello");
     assert_eq!(server.totals().bad_requests, 8);
 }
 

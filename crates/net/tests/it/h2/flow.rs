@@ -1,5 +1,5 @@
-//! Flow control (RFC 9113 section 5.2): windows are honoured to the byte, what a service does not
-//! read the client keeps, and large content gets through whole.
+//! Flow control (RFC 9113 section 5.2): windows are kept to the byte, unread bodies stay with the client, and
+//! large bodies arrive whole.
 
 use std::fs::File;
 use std::io::Write;
@@ -23,7 +23,7 @@ use crate::harness::{Server, collect, collector, ok, service};
 /// Tells how much the client got of a stream, once the server has sent all that it may.
 fn got(peer: &mut Peer<std::net::TcpStream>, stream: u32) -> usize {
     peer.fence();
-    peer.so_far(stream).body.len()
+    peer.received(stream).body.len()
 }
 
 #[test]
@@ -43,10 +43,10 @@ fn a_stream_gets_as_much_as_its_window_holds_rfc_9113_section_6_9_1() {
     let other = peer.get("/");
     assert_eq!(got(&mut peer, other), 1000);
     peer.send(window_update(stream, 1 << 20));
-    // What is left of the connection's window.
+    // The rest of the connection's window.
     assert_eq!(got(&mut peer, stream), WINDOW - 1000);
     peer.send(window_update(0, 1 << 20));
-    assert!(peer.answer(stream).body == content(100_000));
+    assert!(peer.response(stream).body == content(100_000));
     assert_eq!(got(&mut peer, other), 1000);
 }
 
@@ -59,7 +59,7 @@ fn all_streams_share_the_window_of_the_connection_rfc_9113_section_6_9_1() {
     let all = |peer: &mut Peer<_>| -> usize {
         streams
             .iter()
-            .map(|stream| peer.so_far(*stream).body.len())
+            .map(|stream| peer.received(*stream).body.len())
             .sum()
     };
     peer.fence();
@@ -73,7 +73,7 @@ fn all_streams_share_the_window_of_the_connection_rfc_9113_section_6_9_1() {
     }
     peer.send(window_update(0, 1 << 20));
     for stream in streams {
-        assert!(peer.answer(stream).body == content(100_000));
+        assert!(peer.response(stream).body == content(100_000));
     }
 }
 
@@ -96,16 +96,16 @@ fn settings_move_the_windows_of_open_streams_below_zero_too_rfc_9113_section_6_9
     peer.send(initial(400));
     peer.send(initial(600));
     assert_eq!(got(&mut peer, stream), 1601);
-    // A stream that is opened now begins with what is in force now.
+    // A stream that is opened now has the current window.
     let other = peer.get("/");
     assert_eq!(got(&mut peer, other), 600);
     peer.send(initial(1 << 20));
-    // What is left of the connection's window they share.
+    // They share the rest of the connection's window.
     let all = got(&mut peer, stream) + got(&mut peer, other);
     assert_eq!(all, WINDOW);
     peer.send(window_update(0, 1 << 20));
     for stream in [stream, other] {
-        assert!(peer.answer(stream).body == content(40_000));
+        assert!(peer.response(stream).body == content(40_000));
     }
 }
 
@@ -120,15 +120,15 @@ fn a_client_may_begin_with_no_window_at_all() {
     }
     // Content that has no bytes needs no window.
     let stream = peer.request(&request("HEAD", "/"), true);
-    assert_eq!(peer.answer(stream).status, 200);
+    assert_eq!(peer.response(stream).status, 200);
     peer.send(settings(&[(setting::INITIAL_WINDOW_SIZE, 10_000)]));
     for stream in streams {
-        assert!(peer.answer(stream).body == content(10_000));
+        assert!(peer.response(stream).body == content(10_000));
     }
 }
 
 #[test]
-fn takes_content_that_is_larger_than_its_windows() {
+fn takes_bodies_that_are_larger_than_its_windows() {
     let sent = content(10_000_000);
     let server = Server::start(collector());
     let mut peer = open(&server);
@@ -137,16 +137,16 @@ fn takes_content_that_is_larger_than_its_windows() {
     for _ in 0..2 {
         let stream = peer.request(&request("POST", "/"), false);
         peer.upload(stream, &sent, true);
-        assert!(peer.answer(stream).body == sent);
+        assert!(peer.response(stream).body == sent);
         let stream = tls_peer.request(&request("POST", "/"), false);
         tls_peer.upload(stream, &sent, true);
-        assert!(tls_peer.answer(stream).body == sent);
+        assert!(tls_peer.response(stream).body == sent);
     }
     assert_eq!(peer.fetch("/").status, 200);
 }
 
 #[test]
-fn echoes_large_content_both_ways_at_once() {
+fn echoes_a_large_body_in_both_directions_at_once() {
     let server = Server::start(service(|mut request| ok(request.take_body()).into()));
     let mut peer = open(&server);
     let sent = content(3_000_000);
@@ -160,11 +160,11 @@ fn echoes_large_content_both_ways_at_once() {
         }
     }
     for stream in streams {
-        assert!(peer.answer(stream).body == sent);
+        assert!(peer.response(stream).body == sent);
     }
 }
 
-/// Reads the content once the flag is up.
+/// Reads the body when the flag is set.
 fn late_reader(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
     let go = Arc::clone(go);
     service(move |mut request| {
@@ -182,7 +182,7 @@ fn late_reader(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
 }
 
 #[test]
-fn what_a_service_does_not_read_the_client_keeps() {
+fn a_body_that_the_service_does_not_read_stays_with_the_client() {
     let go = Arc::new(AtomicBool::new(false));
     let server = Server::start(late_reader(&go));
     let mut peer = open(&server);
@@ -196,11 +196,11 @@ fn what_a_service_does_not_read_the_client_keeps() {
     }
     go.store(true, Ordering::Relaxed);
     peer.upload(stream, &vec![b'x'; 10 * window], true);
-    assert_eq!(peer.answer(stream).text(), (11 * window).to_string());
+    assert_eq!(peer.response(stream).text(), (11 * window).to_string());
 }
 
 #[test]
-fn what_many_services_do_not_read_is_bounded_together() {
+fn unread_bodies_of_many_services_are_bounded_together() {
     let go = Arc::new(AtomicBool::new(false));
     let server = Server::start(late_reader(&go));
     let mut peer = open(&server);
@@ -221,7 +221,7 @@ fn what_many_services_do_not_read_is_bounded_together() {
     go.store(true, Ordering::Relaxed);
     for (stream, part) in streams {
         peer.upload(stream, b"end", true);
-        assert_eq!(peer.answer(stream).text(), (part + 3).to_string());
+        assert_eq!(peer.response(stream).text(), (part + 3).to_string());
     }
 }
 
@@ -251,7 +251,7 @@ fn windows_grow_for_a_fast_reader_up_to_a_bound() {
         largest_of_stream = largest_of_stream.max(peer.window_of(stream));
     }
     peer.upload(stream, b"", true);
-    assert_eq!(peer.answer(stream).text(), (60 << 20).to_string());
+    assert_eq!(peer.response(stream).text(), (60 << 20).to_string());
     assert!(largest > first && largest_of_stream > 4 * WINDOW as i64);
     assert!(largest <= 32 << 20, "{largest}");
 }
@@ -275,7 +275,7 @@ fn windows_stay_as_they_are_for_a_reader_that_is_slower_than_its_client() {
     let first = peer.window();
     let stream = peer.request(&request("POST", "/"), false);
     peer.upload(stream, &vec![b'x'; 2 << 20], true);
-    assert_eq!(peer.answer(stream).text(), (2 << 20).to_string());
+    assert_eq!(peer.response(stream).text(), (2 << 20).to_string());
     peer.fence();
     assert!(
         peer.window() <= 4 * first,
@@ -284,8 +284,8 @@ fn windows_stay_as_they_are_for_a_reader_that_is_slower_than_its_client() {
     );
 }
 
-/// Uploads a window's content to a stream and gives it up, again and again: what nobody will read any
-/// more is given back.
+/// Uploads the window's size to a stream and resets it, again and again: the windows of data that will not be
+/// read are given back.
 fn assert_no_window_is_lost(give_up: impl Fn(&mut Peer<std::net::TcpStream>, u32)) {
     let server = Server::start(service(|request| match request.path() {
         "/wait" => Answer::later(std::future::pending()),
@@ -300,12 +300,12 @@ fn assert_no_window_is_lost(give_up: impl Fn(&mut Peer<std::net::TcpStream>, u32
     }
     peer.fence();
     assert_eq!(peer.goaways, []);
-    // Some may be told later, in one frame.
+    // Some of it may be given back later, in one frame.
     assert!(peer.window() >= window / 2, "{} of {window}", peer.window());
 }
 
 #[test]
-fn unread_content_of_a_stream_that_the_client_resets_is_given_back_rfc_9113_section_6_9() {
+fn unread_data_of_a_stream_that_the_client_resets_is_given_back_rfc_9113_section_6_9() {
     assert_no_window_is_lost(|peer, stream| {
         peer.send(head(stream, &block(&request("POST", "/wait")), false));
         peer.upload(stream, &[b'x'; 50_000], false);
@@ -314,7 +314,7 @@ fn unread_content_of_a_stream_that_the_client_resets_is_given_back_rfc_9113_sect
 }
 
 #[test]
-fn content_of_a_request_that_was_answered_without_it_is_given_back() {
+fn the_window_of_an_unread_body_is_given_back_after_the_response() {
     assert_no_window_is_lost(|peer, stream| {
         peer.send(head(stream, &block(&request("POST", "/early")), false));
         peer.upload(stream, &[b'x'; 50_000], false);
@@ -323,7 +323,7 @@ fn content_of_a_request_that_was_answered_without_it_is_given_back() {
 }
 
 #[test]
-fn content_of_a_refused_request_is_given_back() {
+fn the_body_of_a_refused_request_is_given_back() {
     let long = format!("/{}", "a".repeat(9000));
     assert_no_window_is_lost(|peer, stream| {
         peer.send(head(stream, &block(&request("POST", &long)), false));
@@ -333,9 +333,9 @@ fn content_of_a_refused_request_is_given_back() {
 }
 
 #[test]
-fn content_on_its_way_to_a_stream_that_was_reset_is_given_back() {
+fn data_in_flight_to_a_stream_that_was_reset_is_given_back() {
     assert_no_window_is_lost(|peer, stream| {
-        // The server resets it for its name, and the content follows in the same write.
+        // The server resets it for its name, and the body follows in the same write.
         let bad = block(&[&request("POST", "/")[..], &[("X", "y")]].concat());
         let content = vec![b'x'; 3 * FRAME];
         peer.wait_for_window(stream, 3 * FRAME);
@@ -416,7 +416,7 @@ fn sends_byte_by_byte(source: impl Fn(&[u8]) -> Arc<dyn ServiceFactory>) {
         .collect();
     for (stream, (offset, len)) in streams.into_iter().zip(RANGES) {
         assert!(
-            tls_peer.answer(stream).body == whole[offset..offset + len],
+            tls_peer.response(stream).body == whole[offset..offset + len],
             "{offset}-{len}"
         );
     }
@@ -437,7 +437,7 @@ fn a_reader_whose_socket_is_always_full_gets_everything() {
         .iter()
         .zip([&whole[..], &whole[7..1_500_007], &whole[..5]])
     {
-        assert!(peer.answer(*stream).body == part);
+        assert!(peer.response(*stream).body == part);
     }
 }
 
@@ -447,20 +447,20 @@ fn small_windows_that_are_opened_again_and_again_carry_everything() {
     let server = Server::start(file(&whole));
     let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 2000)]);
     let streams = [peer.get("/0-500000"), peer.get("/1-400000")];
-    assert!(peer.answer(streams[0]).body == whole);
-    assert!(peer.answer(streams[1]).body == whole[1..400_001]);
+    assert!(peer.response(streams[0]).body == whole);
+    assert!(peer.response(streams[1]).body == whole[1..400_001]);
     assert_eq!(peer.goaways, []);
 }
 
 /// Content that is costly to make, so that it waits for the client's window. Every other poll has nothing
 /// and wakes the driver.
-struct Costly {
+struct CostlyBody {
     pieces: std::vec::IntoIter<Vec<u8>>,
     polls: Arc<AtomicUsize>,
     was_pending: bool,
 }
 
-impl BodyStream for Costly {
+impl BodyStream for CostlyBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         self.polls.fetch_add(1, Ordering::SeqCst);
         self.was_pending = !self.was_pending;
@@ -478,12 +478,12 @@ impl BodyStream for Costly {
 }
 
 #[test]
-fn costly_content_is_not_made_before_the_client_has_room_for_it() {
+fn a_costly_body_is_not_produced_before_the_window_has_space_for_it() {
     let polls = Arc::new(AtomicUsize::new(0));
     let counted = polls.clone();
     let server = Server::start(service(move |_| {
         let pieces: Vec<_> = content(100_000).chunks(30_000).map(Vec::from).collect();
-        let body = Body::stream(Costly {
+        let body = Body::stream(CostlyBody {
             pieces: pieces.into_iter(),
             polls: counted.clone(),
             was_pending: false,
@@ -497,17 +497,17 @@ fn costly_content_is_not_made_before_the_client_has_room_for_it() {
     peer.fence();
     assert_eq!(polls.load(Ordering::SeqCst), 0);
     peer.send(window_update(stream, 1));
-    peer.until("a byte", |peer| peer.so_far(stream).body.len() == 1);
+    peer.until("a byte", |peer| peer.received(stream).body.len() == 1);
     assert_eq!(polls.load(Ordering::SeqCst), 2);
-    // What is left of the first piece leaves, and the next is not made.
+    // The rest of the first chunk leaves, and the next is not produced.
     peer.send(window_update(stream, 29_999));
     peer.until("the first piece", |peer| {
-        peer.so_far(stream).body.len() == 30_000
+        peer.received(stream).body.len() == 30_000
     });
     peer.fence();
     assert_eq!(polls.load(Ordering::SeqCst), 2);
     peer.opens_windows = true;
     peer.send(window_update(stream, 1 << 20));
     peer.send(window_update(0, 1 << 20));
-    assert!(peer.answer(stream).body == content(100_000));
+    assert!(peer.response(stream).body == content(100_000));
 }

@@ -1,6 +1,5 @@
-//! Frames that break the protocol, and such as only look like it (RFC 9113 sections 4 to 6): what
-//! is told to the client, whether its connection or one stream is at an end, and that nobody else
-//! notices.
+//! Frames that break the protocol or only seem to (RFC 9113 sections 4 to 6): the error code for the client,
+//! whether its connection or one stream ends, and that no other client is affected.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -17,16 +16,16 @@ use super::client::{
 use super::{open, open_tls, with_tls};
 use crate::harness::{Server, connect, ok, service, text};
 
-/// What the server complains of.
+/// The scope of an error.
 #[derive(Debug, PartialEq)]
-enum Complaint {
+enum ErrorScope {
     Stream(u32),
     Connection(u32),
 }
 
-use Complaint::{Connection, Stream};
+use ErrorScope::{Connection, Stream};
 
-impl Complaint {
+impl ErrorScope {
     fn code(&self) -> u32 {
         match self {
             Stream(code) | Connection(code) => *code,
@@ -34,9 +33,9 @@ impl Complaint {
     }
 }
 
-fn complaint(peer: &mut Peer<TcpStream>, stream: u32, what: &str) -> Complaint {
+fn complaint(peer: &mut Peer<TcpStream>, stream: u32, what: &str) -> ErrorScope {
     loop {
-        if let Some(code) = peer.so_far(stream).reset {
+        if let Some(code) = peer.received(stream).reset {
             return Stream(code);
         }
         if let Some((_, code)) = peer.goaways.last() {
@@ -51,7 +50,7 @@ fn complaint(peer: &mut Peer<TcpStream>, stream: u32, what: &str) -> Complaint {
     }
 }
 
-/// `/wait` is never answered, `/read` when all content has come, the rest at once.
+/// `/wait` gets no response, `/read` one when the whole body has arrived, and other paths get one at once.
 fn waiting() -> Arc<dyn ServiceFactory> {
     service(|mut request| match request.path() {
         "/wait" => Answer::later(std::future::pending()),
@@ -65,14 +64,14 @@ fn waiting() -> Arc<dyn ServiceFactory> {
     })
 }
 
-/// On connections of their own, stream 1 is open for content (`/read`), 3 was answered, 5 waits with
-/// its content ended; 7 and up were not used.
+/// On each connection, stream 1 is open for a body (`/read`), 3 has its response, 5 waits with a complete
+/// body; 7 and later were not used.
 fn prepared(server: &Server) -> Peer<TcpStream> {
     let mut peer = open(server);
     peer.send(head(1, &block(&request("POST", "/read")), false));
     peer.send(get(3, "/answered"));
     peer.send(head(5, &block(&request("POST", "/wait")), true));
-    assert_eq!(peer.answer(3).text(), "/answered");
+    assert_eq!(peer.response(3).text(), "/answered");
     peer
 }
 
@@ -441,12 +440,12 @@ fn a_stream_closes_alone_where_the_fault_is_its_own_rfc_9113_section_5_4_2() {
         peer.send(&bytes);
         assert_eq!(complaint(&mut peer, stream, what), Stream(code), "{what}");
         peer.send(get(7, "/next"));
-        assert_eq!(peer.answer(7).text(), "/next", "{what}");
+        assert_eq!(peer.response(7).text(), "/next", "{what}");
     }
 }
 
 #[test]
-fn a_stream_that_is_gone_takes_nothing_rfc_9113_section_5_1() {
+fn a_closed_stream_accepts_nothing_rfc_9113_section_5_1() {
     let server = Server::start(waiting());
     for (what, bytes) in [
         ("DATA on an answered stream", data(3, "x", true)),
@@ -470,13 +469,13 @@ fn a_stream_that_is_gone_takes_nothing_rfc_9113_section_5_1() {
             code == code::STREAM_CLOSED || code == code::PROTOCOL_ERROR,
             "{what}: {complaint:?}"
         );
-        assert_eq!(peer.so_far(3).status, 0, "{what} was answered");
+        assert_eq!(peer.received(3).status, 0, "{what} was answered");
     }
     server.assert_serves();
 }
 
 #[test]
-fn frames_that_were_on_their_way_to_a_stream_that_is_gone_are_ignored_rfc_9113_section_5_1() {
+fn frames_in_flight_to_a_closed_stream_are_ignored_rfc_9113_section_5_1() {
     let server = Server::start(waiting());
     let mut peer = prepared(&server);
     for bytes in [
@@ -495,13 +494,13 @@ fn frames_that_were_on_their_way_to_a_stream_that_is_gone_are_ignored_rfc_9113_s
         peer.send(bytes);
     }
     peer.send(get(7, "/next"));
-    assert_eq!(peer.answer(7).text(), "/next");
+    assert_eq!(peer.response(7).text(), "/next");
     assert_eq!(peer.goaways, []);
     assert_eq!(server.totals().bad_requests, 0);
 }
 
 #[test]
-fn what_the_protocol_says_to_ignore_is_ignored() {
+fn unknown_frames_settings_and_flags_are_ignored() {
     let server = Server::start(waiting());
     for (what, bytes) in [
         ("an unknown frame", frame(0xbe, 0xff, 0, "what is this")),
@@ -548,16 +547,16 @@ fn what_the_protocol_says_to_ignore_is_ignored() {
         let mut peer = prepared(&server);
         peer.send(bytes);
         peer.send(get(7, "/next"));
-        assert_eq!(peer.answer(7).text(), "/next", "{what}");
+        assert_eq!(peer.response(7).text(), "/next", "{what}");
         peer.send(data(1, "", true));
-        assert_eq!(peer.answer(1).status, 200, "{what}");
+        assert_eq!(peer.response(1).status, 200, "{what}");
         assert_eq!(peer.goaways, [], "{what}");
     }
     assert_eq!(server.totals().bad_requests, 0);
 }
 
 #[test]
-fn settings_and_pings_are_answered_in_order_rfc_9113_sections_6_5_3_and_6_7() {
+fn settings_and_pings_are_acknowledged_in_order_rfc_9113_sections_6_5_3_and_6_7() {
     let server = Server::start(waiting());
     let mut peer = open(&server);
     for round in 1..=5 {
@@ -578,7 +577,7 @@ fn settings_and_pings_are_answered_in_order_rfc_9113_sections_6_5_3_and_6_7() {
 }
 
 #[test]
-fn a_client_that_goes_away_still_gets_its_answers_rfc_9113_section_6_8() {
+fn a_client_that_sends_goaway_still_gets_its_responses_rfc_9113_section_6_8() {
     let go = Arc::new(AtomicBool::new(false));
     let waits = Arc::clone(&go);
     let server = Server::start(service(move |_| {
@@ -595,7 +594,7 @@ fn a_client_that_goes_away_still_gets_its_answers_rfc_9113_section_6_8() {
     peer.send(frame(kind::GOAWAY, 0, 0, [0; 8]));
     peer.fence();
     go.store(true, Ordering::Relaxed);
-    assert_eq!(peer.answer(stream).text(), "answered");
+    assert_eq!(peer.response(stream).text(), "answered");
     // Then there is nothing more to do.
     let end = loop {
         if let Err(error) = peer.read() {
@@ -606,7 +605,7 @@ fn a_client_that_goes_away_still_gets_its_answers_rfc_9113_section_6_8() {
 }
 
 #[test]
-fn who_does_not_begin_as_http_2_does_is_sent_away_rfc_9113_section_3_4() {
+fn a_connection_without_the_preface_is_refused_rfc_9113_section_3_4() {
     let (authority, server) = with_tls(Limits::default(), waiting());
     for (what, bytes) in [
         ("HTTP/1.1", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()),
@@ -632,7 +631,7 @@ fn who_does_not_begin_as_http_2_does_is_sent_away_rfc_9113_section_3_4() {
         let mut peer = Peer::new(client.stream);
         peer.send(bytes);
         assert_eq!(peer.goaway(), code::PROTOCOL_ERROR, "{what}");
-        assert!(peer.answers.is_empty(), "{what}");
+        assert!(peer.responses.is_empty(), "{what}");
     }
     assert_eq!(open_tls(&authority, &server).fetch("/well").text(), "/well");
     let totals = server.totals();
@@ -662,7 +661,7 @@ fn in_clear_a_broken_preface_is_no_request_rfc_9113_section_3_4() {
 
 #[test]
 fn data_beyond_the_windows_is_an_error_rfc_9113_section_6_9_1() {
-    // What is not read stays within the windows of the beginning.
+    // Unread data stays within the initial windows.
     let server = Server::start(service(|request| {
         Answer::later(async move {
             let _unread = request;
@@ -716,5 +715,5 @@ fn a_refused_head_still_counts_for_the_compression_rfc_9113_section_4_3() {
     let good = [block(&request("GET", "/")), vec![0x80 | 62]].concat();
     let stream = peer.next_stream();
     peer.send(head(stream, &good, true));
-    assert!(peer.answer(stream).text().contains("x-table: kept\n"));
+    assert!(peer.response(stream).text().contains("x-table: kept\n"));
 }

@@ -48,10 +48,10 @@ fn a_browser_may_cancel_two_hundred_images_at_once_and_again() {
             .flat_map(|stream| reset(*stream, code::CANCEL))
             .collect();
         peer.send(cancels);
-        // The page that was gone to instead.
+        // The next page of the browser.
         let streams: Vec<u32> = (0..50).map(|_| peer.get("/10000")).collect();
         for stream in streams {
-            assert_eq!(peer.answer(stream).body.len(), 10_000);
+            assert_eq!(peer.response(stream).body.len(), 10_000);
         }
     }
     assert_well(&server, &mut peer);
@@ -63,19 +63,19 @@ fn a_player_may_seek_three_hundred_times() {
     let mut peer = open(&server);
     for _ in 0..300 {
         let stream = peer.get("/1000000");
-        peer.until("a part", |peer| peer.so_far(stream).body.len() > 20_000);
+        peer.until("a part", |peer| peer.received(stream).body.len() > 20_000);
         peer.send(reset(stream, code::CANCEL));
     }
     assert_well(&server, &mut peer);
 }
 
 #[test]
-fn pings_that_measure_a_connection_may_be_as_many_as_its_content_explains() {
+fn as_many_pings_are_accepted_as_the_data_of_a_connection_explains() {
     let server = Server::start(sized());
     let mut peer = open(&server);
     let download = peer.get("/30000000");
     let mut count = 0;
-    while !peer.so_far(download).ended {
+    while !peer.received(download).ended {
         let frame = peer.read().unwrap();
         count += u64::from(frame.kind == kind::DATA);
         if frame.kind == kind::DATA && count.is_multiple_of(2) {
@@ -89,7 +89,7 @@ fn pings_that_measure_a_connection_may_be_as_many_as_its_content_explains() {
         peer.send(ping(7));
     }
     peer.upload(upload, b"", true);
-    assert_eq!(peer.answer(upload).body.len(), 10_000_000);
+    assert_eq!(peer.response(upload).body.len(), 10_000_000);
     assert_well(&server, &mut peer);
 }
 
@@ -105,7 +105,7 @@ fn a_client_may_have_a_hundred_and_eighty_cookies() {
         .map(|cookie| ("cookie", cookie.as_str()))
         .collect();
     let stream = peer.request(&request_with("GET", "/", &crumbs), true);
-    let answer = peer.answer(stream);
+    let answer = peer.response(stream);
     assert_eq!(answer.status, 200);
     assert!(
         answer
@@ -122,13 +122,13 @@ fn windows_may_be_opened_thousands_of_times_while_much_is_loaded() {
     // Two for each frame, and one more that is small.
     let stream = peer.get("/60000000");
     let mut updates = 0;
-    while !peer.so_far(stream).ended {
+    while !peer.received(stream).ended {
         let frame = peer.read().unwrap();
         if frame.kind == kind::DATA && !frame.has(flag::END_STREAM) {
             peer.send(window_update(stream, 1));
             updates += 3;
         }
-        peer.so_far(stream).body.clear();
+        peer.received(stream).body.clear();
     }
     assert!(updates > 10_000, "{updates}");
     assert_well(&server, &mut peer);
@@ -143,7 +143,7 @@ fn windows_may_be_opened_for_thousands_of_frames_all_at_once() {
     let stream = peer.get("/60000000");
     let mut updates = Vec::new();
     let mut frames = 0;
-    while !peer.so_far(stream).ended {
+    while !peer.received(stream).ended {
         let frame = peer.read().unwrap();
         if frame.kind == kind::DATA && !frame.has(flag::END_STREAM) {
             let length = frame.payload.len() as u32;
@@ -169,14 +169,14 @@ fn small_messages_may_go_to_and_fro_without_end() {
     for number in 1..=5000 {
         peer.upload(stream, b"short", false);
         peer.until("the echo", |peer| {
-            peer.so_far(stream).body.len() == number * 5
+            peer.received(stream).body.len() == number * 5
         });
     }
     assert_well(&server, &mut peer);
 }
 
 #[test]
-fn content_may_come_byte_by_byte() {
+fn a_body_may_arrive_byte_by_byte() {
     let server = Server::start(sized());
     let mut peer = open(&server);
     let stream = peer.request(&request("POST", "/echo"), false);
@@ -184,7 +184,7 @@ fn content_may_come_byte_by_byte() {
     peer.send(many);
     peer.spend(stream, 20_000);
     peer.upload(stream, b"", true);
-    assert_eq!(peer.answer(stream).body.len(), 20_000);
+    assert_eq!(peer.response(stream).body.len(), 20_000);
     assert_well(&server, &mut peer);
 }
 
@@ -195,7 +195,7 @@ fn many_requests_one_after_the_other_are_no_flood() {
     for _ in 0..50 {
         let streams: Vec<u32> = (0..100).map(|_| peer.get("/a")).collect();
         for stream in streams {
-            assert_eq!(peer.answer(stream).text(), "/a");
+            assert_eq!(peer.response(stream).text(), "/a");
         }
     }
     assert_well(&server, &mut peer);
@@ -223,7 +223,7 @@ fn an_old_browser_may_build_its_tree_of_priorities() {
         let flags = flag::END_STREAM | flag::END_HEADERS | flag::PRIORITY;
         peer.send(frame(kind::HEADERS, flags, stream, payload));
         peer.send(priority(stream, 9, 21));
-        assert_eq!(peer.answer(stream).text(), "/a");
+        assert_eq!(peer.response(stream).text(), "/a");
     }
     assert_well(&server, &mut peer);
 }
@@ -258,7 +258,7 @@ fn a_long_head_may_come_in_many_parts() {
         ));
     }
     peer.send(bytes);
-    assert!(peer.answer(1).text().contains(&format!("x: {value}\n")));
+    assert!(peer.response(1).text().contains(&format!("x: {value}\n")));
     peer.send(
         [
             get(3, "/a"),
@@ -266,7 +266,7 @@ fn a_long_head_may_come_in_many_parts() {
         ]
         .concat(),
     );
-    assert_eq!(peer.answer(3).status, 200);
-    assert_eq!(peer.answer(5).status, 200);
+    assert_eq!(peer.response(3).status, 200);
+    assert_eq!(peer.response(5).status, 200);
     assert_well(&server, &mut peer);
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use apus_http::{Answer, Body, Frame, Outcome, Response, ServiceFactory, StatusCode};
 use apus_net::{EnginePlan, Limits};
 use bytes::Bytes;
+use tokio::sync::Notify;
 
 use super::client::{
     Peer, block, code, data, flag, frame, get, head, is_end, kind, request, request_with, reset,
@@ -18,8 +19,8 @@ use super::client::{
 };
 use super::{content, open, open_tls, open_with, with_tls};
 use crate::harness::{
-    Ends, PATIENCE, Server, collect, connect, eventually, frames, listener, local, ok, paths, plan,
-    ready_frames, service, tcp,
+    EndFlag, PATIENCE, Server, collect, connect, frames, listener, local, ok, paths, plan,
+    ready_frames, service, tcp, wait_until,
 };
 
 /// No stream has a higher identifier.
@@ -42,8 +43,8 @@ fn waiting(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
     })
 }
 
-/// Reads until the server has said that it goes away, and checks that it does it in two steps; what the
-/// client sends between them is still taken.
+/// Reads until the server has sent GOAWAY, and checks that it does so in two steps; requests that the client
+/// sends between them are served.
 fn goes_away_in_two_steps(peer: &mut Peer<std::net::TcpStream>) {
     peer.acknowledges = false;
     peer.until("the first GOAWAY", |peer| !peer.goaways.is_empty());
@@ -54,7 +55,7 @@ fn goes_away_in_two_steps(peer: &mut Peer<std::net::TcpStream>) {
             break frame;
         }
     };
-    // It was on its way when the server said so.
+    // It was in flight when the GOAWAY was sent.
     assert_eq!(peer.fetch("/late").text(), "/late");
     let last = peer.next_stream() - 2;
     assert_eq!(peer.goaways.len(), 1);
@@ -65,7 +66,7 @@ fn goes_away_in_two_steps(peer: &mut Peer<std::net::TcpStream>) {
 }
 
 #[test]
-fn a_stop_goes_away_in_two_steps_and_finishes_what_is_open_rfc_9113_section_6_8() {
+fn a_stop_sends_two_goaways_and_finishes_open_requests_rfc_9113_section_6_8() {
     let go = Arc::new(AtomicBool::new(false));
     let server = Server::start(waiting(&go));
     let address = server.address();
@@ -74,14 +75,14 @@ fn a_stop_goes_away_in_two_steps_and_finishes_what_is_open_rfc_9113_section_6_8(
     server.wait_for("the request", |totals| totals.requests == 1);
     thread::scope(|scope| {
         let stopping = scope.spawn(|| server.stop(PATIENCE));
-        eventually("the port to be closed", || connect(address).is_err());
+        wait_until("the port to be closed", || connect(address).is_err());
         goes_away_in_two_steps(&mut peer);
         // One that comes after that may be tried elsewhere.
         let after = peer.get("/after");
         assert_eq!(peer.reset_of(after), code::REFUSED_STREAM);
         assert!(!stopping.is_finished());
         go.store(true, Ordering::Relaxed);
-        assert_eq!(peer.answer(open_one).text(), "finished");
+        assert_eq!(peer.response(open_one).text(), "finished");
         peer.assert_ended();
         stopping.join().unwrap();
     });
@@ -99,7 +100,7 @@ fn a_stop_ends_idle_connections_at_once() {
     let start = std::time::Instant::now();
     thread::scope(|scope| {
         scope.spawn(|| server.stop(PATIENCE));
-        // Each answers the PING, which a client does that is there.
+        // Each acknowledges the PING, as a live client does.
         for peer in &mut peers {
             peer.assert_ended();
         }
@@ -108,7 +109,7 @@ fn a_stop_ends_idle_connections_at_once() {
 }
 
 #[test]
-fn a_stop_does_not_wait_for_ever_for_a_client_that_answers_nothing() {
+fn a_stop_does_not_wait_for_ever_for_a_silent_client() {
     let server = Server::start(paths());
     let mut peer = open(&server);
     peer.acknowledges = false;
@@ -130,7 +131,7 @@ fn a_removed_listener_lets_its_connections_end_in_order() {
     server.engine.reload(new).unwrap();
     goes_away_in_two_steps(&mut peer);
     go.store(true, Ordering::Relaxed);
-    assert_eq!(peer.answer(open_one).text(), "finished");
+    assert_eq!(peer.response(open_one).text(), "finished");
     peer.assert_ended();
 }
 
@@ -148,7 +149,7 @@ fn a_reload_leaves_connections_and_open_requests_alone() {
         .unwrap();
     assert_eq!(peer.fetch("/a").text(), "the new plan");
     go.store(true, Ordering::Relaxed);
-    assert_eq!(peer.answer(open_one).text(), "finished");
+    assert_eq!(peer.response(open_one).text(), "finished");
     assert_eq!(peer.goaways, []);
     assert_eq!(server.totals().accepted, 1);
 }
@@ -190,7 +191,7 @@ fn a_connection_ends_in_order_after_its_last_request() {
     }
     let last = peer.get("/last");
     goes_away_in_two_steps(&mut peer);
-    assert_eq!(peer.answer(last).text(), "/last");
+    assert_eq!(peer.response(last).text(), "/last");
     peer.assert_ended();
     // No request is lost where all come at once.
     let mut peer = open(&server);
@@ -198,10 +199,10 @@ fn a_connection_ends_in_order_after_its_last_request() {
     let mut answered = 0;
     for stream in streams {
         peer.until("an answer or a refusal", |peer| {
-            let answer = peer.so_far(stream);
+            let answer = peer.received(stream);
             answer.ended || answer.reset.is_some()
         });
-        match peer.so_far(stream).reset {
+        match peer.received(stream).reset {
             None => answered += 1,
             Some(code) => assert_eq!(code, code::REFUSED_STREAM),
         }
@@ -238,21 +239,36 @@ fn a_connection_with_an_open_request_is_not_idle() {
         h2_ping_interval: SHORT,
         ..Limits::default()
     };
+    let (begun, begins) = mpsc::channel();
+    let release = Arc::new(Notify::new());
+    let released = Arc::clone(&release);
     let server = Server::with_limits(
         limits,
-        service(|_| {
-            Answer::later(async {
-                tokio::time::sleep(4 * SHORT).await;
+        service(move |_| {
+            begun.send(()).unwrap();
+            let released = Arc::clone(&released);
+            Answer::later(async move {
+                released.notified().await;
                 ok("thought")
             })
         }),
     );
     let mut peer = open(&server);
+    let idle = thread::spawn(move || {
+        begins.recv_timeout(PATIENCE).unwrap();
+        // Idle connections that came later are past the limits, one after the other.
+        for _ in 0..2 {
+            server.connect().assert_closed();
+        }
+        release.notify_one();
+        server
+    });
     assert_eq!(peer.fetch("/").text(), "thought");
+    idle.join().unwrap();
 }
 
 #[test]
-fn a_client_that_is_gone_without_a_word_is_found_out_by_a_ping() {
+fn a_client_that_vanished_is_detected_by_a_ping() {
     let limits = Limits {
         h2_ping_interval: SHORT,
         ..Limits::default()
@@ -263,7 +279,7 @@ fn a_client_that_is_gone_without_a_word_is_found_out_by_a_ping() {
     for peer in [&mut here, &mut gone] {
         peer.get("/");
     }
-    // Who answers stays.
+    // A client that acknowledges PINGs stays.
     let mut pings = 0;
     while pings < 4 {
         let frame = here.read().unwrap();
@@ -282,22 +298,22 @@ fn a_client_that_is_gone_without_a_word_is_found_out_by_a_ping() {
 }
 
 /// Tells when it is dropped.
-struct Guard(mpsc::Sender<()>);
+struct DropSignal(mpsc::Sender<()>);
 
-impl Drop for Guard {
+impl Drop for DropSignal {
     fn drop(&mut self) {
         let _ = self.0.send(());
     }
 }
 
 #[test]
-fn an_answer_that_nobody_waits_for_is_dropped() {
+fn a_response_that_no_client_waits_for_is_dropped() {
     let (sender, dropped) = mpsc::channel();
     let server = Server::start(service(move |request| {
         if request.path() != "/wait" {
             return ok(request.path().to_owned()).into();
         }
-        let guard = Guard(sender.clone());
+        let guard = DropSignal(sender.clone());
         Answer::later(async move {
             let _guard = guard;
             std::future::pending().await
@@ -318,7 +334,7 @@ fn an_answer_that_nobody_waits_for_is_dropped() {
 }
 
 #[test]
-fn an_answer_whose_stream_is_reset_is_not_complete() {
+fn a_response_whose_stream_is_reset_is_not_complete() {
     let (sender, outcomes) = mpsc::channel();
     let server = Server::start(service(move |request| {
         let len = request.path()[1..].parse().unwrap();
@@ -380,7 +396,7 @@ fn a_panic_costs_one_500_and_the_connection_goes_on() {
         assert_eq!(peer.fetch(path).status, 500, "{path}");
         assert_eq!(peer.fetch("/well").text(), "/well", "{path}");
     }
-    assert_eq!(peer.answer(before).text(), "/before");
+    assert_eq!(peer.response(before).text(), "/before");
     assert_eq!(server.totals().panics, 3);
 }
 
@@ -390,7 +406,7 @@ fn a_panic_in_a_stream_resets_it_alone() {
     let mut peer = open(&server);
     let stream = peer.get("/stream");
     assert_eq!(peer.reset_of(stream), code::INTERNAL_ERROR);
-    assert!(!peer.so_far(stream).ended);
+    assert!(!peer.received(stream).ended);
     assert_eq!(peer.fetch("/well").text(), "/well");
     let totals = server.totals();
     assert_eq!((totals.panics, totals.broken_responses), (1, 1));
@@ -417,14 +433,14 @@ fn a_source_that_fails_midway_resets_its_stream_so_that_nothing_looks_whole() {
     {
         let stream = peer.get(path);
         assert_eq!(peer.reset_of(stream), code::INTERNAL_ERROR, "{path}");
-        assert!(!peer.so_far(stream).ended, "{path}");
+        assert!(!peer.received(stream).ended, "{path}");
         assert_eq!(peer.fetch("/well").text(), "/well");
         assert_eq!(server.totals().broken_responses, count as u64 + 1, "{path}");
     }
 }
 
 #[test]
-fn a_source_that_gives_more_than_it_said_sends_no_more_than_it_said() {
+fn a_source_that_gives_more_than_announced_sends_no_more_than_announced() {
     let server = Server::start(service(|_| {
         let data = |text: &'static [u8]| Ok(Frame::Data(Bytes::from_static(text)));
         ok(ready_frames(Some(6), vec![data(b"four"), data(b"more")])).into()
@@ -432,10 +448,10 @@ fn a_source_that_gives_more_than_it_said_sends_no_more_than_it_said() {
     let mut peer = open(&server);
     let stream = peer.get("/");
     peer.until("an end", |peer| {
-        let answer = peer.so_far(stream);
+        let answer = peer.received(stream);
         answer.ended || answer.reset.is_some()
     });
-    let answer = peer.so_far(stream);
+    let answer = peer.received(stream);
     assert_eq!(answer.field("content-length"), Some("6"));
     assert!(
         answer.reset.is_some() || answer.text() == "fourmo",
@@ -462,14 +478,14 @@ fn a_file_that_became_shorter_resets_its_stream() {
     for len in [100_001, 1_000_000] {
         let stream = peer.get(&format!("/{len}"));
         assert_eq!(peer.reset_of(stream), code::INTERNAL_ERROR);
-        assert!(peer.so_far(stream).body.len() <= 100_000);
+        assert!(peer.received(stream).body.len() <= 100_000);
     }
     assert!(peer.fetch("/100000").body == content(100_000));
     assert_eq!(server.totals().broken_responses, 2);
 }
 
 #[test]
-fn much_content_that_no_answer_needed_is_stopped_rfc_9113_section_8_1() {
+fn a_large_unread_body_is_stopped_after_the_response_rfc_9113_section_8_1() {
     let server = Server::start(paths());
     let mut peer = open(&server);
     for (length, sent) in [(Some("1000000"), 10), (None, 60_000)] {
@@ -478,9 +494,9 @@ fn much_content_that_no_answer_needed_is_stopped_rfc_9113_section_8_1() {
         let stream = peer.request(&request_with("POST", "/early", &length), false);
         peer.upload(stream, &vec![b'x'; sent], false);
         assert_eq!(peer.reset_of(stream), code::NO_ERROR);
-        let answer = peer.so_far(stream);
+        let answer = peer.received(stream);
         assert_eq!((answer.ended, answer.text().as_str()), (true, "/early"));
-        // What was on its way is no fault.
+        // Frames in flight are no error.
         peer.send(data(stream, "more", true));
         assert_eq!(peer.fetch("/next").text(), "/next");
         assert_eq!(peer.goaways, []);
@@ -488,22 +504,22 @@ fn much_content_that_no_answer_needed_is_stopped_rfc_9113_section_8_1() {
 }
 
 #[test]
-fn little_content_that_no_answer_needed_is_thrown_away() {
+fn a_small_unread_body_is_discarded_after_the_response() {
     let server = Server::start(paths());
     let mut peer = open(&server);
     for _ in 0..300 {
         let stream = peer.request(&request("POST", "/early"), false);
         peer.upload(stream, b"some", false);
-        assert_eq!(peer.answer(stream).text(), "/early");
+        assert_eq!(peer.response(stream).text(), "/early");
         peer.upload(stream, b"more", true);
     }
     peer.fence();
-    assert!(peer.answers.is_empty());
+    assert!(peer.responses.is_empty());
     assert_eq!(peer.goaways, []);
 }
 
 #[test]
-fn content_past_a_limit_is_an_error_to_its_service() {
+fn a_body_past_a_limit_is_an_error_to_its_service() {
     let server = Server::start(service(|mut request| {
         request.limit_body(10);
         Answer::later(async move {
@@ -516,11 +532,11 @@ fn content_past_a_limit_is_an_error_to_its_service() {
     let mut peer = open(&server);
     let stream = peer.request(&request("POST", "/"), false);
     peer.send(data(stream, "0123456789", true));
-    assert_eq!(peer.answer(stream).text(), "0123456789");
+    assert_eq!(peer.response(stream).text(), "0123456789");
     for fields in [&[][..], &[("content-length", "11")]] {
         let stream = peer.request(&request_with("POST", "/", fields), false);
         peer.send(data(stream, "0123456789x", true));
-        let answer = peer.answer(stream);
+        let answer = peer.response(stream);
         assert_eq!(answer.status, 413);
         assert_eq!(answer.text(), "the content is larger than allowed");
     }
@@ -554,8 +570,8 @@ fn a_client_may_end_its_side_after_its_requests() {
     peer.acknowledges = false;
     peer.opens_windows = false;
     let streams = [peer.get("/a"), peer.get("/b")];
-    assert_eq!(peer.answer(streams[0]).text(), "/a");
-    assert_eq!(peer.answer(streams[1]).text(), "/b");
+    assert_eq!(peer.response(streams[0]).text(), "/a");
+    assert_eq!(peer.response(streams[1]).text(), "/b");
     peer.stream.shutdown(std::net::Shutdown::Write).unwrap();
     let end = loop {
         if let Err(error) = peer.read() {
@@ -580,7 +596,7 @@ fn no_request_fails_while_plans_change() {
                 while !ended.load(Ordering::Relaxed) {
                     let streams: Vec<u32> = (0..10).map(|_| peer.get("/")).collect();
                     for stream in streams {
-                        let version = peer.answer(stream).text().parse::<usize>().unwrap();
+                        let version = peer.response(stream).text().parse::<usize>().unwrap();
                         assert!(version >= newest, "an old plan answers after a new one");
                         newest = version;
                         answered.fetch_add(1, Ordering::Relaxed);
@@ -588,10 +604,10 @@ fn no_request_fails_while_plans_change() {
                 }
             });
         }
-        let _over = Ends(&ended);
+        let _over = EndFlag(&ended);
         for version in 1..=20 {
             let before = answered.load(Ordering::Relaxed);
-            eventually("answers", || {
+            wait_until("answers", || {
                 answered.load(Ordering::Relaxed) >= before + 50
             });
             let new = plan(vec![listener(local(), versioned(version))]);
@@ -608,7 +624,7 @@ fn more_streams_than_a_number_has_room_for_are_not_needed_rfc_9113_section_5_1_1
     let mut peer = open(&server);
     // The highest identifier there is: nothing can follow it.
     peer.send(get(LAST, "/last"));
-    assert_eq!(peer.answer(LAST).text(), "/last");
+    assert_eq!(peer.response(LAST).text(), "/last");
     peer.send(head(1, &block(&request("GET", "/first")), true));
     assert_eq!(peer.goaway(), code::PROTOCOL_ERROR);
 }

@@ -21,7 +21,7 @@ use apus_net::{EnginePlan, Limits};
 use rustls::{ClientConnection, StreamOwned};
 
 use self::client::Peer;
-use crate::harness::{PATIENCE, Server, connect, ok, plan, service, text};
+use crate::harness::{PATIENCE, Server, connect, ok, plan, service, text, wait_until};
 use crate::tls::{Authority, connect_tls, site, tls_listener};
 
 type TlsPeer = Peer<StreamOwned<ClientConnection, TcpStream>>;
@@ -35,7 +35,7 @@ fn open_with(server: &Server, settings: &[(u16, u32)]) -> Peer<TcpStream> {
     Peer::open_with(connect(server.address()).unwrap(), settings)
 }
 
-/// A client whose socket holds little, so that what it has not read the server still has.
+/// A client whose socket has small buffers, so that unread bytes stay with the server.
 fn open_narrow(server: &Server, settings: &[(u16, u32)]) -> Peer<TcpStream> {
     let address = server.address();
     let socket = socket2::Socket::new(
@@ -53,7 +53,7 @@ fn open_narrow(server: &Server, settings: &[(u16, u32)]) -> Peer<TcpStream> {
     Peer::open_with(stream, settings)
 }
 
-/// A server with TLS that offers HTTP/2 and HTTP/1.1, and who signed its certificate.
+/// A server with TLS that offers HTTP/2 and HTTP/1.1, and the authority that signed its certificate.
 pub(crate) fn with_tls(limits: Limits, service: Arc<dyn ServiceFactory>) -> (Authority, Server) {
     let authority = Authority::new();
     let issued = authority.ecdsa(&["example.com"]);
@@ -88,14 +88,10 @@ fn counted(server: &Server, name: &str) -> u64 {
 
 /// Waits until a counter is at least this.
 fn wait_for_count(server: &Server, name: &str, least: u64) {
-    let start = std::time::Instant::now();
-    while counted(server, name) < least {
-        assert!(start.elapsed() < PATIENCE, "{name}: {:?}", server.totals());
-        std::thread::park_timeout(std::time::Duration::from_millis(5));
-    }
+    wait_until(name, || counted(server, name) >= least);
 }
 
-/// Answers with what it was asked: method, target, then the fields in the order of their names.
+/// Responds with the request: method, target, then the fields in the order of their names.
 pub(crate) fn described() -> Arc<dyn ServiceFactory> {
     service(|request| {
         let mut lines: Vec<String> = request

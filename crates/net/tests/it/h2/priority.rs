@@ -1,5 +1,5 @@
-//! Whose turn it is (RFC 9218): urgency, incremental answers, changes on the way; and that neither a
-//! large download nor a greedy client keeps the others waiting.
+//! Priorities (RFC 9218): urgency, incremental responses, changes in progress; and that neither a large
+//! download nor a greedy client delays the others.
 
 use std::fs;
 use std::net::TcpStream;
@@ -14,9 +14,9 @@ use super::client::{
     setting, window_update,
 };
 use super::{content, open, open_narrow, open_with};
-use crate::harness::{Ends, Server, eventually, ok, service};
+use crate::harness::{EndFlag, Server, ok, service, wait_until};
 
-/// Answers with as many bytes as the path says.
+/// Responds with the number of bytes in the path.
 fn sized() -> Arc<dyn ServiceFactory> {
     let whole = Bytes::from(content(64 << 20));
     service(move |request| {
@@ -35,7 +35,7 @@ fn shut(server: &Server) -> Peer<TcpStream> {
     peer
 }
 
-/// Asks for a large answer with this `priority`.
+/// Requests a large response with this `priority`.
 fn ask(peer: &mut Peer<TcpStream>, priority: Option<&str>) -> u32 {
     let path = format!("/{LARGE}");
     let priority: Vec<_> = priority
@@ -45,7 +45,7 @@ fn ask(peer: &mut Peer<TcpStream>, priority: Option<&str>) -> u32 {
     peer.request(&request_with("GET", &path, &priority), true)
 }
 
-/// Opens the connection's window. The streams in whose DATA frames their content comes.
+/// Opens the connection's window. Returns the streams of the DATA frames that arrive.
 fn order(peer: &mut Peer<TcpStream>, streams: &[u32]) -> Vec<u32> {
     peer.fence();
     for stream in streams {
@@ -53,14 +53,14 @@ fn order(peer: &mut Peer<TcpStream>, streams: &[u32]) -> Vec<u32> {
     }
     peer.send(window_update(0, 1 << 30));
     let mut order = Vec::new();
-    while !streams.iter().all(|stream| peer.so_far(*stream).ended) {
+    while !streams.iter().all(|stream| peer.received(*stream).ended) {
         let frame = peer.read().unwrap();
         if frame.kind == kind::DATA && !frame.payload.is_empty() {
             order.push(frame.stream);
         }
     }
     for stream in streams {
-        assert_eq!(peer.so_far(*stream).body.len(), LARGE);
+        assert_eq!(peer.received(*stream).body.len(), LARGE);
     }
     order
 }
@@ -83,7 +83,7 @@ fn the_most_urgent_goes_first_rfc_9218_section_4_1() {
 }
 
 #[test]
-fn what_is_not_incremental_is_sent_whole_in_order_rfc_9218_section_4_2() {
+fn responses_that_are_not_incremental_are_sent_one_after_another_rfc_9218_section_4_2() {
     let server = Server::start(sized());
     let mut peer = shut(&server);
     let streams = ["u=2", "u=2, i=?0", "u=2"].map(|value| ask(&mut peer, Some(value)));
@@ -105,7 +105,7 @@ fn assert_fair(order: &[u32], streams: &[u32]) {
 }
 
 #[test]
-fn what_is_incremental_takes_turns_rfc_9218_section_4_2() {
+fn incremental_responses_take_turns_rfc_9218_section_4_2() {
     let server = Server::start(sized());
     let mut peer = shut(&server);
     let streams = ["i", "u=3, i", "i=?1"].map(|value| ask(&mut peer, Some(value)));
@@ -113,7 +113,7 @@ fn what_is_incremental_takes_turns_rfc_9218_section_4_2() {
 }
 
 #[test]
-fn requests_that_say_nothing_take_turns() {
+fn requests_without_a_priority_take_turns() {
     let server = Server::start(sized());
     let mut peer = shut(&server);
     let streams = [(); 5].map(|()| ask(&mut peer, None));
@@ -134,7 +134,7 @@ fn a_priority_may_change_rfc_9218_section_7_1() {
     // On the way, too.
     let streams = [ask(&mut peer, Some("u=1")), ask(&mut peer, Some("u=2"))];
     for stream in streams {
-        assert_eq!(peer.answer(stream).body.len(), LARGE);
+        assert_eq!(peer.response(stream).body.len(), LARGE);
     }
 }
 
@@ -161,7 +161,7 @@ fn a_priority_that_cannot_be_read_is_the_usual_one_rfc_9218_section_5() {
 }
 
 #[test]
-fn an_urgent_answer_overtakes_one_that_is_on_its_way() {
+fn an_urgent_response_overtakes_one_in_progress() {
     let server = Server::start(sized());
     let mut peer = shut(&server);
     let slow = peer.request(
@@ -170,13 +170,13 @@ fn an_urgent_answer_overtakes_one_that_is_on_its_way() {
     );
     peer.send(window_update(0, 3 * FRAME as u32));
     peer.fence();
-    assert_eq!(peer.so_far(slow).body.len(), 3 * FRAME);
+    assert_eq!(peer.received(slow).body.len(), 3 * FRAME);
     let urgent = ask(&mut peer, Some("u=0"));
     peer.fence();
     assert_eq!(peer.head(urgent).body.len(), 0);
     peer.send(window_update(0, LARGE as u32));
-    assert_eq!(peer.answer(urgent).body.len(), LARGE);
-    assert_eq!(peer.so_far(slow).body.len(), 3 * FRAME);
+    assert_eq!(peer.response(urgent).body.len(), LARGE);
+    assert_eq!(peer.received(slow).body.len(), 3 * FRAME);
     peer.send(reset(slow, code::CANCEL));
 }
 
@@ -205,17 +205,17 @@ fn under_way(peer: &Peer<TcpStream>) -> (usize, usize) {
     (to_client, to_server)
 }
 
-/// What the server takes from its streams for one write, and one more that the kernel may have taken
-/// since it was asked.
+/// The most bytes that the server takes from its streams for one write, and one more write that the kernel
+/// may have taken meanwhile.
 const ONE_WRITE: usize = 2 * 128 * 1024;
 
-/// What the kernel may hold of an answer, on both sides, for a client with a small buffer.
+/// The most bytes of a response that the kernel may hold on both sides, for a client with a small buffer.
 const KERNEL_MOST: usize = 768 * 1024;
 
 /// Waits until the server can send no more.
 fn wait_until_full(peer: &Peer<TcpStream>) -> usize {
     let mut last = (0, 0);
-    eventually("the socket is full", || {
+    wait_until("the socket is full", || {
         let (now, _) = under_way(peer);
         last = match now == last.0 && now > 0 {
             true => (now, last.1 + 1),
@@ -227,7 +227,7 @@ fn wait_until_full(peer: &Peer<TcpStream>) -> usize {
 }
 
 #[test]
-fn a_large_download_delays_a_small_answer_by_no_more_than_one_write() {
+fn a_large_download_delays_a_small_response_by_no_more_than_one_write() {
     let server = Server::start(sized());
     let mut peer = open_narrow(&server, &[(setting::INITIAL_WINDOW_SIZE, 1 << 30)]);
     peer.send(window_update(0, 1 << 30));
@@ -242,16 +242,16 @@ fn a_large_download_delays_a_small_answer_by_no_more_than_one_write() {
         for small in [None, Some("u=0, i")] {
             let field: Vec<_> = small.map(|value| ("priority", value)).into_iter().collect();
             if asked == Some("u=3") && small.is_none() {
-                // Then the client has said that it wants the download first, and whole.
+                // Then the client has prioritised the download, as not incremental.
                 continue;
             }
-            let before = peer.so_far(download).body.len();
+            let before = peer.received(download).body.len();
             let queued = wait_until_full(&peer);
             let small = peer.request(&request_with("GET", "/12", &field), true);
             // The server has it before anything is read.
-            eventually("the request is read", || under_way(&peer).1 == 0);
-            assert_eq!(peer.answer(small).body.len(), 12);
-            let overtaken = peer.so_far(download).body.len() - before;
+            wait_until("the request is read", || under_way(&peer).1 == 0);
+            assert_eq!(peer.response(small).body.len(), 12);
+            let overtaken = peer.received(download).body.len() - before;
             assert!(
                 overtaken <= queued + ONE_WRITE,
                 "{overtaken} bytes of the download came before the answer, {queued} of {full} were queued"
@@ -278,16 +278,16 @@ fn a_client_with_many_streams_does_not_starve_another_on_the_same_worker() {
             while !ended.load(Ordering::Relaxed) {
                 let frame = greedy.read().unwrap();
                 taken.fetch_add(frame.payload.len(), Ordering::Relaxed);
-                greedy.so_far(frame.stream).body.clear();
-                if greedy.so_far(frame.stream).ended && frame.kind == kind::DATA {
+                greedy.received(frame.stream).body.clear();
+                if greedy.received(frame.stream).ended && frame.kind == kind::DATA {
                     greedy.get("/60000000");
                     streams += 1;
                 }
                 assert!(streams < 100_000);
             }
         });
-        let _over = Ends(&ended);
-        eventually("the greedy client is at it", || {
+        let _over = EndFlag(&ended);
+        wait_until("the greedy client is at it", || {
             taken.load(Ordering::Relaxed) > 1 << 20
         });
         let mut modest = open(&server);
@@ -305,11 +305,11 @@ fn a_client_with_many_streams_does_not_starve_another_on_the_same_worker() {
 }
 
 #[test]
-fn a_head_answer_waits_for_no_window() {
+fn a_response_to_head_waits_for_no_window() {
     let server = Server::start(sized());
     let mut peer = shut(&server);
     let download = ask(&mut peer, Some("u=0"));
     let stream = peer.request(&request("HEAD", "/100"), true);
-    assert_eq!(peer.answer(stream).field("content-length"), Some("100"));
-    assert!(!peer.so_far(download).ended);
+    assert_eq!(peer.response(stream).field("content-length"), Some("100"));
+    assert!(!peer.received(download).ended);
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use apus_http::{Answer, Response, ServiceFactory, StatusCode};
 use apus_net::Limits;
+use tokio::sync::Notify;
 
 use super::client::{
     PREFACE, Peer, block, code, data, flag, frame, head, kind, request, request_with, setting,
@@ -48,7 +49,7 @@ fn a_preface_or_a_head_that_does_not_come_in_time_ends_the_connection() {
     let started = [PREFACE, &settings(&[])].concat();
     let whole = head(1, &get, true);
     let unended = frame(kind::HEADERS, flag::END_STREAM, 1, &get);
-    let crumbs = frame(kind::CONTINUATION, flag::NONE, 1, b"").repeat(20);
+    let continuations = frame(kind::CONTINUATION, flag::NONE, 1, b"").repeat(20);
     for (count, (what, first, drip)) in [
         ("half a preface", PREFACE[..15].to_vec(), vec![]),
         (
@@ -72,25 +73,25 @@ fn a_preface_or_a_head_that_does_not_come_in_time_ends_the_connection() {
         (
             "CONTINUATION now and then",
             [&started[..], &unended].concat(),
-            crumbs,
+            continuations,
         ),
     ]
     .into_iter()
     .enumerate()
     {
         let mut peer = Peer::new(connect(server.address()).unwrap());
-        // That would end what is to stay unfinished.
+        // That would complete the unfinished head.
         peer.acknowledges = false;
         peer.send(&first);
         assert_cut_off(&mut peer, &drip);
-        assert!(peer.answers.is_empty(), "{what}");
+        assert!(peer.responses.is_empty(), "{what}");
         assert_eq!(server.totals().timeouts, count as u64 + 1, "{what}");
     }
     assert_eq!(honest.fetch("/b").text(), "/b");
 }
 
 #[test]
-fn a_client_over_tls_that_says_nothing_is_cut_off() {
+fn a_silent_client_over_tls_is_cut_off() {
     let limits = Limits {
         head_timeout: SHORT,
         ..Limits::default()
@@ -109,7 +110,7 @@ fn a_client_over_tls_that_says_nothing_is_cut_off() {
     server.wait_for("the end", |totals| totals.connections == 0);
 }
 
-/// Answers `/read` with the content, or what was wrong with it, the rest at once.
+/// Responds to `/read` with the body, or the error of reading it, and to other paths at once.
 fn reading() -> Arc<dyn ServiceFactory> {
     service(|mut request| {
         if request.path() != "/read" {
@@ -125,7 +126,7 @@ fn reading() -> Arc<dyn ServiceFactory> {
 }
 
 #[test]
-fn content_that_stops_coming_is_an_error_to_its_service_alone() {
+fn a_body_that_stops_arriving_is_an_error_to_its_service_alone() {
     let limits = Limits {
         body_timeout: SHORT,
         ..Limits::default()
@@ -135,7 +136,7 @@ fn content_that_stops_coming_is_an_error_to_its_service_alone() {
     let stream = peer.request(&request("POST", "/read"), false);
     peer.send(data(stream, "half", false));
     assert_eq!(peer.fetch("/beside").text(), "/beside");
-    let answer = peer.answer(stream);
+    let answer = peer.response(stream);
     assert_eq!(answer.text(), "the content came too slowly");
     assert_eq!(server.totals().timeouts, 1);
     assert_eq!(peer.fetch("/after").text(), "/after");
@@ -143,7 +144,7 @@ fn content_that_stops_coming_is_an_error_to_its_service_alone() {
 }
 
 #[test]
-fn content_that_drips_is_an_error_to_its_service_alone() {
+fn a_dripping_body_is_an_error_to_its_service_alone() {
     let limits = Limits {
         body_timeout: SHORT,
         ..Limits::default()
@@ -152,19 +153,19 @@ fn content_that_drips_is_an_error_to_its_service_alone() {
     let mut peer = open(&server);
     let stream = peer.request(&request("POST", "/read"), false);
     let start = Instant::now();
-    while !peer.so_far(stream).ended {
+    while !peer.received(stream).ended {
         assert!(
             start.elapsed() < PATIENCE,
             "a client that drips was never refused"
         );
-        if peer.so_far(stream).status == 0 {
+        if peer.received(stream).status == 0 {
             peer.send(data(stream, "x", false));
         }
         // Meanwhile the connection is anything but idle.
         assert_eq!(peer.fetch("/beside").text(), "/beside");
         std::thread::park_timeout(Duration::from_millis(50));
     }
-    assert_eq!(peer.so_far(stream).text(), "the content came too slowly");
+    assert_eq!(peer.received(stream).text(), "the content came too slowly");
 }
 
 #[test]
@@ -179,7 +180,7 @@ fn a_slow_stream_is_not_excused_by_a_fast_one() {
     peer.send(data(slow, "half", false));
     let fast = peer.request(&request("POST", "/read"), false);
     let start = Instant::now();
-    while peer.so_far(slow).status == 0 {
+    while peer.received(slow).status == 0 {
         assert!(
             start.elapsed() < PATIENCE,
             "the slow stream was never refused"
@@ -188,9 +189,9 @@ fn a_slow_stream_is_not_excused_by_a_fast_one() {
         assert!(peer.pump());
         std::thread::park_timeout(Duration::from_millis(10));
     }
-    assert_eq!(peer.answer(slow).text(), "the content came too slowly");
+    assert_eq!(peer.response(slow).text(), "the content came too slowly");
     peer.upload(fast, b"end", true);
-    assert!(peer.answer(fast).text().ends_with("end"));
+    assert!(peer.response(fast).text().ends_with("end"));
 }
 
 #[test]
@@ -199,11 +200,16 @@ fn a_service_may_take_its_time_to_read() {
         body_timeout: SHORT,
         ..Limits::default()
     };
+    let release = Arc::new(Notify::new());
+    let released = Arc::clone(&release);
     let server = Server::with_limits(
         limits,
-        service(|mut request| {
+        service(move |mut request| {
+            let released = Arc::clone(&released);
             Answer::later(async move {
-                tokio::time::sleep(3 * SHORT).await;
+                if request.path() == "/late" {
+                    released.notified().await;
+                }
                 match collect(request.body_mut()).await {
                     Ok(content) => ok(content.len().to_string()),
                     Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),
@@ -213,12 +219,17 @@ fn a_service_may_take_its_time_to_read() {
     );
     let mut peer = open(&server);
     peer.fence();
-    let stream = peer.request(&request("POST", "/"), false);
+    let stream = peer.request(&request("POST", "/late"), false);
     // The window is full: the client cannot send more.
     let window = usize::try_from(peer.window_of(stream)).unwrap();
     peer.upload(stream, &vec![b'x'; window], false);
+    peer.fence();
+    // The limit ends a body that is read at once, does not come, and began later.
+    let stalled = peer.request(&request("POST", "/"), false);
+    assert_eq!(peer.response(stalled).status, 400);
+    release.notify_one();
     peer.upload(stream, b"more", true);
-    assert_eq!(peer.answer(stream).text(), (window + 4).to_string());
+    assert_eq!(peer.response(stream).text(), (window + 4).to_string());
 }
 
 #[test]
@@ -238,7 +249,7 @@ fn a_stream_whose_window_stays_shut_is_given_up_alone() {
     peer.opens_windows = false;
     let stream = peer.get("/large");
     let start = Instant::now();
-    while peer.so_far(stream).reset.is_none() {
+    while peer.received(stream).reset.is_none() {
         assert!(
             start.elapsed() < PATIENCE,
             "a stream that is shut was never given up"
@@ -247,7 +258,7 @@ fn a_stream_whose_window_stays_shut_is_given_up_alone() {
         assert_eq!(peer.fetch("/beside").text(), "/beside");
         std::thread::park_timeout(Duration::from_millis(20));
     }
-    assert_eq!(peer.so_far(stream).body.len(), 10);
+    assert_eq!(peer.received(stream).body.len(), 10);
     assert_eq!(counted(&server, "stalled_streams"), 1);
     assert_eq!(peer.goaways, []);
 }
@@ -281,13 +292,13 @@ fn a_window_that_opens_now_and_then_keeps_its_stream() {
     let mut so_far = 1000;
     while start.elapsed() < 5 * SHORT {
         peer.fence();
-        assert_eq!(peer.so_far(stream).body.len(), so_far);
+        assert_eq!(peer.received(stream).body.len(), so_far);
         std::thread::park_timeout(SHORT / 2);
         peer.send(window_update(stream, 1000));
         so_far += 1000;
     }
     peer.send(window_update(stream, 20_000));
-    assert!(peer.answer(stream).body == content(20_000));
+    assert!(peer.response(stream).body == content(20_000));
     assert_eq!(counted(&server, "stalled_streams"), 0);
 }
 
@@ -318,17 +329,17 @@ fn a_client_that_reads_slowly_but_does_is_served() {
     peer.send(window_update(0, 1 << 30));
     let stream = peer.get("/");
     let start = Instant::now();
-    while !peer.so_far(stream).ended {
+    while !peer.received(stream).ended {
         peer.read().unwrap();
         if start.elapsed() < 4 * SHORT {
             std::thread::park_timeout(Duration::from_millis(10));
         }
     }
-    assert!(peer.answer(stream).body == whole);
+    assert!(peer.response(stream).body == whole);
 }
 
 #[test]
-fn content_that_nobody_wants_and_that_drips_holds_no_stream() {
+fn an_unwanted_body_that_drips_holds_no_stream() {
     let limits = Limits {
         body_timeout: SHORT,
         ..Limits::default()
@@ -344,8 +355,8 @@ fn content_that_nobody_wants_and_that_drips_holds_no_stream() {
         })
         .collect();
     for stream in streams {
-        peer.until("the answer", |peer| peer.so_far(stream).ended);
-        assert_eq!(peer.so_far(stream).text(), "/");
+        peer.until("the answer", |peer| peer.received(stream).ended);
+        assert_eq!(peer.received(stream).text(), "/");
         assert_eq!(peer.reset_of(stream), code::NO_ERROR);
     }
     assert_eq!(peer.fetch("/after").text(), "/after");

@@ -38,12 +38,12 @@ const CONNECT: [(&str, &str); 2] = [(":method", "CONNECT"), (":authority", "b:44
 
 /// Sends this through a tunnel and sees it come back.
 fn assert_echoes<S: std::io::Read + std::io::Write>(peer: &mut Peer<S>, stream: u32, text: &[u8]) {
-    let before = peer.so_far(stream).body.len();
+    let before = peer.received(stream).body.len();
     peer.upload(stream, text, false);
     peer.until("the echo", |peer| {
-        peer.so_far(stream).body.len() >= before + text.len()
+        peer.received(stream).body.len() >= before + text.len()
     });
-    assert!(peer.so_far(stream).body[before..] == *text);
+    assert!(peer.received(stream).body[before..] == *text);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn extended_connect_is_offered_and_hands_its_stream_over_rfc_8441() {
     assert_eq!(head.status, 200);
     assert_eq!(head.field("upgrade"), None);
     assert_eq!(head.field("content-length"), None);
-    peer.until("the echo", |peer| peer.so_far(stream).text() == "early");
+    peer.until("the echo", |peer| peer.received(stream).text() == "early");
     assert_echoes(&mut peer, stream, b" and later");
     // The connection has room for others beside it.
     assert_eq!(peer.fetch("/beside").text(), "/beside");
@@ -68,7 +68,7 @@ fn extended_connect_is_offered_and_hands_its_stream_over_rfc_8441() {
     assert_echoes(&mut peer, second, b"second");
     assert_echoes(&mut peer, stream, b" and first");
     peer.send(data(stream, "", true));
-    assert_eq!(peer.answer(stream).text(), "early and later and first");
+    assert_eq!(peer.response(stream).text(), "early and later and first");
     assert_echoes(&mut peer, second, b" goes on");
 
     let mut peer = open_tls(&authority, &tls_server);
@@ -85,7 +85,7 @@ fn connect_hands_its_stream_over_rfc_9113_section_8_5() {
     assert_eq!(peer.head(stream).field("content-length"), None);
     assert_echoes(&mut peer, stream, b"GET / HTTP/1.1\r\n\r\n");
     peer.send(data(stream, "", true));
-    assert!(peer.answer(stream).ended);
+    assert!(peer.response(stream).ended);
     assert_eq!(server.totals().requests, 1);
 }
 
@@ -96,30 +96,30 @@ fn much_goes_through_a_tunnel_within_its_windows() {
     let stream = peer.request(&extended("/upgrade"), false);
     assert_echoes(&mut peer, stream, &content(300_000));
     assert_eq!(peer.goaways, []);
-    // Who takes nothing gets no more, and can send no more than the windows hold.
+    // A tunnel that takes nothing gets no more, and can send no more than the windows allow.
     peer.opens_windows = false;
-    let before = peer.so_far(stream).body.len();
+    let before = peer.received(stream).body.len();
     let window = peer.window_of(stream).min(peer.window());
     peer.upload(stream, &content(window as usize), false);
     peer.fence();
-    let echoed = peer.so_far(stream).body.len() - before;
+    let echoed = peer.received(stream).body.len() - before;
     assert_eq!(echoed, 3000);
     peer.send(window_update(stream, 1 << 20));
     peer.send(window_update(0, 1 << 20));
     peer.until("the rest", |peer| {
-        peer.so_far(stream).body.len() - before == window as usize
+        peer.received(stream).body.len() - before == window as usize
     });
 }
 
 #[test]
-fn a_tunnel_is_answered_with_an_error_where_nobody_takes_it() {
+fn a_tunnel_that_no_service_takes_gets_an_error() {
     let server = Server::start(paths());
     let mut peer = open(&server);
-    // A service that does not switch answers as it would a GET. Its 200 would be a tunnel here.
+    // A service that does not switch responds as to a GET. Its 200 would open a tunnel here.
     let stream = peer.request(&extended("/upgrade"), false);
-    assert_eq!(peer.answer(stream).status, 501);
+    assert_eq!(peer.response(stream).status, 501);
     let stream = peer.request(&CONNECT, false);
-    assert_eq!(peer.answer(stream).status, 500);
+    assert_eq!(peer.response(stream).status, 500);
     assert_eq!(peer.fetch("/next").text(), "/next");
 }
 
@@ -186,7 +186,7 @@ fn a_tunnel_lives_through_a_reload() {
     server.engine.reload(new).unwrap();
     assert_echoes(&mut peer, stream, b" after");
     let other = peer.request(&extended("/upgrade"), false);
-    assert_eq!(peer.answer(other).status, 501);
+    assert_eq!(peer.response(other).status, 501);
 }
 
 #[test]

@@ -29,7 +29,7 @@ use crate::harness::{Client, Server, connect, listener, local, ok, plan, service
 
 const BOTH: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
 
-/// One who signs certificates.
+/// An authority that signs certificates.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -37,7 +37,7 @@ pub(crate) struct Authority {
 }
 
 /// A certificate and its key, in PEM form.
-pub(crate) struct Issued {
+pub(crate) struct IssuedCertificate {
     certificate: String,
     pub(crate) key: String,
 }
@@ -58,24 +58,24 @@ impl Authority {
         }
     }
 
-    fn issue(&self, names: &[&str], algorithm: &'static SignatureAlgorithm) -> Issued {
+    fn issue(&self, names: &[&str], algorithm: &'static SignatureAlgorithm) -> IssuedCertificate {
         let key = KeyPair::generate_for(algorithm).unwrap();
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names.clone()).unwrap();
         let common = names.first().cloned().unwrap_or_default();
         params.distinguished_name.push(DnType::CommonName, common);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        Issued {
+        IssuedCertificate {
             certificate: certificate.pem(),
             key: key.serialize_pem(),
         }
     }
 
-    pub(crate) fn ecdsa(&self, names: &[&str]) -> Issued {
+    pub(crate) fn ecdsa(&self, names: &[&str]) -> IssuedCertificate {
         self.issue(names, &PKCS_ECDSA_P256_SHA256)
     }
 
-    fn rsa(&self, names: &[&str]) -> Issued {
+    fn rsa(&self, names: &[&str]) -> IssuedCertificate {
         self.issue(names, &PKCS_RSA_SHA256)
     }
 
@@ -83,7 +83,7 @@ impl Authority {
         self.der.clone()
     }
 
-    /// What a client uses who trusts this authority.
+    /// The configuration of a client that trusts this authority.
     pub(crate) fn client(&self) -> ClientConfig {
         self.client_with(&BOTH, None)
     }
@@ -91,7 +91,7 @@ impl Authority {
     fn client_with(
         &self,
         versions: &[&'static SupportedProtocolVersion],
-        identity: Option<&Issued>,
+        identity: Option<&IssuedCertificate>,
     ) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.der.clone()).unwrap();
@@ -111,7 +111,7 @@ impl Authority {
     }
 }
 
-impl Issued {
+impl IssuedCertificate {
     pub(crate) fn der(&self) -> CertificateDer<'static> {
         CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap()
     }
@@ -125,7 +125,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-pub(crate) fn site(names: &[&str], certificates: &[&Issued]) -> TlsSite {
+pub(crate) fn site(names: &[&str], certificates: &[&IssuedCertificate]) -> TlsSite {
     TlsSite {
         names: names.iter().map(|name| (*name).to_owned()).collect(),
         certificates: certificates
@@ -203,7 +203,7 @@ pub(crate) fn connect_tls(
     Ok(Client::new(stream))
 }
 
-/// What the server said no with, at the latest in answer to a request.
+/// The alert of the server, at the latest after a request.
 fn refusal(address: SocketAddr, config: &ClientConfig, name: &str) -> rustls::Error {
     let result = connect_tls(address, config, name).and_then(|mut client| {
         use std::io::Write;
@@ -229,11 +229,11 @@ fn shown(client: &TlsClient) -> CertificateDer<'static> {
         .into_owned()
 }
 
-/// A client who trusts everybody that signs in a way it knows.
+/// A client that trusts every certificate that is signed with a known scheme.
 #[derive(Debug)]
-struct Knows(Vec<SignatureScheme>);
+struct SchemeVerifier(Vec<SignatureScheme>);
 
-impl ServerCertVerifier for Knows {
+impl ServerCertVerifier for SchemeVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

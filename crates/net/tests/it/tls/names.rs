@@ -5,7 +5,10 @@ use std::sync::Arc;
 use apus_net::tls::{Certificate, MinVersion, TlsSite, UnknownName};
 use rustls::{AlertDescription, CipherSuite, ClientConfig, Error, SignatureScheme};
 
-use super::{Authority, BOTH, Issued, Knows, connect_tls, provider, refusal, serve, shown, site};
+use super::{
+    Authority, BOTH, IssuedCertificate, SchemeVerifier, connect_tls, provider, refusal, serve,
+    shown, site,
+};
 use crate::harness::Server;
 
 const TLS12: [&rustls::SupportedProtocolVersion; 1] = [&rustls::version::TLS12];
@@ -64,7 +67,7 @@ fn refuses_versions_older_than_a_site_allows() {
 }
 
 /// A server of several sites, and their certificates in that order.
-fn several(authority: &Authority, unknown: UnknownName) -> (Server, Vec<Issued>) {
+fn several(authority: &Authority, unknown: UnknownName) -> (Server, Vec<IssuedCertificate>) {
     let sites: [&[&str]; 4] = [
         &["first.test", "also.test"],
         &["*.example.com"],
@@ -98,7 +101,7 @@ fn knowing(
         .with_protocol_versions(versions)
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Knows(schemes)))
+        .with_custom_certificate_verifier(Arc::new(SchemeVerifier(schemes)))
         .with_no_client_auth()
 }
 
@@ -124,7 +127,7 @@ fn picks_the_site_by_its_exact_name_then_the_longest_wildcard() {
 fn an_unknown_name_meets_the_first_site_or_an_alert() {
     let authority = Authority::new();
     let (server, issued) = several(&authority, UnknownName::FirstSite);
-    // An address is no name: a client who connects to one sends none.
+    // An address is not a name: a client that connects to one sends none.
     for name in ["unknown.test", "example.com", "127.0.0.1"] {
         let client = connect_tls(server.address(), &any_certificate(), name).unwrap();
         assert_eq!(shown(&client), issued[0].der(), "{name}");
@@ -168,7 +171,7 @@ fn shows_ecdsa_or_rsa_by_what_the_client_can_verify() {
             assert_eq!(shown(&client), expected.der());
         }
     }
-    // In TLS 1.2 the cipher suites have their say too.
+    // In TLS 1.2 the cipher suites matter too.
     let mut narrow = (*provider()).clone();
     narrow
         .cipher_suites
@@ -177,7 +180,7 @@ fn shows_ecdsa_or_rsa_by_what_the_client_can_verify() {
         .with_protocol_versions(&TLS12)
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Knows([only_ecdsa, only_rsa].concat())))
+        .with_custom_certificate_verifier(Arc::new(SchemeVerifier([only_ecdsa, only_rsa].concat())))
         .with_no_client_auth();
     let client = connect_tls(server.address(), &config, "example.com").unwrap();
     assert_eq!(shown(&client), rsa.der());

@@ -75,13 +75,13 @@ fn sessions_outlive_a_reload_that_keeps_the_site() {
 
 /// A client that shows its sessions to every site.
 #[derive(Debug)]
-struct Confused(ClientSessionMemoryCache);
+struct SharedSessionCache(ClientSessionMemoryCache);
 
 fn one_name() -> ServerName<'static> {
     ServerName::try_from("all.test").unwrap()
 }
 
-impl ClientSessionStore for Confused {
+impl ClientSessionStore for SharedSessionCache {
     fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
         self.0.set_kx_hint(one_name(), group);
     }
@@ -132,8 +132,9 @@ fn a_session_of_one_site_opens_no_other_that_wants_client_certificates() {
         let server = serve(&[open.clone(), closed], UnknownName::Reject);
         for version in BOTH {
             let mut config = authority.client_with(&[version], None);
-            config.resumption =
-                Resumption::store(Arc::new(Confused(ClientSessionMemoryCache::new(8))));
+            config.resumption = Resumption::store(Arc::new(SharedSessionCache(
+                ClientSessionMemoryCache::new(8),
+            )));
             assert_ne!(
                 connects(&server, &config, "open.test"),
                 HandshakeKind::Resumed

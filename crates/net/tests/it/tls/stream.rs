@@ -98,7 +98,7 @@ fn a_file_that_became_shorter_ends_without_close_notify() {
 }
 
 #[test]
-fn takes_large_content() {
+fn takes_large_bodies() {
     let (authority, server) = serve_one(Limits::default(), collector());
     let mut client = connect_tls(server.address(), &authority.client(), "example.com").unwrap();
     let sent = content(5_000_000);
@@ -112,7 +112,7 @@ fn takes_large_content() {
 }
 
 #[test]
-fn echoes_content_while_it_still_comes() {
+fn echoes_a_body_while_it_still_arrives() {
     let (authority, server) = serve_one(
         Limits::default(),
         service(|mut request| ok(request.take_body()).into()),
@@ -128,7 +128,7 @@ fn echoes_content_while_it_still_comes() {
 }
 
 #[test]
-fn plain_http_gets_a_readable_answer() {
+fn plain_http_gets_a_readable_response() {
     let (_, server) = serve_one(Limits::default(), paths());
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::harness::{Client, Reply, Server, eventually};
+use crate::harness::{Client, Reply, Server, wait_until};
 use apus::extract::{Multipart, MultipartForm, UploadLimits};
 use apus::layers::BodyLimit;
 use apus::{App, Rejection, StatusCode};
@@ -359,7 +359,7 @@ fn files_of_an_aborted_upload_are_removed() {
     client.send(request(&content, "Content-Length: 100000"));
     drop(client);
     drop(server);
-    eventually("the end of the handler", || {
+    wait_until("the end of the handler", || {
         receiver.try_recv() == Err(std::sync::mpsc::TryRecvError::Disconnected)
     });
     assert_eq!(entries(temporary.path()), 0);

@@ -5,13 +5,13 @@ pub(crate) mod client;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus::App;
 use apus_net::{Engine, EnginePlan, Limits, ListenAddress, ListenerPlan};
 
 pub(crate) use self::client::{Client, Reply};
+pub(crate) use apus_testkit::wait_until;
 
 /// The time limit for an event that a test waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -53,15 +53,6 @@ impl Server {
             [ListenAddress::Tcp { address, .. }] => address,
             ref other => panic!("{other:?}"),
         }
-    }
-}
-
-/// Waits for a condition.
-pub(crate) fn eventually(what: &str, mut reached: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !reached() {
-        assert!(start.elapsed() < PATIENCE, "{what} did not come about");
-        thread::park_timeout(Duration::from_millis(2));
     }
 }
 

@@ -1,6 +1,6 @@
 //! `Metrics`: request counters and durations.
 
-use crate::harness::{Client, Server, eventually, head};
+use crate::harness::{Client, Server, head, wait_until};
 use apus::layers::Metrics;
 use apus::{App, Path, Request, StatusCode};
 
@@ -16,16 +16,7 @@ fn app(metrics: &Metrics) -> App {
 
 /// Waits for a line, since requests are counted when they are over.
 fn wait_for(metrics: &Metrics, line: &str) {
-    let found = || metrics.render().lines().any(|found| found == line);
-    let start = std::time::Instant::now();
-    while !found() {
-        let text = metrics.render();
-        assert!(
-            start.elapsed() < crate::harness::PATIENCE,
-            "{line} in\n{text}"
-        );
-        std::thread::yield_now();
-    }
+    wait_until(line, || metrics.render().lines().any(|found| found == line));
 }
 
 #[test]
@@ -106,7 +97,7 @@ fn aborted_requests_are_counted() {
     let server = Server::start(app(&metrics));
     let mut client = Client::connect(server.address());
     client.send(head("GET", "/never", &[]));
-    eventually("a request in flight", || {
+    wait_until("a request in flight", || {
         metrics.render().contains("http_requests_in_flight 1\n")
     });
     drop(client);

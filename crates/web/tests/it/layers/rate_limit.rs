@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{Client, Server, eventually, head};
+use crate::harness::{Client, Server, head, wait_until};
 use apus::layers::{RateLimit, Timeout, TrustedProxies};
 use apus::{App, HeaderName};
 
@@ -50,7 +50,7 @@ fn the_quota_refills_evenly() {
     let server = Server::start(app(RateLimit::new(1, Duration::from_millis(50))));
     let mut client = Client::connect(server.address());
     let mut answered = 0;
-    eventually("the next request", || {
+    wait_until("the next request", || {
         answered += u32::from(status(&mut client, "192.0.2.1") == 200);
         answered == 3
     });

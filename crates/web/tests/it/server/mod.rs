@@ -8,11 +8,12 @@ use std::num::NonZeroUsize;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus::layers::Compression;
 use apus::sites::{Location, Site, Sites};
 use apus::{App, Compressed, Server, ServiceFactory};
+use apus_testkit::wait_until;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
@@ -30,14 +31,6 @@ fn ask(mut stream: impl Read + Write) -> String {
 
 fn hello() -> Server {
     Server::new(App::new().get("/", async || "hello")).workers(NonZeroUsize::MIN)
-}
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !condition() {
-        assert!(Instant::now() < end, "waited in vain until {what}");
-        std::thread::yield_now();
-    }
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use apus::{App, Path};
+use apus_testkit::wait_until;
 use rustix::process::{Signal, getpid, kill_process};
 
 fn free_address() -> SocketAddr {
@@ -21,14 +21,7 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 fn wait_for(address: SocketAddr) -> TcpStream {
-    let end = Instant::now() + Duration::from_secs(20);
-    loop {
-        match connect(address) {
-            Ok(stream) => return stream,
-            Err(error) => assert!(Instant::now() < end, "{error}"),
-        }
-        thread::yield_now();
-    }
+    wait_until("a connection", || connect(address).ok())
 }
 
 #[test]

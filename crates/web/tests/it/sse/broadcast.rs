@@ -9,7 +9,7 @@ use apus::{App, Sse, State};
 use futures_core::Stream;
 
 use super::Source;
-use crate::harness::{Server, eventually};
+use crate::harness::{Server, wait_until};
 
 fn serve(workers: usize, broadcast: &Broadcast) -> Server {
     async fn follow(State(broadcast): State<Broadcast>, last: LastEventId) -> Sse {
@@ -43,7 +43,7 @@ fn all_clients_on_all_workers_get_all_events() {
     let mut sources: Vec<_> = (0..12)
         .map(|_| Source::open(server.address(), None))
         .collect();
-    eventually("12 wait", || broadcast.waiting() == 12);
+    wait_until("12 wait", || broadcast.waiting() == 12);
     for n in 0..100 {
         broadcast.publish(Event::new().event("tick").data(format!("{n}")));
     }
@@ -58,7 +58,7 @@ fn all_clients_on_all_workers_get_all_events() {
         assert_eq!(ids.len(), 100);
     }
     drop(sources);
-    eventually("nobody waits", || {
+    wait_until("nobody waits", || {
         // Who is gone is found when something is sent.
         broadcast.publish("are you there?");
         broadcast.waiting() == 0
@@ -74,7 +74,7 @@ fn a_client_that_reconnects_gets_missed_events_once() {
     });
     let server = serve(2, &broadcast);
     let mut source = Source::open(server.address(), None);
-    eventually("one waits", || broadcast.waiting() == 1);
+    wait_until("one waits", || broadcast.waiting() == 1);
     broadcast.publish("first");
     let (id, data) = source.id_and_data();
     assert_eq!(data, "first");

@@ -14,7 +14,7 @@ use apus::sse::{Event, LastEventId};
 use apus::{App, Compressed, Sse};
 use tokio::sync::mpsc;
 
-use crate::harness::{Server, eventually};
+use crate::harness::{Server, wait_until};
 use crate::websocket::client::connect;
 use apus_testkit::{block_on, get};
 
@@ -169,7 +169,7 @@ fn the_future_ends_when_the_client_disconnects() {
     assert_eq!(source.event(), "data: hello\n\n");
     assert!(!is_gone.load(Ordering::Relaxed));
     drop(source);
-    eventually("the end", || is_gone.load(Ordering::Relaxed));
+    wait_until("the end", || is_gone.load(Ordering::Relaxed));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use apus::websocket::{CloseCode, Compression, Rooms, SlowReceivers, WebSocketSet
 
 use super::app;
 use super::client::Client;
-use crate::harness::{Server, eventually};
+use crate::harness::{Server, wait_until};
 
 /// A chat: the first message names the room, what follows goes to all others there, and `leave` leaves.
 async fn chat(
@@ -109,13 +109,13 @@ fn members_that_leave_or_disconnect_are_removed() {
     let mut staying = join(&server, "room", None);
     let mut closing = join(&server, "room", None);
     let vanishing = join(&server, "room", None);
-    eventually("four", || counted.load(Ordering::Relaxed) == 4);
+    wait_until("four", || counted.load(Ordering::Relaxed) == 4);
     leaving.send("leave");
     assert_eq!(leaving.message(), "left".into());
     closing.close(CloseCode::NORMAL);
     closing.closed();
     drop(vanishing);
-    eventually("one", || counted.load(Ordering::Relaxed) == 1);
+    wait_until("one", || counted.load(Ordering::Relaxed) == 1);
     leaving.send("to who stays");
     assert_eq!(staying.message(), "to who stays".into());
     staying.send("unheard");
@@ -147,7 +147,7 @@ fn flood(slow: SlowReceivers) -> (Client, Client) {
     );
     let slow = Client::open(server.address());
     let mut quick = Client::open(server.address());
-    eventually("both joined", || *joined.lock().unwrap() == 2);
+    wait_until("both joined", || *joined.lock().unwrap() == 2);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();

@@ -7,7 +7,7 @@ use apus_websocket::codec::WebSocketEvent;
 
 use super::client::Client;
 use super::rooms::{join, serve};
-use crate::harness::{Server, eventually};
+use crate::harness::{Server, wait_until};
 
 /// A Redis that listens on a Unix socket in a folder of its own.
 struct Redis {
@@ -53,7 +53,7 @@ impl Drop for Redis {
 /// A server with rooms of this name.
 fn machine(redis: &Redis, name: &str) -> (Server, Rooms) {
     let rooms = Rooms::default().through_redis(&redis.url(), name).unwrap();
-    eventually("a connection", || rooms.is_shared());
+    wait_until("a connection", || rooms.is_shared());
     (serve(2, &rooms), rooms)
 }
 
@@ -118,13 +118,13 @@ fn rooms_work_locally_without_redis_and_reconnect() {
     let mut here: Vec<_> = (0..4).map(|_| join(&one, "room", None)).collect();
     let mut there: Vec<_> = (0..4).map(|_| join(&two, "room", None)).collect();
     redis.stop();
-    eventually("no connection", || {
+    wait_until("no connection", || {
         !one_rooms.is_shared() && !two_rooms.is_shared()
     });
     here[0].send("local");
     all_hear(&mut here[1..], &["local"]);
     redis.process = Redis::run(&redis.folder);
-    eventually("connections", || {
+    wait_until("connections", || {
         one_rooms.is_shared() && two_rooms.is_shared()
     });
     // What was said in between may come, or not: Redis keeps nothing for those who are not there.

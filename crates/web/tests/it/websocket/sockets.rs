@@ -19,7 +19,7 @@ use apus_websocket::codec::WebSocketEvent;
 
 use super::client::Client;
 use super::{app, echo, echoing};
-use crate::harness::{Server, eventually};
+use crate::harness::{Server, wait_until};
 use apus_testkit::{block_on, get};
 
 #[test]
@@ -263,7 +263,7 @@ fn reading_waits_for_the_handler() {
     client.stream.set_nonblocking(false).unwrap();
     go_on.notify_one();
     client.flush();
-    eventually("everything received", || {
+    wait_until("everything received", || {
         received.load(Ordering::Relaxed) == sent
     });
 }

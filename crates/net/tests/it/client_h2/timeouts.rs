@@ -16,7 +16,7 @@ const SHORT: Duration = Duration::from_millis(300);
 fn a_head_has_to_come_in_time() {
     run(async {
         let origin = Scripted::start(|raw| {
-            raw.greet(&[]);
+            raw.handshake(&[]);
             let stream = raw.request();
             let reset = raw.until(kind::RST_STREAM);
             assert_eq!((reset.stream, reset.number(0)), (stream, code::CANCEL));
@@ -44,26 +44,31 @@ fn a_head_has_to_come_in_time() {
 }
 
 #[test]
-fn content_has_to_come_in_time_where_it_is_waited_for() {
+fn a_body_has_to_arrive_in_time_while_it_is_read() {
     run(async {
         let origin = Scripted::start(|raw| {
-            raw.greet(&[]);
+            raw.handshake(&[]);
             let stream = raw.request();
             raw.send(head_frames(stream, &block(&[(":status", "200")]), false));
             raw.send(data(stream, "some", false));
-            let reset = raw.until(kind::RST_STREAM);
-            assert_eq!((reset.stream, reset.number(0)), (stream, code::CANCEL));
+            let unanswered = raw.request();
+            for late in [unanswered, stream] {
+                let reset = raw.until(kind::RST_STREAM);
+                assert_eq!((reset.stream, reset.number(0)), (late, code::CANCEL));
+            }
             raw.rest();
         });
         let connection = open(origin.address).await;
         let timeouts = Timeouts {
             read: SHORT,
+            first_byte: SHORT,
             ..Timeouts::default()
         };
         let asked = with_timeouts(get("/"), &timeouts);
         let mut response = connection.send(asked).await.unwrap();
-        // Who does not read yet is not waited for by the origin.
-        tokio::time::sleep(2 * SHORT).await;
+        // A request that began later is past its deadline, and the body that is not read yet is not.
+        let failure = super::failure(&connection, with_timeouts(get("/"), &timeouts)).await;
+        assert!(matches!(failure.cause, FailureCause::TimedOut), "{failure}");
         let start = Instant::now();
         let error = collect(&mut response.body).await.unwrap_err();
         assert!(matches!(error, BodyError::TimedOut), "{error}");
@@ -78,7 +83,7 @@ fn content_has_to_come_in_time_where_it_is_waited_for() {
 fn windows_have_to_open_in_time() {
     run(async {
         let origin = Scripted::start(|raw| {
-            raw.greet(&[(setting::INITIAL_WINDOW_SIZE, 0)]);
+            raw.handshake(&[(setting::INITIAL_WINDOW_SIZE, 0)]);
             let stream = raw.request();
             let reset = raw.until(kind::RST_STREAM);
             assert_eq!((reset.stream, reset.number(0)), (stream, code::CANCEL));
@@ -107,10 +112,10 @@ fn an_origin_that_is_not_there_any_more_is_noticed() {
     run(async {
         let (done, wait) = std::sync::mpsc::channel::<()>();
         let origin = Scripted::start(move |raw| {
-            raw.greet(&[]);
+            raw.handshake(&[]);
             raw.request();
             raw.until(kind::PING);
-            // Its machine is gone: nothing more is said.
+            // Its machine is down: it sends nothing more.
             let _ = wait.recv();
         });
         let timeouts = Timeouts {
@@ -131,7 +136,7 @@ fn an_origin_that_takes_nothing_is_given_up() {
     run(async {
         let (done, wait) = std::sync::mpsc::channel::<()>();
         let origin = Scripted::start(move |raw| {
-            raw.greet(&[(setting::INITIAL_WINDOW_SIZE, 0x7fff_ffff)]);
+            raw.handshake(&[(setting::INITIAL_WINDOW_SIZE, 0x7fff_ffff)]);
             raw.send(crate::h2::client::window_update(0, 0x7000_0000));
             let _ = wait.recv();
         });
@@ -150,10 +155,10 @@ fn an_origin_that_takes_nothing_is_given_up() {
 }
 
 #[test]
-fn content_goes_without_100_from_origins_that_never_send_it() {
+fn a_body_is_sent_to_origins_that_never_send_100() {
     run(async {
         let origin = Scripted::start(|raw| {
-            raw.greet(&[]);
+            raw.handshake(&[]);
             let stream = raw.request();
             assert_eq!(raw.until(kind::DATA).payload, b"hello");
             raw.send(head_frames(stream, &block(&[(":status", "204")]), true));
@@ -171,16 +176,31 @@ fn content_goes_without_100_from_origins_that_never_send_it() {
 }
 
 #[test]
-fn an_origin_that_answers_and_has_nothing_to_say_is_not_asked_again_soon() {
+fn an_origin_that_acknowledges_pings_and_is_silent_gets_no_further_ping_soon() {
     run(async {
-        let origin = Scripted::start(|raw| {
-            raw.greet(&[]);
+        let (answered, is_answered) = tokio::sync::oneshot::channel();
+        let (other_asked, wait_for_other) = std::sync::mpsc::channel();
+        let origin = Scripted::start(move |raw| {
+            raw.handshake(&[]);
             let stream = raw.request();
             let asked = raw.until(kind::PING);
             raw.send(frame(kind::PING, flag::ACK, 0, &asked.payload));
-            // Much longer than it took to be asked first.
-            raw.stream.set_read_timeout(Some(6 * SHORT)).unwrap();
+            // When the client has acknowledged this one, it has read the acknowledgement before it.
+            raw.send(frame(kind::PING, 0, 0, &[7; 8]));
+            assert_eq!(raw.until(kind::PING).payload, [7; 8]);
+            answered.send(()).unwrap();
+            wait_for_other.recv().unwrap();
+            raw.stream.set_nonblocking(true).unwrap();
             assert!(raw.is_silent());
+            raw.stream.set_nonblocking(false).unwrap();
+            raw.send(head_frames(stream, &block(&[(":status", "204")]), true));
+        });
+        // This one becomes silent later, and is asked first.
+        let other = Scripted::start(move |raw| {
+            raw.handshake(&[]);
+            let stream = raw.request();
+            raw.until(kind::PING);
+            other_asked.send(()).unwrap();
             raw.send(head_frames(stream, &block(&[(":status", "204")]), true));
         });
         let timeouts = Timeouts {
@@ -188,16 +208,23 @@ fn an_origin_that_answers_and_has_nothing_to_say_is_not_asked_again_soon() {
             ..Timeouts::default()
         };
         let connection = open_with(origin.address, &timeouts).await;
-        assert_eq!(fetch(&connection, get("/")).await.0, 204);
+        let later = async {
+            is_answered.await.unwrap();
+            let connection = open_with(other.address, &timeouts).await;
+            assert_eq!(fetch(&connection, get("/")).await.0, 204);
+        };
+        let (fetched, ()) = tokio::join!(fetch(&connection, get("/")), later);
+        assert_eq!(fetched.0, 204);
         origin.finish().await;
+        other.finish().await;
     });
 }
 
 #[test]
-fn content_that_was_not_asked_for_does_not_follow_a_refusal() {
+fn a_body_that_was_held_back_does_not_follow_a_refusal() {
     run(async {
         let origin = Scripted::start(|raw| {
-            raw.greet(&[]);
+            raw.handshake(&[]);
             let stream = raw.request();
             let fields = block(&[(":status", "417")]);
             raw.send(head_frames(stream, &fields, false));

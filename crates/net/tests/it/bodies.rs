@@ -1,4 +1,4 @@
-//! The content of requests: streamed to handlers with back-pressure, drained, or refused.
+//! The bodies of requests: streamed to handlers with back-pressure, drained, or refused.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use apus_http::{Answer, Response, StatusCode};
 use bytes::Bytes;
 
-use crate::harness::{Server, collector, eventually, ok, paths, service};
+use crate::harness::{Server, collector, ok, paths, service, wait_until};
 
 fn echo() -> Arc<dyn apus_http::ServiceFactory> {
     service(|mut request| ok(request.take_body()).into())
 }
 
 #[test]
-fn reads_chunked_content_with_trailers() {
+fn reads_chunked_bodies_with_trailers() {
     let server = Server::start(collector());
     let mut client = server.connect();
     client.send(
@@ -28,7 +28,7 @@ fn reads_chunked_content_with_trailers() {
 }
 
 #[test]
-fn reads_large_content_whole() {
+fn reads_a_large_body_completely() {
     let server = Server::start(collector());
     let mut client = server.connect();
     let content: Vec<u8> = (0..5_000_000_u32)
@@ -100,7 +100,7 @@ fn a_handler_that_does_not_read_stalls_the_client_and_takes_no_memory() {
 }
 
 #[test]
-fn echoes_content_while_it_still_comes() {
+fn echoes_a_body_while_it_still_arrives() {
     let server = Server::start(echo());
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -115,7 +115,7 @@ fn echoes_content_while_it_still_comes() {
 }
 
 #[test]
-fn echoes_large_content_both_ways_at_once() {
+fn echoes_a_large_body_in_both_directions_at_once() {
     let server = Server::start(echo());
     let mut client = server.connect();
     let content: Arc<[u8]> = (0..8_000_000_u32)
@@ -141,7 +141,7 @@ fn echoes_large_content_both_ways_at_once() {
 }
 
 #[test]
-fn asks_for_expected_content_when_it_is_read() {
+fn sends_100_continue_when_the_body_is_read() {
     let server = Server::start(collector());
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
@@ -153,7 +153,7 @@ fn asks_for_expected_content_when_it_is_read() {
 }
 
 #[test]
-fn refuses_expected_content_early_and_closes() {
+fn refuses_an_expected_body_early_and_closes() {
     let server = Server::start(service(|_| {
         Response::new(StatusCode::PAYLOAD_TOO_LARGE).into()
     }));
@@ -168,7 +168,7 @@ fn refuses_expected_content_early_and_closes() {
 }
 
 #[test]
-fn asks_for_expected_content_that_an_answer_streams_back() {
+fn sends_100_continue_for_a_body_that_a_response_streams_back() {
     let server = Server::start(echo());
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
@@ -180,7 +180,7 @@ fn asks_for_expected_content_that_an_answer_streams_back() {
 }
 
 #[test]
-fn drains_a_little_unread_content_and_goes_on() {
+fn drains_a_small_unread_body_and_keeps_the_connection() {
     let server = Server::start(paths());
     let mut client = server.connect();
     let content = "x".repeat(200 * 1024);
@@ -202,7 +202,7 @@ fn drains_a_little_unread_content_and_goes_on() {
 }
 
 #[test]
-fn much_unread_content_ends_the_connection_and_not_the_answer() {
+fn a_large_unread_body_ends_the_connection_and_not_the_response() {
     let server = Server::start(paths());
     let content = "x".repeat(10 * 1024 * 1024);
     for framing in [
@@ -224,8 +224,8 @@ fn much_unread_content_ends_the_connection_and_not_the_answer() {
 
 #[test]
 fn drops_a_handler_whose_client_went_away() {
-    struct Gone(Arc<AtomicBool>);
-    impl Drop for Gone {
+    struct DropFlag(Arc<AtomicBool>);
+    impl Drop for DropFlag {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Relaxed);
         }
@@ -233,7 +233,7 @@ fn drops_a_handler_whose_client_went_away() {
     let gone = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&gone);
     let server = Server::start(service(move |_| {
-        let guard = Gone(Arc::clone(&seen));
+        let guard = DropFlag(Arc::clone(&seen));
         Answer::later(async move {
             let _guard = guard;
             std::future::pending().await
@@ -243,11 +243,11 @@ fn drops_a_handler_whose_client_went_away() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     server.wait_for("the request", |totals| totals.requests == 1);
     drop(client);
-    eventually("the end of the handler", || gone.load(Ordering::Relaxed));
+    wait_until("the end of the handler", || gone.load(Ordering::Relaxed));
 }
 
 #[test]
-fn content_breaks_off_for_a_reader_that_outlives_the_answer() {
+fn a_body_breaks_off_for_a_reader_that_outlives_the_response() {
     let (tell, told) = std::sync::mpsc::channel();
     let server = Server::start(service(move |mut request| {
         let tell = tell.clone();
@@ -277,7 +277,7 @@ fn content_breaks_off_for_a_reader_that_outlives_the_answer() {
 }
 
 #[test]
-fn a_client_that_leaves_midway_is_told_to_the_handler() {
+fn a_client_that_leaves_midway_is_an_error_to_the_handler() {
     let (tell, told) = std::sync::mpsc::channel();
     let server = Server::start(service(move |mut request| {
         let tell = tell.clone();

@@ -9,45 +9,45 @@ use apus_net::client::{FailureCause, RequestPhase};
 use bytes::Bytes;
 
 use super::harness::{
-    Handed, IdleConnections, RawOrigin, collect, get, get_once, head, post, request, run,
+    ChannelBody, IdleConnections, RawOrigin, collect, get, get_once, head, post, request, run,
 };
 
-/// Bytes that are told apart.
+/// Bytes of which every part differs from the others.
 fn many(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
 }
 
 #[test]
-fn large_content_comes_whole_however_it_is_framed() {
+fn a_large_body_arrives_complete_however_it_is_framed() {
     let content = many(1_000_000);
     let sent = content.clone();
     let origin = RawOrigin::start(move |number, mut connection| {
         connection.read_request().unwrap();
         if number == 0 {
-            connection.say(format!(
+            connection.send(format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
                 sent.len()
             ));
-            connection.say(&sent);
+            connection.send(&sent);
         } else if number == 1 {
-            connection.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+            connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
             for piece in sent.chunks(33_333) {
-                connection.say(format!("{:x};ext\r\n", piece.len()));
-                connection.say(piece);
-                connection.say("\r\n");
+                connection.send(format!("{:x};ext\r\n", piece.len()));
+                connection.send(piece);
+                connection.send("\r\n");
             }
-            connection.say("0\r\nX-Sum: 7\r\n\r\n");
+            connection.send("0\r\nX-Sum: 7\r\n\r\n");
         } else {
-            connection.say("HTTP/1.1 200 OK\r\n\r\n");
-            connection.say(&sent);
+            connection.send("HTTP/1.1 200 OK\r\n\r\n");
+            connection.send(&sent);
         }
         connection.end();
         connection.is_closed();
     });
     run(async {
         for (length, trailer) in [(Some(1_000_000), None), (None, Some("7")), (None, None)] {
-            let house = Rc::new(IdleConnections::default());
-            let response = house.send(&origin.origin(), get("/")).await.unwrap();
+            let idle = Rc::new(IdleConnections::default());
+            let response = idle.send(&origin.origin(), get("/")).await.unwrap();
             assert_eq!(response.body.len(), length);
             let (read, trailers) = collect(response.body).await.unwrap();
             assert!(read == content);
@@ -80,7 +80,7 @@ fn a_response_that_is_cut_off_never_ends_in_order() {
         let parts = whole.clone();
         let origin = RawOrigin::start(move |cut, mut connection| {
             connection.read_request().unwrap();
-            connection.say(&parts[..cut]);
+            connection.send(&parts[..cut]);
             match ends {
                 true => connection.end(),
                 false => return connection.reset(),
@@ -111,7 +111,7 @@ fn a_response_that_is_cut_off_never_ends_in_order() {
 }
 
 #[test]
-fn content_of_a_request_is_sent_from_where_it_is() {
+fn the_body_of_a_request_is_sent_without_a_copy() {
     let content = many(300_000);
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(b"before").unwrap();
@@ -127,24 +127,24 @@ fn content_of_a_request_is_sent_from_where_it_is() {
         while let Some(head) = connection.read_head() {
             assert!(head.contains("content-length: 300000\r\n"), "{head}");
             assert!(connection.read_exact(300_000) == expected);
-            connection.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
         }
     });
     run(async {
-        let house = Rc::new(IdleConnections::default());
+        let idle = Rc::new(IdleConnections::default());
         for body in [Body::File(range), Body::from(content)] {
             let put = request(head(Method::PUT, "/"), body);
-            let response = house.send(&origin.origin(), put).await.unwrap();
+            let response = idle.send(&origin.origin(), put).await.unwrap();
             assert_eq!(response.status, 200);
         }
-        assert_eq!(house.opened.get(), 1);
-        assert_eq!(house.len(), 1);
+        assert_eq!(idle.opened.get(), 1);
+        assert_eq!(idle.len(), 1);
     });
     origin.check();
 }
 
 #[test]
-fn content_of_unknown_length_is_sent_in_chunks_with_its_trailers() {
+fn a_body_of_unknown_length_is_sent_in_chunks_with_its_trailers() {
     let origin = RawOrigin::start(|_, mut connection| {
         let head = connection.read_head().unwrap();
         assert!(head.contains("transfer-encoding: chunked\r\n"), "{head}");
@@ -154,11 +154,11 @@ fn content_of_unknown_length_is_sent_in_chunks_with_its_trailers() {
             content.starts_with("3\r\none\r\n3\r\ntwo\r\n2710\r\n"),
             "{content}"
         );
-        connection.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     });
     run(async {
-        let house = Rc::new(IdleConnections::default());
-        let (frames, body) = Handed::content();
+        let idle = Rc::new(IdleConnections::default());
+        let (frames, body) = ChannelBody::new();
         let mut trailers = Headers::new();
         trailers.try_append("x-sum", "1").unwrap();
         for frame in [
@@ -171,14 +171,14 @@ fn content_of_unknown_length_is_sent_in_chunks_with_its_trailers() {
             frames.send(Ok(frame)).unwrap();
         }
         drop(frames);
-        house.send(&origin.origin(), post(body)).await.unwrap();
-        assert_eq!(house.len(), 1);
+        idle.send(&origin.origin(), post(body)).await.unwrap();
+        assert_eq!(idle.len(), 1);
     });
     origin.check();
 }
 
 #[test]
-fn a_request_whose_content_breaks_off_is_cut_off() {
+fn a_request_whose_body_breaks_off_is_cut_off() {
     let (told, closed) = std::sync::mpsc::channel();
     let origin = RawOrigin::start(move |_, mut connection| {
         connection.read_head().unwrap();
@@ -186,19 +186,19 @@ fn a_request_whose_content_breaks_off_is_cut_off() {
         told.send(connection.is_closed()).unwrap();
     });
     run(async {
-        let house = Rc::new(IdleConnections::default());
-        let (frames, body) = Handed::content();
+        let idle = Rc::new(IdleConnections::default());
+        let (frames, body) = ChannelBody::new();
         frames
             .send(Ok(Frame::Data(Bytes::from_static(b"one"))))
             .unwrap();
         frames.send(Err(BodyError::Disconnected)).unwrap();
-        let failure = house.send(&origin.origin(), post(body)).await.unwrap_err();
+        let failure = idle.send(&origin.origin(), post(body)).await.unwrap_err();
         assert!(matches!(
             failure.cause,
             FailureCause::Source(BodyError::Disconnected)
         ));
         assert!(failure.request_sent || failure.body.is_none());
-        assert_eq!(house.len(), 0);
+        assert_eq!(idle.len(), 0);
     });
     drop(closed);
 }
@@ -207,18 +207,18 @@ fn a_request_whose_content_breaks_off_is_cut_off() {
 fn both_directions_stream_at_once() {
     let origin = RawOrigin::start(|_, mut connection| {
         connection.read_head().unwrap();
-        connection.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
         for _ in 0..3 {
             let piece = connection.read_exact(b"4\r\nping\r\n".len());
-            connection.say(piece);
+            connection.send(piece);
         }
         connection.read_until(b"0\r\n\r\n").unwrap();
-        connection.say("0\r\n\r\n");
+        connection.send("0\r\n\r\n");
     });
     run(async {
-        let house = Rc::new(IdleConnections::default());
-        let (frames, body) = Handed::content();
-        let mut response = house.send(&origin.origin(), post(body)).await.unwrap();
+        let idle = Rc::new(IdleConnections::default());
+        let (frames, body) = ChannelBody::new();
+        let mut response = idle.send(&origin.origin(), post(body)).await.unwrap();
         for _ in 0..3 {
             frames
                 .send(Ok(Frame::Data(Bytes::from_static(b"ping"))))
@@ -230,7 +230,7 @@ fn both_directions_stream_at_once() {
         }
         drop(frames);
         assert!(response.body.frame().await.is_none());
-        assert_eq!(house.len(), 1);
+        assert_eq!(idle.len(), 1);
     });
     origin.check();
 }
@@ -240,17 +240,17 @@ fn an_early_refusal_ends_the_sending_and_the_connection() {
     let (told, closed) = std::sync::mpsc::channel();
     let origin = RawOrigin::start(move |_, mut connection| {
         connection.read_head().unwrap();
-        connection.say("HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno");
+        connection.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno");
         told.send(connection.is_closed()).unwrap();
     });
     run(async {
-        let house = Rc::new(IdleConnections::default());
-        let (frames, body) = Handed::content();
-        let response = house.send(&origin.origin(), post(body)).await.unwrap();
+        let idle = Rc::new(IdleConnections::default());
+        let (frames, body) = ChannelBody::new();
+        let response = idle.send(&origin.origin(), post(body)).await.unwrap();
         assert_eq!(response.status, 413);
         assert_eq!(collect(response.body).await.unwrap().0, b"no");
         assert!(frames.is_closed());
-        assert_eq!(house.len(), 0);
+        assert_eq!(idle.len(), 0);
     });
     assert!(closed.recv().unwrap());
 }
@@ -259,13 +259,13 @@ fn an_early_refusal_ends_the_sending_and_the_connection() {
 fn a_refusal_is_heard_although_the_origin_closes_while_it_is_sent_to() {
     let origin = RawOrigin::start(|_, mut connection| {
         connection.read_head().unwrap();
-        connection.say("HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno");
+        connection.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno");
         // The socket closes with bytes unread: the client's next write meets a reset.
     });
     run(async {
         for _ in 0..20 {
-            let house = Rc::new(IdleConnections::default());
-            let (frames, body) = Handed::content();
+            let idle = Rc::new(IdleConnections::default());
+            let (frames, body) = ChannelBody::new();
             let sends = async {
                 // Until the response came or the connection broke, nothing is certain but the end.
                 while !frames.is_closed() {
@@ -274,20 +274,20 @@ fn a_refusal_is_heard_although_the_origin_closes_while_it_is_sent_to() {
                 }
             };
             let origin = origin.origin();
-            let (answer, ()) = tokio::join!(house.send(&origin, post(body)), sends);
+            let (answer, ()) = tokio::join!(idle.send(&origin, post(body)), sends);
             match answer {
                 Ok(response) => assert_eq!(response.status, 413),
                 Err(failure) => assert!(failure.request_sent, "{failure:?}"),
             }
-            assert_eq!(house.len(), 0);
+            assert_eq!(idle.len(), 0);
         }
     });
 }
 
 #[test]
-fn a_length_that_the_content_does_not_keep_is_never_sent_as_whole() {
-    struct Short(Option<Bytes>);
-    impl apus_http::BodyStream for Short {
+fn a_body_of_another_length_than_announced_is_never_sent_as_complete() {
+    struct ShortBody(Option<Bytes>);
+    impl apus_http::BodyStream for ShortBody {
         fn poll_frame(
             &mut self,
             _: &mut std::task::Context<'_>,
@@ -304,9 +304,9 @@ fn a_length_that_the_content_does_not_keep_is_never_sent_as_whole() {
     });
     run(async {
         for len in [9, 11] {
-            let body = Body::stream(Short(Some(Bytes::from(vec![0; len]))));
-            let house = Rc::new(IdleConnections::default());
-            let failure = house.send(&origin.origin(), post(body)).await.unwrap_err();
+            let body = Body::stream(ShortBody(Some(Bytes::from(vec![0; len]))));
+            let idle = Rc::new(IdleConnections::default());
+            let failure = idle.send(&origin.origin(), post(body)).await.unwrap_err();
             assert!(
                 matches!(failure.cause, FailureCause::Source(_)),
                 "{failure}"

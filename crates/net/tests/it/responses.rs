@@ -1,4 +1,4 @@
-//! The content of answers: files by `sendfile` and over TLS, streams, and what observers are told.
+//! The bodies of responses: files by `sendfile` and over TLS, streams, and the reports of observers.
 
 use std::fs::File;
 use std::io::Write;
@@ -39,7 +39,7 @@ fn broken() -> Result<Frame, BodyError> {
     Err(BodyError::Source("the disk is gone".into()))
 }
 
-/// A server whose answers tell how they ended.
+/// A server whose responses report how they ended.
 fn observed(
     body: impl Fn(&str) -> Body + Clone + Send + Sync + 'static,
 ) -> (Server, Receiver<Completion>) {
@@ -122,7 +122,7 @@ fn sends_sealed_memory_whole_and_in_parts() {
 }
 
 #[test]
-fn sealed_memory_that_the_client_does_not_take_is_not_told_to_be_sent() {
+fn sealed_memory_that_the_client_does_not_take_is_not_reported_as_sent() {
     let sealed = Sealed::gather(std::iter::once(&content(30_000_000)[..])).unwrap();
     let (server, told) = observed(move |_| sealed.clone().into());
     let mut client = server.connect();
@@ -150,7 +150,7 @@ fn a_file_that_became_shorter_cuts_the_connection() {
 }
 
 #[test]
-fn sends_no_content_to_head_whatever_its_kind() {
+fn sends_no_body_to_head_whatever_its_kind() {
     let shared = file(&content(70_000));
     let sealed = Sealed::gather(std::iter::once(&content(80_000)[..])).unwrap();
     let (server, told) = observed(move |path| match path {
@@ -223,13 +223,13 @@ fn streams_to_http_1_0_until_the_connection_ends() {
 }
 
 #[test]
-fn a_stream_that_breaks_is_no_whole_answer_to_http_1_0_either() {
+fn a_stream_that_breaks_is_no_complete_response_to_http_1_0_either() {
     let server = Server::start(service(|_| {
         ok(ready_frames(None, vec![data("half"), broken()])).into()
     }));
     let mut client = server.connect();
     client.send("GET / HTTP/1.0\r\n\r\n");
-    // An end in order would be the end of the content.
+    // An orderly close would be the end of the body.
     let error = match client.try_response(false) {
         Ok(received) => panic!("it looks whole: {}", received.text()),
         Err(error) => error,
@@ -251,15 +251,15 @@ fn a_stream_that_breaks_cuts_the_connection() {
 }
 
 #[test]
-fn a_stream_shorter_or_longer_than_it_said_is_never_a_whole_answer() {
+fn a_stream_of_another_length_than_announced_is_never_a_complete_response() {
     let (server, told) = observed(|path| match path {
         "/short" => {
             let mut all = vec![data("short")].into_iter();
-            Body::stream(Fixed(10, move || all.next()))
+            Body::stream(MisstatedStream(10, move || all.next()))
         }
         _ => {
             let mut all = vec![data("12345"), data("67890")].into_iter();
-            Body::stream(Fixed(7, move || all.next()))
+            Body::stream(MisstatedStream(7, move || all.next()))
         }
     });
     for (path, sent) in [("/short", 5), ("/long", 5)] {
@@ -272,9 +272,9 @@ fn a_stream_shorter_or_longer_than_it_said_is_never_a_whole_answer() {
 }
 
 /// A stream that keeps to its word badly.
-struct Fixed<F>(u64, F);
+struct MisstatedStream<F>(u64, F);
 
-impl<F: FnMut() -> Option<Result<Frame, BodyError>>> apus_http::BodyStream for Fixed<F> {
+impl<F: FnMut() -> Option<Result<Frame, BodyError>>> apus_http::BodyStream for MisstatedStream<F> {
     fn poll_frame(
         &mut self,
         _: &mut std::task::Context<'_>,
@@ -313,7 +313,7 @@ fn a_frame_leaves_before_the_next_is_there() {
 }
 
 #[test]
-fn observers_are_told_of_every_answer_in_a_pipeline() {
+fn observers_learn_of_every_response_in_a_pipeline() {
     let shared = file(&content(70_000));
     let (server, told) = observed(move |path| match path {
         "/file" => range(&shared, 0, 70_000),
@@ -356,7 +356,7 @@ fn observers_are_told_of_every_answer_in_a_pipeline() {
 }
 
 #[test]
-fn observers_are_told_of_a_client_that_left() {
+fn observers_learn_of_a_client_that_left() {
     let (server, told) = observed(|path| match path {
         "/endless" => frames(None, |_| {
             Poll::Ready(Some(Ok(Frame::Data(vec![0; 60_000].into()))))
