@@ -5,7 +5,8 @@ use apus_cache::policy::{
     ReuseDecision, StoredResponse, Timestamp, decide_reuse, freshen, keys_to_invalidate, may_store,
 };
 use apus_http::fields::{
-    CacheStatus, Handling, RequestDirectives, ResponseDirectives, Scope, Vary, age, surrogate_keys,
+    CacheStatus, DirectiveScope, Handling, RequestDirectives, ResponseDirectives, Vary, age,
+    surrogate_keys,
 };
 use apus_http::{Headers, Method, StatusCode};
 
@@ -142,7 +143,7 @@ fn check_fields(headers: &Headers) {
     }
     let directives = ResponseDirectives::of(headers);
     for scope in [&directives.no_cache, &directives.private] {
-        if let Scope::Fields(names) = scope {
+        if let DirectiveScope::Fields(names) = scope {
             assert!(!names.is_empty() && names.iter().all(|name| scope.names(name)));
         }
     }

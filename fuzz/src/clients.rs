@@ -7,7 +7,7 @@ use apus::{
     Answer, App, Body, ConnectionInfo, Headers, Method, Peer, Request, Service, ServiceFactory,
     Target, Version,
 };
-use apus_http::{Head, HopByHop};
+use apus_http::{Head, HopByHopFields};
 
 /// Fields that a client may have sent, to which a proxy adds.
 const PREFIXES: [&str; 6] = [
@@ -99,7 +99,7 @@ impl Reader {
             target: Target::parse(&Method::GET, "/").expect("a valid target"),
             version: Version::HTTP_11,
             headers,
-            hop_by_hop: HopByHop::default(),
+            hop_by_hop: HopByHopFields::default(),
         };
         let connection = ConnectionInfo {
             id: 1,

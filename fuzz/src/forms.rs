@@ -10,7 +10,7 @@ use apus::{
     Answer, App, Body, BodyError, BodyStream, ConnectionInfo, Form, Frame, FromRequest, Headers,
     Method, Peer, Query, Request, Response, Service, ServiceFactory, StatusCode, Target, Version,
 };
-use apus_http::{Head, HopByHop};
+use apus_http::{Head, HopByHopFields};
 use bytes::Bytes;
 
 /// The limits of body extractors.
@@ -244,7 +244,7 @@ fn request(target: &str, fields: &[(&str, &str)], body: Body) -> Request {
         target: Target::parse(&Method::GET, target).expect("a valid target"),
         version: Version::HTTP_11,
         headers,
-        hop_by_hop: HopByHop::default(),
+        hop_by_hop: HopByHopFields::default(),
     };
     let connection = ConnectionInfo {
         id: 1,

@@ -4,7 +4,7 @@ use apus_codec::h2::{
     ConnectionError, ExpectedBody, Http2Codec, Http2Config, Http2Event, OutgoingRequest, PREFACE,
     StreamKey,
 };
-use apus_http::{Head, Headers, HopByHop, Method, ResponseHead, StatusCode, Target, Version};
+use apus_http::{Head, Headers, HopByHopFields, Method, ResponseHead, StatusCode, Target, Version};
 
 use crate::connection::DATE;
 
@@ -102,7 +102,7 @@ impl Peer {
                 method,
                 version: Version::HTTP_2,
                 headers,
-                hop_by_hop: HopByHop::default(),
+                hop_by_hop: HopByHopFields::default(),
             };
             connection.send_request(OutgoingRequest::of(&head, "https"), true, &mut out);
         }

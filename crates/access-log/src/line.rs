@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use std::net::IpAddr;
 
-use apus_http::{Completion, Outcome, Request, Version};
+use apus_http::{Completion, Request, ResponseOutcome, Version};
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
@@ -136,7 +136,7 @@ fn write_response_variable(
     escape: Escape,
     out: &mut Vec<u8>,
 ) {
-    let complete = completion.outcome == Outcome::Complete;
+    let complete = completion.outcome == ResponseOutcome::Complete;
     match variable {
         ResponseVariable::TimeLocal => {
             escape.quoted(out, |out| clock.write(TimestampFormat::Common, out))

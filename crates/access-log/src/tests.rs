@@ -3,7 +3,8 @@ use std::time::Duration;
 
 use apus_http::fields::CacheResult;
 use apus_http::{
-    Body, ConnectionInfo, Headers, Method, Outcome, Peer, RequestParts, StatusCode, Target, Version,
+    Body, ConnectionInfo, Headers, Method, Peer, RequestParts, ResponseOutcome, StatusCode, Target,
+    Version,
 };
 
 use crate::*;
@@ -37,8 +38,8 @@ fn completion() -> Completion {
         body_bytes: 12,
         bytes: 200,
         duration: Duration::from_micros(12_345),
-        outcome: Outcome::Complete,
-        source: None,
+        outcome: ResponseOutcome::Complete,
+        origin: None,
         cache: None,
     }
 }
@@ -212,13 +213,13 @@ async fn lines_that_find_no_room_are_counted() {
 #[tokio::test]
 async fn tells_of_the_origin_and_the_cache() {
     let format = "$upstream_addr $upstream_status $upstream_response_time $upstream_cache_status";
-    let source = Some(apus_http::Source {
+    let origin = Some(apus_http::ResponseOrigin {
         address: "127.0.0.1:9000".into(),
         status: StatusCode::OK,
         duration: Duration::from_millis(1234),
     });
     let completion = Completion {
-        source,
+        origin,
         cache: Some(CacheResult::Revalidated),
         ..completion()
     };

@@ -9,7 +9,7 @@ use apus_http::{Body, BodyError, BodyStream, ConnectionReservation, FileRange, F
 use bytes::{Bytes, BytesMut};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::{Encoder, Encoding};
+use crate::{ContentEncoder, Encoding};
 
 /// The number of bytes that are compressed before other connections have their turn.
 pub(crate) const PIECE: usize = 32 * 1024;
@@ -23,7 +23,7 @@ pub(crate) struct CompressedBody {
     source: Body,
     /// Whether each frame of the source is sent on at once, as events need it.
     flushes: bool,
-    state: State,
+    state: EncoderState,
     /// Bytes that were compressed since the last flush.
     unflushed: usize,
     /// Bytes of the source that are not compressed yet.
@@ -37,10 +37,10 @@ pub(crate) struct CompressedBody {
 }
 
 /// The state of the encoder.
-enum State {
+enum EncoderState {
     /// The encoder is created when the client can take something.
     Unstarted(Encoding),
-    Started(Box<Encoder>),
+    Started(Box<ContentEncoder>),
     Ended,
 }
 
@@ -53,7 +53,7 @@ impl CompressedBody {
         Self {
             flushes: matches!(source, Body::Stream(_)),
             source,
-            state: State::Unstarted(encoding),
+            state: EncoderState::Unstarted(encoding),
             unflushed: 0,
             pending: Bytes::new(),
             file: None,
@@ -72,7 +72,7 @@ impl CompressedBody {
         encoder.write(&piece)?;
         self.unflushed = self.unflushed.saturating_add(piece.len());
         let is_wanted = self.pending.is_empty() && self.flushes && self.file.is_none();
-        let is_much = self.unflushed >= FLUSH_AFTER && matches!(encoder, Encoder::Brotli(_));
+        let is_much = self.unflushed >= FLUSH_AFTER && matches!(encoder, ContentEncoder::Brotli(_));
         if is_wanted || is_much {
             encoder.flush()?;
             self.unflushed = 0;
@@ -83,9 +83,9 @@ impl CompressedBody {
     /// Ends the compressed body, and returns its last bytes.
     fn finish(&mut self) -> io::Result<Bytes> {
         self.state.start()?;
-        let rest = match std::mem::replace(&mut self.state, State::Ended) {
-            State::Started(encoder) => encoder.finish()?.into(),
-            State::Unstarted(_) | State::Ended => Bytes::new(),
+        let rest = match std::mem::replace(&mut self.state, EncoderState::Ended) {
+            EncoderState::Started(encoder) => encoder.finish()?.into(),
+            EncoderState::Unstarted(_) | EncoderState::Ended => Bytes::new(),
         };
         self.memory = None;
         Ok(rest)
@@ -118,11 +118,11 @@ impl CompressedBody {
     }
 }
 
-impl State {
+impl EncoderState {
     /// The encoder, created if it has to be; `None` once the body has ended.
-    fn start(&mut self) -> io::Result<Option<&mut Encoder>> {
+    fn start(&mut self) -> io::Result<Option<&mut ContentEncoder>> {
         if let Self::Unstarted(encoding) = self {
-            *self = Self::Started(Box::new(Encoder::new(*encoding)?));
+            *self = Self::Started(Box::new(ContentEncoder::new(*encoding)?));
         }
         Ok(match self {
             Self::Started(encoder) => Some(encoder),
@@ -148,7 +148,7 @@ impl BodyStream for CompressedBody {
                     return Poll::Pending;
                 }
             }
-            if matches!(self.state, State::Ended) {
+            if matches!(self.state, EncoderState::Ended) {
                 return Poll::Ready(self.trailers.take().map(|lines| Ok(Frame::Trailers(lines))));
             }
             match ready!(self.source.poll_frame(cx)) {
@@ -171,6 +171,6 @@ impl BodyStream for CompressedBody {
     }
 
     fn waits_for_window(&self) -> bool {
-        !matches!(self.state, State::Ended)
+        !matches!(self.state, EncoderState::Ended)
     }
 }

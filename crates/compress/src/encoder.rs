@@ -14,7 +14,7 @@ use crate::body::{CompressedBody, PIECE};
 /// # Errors
 /// The encoder does not take the settings.
 pub fn compress(body: &[u8], encoding: Encoding) -> io::Result<Vec<u8>> {
-    let mut encoder = Encoder::new(encoding)?;
+    let mut encoder = ContentEncoder::new(encoding)?;
     encoder.write(body)?;
     encoder.finish()
 }
@@ -94,7 +94,7 @@ impl Encoding {
 }
 
 /// An encoder that writes to memory.
-pub enum Encoder {
+pub enum ContentEncoder {
     /// `br`.
     Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
     /// `zstd`.
@@ -103,7 +103,7 @@ pub enum Encoder {
     Gzip(flate2::write::GzEncoder<Vec<u8>>),
 }
 
-impl Encoder {
+impl ContentEncoder {
     /// An encoder with these settings.
     ///
     /// # Errors

@@ -9,6 +9,6 @@ mod negotiation;
 mod service;
 
 pub use compression::Compression;
-pub use encoder::{Encoder, Encoding, compress};
+pub use encoder::{ContentEncoder, Encoding, compress};
 pub use negotiation::{EncodingNegotiation, describe, is_compressible, vary, weaken_tag};
-pub use service::Compressed;
+pub use service::CompressedFactory;

@@ -8,19 +8,19 @@ use crate::{Compression, EncodingNegotiation};
 
 /// What makes a service whose answers are compressed.
 #[derive(Clone, Debug)]
-pub struct Compressed<F> {
+pub struct CompressedFactory<F> {
     compression: Compression,
     inner: F,
 }
 
-impl<F> Compressed<F> {
+impl<F> CompressedFactory<F> {
     /// Compresses the answers of what `inner` makes.
     pub fn new(compression: Compression, inner: F) -> Self {
         Self { compression, inner }
     }
 }
 
-impl<F: ServiceFactory> ServiceFactory for Compressed<F> {
+impl<F: ServiceFactory> ServiceFactory for CompressedFactory<F> {
     fn service(&self) -> Rc<dyn Service> {
         Rc::new(CompressedService {
             compression: self.compression,

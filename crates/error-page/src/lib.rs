@@ -13,7 +13,7 @@ use apus_http::{Body, HeaderValue, Headers, Request, Response, StatusCode, heade
 pub enum ErrorFormat {
     /// A page for people.
     Html,
-    /// Problem details for programs.
+    /// ProblemDetails details for programs.
     Json,
     /// A line of text.
     Text,
@@ -46,19 +46,23 @@ impl ErrorFormat {
 /// An error response with the content that a site gives it by default.
 pub fn error_page(request: &Request, status: StatusCode) -> Response {
     let mut response = Response::new(status);
-    fill(&mut response, ErrorFormat::of(request), Details::default());
+    write_body(
+        &mut response,
+        ErrorFormat::of(request),
+        ErrorDetails::default(),
+    );
     response
 }
 
 /// Whether a response is an error that says nothing.
-pub fn lacks_content(response: &Response) -> bool {
+pub fn lacks_body(response: &Response) -> bool {
     let status = response.status();
     (status.is_client_error() || status.is_server_error()) && matches!(response.body(), Body::Empty)
 }
 
 /// What there is to say about an error besides its status (RFC 9457 section 3.1).
 #[derive(Default)]
-pub struct Details<'a> {
+pub struct ErrorDetails<'a> {
     /// The type of problems.
     pub kind: Option<&'a str>,
     /// The title; by default the reason phrase of the status.
@@ -70,7 +74,7 @@ pub struct Details<'a> {
 }
 
 /// Gives an error response its content.
-pub fn fill(response: &mut Response, format: ErrorFormat, details: Details<'_>) {
+pub fn write_body(response: &mut Response, format: ErrorFormat, details: ErrorDetails<'_>) {
     let status = response.status();
     let title = details
         .title
@@ -101,7 +105,7 @@ pub fn fill(response: &mut Response, format: ErrorFormat, details: Details<'_>) 
         &header::CONTENT_TYPE,
         &HeaderValue::from_static(content_type),
     );
-    if is_passing(status) && !headers.contains("cache-control") {
+    if is_temporary(status) && !headers.contains("cache-control") {
         headers.insert(
             &header::CACHE_CONTROL,
             &HeaderValue::from_static("no-store"),
@@ -129,9 +133,13 @@ fn page(code: &str, title: &str, text: &str) -> String {
     page
 }
 
-fn problem(status: StatusCode, title: &str, details: Details<'_>) -> serde_json::Result<String> {
+fn problem(
+    status: StatusCode,
+    title: &str,
+    details: ErrorDetails<'_>,
+) -> serde_json::Result<String> {
     #[derive(serde::Serialize)]
-    struct Problem<'a> {
+    struct ProblemDetails<'a> {
         r#type: &'a str,
         title: &'a str,
         status: u16,
@@ -140,7 +148,7 @@ fn problem(status: StatusCode, title: &str, details: Details<'_>) -> serde_json:
         #[serde(flatten)]
         members: serde_json::Map<String, serde_json::Value>,
     }
-    serde_json::to_string(&Problem {
+    serde_json::to_string(&ProblemDetails {
         r#type: details.kind.unwrap_or("about:blank"),
         title,
         status: status.as_u16(),
@@ -150,7 +158,7 @@ fn problem(status: StatusCode, title: &str, details: Details<'_>) -> serde_json:
 }
 
 /// Whether the same request may well fare better later, or for somebody else.
-fn is_passing(status: StatusCode) -> bool {
+fn is_temporary(status: StatusCode) -> bool {
     !matches!(
         status,
         StatusCode::NOT_FOUND
@@ -221,7 +229,7 @@ mod tests {
         let mut response = Response::new(StatusCode::METHOD_NOT_ALLOWED)
             .with_header(&header::ALLOW, &HeaderValue::from_static("GET"))
             .with_header(&header::CONTENT_LENGTH, &HeaderValue::from_static("0"));
-        fill(&mut response, ErrorFormat::Json, Details::default());
+        write_body(&mut response, ErrorFormat::Json, ErrorDetails::default());
         assert_eq!(response.headers().get_str("allow"), Some("GET"));
         assert_eq!(response.headers().get("content-length"), None);
         assert_eq!(response.headers().get("cache-control"), None);
@@ -236,7 +244,7 @@ mod tests {
     #[test]
     fn a_passing_error_is_not_stored() {
         let mut response = Response::new(StatusCode::BAD_GATEWAY);
-        fill(&mut response, ErrorFormat::Html, Details::default());
+        write_body(&mut response, ErrorFormat::Html, ErrorDetails::default());
         assert_eq!(
             response.headers().get_str("cache-control"),
             Some("no-store")

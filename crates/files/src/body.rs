@@ -6,7 +6,7 @@ use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use apus_http::Sealed;
+use apus_http::SealedMemory;
 use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
@@ -22,7 +22,7 @@ pub(crate) enum FileBytes {
         bytes: Bytes,
         hash: u64,
         /// The same bytes in a sealed memfd, if they are long.
-        sealed: Option<Sealed>,
+        sealed: Option<SealedMemory>,
     },
     File {
         file: Arc<File>,
@@ -35,7 +35,7 @@ impl From<Bytes> for FileBytes {
         let mut hasher = DefaultHasher::new();
         hasher.write(&bytes);
         let hash = hasher.finish();
-        let sealed = Sealed::gather(std::iter::once(&bytes[..]));
+        let sealed = SealedMemory::gather(std::iter::once(&bytes[..]));
         let bytes = match &sealed {
             Some(sealed) => sealed.bytes().clone(),
             None => bytes,

@@ -14,8 +14,8 @@ use std::time::SystemTime;
 
 use apus_http::fields::{ByteRange, Coding, EntityTag, Precondition, Ranges, Validators};
 use apus_http::{
-    Body, BodyError, BodyStream, FileRange, Frame, Headers, Method, Request, Response, Sealed,
-    StatusCode,
+    Body, BodyError, BodyStream, FileRange, Frame, Headers, Method, Request, Response,
+    SealedMemory, StatusCode,
 };
 use bytes::Bytes;
 
@@ -265,7 +265,9 @@ impl FileBytes {
             Self::Memory { bytes, sealed, .. } => {
                 let within = within(bytes, part);
                 match sealed {
-                    Some(sealed) if within.len() >= Sealed::SHORTEST => sealed.slice(within).into(),
+                    Some(sealed) if within.len() >= SealedMemory::SHORTEST => {
+                        sealed.slice(within).into()
+                    }
                     _ => bytes.slice(within).into(),
                 }
             }

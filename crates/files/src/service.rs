@@ -29,7 +29,7 @@ use crate::try_files::{LastAction, TryFiles};
 use crate::variants::{VariantStore, VariantWait};
 use crate::{Files, FilesOptions};
 use apus_compress::{Encoding, describe, weaken_tag};
-use apus_http::mounted_at;
+use apus_http::mount_prefix;
 use apus_http::path::encode;
 use apus_http::trace::{Step, StepKind, note};
 use apus_media_type as media_type;
@@ -557,7 +557,7 @@ impl WorkerFiles {
         });
         let order = listing::ListingOrder::of(request.query());
         let format = listing::ListingFormat::of(&request);
-        let request_path = [mounted_at(&request).as_bytes(), path].concat();
+        let request_path = [mount_prefix(&request).as_bytes(), path].concat();
         let options = self.options.clone();
         Answer::later(async move {
             let listing = spawn_blocking(move || {
@@ -714,7 +714,7 @@ fn not_acceptable() -> Response {
 /// Redirects to the same path with a slash. The path starts with exactly one slash and contains no
 /// double slash, so that the location cannot be taken for another host.
 fn redirect_to_slash(request: &Request, path: &[u8]) -> Response {
-    let mut location = mounted_at(request).to_owned();
+    let mut location = mount_prefix(request).to_owned();
     location.push_str(&encode(path));
     location.push('/');
     if let Some(query) = request.query() {

@@ -400,7 +400,7 @@ fn compress(
         return Ok(None);
     }
     let length = source.len();
-    let mut encoder = Encoder::new(effort.encoding(coding, length))?;
+    let mut encoder = ContentEncoder::new(effort.encoding(coding, length))?;
     source.read(|piece| match is_cancelled() {
         true => Err(io::ErrorKind::Interrupted.into()),
         false => encoder.write(piece),

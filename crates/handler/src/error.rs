@@ -8,7 +8,7 @@ use apus_http::{HeaderValue, Request, Response, StatusCode, header};
 
 use crate::respond::IntoResponse;
 pub use apus_error_page::ErrorFormat;
-use apus_error_page::{self, Details};
+use apus_error_page::{self, ErrorDetails};
 
 /// An error that a handler or a layer returns.
 ///
@@ -184,13 +184,13 @@ impl Error {
             || !self.0.members.is_empty();
         // A response without a detail gets the error page of the site.
         if said || is_chosen {
-            let details = Details {
+            let details = ErrorDetails {
                 kind: self.0.kind.as_deref(),
                 title: self.0.title.as_deref(),
                 detail: self.0.detail.as_deref(),
                 members: std::mem::take(&mut self.0.members),
             };
-            apus_error_page::fill(&mut response, format, details);
+            apus_error_page::write_body(&mut response, format, details);
         }
         for (name, value) in &self.0.headers {
             response.headers_mut().insert(name, value);
@@ -324,8 +324,8 @@ impl Rendering {
             return response;
         }
         let Some(attached) = response.take_attached() else {
-            if self.is_chosen && apus_error_page::lacks_content(&response) {
-                apus_error_page::fill(&mut response, self.format, Details::default());
+            if self.is_chosen && apus_error_page::lacks_body(&response) {
+                apus_error_page::write_body(&mut response, self.format, ErrorDetails::default());
             }
             return response;
         };

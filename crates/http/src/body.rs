@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use apus_memory::Sealed;
+use apus_memory::SealedMemory;
 use bytes::Bytes;
 
 use crate::Headers;
@@ -26,7 +26,7 @@ pub enum Body {
     Bytes(Bytes),
     /// Content that is in memory and that the kernel can send by itself: the same as its bytes, but
     /// for a driver that sends them as they are.
-    Sealed(Sealed),
+    Sealed(SealedMemory),
     /// A part of a file.
     File(FileRange),
     /// Content that comes in frames, with back-pressure: nothing is polled before it can be sent.
@@ -205,7 +205,7 @@ impl Body {
         let first: VecDeque<Frame> = frames.into_iter().collect();
         match first.is_empty() {
             true => self,
-            false => Self::stream(Preceded { first, rest: self }),
+            false => Self::stream(PrecededBody { first, rest: self }),
         }
     }
 
@@ -213,9 +213,9 @@ impl Body {
     #[must_use]
     pub fn limit(self, max: u64) -> Self {
         match self {
-            Self::Stream(inner) => Self::stream(Limited { inner, left: max }),
-            whole if whole.len().is_some_and(|len| len > max) => Self::stream(Limited {
-                inner: Box::new(Whole(whole)),
+            Self::Stream(inner) => Self::stream(LimitedBody { inner, left: max }),
+            whole if whole.len().is_some_and(|len| len > max) => Self::stream(LimitedBody {
+                inner: Box::new(WholeBody(whole)),
                 left: max,
             }),
             whole => whole,
@@ -245,8 +245,8 @@ impl From<Bytes> for Body {
     }
 }
 
-impl From<Sealed> for Body {
-    fn from(sealed: Sealed) -> Self {
+impl From<SealedMemory> for Body {
+    fn from(sealed: SealedMemory) -> Self {
         if sealed.bytes().is_empty() {
             Self::Empty
         } else {
@@ -273,9 +273,9 @@ impl From<&'static str> for Body {
     }
 }
 
-struct Whole(Body);
+struct WholeBody(Body);
 
-impl BodyStream for Whole {
+impl BodyStream for WholeBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         self.0.poll_frame(cx)
     }
@@ -285,12 +285,12 @@ impl BodyStream for Whole {
     }
 }
 
-struct Preceded {
+struct PrecededBody {
     first: VecDeque<Frame>,
     rest: Body,
 }
 
-impl BodyStream for Preceded {
+impl BodyStream for PrecededBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match self.first.pop_front() {
             Some(frame) => Poll::Ready(Some(Ok(frame))),
@@ -305,12 +305,12 @@ impl BodyStream for Preceded {
     }
 }
 
-struct Limited {
+struct LimitedBody {
     inner: Box<dyn BodyStream>,
     left: u64,
 }
 
-impl BodyStream for Limited {
+impl BodyStream for LimitedBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let polled = self.inner.poll_frame(cx);
         let Poll::Ready(Some(Ok(frame))) = &polled else {

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::Headers;
-use crate::response_head::Survey;
+use crate::response_head::FieldSummary;
 
 /// A place for the form that a codec encodes field lines to, such as those of a cached file. It is empty
 /// until the lines are encoded for the second time, because most are encoded only once. Several threads may
@@ -14,11 +14,11 @@ use crate::response_head::Survey;
 #[derive(Default)]
 pub(crate) struct EncodedForm {
     was_encoded: AtomicBool,
-    encoded: OnceLock<Box<Encoded>>,
+    encoded: OnceLock<Box<EncodedLines>>,
 }
 
-struct Encoded {
-    survey: Survey,
+struct EncodedLines {
+    summary: FieldSummary,
     form: Box<dyn Any + Send + Sync>,
 }
 
@@ -35,8 +35,8 @@ impl EncodedForm {
             return None;
         }
         let encoded = self.encoded.get_or_init(|| {
-            Box::new(Encoded {
-                survey: Survey::of(headers),
+            Box::new(EncodedLines {
+                summary: FieldSummary::of(headers),
                 form: Box::new(encode(headers)),
             })
         });
@@ -44,8 +44,8 @@ impl EncodedForm {
     }
 
     /// What was found out about the lines when they were encoded.
-    pub(crate) fn survey(&self) -> Option<Survey> {
-        self.encoded.get().map(|encoded| encoded.survey)
+    pub(crate) fn summary(&self) -> Option<FieldSummary> {
+        self.encoded.get().map(|encoded| encoded.summary)
     }
 
     /// Removes it, because the lines change.

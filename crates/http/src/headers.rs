@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::encoded::EncodedForm;
 use crate::grammar::{is_field_content, is_token, trim};
-use crate::response_head::Survey;
+use crate::response_head::FieldSummary;
 
 /// The field lines of a head or a trailer section, in order.
 ///
@@ -19,7 +19,7 @@ use crate::response_head::Survey;
 #[derive(Clone, Default)]
 pub struct Headers {
     wire: Vec<u8>,
-    lines: SmallVec<[Line; 12]>,
+    lines: SmallVec<[FieldLine; 12]>,
     encoded: EncodedForm,
 }
 
@@ -27,7 +27,7 @@ pub struct Headers {
 const FIRST_ROOM: usize = 192;
 
 #[derive(Clone, Copy)]
-struct Line {
+struct FieldLine {
     start: u32,
     name: u16,
     /// Whether nobody on the way may put it into a table (RFC 7541 section 7.1.3).
@@ -35,7 +35,7 @@ struct Line {
     value: u32,
 }
 
-impl Line {
+impl FieldLine {
     const SEPARATOR: usize = 2;
     const END: usize = 2;
 
@@ -195,7 +195,7 @@ impl Headers {
             };
             if keep(other.name(*line), other.value(*line)) {
                 self.wire.extend_from_slice(other.bytes(line.whole()));
-                self.lines.push(Line { start, ..*line });
+                self.lines.push(FieldLine { start, ..*line });
             }
         }
     }
@@ -307,10 +307,10 @@ impl Headers {
     }
 
     /// What has to be known of the lines before they are sent.
-    pub fn survey(&self) -> Survey {
-        match self.encoded.survey() {
-            Some(survey) => survey,
-            None => Survey::of(self),
+    pub fn summary(&self) -> FieldSummary {
+        match self.encoded.summary() {
+            Some(summary) => summary,
+            None => FieldSummary::of(self),
         }
     }
 
@@ -321,7 +321,7 @@ impl Headers {
         self.encoded.get_or_encode(self, encode)
     }
 
-    fn is_named(&self, line: Line, name: &str) -> bool {
+    fn is_named(&self, line: FieldLine, name: &str) -> bool {
         // Most names are told apart by their length alone.
         usize::from(line.name) == name.len()
             && self
@@ -329,12 +329,12 @@ impl Headers {
                 .eq_ignore_ascii_case(name.as_bytes())
     }
 
-    fn name(&self, line: Line) -> &str {
+    fn name(&self, line: FieldLine) -> &str {
         // Names are tokens, which are ASCII.
         std::str::from_utf8(self.bytes(line.name())).unwrap_or("")
     }
 
-    fn value(&self, line: Line) -> &[u8] {
+    fn value(&self, line: FieldLine) -> &[u8] {
         self.bytes(line.value())
     }
 
@@ -356,8 +356,8 @@ impl Headers {
         let len = name
             .len()
             .saturating_add(value.len())
-            .saturating_add(Line::SEPARATOR)
-            .saturating_add(Line::END);
+            .saturating_add(FieldLine::SEPARATOR)
+            .saturating_add(FieldLine::END);
         // The first line is seldom the last.
         self.wire.reserve(match self.wire.capacity() {
             0 => len.max(FIRST_ROOM),
@@ -371,7 +371,7 @@ impl Headers {
         self.wire.extend_from_slice(b": ");
         self.wire.extend_from_slice(value);
         self.wire.extend_from_slice(b"\r\n");
-        self.lines.push(Line {
+        self.lines.push(FieldLine {
             start,
             name: name_len,
             never_indexed: false,
@@ -402,7 +402,7 @@ impl Headers {
         if let Some(name) = self.wire.get_mut(at..at.saturating_add(name.len())) {
             name.make_ascii_lowercase();
         }
-        self.lines.push(Line {
+        self.lines.push(FieldLine {
             start,
             name: name_len,
             never_indexed: false,

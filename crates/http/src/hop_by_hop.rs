@@ -7,7 +7,7 @@ use crate::{Headers, is_identity_field, list};
 
 /// What the fields about the connection ask for, beside its persistence and the framing of the message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HopByHop {
+pub struct HopByHopFields {
     /// The protocols of `Upgrade`, if `Connection` names it.
     pub upgrade: Option<Box<str>>,
     /// Whether `TE` names `trailers`.
@@ -17,7 +17,7 @@ pub struct HopByHop {
     pub nominated: Vec<Box<[u8]>>,
 }
 
-impl HopByHop {
+impl HopByHopFields {
     /// Takes the fields about the connection out of a field section, with all that `Connection` names.
     pub fn take(headers: &mut Headers, version: Version) -> Self {
         let mut reader = HopByHopReader::default();
@@ -35,7 +35,7 @@ impl HopByHop {
 /// Gathers what the field lines of one head say of the connection.
 #[derive(Debug, Default)]
 pub struct HopByHopReader {
-    found: HopByHop,
+    found: HopByHopFields,
     /// The protocols of all lines of `Upgrade`.
     offered: String,
     is_upgrade_named: bool,
@@ -91,7 +91,7 @@ impl HopByHopReader {
     ///
     /// `Host` and `Content-Length` are never meant for one connection alone, and what proxies write of
     /// clients is not for a client to take away.
-    pub fn finish(mut self, headers: &mut Headers, version: Version) -> HopByHop {
+    pub fn finish(mut self, headers: &mut Headers, version: Version) -> HopByHopFields {
         let nominated = &self.found.nominated;
         if !nominated.is_empty() {
             headers.retain(|name| {
@@ -128,12 +128,12 @@ fn is_hop_by_hop(name: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn taken(lines: &[(&str, &str)]) -> (HopByHop, Vec<String>) {
+    fn taken(lines: &[(&str, &str)]) -> (HopByHopFields, Vec<String>) {
         let mut headers = Headers::new();
         for (name, value) in lines {
             headers.try_append(name, value).unwrap();
         }
-        let found = HopByHop::take(&mut headers, Version::HTTP_11);
+        let found = HopByHopFields::take(&mut headers, Version::HTTP_11);
         let names = headers.iter().map(|(name, _)| name.to_owned()).collect();
         (found, names)
     }
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn an_upgrade_that_connection_does_not_name_is_none() {
         let (found, names) = taken(&[("upgrade", "websocket"), ("connection", "close")]);
-        assert_eq!((found, names.len()), (HopByHop::default(), 0));
+        assert_eq!((found, names.len()), (HopByHopFields::default(), 0));
     }
 
     #[test]

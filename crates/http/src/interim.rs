@@ -12,7 +12,7 @@ use crate::Headers;
 
 /// Bytes of interim responses that wait for one connection. What comes past them is dropped: who
 /// sends more than a client takes is a faulty origin, and none of it is needed for the answer.
-const QUEUED_MOST: usize = 64 * 1024;
+const MAX_QUEUED_BYTES: usize = 64 * 1024;
 
 /// What an interim response costs beside its fields.
 const OVERHEAD: usize = 64;
@@ -24,7 +24,7 @@ const OVERHEAD: usize = 64;
 #[derive(Clone, Default)]
 pub struct Interim {
     /// `None` for a request that came over no connection.
-    queue: Option<Rc<Queue>>,
+    queue: Option<Rc<InterimState>>,
     request: u64,
 }
 
@@ -34,16 +34,16 @@ pub struct Interim {
 /// [`Request::set_interim`](crate::Request::set_interim). Whenever it has polled what may send some,
 /// it takes them out and sends those whose answer has not begun.
 #[derive(Default)]
-pub struct InterimQueue(Rc<Queue>);
+pub struct InterimQueue(Rc<InterimState>);
 
 #[derive(Default)]
-struct Queue {
-    waiting: RefCell<VecDeque<Waiting>>,
+struct InterimState {
+    waiting: RefCell<VecDeque<InterimResponse>>,
     bytes: Cell<usize>,
     driver: RefCell<Option<Waker>>,
 }
 
-struct Waiting {
+struct InterimResponse {
     request: u64,
     status: StatusCode,
     headers: Headers,
@@ -59,7 +59,7 @@ impl Interim {
     pub fn send(&self, status: StatusCode, headers: Headers) {
         let is_interim = status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS;
         if let Some(queue) = self.queue.as_ref().filter(|_| is_interim) {
-            queue.add(Waiting {
+            queue.add(InterimResponse {
                 request: self.request,
                 status,
                 headers,
@@ -117,10 +117,10 @@ impl fmt::Debug for InterimQueue {
     }
 }
 
-impl Queue {
-    fn add(&self, added: Waiting) {
+impl InterimState {
+    fn add(&self, added: InterimResponse) {
         let bytes = self.bytes.get().saturating_add(added.cost());
-        if bytes > QUEUED_MOST {
+        if bytes > MAX_QUEUED_BYTES {
             return;
         }
         self.bytes.set(bytes);
@@ -131,7 +131,7 @@ impl Queue {
     }
 }
 
-impl Waiting {
+impl InterimResponse {
     fn cost(&self) -> usize {
         self.headers.wire().len().saturating_add(OVERHEAD)
     }
@@ -145,9 +145,9 @@ mod tests {
     use std::task::Wake;
 
     #[derive(Default)]
-    struct Count(AtomicUsize);
+    struct WakeCounter(AtomicUsize);
 
-    impl Wake for Count {
+    impl Wake for WakeCounter {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn wakes_the_driver_and_keeps_the_order_of_all_requests() {
-        let count = Arc::new(Count::default());
+        let count = Arc::new(WakeCounter::default());
         let waker = Waker::from(Arc::clone(&count));
         let queue = InterimQueue::default();
         queue.watch(&Context::from_waker(&waker));

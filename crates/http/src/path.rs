@@ -72,7 +72,7 @@ pub fn strip_decoded_prefix<'a>(encoded: &'a str, prefix: &[u8]) -> Option<&'a s
 
 /// The forms of one path, computed once for all who ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Resolved {
+pub(crate) struct PathForms {
     /// Decoded, an encoded slash as a slash.
     pub(crate) normal: Vec<u8>,
     /// As [`sent_on`] has it.
@@ -90,7 +90,7 @@ struct Segment<'a> {
 }
 
 /// Resolves a path; `None` if it is in its normal form.
-pub(crate) fn resolve(raw: &str) -> Result<Option<Resolved>, InvalidPath> {
+pub(crate) fn resolve(raw: &str) -> Result<Option<PathForms>, InvalidPath> {
     let bytes = raw.as_bytes();
     if bytes.first() != Some(&b'/') {
         return Err(InvalidPath::NotAbsolute);
@@ -140,7 +140,7 @@ pub(crate) fn resolve(raw: &str) -> Result<Option<Resolved>, InvalidPath> {
         normal.push(b'/');
         encoded.push('/');
     }
-    Ok(Some(Resolved {
+    Ok(Some(PathForms {
         normal,
         encoded: if is_changed { encoded } else { raw.to_owned() },
         has_encoded_slash,

@@ -8,11 +8,11 @@ use std::rc::Rc;
 
 use http::{Extensions, Method, Version};
 
-use crate::path::{self, InvalidPath, Resolved};
-use crate::trusted_proxies::Forwarded;
+use crate::path::{self, InvalidPath, PathForms};
+use crate::trusted_proxies::ForwardedInfo;
 use crate::{
-    Authority, Body, Client, ConnectionInfo, Headers, HopByHop, Interim, InvalidTarget, Target,
-    is_identity_field, list,
+    Authority, Body, Client, ConnectionInfo, Headers, HopByHopFields, Interim, InvalidTarget,
+    Target, is_identity_field, list,
 };
 
 /// A request: head, body, the connection it came over, and what layers attached to it.
@@ -27,10 +27,10 @@ pub struct Request {
     /// The target that the client sent, if it was replaced.
     original_target: Option<Box<Target>>,
     /// The forms of the path; `None` for one that is in its normal form.
-    path: OnceCell<Result<Option<Box<Resolved>>, InvalidPath>>,
+    path: OnceCell<Result<Option<Box<PathForms>>, InvalidPath>>,
     authority: Authority,
     /// What trusted proxies told, if the request came through one.
-    forwarded: Option<Rc<Forwarded>>,
+    forwarded: Option<Rc<ForwardedInfo>>,
     are_identity_fields_removed: bool,
     has_body: bool,
     body: Body,
@@ -52,7 +52,7 @@ pub struct Head {
     /// The field lines that are meant for whoever gets the request: end-to-end fields.
     pub headers: Headers,
     /// What the other field lines asked of the connection.
-    pub hop_by_hop: HopByHop,
+    pub hop_by_hop: HopByHopFields,
 }
 
 /// The parts of a [`Request`].
@@ -85,7 +85,7 @@ impl Request {
             connection,
             extensions,
         } = parts;
-        let hop_by_hop = HopByHop::take(&mut headers, version);
+        let hop_by_hop = HopByHopFields::take(&mut headers, version);
         let head = Head {
             method,
             target,
@@ -300,7 +300,7 @@ impl Request {
         })
     }
 
-    fn resolved_path(&self) -> Result<Option<&Resolved>, InvalidPath> {
+    fn resolved_path(&self) -> Result<Option<&PathForms>, InvalidPath> {
         let resolve = || Ok(path::resolve(self.path())?.map(Box::new));
         match self.path.get_or_init(resolve) {
             Ok(resolved) => Ok(resolved.as_deref()),
@@ -385,7 +385,7 @@ impl Request {
     }
 
     /// Takes the word of trusted proxies.
-    pub(crate) fn set_forwarded(&mut self, forwarded: Forwarded, authority: Authority) {
+    pub(crate) fn set_forwarded(&mut self, forwarded: ForwardedInfo, authority: Authority) {
         self.authority = authority;
         self.forwarded = Some(Rc::new(forwarded));
     }

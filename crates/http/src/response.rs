@@ -22,14 +22,14 @@ pub struct Response {
     body: Body,
     is_coding_chosen: bool,
     cache: Option<CacheResult>,
-    attached: Option<Box<Attached>>,
+    attachments: Option<Box<ResponseAttachments>>,
 }
 
 #[derive(Default)]
-struct Attached {
+struct ResponseAttachments {
     tunnel: Option<Tunnel>,
     observers: Vec<Observer>,
-    source: Option<Source>,
+    origin: Option<ResponseOrigin>,
     value: Option<Box<dyn Any>>,
 }
 
@@ -47,16 +47,16 @@ pub struct Completion {
     /// From the first byte of the request's head to the last byte of the response.
     pub duration: Duration,
     /// Whether the client can have got all of it.
-    pub outcome: Outcome,
+    pub outcome: ResponseOutcome,
     /// The origin that gave it, if one did and whoever watches was told.
-    pub source: Option<Source>,
+    pub origin: Option<ResponseOrigin>,
     /// What a cache did, likewise.
     pub cache: Option<CacheResult>,
 }
 
 /// The origin that gave a response, for logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct ResponseOrigin {
     /// Its address.
     pub address: Arc<str>,
     /// The status that it answered with.
@@ -67,7 +67,7 @@ pub struct Source {
 
 /// Whether a client can have got all of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ResponseOutcome {
     /// All was handed to the transport.
     Complete,
     /// The client went away, or read too slowly.
@@ -85,7 +85,7 @@ impl Response {
             body: Body::Empty,
             is_coding_chosen: false,
             cache: None,
-            attached: None,
+            attachments: None,
         }
     }
 
@@ -97,7 +97,7 @@ impl Response {
             body,
             is_coding_chosen: false,
             cache: None,
-            attached: None,
+            attachments: None,
         }
     }
 
@@ -174,24 +174,24 @@ impl Response {
     /// Hands the connection over to `tunnel` once this response was sent. The status must be 101,
     /// or 2xx as the answer to CONNECT; with any other status the tunnel is dropped.
     pub fn set_tunnel(&mut self, tunnel: Tunnel) {
-        self.attached.get_or_insert_default().tunnel = Some(tunnel);
+        self.attachments.get_or_insert_default().tunnel = Some(tunnel);
     }
 
     /// What is to take the connection over.
     pub fn take_tunnel(&mut self) -> Option<Tunnel> {
-        self.attached
+        self.attachments
             .as_mut()
-            .and_then(|attached| attached.tunnel.take())
+            .and_then(|attachments| attachments.tunnel.take())
     }
 
     /// Tells logs which origin gave the response.
-    pub fn set_source(&mut self, source: Source) {
-        self.attached.get_or_insert_default().source = Some(source);
+    pub fn set_origin(&mut self, origin: ResponseOrigin) {
+        self.attachments.get_or_insert_default().origin = Some(origin);
     }
 
     /// The origin that gave the response, if that was told.
-    pub fn source(&self) -> Option<&Source> {
-        self.attached.as_ref()?.source.as_ref()
+    pub fn origin(&self) -> Option<&ResponseOrigin> {
+        self.attachments.as_ref()?.origin.as_ref()
     }
 
     /// Tells logs what a cache did.
@@ -206,7 +206,7 @@ impl Response {
 
     /// Attaches a value for layers further out, in place of the one before.
     pub fn attach(&mut self, value: Box<dyn Any>) {
-        self.attached.get_or_insert_default().value = Some(value);
+        self.attachments.get_or_insert_default().value = Some(value);
     }
 
     /// The value that was attached.
@@ -216,12 +216,12 @@ impl Response {
 
     /// Takes the value that was attached.
     pub fn take_attached(&mut self) -> Option<Box<dyn Any>> {
-        self.attached.as_mut()?.value.take()
+        self.attachments.as_mut()?.value.take()
     }
 
     /// Calls `observer` when the response was sent or broke off.
     pub fn on_complete(&mut self, observer: impl FnOnce(&Completion) + 'static) {
-        self.attached
+        self.attachments
             .get_or_insert_default()
             .observers
             .push(Box::new(observer));
@@ -229,16 +229,16 @@ impl Response {
 
     /// Whether anybody waits for the end of this response.
     pub fn is_observed(&self) -> bool {
-        self.attached
+        self.attachments
             .as_ref()
-            .is_some_and(|attached| !attached.observers.is_empty())
+            .is_some_and(|attachments| !attachments.observers.is_empty())
     }
 
     /// Takes out what waits for the end of this response.
     pub fn take_observers(&mut self) -> Vec<Observer> {
-        self.attached
+        self.attachments
             .as_mut()
-            .map(|attached| std::mem::take(&mut attached.observers))
+            .map(|attachments| std::mem::take(&mut attachments.observers))
             .unwrap_or_default()
     }
 }

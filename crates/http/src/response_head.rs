@@ -24,7 +24,7 @@ pub struct ResponseHead<'a> {
 
 /// What has to be known of a response's fields before they are written.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Survey {
+pub struct FieldSummary {
     /// The value of the only `Content-Length`; `None` if there is none, several, or no number.
     pub content_length: Option<u64>,
     /// Whether there is `Content-Length`, valid or not.
@@ -39,25 +39,25 @@ pub struct Survey {
     pub has_connection_fields: bool,
 }
 
-impl Survey {
+impl FieldSummary {
     /// Looks at all lines.
     pub fn of(headers: &Headers) -> Self {
-        let mut survey = Self::default();
+        let mut summary = Self::default();
         for (name, value, _) in headers.wire_lines() {
             match name {
-                b"date" => survey.has_date = true,
-                b"server" => survey.has_server = true,
+                b"date" => summary.has_date = true,
+                b"server" => summary.has_server = true,
                 b"content-length" => {
-                    let is_repeated = std::mem::replace(&mut survey.has_content_length, true);
-                    survey.content_length = parse_decimal(value).filter(|_| !is_repeated);
+                    let is_repeated = std::mem::replace(&mut summary.has_content_length, true);
+                    summary.content_length = parse_decimal(value).filter(|_| !is_repeated);
                     // Leading zeros are allowed, but not everybody reads them as decimal.
-                    survey.is_length_line_kept =
-                        survey.content_length.is_some() && !matches!(value, [b'0', _, ..]);
+                    summary.is_length_line_kept =
+                        summary.content_length.is_some() && !matches!(value, [b'0', _, ..]);
                 }
-                name => survey.has_connection_fields |= is_connection_field(name),
+                name => summary.has_connection_fields |= is_connection_field(name),
             }
         }
-        survey
+        summary
     }
 }
 

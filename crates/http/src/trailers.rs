@@ -6,7 +6,7 @@
 /// response control and the format of the content. A recipient that merges trailers with the head
 /// would let them change what was decided on the head. Fields that identify a client belong to
 /// the proxy, which has the list of them.
-pub fn may_trail(name: &[u8]) -> bool {
+pub fn is_allowed_in_trailers(name: &[u8]) -> bool {
     !matches!(
         name,
         // Framing and the connection.
@@ -57,7 +57,7 @@ pub fn may_trail(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::may_trail;
+    use super::is_allowed_in_trailers;
 
     #[test]
     fn what_a_message_was_handled_by_does_not_come_behind_it() {
@@ -69,7 +69,7 @@ mod tests {
             "set-cookie",
             "vary",
         ] {
-            assert!(!may_trail(name.as_bytes()), "{name}");
+            assert!(!is_allowed_in_trailers(name.as_bytes()), "{name}");
         }
         // RFC 9110 section 8.8.3, RFC 9530, RFC 7615, Server-Timing and gRPC.
         for name in [
@@ -81,7 +81,7 @@ mod tests {
             "grpc-status",
             "grpc-message",
         ] {
-            assert!(may_trail(name.as_bytes()), "{name}");
+            assert!(is_allowed_in_trailers(name.as_bytes()), "{name}");
         }
     }
 }

@@ -70,7 +70,7 @@ impl From<Peer> for Client {
 
 /// What trusted proxies told of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Forwarded {
+pub(crate) struct ForwardedInfo {
     pub(crate) client: Client,
     /// The trusted proxies that it came through, the one next to the client first.
     pub(crate) proxies: SmallVec<[IpAddr; 2]>,
@@ -120,9 +120,9 @@ impl TrustedProxies {
         request.remove_identity_fields(is_kept);
     }
 
-    fn read(&self, request: &Request) -> (Forwarded, Authority) {
+    fn read(&self, request: &Request) -> (ForwardedInfo, Authority) {
         let connection = request.connection();
-        let mut found = Forwarded {
+        let mut found = ForwardedInfo {
             client: connection.peer.into(),
             proxies: SmallVec::new(),
             is_secure: request.is_secure(),
@@ -173,7 +173,7 @@ impl TrustedProxies {
     /// Goes from proxy to proxy, the nearest first, up to the first that is none of ours.
     fn walk(
         &self,
-        found: &mut Forwarded,
+        found: &mut ForwardedInfo,
         elements: &[&str],
         node_of: impl Fn(&str) -> Option<Client>,
     ) {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use apus_http::{Answer, Completion, Method, Outcome, Request, StatusCode};
+use apus_http::{Answer, Completion, Method, Request, ResponseOutcome, StatusCode};
 
 use crate::RequestId;
 use apus_handler::{Middleware, Next};
@@ -74,9 +74,9 @@ impl RequestLogEnd {
             bytes: completion.body_bytes,
             duration: completion.duration,
             outcome: match completion.outcome {
-                Outcome::Complete => "complete",
-                Outcome::ClientGone => "client gone",
-                Outcome::SourceFailed => "source failed",
+                ResponseOutcome::Complete => "complete",
+                ResponseOutcome::ClientGone => "client gone",
+                ResponseOutcome::SourceFailed => "source failed",
             },
         }
     }

@@ -8,7 +8,7 @@ use crate::path::RoutePath;
 
 /// Which attribute it is.
 #[derive(Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum RouteKind {
     /// One that is called by its method.
     Methods(&'static [&'static str]),
     /// `#[route]`, which names its methods.
@@ -59,7 +59,7 @@ impl Parse for Attribute {
     }
 }
 
-impl Kind {
+impl RouteKind {
     /// The methods of the route.
     pub(crate) fn methods(self, attribute: &Attribute) -> syn::Result<Vec<Ident>> {
         let span = attribute.path.literal.span();

@@ -10,14 +10,14 @@ mod signature;
 
 use proc_macro::TokenStream;
 
-use attribute::Kind;
+use attribute::RouteKind;
 
 macro_rules! by_method {
     ($($(#[$doc:meta])* $name:ident: $method:literal;)*) => {$(
         $(#[$doc])*
         #[proc_macro_attribute]
         pub fn $name(arguments: TokenStream, function: TokenStream) -> TokenStream {
-            route::expand(Kind::Methods(&[$method]), arguments.into(), function.into()).into()
+            route::expand(RouteKind::Methods(&[$method]), arguments.into(), function.into()).into()
         }
     )*};
 }
@@ -38,13 +38,13 @@ by_method! {
 /// A route for several methods: `#[route("/users", methods = [GET, POST])]`.
 #[proc_macro_attribute]
 pub fn route(arguments: TokenStream, function: TokenStream) -> TokenStream {
-    route::expand(Kind::Named, arguments.into(), function.into()).into()
+    route::expand(RouteKind::Named, arguments.into(), function.into()).into()
 }
 
 /// A WebSocket at a path: `#[ws("/chat")]`, on an `async fn` whose first argument is the `WebSocket`.
 #[proc_macro_attribute]
 pub fn ws(arguments: TokenStream, function: TokenStream) -> TokenStream {
-    route::expand(Kind::WebSocket, arguments.into(), function.into()).into()
+    route::expand(RouteKind::WebSocket, arguments.into(), function.into()).into()
 }
 
 /// The files below a folder as part of the program, by their paths from there: `embedded!("templates")`

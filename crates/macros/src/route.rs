@@ -7,7 +7,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Error, Expr, ItemFn, Lit, Meta, parse2};
 
-use crate::attribute::{Attribute, Kind};
+use crate::attribute::{Attribute, RouteKind};
 use crate::signature;
 
 /// Names of attributes that make routes.
@@ -15,7 +15,11 @@ const ATTRIBUTES: &[&str] = &["get", "post", "put", "patch", "delete", "route", 
 
 /// What an attribute makes of a function. If it cannot be a route, the function stays, so that nobody
 /// has to read what is missing because of that, too.
-pub(crate) fn expand(kind: Kind, arguments: TokenStream, function: TokenStream) -> TokenStream {
+pub(crate) fn expand(
+    kind: RouteKind,
+    arguments: TokenStream,
+    function: TokenStream,
+) -> TokenStream {
     let made = parse2::<ItemFn>(function.clone())
         .map_err(|error| Error::new(error.span(), "a route is a function"))
         .and_then(|item| declare(kind, arguments, &item));
@@ -23,7 +27,7 @@ pub(crate) fn expand(kind: Kind, arguments: TokenStream, function: TokenStream) 
     quote!(#function #declared)
 }
 
-fn declare(kind: Kind, arguments: TokenStream, function: &ItemFn) -> syn::Result<TokenStream> {
+fn declare(kind: RouteKind, arguments: TokenStream, function: &ItemFn) -> syn::Result<TokenStream> {
     let attribute: Attribute = parse2(arguments)?;
     for other in &function.attrs {
         let name = other
@@ -45,7 +49,7 @@ fn declare(kind: Kind, arguments: TokenStream, function: &ItemFn) -> syn::Result
     let visibility = &function.vis;
     let path = &attribute.path.literal;
     let (handler, checks, described) = match kind {
-        Kind::WebSocket => socket(function, &types)?,
+        RouteKind::WebSocket => socket(function, &types)?,
         _ => {
             let mut checks = signature::checks(&types);
             checks.extend(signature::check_answer(function));

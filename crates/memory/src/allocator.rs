@@ -1,4 +1,4 @@
-//! Memory that the allocator keeps for later use.
+//! Free memory that the allocator keeps for later use.
 
 #[cfg(feature = "mimalloc")]
 use libmimalloc_sys as _;
@@ -8,15 +8,14 @@ unsafe extern "C" {
     fn mi_collect(force: bool);
 }
 
-/// Gives memory back to the system that has been free for about a second.
+/// Returns memory to the system that has been free for about a second.
 ///
-/// By itself mimalloc does this only while it looks for larger pieces of memory: after a load has ended,
-/// what it took would stay for as long as there is little to do. With other allocators this does
-/// nothing.
+/// mimalloc itself does this only while it searches for larger pieces of memory, so an idle process
+/// would keep the memory of its last load. With other allocators this function does nothing.
 pub fn give_back_free_memory() {
     #[cfg(feature = "mimalloc")]
-    // SAFETY: The function may be called at any time on any thread; it takes no pointers, and frees
-    // nothing that is in use.
+    // SAFETY: the function may be called at any time on any thread; it takes no pointers, and frees
+    // no memory that is in use.
     unsafe {
         mi_collect(false);
     }

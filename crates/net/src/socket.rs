@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use apus_http::Sealed;
+use apus_http::SealedMemory;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -104,7 +104,7 @@ impl StreamSocket {
     pub(crate) fn poll_send_sealed(
         &mut self,
         cx: &mut Context<'_>,
-        sealed: &Sealed,
+        sealed: &SealedMemory,
         from: usize,
     ) -> Poll<io::Result<usize>> {
         let len = sealed.bytes().len().saturating_sub(from);

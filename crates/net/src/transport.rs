@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use apus_http::Sealed;
+use apus_http::SealedMemory;
 
 use crate::socket::StreamSocket;
 use crate::tls::TlsStream;
@@ -76,7 +76,7 @@ impl Transport {
     pub(crate) fn poll_send_sealed(
         &mut self,
         cx: &mut Context<'_>,
-        sealed: &Sealed,
+        sealed: &SealedMemory,
         from: usize,
     ) -> Poll<io::Result<usize>> {
         match self {

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use apus_codec::proxy_protocol::ProxyHeader;
 use apus_http::fields::cookie_value;
-use apus_http::{Body, Request, Response, Source, StatusCode};
+use apus_http::{Body, Request, Response, ResponseOrigin, StatusCode};
 use apus_net::client::{ClientRequest, ClientRequestHead, Stderr};
 use apus_upstream::plan::{GroupPlan, HashKey, Strategy};
 use apus_upstream::{
@@ -75,7 +75,7 @@ impl UpstreamClient {
         request: &Request,
         head: &Rc<ClientRequestHead>,
         body: Body,
-    ) -> Result<(UpstreamResponse, Source), Response> {
+    ) -> Result<(UpstreamResponse, ResponseOrigin), Response> {
         let Some(group) = &self.group else {
             tracing::error!(group = self.name(), "there is no such group of origins");
             return Err(Response::new(StatusCode::SERVICE_UNAVAILABLE));
@@ -103,7 +103,7 @@ impl UpstreamClient {
             .send(outgoing, context)
             .await
             .map_err(|error| error_response::no_response(&self.log, &error))?;
-        let source = Source {
+        let source = ResponseOrigin {
             address: Arc::clone(&upstream.node.address),
             status: upstream.response.status,
             duration: sent_at.elapsed(),

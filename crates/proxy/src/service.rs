@@ -151,7 +151,7 @@ impl ProxyState {
             own: [&upstream.node.name, &upstream.node.address],
         };
         let mut response = self.response(upstream.response, &names);
-        response.set_source(source);
+        response.set_origin(source);
         if let Some(cookie) = upstream.set_cookie {
             // The configuration checks the parts of the cookie.
             let _ = response.headers_mut().try_append("set-cookie", cookie);

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::thread;
 use std::time::Instant;
 
-use apus_http::{Completion, Outcome, Request, Response, StatusCode};
+use apus_http::{Completion, Request, Response, ResponseOutcome, StatusCode};
 use apus_net::coarse_now;
 
 /// The status that is logged when the client closes the connection before there is a response, as in
@@ -48,14 +48,14 @@ impl RequestObservation {
     /// Calls the observer when `response` completes.
     pub(super) fn attach(mut self, response: &mut Response) {
         self.status = Some(response.status());
-        let source = response.source().cloned();
+        let origin = response.origin().cloned();
         let cache = response.cache();
         response.on_complete(move |completion| {
             if let Some(on_completion) = self.on_completion.take() {
-                match source.is_some() || cache.is_some() {
+                match origin.is_some() || cache.is_some() {
                     false => on_completion(completion),
                     true => on_completion(&Completion {
-                        source,
+                        origin,
                         cache,
                         ..completion.clone()
                     }),
@@ -71,14 +71,15 @@ impl Drop for RequestObservation {
             return;
         };
         let (status, outcome) = match self.status {
-            Some(status) => (status, Outcome::ClientGone),
+            Some(status) => (status, ResponseOutcome::ClientGone),
             // The connection responds with 500 when a handler panics.
-            None if thread::panicking() => {
-                (StatusCode::INTERNAL_SERVER_ERROR, Outcome::SourceFailed)
-            }
+            None if thread::panicking() => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                ResponseOutcome::SourceFailed,
+            ),
             None => (
                 StatusCode::from_u16(CLIENT_CLOSED_REQUEST).unwrap_or(StatusCode::REQUEST_TIMEOUT),
-                Outcome::ClientGone,
+                ResponseOutcome::ClientGone,
             ),
         };
         on_completion(&Completion {
@@ -87,7 +88,7 @@ impl Drop for RequestObservation {
             bytes: 0,
             duration: coarse_now().saturating_duration_since(self.since),
             outcome,
-            source: None,
+            origin: None,
             cache: None,
         });
     }

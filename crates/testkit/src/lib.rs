@@ -25,7 +25,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A request to be.
-pub struct Ask {
+pub struct RequestBuilder {
     method: Method,
     target: String,
     headers: Headers,
@@ -35,13 +35,13 @@ pub struct Ask {
 }
 
 /// `GET` this target, with the host `example.com`.
-pub fn get(target: &str) -> Ask {
+pub fn get(target: &str) -> RequestBuilder {
     ask("GET", target)
 }
 
 /// A request with this method for this target, with the host `example.com`.
-pub fn ask(method: &str, target: &str) -> Ask {
-    Ask {
+pub fn ask(method: &str, target: &str) -> RequestBuilder {
+    RequestBuilder {
         method: method.parse().unwrap(),
         target: target.to_owned(),
         headers: Headers::new(),
@@ -52,7 +52,7 @@ pub fn ask(method: &str, target: &str) -> Ask {
     .with("host", "example.com")
 }
 
-impl Ask {
+impl RequestBuilder {
     /// Sets a field.
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.try_insert(name, value).unwrap();
@@ -177,9 +177,9 @@ pub fn echo(name: &'static str) -> impl ServiceFactory {
 }
 
 /// Content that comes in pieces.
-pub struct Pieces(std::collections::VecDeque<bytes::Bytes>);
+pub struct PieceStream(std::collections::VecDeque<bytes::Bytes>);
 
-impl Pieces {
+impl PieceStream {
     /// One frame for each piece.
     pub fn of(pieces: &[&str]) -> Self {
         let pieces = pieces.iter();
@@ -191,7 +191,7 @@ impl Pieces {
     }
 }
 
-impl BodyStream for Pieces {
+impl BodyStream for PieceStream {
     fn poll_frame(
         &mut self,
         _: &mut std::task::Context<'_>,

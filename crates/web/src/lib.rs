@@ -58,7 +58,7 @@ pub use apus_sites as sites;
 
 pub use app::{App, UrlError, Urls};
 #[cfg(feature = "compress")]
-pub use apus_compress::Compressed;
+pub use apus_compress::CompressedFactory;
 pub use apus_error_page::error_page;
 #[cfg(feature = "macros")]
 pub use attributes::{delete, embedded, get, patch, post, put, route, ws};
@@ -77,9 +77,9 @@ pub use apus_handler::{
 };
 pub use apus_http::{
     Answer, Body, BodyError, BodyStream, Client, Completion, ConnectionInfo, FileRange, Frame,
-    HeaderName, HeaderValue, Headers, Method, MountedAt, Network, Outcome, Peer, Request, Response,
-    RouteInfo, Service, ServiceFactory, StatusCode, Target, Version, header, mounted_at, path,
-    service_fn, trace,
+    HeaderName, HeaderValue, Headers, Method, MountPrefix, Network, Peer, Request, Response,
+    ResponseOutcome, RouteInfo, Service, ServiceFactory, StatusCode, Target, Version, header,
+    mount_prefix, path, service_fn, trace,
 };
 pub use apus_net::Limits;
 pub use apus_net::tls::Certificate;

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::rc::Rc;
 
-use apus_error_page::{Details, ErrorFormat, fill, lacks_content};
+use apus_error_page::{ErrorDetails, ErrorFormat, lacks_body, write_body};
 use apus_http::path::refusal;
 use apus_http::{Answer, Request, Response, RouteInfo, Service, ServiceFactory};
 
@@ -34,8 +34,8 @@ impl Service for ServerService {
             Err(_) => Response::new(refusal(&request)).into(),
         };
         answer.map(move |mut response| {
-            if lacks_content(&response) {
-                fill(&mut response, format, Details::default());
+            if lacks_body(&response) {
+                write_body(&mut response, format, ErrorDetails::default());
             }
             response
         })

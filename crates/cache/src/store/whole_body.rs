@@ -2,20 +2,20 @@
 
 use std::ops::Range;
 
-use apus_http::{Body, Sealed};
+use apus_http::{Body, SealedMemory};
 use bytes::{Bytes, BytesMut};
 
 /// The complete body of an object. A long one is in a sealed memfd, for `sendfile`.
 #[derive(Debug)]
 pub(crate) struct WholeBody {
     bytes: Bytes,
-    sealed: Option<Sealed>,
+    sealed: Option<SealedMemory>,
 }
 
 impl WholeBody {
     /// Copies the pieces of the body into a buffer of their exact size.
     pub(crate) fn gather<'a>(pieces: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
-        if let Some(sealed) = Sealed::gather(pieces.clone()) {
+        if let Some(sealed) = SealedMemory::gather(pieces.clone()) {
             return sealed.into();
         }
         let mut joined = BytesMut::with_capacity(pieces.clone().map(<[u8]>::len).sum());
@@ -30,7 +30,7 @@ impl WholeBody {
 
     /// Takes the body, and copies it only if that makes sending cheaper.
     pub(crate) fn new(bytes: Bytes) -> Self {
-        match Sealed::gather(std::iter::once(&bytes[..])) {
+        match SealedMemory::gather(std::iter::once(&bytes[..])) {
             Some(sealed) => sealed.into(),
             None => Self {
                 bytes,
@@ -50,7 +50,7 @@ impl WholeBody {
         let end = at(range.end).min(self.bytes.len());
         let start = at(range.start).min(end);
         match &self.sealed {
-            Some(sealed) if end.saturating_sub(start) >= Sealed::SHORTEST => {
+            Some(sealed) if end.saturating_sub(start) >= SealedMemory::SHORTEST => {
                 sealed.slice(start..end).into()
             }
             _ => self.bytes.slice(start..end).into(),
@@ -58,8 +58,8 @@ impl WholeBody {
     }
 }
 
-impl From<Sealed> for WholeBody {
-    fn from(sealed: Sealed) -> Self {
+impl From<SealedMemory> for WholeBody {
+    fn from(sealed: SealedMemory) -> Self {
         Self {
             bytes: sealed.bytes().clone(),
             sealed: Some(sealed),

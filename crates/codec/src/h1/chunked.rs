@@ -5,7 +5,7 @@ use super::{HeadLimits, Http1Error, field};
 use apus_http::Headers;
 use apus_http::grammar::{is_field_value, trim};
 use apus_http::list;
-use apus_http::trailers::may_trail;
+use apus_http::trailers::is_allowed_in_trailers;
 
 /// Decodes a chunked body.
 #[derive(Debug, Default)]
@@ -179,7 +179,7 @@ impl ChunkedDecoder {
             return Err(Http1Error::TrailerField);
         }
         let is_named = || list::has_member(&self.connection, &name);
-        if may_trail(&name) && !is_named() {
+        if is_allowed_in_trailers(&name) && !is_named() {
             self.trailers.push(&name, trim(value));
         }
         Ok(())
@@ -211,7 +211,7 @@ pub(super) fn encode_size(size: usize, out: &mut Vec<u8>) {
 pub(super) fn encode_end(trailers: Option<&Headers>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"0\r\n");
     for (name, _, line) in trailers.iter().flat_map(|trailers| trailers.wire_lines()) {
-        if may_trail(name) {
+        if is_allowed_in_trailers(name) {
             out.extend_from_slice(line);
         }
     }

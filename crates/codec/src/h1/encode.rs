@@ -56,7 +56,7 @@ pub(super) fn head(
         out.extend_from_slice(server.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
-    if !survey.has_date {
+    if !summary.has_date {
         out.extend_from_slice(b"date: ");
         out.extend_from_slice(head.date);
         out.extend_from_slice(b"\r\n");

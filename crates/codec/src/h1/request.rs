@@ -7,7 +7,7 @@ use super::line::LineReader;
 use super::{Http1Error, RequestFraming, field};
 use apus_http::grammar::{is_host, is_token, trim};
 use apus_http::hop_by_hop::HopByHopReader;
-use apus_http::{Head, Headers, HopByHop, Target};
+use apus_http::{Head, Headers, HopByHopFields, Target};
 
 /// The limits of a message head and of a trailer section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ impl RequestReader {
                 target,
                 version,
                 headers: Headers::with_capacity(capacity),
-                hop_by_hop: HopByHop::default(),
+                hop_by_hop: HopByHopFields::default(),
             })),
             Err(error) => Err(error),
         }

@@ -275,7 +275,11 @@ impl ServerConnection {
 
     /// The framing of the body, and the value of `Content-Length` (RFC 9110 section 8.6, RFC 9112
     /// section 6.3).
-    fn framing(&self, head: &ResponseHead<'_>, survey: &Survey) -> (BodyFraming, Option<u64>) {
+    fn framing(
+        &self,
+        head: &ResponseHead<'_>,
+        summary: &FieldSummary,
+    ) -> (BodyFraming, Option<u64>) {
         match head.status {
             _ if self.tunnel => (BodyFraming::None, None),
             StatusCode::NO_CONTENT => (BodyFraming::None, None),

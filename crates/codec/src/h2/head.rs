@@ -7,8 +7,8 @@ use super::priority::Priority;
 use super::streams::RequestKind;
 use super::{Fault, HeadRefusal, Http2Config};
 use apus_http::grammar::{is_host, is_token, parse_decimal};
-use apus_http::trailers::may_trail;
-use apus_http::{Head, Headers, HopByHop, Target};
+use apus_http::trailers::is_allowed_in_trailers;
+use apus_http::{Head, Headers, HopByHopFields, Target};
 
 /// The size of a field line beyond its bytes (RFC 9113 section 6.5.2).
 const LINE_OVERHEAD: usize = 32;
@@ -270,7 +270,9 @@ impl<'a> FieldReader<'a> {
             b"priority" if self.section == SectionKind::Request => {
                 self.priority = Priority::parse(value);
             }
-            _ if self.section == SectionKind::Trailers && !may_trail(name) => return Ok(()),
+            _ if self.section == SectionKind::Trailers && !is_allowed_in_trailers(name) => {
+                return Ok(());
+            }
             _ => {}
         }
         if self.headers.len() >= self.config.fields {
@@ -357,7 +359,7 @@ impl<'a> FieldReader<'a> {
                 target,
                 version: Version::HTTP_2,
                 headers: self.headers,
-                hop_by_hop: HopByHop {
+                hop_by_hop: HopByHopFields {
                     upgrade,
                     accepts_trailers,
                     nominated: Vec::new(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use apus_codec::h1::{BodyFraming, Http1ServerEvent, ServerConnection};
-use apus_http::{Headers, HopByHop, ResponseHead, StatusCode, Version};
+use apus_http::{Headers, HopByHopFields, ResponseHead, StatusCode, Version};
 use apus_testkit::cases;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming};
@@ -102,7 +102,7 @@ impl ParsedRequest {
             path => path.to_owned(),
         };
         // The codec removes connection-specific fields.
-        HopByHop::take(&mut headers, Version::HTTP_11);
+        HopByHopFields::take(&mut headers, Version::HTTP_11);
         let mut fields: Vec<_> = headers
             .iter()
             // The codec replaces `Host` by the authority of an absolute target.

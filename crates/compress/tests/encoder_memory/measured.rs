@@ -4,7 +4,7 @@ use std::fs;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use apus_compress::{Compressed, Compression};
+use apus_compress::{CompressedFactory, Compression};
 use apus_http::{
     Answer, Body, ConnectionInfo, Frame, Headers, Method, Peer, Request, RequestParts, Response,
     ResponseMemory, ServiceFactory, StatusCode, Target, Version, service_fn,
@@ -101,7 +101,7 @@ fn a_compressor_takes_no_more_than_is_reserved() {
             let text = text.clone();
             service_fn(move |_: Request| Response::text(StatusCode::OK, text.clone()).into())
         };
-        let service = Compressed::new(compression, factory).service();
+        let service = CompressedFactory::new(compression, factory).service();
         let before = resident();
         let responses: Vec<_> = (0..BODIES)
             .map(|id| match service.call(get(id, coding)) {

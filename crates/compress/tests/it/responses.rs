@@ -3,11 +3,11 @@
 use std::io::Read;
 use std::task::{Context, Poll, Waker};
 
-use apus_compress::{Compressed, Compression};
+use apus_compress::{CompressedFactory, Compression};
 use apus_http::{
     Body, Frame, HeaderValue, Request, Response, ServiceFactory, StatusCode, header, service_fn,
 };
-use apus_testkit::{Pieces, Reply, ask, get};
+use apus_testkit::{PieceStream, Reply, ask, get};
 
 fn text(length: usize) -> String {
     "All swifts are birds, and some birds are swifts.\n".repeat(length / 49 + 1)
@@ -31,12 +31,12 @@ fn decoded(reply: &Reply) -> String {
 /// A service that answers with what `make` makes, compressed.
 fn site(
     make: impl Fn() -> Response + Clone + Send + Sync + 'static,
-) -> Compressed<impl ServiceFactory> {
+) -> CompressedFactory<impl ServiceFactory> {
     let factory = move || {
         let make = make.clone();
         service_fn(move |_: Request| make().into())
     };
-    Compressed::new(Compression::default(), factory)
+    CompressedFactory::new(Compression::default(), factory)
 }
 
 #[test]
@@ -122,11 +122,14 @@ fn every_event_of_a_stream_can_be_read_when_it_was_sent() {
                         &header::CONTENT_TYPE,
                         &HeaderValue::from_static("text/event-stream"),
                     )
-                    .with_body(Body::stream(Pieces::of(&["data: 1\n\n", "data: 2\n\n"])))
+                    .with_body(Body::stream(PieceStream::of(&[
+                        "data: 1\n\n",
+                        "data: 2\n\n",
+                    ])))
                     .into()
             })
         };
-        let service = Compressed::new(Compression::default(), factory).service();
+        let service = CompressedFactory::new(Compression::default(), factory).service();
         let apus_http::Answer::Now(mut response) =
             service.call(get("/").with("accept-encoding", accept).request())
         else {
@@ -173,7 +176,7 @@ fn the_level_is_that_of_the_configuration() {
                 let text = text.clone();
                 service_fn(move |_: Request| Response::text(StatusCode::OK, text.clone()).into())
             };
-            let compressed = Compressed::new(compression, factory);
+            let compressed = CompressedFactory::new(compression, factory);
             let reply = get("/").with("accept-encoding", accept).to(&compressed);
             assert!(decoded(&reply) == words);
             reply.content.len()

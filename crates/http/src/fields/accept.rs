@@ -5,7 +5,7 @@ use crate::{Headers, list};
 
 /// A member of `Accept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MediaRange<'a> {
+pub struct WeightedMediaRange<'a> {
     /// `type/subtype`, `type/*` or `*/*`, in any case.
     pub name: &'a [u8],
     /// Whether it has parameters other than its weight.
@@ -15,12 +15,12 @@ pub struct MediaRange<'a> {
 }
 
 /// The members of all `Accept` lines. Those with an invalid weight are left out.
-pub fn media_ranges(headers: &Headers) -> impl Iterator<Item = MediaRange<'_>> {
+pub fn media_ranges(headers: &Headers) -> impl Iterator<Item = WeightedMediaRange<'_>> {
     let members = headers.get_all("accept").flat_map(list::quoted_members);
     members.filter_map(|member| {
         let (name, parameters) = list::parameters(member);
         let (quality, has_parameters) = weigh(parameters)?;
-        Some(MediaRange {
+        Some(WeightedMediaRange {
             name,
             has_parameters,
             quality,

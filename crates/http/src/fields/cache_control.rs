@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::directives::{Argument, Directive, directives};
-use super::structured::{Dictionary, Item};
+use super::directives::{Directive, DirectiveArgument, directives};
+use super::structured::{Dictionary, DictionaryItem};
 use crate::grammar::is_token;
 use crate::{Headers, list};
 
@@ -39,10 +39,12 @@ impl DeltaSeconds {
         }))
     }
 
-    fn of(argument: Argument<'_>) -> Self {
+    fn of(argument: DirectiveArgument<'_>) -> Self {
         match argument {
-            Argument::Token(digits) | Argument::Quoted(digits) => Self::of_digits(digits),
-            Argument::None | Argument::Malformed => Self::Invalid,
+            DirectiveArgument::Token(digits) | DirectiveArgument::Quoted(digits) => {
+                Self::of_digits(digits)
+            }
+            DirectiveArgument::None | DirectiveArgument::Malformed => Self::Invalid,
         }
     }
 
@@ -57,7 +59,7 @@ impl DeltaSeconds {
 
 /// What `no-cache` or `private` applies to (RFC 9111 sections 5.2.2.4 and 5.2.2.7).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Scope {
+pub enum DirectiveScope {
     /// Nothing: the directive is absent.
     #[default]
     Absent,
@@ -67,7 +69,7 @@ pub enum Scope {
     Whole,
 }
 
-impl Scope {
+impl DirectiveScope {
     /// Whether the directive applies to the whole response.
     pub fn is_whole(&self) -> bool {
         *self == Self::Whole
@@ -118,9 +120,9 @@ pub struct ResponseDirectives {
     /// `stale-if-error` (RFC 5861 section 4).
     pub stale_if_error: Option<DeltaSeconds>,
     /// `no-cache`.
-    pub no_cache: Scope,
+    pub no_cache: DirectiveScope,
     /// `private`.
-    pub private: Scope,
+    pub private: DirectiveScope,
     /// `no-store`.
     pub no_store: bool,
     /// `must-understand`.
@@ -164,21 +166,24 @@ impl ResponseDirectives {
         for (name, item) in dictionary.members() {
             // A member of another type than the directive takes is not the directive.
             match (name, item) {
-                (_, Item::Boolean(false)) => {}
+                (_, DictionaryItem::Boolean(false)) => {}
                 (
                     b"max-age" | b"s-maxage" | b"stale-while-revalidate" | b"stale-if-error",
                     item,
                 ) => {
-                    if let Item::Integer(digits) = item {
-                        read.add(name, Argument::Token(digits));
+                    if let DictionaryItem::Integer(digits) = item {
+                        read.add(name, DirectiveArgument::Token(digits));
                     }
                 }
-                (b"no-cache" | b"private", Item::String(list) | Item::Token(list)) => {
-                    read.add(name, Argument::Quoted(list));
+                (
+                    b"no-cache" | b"private",
+                    DictionaryItem::String(list) | DictionaryItem::Token(list),
+                ) => {
+                    read.add(name, DirectiveArgument::Quoted(list));
                 }
                 // Inner lists and the like: stricter without them.
-                (b"no-cache" | b"private", _) | (_, Item::Boolean(true)) => {
-                    read.add(name, Argument::None);
+                (b"no-cache" | b"private", _) | (_, DictionaryItem::Boolean(true)) => {
+                    read.add(name, DirectiveArgument::None);
                 }
                 _ => {}
             }
@@ -186,7 +191,7 @@ impl ResponseDirectives {
         Some(read)
     }
 
-    fn add(&mut self, name: &[u8], argument: Argument<'_>) {
+    fn add(&mut self, name: &[u8], argument: DirectiveArgument<'_>) {
         let mut lower = [0; 24];
         let Some(lower) = lower.get_mut(..name.len()) else {
             return;
@@ -195,7 +200,7 @@ impl ResponseDirectives {
         lower.make_ascii_lowercase();
         // An argument that does not belong there does not make a restriction void, but a
         // permission.
-        let is_bare = argument == Argument::None;
+        let is_bare = argument == DirectiveArgument::None;
         match &*lower {
             b"max-age" => DeltaSeconds::add(&mut self.max_age, DeltaSeconds::of(argument)),
             b"s-maxage" => DeltaSeconds::add(&mut self.s_maxage, DeltaSeconds::of(argument)),
@@ -272,7 +277,7 @@ impl RequestDirectives {
                 read.min_fresh = Some(read.min_fresh.map_or(more, |known| known.max(more)));
             } else if is("max-stale") {
                 read.max_stale = match (argument, seconds) {
-                    (Argument::None, _) => Some(MaxStale::Any),
+                    (DirectiveArgument::None, _) => Some(MaxStale::Any),
                     (_, DeltaSeconds::Valid(seconds)) => Some(MaxStale::Seconds(seconds)),
                     (_, DeltaSeconds::Invalid) => read.max_stale,
                 };
@@ -312,8 +317,8 @@ mod tests {
         RequestDirectives::of(&headers("cache-control", &[value]))
     }
 
-    fn fields(names: &[&str]) -> Scope {
-        Scope::Fields(names.iter().map(|name| (*name).into()).collect())
+    fn fields(names: &[&str]) -> DirectiveScope {
+        DirectiveScope::Fields(names.iter().map(|name| (*name).into()).collect())
     }
 
     #[test]
@@ -359,8 +364,8 @@ mod tests {
             s_maxage: Some(DeltaSeconds::Valid(5)),
             stale_while_revalidate: Some(DeltaSeconds::Valid(6)),
             stale_if_error: Some(DeltaSeconds::Valid(7)),
-            no_cache: Scope::Whole,
-            private: Scope::Whole,
+            no_cache: DirectiveScope::Whole,
+            private: DirectiveScope::Whole,
             no_store: true,
             must_understand: true,
             must_revalidate: true,
@@ -381,17 +386,17 @@ mod tests {
     #[test]
     fn reads_the_fields_that_no_cache_and_private_name() {
         for (value, scope) in [
-            ("private", Scope::Whole),
+            ("private", DirectiveScope::Whole),
             ("private=\"Set-Cookie\"", fields(&["set-cookie"])),
             ("private=set-cookie", fields(&["set-cookie"])),
             ("private=\" a , B,\"", fields(&["a", "b"])),
             ("private=\"a\", private=\"b\"", fields(&["a", "b"])),
-            ("private=\"a\", private", Scope::Whole),
-            ("private, private=\"a\"", Scope::Whole),
-            ("private=\"\"", Scope::Whole),
-            ("private=\"a b\"", Scope::Whole),
-            ("private=\"a", Scope::Whole),
-            ("public", Scope::Absent),
+            ("private=\"a\", private", DirectiveScope::Whole),
+            ("private, private=\"a\"", DirectiveScope::Whole),
+            ("private=\"\"", DirectiveScope::Whole),
+            ("private=\"a b\"", DirectiveScope::Whole),
+            ("private=\"a", DirectiveScope::Whole),
+            ("public", DirectiveScope::Absent),
         ] {
             assert_eq!(response(value).private, scope, "{value}");
         }

@@ -9,12 +9,12 @@ pub(super) struct Directive<'a> {
     /// Its name, in any case.
     pub(super) name: &'a [u8],
     /// What follows the name.
-    pub(super) argument: Argument<'a>,
+    pub(super) argument: DirectiveArgument<'a>,
 }
 
 /// What follows the name of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Argument<'a> {
+pub(super) enum DirectiveArgument<'a> {
     /// Nothing.
     None,
     /// `=` and a token.
@@ -25,7 +25,7 @@ pub(super) enum Argument<'a> {
     Malformed,
 }
 
-impl<'a> Argument<'a> {
+impl<'a> DirectiveArgument<'a> {
     /// The text of the argument; `None` if there is none that can be read.
     pub(super) fn text(self) -> Option<&'a [u8]> {
         match self {
@@ -44,12 +44,12 @@ fn directive(member: &[u8]) -> Option<Directive<'_>> {
     let end = member.iter().position(|byte| !is_token(*byte));
     let (name, rest) = member.split_at(end.unwrap_or(member.len()));
     let argument = match rest {
-        [] => Argument::None,
-        [b'=', b'"', quoted @ .., b'"'] if is_closed(quoted) => Argument::Quoted(quoted),
+        [] => DirectiveArgument::None,
+        [b'=', b'"', quoted @ .., b'"'] if is_closed(quoted) => DirectiveArgument::Quoted(quoted),
         [b'=', token @ ..] if !token.is_empty() && token.iter().all(|byte| is_token(*byte)) => {
-            Argument::Token(token)
+            DirectiveArgument::Token(token)
         }
-        _ => Argument::Malformed,
+        _ => DirectiveArgument::Malformed,
     };
     (!name.is_empty()).then_some(Directive { name, argument })
 }
@@ -72,7 +72,7 @@ fn is_closed(quoted: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Vec<(&str, Argument<'_>)> {
+    fn read(line: &str) -> Vec<(&str, DirectiveArgument<'_>)> {
         directives(line.as_bytes())
             .map(|directive| {
                 let name = std::str::from_utf8(directive.name).unwrap();
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn splits_at_commas_outside_of_quotes() {
-        use Argument::{Malformed, None, Quoted, Token};
+        use DirectiveArgument::{Malformed, None, Quoted, Token};
         assert_eq!(
             read(" a ,,b=1, c=\"x, \\\"y\",d=\"\", e"),
             [

@@ -17,7 +17,9 @@ mod vary;
 
 pub use accept_encoding::{AcceptEncoding, Coding};
 pub use age::age;
-pub use cache_control::{DeltaSeconds, MaxStale, RequestDirectives, ResponseDirectives, Scope};
+pub use cache_control::{
+    DeltaSeconds, DirectiveScope, MaxStale, RequestDirectives, ResponseDirectives,
+};
 pub use cache_status::{CacheResult, CacheStatus, ForwardReason, Handling};
 pub use conditional::{Precondition, Validators};
 pub use cookie::{CookiePair, cookie_texts, cookie_value, cookies};

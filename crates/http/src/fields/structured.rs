@@ -3,11 +3,11 @@
 use crate::grammar::is_token;
 
 /// A dictionary, in the order of its members. Parameters are checked and left out.
-pub(super) struct Dictionary<'a>(Vec<(&'a [u8], Item<'a>)>);
+pub(super) struct Dictionary<'a>(Vec<(&'a [u8], DictionaryItem<'a>)>);
 
 /// The value of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Item<'a> {
+pub(super) enum DictionaryItem<'a> {
     /// With its sign and at most 15 digits.
     Integer(&'a [u8]),
     /// What stands between the quotes, with its backslashes.
@@ -23,15 +23,15 @@ pub(super) enum Item<'a> {
 impl<'a> Dictionary<'a> {
     /// Reads a dictionary; `None` if it is empty or anything in it is malformed.
     pub(super) fn parse(text: &'a [u8]) -> Option<Self> {
-        let mut reader = Reader(text);
-        let mut members: Vec<(&[u8], Item<'_>)> = Vec::new();
+        let mut reader = DictionaryReader(text);
+        let mut members: Vec<(&[u8], DictionaryItem<'_>)> = Vec::new();
         reader.spaces();
         loop {
             let key = reader.key()?;
             let item = if reader.take(b'=') {
                 reader.item_or_list()?
             } else {
-                Item::Boolean(true)
+                DictionaryItem::Boolean(true)
             };
             reader.parameters()?;
             members.retain(|(known, _)| *known != key);
@@ -48,15 +48,15 @@ impl<'a> Dictionary<'a> {
     }
 
     /// The members, each name once.
-    pub(super) fn members(&self) -> impl Iterator<Item = (&'a [u8], Item<'a>)> {
+    pub(super) fn members(&self) -> impl Iterator<Item = (&'a [u8], DictionaryItem<'a>)> {
         self.0.iter().copied()
     }
 }
 
 /// What is left to read.
-struct Reader<'a>(&'a [u8]);
+struct DictionaryReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> DictionaryReader<'a> {
     fn take(&mut self, expected: u8) -> bool {
         match self.0.split_first() {
             Some((byte, rest)) if *byte == expected => {
@@ -102,14 +102,14 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    fn item_or_list(&mut self) -> Option<Item<'a>> {
+    fn item_or_list(&mut self) -> Option<DictionaryItem<'a>> {
         if !self.take(b'(') {
             return self.bare_item();
         }
         loop {
             self.spaces();
             if self.take(b')') {
-                return Some(Item::Other);
+                return Some(DictionaryItem::Other);
             }
             self.bare_item()?;
             self.parameters()?;
@@ -119,52 +119,53 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn bare_item(&mut self) -> Option<Item<'a>> {
+    fn bare_item(&mut self) -> Option<DictionaryItem<'a>> {
         match self.0.first()? {
             b'-' | b'0'..=b'9' => self.number(),
-            b'"' => self.string().map(Item::String),
+            b'"' => self.string().map(DictionaryItem::String),
             b'*' | b'A'..=b'Z' | b'a'..=b'z' => {
-                Some(Item::Token(self.take_while(|byte| {
+                Some(DictionaryItem::Token(self.take_while(|byte| {
                     is_token(byte) || matches!(byte, b':' | b'/')
                 })))
             }
             b'?' => {
                 self.take(b'?');
                 if self.take(b'1') {
-                    return Some(Item::Boolean(true));
+                    return Some(DictionaryItem::Boolean(true));
                 }
-                self.take(b'0').then_some(Item::Boolean(false))
+                self.take(b'0').then_some(DictionaryItem::Boolean(false))
             }
             b':' => {
                 self.take(b':');
                 self.take_while(
                     |byte| matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'+' | b'/' | b'='),
                 );
-                self.take(b':').then_some(Item::Other)
+                self.take(b':').then_some(DictionaryItem::Other)
             }
             b'@' => {
                 self.take(b'@');
                 let date = self.number()?;
-                matches!(date, Item::Integer(_)).then_some(Item::Other)
+                matches!(date, DictionaryItem::Integer(_)).then_some(DictionaryItem::Other)
             }
             b'%' => {
                 self.take(b'%');
-                self.string().map(|_| Item::Other)
+                self.string().map(|_| DictionaryItem::Other)
             }
             _ => None,
         }
     }
 
-    fn number(&mut self) -> Option<Item<'a>> {
+    fn number(&mut self) -> Option<DictionaryItem<'a>> {
         let text = self.0;
         let sign = usize::from(self.take(b'-'));
         let whole = self.take_while(|byte| byte.is_ascii_digit()).len();
         if self.take(b'.') {
             let fraction = self.take_while(|byte| byte.is_ascii_digit()).len();
-            return (matches!(whole, 1..=12) && matches!(fraction, 1..=3)).then_some(Item::Other);
+            return (matches!(whole, 1..=12) && matches!(fraction, 1..=3))
+                .then_some(DictionaryItem::Other);
         }
         let number = text.get(..sign.saturating_add(whole))?;
-        matches!(whole, 1..=15).then_some(Item::Integer(number))
+        matches!(whole, 1..=15).then_some(DictionaryItem::Integer(number))
     }
 
     fn string(&mut self) -> Option<&'a [u8]> {
@@ -203,17 +204,17 @@ mod tests {
         assert_eq!(
             members,
             [
-                (&b"b"[..], Item::Integer(b"-15")),
-                (b"c", Item::String(b"q\\\"")),
-                (b"d", Item::Token(b"t/x")),
-                (b"e", Item::Boolean(true)),
-                (b"f", Item::Boolean(false)),
-                (b"g", Item::Other),
-                (b"h", Item::Other),
-                (b"i", Item::Other),
-                (b"j", Item::Other),
-                (b"k", Item::Other),
-                (b"a", Item::Integer(b"2")),
+                (&b"b"[..], DictionaryItem::Integer(b"-15")),
+                (b"c", DictionaryItem::String(b"q\\\"")),
+                (b"d", DictionaryItem::Token(b"t/x")),
+                (b"e", DictionaryItem::Boolean(true)),
+                (b"f", DictionaryItem::Boolean(false)),
+                (b"g", DictionaryItem::Other),
+                (b"h", DictionaryItem::Other),
+                (b"i", DictionaryItem::Other),
+                (b"j", DictionaryItem::Other),
+                (b"k", DictionaryItem::Other),
+                (b"a", DictionaryItem::Integer(b"2")),
             ]
         );
     }

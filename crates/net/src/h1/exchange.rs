@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use apus_codec::h1::{BodyFraming, Http1RequestHead, RequestFraming};
-use apus_http::{Answer, Body, Completion, Method, Outcome, Request, Response, StatusCode};
+use apus_http::{Answer, Body, Completion, Method, Request, Response, ResponseOutcome, StatusCode};
 
 use super::request_body::Http1RequestBody;
 use super::send::{BodySendError, GATHER};
@@ -185,9 +185,9 @@ impl Http1Connection<'_> {
             framing => self.send_body(body, framing, request_body).await,
         };
         let outcome = match &body_bytes {
-            Ok(_) => Outcome::Complete,
-            Err(BodySendError::Source { .. }) => Outcome::SourceFailed,
-            Err(BodySendError::Client { .. }) => Outcome::ClientGone,
+            Ok(_) => ResponseOutcome::Complete,
+            Err(BodySendError::Source { .. }) => ResponseOutcome::SourceFailed,
+            Err(BodySendError::Client { .. }) => ResponseOutcome::ClientGone,
         };
         if response.is_observed() {
             let sent = match &body_bytes {
@@ -200,7 +200,7 @@ impl Http1Connection<'_> {
                 bytes: head_bytes + self.framing_bytes + sent,
                 duration: Duration::ZERO,
                 outcome,
-                source: None,
+                origin: None,
                 cache: None,
             };
             self.add_completion(response.take_observers(), completion);

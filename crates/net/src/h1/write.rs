@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use apus_codec::h1::BodyFraming;
-use apus_http::{Completion, FileRange, Headers, Outcome, ResponseHead, Sealed, StatusCode};
+use apus_http::{
+    Completion, FileRange, Headers, ResponseHead, ResponseOutcome, SealedMemory, StatusCode,
+};
 use rustix::io::Errno;
 
 use super::Http1Connection;
@@ -62,7 +64,7 @@ impl Http1Connection<'_> {
     }
 
     /// Sends sealed memory.
-    pub(super) async fn send_sealed(&mut self, sealed: &Sealed) -> io::Result<()> {
+    pub(super) async fn send_sealed(&mut self, sealed: &SealedMemory) -> io::Result<()> {
         if !self.transport.sends_files() {
             return self.send_bytes(sealed.bytes()).await;
         }
@@ -73,7 +75,7 @@ impl Http1Connection<'_> {
     fn poll_write_out_and_sealed(
         &mut self,
         cx: &mut Context<'_>,
-        sealed: &Sealed,
+        sealed: &SealedMemory,
         sent: &mut usize,
     ) -> Poll<io::Result<()>> {
         ready!(self.poll_write_out_before_file(cx, sent))?;
@@ -328,7 +330,7 @@ impl Http1Connection<'_> {
             observers,
             completion,
         });
-        if outcome == Outcome::ClientGone {
+        if outcome == ResponseOutcome::ClientGone {
             self.notify_completions(false);
         } else if self.out.is_empty() {
             self.notify_completions(true);
@@ -342,8 +344,8 @@ impl Http1Connection<'_> {
         }
         let duration = self.arrived.elapsed();
         for mut pending in self.completions.drain(..) {
-            if !left && pending.completion.outcome == Outcome::Complete {
-                pending.completion.outcome = Outcome::ClientGone;
+            if !left && pending.completion.outcome == ResponseOutcome::Complete {
+                pending.completion.outcome = ResponseOutcome::ClientGone;
             }
             pending.notify(duration);
         }

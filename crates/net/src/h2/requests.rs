@@ -9,7 +9,7 @@ use std::time::Instant;
 use apus_codec::h2::{
     ConnectionError, Flood, HeadRefusal, Http2Event, Http2RequestHead, StreamKey,
 };
-use apus_http::{Answer, Body, BodyError, Method, Outcome, Request, Response};
+use apus_http::{Answer, Body, BodyError, Method, Request, Response, ResponseOutcome};
 
 use super::request_body::Http2RequestBody;
 use super::stream::{StreamKind, StreamWork};
@@ -199,7 +199,7 @@ impl Http2Connection<'_> {
             return;
         };
         if let Some(observed) = stream.observed {
-            observed.notify(Outcome::ClientGone);
+            observed.notify(ResponseOutcome::ClientGone);
         }
         // Their other ends fail now.
         drop((stream.request_body, stream.source));

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use apus_codec::h2::{ErrorCode, ExpectedBody, StreamKey};
-use apus_http::{Body, Outcome, Response, ResponseHead, StatusCode};
+use apus_http::{Body, Response, ResponseHead, ResponseOutcome, StatusCode};
 
 use super::stream::{BodyChunk, CompletionObservers, StreamKind, StreamWork};
 use super::{Http2Connection, tunnel};
@@ -272,7 +272,7 @@ impl Http2Connection<'_> {
         if let Some(mut stream) = self.streams.remove(key)
             && let Some(observed) = stream.observed.take()
         {
-            observed.notify(Outcome::SourceFailed);
+            observed.notify(ResponseOutcome::SourceFailed);
         }
     }
 
@@ -282,7 +282,7 @@ impl Http2Connection<'_> {
             && first.at <= self.out.written()
         {
             if let Some(written) = self.written.pop_front() {
-                written.observed.notify(Outcome::Complete);
+                written.observed.notify(ResponseOutcome::Complete);
             }
         }
     }
@@ -290,7 +290,7 @@ impl Http2Connection<'_> {
     /// Reports the responses that cannot leave any more.
     pub(super) fn fail_unwritten(&mut self) {
         for written in self.written.drain(..) {
-            written.observed.notify(Outcome::ClientGone);
+            written.observed.notify(ResponseOutcome::ClientGone);
         }
     }
 }

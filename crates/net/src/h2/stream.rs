@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::Instant;
 
 use apus_codec::h2::StreamKey;
-use apus_http::{Body, BodyStream, Completion, FileRange, Outcome, Response, StatusCode};
+use apus_http::{Body, BodyStream, Completion, FileRange, Response, ResponseOutcome, StatusCode};
 use bytes::Bytes;
 
 use super::request_body::Http2RequestBody;
@@ -196,8 +196,8 @@ impl CompletionObservers {
                     body_bytes: 0,
                     bytes: 0,
                     duration: std::time::Duration::ZERO,
-                    outcome: Outcome::Complete,
-                    source: None,
+                    outcome: ResponseOutcome::Complete,
+                    origin: None,
                     cache: None,
                 },
                 arrived,
@@ -217,7 +217,7 @@ impl CompletionObservers {
     }
 
     /// Reports how the response ended.
-    pub(super) fn notify(mut self, outcome: Outcome) {
+    pub(super) fn notify(mut self, outcome: ResponseOutcome) {
         self.completion.outcome = outcome;
         self.completion.duration = self.arrived.elapsed();
         for observer in self.observers {

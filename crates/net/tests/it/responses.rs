@@ -7,7 +7,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::Poll;
 
 use apus_http::{
-    Body, BodyError, Completion, FileRange, Frame, Headers, Outcome, Response, Sealed, StatusCode,
+    Body, BodyError, Completion, FileRange, Frame, Headers, Response, ResponseOutcome,
+    SealedMemory, StatusCode,
 };
 use bytes::Bytes;
 
@@ -53,7 +54,7 @@ fn observed(
     (server, told)
 }
 
-fn body_and(told: &Receiver<Completion>) -> (u64, Outcome) {
+fn body_and(told: &Receiver<Completion>) -> (u64, ResponseOutcome) {
     let completion = told.recv_timeout(PATIENCE).unwrap();
     (completion.body_bytes, completion.outcome)
 }
@@ -100,7 +101,7 @@ fn sends_a_part_of_a_file() {
 #[test]
 fn sends_sealed_memory_whole_and_in_parts() {
     let whole = content(3_000_000);
-    let sealed = Sealed::gather(std::iter::once(&whole[..])).unwrap();
+    let sealed = SealedMemory::gather(std::iter::once(&whole[..])).unwrap();
     let (server, told) = observed(move |path| match path {
         "/" => sealed.clone().into(),
         "/part" => sealed.slice(12_345..212_345).into(),
@@ -115,7 +116,7 @@ fn sends_sealed_memory_whole_and_in_parts() {
         let received = client.read_response();
         assert_eq!(received.field("content-length"), Some("3000000"));
         assert!(received.body == whole);
-        assert_eq!(body_and(&told), (3_000_000, Outcome::Complete));
+        assert_eq!(body_and(&told), (3_000_000, ResponseOutcome::Complete));
     }
     assert!(client.read_response().body == whole[12_345..212_345]);
     assert_eq!(client.read_response().body, b"");
@@ -123,14 +124,14 @@ fn sends_sealed_memory_whole_and_in_parts() {
 
 #[test]
 fn sealed_memory_that_the_client_does_not_take_is_not_reported_as_sent() {
-    let sealed = Sealed::gather(std::iter::once(&content(30_000_000)[..])).unwrap();
+    let sealed = SealedMemory::gather(std::iter::once(&content(30_000_000)[..])).unwrap();
     let (server, told) = observed(move |_| sealed.clone().into());
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let head = client.read_head_response();
     assert_eq!(head.field("content-length"), Some("30000000"));
     drop(client);
-    assert_eq!(body_and(&told).1, Outcome::ClientGone);
+    assert_eq!(body_and(&told).1, ResponseOutcome::ClientGone);
     server.assert_serves();
 }
 
@@ -145,14 +146,14 @@ fn a_file_that_became_shorter_cuts_the_connection() {
     let head = client.read_head_response();
     assert_eq!(head.field("content-length"), Some("200000"));
     assert_eq!(client.rest().unwrap().len(), 100_000);
-    assert_eq!(body_and(&told), (100_000, Outcome::SourceFailed));
+    assert_eq!(body_and(&told), (100_000, ResponseOutcome::SourceFailed));
     server.wait_for("the count", |totals| totals.broken_responses == 1);
 }
 
 #[test]
 fn sends_no_body_to_head_whatever_its_kind() {
     let shared = file(&content(70_000));
-    let sealed = Sealed::gather(std::iter::once(&content(80_000)[..])).unwrap();
+    let sealed = SealedMemory::gather(std::iter::once(&content(80_000)[..])).unwrap();
     let (server, told) = observed(move |path| match path {
         "/file" => range(&shared, 0, 70_000),
         "/sealed" => sealed.clone().into(),
@@ -169,7 +170,7 @@ fn sends_no_body_to_head_whatever_its_kind() {
         client.send(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         let head = client.read_head_response();
         assert_eq!(head.field("content-length"), length, "{path}");
-        assert_eq!(body_and(&told), (0, Outcome::Complete));
+        assert_eq!(body_and(&told), (0, ResponseOutcome::Complete));
     }
     assert_eq!(client.get("/text").text(), "text");
 }
@@ -244,7 +245,7 @@ fn a_stream_that_breaks_cuts_the_connection() {
         let mut client = server.connect();
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(client.try_response(false).is_err(), "{len}");
-        assert_eq!(body_and(&told), (4, Outcome::SourceFailed));
+        assert_eq!(body_and(&told), (4, ResponseOutcome::SourceFailed));
         server.wait_for("the count", |totals| totals.broken_responses == 1);
         assert_eq!(server.totals().requests, 1);
     }
@@ -266,7 +267,11 @@ fn a_stream_of_another_length_than_announced_is_never_a_complete_response() {
         let mut client = server.connect();
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert!(client.try_response(false).is_err(), "{path}");
-        assert_eq!(body_and(&told), (sent, Outcome::SourceFailed), "{path}");
+        assert_eq!(
+            body_and(&told),
+            (sent, ResponseOutcome::SourceFailed),
+            "{path}"
+        );
     }
     server.wait_for("the count", |totals| totals.broken_responses == 2);
 }
@@ -340,7 +345,7 @@ fn observers_learn_of_every_response_in_a_pipeline() {
         let completion = told.recv_timeout(PATIENCE).unwrap();
         assert_eq!(
             (completion.body_bytes, completion.outcome),
-            (expected, Outcome::Complete)
+            (expected, ResponseOutcome::Complete)
         );
         let framing = if expected == 8 {
             "5\r\n\r\n3\r\n\r\n0\r\n\r\n".len() as u64
@@ -368,7 +373,7 @@ fn observers_learn_of_a_client_that_left() {
     client.read_head_response();
     drop(client);
     let completion = told.recv_timeout(PATIENCE).unwrap();
-    assert_eq!(completion.outcome, Outcome::ClientGone);
+    assert_eq!(completion.outcome, ResponseOutcome::ClientGone);
     assert!(completion.duration < PATIENCE);
     assert_eq!(server.totals().broken_responses, 0);
 }

@@ -5,7 +5,9 @@ use std::time::Instant;
 use crate::plan::ApplicationMode;
 use crate::wire::RequestFrame;
 use crate::{WorkerError, WorkerPool, WorkerRequest};
-use apus_http::{Body, BodyError, HeaderValue, Request, Response, Source, StatusCode, header};
+use apus_http::{
+    Body, BodyError, HeaderValue, Request, Response, ResponseOrigin, StatusCode, header,
+};
 
 use super::socket;
 use apus_proxy::log_rate_limiter::LogRateLimiter;
@@ -74,7 +76,7 @@ impl ResidentWorkers {
             Ok(response) => response,
             Err(error) => return Err(self.error_response(request, &error)),
         };
-        let source = Source {
+        let source = ResponseOrigin {
             address: self.pool.plan().name.clone(),
             status: worker_response.status,
             duration: sent_at.elapsed(),
@@ -84,7 +86,7 @@ impl ResidentWorkers {
             std::rc::Rc::new(worker_response.headers),
             worker_response.body,
         );
-        response.set_source(source);
+        response.set_origin(source);
         Ok(response)
     }
 

@@ -222,7 +222,7 @@ impl PhpServiceInner {
             Err(response) => return response,
         };
         let mut response = self.response(upstream.response);
-        response.set_source(source);
+        response.set_origin(source);
         if let Some(cookie) = upstream.set_cookie {
             // It cannot fail: the plan was validated.
             let _ = response.headers_mut().try_append("set-cookie", cookie);

@@ -12,7 +12,7 @@ use apus_upstream::plan::{GroupPlan, NodePlan, Place};
 use apus_upstream::{GroupStatus, Upstreams};
 
 use crate::forwarding::{Origin, SIMPLE};
-use apus_testkit::{Ask, Pieces, Reply, ask, block_on, eventually, get};
+use apus_testkit::{PieceStream, Reply, RequestBuilder, ask, block_on, eventually, get};
 
 /// The response of the mirror, which no client gets.
 const OTHER: &str = "HTTP/1.1 500 Broken\r\nContent-Length: 3\r\nX-Other: yes\r\n\r\nbad";
@@ -61,7 +61,7 @@ impl MirroredProxy {
         Self { upstreams, service }
     }
 
-    async fn ask(&self, ask: Ask) -> Reply {
+    async fn ask(&self, ask: RequestBuilder) -> Reply {
         Reply::read(self.service.call(ask.request()).wait().await).await
     }
 
@@ -189,8 +189,8 @@ fn keeps_the_limit_of_copies_in_flight() {
     });
 }
 
-fn streamed() -> Ask {
-    ask("POST", "/").body(Body::stream(Pieces::of(&["one ", "two ", "three"])))
+fn streamed() -> RequestBuilder {
+    ask("POST", "/").body(Body::stream(PieceStream::of(&["one ", "two ", "three"])))
 }
 
 #[test]

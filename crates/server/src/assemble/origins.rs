@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_cache::service::{Cache, CacheUnlessBypassed, CachedService};
-use apus_compress::Compressed;
+use apus_compress::CompressedFactory;
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Answer, Request, Response, Service, ServiceFactory, StatusCode};
 use apus_net::client::Tls;
@@ -93,9 +93,9 @@ impl OriginServices<'_> {
                             CachedService::new(cache, &site.name, caching.clone(), php.clone())
                                 .compression(site.compression);
                         let php = CacheUnlessBypassed::new(cached, php);
-                        PhpServices::of(Compressed::new(site.compression, php))
+                        PhpServices::of(CompressedFactory::new(site.compression, php))
                     }
-                    _ => PhpServices::of(Compressed::new(site.compression, php)),
+                    _ => PhpServices::of(CompressedFactory::new(site.compression, php)),
                 }
             }
             Self::DryRun => {

@@ -12,7 +12,7 @@ use apus_http::{
 use super::accel;
 use super::{RequestContext, RequestRoute, SiteState};
 use crate::settings::ErrorPage;
-use apus_error_page::{self, Details, ErrorFormat};
+use apus_error_page::{self, ErrorDetails, ErrorFormat};
 use apus_http::trace::{Step, StepKind};
 use apus_media_type as media_type;
 
@@ -31,7 +31,7 @@ impl SiteState {
         if self.is_intercepted(&context, &response) {
             clear_body(&mut response);
         }
-        if !apus_error_page::lacks_content(&response) {
+        if !apus_error_page::lacks_body(&response) {
             return self.finish(context, response).into();
         }
         let page = self.location(&context).error_pages.get(&response.status());
@@ -52,7 +52,7 @@ impl SiteState {
                         format!("the status is {}", response.status()),
                     ));
                 }
-                apus_error_page::fill(&mut response, context.format, Details::default());
+                apus_error_page::write_body(&mut response, context.format, ErrorDetails::default());
                 self.finish(context, response).into()
             }
             Some(ErrorPage::Body { content_type, body }) => {
@@ -78,10 +78,10 @@ impl SiteState {
                         }
                         Err(error) => {
                             tracing::error!(file = %file.display(), %error, "cannot read an error page");
-                            apus_error_page::fill(
+                            apus_error_page::write_body(
                                 &mut response,
                                 context.format,
-                                Details::default(),
+                                ErrorDetails::default(),
                             );
                         }
                     }
@@ -105,9 +105,11 @@ impl SiteState {
                     };
                     match found {
                         Some(page) => copy_body(&mut response, page),
-                        None => {
-                            apus_error_page::fill(&mut response, context.format, Details::default())
-                        }
+                        None => apus_error_page::write_body(
+                            &mut response,
+                            context.format,
+                            ErrorDetails::default(),
+                        ),
                     }
                     site.finish(context, response)
                 })
@@ -142,8 +144,7 @@ impl SiteState {
             trace: None,
         };
         let response = self.route(request, &mut context.route).wait().await;
-        let is_same_error =
-            response.status() == status && !apus_error_page::lacks_content(&response);
+        let is_same_error = response.status() == status && !apus_error_page::lacks_body(&response);
         if response.status() == StatusCode::OK || is_same_error {
             return Some(response);
         }

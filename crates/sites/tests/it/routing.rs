@@ -335,7 +335,7 @@ fn a_body_that_is_too_large_is_refused_at_once_or_cut_off() {
         ask("POST", "/large/").body("12345").of(&service).text(),
         "read"
     );
-    let stream = Body::stream(apus_testkit::Pieces::of(&["123", "456"]));
+    let stream = Body::stream(apus_testkit::PieceStream::of(&["123", "456"]));
     assert_eq!(ask("POST", "/").body(stream).of(&service).text(), "cut off");
 }
 
@@ -497,8 +497,8 @@ fn an_observer_sees_the_request_as_it_came_and_the_completion() {
             body_bytes: 0,
             bytes: 0,
             duration: std::time::Duration::ZERO,
-            outcome: apus_http::Outcome::Complete,
-            source: None,
+            outcome: apus_http::ResponseOutcome::Complete,
+            origin: None,
             cache: None,
         });
     }

@@ -217,7 +217,7 @@ impl App {
     }
 
     /// Mounts a service under a path. The service gets paths without that prefix, which
-    /// [`apus_http::mounted_at`] returns. The path itself is redirected to the path with a slash.
+    /// [`apus_http::mount_prefix`] returns. The path itself is redirected to the path with a slash.
     #[must_use]
     #[track_caller]
     pub fn mount(self, path: &str, service: impl ServiceFactory + 'static) -> Self {

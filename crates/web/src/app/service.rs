@@ -14,7 +14,7 @@ use apus_handler::middleware::{AnyMiddleware, Chain, Next, Position};
 use apus_handler::state::States;
 use apus_http::path;
 use apus_http::trace::{self, Step, StepKind};
-use apus_http::{MountedAt, mounted_at};
+use apus_http::{MountPrefix, mount_prefix};
 use apus_patterns::ServerNames;
 
 /// The application on one worker.
@@ -397,8 +397,8 @@ impl MountService {
         if request.set_path_and_query(&target).is_err() {
             return Response::new(StatusCode::BAD_REQUEST).into();
         }
-        let outer = mounted_at(&request);
-        let mounted = MountedAt(match outer {
+        let outer = mount_prefix(&request);
+        let mounted = MountPrefix(match outer {
             "" => path::encode(self.path.as_bytes()).into(),
             outer => format!("{outer}{}", path::encode(self.path.as_bytes())).into(),
         });
@@ -412,7 +412,7 @@ fn add_slash(request: &Request) -> Answer {
     let query = request
         .query()
         .map_or_else(String::new, |query| format!("?{query}"));
-    let location = format!("{}{}/{query}", mounted_at(request), request.path());
+    let location = format!("{}{}/{query}", mount_prefix(request), request.path());
     // Two slashes at the front would name another host.
     let location = format!("/{}", location.trim_start_matches('/'));
     match HeaderValue::from_str(&location) {

@@ -9,7 +9,7 @@ use apus_http::Request;
 
 use crate::router::{PathValueError, RouteError, RouteErrorKind, RoutePattern};
 use apus_handler::{FromRequestHead, Matched};
-use apus_http::mounted_at;
+use apus_http::mount_prefix;
 
 /// The routes with names.
 #[derive(Default)]
@@ -118,7 +118,7 @@ impl FromRequestHead for Urls {
         });
         Ok(Self {
             named: matched.scope.states.get_rc().unwrap_or_default(),
-            base: mounted_at(request).into(),
+            base: mount_prefix(request).into(),
             origin: origin.into(),
         })
     }

@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use apus_http::{
-    Body, BodyError, BodyStream, Completion, ConnectionInfo, Duplex, Frame, Headers, Method,
-    Outcome, Peer, Request, RequestParts, Response, Service, StatusCode, Target, Version,
+    Body, BodyError, BodyStream, Completion, ConnectionInfo, Duplex, Frame, Headers, Method, Peer,
+    Request, RequestParts, Response, ResponseOutcome, Service, StatusCode, Target, Version,
 };
 use apus_net::client::{
     Address, ClientRequest, ClientRequestHead, Origin, Protocol, ProxyHead, Timeouts, connect,
@@ -144,8 +144,8 @@ fn observed_body(body: Body, response: &mut Response, started: Instant) -> Body 
             body_bytes: 0,
             bytes: 0,
             duration: Duration::ZERO,
-            outcome: Outcome::ClientGone,
-            source: response.source().cloned(),
+            outcome: ResponseOutcome::ClientGone,
+            origin: response.origin().cloned(),
             cache: None,
         },
         started,
@@ -172,8 +172,8 @@ impl BodyStream for ObservedBody {
             Poll::Ready(Some(Ok(Frame::File(range)))) => {
                 completion.body_bytes = completion.body_bytes.saturating_add(range.len);
             }
-            Poll::Ready(Some(Err(_))) => completion.outcome = Outcome::SourceFailed,
-            Poll::Ready(None) => completion.outcome = Outcome::Complete,
+            Poll::Ready(Some(Err(_))) => completion.outcome = ResponseOutcome::SourceFailed,
+            Poll::Ready(None) => completion.outcome = ResponseOutcome::Complete,
             _ => {}
         }
         polled

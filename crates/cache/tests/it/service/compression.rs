@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use apus_cache::service::{Cache, CacheSettings, CachedService, PurgeAccess};
-use apus_compress::Compressed;
+use apus_compress::CompressedFactory;
 use apus_compress::Compression;
 use apus_http::{Response, Service, ServiceFactory, StatusCode, service_fn};
 use bytes::Bytes;
 
-use apus_testkit::{Ask, Reply, ask, block_on, get};
+use apus_testkit::{Reply, RequestBuilder, ask, block_on, get};
 
 const COMPRESSION: Compression = Compression {
     gzip: true,
@@ -50,7 +50,7 @@ fn site(content: String, fields: &[(&'static str, &'static str)]) -> Site {
         ..CacheSettings::default()
     };
     let cached = CachedService::new(&cache, "site", settings, origin).compression(COMPRESSION);
-    let factory = Compressed::new(COMPRESSION, cached);
+    let factory = CompressedFactory::new(COMPRESSION, cached);
     Site {
         cache,
         calls,
@@ -65,7 +65,7 @@ struct Site {
 }
 
 impl Site {
-    async fn read(&self, ask: Ask) -> Reply {
+    async fn read(&self, ask: RequestBuilder) -> Reply {
         Reply::read(self.workers[0].call(ask.request()).wait().await).await
     }
 }
@@ -74,7 +74,7 @@ fn text(len: usize) -> String {
     "some text that can be made shorter; ".repeat(len / 36 + 1)[..len].to_owned()
 }
 
-fn accepting(codings: &str) -> Ask {
+fn accepting(codings: &str) -> RequestBuilder {
     get("/").with("accept-encoding", codings)
 }
 

@@ -15,7 +15,7 @@ use apus_http::{
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use apus_testkit::{Ask, Reply, ask, block_on, cases, get};
+use apus_testkit::{Reply, RequestBuilder, ask, block_on, cases, get};
 
 /// Bytes that differ from those near and far, and from those of other versions.
 fn content(version: u64, range: std::ops::Range<u64>) -> Vec<u8> {
@@ -192,7 +192,7 @@ impl BodyStream for Pieces {
     }
 }
 
-async fn read(ask: Ask, service: &Rc<dyn Service>) -> Reply {
+async fn read(ask: RequestBuilder, service: &Rc<dyn Service>) -> Reply {
     Reply::read(service.call(ask.request()).wait().await).await
 }
 
@@ -216,7 +216,7 @@ async fn read_until_broken(ask: Ask, service: &Rc<dyn Service>) -> (u16, Vec<u8>
     }
 }
 
-fn part(range: &str) -> Ask {
+fn part(range: &str) -> RequestBuilder {
     get("/").with("range", &format!("bytes={range}"))
 }
 
@@ -278,7 +278,7 @@ fn a_client_with_the_current_version_gets_304_from_an_incomplete_object() {
         origin.asked();
         let reply = read(get("/").with("if-none-match", "\"v1\""), &service).await;
         assert_eq!(reply.status, 304);
-        let only = |ask: Ask| ask.with("cache-control", "only-if-cached");
+        let only = |ask: RequestBuilder| ask.with("cache-control", "only-if-cached");
         assert_eq!(read(only(part("150-160")), &service).await.status, 206);
         assert_eq!(read(only(part("150-200")), &service).await.status, 504);
         // A range of another version is useless for this client, which gets the complete response.

@@ -11,7 +11,7 @@ use apus_http::{
     StatusCode, service_fn,
 };
 
-use apus_testkit::{Ask, Reply, ask, block_on, get};
+use apus_testkit::{Reply, RequestBuilder, ask, block_on, get};
 
 type Answering = dyn Fn(&Headers, usize) -> Response + Send + Sync;
 
@@ -300,7 +300,7 @@ fn the_cache_result_is_logged_without_a_response_field() {
         ..CacheSettings::default()
     };
     let service = origin.cached(settings);
-    let result = |ask: Ask| {
+    let result = |ask: RequestBuilder| {
         block_on(async {
             let response = service.call(ask.request()).wait().await;
             assert!(!response.headers().contains("cache-status"));
@@ -395,7 +395,7 @@ fn a_stale_response_is_sent_when_the_origin_fails_rfc_5861() {
     }
 }
 
-async fn read(ask: Ask, service: &std::rc::Rc<dyn Service>) -> Reply {
+async fn read(ask: RequestBuilder, service: &std::rc::Rc<dyn Service>) -> Reply {
     let response = service.call(ask.request()).wait().await;
     Reply::read(response).await
 }

@@ -9,7 +9,7 @@ use crate::h2::streams::{ReceiveState, RequestKind, ScheduleState, SendState, St
 use crate::h2::{ConnectionError, ErrorCode, StreamKey};
 use apus_http::grammar::parse_decimal;
 use apus_http::response_head::{decimal, is_connection_field};
-use apus_http::trailers::may_trail;
+use apus_http::trailers::is_allowed_in_trailers;
 use apus_http::{Head, Headers, ResponseHead};
 use http::{Method, StatusCode};
 
@@ -202,10 +202,10 @@ impl Http2Codec {
                 decimal(length, &mut digits);
                 encoder.field(b"content-length", &digits, out);
             }
-            if let Some(server) = head.server.filter(|_| !survey.has_server) {
+            if let Some(server) = head.server.filter(|_| !summary.has_server) {
                 encoder.server(server.as_bytes(), out);
             }
-            if !survey.has_date {
+            if !summary.has_date {
                 encoder.date(head.date, out);
             }
         });
@@ -308,8 +308,12 @@ impl Http2Codec {
             .get(stream)
             .is_some_and(|known| known.sending == SendState::Body);
         if is_possible {
-            let may_trail = |line: &(&[u8], &[u8], bool)| may_trail(line.0);
-            let mut lines = trailers.hpack_lines().filter(may_trail).peekable();
+            let is_allowed_in_trailers =
+                |line: &(&[u8], &[u8], bool)| is_allowed_in_trailers(line.0);
+            let mut lines = trailers
+                .hpack_lines()
+                .filter(is_allowed_in_trailers)
+                .peekable();
             if lines.peek().is_none() {
                 frame::data(0, true, stream.id(), out);
             } else {

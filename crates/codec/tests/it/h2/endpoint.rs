@@ -3,7 +3,7 @@
 use apus_codec::h2::{
     ConnectionError, ExpectedBody, Http2Codec, Http2Config, Http2Event, StreamKey,
 };
-use apus_http::{Head, Headers, HopByHop, Method, ResponseHead, StatusCode, Target, Version};
+use apus_http::{Head, Headers, HopByHopFields, Method, ResponseHead, StatusCode, Target, Version};
 
 pub(super) const DATE: &[u8; 29] = b"Sat, 21 Nov 2026 10:00:00 GMT";
 
@@ -162,7 +162,7 @@ pub(super) fn request(method: &str, target: &str, fields: &str) -> Head {
         method,
         version: Version::HTTP_2,
         headers: headers(fields),
-        hop_by_hop: HopByHop::default(),
+        hop_by_hop: HopByHopFields::default(),
     }
 }
 

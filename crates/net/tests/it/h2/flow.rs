@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use apus_http::{
-    Answer, Body, BodyError, BodyStream, FileRange, Frame, Response, Sealed, ServiceFactory,
+    Answer, Body, BodyError, BodyStream, FileRange, Frame, Response, SealedMemory, ServiceFactory,
     StatusCode,
 };
 use apus_net::Limits;
@@ -365,7 +365,7 @@ fn file(whole: &[u8]) -> Arc<dyn ServiceFactory> {
 
 /// The same of sealed memory.
 fn sealed(whole: &[u8]) -> Arc<dyn ServiceFactory> {
-    let sealed = Sealed::gather(std::iter::once(whole)).unwrap();
+    let sealed = SealedMemory::gather(std::iter::once(whole)).unwrap();
     service(move |request| {
         let (offset, len) = request.path()[1..].split_once('-').unwrap();
         let (offset, len): (usize, usize) = (offset.parse().unwrap(), len.parse().unwrap());

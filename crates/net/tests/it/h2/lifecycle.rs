@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use apus_http::{Answer, Body, Frame, Outcome, Response, ServiceFactory, StatusCode};
+use apus_http::{Answer, Body, Frame, Response, ResponseOutcome, ServiceFactory, StatusCode};
 use apus_net::{EnginePlan, Limits};
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -351,20 +351,20 @@ fn a_response_whose_stream_is_reset_is_not_complete() {
     assert_eq!(peer.fetch("/12").body.len(), 12);
     assert_eq!(
         outcomes.recv_timeout(PATIENCE).unwrap(),
-        (Outcome::Complete, 12)
+        (ResponseOutcome::Complete, 12)
     );
     peer.opens_windows = false;
     let stream = peer.get("/1000000");
     peer.fence();
     peer.send(reset(stream, code::CANCEL));
     let (outcome, bytes) = outcomes.recv_timeout(PATIENCE).unwrap();
-    assert_eq!(outcome, Outcome::ClientGone);
+    assert_eq!(outcome, ResponseOutcome::ClientGone);
     assert!((1..1_000_000).contains(&bytes), "{bytes}");
     let stream = peer.get("/1000001");
     peer.head(stream);
     drop(peer);
     let (outcome, _) = outcomes.recv_timeout(PATIENCE).unwrap();
-    assert_eq!(outcome, Outcome::ClientGone);
+    assert_eq!(outcome, ResponseOutcome::ClientGone);
 }
 
 fn panicking() -> Arc<dyn ServiceFactory> {

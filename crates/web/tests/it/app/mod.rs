@@ -18,7 +18,7 @@ use apus::{
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use apus_testkit::{Pieces, ask, echo, get};
+use apus_testkit::{PieceStream, ask, echo, get};
 
 #[derive(Debug, Deserialize, Serialize, PartialEq)]
 struct User {
@@ -175,7 +175,7 @@ fn bodies_are_read_up_to_the_limit() {
         ask("POST", "/bytes").body("123456789").of(&service).status,
         413
     );
-    let pieces = |pieces: &[&str]| apus::Body::stream(Pieces::of(pieces));
+    let pieces = |pieces: &[&str]| apus::Body::stream(PieceStream::of(pieces));
     let reply = ask("POST", "/text")
         .body(pieces(&["123", "456"]))
         .of(&service);

@@ -14,7 +14,7 @@ use apus::{
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use apus_testkit::Pieces;
+use apus_testkit::PieceStream;
 
 async fn echo(mut socket: WebSocket) {
     while let Some(message) = socket.recv().await {
@@ -47,7 +47,7 @@ fn app() -> App {
             ([("set-cookie", "user=; Path=/; Max-Age=0")], "bye")
         })
         .get("/pieces", async || {
-            Body::stream(Pieces::of(&["one", "two", "three"]))
+            Body::stream(PieceStream::of(&["one", "two", "three"]))
         })
         .get("/chat", async |upgrade: WebSocketUpgrade| {
             upgrade.protocols(["echo"]).run(echo)
@@ -91,7 +91,7 @@ fn requests_get_the_same_responses_in_process_and_over_sockets() {
             .assert_json(json!({"a": "1 & 2", "é": "="}));
         client
             .post("/bytes")
-            .body(Body::stream(Pieces::of(&["one", "two"])))
+            .body(Body::stream(PieceStream::of(&["one", "two"])))
             .send()
             .assert_ok()
             .assert_text("6");

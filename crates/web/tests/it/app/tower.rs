@@ -17,7 +17,7 @@ use bytes::{Bytes, BytesMut};
 use tempfile::TempDir;
 use tower::{Service, ServiceExt};
 
-use apus_testkit::{Pieces, block_on};
+use apus_testkit::{PieceStream, block_on};
 
 #[derive(Clone)]
 struct Attached(&'static str);
@@ -107,7 +107,7 @@ fn an_axum_router_can_be_mounted() {
 #[test]
 fn bodies_are_streamed_both_ways() {
     both(|client| {
-        let pieces = Body::stream(Pieces::of(&["one", "two", "three"]));
+        let pieces = Body::stream(PieceStream::of(&["one", "two", "three"]));
         client
             .post("/axum/echo")
             .body(pieces)
@@ -237,7 +237,7 @@ fn app(folder: &TempDir) -> App {
             Json(numbers.len())
         })
         .get("/pieces", async || {
-            Body::stream(Pieces::of(&["one", "two"]))
+            Body::stream(PieceStream::of(&["one", "two"]))
         })
         .mount("/files", Files::new(folder.path()))
 }

@@ -5,7 +5,7 @@ use apus::auth::{Csrf, CsrfToken};
 use apus::session::{Key, MemoryStore, Session, Sessions};
 use apus::testing::{TestClient, TestRequest};
 
-use apus_testkit::Pieces;
+use apus_testkit::PieceStream;
 
 fn app(csrf: Csrf) -> App {
     App::new()
@@ -71,7 +71,7 @@ fn a_form_in_pieces_reaches_the_handler_unchanged() {
         client
             .post("/")
             .header("content-type", FORM)
-            .body(apus::Body::stream(Pieces::of(&content)))
+            .body(apus::Body::stream(PieceStream::of(&content)))
             .send()
             .assert_text(&content.concat());
     }
@@ -86,7 +86,7 @@ fn a_form_in_tiny_pieces_is_searched_in_linear_time() {
     client
         .post("/")
         .header("content-type", FORM)
-        .body(apus::Body::stream(Pieces::of(&crumbs)))
+        .body(apus::Body::stream(PieceStream::of(&crumbs)))
         .send()
         .assert_text(&content);
 }
@@ -265,7 +265,7 @@ fn a_form_is_searched_up_to_a_limit() {
     let token = token(&client);
     let pieces = |before: usize| {
         let content = ["x=", &"y".repeat(before), "&csrf_token=", &token, "&", "z"];
-        let body = apus::Body::stream(Pieces::of(&content));
+        let body = apus::Body::stream(PieceStream::of(&content));
         client.post("/").header("content-type", FORM).body(body)
     };
     pieces(500).send().assert_ok();

@@ -4,7 +4,7 @@ use apus::layers::{Compression, Etag};
 use apus::{App, Body, IntoResponse, Response};
 
 use crate::harness::{Client, Server, ask, get, head};
-use apus_testkit::Pieces;
+use apus_testkit::PieceStream;
 
 fn app(etag: Etag) -> App {
     App::new()
@@ -73,7 +73,7 @@ fn weak_tags_are_marked_as_weak() {
 #[test]
 fn only_200_responses_with_a_body_in_memory_are_tagged() {
     let app = app(Etag::new().max_bytes(18)).get("/stream", async || {
-        Body::stream(Pieces::of(&["a stream"])).into_response()
+        Body::stream(PieceStream::of(&["a stream"])).into_response()
     });
     let server = Server::start(app);
     let mut client = Client::connect(server.address());

@@ -106,8 +106,8 @@ fn line(path: &str) -> String {
                 body_bytes: 4,
                 bytes: 100,
                 duration: std::time::Duration::from_micros(1234),
-                outcome: apus::Outcome::Complete,
-                source: None,
+                outcome: apus::ResponseOutcome::Complete,
+                origin: None,
                 cache: None,
             };
             for observer in response.take_observers() {

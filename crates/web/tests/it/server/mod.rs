@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use apus::layers::Compression;
 use apus::sites::{Location, Site, Sites};
-use apus::{App, Compressed, Server, ServiceFactory};
+use apus::{App, CompressedFactory, Server, ServiceFactory};
 use apus_testkit::wait_until;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
@@ -205,7 +205,7 @@ fn invalid_routes_are_rejected_before_the_server_listens() {
 #[test]
 fn wrappers_of_an_application_return_its_routes_and_errors() {
     let site = |app: App| {
-        let app = Compressed::new(Compression::default(), app);
+        let app = CompressedFactory::new(Compression::default(), app);
         let location = Location::service("/".parse().unwrap(), "app", app);
         let site = Site::new("site").location(location);
         Sites::new().site(site).unwrap()

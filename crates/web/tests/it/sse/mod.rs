@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use apus::files::Compression;
 use apus::sse::{Event, LastEventId};
-use apus::{App, Compressed, Sse};
+use apus::{App, CompressedFactory, Sse};
 use tokio::sync::mpsc;
 
 use crate::harness::{Server, wait_until};
@@ -182,7 +182,7 @@ fn events_are_not_compressed() {
     let reply = get("/")
         .with("accept-encoding", "gzip, br")
         .with("last-event-id", "a b")
-        .to(&Compressed::new(Compression::default(), app));
+        .to(&CompressedFactory::new(Compression::default(), app));
     assert_eq!(reply.field("content-encoding"), None);
     assert_eq!(reply.content.len(), "data: \n\n".len() + 10_000);
 }
