@@ -161,14 +161,14 @@ fn write_response_variable(
             Escape::Hexadecimal => out.push(b'-'),
         },
         ResponseVariable::UpstreamAddr => {
-            let address = completion.source.as_ref().map(|source| &*source.address);
+            let address = completion.origin.as_ref().map(|source| &*source.address);
             escape.string(address.map(str::as_bytes), out);
         }
-        ResponseVariable::UpstreamStatus => match &completion.source {
+        ResponseVariable::UpstreamStatus => match &completion.origin {
             Some(source) => write(out, format_args!("{}", source.status.as_u16())),
             None => escape.string(None, out),
         },
-        ResponseVariable::UpstreamDuration => match &completion.source {
+        ResponseVariable::UpstreamDuration => match &completion.origin {
             Some(source) => seconds(source.duration, out),
             None => escape.string(None, out),
         },

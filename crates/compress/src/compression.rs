@@ -1,18 +1,18 @@
-//! Which content codings responses get, and from which length on.
+//! The settings of compression: content codings, levels, and the minimum length.
 
 use apus_http::fields::Coding;
 
-/// Which codings are made of text, from which size on, and at which levels where that is done each
-/// time that a response is sent. Files are compressed once, as well as that is possible.
+/// The content codings for text, the minimum length, and the levels for bodies that are compressed each
+/// time that they are sent. Files are compressed once, at levels of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compression {
-    /// `gzip`, for clients that know nothing better.
+    /// `gzip`, for clients that accept neither of the others.
     pub gzip: bool,
     /// `br`.
     pub brotli: bool,
     /// `zstd`.
     pub zstd: bool,
-    /// In bytes; what is shorter goes as it is.
+    /// The minimum length in bytes. Shorter bodies are not compressed.
     pub min_length: u64,
     /// The level of gzip: 1 to 9.
     pub gzip_level: u8,

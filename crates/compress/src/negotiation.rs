@@ -1,4 +1,4 @@
-//! Which content coding a response gets (RFC 9110 section 12.5.3), and the fields that say so.
+//! The negotiation of the content coding of a response (RFC 9110 section 12.5.3).
 
 use apus_http::fields::{AcceptEncoding, Coding};
 use apus_http::{Body, HeaderValue, Headers, Method, Request, Response, StatusCode, header, list};
@@ -103,7 +103,7 @@ impl EncodingNegotiation {
         }
     }
 
-    /// Whether the response is long enough text, and nobody has chosen a coding yet.
+    /// Whether the response is text of the minimum length without a chosen coding.
     fn is_worthwhile(self, response: &Response) -> bool {
         if response.is_coding_chosen() {
             return false;

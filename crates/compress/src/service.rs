@@ -1,4 +1,4 @@
-//! A service around another one, which compresses its responses.
+//! A service that compresses the responses of an inner service.
 
 use std::rc::Rc;
 
@@ -6,7 +6,7 @@ use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory};
 
 use crate::{Compression, EncodingNegotiation};
 
-/// What makes a service whose answers are compressed.
+/// Creates services that compress the responses of inner services.
 #[derive(Clone, Debug)]
 pub struct CompressedFactory<F> {
     compression: Compression,
@@ -14,7 +14,7 @@ pub struct CompressedFactory<F> {
 }
 
 impl<F> CompressedFactory<F> {
-    /// Compresses the answers of what `inner` makes.
+    /// Compresses the responses of the services that `inner` creates.
     pub fn new(compression: Compression, inner: F) -> Self {
         Self { compression, inner }
     }

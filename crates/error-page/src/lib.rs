@@ -1,6 +1,4 @@
-//! Default bodies of error responses: a page, problem details (RFC 9457), or text.
-//!
-//! The form is what the client accepts (RFC 9110 section 12.5.1).
+//! Default bodies of error responses: an HTML page, problem details (RFC 9457), or text, as the client accepts.
 
 #![forbid(unsafe_code)]
 
@@ -8,10 +6,10 @@ use apus_http::fields::Quality;
 use apus_http::fields::accept::media_ranges;
 use apus_http::{Body, HeaderValue, Headers, Request, Response, StatusCode, header};
 
-/// The form of the content of an error response.
+/// The format of the body of an error response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorFormat {
-    /// A page for people.
+    /// An HTML page for people.
     Html,
     /// ProblemDetails details for programs.
     Json,
@@ -20,7 +18,7 @@ pub enum ErrorFormat {
 }
 
 impl ErrorFormat {
-    /// The form that the client prefers; text if it has no preference.
+    /// The format that the client prefers (RFC 9110 section 12.5.1); text if it has no preference.
     pub fn of(request: &Request) -> Self {
         Self::negotiate(request.headers())
     }
@@ -43,7 +41,7 @@ impl ErrorFormat {
     }
 }
 
-/// An error response with the content that a site gives it by default.
+/// An error response with its default body.
 pub fn error_page(request: &Request, status: StatusCode) -> Response {
     let mut response = Response::new(status);
     write_body(
@@ -54,26 +52,26 @@ pub fn error_page(request: &Request, status: StatusCode) -> Response {
     response
 }
 
-/// Whether a response is an error that says nothing.
+/// Whether a response is an error without a body.
 pub fn lacks_body(response: &Response) -> bool {
     let status = response.status();
     (status.is_client_error() || status.is_server_error()) && matches!(response.body(), Body::Empty)
 }
 
-/// What there is to say about an error besides its status (RFC 9457 section 3.1).
+/// The members of problem details besides the status (RFC 9457 section 3.1).
 #[derive(Default)]
 pub struct ErrorDetails<'a> {
-    /// The type of problems.
+    /// The URI of the problem type.
     pub kind: Option<&'a str>,
     /// The title; by default the reason phrase of the status.
     pub title: Option<&'a str>,
-    /// What went wrong with this request, for the person who sent it.
+    /// The explanation of this occurrence, for people.
     pub detail: Option<&'a str>,
-    /// Further members, for programs.
+    /// Extension members, for programs.
     pub members: serde_json::Map<String, serde_json::Value>,
 }
 
-/// Gives an error response its content.
+/// Sets the body of an error response, and the fields about it.
 pub fn write_body(response: &mut Response, format: ErrorFormat, details: ErrorDetails<'_>) {
     let status = response.status();
     let title = details
@@ -81,14 +79,14 @@ pub fn write_body(response: &mut Response, format: ErrorFormat, details: ErrorDe
         .or(status.canonical_reason())
         .unwrap_or("Error");
     let code = status.as_str();
-    let (content_type, content) = match format {
+    let (content_type, body) = match format {
         ErrorFormat::Html => (
             "text/html; charset=utf-8",
-            page(code, title, details.detail.unwrap_or(explanation(status))),
+            render_page(code, title, details.detail.unwrap_or(explanation(status))),
         ),
         ErrorFormat::Json => (
             "application/problem+json",
-            problem(status, title, details).unwrap_or_default(),
+            render_problem(status, title, details).unwrap_or_default(),
         ),
         ErrorFormat::Text => (
             "text/plain; charset=utf-8",
@@ -112,15 +110,15 @@ pub fn write_body(response: &mut Response, format: ErrorFormat, details: ErrorDe
         );
     }
     headers.append(&header::VARY, &HeaderValue::from_static("accept"));
-    *response.body_mut() = content.into();
+    *response.body_mut() = body.into();
 }
 
-fn page(code: &str, title: &str, text: &str) -> String {
+fn render_page(code: &str, title: &str, text: &str) -> String {
     let escaped = |text: &str| {
         let text = text.replace('&', "&amp;").replace('<', "&lt;");
         text.replace('>', "&gt;")
     };
-    // What was put in is not looked at again.
+    // Inserted text is not searched for placeholders.
     let mut page = String::new();
     for part in include_str!("page.html").split_inclusive('}') {
         match part.rsplit_once('{') {
@@ -133,7 +131,7 @@ fn page(code: &str, title: &str, text: &str) -> String {
     page
 }
 
-fn problem(
+fn render_problem(
     status: StatusCode,
     title: &str,
     details: ErrorDetails<'_>,
@@ -157,7 +155,7 @@ fn problem(
     })
 }
 
-/// Whether the same request may well fare better later, or for somebody else.
+/// Whether the same request may succeed later or for another client.
 fn is_temporary(status: StatusCode) -> bool {
     !matches!(
         status,
@@ -171,7 +169,7 @@ fn is_temporary(status: StatusCode) -> bool {
 
 fn explanation(status: StatusCode) -> &'static str {
     match status {
-        StatusCode::BAD_REQUEST => "The server could not make sense of this request.",
+        StatusCode::BAD_REQUEST => "The server could not understand this request.",
         StatusCode::UNAUTHORIZED => "You need to sign in to see this.",
         StatusCode::FORBIDDEN => "You are not allowed to see this.",
         StatusCode::NOT_FOUND => {
@@ -183,19 +181,21 @@ fn explanation(status: StatusCode) -> &'static str {
         StatusCode::GONE => "What was here is gone for good.",
         StatusCode::PAYLOAD_TOO_LARGE => "What you sent is larger than allowed here.",
         StatusCode::RANGE_NOT_SATISFIABLE => "The part you asked for does not exist.",
-        StatusCode::MISDIRECTED_REQUEST => "This server does not answer for that host here.",
+        StatusCode::MISDIRECTED_REQUEST => "This server does not serve that host here.",
         StatusCode::TOO_MANY_REQUESTS => "There were too many requests. Please wait a moment.",
-        StatusCode::BAD_GATEWAY => "The application behind this server gave no valid answer.",
+        StatusCode::BAD_GATEWAY => {
+            "The application behind this server did not send a valid response."
+        }
         StatusCode::SERVICE_UNAVAILABLE => {
             "The service is busy or under maintenance. Please try again soon."
         }
         StatusCode::GATEWAY_TIMEOUT => {
-            "The application behind this server took too long to answer."
+            "The application behind this server took too long to respond."
         }
         other if other.is_server_error() => {
             "Something went wrong on the server. It is not your fault; please try again later."
         }
-        _ => "The server cannot answer this request.",
+        _ => "The server cannot process this request.",
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_the_form_the_client_prefers() {
+    fn takes_the_format_that_the_client_prefers() {
         for (accept, format) in [
             ("", ErrorFormat::Text),
             ("text/html", ErrorFormat::Html),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_what_the_error_said_and_describes_the_new_content() {
+    fn keeps_fields_of_the_error_and_describes_the_new_body() {
         let mut response = Response::new(StatusCode::METHOD_NOT_ALLOWED)
             .with_header(&header::ALLOW, &HeaderValue::from_static("GET"))
             .with_header(&header::CONTENT_LENGTH, &HeaderValue::from_static("0"));
@@ -233,16 +233,16 @@ mod tests {
         assert_eq!(response.headers().get_str("allow"), Some("GET"));
         assert_eq!(response.headers().get("content-length"), None);
         assert_eq!(response.headers().get("cache-control"), None);
-        let Body::Bytes(content) = response.body() else {
-            panic!("no content");
+        let Body::Bytes(body) = response.body() else {
+            panic!("no body");
         };
-        let problem: serde_json::Value = serde_json::from_slice(content).unwrap();
+        let problem: serde_json::Value = serde_json::from_slice(body).unwrap();
         assert_eq!(problem["status"], 405);
         assert_eq!(problem["title"], "Method Not Allowed");
     }
 
     #[test]
-    fn a_passing_error_is_not_stored() {
+    fn a_temporary_error_is_not_stored() {
         let mut response = Response::new(StatusCode::BAD_GATEWAY);
         write_body(&mut response, ErrorFormat::Html, ErrorDetails::default());
         assert_eq!(
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_needs_nothing_from_elsewhere_and_has_both_colour_schemes() {
+    fn the_page_needs_no_other_resource_and_has_both_colour_schemes() {
         let page = include_str!("page.html");
         for outside in ["src=", "href=", "url(", "@import", "http:", "https:"] {
             assert!(!page.contains(outside), "{outside}");

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::body::FileBytes;
 use crate::tree::FileIdentity;
-use apus_compress::{Encoder, Encoding};
+use apus_compress::{ContentEncoder, Encoding};
 
 /// The longest file whose compressed variants are stored.
 pub(crate) const MAX_SOURCE: u64 = 4 << 20;

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 
 use crate::grammar::is_authority;
 
-/// `host [":" port]` in the form that equal authorities have in common: in lower case, without the dot of
-/// the root, and without a port that is empty or the default of the scheme.
+/// `host [":" port]` in lower case, without the dot of the root, and without a port that is empty or the
+/// default of the scheme. Equal authorities have the same normal form.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Authority {
     text: SmallVec<[u8; 40]>,
@@ -15,13 +15,13 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// The normal form of an authority as it was sent; `None` if the text is none.
+    /// The normal form of an authority; `None` if the text is no authority.
     pub fn normalise(text: &[u8], is_secure: bool) -> Option<Self> {
         if !is_authority(text) {
             return None;
         }
         let colon = text.iter().rposition(|byte| *byte == b':');
-        // A colon inside of brackets belongs to an IPv6 address.
+        // A colon in brackets belongs to an IPv6 address.
         let is_port = |at: &usize| text.get(*at..).is_some_and(|rest| !rest.contains(&b']'));
         let (host, port) = match colon.filter(is_port) {
             Some(at) => (text.get(..at)?, text.get(at.checked_add(1)?..)?),
@@ -49,7 +49,7 @@ impl Authority {
 
     /// The whole text.
     pub fn as_str(&self) -> &str {
-        // What was taken as an authority is ASCII.
+        // An authority is ASCII.
         std::str::from_utf8(&self.text).unwrap_or_default()
     }
 
@@ -64,7 +64,7 @@ impl Authority {
         port.parse().ok()
     }
 
-    /// The same host with this port, if it has none of its own.
+    /// The same host with this port, if the authority has none.
     #[must_use]
     pub(crate) fn or_port(mut self, port: Option<u16>, is_secure: bool) -> Self {
         let default = if is_secure { 443 } else { 80 };
@@ -78,7 +78,7 @@ impl Authority {
         self
     }
 
-    /// Whether it is absent.
+    /// Whether there is no authority.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }

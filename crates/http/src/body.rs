@@ -1,4 +1,4 @@
-//! Message content (RFC 9110 section 6.4), in forms that a connection driver can see through.
+//! The body of a message (RFC 9110 section 6.4), as an enum that connection drivers match on.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,30 +13,29 @@ use bytes::Bytes;
 
 use crate::Headers;
 
-/// The content of a request or a response.
+/// The body of a request or a response.
 ///
-/// The driver of a connection matches on it: bytes join the head in one write, a file range and
-/// sealed memory go to `sendfile`, a stream is polled as fast as the peer reads.
+/// The driver of a connection matches on it: it writes bytes together with the head, sends file ranges
+/// and sealed memory by `sendfile`, and polls a stream as fast as the peer reads.
 #[derive(Default)]
 pub enum Body {
-    /// No content.
+    /// No body.
     #[default]
     Empty,
-    /// Content that is in memory.
+    /// Bytes in memory.
     Bytes(Bytes),
-    /// Content that is in memory and that the kernel can send by itself: the same as its bytes, but
-    /// for a driver that sends them as they are.
+    /// Bytes in a memfd, which `sendfile` can send. A driver may also treat them as bytes in memory.
     Sealed(SealedMemory),
     /// A part of a file.
     File(FileRange),
-    /// Content that comes in frames, with back-pressure: nothing is polled before it can be sent.
+    /// A stream of frames with back-pressure: no frame is polled before it can be sent.
     Stream(Box<dyn BodyStream>),
 }
 
 /// A part of an open file, not longer than the file was when it was opened.
 #[derive(Clone, Debug)]
 pub struct FileRange {
-    /// The file; its position is never used or moved.
+    /// The file. Its position is neither used nor changed.
     pub file: Arc<File>,
     /// Where the range starts, in bytes.
     pub offset: u64,
@@ -44,24 +43,24 @@ pub struct FileRange {
     pub len: u64,
 }
 
-/// Content that comes in frames.
+/// A body as a stream of frames.
 pub trait BodyStream {
     /// The next frame; `None` after the last one. Not polled again after `None` or an error.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>>;
 
-    /// The bytes of data still to come, where that is known exactly.
+    /// The bytes of data that are left, if their number is known exactly.
     fn remaining(&self) -> Option<u64> {
         None
     }
 
-    /// Whether polling takes so much memory or work that it is better done only once the client has
-    /// room for what comes of it. What is still to come is then more than an end or trailers.
+    /// Whether polling takes so much memory or work that drivers should wait until the client's window
+    /// is open. A stream that returns true has data left, not only its end or trailers.
     fn waits_for_window(&self) -> bool {
         false
     }
 }
 
-/// A piece of streamed content.
+/// A frame of a body.
 #[derive(Debug)]
 pub enum Frame {
     /// Data in memory.
@@ -73,8 +72,11 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// The bytes of data in it.
-    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
+    /// The bytes of data in the frame.
+    #[allow(
+        clippy::len_without_is_empty,
+        reason = "a frame is never asked whether it is empty"
+    )]
     pub fn len(&self) -> u64 {
         match self {
             Self::Data(bytes) => bytes.len() as u64,
@@ -84,30 +86,30 @@ impl Frame {
     }
 }
 
-/// Why content ended before it was whole.
+/// Why a body ended before it was complete.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BodyError {
     /// The peer closed or reset the connection: a broken network, or a client that gave up.
     Disconnected,
-    /// The peer broke the framing, as with an invalid chunk size: a faulty or hostile peer.
+    /// The peer broke the framing, such as by an invalid chunk size: a faulty or hostile peer.
     Malformed,
     /// The peer sent slower than the limits allow.
     TimedOut,
-    /// The content is larger than the limit set for it.
+    /// The body is larger than its limit.
     TooLarge,
-    /// The source of the content failed.
+    /// The source of the body failed.
     Source(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Disconnected => f.write_str("the peer disconnected before the content ended"),
-            Self::Malformed => f.write_str("the content is not framed as HTTP requires"),
-            Self::TimedOut => f.write_str("the content came too slowly"),
-            Self::TooLarge => f.write_str("the content is larger than allowed"),
-            Self::Source(error) => write!(f, "the source of the content failed: {error}"),
+            Self::Disconnected => f.write_str("the peer disconnected before the body ended"),
+            Self::Malformed => f.write_str("the framing of the body is invalid"),
+            Self::TimedOut => f.write_str("the body came too slowly"),
+            Self::TooLarge => f.write_str("the body is larger than allowed"),
+            Self::Source(error) => write!(f, "the source of the body failed: {error}"),
         }
     }
 }
@@ -133,7 +135,7 @@ impl Body {
         Self::Stream(Box::new(stream))
     }
 
-    /// The length of the data in bytes, where it is known.
+    /// The length of the data in bytes, if it is known.
     pub fn len(&self) -> Option<u64> {
         match self {
             Self::Empty => Some(0),
@@ -144,7 +146,7 @@ impl Body {
         }
     }
 
-    /// All of it, where it is in memory.
+    /// The whole body, if it is in memory.
     pub fn in_memory(&self) -> Option<&Bytes> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -153,7 +155,7 @@ impl Body {
         }
     }
 
-    /// The same content once more, which costs nothing; `None` for a stream, which comes once.
+    /// Another handle of the same body, without a copy; `None` for a stream, which can be read only once.
     pub fn share(&self) -> Option<Self> {
         match self {
             Self::Empty => Some(Self::Empty),
@@ -164,7 +166,7 @@ impl Body {
         }
     }
 
-    /// Whether it is known that there is no data.
+    /// Whether the body is known to have no data.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
@@ -172,12 +174,12 @@ impl Body {
     /// The next frame; `None` after the last one.
     ///
     /// # Errors
-    /// The content broke off; see [`BodyError`].
+    /// The body is incomplete; see [`BodyError`].
     pub async fn frame(&mut self) -> Option<Result<Frame, BodyError>> {
         poll_fn(|cx| self.poll_frame(cx)).await
     }
 
-    /// As [`Body::frame`], for code that is polled.
+    /// As [`Body::frame`], for code that polls.
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match self {
             Self::Stream(stream) => {
@@ -198,8 +200,8 @@ impl Body {
         }
     }
 
-    /// These frames, and then what is left of this body: for whoever has read ahead and puts back
-    /// what came. Frames of data are told by [`Body::len`] along with the rest.
+    /// These frames, followed by the rest of this body, for code that has read ahead. [`Body::len`]
+    /// includes the frames.
     #[must_use]
     pub fn preceded_by(self, frames: impl IntoIterator<Item = Frame>) -> Self {
         let first: VecDeque<Frame> = frames.into_iter().collect();
@@ -209,7 +211,7 @@ impl Body {
         }
     }
 
-    /// The same content, cut off with [`BodyError::TooLarge`] once it is longer than `max` bytes.
+    /// The same body, which ends with [`BodyError::TooLarge`] after more than `max` bytes.
     #[must_use]
     pub fn limit(self, max: u64) -> Self {
         match self {

@@ -1,19 +1,19 @@
-//! What is known of the connection that a request came over.
+//! Facts about the connection of a request: its two ends, and TLS.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// What is known of the connection that a request came over.
+/// Facts about the connection of a request.
 #[derive(Clone, Debug)]
 pub struct ConnectionInfo {
-    /// A number that no other connection of this process has.
+    /// The number of the connection, which is unique in this process.
     pub id: u64,
-    /// The client, as the PROXY protocol of a trusted sender named it, or else as the socket does.
+    /// The client, from the PROXY protocol of a trusted sender, or else from the socket.
     pub peer: Peer,
     /// The address that the client reached.
     pub local: Peer,
-    /// What TLS settled; `None` in clear text.
+    /// The result of the TLS handshake; `None` without TLS.
     pub tls: Option<TlsInfo>,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What the TLS handshake settled.
+/// The result of a TLS handshake.
 #[derive(Clone, Debug)]
 pub struct TlsInfo {
     /// The protocol version.
@@ -54,17 +54,17 @@ pub struct TlsInfo {
     pub cipher: &'static str,
     /// The server name that the client asked for, in lower case.
     pub server_name: Option<Arc<str>>,
-    /// Names that the certificate of this connection is for; a request for another host is
-    /// misdirected (RFC 9110 section 15.5.20).
+    /// The names of the certificate of this connection. A request for another host is misdirected (RFC
+    /// 9110 section 15.5.20).
     pub certificate_names: Arc<[Box<str>]>,
-    /// The verified certificate of the client in DER form; `None` if it showed none.
+    /// The verified certificate of the client; `None` if it sent none.
     pub client_certificate: Option<Arc<ClientCertificate>>,
 }
 
 /// A client certificate whose chain was verified.
 #[derive(Clone, Debug)]
 pub struct ClientCertificate {
-    /// The whole certificate, DER.
+    /// The whole certificate in DER form.
     pub der: Box<[u8]>,
     /// The subject's distinguished name (RFC 4514).
     pub subject: String,

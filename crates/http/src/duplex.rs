@@ -1,26 +1,26 @@
-//! A connection after HTTP: what CONNECT and Upgrade hand over (RFC 9110 sections 7.8 and 9.3.6).
+//! Tunnels: connections after CONNECT or Upgrade (RFC 9110 sections 7.8 and 9.3.6).
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A two-way byte stream that an answer took over.
+/// A two-way byte stream that a response took over.
 pub trait Duplex {
-    /// Reads what is there into `buffer`; 0 at the end.
+    /// Reads available bytes into `buffer`, and returns their number; 0 at the end of the stream.
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
 
-    /// Writes some of `bytes`.
+    /// Writes some of `bytes`, and returns their number.
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
-    /// Sends what `poll_write` may have kept back.
+    /// Sends bytes that `poll_write` buffered.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Ends this side's stream; reading goes on.
+    /// Closes the stream for writing. Reading stays possible.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
-/// What runs on a connection once its answer, a 101 or a 2xx to CONNECT, was sent.
+/// The task that runs on a connection after the response, a 101 or a 2xx to CONNECT, is sent.
 ///
-/// Bytes that the client sent early are read first from the [`Duplex`].
+/// The [`Duplex`] first returns the bytes that the client sent early.
 pub type Tunnel = Box<dyn FnOnce(Box<dyn Duplex>) -> Pin<Box<dyn Future<Output = ()>>>>;

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::Headers;
 use crate::response_head::FieldSummary;
 
-/// A place for the form that a codec encodes field lines to, such as those of a cached file. It is empty
-/// until the lines are encoded for the second time, because most are encoded only once. Several threads may
-/// read it, as they may read the lines.
+/// The form that a codec encodes field lines to, such as those of a cached file. It is empty until the
+/// lines are encoded for the second time, because most are encoded only once. Several threads may read it,
+/// as they may read the lines.
 #[derive(Default)]
 pub(crate) struct EncodedForm {
     was_encoded: AtomicBool,
@@ -43,7 +43,7 @@ impl EncodedForm {
         encoded.form.downcast_ref()
     }
 
-    /// What was found out about the lines when they were encoded.
+    /// The summary of the lines, if they are encoded.
     pub(crate) fn summary(&self) -> Option<FieldSummary> {
         self.encoded.get().map(|encoded| encoded.summary)
     }
@@ -58,7 +58,7 @@ impl EncodedForm {
     }
 }
 
-/// A copy is mostly made to be changed.
+/// A copy starts empty, because most copies are changed next.
 impl Clone for EncodedForm {
     fn clone(&self) -> Self {
         Self::default()

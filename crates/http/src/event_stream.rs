@@ -1,11 +1,11 @@
-//! How events are written in `text/event-stream` (HTML Living Standard sections 9.2.5 and 9.2.6).
+//! The format `text/event-stream` (HTML Living Standard sections 9.2.5 and 9.2.6).
 
 use std::fmt::{self, Write};
 
 use bytes::Bytes;
 use memchr::memchr2;
 
-/// The lines of an event. What is in a field can neither begin another one nor end the event.
+/// The lines of an event. A value can neither begin another field nor end the event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventLines(String);
 
@@ -15,12 +15,13 @@ impl EventLines {
         self.each_line("data: ", text);
     }
 
-    /// Likewise as a comment, which clients pass over.
+    /// Writes a comment line for each line of a text. Clients ignore comments.
     pub fn comment(&mut self, text: &str) {
         self.each_line(": ", text);
     }
 
-    /// Writes a field of one line, as `event` or `id`. Line breaks and NUL, which it cannot hold, are left out.
+    /// Writes a field of one line, such as `event` or `id`. Line breaks and NUL, which it cannot hold, are left
+    /// out.
     pub fn field(&mut self, name: &'static str, value: impl fmt::Display) {
         self.0.push_str(name);
         self.0.push_str(": ");
@@ -29,7 +30,7 @@ impl EventLines {
         self.0.push('\n');
     }
 
-    /// The event as it is sent.
+    /// The event with the empty line that ends it.
     pub fn finish(mut self) -> Bytes {
         self.0.push('\n');
         self.0.into()
@@ -40,7 +41,7 @@ impl EventLines {
         while let Some(text) = rest {
             let end = memchr2(b'\r', b'\n', text.as_bytes());
             let (line, after) = text.split_at(end.unwrap_or(text.len()));
-            // For this line and the empty one behind it all, if it is the only one.
+            // Room for this line and for the empty line that ends the event.
             self.0
                 .reserve(name.len().saturating_add(line.len()).saturating_add(2));
             self.0.push_str(name);

@@ -1,12 +1,12 @@
-//! Characters of the grammar (RFC 9110 section 5.6, RFC 3986 section 3.2.2), told apart by table.
+//! Rules of the grammar of fields and authorities (RFC 9110 section 5.6, RFC 3986 section 3.2.2).
 
 use std::net::Ipv6Addr;
 
 const TOKEN: u8 = 1;
 const REG_NAME: u8 = 2;
 
-/// What each byte may stand in.
-#[expect(clippy::indexing_slicing, reason = "worked out by the compiler")]
+/// The character classes of each byte.
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
 static CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
     let mut byte = 0_u8;
@@ -37,9 +37,8 @@ pub fn is_token(byte: u8) -> bool {
     is(byte, TOKEN)
 }
 
-/// Whether `text` is `host [":" port]` (RFC 3986 section 3.2) without user information. Names have no
-/// percent-encoding: none that anybody serves needs it, and hosts that differ by it would be
-/// compared as different.
+/// Whether `text` is `host [":" port]` (RFC 3986 section 3.2) without user information. A name with
+/// percent-encoding is none: no host name needs it, and two spellings would count as two hosts.
 pub fn is_authority(text: &[u8]) -> bool {
     let port = match text {
         [b'[', rest @ ..] => {
@@ -101,15 +100,15 @@ pub fn is_field_content(value: &[u8]) -> bool {
     let (words, rest) = value.as_chunks::<8>();
     words.iter().all(|bytes| {
         let word = u64::from_ne_bytes(*bytes);
-        // The high bit of a byte is set below if that byte is under a space, or DEL. It may be
-        // set in vain above such a byte, which costs no more than a second look.
+        // The high bit of a byte is set below if the byte is less than a space, or DEL. The byte above
+        // may get the bit by a borrow, so the bytes are checked one by one then.
         let control = word.wrapping_sub(ONES.wrapping_mul(0x20)) & !word;
         let delete = (word ^ ONES.wrapping_mul(0x7f)).wrapping_sub(ONES) & !word;
         (control | delete) & HIGHS == 0 || bytes.iter().all(|byte| is_field_value(*byte))
     }) && rest.iter().all(|byte| is_field_value(*byte))
 }
 
-/// The value without surrounding optional white space (RFC 9110 section 5.5).
+/// The value without the optional white space around it (RFC 9110 section 5.5).
 pub fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = value {
         value = rest;
@@ -136,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_authorities_apart() {
+    fn an_authority_is_a_host_with_an_optional_port() {
         for text in [
             "a",
             "a.b:80",
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_at_every_byte_of_a_value() {
+    fn checks_every_byte_of_a_value() {
         for byte in 0..=u8::MAX {
             for at in 0..20 {
                 let mut value = [b'x'; 20];

@@ -1,4 +1,4 @@
-//! Field lines of a message (RFC 9110 section 5), kept in the form in which HTTP/1.1 writes them.
+//! Field lines of a message (RFC 9110 section 5), in the form in which HTTP/1.1 writes them.
 
 use std::any::Any;
 use std::fmt;
@@ -23,14 +23,14 @@ pub struct Headers {
     encoded: EncodedForm,
 }
 
-/// Bytes of field lines that there is room for at least, once there is one.
+/// The capacity of the buffer in bytes when the first line is added.
 const FIRST_ROOM: usize = 192;
 
 #[derive(Clone, Copy)]
 struct FieldLine {
     start: u32,
     name: u16,
-    /// Whether nobody on the way may put it into a table (RFC 7541 section 7.1.3).
+    /// Whether no HPACK encoder may put it into a table (RFC 7541 section 7.1.3).
     never_indexed: bool,
     value: u32,
 }
@@ -69,11 +69,10 @@ impl Headers {
         }
     }
 
-    /// Reads what [`Headers::wire`] gave.
+    /// Parses the output of [`Headers::wire`].
     ///
     /// # Errors
-    /// A line is not `name: value CRLF` with a token in lower case and a valid value, as none of
-    /// [`Headers`] can be.
+    /// A line is not `name: value CRLF` with a token in lower case and a valid value.
     pub fn from_wire(wire: &[u8]) -> Result<Self, InvalidField> {
         let mut headers = Self::with_capacity(wire.len());
         let mut rest = wire;
@@ -87,7 +86,7 @@ impl Headers {
             let value = value.strip_prefix(b": ").ok_or(InvalidField::Value)?;
             headers.try_append(name, value)?;
         }
-        // What was trimmed or changed in case was not written here.
+        // A line that was trimmed or changed in case is no output of `wire`.
         if headers.wire != wire {
             return Err(InvalidField::Value);
         }
@@ -144,8 +143,8 @@ impl Headers {
         self.get(name).is_some()
     }
 
-    /// Adds a line after the others. A value that is sensitive stays so: HTTP/2 puts it into no
-    /// table (RFC 7541 section 7.1.3).
+    /// Adds a line after the others. A sensitive value stays sensitive: HPACK puts it into no table
+    /// (RFC 7541 section 7.1.3).
     pub fn append(&mut self, name: &HeaderName, value: &HeaderValue) {
         self.push(name.as_str().as_bytes(), value.as_bytes());
         if value.is_sensitive() {
@@ -183,14 +182,14 @@ impl Headers {
         Ok(())
     }
 
-    /// Adds those lines of `other` that `keep` wants, by name (lower case) and value, behind the
-    /// others. They are known to be valid, and copied as they are.
+    /// Adds the lines of `other` for which `keep` returns true after the others; `keep` gets the name
+    /// in lower case and the value. The lines are valid, so they are copied unchecked.
     pub fn append_from(&mut self, other: &Self, mut keep: impl FnMut(&str, &[u8]) -> bool) {
         self.encoded.clear();
         self.wire.reserve(other.wire.len());
         for line in &other.lines {
             let Ok(start) = u32::try_from(self.wire.len()) else {
-                // Past 4 GiB of field lines; no limit lets a message come near.
+                // More than 4 GiB of field lines, which no limit allows.
                 return;
             };
             if keep(other.name(*line), other.value(*line)) {
@@ -229,7 +228,7 @@ impl Headers {
         Ok(())
     }
 
-    /// Removes all lines with this name; tells whether there was one.
+    /// Removes all lines with this name, and returns whether there was one.
     pub fn remove(&mut self, name: impl AsRef<str>) -> bool {
         let name = name.as_ref();
         let mut at = self.lines.len();
@@ -247,7 +246,7 @@ impl Headers {
         self.lines.len() != before
     }
 
-    /// Keeps the lines whose names (in lower case) `keep` wants.
+    /// Keeps the lines for which `keep` returns true; it gets their names in lower case.
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
         let mut at = self.lines.len();
         while at > 0 {
@@ -260,7 +259,7 @@ impl Headers {
         }
     }
 
-    /// Removes all lines and keeps the room.
+    /// Removes all lines and keeps the capacity.
     pub fn clear(&mut self) {
         self.encoded.clear();
         self.wire.clear();
@@ -298,7 +297,7 @@ impl Headers {
         })
     }
 
-    /// Keeps the last line out of tables, as whoever sent it did (RFC 7541 section 6.2.3).
+    /// Marks the last line as never indexed, as its sender did (RFC 7541 section 6.2.3).
     pub fn never_index_last(&mut self) {
         self.encoded.clear();
         if let Some(line) = self.lines.last_mut() {
@@ -306,7 +305,7 @@ impl Headers {
         }
     }
 
-    /// What has to be known of the lines before they are sent.
+    /// The facts about the lines that a codec needs before it writes them.
     pub fn summary(&self) -> FieldSummary {
         match self.encoded.summary() {
             Some(summary) => summary,
@@ -314,15 +313,15 @@ impl Headers {
         }
     }
 
-    /// The lines in the form of a codec, made by `encode` if they are encoded for the second time: lines that
-    /// are encoded only once gain nothing from it. It is kept until the lines change.
+    /// The lines in the form of a codec. `encode` makes it when the lines are encoded for the second time,
+    /// because lines that are encoded only once gain nothing from it; it is kept until the lines change.
     #[inline]
     pub fn encoded<T: Any + Send + Sync>(&self, encode: impl FnOnce(&Self) -> T) -> Option<&T> {
         self.encoded.get_or_encode(self, encode)
     }
 
     fn is_named(&self, line: FieldLine, name: &str) -> bool {
-        // Most names are told apart by their length alone.
+        // Most names differ in length.
         usize::from(line.name) == name.len()
             && self
                 .bytes(line.name())
@@ -342,7 +341,7 @@ impl Headers {
         self.wire.get(range).unwrap_or_default()
     }
 
-    /// Adds a line whose parts are known to be valid.
+    /// Adds a line whose name and value are valid.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         self.encoded.clear();
         let (Ok(start), Ok(name_len), Ok(value_len)) = (
@@ -350,7 +349,7 @@ impl Headers {
             u16::try_from(name.len()),
             u32::try_from(value.len()),
         ) else {
-            // Past 4 GiB of field lines; no limit lets a message come near.
+            // More than 4 GiB of field lines, which no limit allows.
             return;
         };
         let len = name
@@ -358,7 +357,7 @@ impl Headers {
             .saturating_add(value.len())
             .saturating_add(FieldLine::SEPARATOR)
             .saturating_add(FieldLine::END);
-        // The first line is seldom the last.
+        // More lines usually follow the first one.
         self.wire.reserve(match self.wire.capacity() {
             0 => len.max(FIRST_ROOM),
             _ => len,
@@ -379,8 +378,8 @@ impl Headers {
         });
     }
 
-    /// Adds a line that was received, with its CRLF; `name` and `value` are its parts and known to be
-    /// valid. Mostly it has the form in which lines are kept, but for the case of its name.
+    /// Adds a line that was received, with its CRLF; `name` and `value` are its parts, which are valid.
+    /// Most received lines already have the form of the buffer, except for the case of the name.
     pub fn push_received(&mut self, line: &[u8], name: &[u8], value: &[u8]) {
         let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
         let plain = value.strip_prefix(b" ").filter(|plain| {
@@ -450,7 +449,7 @@ impl From<&HeaderMap> for Headers {
     }
 }
 
-/// Why a field line was refused.
+/// Why a field line is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidField {
@@ -549,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_over_lines_of_others_that_are_wanted() {
+    fn appends_the_wanted_lines_of_another_section() {
         let mut from = Headers::new();
         for (name, value) in [("a", "1"), ("b", "2"), ("c", "3")] {
             from.try_append(name, value).unwrap();

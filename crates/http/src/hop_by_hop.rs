@@ -1,24 +1,24 @@
-//! The fields about one connection (RFC 9110 section 7.6.1), which nobody behind it gets to see.
+//! Hop-by-hop fields, which are for one connection only (RFC 9110 section 7.6.1).
 
 use http::Version;
 
 use crate::grammar::trim;
 use crate::{Headers, is_identity_field, list};
 
-/// What the fields about the connection ask for, beside its persistence and the framing of the message.
+/// The content of the hop-by-hop fields, except for persistence and the framing of the message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HopByHopFields {
     /// The protocols of `Upgrade`, if `Connection` names it.
     pub upgrade: Option<Box<str>>,
     /// Whether `TE` names `trailers`.
     pub accepts_trailers: bool,
-    /// The other fields that `Connection` names, in lower case: none of them stands in a trailer section
-    /// either.
+    /// The other fields that `Connection` names, in lower case. They are removed from the trailer section,
+    /// too.
     pub nominated: Vec<Box<[u8]>>,
 }
 
 impl HopByHopFields {
-    /// Takes the fields about the connection out of a field section, with all that `Connection` names.
+    /// Removes the hop-by-hop fields and the fields that `Connection` names from a field section.
     pub fn take(headers: &mut Headers, version: Version) -> Self {
         let mut reader = HopByHopReader::default();
         let mut found = false;
@@ -32,7 +32,7 @@ impl HopByHopFields {
     }
 }
 
-/// Gathers what the field lines of one head say of the connection.
+/// Collects the hop-by-hop fields of one head.
 #[derive(Debug, Default)]
 pub struct HopByHopReader {
     found: HopByHopFields,
@@ -43,11 +43,11 @@ pub struct HopByHopReader {
 }
 
 impl HopByHopReader {
-    /// More fields than anybody has reason to nominate.
+    /// The most fields that `Connection` may name.
     const MAX_NOMINATED: usize = 32;
 
-    /// Takes a field line into account; tells whether it is about the connection, and does not belong to
-    /// the fields of the message.
+    /// Reads a field line. Returns whether it is hop-by-hop and not one of the end-to-end fields of the
+    /// message.
     pub fn take(&mut self, name: &[u8], value: &[u8]) -> bool {
         if !is_hop_by_hop(name) {
             return false;
@@ -82,15 +82,15 @@ impl HopByHopReader {
         }
     }
 
-    /// Whether `Connection` names more fields than any honest client does.
+    /// Whether `Connection` names more fields than allowed.
     pub fn are_too_many(&self) -> bool {
         self.are_too_many
     }
 
     /// Removes the fields that `Connection` names from those of the message.
     ///
-    /// `Host` and `Content-Length` are never meant for one connection alone, and what proxies write of
-    /// clients is not for a client to take away.
+    /// `Host` and `Content-Length` stay because they are always end-to-end, and identity fields stay
+    /// because a client must not remove what proxies write.
     pub fn finish(mut self, headers: &mut Headers, version: Version) -> HopByHopFields {
         let nominated = &self.found.nominated;
         if !nominated.is_empty() {
@@ -100,7 +100,7 @@ impl HopByHopReader {
                     || is_identity_field(name)
             });
         }
-        // HTTP/1.0 has no switching of protocols.
+        // HTTP/1.0 has no `Upgrade`.
         if self.is_upgrade_named && !self.offered.is_empty() && version >= Version::HTTP_11 {
             self.found.upgrade = Some(self.offered.into());
         }
@@ -108,9 +108,9 @@ impl HopByHopReader {
     }
 }
 
-/// Whether a field is about one connection (RFC 9110 section 7.6.1), in whatever case.
+/// Whether a field is hop-by-hop (RFC 9110 section 7.6.1). The case of its name does not matter.
 fn is_hop_by_hop(name: &[u8]) -> bool {
-    // Most names are told apart by their length alone.
+    // Most names differ in length from all of these.
     let known: &[u8] = match name.len() {
         2 => b"te",
         7 => b"upgrade",
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_connection_is_taken_out() {
+    fn hop_by_hop_fields_are_removed() {
         let (found, names) = taken(&[
             ("host", "a"),
             ("x-hop", "1"),
@@ -158,13 +158,13 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_that_connection_does_not_name_is_none() {
+    fn an_upgrade_that_connection_does_not_name_is_ignored() {
         let (found, names) = taken(&[("upgrade", "websocket"), ("connection", "close")]);
         assert_eq!((found, names.len()), (HopByHopFields::default(), 0));
     }
 
     #[test]
-    fn host_length_and_what_proxies_tell_cannot_be_nominated_away() {
+    fn connection_cannot_remove_host_length_and_identity_fields() {
         let lines = [
             ("host", "a"),
             ("content-length", "5"),

@@ -1,12 +1,13 @@
-//! The fields by which proxies tell who a client is and what it asked for.
+//! Identity fields: header fields in which proxies describe the client and its request.
 
 use smallvec::SmallVec;
 
-/// Whether an application may take a field for what a proxy in front of it knows of the client: its
-/// address, its certificate, its user name, or the scheme, host and path that it asked for.
+/// Whether an application may read a field as the description of the client by a proxy: its address, its
+/// certificate, its user name, or the scheme, host and path that it requested. So the field of a client
+/// must not reach an application.
 ///
-/// Such fields never come from clients. `name` is in lower case. Names that differ only by `_` or `.` in
-/// place of `-` are the same variable to CGI programs, and count as the same.
+/// `name` is in lower case. `_` and `.` count as `-`, because such names are the same variable to CGI
+/// programs.
 pub fn is_identity_field(name: &str) -> bool {
     if !matches!(
         name.bytes().next(),
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_name_the_client_are_known_however_they_are_spelt() {
+    fn identity_fields_are_known_in_all_spellings() {
         for name in [
             "x-real-ip",
             "x_real_ip",

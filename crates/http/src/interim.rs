@@ -10,35 +10,35 @@ use http::StatusCode;
 
 use crate::Headers;
 
-/// Bytes of interim responses that wait for one connection. What comes past them is dropped: who
-/// sends more than a client takes is a faulty origin, and none of it is needed for the answer.
+/// The most bytes of interim responses in the queue of one connection. Further ones are dropped: an
+/// origin that sends more than its client takes is faulty, and the final response needs none of them.
 const MAX_QUEUED_BYTES: usize = 64 * 1024;
 
-/// What an interim response costs beside its fields.
+/// The memory of an interim response in bytes, without its fields.
 const OVERHEAD: usize = 64;
 
 /// Sends interim responses to the client of one request, such as 103 Early Hints (RFC 8297).
 ///
-/// Cheap to clone, and may outlive its request: what it sends once the answer has begun is dropped.
-/// It comes from [`Request::interim`](crate::Request::interim).
+/// It comes from [`Request::interim`](crate::Request::interim), is cheap to clone and may outlive the
+/// request: responses that it sends after the final response has begun are dropped.
 #[derive(Clone, Default)]
 pub struct Interim {
-    /// `None` for a request that came over no connection.
+    /// `None` for a request without a connection.
     queue: Option<Rc<InterimState>>,
     request: u64,
 }
 
-/// Where the interim responses of a connection's requests wait for its driver.
+/// The queue of the interim responses of one connection.
 ///
-/// A driver makes one for its connection and gives each request an [`Interim`] of it, by
-/// [`Request::set_interim`](crate::Request::set_interim). Whenever it has polled what may send some,
-/// it takes them out and sends those whose answer has not begun.
+/// The driver of the connection gives each request an [`Interim`] of its queue, by
+/// [`Request::set_interim`](crate::Request::set_interim). After it has polled a service, it removes the
+/// queued responses and sends those of requests whose final response has not begun.
 #[derive(Default)]
 pub struct InterimQueue(Rc<InterimState>);
 
 #[derive(Default)]
 struct InterimState {
-    waiting: RefCell<VecDeque<InterimResponse>>,
+    queued: RefCell<VecDeque<InterimResponse>>,
     bytes: Cell<usize>,
     driver: RefCell<Option<Waker>>,
 }
@@ -50,12 +50,11 @@ struct InterimResponse {
 }
 
 impl Interim {
-    /// Has an interim response sent, as soon as the connection's driver has its turn.
+    /// Queues an interim response. The driver of the connection sends it when it runs next.
     ///
-    /// A 100 is sent only to a client that waits for it (RFC 9110 section 10.1.1), and once; reading
-    /// the request's content sends it anyway. 101 and what is not 1xx are no interim responses and
-    /// are dropped, as all are for HTTP/1.0 clients. Fields that are about one connection or about
-    /// content are left out.
+    /// A 100 is sent once, and only to a client that waits for it (RFC 9110 section 10.1.1); reading the
+    /// body of the request sends it anyway. A 101 and statuses other than 1xx are dropped, and so are all
+    /// interim responses to HTTP/1.0 clients. Hop-by-hop fields and fields about the body are left out.
     pub fn send(&self, status: StatusCode, headers: Headers) {
         let is_interim = status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS;
         if let Some(queue) = self.queue.as_ref().filter(|_| is_interim) {
@@ -77,8 +76,7 @@ impl fmt::Debug for Interim {
 }
 
 impl InterimQueue {
-    /// What sends the interim responses of one request. `request` is a number of the driver's, which
-    /// no other request of the connection has.
+    /// The sender for one request. `request` is a number that no other request of the connection has.
     pub fn sender(&self, request: u64) -> Interim {
         Interim {
             queue: Some(Rc::clone(&self.0)),
@@ -86,20 +84,20 @@ impl InterimQueue {
         }
     }
 
-    /// Whether none wait.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
-        self.0.waiting.borrow().is_empty()
+        self.0.queued.borrow().is_empty()
     }
 
-    /// Takes out the next one, with the number of its request.
+    /// Removes the next response, and returns it with the number of its request.
     pub fn next(&self) -> Option<(u64, StatusCode, Headers)> {
-        let next = self.0.waiting.borrow_mut().pop_front()?;
+        let next = self.0.queued.borrow_mut().pop_front()?;
         let bytes = self.0.bytes.get().saturating_sub(next.cost());
         self.0.bytes.set(bytes);
         Some((next.request, next.status, next.headers))
     }
 
-    /// Wakes `cx` when one is added.
+    /// Wakes `cx` when a response is added.
     pub fn watch(&self, cx: &Context<'_>) {
         let mut driver = self.0.driver.borrow_mut();
         match &*driver {
@@ -124,7 +122,7 @@ impl InterimState {
             return;
         }
         self.bytes.set(bytes);
-        self.waiting.borrow_mut().push_back(added);
+        self.queued.borrow_mut().push_back(added);
         if let Some(driver) = &*self.driver.borrow() {
             driver.wake_by_ref();
         }

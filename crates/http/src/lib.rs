@@ -1,10 +1,7 @@
-//! HTTP messages (RFC 9110), their fields, and the trait of what responds to them.
-//!
-//! Nothing here does I/O, reads a clock or starts a thread, and no message knows the codec that reads or
-//! writes it. Every other crate speaks in [`Request`], [`Response`] and [`Service`].
+//! HTTP messages (RFC 9110), header fields with a grammar, and the trait [`Service`], without I/O, clocks and codecs.
 
 #![forbid(unsafe_code)]
-// A length that wraps around is how framing breaks.
+// A length that overflows breaks the framing of a message.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod authority;

@@ -1,16 +1,16 @@
-//! Under which path a service is mounted.
+//! The path prefix under which a service is mounted.
 
 use std::sync::Arc;
 
 use crate::Request;
 
-/// What was taken off the front of the path before the service below saw it; an extension of the
-/// request, set where a service is mounted under a path.
+/// The prefix that was removed from the path before the mounted service got the request; an extension of
+/// the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountPrefix(pub Arc<str>);
 
-/// The percent-encoded path under which the client knows this service: empty, or `/prefix` without a
-/// slash at its end. What a service redirects to within itself starts with it.
+/// The percent-encoded prefix of the paths of this service: empty, or `/prefix` without a trailing
+/// slash. A redirect within the service starts with it.
 pub fn mount_prefix(request: &Request) -> &str {
     request
         .extensions()

@@ -1,4 +1,4 @@
-//! A set of addresses: whom a configuration trusts, allows or limits.
+//! Networks: sets of client addresses that a configuration trusts, allows or limits.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ pub enum Network {
         /// How many bits count.
         bits: u8,
     },
-    /// Whoever may open our Unix sockets.
+    /// All clients of Unix sockets.
     Unix,
 }
 

@@ -1,12 +1,12 @@
-//! The same-origin test of a request (RFC 6454 section 5): scheme, host and port.
+//! The same-origin test of a request (RFC 6454 section 5).
 
 use crate::url::UrlParts;
 use crate::{Authority, Request};
 
-/// Whether `origin`, as of an `Origin` field, is that of the request itself.
+/// Whether `origin`, such as the value of `Origin`, has the scheme, host and port of the request.
 ///
-/// The scheme counts: a page that was loaded without TLS is whatever the network made of it. Behind a
-/// proxy that ends TLS, the proxy has to be trusted for the scheme to be the client's.
+/// The scheme counts, because the network can change a page that is loaded without TLS. Behind a proxy
+/// that terminates TLS, the scheme is that of the client only if the proxy is trusted.
 pub fn is_same_origin(request: &Request, origin: &str) -> bool {
     let own = request.authority();
     own.is_some_and(|authority| is_origin_of(request.scheme(), authority, origin))
@@ -28,7 +28,7 @@ mod tests {
     use super::is_origin_of;
 
     #[test]
-    fn scheme_host_and_port_are_the_origin() {
+    fn an_origin_is_scheme_host_and_port() {
         for (origin, scheme, authority, is_same) in [
             ("https://example.com", "https", "example.com", true),
             ("https://Example.com", "https", "example.COM:443", true),

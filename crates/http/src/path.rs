@@ -1,7 +1,4 @@
-//! The normal form of a request path (RFC 3986 section 6.2.2).
-//!
-//! Locations and routes match it and files are looked up by it; the form in which the same path is
-//! sent to an origin is made here, too.
+//! The normal form of a request path, decoded for matching and encoded for origins (RFC 3986 section 6.2.2).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,15 +8,14 @@ use smallvec::SmallVec;
 
 use crate::Request;
 
-/// The normal form of a path as it was sent: percent-decoded once, `//` as one slash, dot segments
-/// resolved.
+/// The normal form of a path: percent-decoded once, `//` as one slash, dot segments resolved.
 ///
 /// The result starts with `/` and has no NUL or other control byte, no empty segment, no `.` and no
-/// `..` segment. It may hold any other bytes, also such that are not UTF-8. A path that is in this
+/// `..` segment. It may have any other bytes, including bytes that are not UTF-8. A path that is in this
 /// form already is borrowed.
 ///
 /// # Errors
-/// What has no normal form that everybody would agree on; the response to it is 400.
+/// Servers would disagree about the normal form; the response is 400.
 pub fn normalise(raw: &str) -> Result<Cow<'_, [u8]>, InvalidPath> {
     match resolve(raw)? {
         None => Ok(Cow::Borrowed(raw.as_bytes())),
@@ -28,36 +24,36 @@ pub fn normalise(raw: &str) -> Result<Cow<'_, [u8]>, InvalidPath> {
     }
 }
 
-/// As [`normalise`], but an encoded slash is a slash: for finding what is responsible for a path that may be
-/// sent on as it is. What an application takes `%2F` for is its own affair; rules about what it may mean
-/// have to hold for it all the same.
+/// As [`normalise`], but an encoded slash is a slash. Locations and rules match this form of a path that is
+/// forwarded encoded: an application may read `%2F` as a slash, so the rules for the resulting path have
+/// to apply.
 ///
 /// # Errors
-/// As [`normalise`], but that an encoded slash is no error.
-pub fn matched(raw: &str) -> Result<Cow<'_, [u8]>, InvalidPath> {
+/// As [`normalise`], except that an encoded slash is no error.
+pub fn normalise_for_matching(raw: &str) -> Result<Cow<'_, [u8]>, InvalidPath> {
     Ok(match resolve(raw)? {
         None => Cow::Borrowed(raw.as_bytes()),
         Some(resolved) => Cow::Owned(resolved.normal),
     })
 }
 
-/// The path as it is sent on to another server: every segment as the client encoded it, with empty and
-/// dot segments resolved, in which that server might see something else than locations did.
+/// The encoded normal form, which is forwarded to another server: every segment as the client encoded it,
+/// with empty and dot segments resolved, because that server might resolve them in another way.
 ///
-/// An encoded slash separates segments when they are resolved, and stays encoded where both of its
-/// sides are left. So the result is, decoded, what the path was matched by.
+/// An encoded slash separates segments when they are resolved, and stays encoded if both segments are
+/// left. So the decoded result is [`normalise_for_matching`].
 ///
 /// # Errors
-/// As [`normalise`], but that an encoded slash is no error.
-pub fn sent_on(raw: &str) -> Result<Cow<'_, str>, InvalidPath> {
+/// As [`normalise`], except that an encoded slash is no error.
+pub fn normalise_encoded(raw: &str) -> Result<Cow<'_, str>, InvalidPath> {
     Ok(match resolve(raw)? {
         None => Cow::Borrowed(raw),
         Some(resolved) => Cow::Owned(resolved.encoded),
     })
 }
 
-/// What is left of a [`sent_on`] path behind a beginning that is given decoded; `None` if the path does
-/// not begin so.
+/// The rest of an encoded path after a prefix that is given decoded; `None` if the path does not begin with
+/// the prefix.
 pub fn strip_decoded_prefix<'a>(encoded: &'a str, prefix: &[u8]) -> Option<&'a str> {
     let mut rest = encoded.as_bytes();
     for wanted in prefix {
@@ -70,18 +66,18 @@ pub fn strip_decoded_prefix<'a>(encoded: &'a str, prefix: &[u8]) -> Option<&'a s
     encoded.get(encoded.len().checked_sub(rest.len())?..)
 }
 
-/// The forms of one path, computed once for all who ask.
+/// The normal forms of one path, which are computed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathForms {
-    /// Decoded, an encoded slash as a slash.
+    /// The decoded form, with an encoded slash as a slash.
     pub(crate) normal: Vec<u8>,
-    /// As [`sent_on`] has it.
+    /// The encoded form.
     pub(crate) encoded: String,
-    /// Whether a slash was sent as `%2F`: a slash for some readers and a part of a name for others.
+    /// Whether the path has a `%2F`, which is a slash for some servers and a part of a name for others.
     pub(crate) has_encoded_slash: bool,
 }
 
-/// A segment of a path, with the slash in front of it.
+/// A segment of a path, with the slash before it.
 struct Segment<'a> {
     raw: &'a str,
     decoded: SmallVec<[u8; 32]>,
@@ -102,8 +98,8 @@ pub(crate) fn resolve(raw: &str) -> Result<Option<PathForms>, InvalidPath> {
     let mut has_encoded_slash = false;
     let mut is_changed = false;
     let mut ends_with_slash = false;
-    // Whether a plain slash was seen behind the last segment that is kept. The next one that is kept is
-    // separated by an encoded slash only if nothing else stood between them.
+    // Whether a plain slash follows the last segment that is kept. The next one is separated by an encoded
+    // slash only if all slashes between the two are encoded.
     let mut after_plain = false;
     let mut rest = raw;
     while !rest.is_empty() {
@@ -147,7 +143,7 @@ pub(crate) fn resolve(raw: &str) -> Result<Option<PathForms>, InvalidPath> {
     }))
 }
 
-/// Splits the first segment, with the slash in front of it, off a path.
+/// Splits the first segment, with the slash before it, off a path.
 fn first_segment(path: &str) -> Result<(Segment<'_>, &str), InvalidPath> {
     let (slash_len, is_slash_encoded) = if path.starts_with('/') {
         (1, false)
@@ -176,7 +172,7 @@ fn first_segment(path: &str) -> Result<(Segment<'_>, &str), InvalidPath> {
     Ok((segment, rest))
 }
 
-/// Whether nothing is to decode, collapse or resolve.
+/// Whether there is nothing to decode, collapse or resolve.
 fn is_normal(path: &[u8]) -> bool {
     let mut rest = path;
     while let Some((byte, after)) = rest.split_first() {
@@ -197,7 +193,7 @@ fn is_normal(path: &[u8]) -> bool {
     true
 }
 
-/// The first byte of an encoded path, and what follows; `None` at its end.
+/// The first decoded byte of an encoded path and the rest; `None` at its end.
 fn decode_first(path: &[u8]) -> Result<Option<(u8, &[u8])>, InvalidPath> {
     match path {
         [] => Ok(None),
@@ -217,14 +213,14 @@ pub fn hex(digit: u8) -> Option<u8> {
         .and_then(|value| u8::try_from(value).ok())
 }
 
-/// Writes `path`, which is not encoded, as the path of a URI (RFC 3986 section 3.3).
+/// Percent-encodes a decoded path for a URI (RFC 3986 section 3.3).
 pub fn encode(path: &[u8]) -> String {
     let mut encoded = String::with_capacity(path.len());
     encode_onto(&mut encoded, path);
     encoded
 }
 
-/// As [`encode`], behind what `encoded` holds.
+/// As [`encode`], appended to `encoded`.
 pub fn encode_onto(encoded: &mut String, path: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for byte in path {
@@ -240,7 +236,7 @@ pub fn encode_onto(encoded: &mut String, path: &[u8]) {
     }
 }
 
-/// `pchar` and the slash, but for `%`.
+/// Whether the byte is a slash or a `pchar` other than `%`.
 fn is_path_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
@@ -265,9 +261,9 @@ fn is_path_byte(byte: u8) -> bool {
         )
 }
 
-/// The status of the response to a request whose path has no normal form: `OPTIONS *` is about the server
+/// The status of the response to a request whose path has no normal form. `OPTIONS *` applies to the server
 /// as a whole (RFC 9110 section 9.3.7), and CONNECT has no path.
-pub fn refusal(request: &Request) -> StatusCode {
+pub fn invalid_path_status(request: &Request) -> StatusCode {
     match *request.method() {
         Method::OPTIONS if request.path() == "*" => StatusCode::NO_CONTENT,
         Method::CONNECT => StatusCode::NOT_IMPLEMENTED,
@@ -281,13 +277,14 @@ pub fn refusal(request: &Request) -> StatusCode {
 pub enum InvalidPath {
     /// It does not start with a slash: the asterisk or the authority form of a target.
     NotAbsolute,
-    /// A `%` without two hexadecimal digits: a faulty client, or an attempt to be read in two ways.
+    /// A `%` without two hexadecimal digits: a faulty client, or an attack on servers that read it in
+    /// different ways.
     Encoding,
-    /// A NUL or another control byte, encoded: an attack on what reads the path next.
+    /// An encoded NUL or other control byte: an attack on applications that read the path.
     Control,
-    /// `%2F`: a slash for some readers and a part of a name for others.
+    /// `%2F`, which is a slash for some servers and a part of a name for others.
     EncodedSlash,
-    /// `..` out of the root: a traversal attack.
+    /// `..` above the root: a traversal attack.
     AboveRoot,
 }
 
@@ -321,7 +318,7 @@ mod tests {
             "/a%2fb/",
             "/a%2F",
         ] {
-            assert_eq!(sent_on(same).unwrap(), same);
+            assert_eq!(normalise_encoded(same).unwrap(), same);
         }
         for (sent, resolved) in [
             ("/a/../b", "/b"),
@@ -337,7 +334,7 @@ mod tests {
             ("/p%2F/b", "/p/b"),
             ("/a/..", "/"),
         ] {
-            assert_eq!(sent_on(sent).unwrap(), resolved, "{sent}");
+            assert_eq!(normalise_encoded(sent).unwrap(), resolved, "{sent}");
         }
     }
 
@@ -428,7 +425,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_sent_on_is_the_path_that_was_matched(raw in "/[a./%25eEfF0-]{0,24}") {
-            if let (Ok(sent), Ok(Some(resolved))) = (sent_on(&raw), resolve(&raw)) {
+            if let (Ok(sent), Ok(Some(resolved))) = (normalise_encoded(&raw), resolve(&raw)) {
                 let again = resolve(&sent).unwrap();
                 let normal = again.map_or_else(|| sent.as_bytes().to_vec(), |again| again.normal);
                 prop_assert_eq!(normal, resolved.normal, "{}", raw);

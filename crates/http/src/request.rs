@@ -1,4 +1,4 @@
-//! A request as a service sees it.
+//! The request that a service gets.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -15,13 +15,13 @@ use crate::{
     Target, is_identity_field, list,
 };
 
-/// A request: head, body, the connection it came over, and what layers attached to it.
+/// A request: head, body, connection, and the extensions that layers attach.
 ///
-/// The facts of a request are established once, and everybody reads them here: the [client](Self::client),
-/// the [scheme](Self::scheme), [authority](Self::authority) and [port](Self::port) that it used, the
-/// [normal form of the path](Self::normal_path), and whether it [has a body](Self::has_body). Its
-/// [fields](Self::headers) are end-to-end: those about the connection (RFC 9110 section 7.6.1), and
-/// those that `Connection` names, are gone before anybody looks.
+/// The facts of a request are established once, and all services read them here: the
+/// [client](Self::client), the [scheme](Self::scheme), [authority](Self::authority) and
+/// [port](Self::port) that it used, the [normal form of the path](Self::normal_path), and whether the
+/// request [has a body](Self::has_body). Its [fields](Self::headers) are end-to-end: hop-by-hop fields (RFC
+/// 9110 section 7.6.1) and the fields that `Connection` names are removed before a service gets it.
 pub struct Request {
     head: Box<Head>,
     /// The target that the client sent, if it was replaced.
@@ -29,7 +29,7 @@ pub struct Request {
     /// The forms of the path; `None` for one that is in its normal form.
     path: OnceCell<Result<Option<Box<PathForms>>, InvalidPath>>,
     authority: Authority,
-    /// What trusted proxies told, if the request came through one.
+    /// The client as trusted proxies describe it, if the request came through one.
     forwarded: Option<Rc<ForwardedInfo>>,
     are_identity_fields_removed: bool,
     has_body: bool,
@@ -40,7 +40,7 @@ pub struct Request {
     id: u64,
 }
 
-/// The head of a request. A codec makes it where it stays, in a box of its own.
+/// The head of a request. A codec creates it in its final place, a box.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The method.
@@ -49,9 +49,9 @@ pub struct Head {
     pub target: Target,
     /// The protocol version of the request.
     pub version: Version,
-    /// The field lines that are meant for whoever gets the request: end-to-end fields.
+    /// The field lines of end-to-end fields.
     pub headers: Headers,
-    /// What the other field lines asked of the connection.
+    /// The content of the hop-by-hop fields.
     pub hop_by_hop: HopByHopFields,
 }
 
@@ -65,16 +65,16 @@ pub struct RequestParts {
     pub version: Version,
     /// The field lines.
     pub headers: Headers,
-    /// The content.
+    /// The body.
     pub body: Body,
     /// The connection.
     pub connection: Rc<ConnectionInfo>,
-    /// Values that layers attach for the layers below; empty costs nothing.
+    /// Values that layers attach for inner layers. An empty map costs no allocation.
     pub extensions: Extensions,
 }
 
 impl Request {
-    /// A request from its parts. Fields about the connection may be among its fields.
+    /// Creates a request from its parts. The fields may include hop-by-hop fields.
     pub fn new(parts: RequestParts) -> Self {
         let RequestParts {
             method,
@@ -99,7 +99,7 @@ impl Request {
         }
     }
 
-    /// A request as it came over a connection.
+    /// Creates a request that came over a connection.
     pub fn from_head(head: Box<Head>, body: Body, connection: Rc<ConnectionInfo>) -> Self {
         Self {
             authority: authority_of(&head, connection.tls.is_some()),
@@ -117,8 +117,8 @@ impl Request {
         }
     }
 
-    /// The same request once more, with all its facts, but without its body, its interim responses, its
-    /// offer of another protocol, and what layers attached.
+    /// A copy of the request with all its facts, but without body, interim responses, offer of another
+    /// protocol, and extensions.
     pub fn without_body(&self) -> Self {
         let mut head = self.head.clone();
         head.hop_by_hop.upgrade = None;
@@ -138,7 +138,7 @@ impl Request {
         }
     }
 
-    /// The request taken apart.
+    /// Splits the request into its parts.
     pub fn into_parts(self) -> RequestParts {
         let Head {
             method,
@@ -158,13 +158,13 @@ impl Request {
         }
     }
 
-    /// What tells it apart in logs: a number that hardly any other request has, of this process or
-    /// another. Who asks for another answer to the same request gives that the same.
+    /// The number of the request in logs, which is unique with high probability, in this process and
+    /// others. A request that repeats another one for the same client has the same number.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Makes it count as the request that had this [number](Self::id).
+    /// Sets the [number](Self::id) to that of another request.
     pub fn set_id(&mut self, id: u64) {
         self.id = id;
     }
@@ -210,7 +210,7 @@ impl Request {
         Ok(())
     }
 
-    /// Takes back what replaced the target that the client sent.
+    /// Restores the target that the client sent.
     pub fn restore_target(&mut self) {
         if let Some(original) = self.original_target.take() {
             self.head.target = *original;
@@ -218,12 +218,12 @@ impl Request {
         }
     }
 
-    /// The target as the client sent it, whatever replaced it since.
+    /// The target that the client sent, before any rewrite.
     pub fn original_target(&self) -> &Target {
         self.original_target.as_deref().unwrap_or(&self.head.target)
     }
 
-    /// Whether path or query are no longer those that the client sent.
+    /// Whether the path or the query was replaced.
     pub fn is_rewritten(&self) -> bool {
         self.original_target.is_some()
     }
@@ -243,77 +243,77 @@ impl Request {
         &mut self.head.headers
     }
 
-    /// The content to read.
+    /// The body to read.
     pub fn body_mut(&mut self) -> &mut Body {
         &mut self.body
     }
 
-    /// Takes the content out, leaving none.
+    /// Takes the body, and leaves an empty one.
     pub fn take_body(&mut self) -> Body {
         std::mem::take(&mut self.body)
     }
 
-    /// Cuts the content off with an error once it is longer than `max` bytes.
+    /// Ends the body with an error after more than `max` bytes.
     pub fn limit_body(&mut self, max: u64) {
         let body = self.take_body();
         self.body = body.limit(max);
     }
 
-    /// Whether the request has a body, or may turn out to have one: of those that come without a length it
-    /// is not known before they end. It stays true when the body was taken.
+    /// Whether the request has a body, or may have one: a body without a declared length may be empty. It
+    /// stays true after the body is taken.
     pub fn has_body(&self) -> bool {
         self.has_body
     }
 
-    /// The path in its normal form (see [`path::normalise`]), with an encoded slash as a slash: what
-    /// locations and rules match.
+    /// The path in its normal form (see [`path::normalise`]), with an encoded slash as a slash. Locations
+    /// and rules match it.
     ///
     /// # Errors
-    /// It has none that everybody would agree on; the response to it is 400.
+    /// Servers would disagree about the normal form; the response is 400.
     pub fn normal_path(&self) -> Result<&[u8], InvalidPath> {
-        Ok(match self.resolved_path()? {
+        Ok(match self.path_forms()? {
             None => self.path().as_bytes(),
-            Some(resolved) => &resolved.normal,
+            Some(forms) => &forms.normal,
         })
     }
 
-    /// As [`Request::normal_path`], for those to whom an encoded slash is not a slash.
+    /// As [`Request::normal_path`], for services that do not read an encoded slash as a slash.
     ///
     /// # Errors
-    /// As [`Request::normal_path`]; or the path holds an encoded slash.
+    /// As [`Request::normal_path`], and if the path has an encoded slash.
     pub fn plain_path(&self) -> Result<&[u8], InvalidPath> {
-        match self.resolved_path()? {
-            Some(resolved) if resolved.has_encoded_slash => Err(InvalidPath::EncodedSlash),
+        match self.path_forms()? {
+            Some(forms) if forms.has_encoded_slash => Err(InvalidPath::EncodedSlash),
             _ => self.normal_path(),
         }
     }
 
-    /// The path as it is sent on to another server (see [`path::sent_on`]); decoded, it is
+    /// The path that is forwarded to another server (see [`path::normalise_encoded`]). Its decoded form is
     /// [`Request::normal_path`].
     ///
     /// # Errors
     /// As [`Request::normal_path`].
     pub fn forwarded_path(&self) -> Result<&str, InvalidPath> {
-        Ok(match self.resolved_path()? {
+        Ok(match self.path_forms()? {
             None => self.path(),
-            Some(resolved) => &resolved.encoded,
+            Some(forms) => &forms.encoded,
         })
     }
 
-    fn resolved_path(&self) -> Result<Option<&PathForms>, InvalidPath> {
+    fn path_forms(&self) -> Result<Option<&PathForms>, InvalidPath> {
         let resolve = || Ok(path::resolve(self.path())?.map(Box::new));
         match self.path.get_or_init(resolve) {
-            Ok(resolved) => Ok(resolved.as_deref()),
+            Ok(forms) => Ok(forms.as_deref()),
             Err(error) => Err(*error),
         }
     }
 
-    /// The connection. Its other end may be a proxy; who sent the request is [`Request::client`].
+    /// The connection. Its other end may be a proxy; the sender of the request is [`Request::client`].
     pub fn connection(&self) -> &Rc<ConnectionInfo> {
         &self.connection
     }
 
-    /// The client: the other end of the connection, or who a trusted proxy says it is.
+    /// The client: the other end of the connection, or the client that a trusted proxy names.
     pub fn client(&self) -> Client {
         match &self.forwarded {
             Some(forwarded) => forwarded.client,
@@ -328,7 +328,7 @@ impl Request {
             .map_or(&[], |forwarded| &forwarded.proxies)
     }
 
-    /// Whether the client used TLS, to us or to the trusted proxy that it reached.
+    /// Whether the client used TLS, to this server or to the trusted proxy that it reached.
     pub fn is_secure(&self) -> bool {
         match &self.forwarded {
             Some(forwarded) => forwarded.is_secure,
@@ -351,8 +351,8 @@ impl Request {
         Some(self.authority.port().unwrap_or(default))
     }
 
-    /// `host [":" port]` that the client used, in its normal form: from the target if it names one, else
-    /// from the `Host` field (RFC 9112 section 3.3), or as a trusted proxy tells it.
+    /// `host [":" port]` that the client used, in its normal form: from a trusted proxy, from the target,
+    /// or from the `Host` field (RFC 9112 section 3.3).
     pub fn authority(&self) -> Option<&str> {
         Some(self.authority.as_str()).filter(|authority| !authority.is_empty())
     }
@@ -384,32 +384,32 @@ impl Request {
         authority_of(&self.head, is_secure)
     }
 
-    /// Takes the word of trusted proxies.
+    /// Sets the client and the authority that trusted proxies name.
     pub(crate) fn set_forwarded(&mut self, forwarded: ForwardedInfo, authority: Authority) {
         self.authority = authority;
         self.forwarded = Some(Rc::new(forwarded));
     }
 
-    /// Removes fields that tell who a client is, but for those that `is_kept` wants.
+    /// Removes identity fields, except for those for which `is_kept` returns true.
     pub(crate) fn remove_identity_fields(&mut self, is_kept: impl Fn(&str) -> bool) {
         let is_removed = |name: &str| is_identity_field(name) && !is_kept(name);
         self.head.headers.retain(|name| !is_removed(name));
         self.are_identity_fields_removed = true;
     }
 
-    /// Whether fields that tell who a client is were removed unless the configuration trusts them (see
-    /// [`crate::TrustedProxies`]). Those that are there then are no longer the client's.
+    /// Whether the identity fields that the configuration does not trust were removed (see
+    /// [`crate::TrustedProxies`]). No identity field that is left comes from the client then.
     pub fn are_identity_fields_removed(&self) -> bool {
         self.are_identity_fields_removed
     }
 
-    /// What sends interim responses, such as 103 Early Hints, before the answer. A request that came
-    /// over no connection has one whose responses are dropped.
+    /// The sender of interim responses, such as 103 Early Hints, before the final response. For a request
+    /// without a connection it drops them.
     pub fn interim(&self) -> &Interim {
         &self.interim
     }
 
-    /// Changes where interim responses go: to another request's client, or nowhere.
+    /// Replaces the sender of interim responses.
     pub fn set_interim(&mut self, interim: Interim) {
         self.interim = interim;
     }
@@ -433,7 +433,7 @@ fn authority_of(head: &Head, is_secure: bool) -> Authority {
         .unwrap_or_default()
 }
 
-/// The numbers of a thread follow one another from one at random.
+/// The next number of this thread, which starts at a random one.
 fn next_id() -> u64 {
     thread_local! {
         static NEXT: Cell<u64> = Cell::new(RandomState::new().hash_one(0));

@@ -1,4 +1,4 @@
-//! A response on its way to the client.
+//! The response of a service.
 
 use std::any::Any;
 use std::fmt;
@@ -11,11 +11,11 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use crate::fields::CacheResult;
 use crate::{Body, Headers, Tunnel};
 
-/// A response: status, field lines, content, and what happens once it was sent.
+/// A response: status, field lines, body, and the observers of its end.
 ///
-/// The field lines may be shared with a cache, so that an answer from there costs no copy; they are
-/// copied at the first [`Response::headers_mut`]. `Date`, `Connection`, `Transfer-Encoding` and a
-/// missing `Content-Length` are the connection's to write, not the response's.
+/// The field lines may be shared with a cache, so that a cached response costs no copy; the first
+/// [`Response::headers_mut`] copies them. The connection writes `Date`, `Connection`,
+/// `Transfer-Encoding` and a missing `Content-Length`.
 pub struct Response {
     status: StatusCode,
     headers: Rc<Headers>,
@@ -40,39 +40,39 @@ type Observer = Box<dyn FnOnce(&Completion)>;
 pub struct Completion {
     /// The status that was sent.
     pub status: StatusCode,
-    /// Bytes of content handed to the transport, without head and framing.
+    /// Bytes of the body that were handed to the transport, without head and framing.
     pub body_bytes: u64,
-    /// All bytes handed to the transport, before TLS.
+    /// All bytes that were handed to the transport, before TLS.
     pub bytes: u64,
-    /// From the first byte of the request's head to the last byte of the response.
+    /// The time from the first byte of the request's head to the last byte of the response.
     pub duration: Duration,
-    /// Whether the client can have got all of it.
+    /// Whether the client can have received the whole response.
     pub outcome: ResponseOutcome,
-    /// The origin that gave it, if one did and whoever watches was told.
+    /// The origin of the response, if there is one and the service has set it.
     pub origin: Option<ResponseOrigin>,
-    /// What a cache did, likewise.
+    /// The result of the cache, if there is one and the service has set it.
     pub cache: Option<CacheResult>,
 }
 
-/// The origin that gave a response, for logs.
+/// The origin of a response, for logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseOrigin {
     /// Its address.
     pub address: Arc<str>,
-    /// The status that it answered with.
+    /// The status of its response.
     pub status: StatusCode,
-    /// From the choice of the origin to the head of its response.
+    /// The time from the choice of the origin to the head of its response.
     pub duration: Duration,
 }
 
-/// Whether a client can have got all of a response.
+/// Whether a client can have received a whole response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseOutcome {
-    /// All was handed to the transport.
+    /// The whole response was handed to the transport.
     Complete,
-    /// The client went away, or read too slowly.
+    /// The client closed the connection, or read too slowly.
     ClientGone,
-    /// The source of the content failed; the connection was cut so that the client can tell.
+    /// The source of the body failed. The connection was closed early, so that the client notices.
     SourceFailed,
 }
 
@@ -89,7 +89,7 @@ impl Response {
         }
     }
 
-    /// A response whose field lines are shared, as by a cache.
+    /// A response whose field lines are shared, such as with a cache.
     pub fn with_shared_headers(status: StatusCode, headers: Rc<Headers>, body: Body) -> Self {
         Self {
             status,
@@ -145,23 +145,23 @@ impl Response {
         Rc::make_mut(&mut self.headers)
     }
 
-    /// The content.
+    /// The body.
     pub fn body(&self) -> &Body {
         &self.body
     }
 
-    /// The content to change.
+    /// The body to change.
     pub fn body_mut(&mut self) -> &mut Body {
         &mut self.body
     }
 
-    /// Takes the content out, leaving none.
+    /// Takes the body, and leaves an empty one.
     pub fn take_body(&mut self) -> Body {
         std::mem::take(&mut self.body)
     }
 
-    /// Whether the content is in the coding that the client gets, and `Vary` says what it depends on
-    /// (RFC 9110 section 12.5.3): nobody on the way out needs to ask again.
+    /// Whether the body has the content coding that the client gets, and `Vary` names the fields that it
+    /// depends on (RFC 9110 section 12.5.3). No outer layer negotiates again then.
     pub fn is_coding_chosen(&self) -> bool {
         self.is_coding_chosen
     }
@@ -171,47 +171,47 @@ impl Response {
         self.is_coding_chosen = is_chosen;
     }
 
-    /// Hands the connection over to `tunnel` once this response was sent. The status must be 101,
-    /// or 2xx as the answer to CONNECT; with any other status the tunnel is dropped.
+    /// Hands the connection over to `tunnel` after this response is sent. The status must be 101, or 2xx
+    /// in response to CONNECT; with any other status the tunnel is dropped.
     pub fn set_tunnel(&mut self, tunnel: Tunnel) {
         self.attachments.get_or_insert_default().tunnel = Some(tunnel);
     }
 
-    /// What is to take the connection over.
+    /// Takes the tunnel that takes the connection over.
     pub fn take_tunnel(&mut self) -> Option<Tunnel> {
         self.attachments
             .as_mut()
             .and_then(|attachments| attachments.tunnel.take())
     }
 
-    /// Tells logs which origin gave the response.
+    /// Sets the origin of the response, for logs.
     pub fn set_origin(&mut self, origin: ResponseOrigin) {
         self.attachments.get_or_insert_default().origin = Some(origin);
     }
 
-    /// The origin that gave the response, if that was told.
+    /// The origin of the response, if it is set.
     pub fn origin(&self) -> Option<&ResponseOrigin> {
         self.attachments.as_ref()?.origin.as_ref()
     }
 
-    /// Tells logs what a cache did.
+    /// Sets the result of the cache, for logs.
     pub fn set_cache(&mut self, cache: CacheResult) {
         self.cache = Some(cache);
     }
 
-    /// What a cache did, if there was one and it told that.
+    /// The result of the cache, if it is set.
     pub fn cache(&self) -> Option<CacheResult> {
         self.cache
     }
 
-    /// Attaches a value for layers further out, in place of the one before.
+    /// Attaches a value for outer layers, and replaces the one before.
     pub fn attach(&mut self, value: Box<dyn Any>) {
         self.attachments.get_or_insert_default().value = Some(value);
     }
 
     /// The value that was attached.
     pub fn attached(&self) -> Option<&dyn Any> {
-        self.attached.as_ref()?.value.as_deref()
+        self.attachments.as_ref()?.value.as_deref()
     }
 
     /// Takes the value that was attached.
@@ -219,7 +219,7 @@ impl Response {
         self.attachments.as_mut()?.value.take()
     }
 
-    /// Calls `observer` when the response was sent or broke off.
+    /// Calls `observer` when the response is sent or aborted.
     pub fn on_complete(&mut self, observer: impl FnOnce(&Completion) + 'static) {
         self.attachments
             .get_or_insert_default()
@@ -227,14 +227,14 @@ impl Response {
             .push(Box::new(observer));
     }
 
-    /// Whether anybody waits for the end of this response.
+    /// Whether there are observers of the end of this response.
     pub fn is_observed(&self) -> bool {
         self.attachments
             .as_ref()
             .is_some_and(|attachments| !attachments.observers.is_empty())
     }
 
-    /// Takes out what waits for the end of this response.
+    /// Takes the observers of the end of this response.
     pub fn take_observers(&mut self) -> Vec<Observer> {
         self.attachments
             .as_mut()

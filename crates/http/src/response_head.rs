@@ -1,20 +1,19 @@
-//! The head of a response as a connection's driver has it, for every protocol version.
+//! The head of a response, as the driver of a connection gives it to the codec.
 
 use http::StatusCode;
 
 use crate::Headers;
 use crate::grammar::parse_decimal;
 
-/// The head of a response, as a connection's driver has it.
+/// The head of a response, as the driver of a connection gives it to the codec.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a> {
     /// The status.
     pub status: StatusCode,
-    /// The field lines of the response. Those that are the connection's to write are left out:
-    /// `Connection`, `Transfer-Encoding` and their like, and a `Content-Length` that is not
-    /// `content_length`.
+    /// The field lines of the response. The codec leaves out those that it writes itself: `Connection`,
+    /// `Transfer-Encoding` and the like, and a `Content-Length` other than `content_length`.
     pub headers: &'a Headers,
-    /// Bytes of the content, if that is known before it is sent.
+    /// The length of the body in bytes, if it is known before the body is sent.
     pub content_length: Option<u64>,
     /// The current date (RFC 9110 section 5.6.7), written if `headers` has none.
     pub date: &'a [u8; 29],
@@ -22,25 +21,25 @@ pub struct ResponseHead<'a> {
     pub server: Option<&'a str>,
 }
 
-/// What has to be known of a response's fields before they are written.
+/// The facts about the fields of a response that a codec needs before it writes them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FieldSummary {
-    /// The value of the only `Content-Length`; `None` if there is none, several, or no number.
+    /// The value of `Content-Length`; `None` if there is none, more than one, or no number.
     pub content_length: Option<u64>,
     /// Whether there is `Content-Length`, valid or not.
     pub has_content_length: bool,
-    /// Whether its line can be sent as it is, if the value is the right one.
+    /// Whether its line can be sent unchanged if the value is the right one.
     pub is_length_line_kept: bool,
     /// Whether there is `Date`.
     pub has_date: bool,
     /// Whether there is `Server`.
     pub has_server: bool,
-    /// Whether there are fields about the connection.
+    /// Whether there are hop-by-hop fields.
     pub has_connection_fields: bool,
 }
 
 impl FieldSummary {
-    /// Looks at all lines.
+    /// Reads all lines.
     pub fn of(headers: &Headers) -> Self {
         let mut summary = Self::default();
         for (name, value, _) in headers.wire_lines() {
@@ -50,7 +49,7 @@ impl FieldSummary {
                 b"content-length" => {
                     let is_repeated = std::mem::replace(&mut summary.has_content_length, true);
                     summary.content_length = parse_decimal(value).filter(|_| !is_repeated);
-                    // Leading zeros are allowed, but not everybody reads them as decimal.
+                    // Leading zeros are allowed, but some recipients read them as octal.
                     summary.is_length_line_kept =
                         summary.content_length.is_some() && !matches!(value, [b'0', _, ..]);
                 }
@@ -61,7 +60,7 @@ impl FieldSummary {
     }
 }
 
-/// Fields that are about one connection (RFC 9110 section 7.6.1), which only its driver can write.
+/// Whether a field is hop-by-hop (RFC 9110 section 7.6.1): only the codec of the connection writes it.
 pub fn is_connection_field(name: &[u8]) -> bool {
     matches!(
         name,

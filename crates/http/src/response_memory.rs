@@ -1,11 +1,4 @@
-//! The memory budget of responses, for compressors and the like.
-//!
-//! It is one budget for the whole process, of which each connection gets a share.
-//!
-//! A client that opens many streams and takes nothing of them decides how many responses are under
-//! way, so what each of them holds has to come out of something that is bounded. Whoever finds nothing
-//! left does without: a response goes uncompressed, or is read from its origin no further ahead than
-//! its client has come.
+//! The memory budget of the process for responses, of which each connection gets a share.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,17 +6,21 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A connection gets this part of the budget at most, unless one response alone needs more.
+/// A connection gets at most this part of the budget, unless a single response needs more.
 const SHARE: u64 = 8;
 
 static OF_PROCESS: ResponseMemory = ResponseMemory::new(ResponseMemory::DEFAULT_LIMIT);
 
 thread_local! {
-    /// What connections have reserved, by their numbers. A connection stays on its thread.
+    /// The reserved bytes of connections by their numbers. A connection stays on its thread.
     static CONNECTIONS: RefCell<HashMap<u64, u64>> = RefCell::default();
 }
 
-/// A budget of bytes.
+/// A budget of bytes, for compressors and buffers of responses.
+///
+/// A client decides how many responses are open at the same time, because it can open many streams and
+/// read none of them. So their memory has to be bounded as a whole. A response without a reservation does
+/// without the memory: it is sent uncompressed, or its origin is read only as fast as its client reads.
 #[derive(Debug)]
 pub struct ResponseMemory {
     limit: AtomicU64,
@@ -32,10 +29,10 @@ pub struct ResponseMemory {
 }
 
 impl ResponseMemory {
-    /// The bytes that the budget of the process has unless told otherwise.
+    /// The default limit of the process in bytes.
     pub const DEFAULT_LIMIT: u64 = 128 << 20;
 
-    /// A budget of so many bytes.
+    /// Creates a budget of `limit` bytes.
     pub const fn new(limit: u64) -> Self {
         Self {
             limit: AtomicU64::new(limit),
@@ -49,29 +46,29 @@ impl ResponseMemory {
         &OF_PROCESS
     }
 
-    /// Changes the limit. What is reserved stays, also if it is more.
+    /// Changes the limit. Existing reservations stay, even if they exceed it.
     pub fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// The bytes that may be reserved in all.
+    /// The limit in bytes.
     pub fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// The bytes that are reserved.
+    /// The reserved bytes.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// How often [`Self::reserve_for`] gave nothing.
+    /// How often [`Self::reserve_for`] returned `None`.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
     /// Reserves bytes for a response over the connection with this number
-    /// ([`ConnectionInfo::id`](crate::ConnectionInfo::id)), which has to be one of this thread. `None`
-    /// if the process has no more, or the connection has its share.
+    /// ([`ConnectionInfo::id`](crate::ConnectionInfo::id)), which has to belong to this thread. `None` if
+    /// the budget or the share of the connection is used up.
     pub fn reserve_for(
         &'static self,
         connection: u64,
@@ -98,7 +95,7 @@ impl ResponseMemory {
         })
     }
 
-    /// A reservation of nothing yet, for what is of use to have but not needed.
+    /// An empty reservation, for memory that is useful but not required.
     pub fn reserve_nothing(&'static self) -> Reservation {
         Reservation {
             memory: self,
@@ -112,12 +109,12 @@ impl ResponseMemory {
         self.used.fetch_update(set, fetch, more).is_ok()
     }
 
-    fn give_back(&self, bytes: u64) {
+    fn release(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
-/// Bytes of a budget, given back when this is dropped.
+/// Reserved bytes of a budget, released when this is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     memory: &'static ResponseMemory,
@@ -125,14 +122,13 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// The bytes that are reserved.
+    /// The reserved bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Reserves so many bytes in place of those that were, and tells whether there are as many. What
-    /// is of use but not needed leaves half of the budget to what
-    /// [`ResponseMemory::reserve_for`] is asked for.
+    /// Changes the reservation to `bytes`, and returns whether the budget has as many. Such reservations
+    /// get at most half of the budget; the rest is for [`ResponseMemory::reserve_for`].
     pub fn resize(&mut self, bytes: u64) -> bool {
         match bytes.checked_sub(self.bytes) {
             Some(more) if more > 0 => {
@@ -140,7 +136,7 @@ impl Reservation {
                     return false;
                 }
             }
-            _ => self.memory.give_back(self.bytes.saturating_sub(bytes)),
+            _ => self.memory.release(self.bytes.saturating_sub(bytes)),
         }
         self.bytes = bytes;
         true
@@ -149,21 +145,21 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.memory.give_back(self.bytes);
+        self.memory.release(self.bytes);
     }
 }
 
-/// Bytes that are reserved for a response over one connection, given back when this is dropped.
+/// Bytes that are reserved for a response over one connection, released when this is dropped.
 #[derive(Debug)]
 pub struct ConnectionReservation {
     connection: u64,
     reservation: Reservation,
-    /// The share of a connection is known on its thread only.
+    /// Only the thread of a connection knows its share.
     of_thread: PhantomData<Rc<()>>,
 }
 
 impl ConnectionReservation {
-    /// The bytes that are reserved.
+    /// The reserved bytes.
     pub fn bytes(&self) -> u64 {
         self.reservation.bytes()
     }
@@ -171,7 +167,7 @@ impl ConnectionReservation {
 
 impl Drop for ConnectionReservation {
     fn drop(&mut self) {
-        // The thread may be ending, and its table with it.
+        // The table is gone if the thread is ending.
         let _ = CONNECTIONS.try_with(|known| {
             let mut known = known.borrow_mut();
             if let Some(reserved) = known.get_mut(&self.connection) {
@@ -193,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_no_more_than_there_is_and_takes_it_back() {
+    fn reserves_no_more_than_the_limit_and_releases_it() {
         let memory = memory(800);
         let all: Vec<_> = (0..8)
             .map(|id| memory.reserve_for(id, 100).unwrap())
@@ -214,7 +210,7 @@ mod tests {
         assert!(memory.reserve_for(100, 41).is_none());
         let second = memory.reserve_for(100, 40).unwrap();
         assert!(memory.reserve_for(100, 1).is_none());
-        // Others are not concerned, and one that needs more than a share gets it if it has nothing.
+        // Other connections are not affected, and a connection without reservations may exceed its share.
         drop(memory.reserve_for(101, 500).unwrap());
         drop((first, second));
         assert_eq!(memory.used(), 0);
@@ -222,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_needed_leaves_half() {
+    fn optional_reservations_leave_half_of_the_budget() {
         let memory = memory(800);
         let mut ahead = memory.reserve_nothing();
         assert!(ahead.resize(400) && !ahead.resize(401));
@@ -236,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_limit_counts_for_what_comes() {
+    fn a_lower_limit_applies_to_later_reservations() {
         let memory = memory(800);
         let reserved = memory.reserve_for(103, 500).unwrap();
         memory.set_limit(400);

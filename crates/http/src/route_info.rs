@@ -1,21 +1,20 @@
-//! `RouteInfo`: a route as it is listed for people.
+//! The description of a route, for people.
 
 use http::Method;
 
-/// What a service answers, as [`ServiceFactory::routes`](crate::ServiceFactory::routes) lists it: a route of an
-/// application, or something mounted in it.
+/// A route or a mount of an application, as [`ServiceFactory::routes`](crate::ServiceFactory::routes) lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteInfo {
-    /// The method; `None` stands for all that the path has no other for.
+    /// The method; `None` stands for all methods without a route of their own for the path.
     pub method: Option<Method>,
-    /// The path, groups included. A mount has `/{*}` behind it.
+    /// The path with the prefixes of its groups. The path of a mount ends with `/{*}`.
     pub path: String,
-    /// The host, if it is for one.
+    /// The host, if the route is for one host.
     pub host: Option<String>,
-    /// The name by which its address can be made.
+    /// The name from which URLs of the route are built.
     pub name: Option<String>,
-    /// The handler as the compiler names it; for a mount, `mount`.
+    /// The type name of the handler; `mount` for a mount.
     pub handler: String,
-    /// Where it was written, as `file:line:column`.
+    /// The place in the source code, as `file:line:column`.
     pub at: String,
 }

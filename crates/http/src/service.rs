@@ -1,4 +1,4 @@
-//! The one contract between the engine and everything that answers requests.
+//! The traits of services, which respond to requests.
 
 use std::error::Error;
 use std::fmt;
@@ -8,33 +8,33 @@ use std::rc::Rc;
 
 use crate::{Request, Response, RouteInfo};
 
-/// Something that answers requests: a file tree, a proxy, a handler, or services put together.
+/// A service responds to requests: a file tree, a proxy, a handler, or a combination of services.
 ///
-/// A service lives on one worker and is called for every request of that worker, so it needs no
-/// locks. A [`ServiceFactory`] makes one for each worker.
+/// A service belongs to one worker, which calls it for each of its requests, so it needs no locks. A
+/// [`ServiceFactory`] creates one for each worker.
 pub trait Service {
-    /// Answers one request.
+    /// Responds to one request.
     ///
-    /// It must not block. A service that has to wait moves what it needs into the future of
-    /// [`Answer::Later`]; one that has its answer at hand returns it and costs no allocation.
+    /// It must not block. A service that has to wait moves its data into the future of
+    /// [`Answer::Later`]; a service that has the response returns it, which costs no allocation.
     fn call(&self, request: Request) -> Answer;
 }
 
 /// A response, at once or later.
 pub enum Answer {
-    /// The response is here.
+    /// The response.
     Now(Response),
-    /// The response has to be waited for. Dropped unfinished when the client is gone.
+    /// A future of the response. It is dropped if the client closes the connection.
     Later(Pin<Box<dyn Future<Output = Response>>>),
 }
 
 impl Answer {
-    /// An answer that `future` will give.
+    /// The answer whose response is the output of `future`.
     pub fn later(future: impl Future<Output = Response> + 'static) -> Self {
         Self::Later(Box::pin(future))
     }
 
-    /// The same answer after `change`.
+    /// The answer with the response that `change` returns.
     #[must_use]
     pub fn map(self, change: impl FnOnce(Response) -> Response + 'static) -> Self {
         match self {
@@ -67,20 +67,20 @@ impl From<Response> for Answer {
     }
 }
 
-/// Makes the service of one worker. Shared by all threads; its products are not.
+/// Creates the service of each worker. The factory is shared by all threads, its services are not.
 pub trait ServiceFactory: Send + Sync {
-    /// A new service, for the thread that calls.
+    /// A new service for the calling thread.
     fn service(&self) -> Rc<dyn Service>;
 
-    /// Whether its services can be all that they are meant to be. A server asks before it listens.
+    /// Checks the definition of the services. A server calls it before it listens.
     ///
     /// # Errors
-    /// What cannot be, and where it was written: two routes for the same requests, for one.
+    /// The fault and its place in the source code, such as two routes for the same requests.
     fn check(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
         Ok(())
     }
 
-    /// What its services answer, as far as that is known before they are asked: for people to read.
+    /// The routes of its services, as far as they are known in advance, for people to read.
     fn routes(&self) -> Vec<RouteInfo> {
         Vec::new()
     }
@@ -96,7 +96,7 @@ where
     }
 }
 
-/// A service from a function.
+/// Creates a service from a function.
 pub fn service_fn<F: Fn(Request) -> Answer>(call: F) -> impl Service {
     ServiceFn(call)
 }

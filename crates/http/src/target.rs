@@ -8,19 +8,19 @@ use http::Method;
 use crate::grammar::is_authority;
 use crate::url::UrlParts;
 
-/// A request target: visible ASCII, split where its parts begin and end.
+/// A request target of visible ASCII, with the positions of its parts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
     text: Box<str>,
-    /// The scheme of an absolute form, from 0.
+    /// The length of the scheme of an absolute form, which starts at 0.
     scheme: u16,
     authority: (u16, u16),
-    /// Where the path starts and ends; the query follows after a `?`.
+    /// The start and the end of the path; the query follows after a `?`.
     path: (u16, u16),
 }
 
 impl Target {
-    /// Splits the target of a request with this method.
+    /// Parses the target of a request with this method.
     ///
     /// # Errors
     /// It is in none of the forms that the method allows, holds a byte that is not visible ASCII,
@@ -81,8 +81,8 @@ impl Target {
         whole(text, scheme, (start, path_start), path_start)
     }
 
-    /// The target as it was received, but for an absolute form without a path, which has `/`, or
-    /// `*` where OPTIONS asks about the server.
+    /// The target as it was received. An absolute form without a path gets `/`, or `*` if the method is
+    /// OPTIONS.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -97,8 +97,8 @@ impl Target {
         Some(self.part(self.authority)).filter(|authority| !authority.is_empty())
     }
 
-    /// The path as it was sent, percent-encoded: `/...`, `*` for the asterisk form, and empty for
-    /// the authority form. An absolute form without a path has `/`, or `*` with OPTIONS.
+    /// The percent-encoded path as it was sent: `/...`, `*` for the asterisk form, and empty for the
+    /// authority form. An absolute form without a path has `/`, or `*` with OPTIONS.
     pub fn path(&self) -> &str {
         self.part(self.path)
     }
@@ -110,7 +110,7 @@ impl Target {
             .and_then(|rest| rest.strip_prefix('?'))
     }
 
-    /// The path with the query, as origin-form has it.
+    /// The path with the query, as in the origin form.
     pub fn path_and_query(&self) -> &str {
         self.text
             .get(usize::from(self.path.0)..)
@@ -168,7 +168,7 @@ mod tests {
         let absolute = get("http://Example.com:80?q");
         assert_eq!(absolute.authority(), Some("Example.com:80"));
         assert_eq!((absolute.path(), absolute.query()), ("/", Some("q")));
-        // What is sent on in origin-form begins with a slash, also where nothing stood before `?`.
+        // The origin form begins with a slash, even if the path is empty.
         assert_eq!(absolute.path_and_query(), "/?q");
         assert_eq!(get("http://a").path_and_query(), "/");
         assert_eq!(get("https://[::1]/x").authority(), Some("[::1]"));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_in_no_form() {
+    fn refuses_targets_in_no_form() {
         for text in [
             "",
             "*",

@@ -1,51 +1,51 @@
-//! What `apus explain` shows: the steps a request took through the services, noted as they are taken.
+//! The trace of a request through the services, which `apus explain` shows.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Request;
 
-/// Collects the steps of one request. Put into the request's extensions, it is filled by the
-/// services that the request really meets; without one a step costs a branch.
+/// The steps of one request. As an extension of the request, it collects the steps of the services that
+/// the request meets; without it, a step costs a branch.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     steps: Arc<Mutex<Vec<Step>>>,
 }
 
-/// A decision that was taken about a request.
+/// A decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// What was decided.
     pub kind: StepKind,
     /// The decision: the name of the site, the new path, the file.
     pub what: String,
-    /// What led to it.
+    /// The reason for it.
     pub why: String,
 }
 
-/// What a [`Step`] decides.
+/// The subject of a [`Step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepKind {
-    /// Which site the request is for.
+    /// The site of the request.
     Site,
-    /// What a rewrite rule made of the path.
+    /// The path after a rewrite rule.
     Rewrite,
-    /// Which location of the site the path is in.
+    /// The location of the path.
     Location,
-    /// Which service answers.
+    /// The service that responds.
     Handler,
-    /// Under which key the answer is stored, if it may be.
+    /// The cache key of the response, if it may be stored.
     Cache,
-    /// Which group of origins is asked.
+    /// The group of origins that the request is forwarded to.
     Origins,
-    /// Which program answers.
+    /// The script that responds.
     Script,
-    /// What it is told: a variable.
+    /// A variable of the script.
     Variable,
-    /// Which file the answer comes from.
+    /// The file that is sent.
     File,
-    /// What became of the content: a variant, a range, a compression, an error page.
+    /// The form of the body: a variant, a range, a compression, an error page.
     Content,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Display for StepKind {
 }
 
 impl Step {
-    /// A step.
+    /// Creates a step.
     pub fn new(kind: StepKind, what: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
             kind,
@@ -86,7 +86,7 @@ impl Trace {
             .clone()
     }
 
-    /// The trace of a request, for what notes steps after it gave the request away.
+    /// The trace of a request, for a service that adds steps after it passed the request on.
     pub fn of(request: &Request) -> Option<Self> {
         if request.extensions().is_empty() {
             return None;
@@ -103,7 +103,7 @@ impl Trace {
     }
 }
 
-/// Notes a step if somebody wants to know; `step` is not called otherwise.
+/// Adds a step if the request has a trace; `step` is not called otherwise.
 #[inline]
 pub fn note(request: &Request, step: impl FnOnce() -> Step) {
     if request.extensions().is_empty() {

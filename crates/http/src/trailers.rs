@@ -1,11 +1,10 @@
-//! Which fields may stand in a trailer section (RFC 9110 section 6.5), for every protocol version.
+//! The fields that a trailer section may have (RFC 9110 section 6.5).
 
-/// Whether a field may stand in a trailer section, by its name in lower case.
+/// Whether a trailer section may have a field; `name` is in lower case.
 ///
 /// RFC 9110 section 6.5.1 excludes fields of framing, routing, authentication, request modifiers,
-/// response control and the format of the content. A recipient that merges trailers with the head
-/// would let them change what was decided on the head. Fields that identify a client belong to
-/// the proxy, which has the list of them.
+/// response control and the format of the content. A recipient that merges trailers into the head
+/// would change decisions that are based on the head. The proxy removes identity fields itself.
 pub fn is_allowed_in_trailers(name: &[u8]) -> bool {
     !matches!(
         name,
@@ -19,7 +18,7 @@ pub fn is_allowed_in_trailers(name: &[u8]) -> bool {
             | b"trailer"
             | b"transfer-encoding"
             | b"upgrade"
-            // Routing. `Proxy` becomes a variable that CGI programs take for their own (httpoxy).
+            // Routing. CGI programs read the variable of `Proxy` as their own configuration (httpoxy).
             | b"host"
             | b"max-forwards"
             | b"proxy"
@@ -60,7 +59,7 @@ mod tests {
     use super::is_allowed_in_trailers;
 
     #[test]
-    fn what_a_message_was_handled_by_does_not_come_behind_it() {
+    fn fields_that_decide_about_a_message_are_not_allowed_in_trailers() {
         for name in [
             "host",
             "content-length",

@@ -1,6 +1,4 @@
-//! The client of a request as trusted proxies name it.
-//!
-//! They write `X-Forwarded-For` and its relatives, or `Forwarded` (RFC 7239).
+//! The client of a request as trusted proxies name it in `X-Forwarded-For` or `Forwarded` (RFC 7239).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,14 +6,14 @@ use smallvec::SmallVec;
 
 use crate::{Authority, Headers, Network, Peer, Request};
 
-/// The proxies whose word about clients is taken.
+/// The proxies that are trusted to name their clients.
 ///
-/// [`TrustedProxies::establish`] is called once for each request, before anything else sees it. From then
-/// on [`Request::client`], [`Request::scheme`], [`Request::authority`] and [`Request::port`] are those of
-/// the client, and the fields that told them are gone: nothing behind can read them in another way.
+/// [`TrustedProxies::establish`] is called once for each request, before other services get it. After
+/// that, [`Request::client`], [`Request::scheme`], [`Request::authority`] and [`Request::port`] are those of
+/// the client, and the fields that named them are removed, so that no service reads them in another way.
 ///
-/// Addresses are read from the end, where the nearest proxy wrote: the first that is not a trusted proxy
-/// is the client. What stands before it anybody can have written, and is dropped.
+/// Addresses are read from the end, which the nearest proxy wrote: the first one that is not a trusted
+/// proxy is the client. The addresses before it are ignored, because any client can write them.
 #[derive(Clone, Debug, Default)]
 pub struct TrustedProxies {
     networks: Vec<Network>,
@@ -23,8 +21,8 @@ pub struct TrustedProxies {
     passed: Vec<Box<str>>,
 }
 
-/// The field in which trusted proxies tell of their clients. It is one or the other: the one that they do
-/// not write they pass on as the client sent it.
+/// The field in which trusted proxies name their clients. Only one of the two is read, because proxies
+/// forward the other one as the client sent it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForwardedField {
     /// `X-Forwarded-For`, with `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Forwarded-Port`.
@@ -34,17 +32,17 @@ pub enum ForwardedField {
     Forwarded,
 }
 
-/// One end of a request's way: the address and port of a client.
+/// The address and port of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Client {
-    /// The address; `None` behind a Unix socket whose other side told none.
+    /// The address; `None` for a client of a Unix socket that names none.
     pub ip: Option<IpAddr>,
     /// The port, if it is known.
     pub port: Option<u16>,
 }
 
 impl Client {
-    /// The client in the form of a connection's end; a port that is not known is 0.
+    /// The client as the end of a connection. An unknown port is 0.
     pub fn peer(&self) -> Peer {
         match self.ip {
             Some(ip) => Peer::Ip(SocketAddr::new(ip, self.port.unwrap_or(0))),
@@ -68,17 +66,17 @@ impl From<Peer> for Client {
     }
 }
 
-/// What trusted proxies told of a request.
+/// The client of a request as trusted proxies name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ForwardedInfo {
     pub(crate) client: Client,
-    /// The trusted proxies that it came through, the one next to the client first.
+    /// The trusted proxies of the request, the one next to the client first.
     pub(crate) proxies: SmallVec<[IpAddr; 2]>,
     pub(crate) is_secure: bool,
 }
 
 impl TrustedProxies {
-    /// Trusts these networks, as `"10.0.0.0/8".parse()?`.
+    /// Trusts these networks, such as `"10.0.0.0/8".parse()?`.
     pub fn new(networks: impl IntoIterator<Item = Network>) -> Self {
         Self {
             networks: networks.into_iter().collect(),
@@ -86,7 +84,7 @@ impl TrustedProxies {
         }
     }
 
-    /// Reads `Forwarded` (RFC 7239) in place of `X-Forwarded-For` and its relatives.
+    /// Reads `Forwarded` (RFC 7239) in place of `X-Forwarded-For` and the other `X-Forwarded` fields.
     #[must_use]
     pub fn forwarded(mut self) -> Self {
         self.field = ForwardedField::Forwarded;
@@ -94,7 +92,7 @@ impl TrustedProxies {
     }
 
     /// Keeps a field that trusted proxies write, such as `cf-connecting-ip`, in their requests. It is
-    /// removed from all others.
+    /// removed from all other requests.
     #[must_use]
     pub fn pass(mut self, name: impl Into<Box<str>>) -> Self {
         let mut name = name.into();
@@ -108,8 +106,8 @@ impl TrustedProxies {
         self.networks.iter().any(|network| network.contains(peer))
     }
 
-    /// Establishes who the client of a request is, and removes the fields by which it could claim to be
-    /// somebody else.
+    /// Establishes the client of a request, and removes the identity fields in which it could claim to be
+    /// another one.
     pub fn establish(&self, request: &mut Request) {
         let is_trusted = self.trusts(&request.connection().peer);
         if is_trusted {
@@ -134,7 +132,7 @@ impl TrustedProxies {
                     &members(request.headers(), "x-forwarded-for", Quotes::Plain),
                     node,
                 );
-                // The proxy next to the client knows, which of those that are trusted wrote first.
+                // The trusted proxy next to the client knows the request of the client.
                 let hops = found.proxies.len().max(1);
                 let of_client = |name: &'static str| {
                     let members = members(request.headers(), name, Quotes::Plain);
@@ -170,7 +168,7 @@ impl TrustedProxies {
         (found, authority)
     }
 
-    /// Goes from proxy to proxy, the nearest first, up to the first that is none of ours.
+    /// Reads the addresses, the nearest proxy first, up to the first one that is no trusted proxy.
     fn walk(
         &self,
         found: &mut ForwardedInfo,
@@ -178,7 +176,7 @@ impl TrustedProxies {
         node_of: impl Fn(&str) -> Option<Client>,
     ) {
         for element in elements {
-            // What hides its client, or cannot be read, is as far as we know.
+            // An address that is hidden or invalid ends the list.
             let Some(client) = node_of(element) else {
                 return;
             };
@@ -193,17 +191,17 @@ impl TrustedProxies {
     }
 }
 
-/// What quotation marks are in a list field.
+/// The meaning of quotation marks in a list field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quotes {
-    /// Bytes as others: `X-Forwarded-For` knows no quoted strings.
+    /// Ordinary bytes: `X-Forwarded-For` has no quoted strings.
     Plain,
-    /// The ends of quoted strings, in which a comma separates nothing.
+    /// The ends of quoted strings, in which a comma does not end a member.
     Pairs,
 }
 
-/// The members of a list field, the last one first. They are read from the end, where the nearest proxy
-/// wrote: a quotation mark that a client left open has no say in what stands behind it.
+/// The members of a list field, the last one first. They are read from the end, which the nearest proxy
+/// wrote, so that a quotation mark that a client did not close has no effect on the members after it.
 fn members<'a>(headers: &'a Headers, name: &'a str, quotes: Quotes) -> Vec<&'a str> {
     let lines: Vec<&str> = headers
         .get_all(name)
@@ -224,7 +222,7 @@ fn members<'a>(headers: &'a Headers, name: &'a str, quotes: Quotes) -> Vec<&'a s
         .collect()
 }
 
-/// The parts between semicolons that are not quoted, trimmed.
+/// The parts between unquoted semicolons, without white space around them.
 fn split(element: &str) -> impl Iterator<Item = &str> {
     let mut is_quoted = false;
     element
@@ -235,8 +233,8 @@ fn split(element: &str) -> impl Iterator<Item = &str> {
         .map(str::trim)
 }
 
-/// A parameter of an element of `Forwarded`, without quotes. Addresses, hosts and schemes hold nothing
-/// that would have to be escaped.
+/// A parameter of an element of `Forwarded`, without quotation marks. Addresses, hosts and schemes need no
+/// escapes.
 fn parameter<'a>(element: &'a str, name: &str) -> Option<&'a str> {
     split(element).find_map(|pair| {
         let (key, value) = pair.split_once('=')?;
@@ -245,7 +243,7 @@ fn parameter<'a>(element: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// An address with or without port; an IPv6 address with or without brackets.
+/// Parses an address with or without port; an IPv6 address with or without brackets.
 fn node(text: &str) -> Option<Client> {
     let text = text.trim_matches('"');
     let bare = text
@@ -264,8 +262,8 @@ fn node(text: &str) -> Option<Client> {
     })
 }
 
-/// Whether a scheme is `https` rather than `http`; `None` if it is neither. Some proxies tell the scheme of
-/// a WebSocket.
+/// Whether a scheme is `https` rather than `http`; `None` if it is neither. Some proxies write the scheme
+/// of a WebSocket.
 fn is_https(scheme: &str) -> Option<bool> {
     if scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("wss") {
         Some(true)
@@ -322,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_tells_nothing_and_its_claims_are_removed() {
+    fn fields_of_an_untrusted_peer_are_ignored_and_removed() {
         let lines = [
             ("x-forwarded-for", "192.0.2.7"),
             ("x-forwarded-proto", "https"),
@@ -342,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_the_last_that_is_no_proxy_of_ours() {
+    fn the_client_is_the_last_address_that_is_no_trusted_proxy() {
         for (told, client, proxies) in [
             ("192.0.2.7", "192.0.2.7", &["10.0.0.1"][..]),
             ("127.0.0.1, 192.0.2.7:4711", "192.0.2.7:4711", &["10.0.0.1"]),
@@ -452,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn forwarded_is_read_where_it_is_what_proxies_write() {
+    fn forwarded_is_read_if_proxies_write_it() {
         let proxies = trusting().forwarded();
         let lines = [
             (
@@ -471,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_passed_from_trusted_proxies_alone_and_where_it_is_named() {
+    fn a_named_field_is_passed_from_trusted_proxies_only() {
         let lines = [
             ("cf-connecting-ip", "192.0.2.7"),
             ("x-real-ip", "192.0.2.7"),

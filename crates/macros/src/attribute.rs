@@ -1,4 +1,4 @@
-//! What stands in an attribute: `"/users/{id}", name = "user", methods = [GET, POST]`.
+//! The arguments of a route attribute: `"/users/{id}", name = "user", methods = [GET, POST]`.
 
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
@@ -6,18 +6,18 @@ use syn::{Ident, LitStr, Token, bracketed};
 
 use crate::path::RoutePath;
 
-/// Which attribute it is.
+/// The kind of a route attribute.
 #[derive(Clone, Copy)]
 pub(crate) enum RouteKind {
-    /// One that is called by its method.
+    /// An attribute that is named after its method.
     Methods(&'static [&'static str]),
-    /// `#[route]`, which names its methods.
+    /// `#[route]`, which lists its methods.
     Named,
     /// `#[ws]`.
     WebSocket,
 }
 
-/// What stands in an attribute.
+/// The arguments of a route attribute.
 pub(crate) struct Attribute {
     pub(crate) path: RoutePath,
     pub(crate) name: Option<LitStr>,

@@ -1,4 +1,4 @@
-//! `embedded!("folder")`: files as part of the program.
+//! The macro `embedded!("folder")`, which compiles files into the program.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};

@@ -1,4 +1,4 @@
-//! The attributes of `apus`, which documents and re-exports them.
+//! The attributes and macros of `apus`, which re-exports and documents them.
 
 #![forbid(unsafe_code)]
 
@@ -47,8 +47,9 @@ pub fn ws(arguments: TokenStream, function: TokenStream) -> TokenStream {
     route::expand(RouteKind::WebSocket, arguments.into(), function.into()).into()
 }
 
-/// The files below a folder as part of the program, by their paths from there: `embedded!("templates")`
-/// is a `[(&str, &[u8]); N]`. The folder is named from that of `Cargo.toml`; hidden files are none.
+/// Compiles the files below a folder into the program: `embedded!("templates")` is a `[(&str, &[u8]); N]`
+/// of paths relative to the folder, and bytes. The folder is relative to that of `Cargo.toml`. Hidden files
+/// are left out.
 #[proc_macro]
 pub fn embedded(folder: TokenStream) -> TokenStream {
     embed::expand(folder.into()).into()

@@ -1,8 +1,8 @@
-//! The path of a route, as far as it can be judged before there is a router.
+//! The path of a route, as far as it can be checked at compile time.
 
 use syn::{Error, LitStr};
 
-/// A path that a route may have: `/users/{id}`, `/users/{id:[0-9]+}`, `/files/{*rest}`.
+/// The path of a route: `/users/{id}`, `/users/{id:[0-9]+}`, `/files/{*rest}`.
 pub(crate) struct RoutePath {
     pub(crate) literal: LitStr,
     /// The names of its parameters, in order.
@@ -10,10 +10,10 @@ pub(crate) struct RoutePath {
 }
 
 impl RoutePath {
-    /// Reads a path.
+    /// Parses a path.
     ///
     /// # Errors
-    /// No route can have it; the message is for the person who wrote it.
+    /// The path is invalid; the message explains why.
     pub(crate) fn read(literal: LitStr) -> syn::Result<Self> {
         match parameters(&literal.value()) {
             Ok(parameters) => Ok(Self {
@@ -38,7 +38,7 @@ fn parameters(path: &str) -> Result<Vec<String>, String> {
             continue;
         }
         if character == '}' {
-            return Err("a `}` without its `{`; write `}}` if it is meant as it stands".into());
+            return Err("a `}` without its `{`; write `}}` for a literal brace".into());
         }
         if character != '{' {
             literal.push(character);
@@ -58,7 +58,7 @@ fn parameters(path: &str) -> Result<Vec<String>, String> {
         };
         if !is_name(plain) {
             return Err(format!(
-                "`{plain}` is no name of a parameter; a name is made of letters, digits and `_`"
+                "`{plain}` is no name of a parameter; a name consists of letters, digits and `_`"
             ));
         }
         if parameters.iter().any(|other| other == plain) {
@@ -72,10 +72,10 @@ fn parameters(path: &str) -> Result<Vec<String>, String> {
         parameters.push(plain.to_owned());
         literal.push('x');
     }
-    complaint(&literal).map_or(Ok(parameters), Err)
+    literal_error(&literal).map_or(Ok(parameters), Err)
 }
 
-/// What is between the brace that `text` starts with and the one that closes it.
+/// The text between the opening brace at the start of `text` and its closing brace.
 fn inside(text: &str) -> Option<&str> {
     let mut depth = 0_usize;
     let mut is_escaped = false;
@@ -94,8 +94,8 @@ fn inside(text: &str) -> Option<&str> {
     None
 }
 
-/// What is wrong with what is no parameter.
-fn complaint(literal: &str) -> Option<String> {
+/// The fault of the literal parts of a path, if there is one.
+fn literal_error(literal: &str) -> Option<String> {
     for segment in literal.split('/').skip(1) {
         if let Some(name) = segment.strip_prefix(':').or(segment.strip_prefix('*'))
             && !name.is_empty()
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_route_can_have_is_told_with_what_to_write() {
+    fn the_error_of_an_invalid_path_shows_the_valid_form() {
         for (path, part) in [
             ("users", "starts with a slash"),
             ("/users/:id", "`{id}`"),

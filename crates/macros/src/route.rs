@@ -1,6 +1,4 @@
-//! A function as a route.
-//!
-//! The function stays as it is, and beside it stands a type of the same name that knows the route.
+//! The expansion of a route attribute: the unchanged function, and a type of the same name that declares the route.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -13,8 +11,8 @@ use crate::signature;
 /// Names of attributes that make routes.
 const ATTRIBUTES: &[&str] = &["get", "post", "put", "patch", "delete", "route", "ws"];
 
-/// What an attribute makes of a function. If it cannot be a route, the function stays, so that nobody
-/// has to read what is missing because of that, too.
+/// Expands a route attribute. If the route is invalid, the function stays, so that the compiler reports no
+/// errors about a missing function.
 pub(crate) fn expand(
     kind: RouteKind,
     arguments: TokenStream,
@@ -52,11 +50,11 @@ fn declare(kind: RouteKind, arguments: TokenStream, function: &ItemFn) -> syn::R
         RouteKind::WebSocket => socket(function, &types)?,
         _ => {
             let mut checks = signature::checks(&types);
-            checks.extend(signature::check_answer(function));
+            checks.extend(signature::check_response(function));
             (quote!(#ident), checks, types)
         }
     };
-    // Where the call stands is what the router names, should two routes be in each other's way.
+    // The router reports the place of this call if two routes conflict.
     let mut add = quote_spanned!(path.span()=> app);
     for (index, method) in methods.iter().enumerate() {
         add = quote_spanned!(path.span()=> #add.route(::apus::Method::#method, #path, #handler));
@@ -98,18 +96,18 @@ fn declare(kind: RouteKind, arguments: TokenStream, function: &ItemFn) -> syn::R
     })
 }
 
-/// The handler that opens a socket and runs the function with it.
+/// The handler that upgrades to a WebSocket and runs the function with it.
 fn socket<'a>(
     function: &ItemFn,
     types: &[&'a syn::Type],
 ) -> syn::Result<(TokenStream, TokenStream, Vec<&'a syn::Type>)> {
     let ident = &function.sig.ident;
     if function.sig.asyncness.is_none() {
-        let message = "what runs a WebSocket is an `async fn`";
+        let message = "the function of a WebSocket is an `async fn`";
         return Err(Error::new(function.sig.fn_token.span(), message));
     }
     let Some((first, rest)) = types.split_first() else {
-        let message = "what runs a WebSocket takes it: `socket: WebSocket`";
+        let message = "the first argument is the WebSocket: `socket: WebSocket`";
         return Err(Error::new(ident.span(), message));
     };
     let mut checks = quote_spanned!(first.span()=> ::apus::attributes::check::socket::<#first>(););
@@ -128,7 +126,7 @@ fn socket<'a>(
     Ok((handler, checks, rest.to_vec()))
 }
 
-/// What OpenAPI tells of a handler.
+/// The description of a handler for OpenAPI.
 fn describe(function: &ItemFn, types: &[&syn::Type]) -> TokenStream {
     if !cfg!(feature = "openapi") {
         return TokenStream::new();
@@ -150,7 +148,7 @@ fn describe(function: &ItemFn, types: &[&syn::Type]) -> TokenStream {
     }
 }
 
-/// The documentation of a function, its lines without the space before them.
+/// The documentation of a function, without the leading space of each line.
 fn documentation(function: &ItemFn) -> String {
     let lines = function.attrs.iter().filter_map(|attribute| {
         let Meta::NameValue(pair) = &attribute.meta else {

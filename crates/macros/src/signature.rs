@@ -1,4 +1,4 @@
-//! The signature of a handler, judged by its words: what is wrong is told at the argument.
+//! The signature of a handler, whose errors are reported at the argument.
 
 use proc_macro2::TokenStream;
 use quote::quote_spanned;
@@ -7,11 +7,11 @@ use syn::{Error, FnArg, GenericArgument, ItemFn, PathArguments, ReturnType, Type
 
 use crate::path::RoutePath;
 
-/// Arguments that a handler may have.
+/// The most arguments of a handler.
 const MAX_ARGUMENTS: usize = 8;
 
-/// Extractors that read the content of a request.
-const CONTENT: &[&str] = &[
+/// Extractors that read the body of a request.
+const BODY: &[&str] = &[
     "Body",
     "Bytes",
     "Form",
@@ -22,7 +22,7 @@ const CONTENT: &[&str] = &[
     "Vec",
 ];
 
-/// Extractors that read its head.
+/// Extractors that read the head of a request.
 const HEAD: &[&str] = &[
     "Extension",
     "HeaderMap",
@@ -50,8 +50,7 @@ pub(crate) fn arguments(function: &ItemFn) -> syn::Result<Vec<&Type>> {
     for argument in &signature.inputs {
         match argument {
             FnArg::Receiver(receiver) => {
-                let message =
-                    "a handler is a function, no method; take what it needs as `State<T>`";
+                let message = "a handler is a function, not a method; take its state as `State<T>`";
                 return Err(Error::new(receiver.span(), message));
             }
             FnArg::Typed(typed) => types.push(&*typed.ty),
@@ -71,7 +70,7 @@ pub(crate) fn arguments(function: &ItemFn) -> syn::Result<Vec<&Type>> {
                     Some(name) => name,
                     None => "the type itself".to_owned(),
                 };
-                let message = format!("a handler owns what it takes: `{owned}`, no reference");
+                let message = format!("a handler owns its arguments: `{owned}`, not a reference");
                 return Err(Error::new(argument.span(), message));
             }
             Type::ImplTrait(_) => {
@@ -81,11 +80,11 @@ pub(crate) fn arguments(function: &ItemFn) -> syn::Result<Vec<&Type>> {
             _ => {}
         }
         if let Some(name) = name(argument)
-            && CONTENT.contains(&name.as_str())
+            && BODY.contains(&name.as_str())
             && !is_last
         {
             let message = format!(
-                "`{name}` reads the content of the request, and so has to be the last argument"
+                "`{name}` reads the body of the request, so it has to be the last argument"
             );
             return Err(Error::new(argument.span(), message));
         }
@@ -96,7 +95,7 @@ pub(crate) fn arguments(function: &ItemFn) -> syn::Result<Vec<&Type>> {
 /// Compares `Path<T>` with the path of the route.
 ///
 /// # Errors
-/// There are more or fewer parameters than it takes.
+/// The path has more or fewer parameters than `T`.
 pub(crate) fn check_path(arguments: &[&Type], path: &RoutePath) -> syn::Result<()> {
     for argument in arguments {
         let Some(inner) = (name(argument).as_deref() == Some("Path"))
@@ -145,16 +144,16 @@ fn is_single(name: &str) -> bool {
     )
 }
 
-/// Code that the compiler refuses, at the argument, if it is no extractor.
+/// Code that does not compile, with an error at the argument, if the argument is no extractor.
 pub(crate) fn checks(arguments: &[&Type]) -> TokenStream {
     let last = arguments.len().saturating_sub(1);
     let checks = arguments.iter().enumerate().map(|(index, argument)| {
         let span = argument.span();
         let name = name(argument).unwrap_or_default();
-        let is_content = CONTENT.contains(&name.as_str());
+        let reads_body = BODY.contains(&name.as_str());
         if index < last || HEAD.contains(&name.as_str()) {
             quote_spanned!(span=> ::apus::attributes::check::head::<#argument>();)
-        } else if is_content {
+        } else if reads_body {
             quote_spanned!(span=> ::apus::attributes::check::content::<#argument>();)
         } else {
             quote_spanned!(span=> ::apus::attributes::check::last::<#argument, _>();)
@@ -163,8 +162,8 @@ pub(crate) fn checks(arguments: &[&Type]) -> TokenStream {
     checks.collect()
 }
 
-/// Code that the compiler refuses, at the type, if it is no response.
-pub(crate) fn check_answer(function: &ItemFn) -> TokenStream {
+/// Code that does not compile, with an error at the type, if the type is no response.
+pub(crate) fn check_response(function: &ItemFn) -> TokenStream {
     match returned(function) {
         Some(returned) => {
             let span = returned.span();
@@ -189,7 +188,7 @@ pub(crate) fn returned(function: &ItemFn) -> Option<&Type> {
     }
 }
 
-/// The last word of a type's path.
+/// The last segment of the path of a type.
 pub(crate) fn name(of: &Type) -> Option<String> {
     match of {
         Type::Path(path) => Some(path.path.segments.last()?.ident.to_string()),

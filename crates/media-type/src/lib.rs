@@ -1,8 +1,8 @@
-//! Media types: by the extension of a file's name, and which of them are worth compressing.
+//! Media types by the extensions of file names, and whether compression makes them smaller.
 
 #![forbid(unsafe_code)]
 
-/// Types that the common table lacks, or has in another way than browsers want them.
+/// Types that the table of `mime_guess` lacks, or has in another form than browsers expect.
 const CORRECTIONS: [(&str, &str); 9] = [
     ("avif", "image/avif"),
     ("cjs", "text/javascript"),
@@ -21,7 +21,7 @@ const UNKNOWN: &str = "application/octet-stream";
 pub fn extension(path: &[u8]) -> String {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     match memchr::memrchr(b'.', name) {
-        // A dot at the start makes a name hidden, it does not make an extension.
+        // A leading dot marks a hidden file, not an extension.
         None | Some(0) => String::new(),
         Some(dot) => {
             let extension = name.get(dot.saturating_add(1)..).unwrap_or_default();
@@ -45,18 +45,18 @@ pub fn is_listed(extension: &str) -> bool {
     !mime_guess::from_ext(extension).is_empty()
 }
 
-/// Whether files of this extension are of a type of their own.
+/// Whether the extension has a media type other than that of unknown files.
 pub fn is_known(extension: &str) -> bool {
     !extension.is_empty() && of_extension(extension) != UNKNOWN
 }
 
-/// Whether content of this type is text whose charset clients have to be told.
+/// Whether the media type is text that needs the parameter `charset`.
 pub fn has_charset(media_type: &str) -> bool {
     !media_type.contains(';')
         && (media_type.starts_with("text/") || media_type == "application/javascript")
 }
 
-/// The types that get notably smaller, beside text, JSON and XML.
+/// The types besides text, JSON and XML that compression makes notably smaller.
 const COMPRESSIBLE: [&str; 14] = [
     "application/javascript",
     "application/json",
@@ -74,7 +74,7 @@ const COMPRESSIBLE: [&str; 14] = [
     "image/x-icon",
 ];
 
-/// Whether content of this type gets notably smaller; what has its own compression does not.
+/// Whether compression makes a body of this type notably smaller. Formats with their own compression are not.
 pub fn is_compressible(media_type: &[u8]) -> bool {
     let essence = media_type.split(|byte| *byte == b';').next();
     let essence = essence.unwrap_or_default().trim_ascii();

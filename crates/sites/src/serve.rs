@@ -499,5 +499,5 @@ fn invalid_path(request: &Request, error: InvalidPath) -> Response {
     trace::note(request, || {
         Step::new(StepKind::Location, "none", error.to_string())
     });
-    Response::new(path::refusal(request))
+    Response::new(path::invalid_path_status(request))
 }

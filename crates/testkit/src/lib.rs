@@ -15,7 +15,7 @@ use apus_http::{
 pub use properties::cases;
 pub use wait::{Condition, eventually, wait_until};
 
-/// Runs a future as a worker does.
+/// Runs a future on a runtime like that of a worker.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -24,7 +24,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::task::LocalSet::new().block_on(&runtime, future)
 }
 
-/// A request to be.
+/// The builder of a request.
 pub struct RequestBuilder {
     method: Method,
     target: String,
@@ -34,7 +34,7 @@ pub struct RequestBuilder {
     extensions: http::Extensions,
 }
 
-/// `GET` this target, with the host `example.com`.
+/// A GET request for this target, with the host `example.com`.
 pub fn get(target: &str) -> RequestBuilder {
     ask("GET", target)
 }
@@ -65,7 +65,7 @@ impl RequestBuilder {
         self
     }
 
-    /// Over TLS, with a certificate for these names.
+    /// Sends the request over TLS, to a certificate for these names.
     pub fn tls(mut self, names: &[&str]) -> Self {
         self.certificate_names = Some(names.iter().map(|name| Box::from(*name)).collect());
         self
@@ -101,19 +101,19 @@ impl RequestBuilder {
         })
     }
 
-    /// The answer of a service.
+    /// The response of a service.
     pub fn of(self, service: &Rc<dyn Service>) -> Reply {
         let request = self.request();
         block_on(async { Reply::read(service.call(request).wait().await).await })
     }
 
-    /// The answer of a new service.
+    /// The response of a new service.
     pub fn to(self, factory: &(impl ServiceFactory + ?Sized)) -> Reply {
         self.of(&factory.service())
     }
 }
 
-/// A response with its content read.
+/// A response and its whole body.
 #[derive(Debug)]
 pub struct Reply {
     /// The status code.
@@ -163,7 +163,7 @@ impl Reply {
     }
 }
 
-/// A service that says what it is and what it was asked for.
+/// A factory of services that respond with `name` and the target of the request.
 pub fn echo(name: &'static str) -> impl ServiceFactory {
     move || {
         service_fn(move |request: Request| {
@@ -176,11 +176,11 @@ pub fn echo(name: &'static str) -> impl ServiceFactory {
     }
 }
 
-/// Content that comes in pieces.
+/// A body that is sent in pieces.
 pub struct PieceStream(std::collections::VecDeque<bytes::Bytes>);
 
 impl PieceStream {
-    /// One frame for each piece.
+    /// Creates a body with one frame for each piece.
     pub fn of(pieces: &[&str]) -> Self {
         let pieces = pieces.iter();
         Self(

@@ -1,8 +1,8 @@
-//! Property tests: how many cases they try.
+//! The configuration of property tests.
 
 use proptest::prelude::*;
 
-/// This number of cases, unless `PROPTEST_CASES` in the environment names another.
+/// A configuration with this number of cases, unless the environment variable `PROPTEST_CASES` sets another.
 pub fn cases(cases: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     ProptestConfig {

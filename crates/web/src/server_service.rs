@@ -4,7 +4,7 @@ use std::error::Error;
 use std::rc::Rc;
 
 use apus_error_page::{ErrorDetails, ErrorFormat, lacks_body, write_body};
-use apus_http::path::refusal;
+use apus_http::path::invalid_path_status;
 use apus_http::{Answer, Request, Response, RouteInfo, Service, ServiceFactory};
 
 /// Makes the service that the server calls.
@@ -31,7 +31,7 @@ impl Service for ServerService {
         let format = ErrorFormat::of(&request);
         let answer = match request.plain_path() {
             Ok(_) => self.0.call(request),
-            Err(_) => Response::new(refusal(&request)).into(),
+            Err(_) => Response::new(invalid_path_status(&request)).into(),
         };
         answer.map(move |mut response| {
             if lacks_body(&response) {

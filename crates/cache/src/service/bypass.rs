@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use apus_http::{Answer, CacheBypass, Request, RouteInfo, Service, ServiceFactory};
 
-use apus_http::path::sent_on;
+use apus_http::path::normalise_encoded;
 use apus_http::trace::{self, Step, StepKind};
 
 /// Sends requests to a cache in front of a service, except those whose response depends on more
@@ -55,7 +55,7 @@ impl Service for CacheUnlessBypassedService {
     fn call(&self, request: Request) -> Answer {
         let sent = request.original_target().path();
         let is_normal = match request.is_rewritten() {
-            true => sent_on(sent).is_ok_and(|path| *path == *sent),
+            true => normalise_encoded(sent).is_ok_and(|path| *path == *sent),
             false => request.forwarded_path() == Ok(sent),
         };
         if is_normal && !CacheBypass::applies_to(&request) {

@@ -48,7 +48,7 @@ fn normal_target(target: &str) -> Result<Cow<'_, str>, InvalidPath> {
         Some((path, query)) => (path, Some(query)),
         None => (target, None),
     };
-    Ok(match (path::sent_on(path)?, query) {
+    Ok(match (path::normalise_encoded(path)?, query) {
         (Cow::Borrowed(_), _) => Cow::Borrowed(target),
         (path, None) => path,
         (path, Some(query)) => Cow::Owned(format!("{path}?{query}")),

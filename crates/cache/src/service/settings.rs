@@ -125,7 +125,7 @@ impl CacheSettings {
         let mut presented = presented(request, self);
         // A request whose path is invalid is rejected, whatever its key.
         let path = presented.path;
-        let path = path::sent_on(path).unwrap_or(Cow::Borrowed(path));
+        let path = path::normalise_encoded(path).unwrap_or(Cow::Borrowed(path));
         presented.path = &path;
         self.rules.key.key(&presented)
     }
@@ -162,7 +162,7 @@ impl CacheSettings {
         if self.bypass_paths.is_empty() {
             return false;
         }
-        let sent = path::matched(request.original_target().path());
+        let sent = path::normalise_for_matching(request.original_target().path());
         is_bypassed(request.normal_path())
             || request.is_rewritten() && is_bypassed(sent.as_deref().map_err(|error| *error))
     }

@@ -3,7 +3,7 @@
 use http::{Method, StatusCode};
 
 use super::{BodyFraming, OutgoingRequest};
-use apus_http::response_head::{Survey, decimal, is_connection_field};
+use apus_http::response_head::{FieldSummary, decimal, is_connection_field};
 use apus_http::{Headers, ResponseHead};
 
 /// The framing and connection fields of a response, as the connection decided them.
@@ -21,7 +21,7 @@ pub(super) struct ResponseFraming {
 /// Appends the head of a final response.
 pub(super) fn head(
     head: &ResponseHead<'_>,
-    survey: Survey,
+    summary: FieldSummary,
     framing: ResponseFraming,
     out: &mut Vec<u8>,
 ) {
@@ -29,8 +29,8 @@ pub(super) fn head(
     out.reserve(wire.len().saturating_add(192));
     status_line(head.status, out);
     let keeps_length =
-        survey.is_length_line_kept && survey.content_length == framing.content_length;
-    if !survey.has_connection_fields && (keeps_length || !survey.has_content_length) {
+        summary.is_length_line_kept && summary.content_length == framing.content_length;
+    if !summary.has_connection_fields && (keeps_length || !summary.has_content_length) {
         out.extend_from_slice(wire);
     } else {
         for (name, _, line) in head.headers.wire_lines() {
@@ -51,7 +51,7 @@ pub(super) fn head(
         out.extend_from_slice(b"transfer-encoding: chunked\r\n");
     }
     out.extend_from_slice(framing.connection);
-    if let Some(server) = head.server.filter(|_| !survey.has_server) {
+    if let Some(server) = head.server.filter(|_| !summary.has_server) {
         out.extend_from_slice(b"server: ");
         out.extend_from_slice(server.as_bytes());
         out.extend_from_slice(b"\r\n");

@@ -8,7 +8,7 @@ use super::body::{BodyPiece, BodyReader, BodyWriter};
 use super::encode::{self, ResponseFraming};
 use super::request::RequestReader;
 use super::{BodyFraming, HeadLimits, Http1Error, Http1RequestHead, RequestFraming};
-use apus_http::response_head::Survey;
+use apus_http::response_head::FieldSummary;
 use apus_http::{Headers, ResponseHead};
 
 /// The server's end of a connection: it decodes requests and encodes responses.
@@ -239,8 +239,8 @@ impl ServerConnection {
         let connect = self.method == Method::CONNECT;
         self.tunnel = upgraded || (connect && head.status.is_success());
 
-        let survey = head.headers.survey();
-        let (framing, content_length) = self.framing(&head, &survey);
+        let summary = head.headers.summary();
+        let (framing, content_length) = self.framing(&head, &summary);
         let is_request_complete = matches!(self.reading, ReadState::Done);
         if framing == BodyFraming::UntilClose
             // The request was rejected by the parser, or there was none.
@@ -284,12 +284,12 @@ impl ServerConnection {
             _ if self.tunnel => (BodyFraming::None, None),
             StatusCode::NO_CONTENT => (BodyFraming::None, None),
             StatusCode::RESET_CONTENT => (BodyFraming::None, Some(0)),
-            StatusCode::NOT_MODIFIED => (BodyFraming::None, survey.content_length),
+            StatusCode::NOT_MODIFIED => (BodyFraming::None, summary.content_length),
             // A service that responds to HEAD without producing the body leaves it empty. That length
             // is not the one that GET would have.
             _ if self.method == Method::HEAD => {
                 let produced = head.content_length.filter(|length| *length > 0);
-                (BodyFraming::None, survey.content_length.or(produced))
+                (BodyFraming::None, summary.content_length.or(produced))
             }
             _ => match head.content_length {
                 Some(length) => (BodyFraming::Length(length), Some(length)),

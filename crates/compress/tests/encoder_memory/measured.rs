@@ -1,4 +1,4 @@
-//! What a compressor takes is no more than what is reserved for it.
+//! The memory of an encoder compared with its reservation.
 
 use std::fs;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use apus_http::{
 };
 use bytes::Bytes;
 
-/// Compressors of one kind at a time, so that pages around them count little.
+/// The number of encoders that are measured together, so that other pages count little.
 const BODIES: u64 = 4;
 
 fn resident() -> u64 {
@@ -21,7 +21,7 @@ fn resident() -> u64 {
     kilobytes.unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Text that is not all the same, longer than what compressors look back.
+/// Varied text that is longer than the windows of the encoders.
 fn text() -> Bytes {
     let mut state = 1_u64;
     let mut text = String::new();
@@ -59,7 +59,7 @@ fn get(id: u64, accept: &str) -> Request {
     })
 }
 
-/// A response of which nearly all is compressed.
+/// Polls a response until nearly all of its body is compressed.
 fn begun(mut response: Response) -> Response {
     let cx = &mut Context::from_waker(Waker::noop());
     for _ in 0..12 {
@@ -72,7 +72,7 @@ fn begun(mut response: Response) -> Response {
 }
 
 #[test]
-fn a_compressor_takes_no_more_than_is_reserved() {
+fn an_encoder_takes_no_more_memory_than_reserved() {
     let memory = ResponseMemory::of_process();
     memory.set_limit(1 << 30);
     let text = text();

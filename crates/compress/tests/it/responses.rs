@@ -1,4 +1,4 @@
-//! Compression of dynamic answers.
+//! Compression of dynamic responses.
 
 use std::io::Read;
 use std::task::{Context, Poll, Waker};
@@ -28,7 +28,7 @@ fn decoded(reply: &Reply) -> String {
     text
 }
 
-/// A service that answers with what `make` makes, compressed.
+/// A service that compresses the responses of `make`.
 fn site(
     make: impl Fn() -> Response + Clone + Send + Sync + 'static,
 ) -> CompressedFactory<impl ServiceFactory> {
@@ -40,7 +40,7 @@ fn site(
 }
 
 #[test]
-fn takes_the_coding_that_the_client_likes_best() {
+fn takes_the_coding_that_the_client_prefers() {
     for length in [2_000, 30_000, 500_000] {
         let site = site(move || Response::text(StatusCode::OK, text(length)));
         for (accept, coding) in [
@@ -61,7 +61,7 @@ fn takes_the_coding_that_the_client_likes_best() {
 }
 
 #[test]
-fn leaves_alone_what_is_small_coded_partial_or_not_text() {
+fn does_not_compress_small_coded_partial_or_binary_bodies() {
     let long = || Response::text(StatusCode::OK, text(5_000));
     let field = |name, value| long().with_header(&name, &HeaderValue::from_static(value));
     for (name, before) in [
@@ -92,7 +92,7 @@ fn leaves_alone_what_is_small_coded_partial_or_not_text() {
 }
 
 #[test]
-fn another_form_has_a_weak_entity_tag_and_no_stale_length() {
+fn a_compressed_response_has_a_weak_entity_tag_and_no_stale_length() {
     let site = site(|| {
         let content = text(5_000);
         let length = HeaderValue::from(content.len());
@@ -113,7 +113,7 @@ fn another_form_has_a_weak_entity_tag_and_no_stale_length() {
 }
 
 #[test]
-fn every_event_of_a_stream_can_be_read_when_it_was_sent() {
+fn every_event_of_a_stream_is_flushed() {
     for accept in ["br", "zstd", "gzip"] {
         let factory = || {
             service_fn(|_: Request| {
@@ -153,7 +153,7 @@ fn every_event_of_a_stream_can_be_read_when_it_was_sent() {
 
 #[test]
 fn the_level_is_that_of_the_configuration() {
-    // Words in no order, for which levels make a difference.
+    // Random words, whose compressed size depends on the level.
     let mut state = 1_u64;
     let words: String = (0..20_000)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! Which media type a client would rather have: `Accept` (RFC 9110 section 12.5.1).
+//! `Accept` (RFC 9110 section 12.5.1).
 
 use super::quality::{Quality, weigh};
 use crate::{Headers, list};
@@ -28,10 +28,11 @@ pub fn media_ranges(headers: &Headers) -> impl Iterator<Item = WeightedMediaRang
     })
 }
 
-/// The one of `offered` (as `type/subtype`, lower case) that the `Accept` lines welcome most; of
-/// those welcome alike the first. `None` if all are refused; the first if there is no line.
+/// Chooses the media type of `offered` (`type/subtype` in lower case) with the highest quality, and the
+/// first one of several with the same. `None` if the client accepts none of them; the first one without
+/// an `Accept` line.
 ///
-/// Members with parameters of their media type are ignored.
+/// Media ranges with parameters are ignored.
 pub fn choose<'a>(headers: &Headers, offered: &[&'a str]) -> Option<&'a str> {
     if !headers.contains("accept") {
         return offered.first().copied();
@@ -46,7 +47,7 @@ pub fn choose<'a>(headers: &Headers, offered: &[&'a str]) -> Option<&'a str> {
     best.map(|(_, media_type)| media_type)
 }
 
-/// The weight of the most specific member that matches.
+/// The quality of the most specific media range that matches.
 fn quality(headers: &Headers, media_type: &str) -> Quality {
     let type_only = media_type.split('/').next().unwrap_or("").as_bytes();
     let mut found = (0, Quality::NONE);
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_most_welcome_type() {
+    fn chooses_the_type_with_the_highest_quality() {
         assert_eq!(choose(&Headers::new(), &OFFERED), Some("text/html"));
         assert_eq!(chosen("*/*"), Some("text/html"));
         assert_eq!(chosen("application/json"), Some("application/json"));

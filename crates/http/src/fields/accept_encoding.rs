@@ -1,4 +1,4 @@
-//! Which content codings a client accepts: `Accept-Encoding` (RFC 9110 section 12.5.3).
+//! Content codings, and `Accept-Encoding` (RFC 9110 sections 8.4.1 and 12.5.3).
 
 use super::quality::{Quality, weigh};
 use crate::list;
@@ -17,7 +17,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// Every coding, the one that makes text smallest first.
+    /// Every coding, the one with the smallest output first.
     pub const ALL: [Self; 4] = [Self::Brotli, Self::Zstd, Self::Gzip, Self::Identity];
 
     /// The name in `Content-Encoding`.
@@ -41,15 +41,15 @@ impl Coding {
     }
 }
 
-/// What a client said about the codings of [`Coding`], and nothing else of its field: two clients
-/// that would be served alike compare equal, whatever they wrote.
+/// The quality of each [`Coding`] for a client. Two clients that get the same responses compare equal,
+/// even if their fields differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AcceptEncoding {
     qualities: [Quality; 4],
 }
 
 impl AcceptEncoding {
-    /// What a client that sends no field gets: content as it is.
+    /// The value of a client that sends no field: no coding.
     pub const IDENTITY: Self = Self {
         qualities: [
             Quality::NONE,
@@ -59,8 +59,8 @@ impl AcceptEncoding {
         ],
     };
 
-    /// Reads the values of all `Accept-Encoding` lines. Members that are not valid count as absent;
-    /// of repeated ones the first counts.
+    /// Reads the values of all `Accept-Encoding` lines. Invalid members count as absent; the first one of
+    /// repeated members counts.
     pub fn parse<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut named = [None; 4];
         let mut others = None;
@@ -91,7 +91,7 @@ impl AcceptEncoding {
         self.quality(coding) > Quality::NONE
     }
 
-    /// The accepted codings, the most welcome first; those welcome alike in the order of
+    /// The accepted codings, the highest quality first; codings of the same quality in the order of
     /// [`Coding::ALL`].
     pub fn preferred(&self) -> impl Iterator<Item = Coding> {
         let mut codings = Coding::ALL;
@@ -102,7 +102,7 @@ impl AcceptEncoding {
             .filter(move |coding| accepted.accepts(*coding))
     }
 
-    /// The best of the codings on offer; of those welcome alike the one offered first.
+    /// Chooses the coding of `offered` with the highest quality, and the first one of several with the same.
     pub fn choose(&self, offered: &[Coding]) -> Option<Coding> {
         let mut best = None;
         for coding in offered {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn forbids_identity_only_when_told() {
+    fn identity_is_refused_only_by_an_explicit_weight() {
         assert_eq!(preferred("identity;q=0"), [""; 0]);
         assert_eq!(preferred("*;q=0"), [""; 0]);
         assert_eq!(preferred("gzip, *;q=0"), ["gzip"]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn chooses_what_is_offered() {
+    fn chooses_among_the_offered_codings() {
         let accept = AcceptEncoding::parse([&b"br, gzip"[..]].into_iter());
         assert_eq!(
             accept.choose(&[Coding::Gzip, Coding::Brotli]),
@@ -209,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_prefers_what_is_refused(value in "[a-z*;=,.q01 ]{0,40}") {
+        fn never_prefers_a_refused_coding(value in "[a-z*;=,.q01 ]{0,40}") {
             let accept = AcceptEncoding::parse([value.as_bytes()].into_iter());
             prop_assert!(accept.preferred().all(|coding| accept.accepts(coding)));
             prop_assert_eq!(

@@ -2,8 +2,8 @@
 
 use crate::{Headers, list};
 
-/// The seconds in `Age`. Of several values the first counts; one that is not a number counts as
-/// absent; one past 32 bits as the largest.
+/// The value of `Age` in seconds. The first one of several values counts. A value that is not a number
+/// counts as absent, and one that exceeds 32 bits as the largest.
 pub fn age(headers: &Headers) -> Option<u32> {
     let value = headers.get("age")?;
     let first = list::members(value).next()?;

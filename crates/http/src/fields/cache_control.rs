@@ -12,7 +12,7 @@ use crate::{Headers, list};
 pub enum DeltaSeconds {
     /// Whole seconds; more than 2^31 count as 2^31.
     Valid(u32),
-    /// Not a number, or several that differ: the response counts as stale (section 4.2.1).
+    /// No number, or different ones: the response counts as stale (section 4.2.1).
     Invalid,
 }
 
@@ -80,8 +80,8 @@ impl DirectiveScope {
         matches!(self, Self::Fields(names) if names.iter().any(|name| **name == *field))
     }
 
-    /// Reads one more occurrence. A list that is not one of field names is taken for no list, which
-    /// is stricter.
+    /// Reads a further occurrence. An argument that is not a list of field names counts as absent, which is
+    /// stricter.
     fn add(&mut self, argument: Option<&[u8]>) {
         let names = match argument {
             None => return *self = Self::Whole,
@@ -108,7 +108,7 @@ impl DirectiveScope {
     }
 }
 
-/// The directives of a response that a shared cache has to know (RFC 9111 section 5.2.2).
+/// The directives of a response that a shared cache needs (RFC 9111 section 5.2.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseDirectives {
     /// `max-age`.
@@ -164,7 +164,7 @@ impl ResponseDirectives {
         let dictionary = Dictionary::parse(text)?;
         let mut read = Self::default();
         for (name, item) in dictionary.members() {
-            // A member of another type than the directive takes is not the directive.
+            // A member whose type is not that of the directive is ignored.
             match (name, item) {
                 (_, DictionaryItem::Boolean(false)) => {}
                 (
@@ -181,7 +181,7 @@ impl ResponseDirectives {
                 ) => {
                     read.add(name, DirectiveArgument::Quoted(list));
                 }
-                // Inner lists and the like: stricter without them.
+                // A list that cannot be read counts as absent, which is stricter.
                 (b"no-cache" | b"private", _) | (_, DictionaryItem::Boolean(true)) => {
                     read.add(name, DirectiveArgument::None);
                 }
@@ -198,8 +198,7 @@ impl ResponseDirectives {
         };
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
-        // An argument that does not belong there does not make a restriction void, but a
-        // permission.
+        // A restriction is valid despite an argument that it does not take; a permission is not.
         let is_bare = argument == DirectiveArgument::None;
         match &*lower {
             b"max-age" => DeltaSeconds::add(&mut self.max_age, DeltaSeconds::of(argument)),
@@ -223,12 +222,12 @@ impl ResponseDirectives {
     }
 }
 
-/// How stale an answer a client accepts: `max-stale` (RFC 9111 section 5.2.1.2).
+/// How stale a response may be: `max-stale` (RFC 9111 section 5.2.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaxStale {
-    /// However stale.
+    /// Any staleness.
     Any,
-    /// By at most so many seconds.
+    /// At most these seconds.
     Seconds(u32),
 }
 
@@ -377,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_restrictions_with_an_odd_argument_and_drops_permissions() {
+    fn an_unexpected_argument_invalidates_permissions_only() {
         let read = response("no-store=1, must-revalidate=x, public=1, must-understand=\"\"");
         assert!(read.no_store && read.must_revalidate);
         assert!(!read.public && !read.must_understand);

@@ -6,18 +6,18 @@ use http::StatusCode;
 
 use crate::Headers;
 
-/// What a cache tells of one request.
+/// The member of `Cache-Status` of one cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheStatus<'a> {
     /// The name of the cache.
     pub cache: &'a str,
-    /// What it did.
+    /// How it handled the request.
     pub handling: Handling,
     /// Seconds for which the response stays fresh; negative once it is stale.
     pub ttl: Option<i64>,
-    /// The key under which it was looked for.
+    /// The cache key of the request.
     pub key: Option<&'a str>,
-    /// Words of the cache's own.
+    /// Details that only this cache defines.
     pub detail: Option<&'a str>,
 }
 
@@ -28,13 +28,13 @@ pub enum Handling {
     Hit,
     /// From the origin.
     Forwarded {
-        /// Why.
+        /// The reason.
         reason: ForwardReason,
         /// The status that the origin sent, if it is not the response's.
         status: Option<StatusCode>,
         /// Whether the response is stored now.
         stored: bool,
-        /// Whether it is the answer to another request, that this one waited for.
+        /// Whether it is the response to another request, for which this one waited.
         collapsed: bool,
     },
 }
@@ -44,19 +44,19 @@ pub enum Handling {
 pub enum ForwardReason {
     /// The cache is configured not to handle the request.
     Bypass,
-    /// What the method means needs the origin.
+    /// The method requires the origin.
     Method,
     /// Nothing is stored for the target.
     UriMiss,
     /// Something is stored for the target, but for other values of the fields in `Vary`.
     VaryMiss,
-    /// Nothing stored could be used.
+    /// No stored response could be used.
     Miss,
-    /// A stored response is fresh, but the request asks for more.
+    /// A stored response is fresh, but the request does not allow it.
     Request,
     /// A stored response is stale.
     Stale,
-    /// A part of the content is stored, but not all that was asked for.
+    /// A part of the representation is stored, but not the whole requested range.
     Partial,
 }
 
@@ -76,25 +76,25 @@ impl ForwardReason {
     }
 }
 
-/// What a cache did with a request, as nginx names it in `$upstream_cache_status`.
+/// The result of a cache for a request, as nginx names it in `$upstream_cache_status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CacheResult {
     /// The response was stored, or is that of another request.
     Hit,
-    /// A stored response was sent though it is stale.
+    /// A stored response was sent although it is stale.
     Stale,
-    /// A stale response was still current, by the word of the origin.
+    /// The origin confirmed a stale response.
     Revalidated,
-    /// A stale response was not, and the origin's was sent.
+    /// The origin replaced a stale response.
     Expired,
-    /// Nothing stored could be used.
+    /// No stored response could be used.
     Miss,
-    /// The cache was not asked.
+    /// The cache was not used.
     Bypass,
 }
 
 impl CacheResult {
-    /// The word.
+    /// The name in logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hit => "HIT",
@@ -108,7 +108,7 @@ impl CacheResult {
 }
 
 impl Handling {
-    /// In the words of nginx, for a response that stays fresh for so many seconds.
+    /// The result in the terms of nginx, for a response that stays fresh for `ttl` seconds.
     pub fn result(self, ttl: Option<i64>) -> CacheResult {
         match self {
             Self::Hit if ttl.is_some_and(|ttl| ttl < 0) => CacheResult::Stale,
@@ -123,7 +123,7 @@ impl Handling {
                 ForwardReason::Stale if status == Some(StatusCode::NOT_MODIFIED) => {
                     CacheResult::Revalidated
                 }
-                // It failed, and what is stored was sent.
+                // The origin failed, and the stored response was sent.
                 ForwardReason::Stale if status.is_some() => CacheResult::Stale,
                 ForwardReason::Stale => CacheResult::Expired,
                 ForwardReason::UriMiss
@@ -136,7 +136,7 @@ impl Handling {
 }
 
 impl CacheStatus<'_> {
-    /// Adds this cache behind those that are nearer to the origin.
+    /// Adds this cache after those that are nearer to the origin.
     pub fn append_to(&self, headers: &mut Headers) {
         // A displayed value holds visible ASCII and spaces only.
         let _ = headers.try_append("cache-status", self.to_string());
@@ -187,7 +187,7 @@ impl fmt::Display for CacheStatus<'_> {
     }
 }
 
-/// Whether the text can stand without quotes (RFC 9651 section 3.3.4).
+/// Whether the text is a token, which needs no quotation marks (RFC 9651 section 3.3.4).
 fn is_token(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '*')
         && text
@@ -195,7 +195,7 @@ fn is_token(text: &str) -> bool {
             .all(|byte| crate::grammar::is_token(byte) || matches!(byte, b':' | b'/'))
 }
 
-/// A string of structured fields, which has ASCII only; anything else becomes `?`.
+/// Writes a string of structured fields. Characters other than printable ASCII become `?`.
 fn string(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     use fmt::Write;
     f.write_char('"')?;
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_are_those_of_nginx() {
+    fn the_results_are_those_of_nginx() {
         let forwarded = |reason, status, collapsed| Handling::Forwarded {
             reason,
             status,

@@ -1,4 +1,4 @@
-//! Conditional requests: which one applies, and what it decides (RFC 9110 section 13).
+//! Preconditions of requests (RFC 9110 section 13).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,28 +7,28 @@ use http::Method;
 use super::entity_tag::{EntityTag, EntityTags};
 use crate::Headers;
 
-/// What is known of the version of a representation that would be sent.
+/// The validators of the representation that would be sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Validators<'a> {
     /// Its `ETag`.
     pub entity_tag: Option<EntityTag<'a>>,
-    /// Its `Last-Modified`; parts of a second do not count.
+    /// Its `Last-Modified`. Parts of a second do not count.
     pub last_modified: Option<SystemTime>,
 }
 
-/// What the preconditions of a request decide.
+/// The decision of the preconditions of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// The request is to be carried out.
+    /// The request is performed.
     Proceed,
-    /// The client has this version: 304 without content.
+    /// The client has this version: 304.
     NotModified,
-    /// The client does not want the request carried out: 412.
+    /// The request is not performed: 412.
     Failed,
 }
 
 impl Validators<'_> {
-    /// Evaluates all preconditions but `If-Range`, in the order of RFC 9110 section 13.2.2.
+    /// Evaluates all preconditions except `If-Range`, in the order of RFC 9110 section 13.2.2.
     pub fn evaluate(&self, method: &Method, headers: &Headers) -> Precondition {
         let only_if = if headers.contains("if-match") {
             self.matches(headers, "if-match", |tag, own| tag.strong_eq(own))
@@ -46,15 +46,15 @@ impl Validators<'_> {
         }
     }
 
-    /// Whether a cache that would answer a GET or HEAD request with this version answers it with 304
-    /// instead (RFC 9111 section 4.3.2). `If-Match` and `If-Unmodified-Since` are for origins only
-    /// (RFC 9110 section 13.1.1).
+    /// Whether a cache that would respond to a GET or HEAD request with this version responds with 304
+    /// (RFC 9111 section 4.3.2). Only origins evaluate `If-Match` and `If-Unmodified-Since` (RFC 9110
+    /// section 13.1.1).
     pub fn is_not_modified(&self, headers: &Headers) -> bool {
         self.has_client_current(headers, true)
     }
 
-    /// Whether the client has this version, by `If-None-Match`, or else by `If-Modified-Since` if
-    /// the request is one to read.
+    /// Whether the client has this version, by `If-None-Match`, or else by `If-Modified-Since` if the
+    /// method is GET or HEAD.
     fn has_client_current(&self, headers: &Headers, is_read: bool) -> bool {
         if headers.contains("if-none-match") {
             return self.matches(headers, "if-none-match", |tag, own| tag.weak_eq(own));
@@ -62,8 +62,8 @@ impl Validators<'_> {
         is_read && self.modified_since(headers, "if-modified-since") == Some(false)
     }
 
-    /// Whether `Range` may be honoured: there is no `If-Range`, or it names this very version
-    /// (RFC 9110 section 13.1.5).
+    /// Whether `Range` applies: there is no `If-Range`, or it names this version (RFC 9110 section
+    /// 13.1.5).
     pub fn allow_range(&self, headers: &Headers) -> bool {
         let mut lines = headers.get_all("if-range");
         let Some(value) = lines.next() else {
@@ -94,8 +94,8 @@ impl Validators<'_> {
             })
     }
 
-    /// Whether the representation changed after the date in the field; `None` if there is no valid
-    /// date, or nothing is known of changes.
+    /// Whether the representation changed after the date in the field; `None` if the field has no valid
+    /// date, or the representation has none.
     fn modified_since(&self, headers: &Headers, name: &str) -> Option<bool> {
         let mut lines = headers.get_all(name);
         let date = date(lines.next()?)?;
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn honours_a_range_only_for_the_same_version() {
+    fn a_range_applies_only_to_the_same_version() {
         for (value, allowed) in [
             ("\"v1\"", true),
             ("W/\"v1\"", false),

@@ -19,14 +19,14 @@ pub(super) enum DirectiveArgument<'a> {
     None,
     /// `=` and a token.
     Token(&'a [u8]),
-    /// `=` and a quoted string; what stands between the quotes, with its backslashes.
+    /// `=` and a quoted string: the text between the quotation marks, with its backslashes.
     Quoted(&'a [u8]),
     /// Anything else.
     Malformed,
 }
 
 impl<'a> DirectiveArgument<'a> {
-    /// The text of the argument; `None` if there is none that can be read.
+    /// The text of the argument; `None` if it is absent or malformed.
     pub(super) fn text(self) -> Option<&'a [u8]> {
         match self {
             Self::Token(text) | Self::Quoted(text) => Some(text),
@@ -54,7 +54,7 @@ fn directive(member: &[u8]) -> Option<Directive<'_>> {
     (!name.is_empty()).then_some(Directive { name, argument })
 }
 
-/// Whether no quote inside of the quotes ends the string before its end.
+/// Whether the text between the quotation marks has no unescaped one.
 fn is_closed(quoted: &[u8]) -> bool {
     let mut is_escaped = false;
     for byte in quoted {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn splits_at_commas_outside_of_quotes() {
+    fn splits_at_commas_outside_of_quoted_strings() {
         use DirectiveArgument::{Malformed, None, Quoted, Token};
         assert_eq!(
             read(" a ,,b=1, c=\"x, \\\"y\",d=\"\", e"),

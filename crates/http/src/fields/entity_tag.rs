@@ -1,11 +1,11 @@
 //! Entity tags and lists of them (RFC 9110 sections 8.8.3 and 13.1.1).
 
-/// A validator for one version of a representation.
+/// The validator of one version of a representation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntityTag<'a> {
-    /// Whether it also stands for versions that differ in bytes, but not in meaning.
+    /// Whether it also validates versions that differ in bytes, but not in meaning.
     pub weak: bool,
-    /// What stands between the quotes.
+    /// The text between the quotation marks.
     pub opaque: &'a [u8],
 }
 
@@ -16,7 +16,7 @@ impl<'a> EntityTag<'a> {
         rest.is_empty().then_some(tag)
     }
 
-    /// Takes an entity tag off the front.
+    /// Splits an entity tag off the front.
     fn take(text: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (weak, quoted) = match text {
             [b'W', b'/', rest @ ..] => (true, rest),
@@ -31,23 +31,23 @@ impl<'a> EntityTag<'a> {
         (opaque.iter().all(valid)).then_some((Self { weak, opaque }, rest.get(1..)?))
     }
 
-    /// Whether both stand for the same bytes.
+    /// Whether both validate the same bytes.
     pub fn strong_eq(&self, other: &Self) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
 
-    /// Whether both stand for the same meaning.
+    /// Whether both validate the same meaning.
     pub fn weak_eq(&self, other: &Self) -> bool {
         self.opaque == other.opaque
     }
 }
 
-/// What `If-Match` and `If-None-Match` hold.
+/// The value of `If-Match` or `If-None-Match`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntityTags<'a> {
     /// `*`: any current representation.
     Any,
-    /// A list; iterate to read it.
+    /// A list, which is read by iteration.
     List(EntityTagList<'a>),
 }
 

@@ -1,15 +1,15 @@
-//! Weights of what is negotiated (RFC 9110 section 12.4.2).
+//! Quality values (RFC 9110 section 12.4.2).
 
-/// How welcome something is, in thousandths, with what is only implied below all that is named.
+/// A quality value in thousandths. A value that is only implied ranks below all values that are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Quality(u16);
 
 impl Quality {
     /// Not acceptable.
     pub const NONE: Self = Self(0);
-    /// Acceptable without having been named.
+    /// Acceptable, although the client does not name it.
     pub(super) const IMPLIED: Self = Self(1);
-    /// The weight of a member without one.
+    /// The quality of a member without a weight.
     const FULL: Self = Self(1001);
 
     /// Reads `qvalue`: from 0 to 1 with up to three digits after the point.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::list;
 
-/// More ranges than an honest client asks for; a request for more gets the whole (CVE-2011-3192).
+/// The most ranges of a request. A request for more gets the whole representation (CVE-2011-3192).
 pub const MAX_RANGES: usize = 8;
 
 /// A part of a representation: at least one byte of it.
@@ -19,7 +19,7 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// The position behind the last byte.
+    /// The position after the last byte.
     pub fn end(self) -> u64 {
         self.start.saturating_add(self.len)
     }
@@ -33,14 +33,14 @@ impl ByteRange {
     }
 }
 
-/// What a `Range` field asks of a representation.
+/// The parts of a representation that a `Range` field requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ranges {
-    /// Everything: the field is not valid, or not in bytes, or asks for too much (section 14.2).
+    /// The whole: the field is invalid, has another unit, or requests too many ranges (section 14.2).
     Whole,
-    /// Nothing that exists; the answer is 416 (section 15.5.17).
+    /// No part that exists. The response is 416 (section 15.5.17).
     Unsatisfiable,
-    /// These parts, at least one, in the order asked for; those that overlap or touch are merged.
+    /// These parts, at least one, in the order of the request. Parts that overlap or touch are merged.
     Parts(SmallVec<[ByteRange; 1]>),
 }
 
@@ -49,7 +49,7 @@ impl Ranges {
     pub fn parse(value: &[u8], complete: u64) -> Self {
         match parts(value, complete) {
             None => Self::Whole,
-            // An empty representation has no part that Content-Range could name.
+            // `Content-Range` cannot name a part of an empty representation.
             Some(_) if complete == 0 => Self::Whole,
             Some(parts) if parts.is_empty() => Self::Unsatisfiable,
             Some(parts) => Self::Parts(merge(parts)),
@@ -57,7 +57,7 @@ impl Ranges {
     }
 }
 
-/// The ranges that can be satisfied; `None` if the field is to be ignored.
+/// The ranges that can be satisfied; `None` if the field is ignored.
 fn parts(value: &[u8], complete: u64) -> Option<SmallVec<[ByteRange; 1]>> {
     let (unit, set) = value.split_at_checked(6)?;
     if !unit.eq_ignore_ascii_case(b"bytes=") {
@@ -94,7 +94,7 @@ fn parts(value: &[u8], complete: u64) -> Option<SmallVec<[ByteRange; 1]>> {
     (specs > 0).then_some(parts)
 }
 
-/// Digits as a number; one too large for the type stands for the largest (CVE-2017-7529).
+/// Parses a number. One that exceeds the type counts as the largest (CVE-2017-7529).
 fn position(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -106,7 +106,7 @@ fn position(digits: &[u8]) -> Option<u64> {
     }))
 }
 
-/// Joins what overlaps or touches. Only then the order changes, to ascending (section 15.3.7.2).
+/// Merges parts that overlap or touch. Only then the order changes, to ascending (section 15.3.7.2).
 fn merge(parts: SmallVec<[ByteRange; 1]>) -> SmallVec<[ByteRange; 1]> {
     let mut sorted = parts.clone();
     sorted.sort_by_key(|part| part.start);

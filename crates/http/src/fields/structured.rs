@@ -8,9 +8,9 @@ pub(super) struct Dictionary<'a>(Vec<(&'a [u8], DictionaryItem<'a>)>);
 /// The value of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DictionaryItem<'a> {
-    /// With its sign and at most 15 digits.
+    /// An integer with its sign and at most 15 digits.
     Integer(&'a [u8]),
-    /// What stands between the quotes, with its backslashes.
+    /// A string: the text between the quotation marks, with its backslashes.
     String(&'a [u8]),
     /// A token.
     Token(&'a [u8]),
@@ -53,7 +53,7 @@ impl<'a> Dictionary<'a> {
     }
 }
 
-/// What is left to read.
+/// The rest of the text.
 struct DictionaryReader<'a>(&'a [u8]);
 
 impl<'a> DictionaryReader<'a> {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_whole_for_one_fault() {
+    fn one_fault_makes_a_dictionary_invalid() {
         for text in [
             "",
             " ",

@@ -1,13 +1,13 @@
-//! Tags of responses, by which they can be purged: `Surrogate-Key`, `xkey`, `Cache-Tag`.
+//! Cache tags, by which responses are purged: `Surrogate-Key`, `xkey`, `Cache-Tag`.
 
 use crate::Headers;
 
-/// More bytes than the tag of any response needs.
+/// The longest tag that is read, in bytes.
 const MAX_BYTES: usize = 256;
 
-/// The tags in all lines of the field `name`, in order and as often as they are there. They are
-/// separated by commas in `Cache-Tag` and `Edge-Cache-Tag`, by white space in all other fields, as
-/// those who introduced the fields have it. Tags of more than 256 bytes are passed over.
+/// The tags in all lines of the field `name`, in order and with repetitions. Commas separate them in
+/// `Cache-Tag` and `Edge-Cache-Tag`, and white space in all other fields, as the CDNs that introduced the
+/// fields define them. Tags of more than 256 bytes are left out.
 pub fn surrogate_keys<'a>(headers: &'a Headers, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     let is_list =
         name.eq_ignore_ascii_case("cache-tag") || name.eq_ignore_ascii_case("edge-cache-tag");

@@ -5,17 +5,17 @@ use smallvec::SmallVec;
 use crate::grammar::is_token;
 use crate::{Headers, list};
 
-/// What a response was chosen by, beside the target and method of the request.
+/// The fields of a request that select the response, besides target and method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Vary {
-    /// `*`, or a value that cannot be read: by what nobody can know.
+    /// `*`, or an invalid value: anything may select the response.
     Any,
-    /// By these fields of the request, in lower case, sorted, each once. Empty without the field.
+    /// These fields, in lower case, sorted, each once. Empty without `Vary`.
     Fields(SmallVec<[Box<str>; 2]>),
 }
 
 impl Vary {
-    /// Reads all lines.
+    /// Reads all `Vary` lines.
     pub fn of(headers: &Headers) -> Self {
         let mut fields: SmallVec<[Box<str>; 2]> = SmallVec::new();
         for name in headers.get_all("vary").flat_map(list::members) {

@@ -264,7 +264,7 @@ fn a_body_breaks_off_for_a_reader_that_outlives_the_response() {
     let result = told.recv_timeout(crate::harness::PATIENCE).unwrap();
     assert_eq!(
         result.unwrap_err(),
-        "the peer disconnected before the content ended"
+        "the peer disconnected before the body ended"
     );
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.read_response().text(), "answered");
@@ -294,6 +294,6 @@ fn a_client_that_leaves_midway_is_an_error_to_the_handler() {
     let result = told.recv_timeout(crate::harness::PATIENCE).unwrap();
     assert_eq!(
         result.unwrap_err(),
-        "the peer disconnected before the content ended"
+        "the peer disconnected before the body ended"
     );
 }

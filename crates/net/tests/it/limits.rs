@@ -153,7 +153,7 @@ fn a_body_that_stops_coming_is_an_error_to_its_handler() {
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf");
     let received = client.read_response();
-    assert_eq!(received.text(), "the content came too slowly");
+    assert_eq!(received.text(), "the body came too slowly");
     assert_eq!(received.field("connection"), Some("close"));
     client.assert_closed();
     assert_eq!(server.totals().timeouts, 1);
@@ -169,7 +169,7 @@ fn a_body_that_drips_is_an_error_to_its_handler() {
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
     drip(&mut client, b"x");
-    assert_eq!(client.read_response().text(), "the content came too slowly");
+    assert_eq!(client.read_response().text(), "the body came too slowly");
 }
 
 #[test]

@@ -197,7 +197,7 @@ async fn read(ask: RequestBuilder, service: &Rc<dyn Service>) -> Reply {
 }
 
 /// The bytes of a body, and whether it broke off.
-async fn read_until_broken(ask: Ask, service: &Rc<dyn Service>) -> (u16, Vec<u8>, bool) {
+async fn read_until_broken(ask: RequestBuilder, service: &Rc<dyn Service>) -> (u16, Vec<u8>, bool) {
     let mut response = service.call(ask.request()).wait().await;
     let mut content = Vec::new();
     loop {

@@ -173,17 +173,17 @@ impl Http2Codec {
         };
         let is_tunnel =
             is_upgrade || (known.request == RequestKind::Connect && status.is_success());
-        let survey = head.headers.survey();
+        let summary = head.headers.summary();
         let (body, content_length) = match status {
             _ if is_tunnel => (ExpectedBody::Data(None), None),
             StatusCode::NO_CONTENT => (ExpectedBody::None, None),
             StatusCode::RESET_CONTENT => (ExpectedBody::None, Some(0)),
-            StatusCode::NOT_MODIFIED => (ExpectedBody::None, survey.content_length),
+            StatusCode::NOT_MODIFIED => (ExpectedBody::None, summary.content_length),
             // A service that responds to HEAD without producing the body leaves it empty. That length
             // is not the one that GET would have.
             _ if known.request == RequestKind::Head => {
                 let produced = head.content_length.filter(|length| *length > 0);
-                (ExpectedBody::None, survey.content_length.or(produced))
+                (ExpectedBody::None, summary.content_length.or(produced))
             }
             _ => match head.content_length {
                 Some(0) => (ExpectedBody::None, Some(0)),
@@ -191,7 +191,7 @@ impl Http2Codec {
             },
         };
         let end = body == ExpectedBody::None;
-        let keeps_length = survey.is_length_line_kept && survey.content_length == content_length;
+        let keeps_length = summary.is_length_line_kept && summary.content_length == content_length;
         let encoder = &mut self.encoder;
         frame::field_block(stream.id(), end, self.peer.max_frame_size, out, |out| {
             encoder.begin(out);

@@ -538,7 +538,7 @@ fn a_body_past_a_limit_is_an_error_to_its_service() {
         peer.send(data(stream, "0123456789x", true));
         let answer = peer.response(stream);
         assert_eq!(answer.status, 413);
-        assert_eq!(answer.text(), "the content is larger than allowed");
+        assert_eq!(answer.text(), "the body is larger than allowed");
     }
 }
 

@@ -23,7 +23,7 @@ mod table;
 
 use crate::harness::Server;
 use peer::{FIN, Frame, close};
-use table::ResponseOutcome;
+use table::Outcome;
 
 /// All that may be is compressed.
 const COMPRESSION: Compression = Compression {
@@ -146,13 +146,13 @@ fn all_cases_of_the_table_pass() {
             let (mut wire, _) = server.open(None).await;
             let mut bytes: Vec<u8> = case.sent.iter().flat_map(Frame::bytes).collect();
             let (expected, end) = match case.outcome {
-                ResponseOutcome::Frames(frames) => {
+                Outcome::Frames(frames) => {
                     // The connection is as good as before.
                     bytes.extend(close(1001, "").bytes());
                     (frames, 1001_u16.to_be_bytes().to_vec())
                 }
-                ResponseOutcome::Closed(frames, code) => (frames, code.to_be_bytes().to_vec()),
-                ResponseOutcome::ClosedWithoutCode(frames) => (frames, Vec::new()),
+                Outcome::Closed(frames, code) => (frames, code.to_be_bytes().to_vec()),
+                Outcome::ClosedWithoutCode(frames) => (frames, Vec::new()),
             };
             wire.write(bytes).await;
             let mut read = Vec::new();

@@ -4,7 +4,7 @@ use apus::{Json, Path, State, get, post, route, ws};
 
 #[post("/users/{id}")]
 async fn content_first(
-    Json(name): Json<String>, //~ `Json` reads the content of the request, and so has to be the last
+    Json(name): Json<String>, //~ `Json` reads the body of the request, so it has to be the last
     Path(id): Path<u32>,
 ) -> String {
     format!("{id} {name}")
@@ -12,7 +12,7 @@ async fn content_first(
 
 #[get("/a")]
 async fn borrowed(
-    name: &str, //~ a handler owns what it takes: `String`, no reference
+    name: &str, //~ a handler owns its arguments: `String`, not a reference
 ) -> String {
     name.to_owned()
 }
@@ -33,7 +33,7 @@ async fn no_method() {}
 async fn no_such_method() {}
 
 #[ws("/chat")]
-async fn no_socket() {} //~ what runs a WebSocket takes it: `socket: WebSocket`
+async fn no_socket() {} //~ the first argument is the WebSocket: `socket: WebSocket`
 
 #[ws("/chat/{name}")]
 async fn other_first(name: Path<String>) {} //~ the first argument of what runs a WebSocket is the `WebSocket`
