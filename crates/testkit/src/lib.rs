@@ -1,4 +1,4 @@
-//! What tests of several crates need: requests and responses without sockets, and waiting for a condition.
+//! Requests and responses without sockets, and waiting for conditions, for the tests of several crates.
 
 mod properties;
 mod wait;

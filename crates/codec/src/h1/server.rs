@@ -268,7 +268,7 @@ impl ServerConnection {
             connection,
             upgrade,
         };
-        encode::head(&head, survey, response_framing, out);
+        encode::head(&head, summary, response_framing, out);
         self.response = ResponseProgress::Started(BodyWriter::new(framing));
         framing
     }

@@ -137,7 +137,7 @@ fn a_body_that_stops_arriving_is_an_error_to_its_service_alone() {
     peer.send(data(stream, "half", false));
     assert_eq!(peer.fetch("/beside").text(), "/beside");
     let answer = peer.response(stream);
-    assert_eq!(answer.text(), "the content came too slowly");
+    assert_eq!(answer.text(), "the body came too slowly");
     assert_eq!(server.totals().timeouts, 1);
     assert_eq!(peer.fetch("/after").text(), "/after");
     assert_eq!(peer.goaways, []);
@@ -165,7 +165,7 @@ fn a_dripping_body_is_an_error_to_its_service_alone() {
         assert_eq!(peer.fetch("/beside").text(), "/beside");
         std::thread::park_timeout(Duration::from_millis(50));
     }
-    assert_eq!(peer.received(stream).text(), "the content came too slowly");
+    assert_eq!(peer.received(stream).text(), "the body came too slowly");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_slow_stream_is_not_excused_by_a_fast_one() {
         assert!(peer.pump());
         std::thread::park_timeout(Duration::from_millis(10));
     }
-    assert_eq!(peer.response(slow).text(), "the content came too slowly");
+    assert_eq!(peer.response(slow).text(), "the body came too slowly");
     peer.upload(fast, b"end", true);
     assert!(peer.response(fast).text().ends_with("end"));
 }
