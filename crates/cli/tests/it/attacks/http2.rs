@@ -198,7 +198,7 @@ fn content_in_crumbs_is_stopped_cve_2019_9511() {
             return get(1, "/large.bin");
         }
         let got = turn - 1;
-        let _ = peer.read_until(|peer| peer.so_far(1).body.len() >= got);
+        let _ = peer.read_until(|peer| peer.received(1).body.len() >= got);
         window_update(1, 1)
     });
 }
@@ -406,7 +406,7 @@ fn a_browser_that_leaves_a_page_is_no_attacker() {
         .map(|cookie| ("cookie", cookie.as_str()))
         .collect();
     let stream = peer.request(&request_with("GET", "/", &crumbs), true);
-    assert_eq!(peer.answer(stream).status, 200);
+    assert_eq!(peer.response(stream).status, 200);
     peer.fence();
     assert_eq!(peer.goaways, []);
     victim.assert_stands();

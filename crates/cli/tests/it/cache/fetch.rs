@@ -136,7 +136,7 @@ fn readers_get_what_is_there_while_another_fills() {
     let mut peer = front.open();
     let stream = peer.request(&OVER_HTTP_2, true);
     peer.until("the first half", |peer| {
-        peer.so_far(stream).body.len() >= half
+        peer.received(stream).body.len() >= half
     });
     assert_eq!(asked(&origin), 1);
     // A part that is there, one across what is not, and one that is far from what is fetched now.
@@ -161,7 +161,7 @@ fn readers_get_what_is_there_while_another_fills() {
         assert!(wire.read_bytes(content.len() - half) == content[half..]);
     }
     assert!(across.read_bytes(100) == content[half..half + 100]);
-    assert!(peer.answer(stream).body == content);
+    assert!(peer.response(stream).body == content);
     wait_until("it is kept", || is_hit(&front, "/"));
     assert!(front.get("/").body == content);
     assert_eq!(asked(&origin), 2);
@@ -225,7 +225,7 @@ fn what_breaks_off_for_good_looks_cut_and_is_not_kept() {
         let mut peer = front.open();
         let stream = peer.request(&OVER_HTTP_2, true);
         peer.until("the first half", |peer| {
-            peer.so_far(stream).body.len() >= half
+            peer.received(stream).body.len() >= half
         });
         gate.set(how);
         for mut wire in wires {
@@ -233,7 +233,7 @@ fn what_breaks_off_for_good_looks_cut_and_is_not_kept() {
             assert!(rest.is_empty(), "{} bytes more", rest.len());
         }
         peer.reset_of(stream);
-        assert!(peer.so_far(stream).body.len() == half);
+        assert!(peer.received(stream).body.len() == half);
         gate.set(GOES_ON);
         assert!(front.get("/").body == content);
         assert_eq!(asked(&origin), 2);

@@ -127,7 +127,7 @@ fn over_http2(peer: &mut Peer<std::net::TcpStream>, framing: Framing, body: &[u8
     }
     let stream = peer.request(&request_with("POST", "/", &fields), false);
     peer.upload(stream, body, true);
-    let answer = peer.answer(stream);
+    let answer = peer.response(stream);
     let told = answer.field("x-told").map(str::to_owned);
     (answer.status, told, answer.body)
 }

@@ -192,7 +192,7 @@ fn trailers_pass_to_the_client() {
             &request_with("GET", "/trailers", &[("te", "trailers")]),
             true,
         );
-        let answer = peer.answer(stream);
+        let answer = peer.response(stream);
         let trailers = vec![("x-sum".to_owned(), "7".to_owned())];
         assert_eq!(
             (answer.text(), &answer.trailers),
@@ -231,7 +231,7 @@ fn trailers_pass_to_the_origin() {
         ];
         let block = lines.map(|(name, value)| literal(name, value)).concat();
         peer.send(frame(kind::HEADERS, flags, stream, block));
-        let answer = peer.answer(stream);
+        let answer = peer.response(stream);
         assert_eq!(
             (answer.status, answer.text()),
             expected,

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use super::scripted_origin::ScriptedOrigin;
 use super::{Configuration, Front, VERSIONS, curl};
-use crate::h2_client::{Answer, Peer, code, data, request_with, reset};
+use crate::h2_client::{Peer, StreamResponse, code, data, request_with, reset};
 use crate::harness::wait_until;
 
 const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
@@ -23,12 +23,12 @@ fn requests(received: &str) -> usize {
 }
 
 /// How a stream ended, well or not.
-fn end_of(peer: &mut Peer<TcpStream>, stream: u32) -> Answer {
+fn end_of(peer: &mut Peer<TcpStream>, stream: u32) -> StreamResponse {
     peer.until("the stream ends", |peer| {
-        let answer = peer.so_far(stream);
+        let answer = peer.received(stream);
         answer.ended || answer.reset.is_some()
     });
-    peer.so_far(stream).clone()
+    peer.received(stream).clone()
 }
 
 #[test]

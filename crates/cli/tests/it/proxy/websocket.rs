@@ -156,15 +156,15 @@ fn extended_connect_of_http_2_becomes_an_upgrade() {
         assert_eq!(head.field(name), None, "{name}");
     }
     for text in ["hello", "over HTTP/2"] {
-        peer.so_far(stream).body.clear();
+        peer.received(stream).body.clear();
         peer.send(data(stream, message(text), false));
         let expected = reply(text);
-        peer.until("the echo", |peer| peer.so_far(stream).body == expected);
+        peer.until("the echo", |peer| peer.received(stream).body == expected);
     }
     // A request beside it is not held up.
     assert_eq!(peer.fetch("/").status, 426);
     peer.send(data(stream, "", true));
-    assert!(peer.answer(stream).ended);
+    assert!(peer.response(stream).ended);
 }
 
 /// A group of Go's server over TLS, which speaks both versions and takes tunnels over HTTP/1.1 only.

@@ -158,7 +158,7 @@ fn a_body_of_unknown_length_is_sent_in_chunks_with_its_trailers() {
     });
     run(async {
         let idle = Rc::new(IdleConnections::default());
-        let (frames, body) = ChannelBody::new();
+        let (frames, body) = ChannelBody::pair();
         let mut trailers = Headers::new();
         trailers.try_append("x-sum", "1").unwrap();
         for frame in [
@@ -187,7 +187,7 @@ fn a_request_whose_body_breaks_off_is_cut_off() {
     });
     run(async {
         let idle = Rc::new(IdleConnections::default());
-        let (frames, body) = ChannelBody::new();
+        let (frames, body) = ChannelBody::pair();
         frames
             .send(Ok(Frame::Data(Bytes::from_static(b"one"))))
             .unwrap();
@@ -217,7 +217,7 @@ fn both_directions_stream_at_once() {
     });
     run(async {
         let idle = Rc::new(IdleConnections::default());
-        let (frames, body) = ChannelBody::new();
+        let (frames, body) = ChannelBody::pair();
         let mut response = idle.send(&origin.origin(), post(body)).await.unwrap();
         for _ in 0..3 {
             frames
@@ -245,7 +245,7 @@ fn an_early_refusal_ends_the_sending_and_the_connection() {
     });
     run(async {
         let idle = Rc::new(IdleConnections::default());
-        let (frames, body) = ChannelBody::new();
+        let (frames, body) = ChannelBody::pair();
         let response = idle.send(&origin.origin(), post(body)).await.unwrap();
         assert_eq!(response.status, 413);
         assert_eq!(collect(response.body).await.unwrap().0, b"no");
@@ -265,7 +265,7 @@ fn a_refusal_is_heard_although_the_origin_closes_while_it_is_sent_to() {
     run(async {
         for _ in 0..20 {
             let idle = Rc::new(IdleConnections::default());
-            let (frames, body) = ChannelBody::new();
+            let (frames, body) = ChannelBody::pair();
             let sends = async {
                 // Until the response came or the connection broke, nothing is certain but the end.
                 while !frames.is_closed() {

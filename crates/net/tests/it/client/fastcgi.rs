@@ -206,7 +206,7 @@ fn a_body_is_split_into_records_and_joined_from_them() {
     });
     run(async {
         let idle = Rc::new(IdleConnections::default());
-        let (sender, streamed) = ChannelBody::new();
+        let (sender, streamed) = ChannelBody::pair();
         for part in sent.chunks(70_000) {
             sender
                 .send(Ok(Frame::Data(Bytes::copy_from_slice(part))))
@@ -326,7 +326,7 @@ fn a_response_that_ends_before_the_request_ends_it() {
     });
     run(async {
         let idle = Rc::new(IdleConnections::default());
-        let (sender, body) = ChannelBody::new();
+        let (sender, body) = ChannelBody::pair();
         let response = idle.send(&origin, ask(Method::POST, body)).await.unwrap();
         assert_eq!(response.status.as_u16(), 413);
         assert!(matches!(&response.body, Body::Bytes(bytes) if bytes == "no"));

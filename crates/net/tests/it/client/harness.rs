@@ -294,7 +294,7 @@ pub(crate) struct ChannelBody {
 }
 
 impl ChannelBody {
-    pub(crate) fn new() -> (
+    pub(crate) fn pair() -> (
         tokio::sync::mpsc::UnboundedSender<Result<Frame, BodyError>>,
         Body,
     ) {

@@ -97,7 +97,7 @@ fn a_body_that_is_refused_unread_is_not_taken_from_its_source() {
     });
     run(async {
         let idle = Rc::new(IdleConnections::default());
-        let (frames, body) = ChannelBody::new();
+        let (frames, body) = ChannelBody::pair();
         let frame = Frame::Data(Bytes::from_static(b"x"));
         frames.send(Ok(frame)).unwrap();
         let response = idle.send(&origin.origin(), expecting(body)).await.unwrap();

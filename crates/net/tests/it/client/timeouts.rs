@@ -73,7 +73,7 @@ fn the_time_for_a_response_begins_when_the_request_was_sent() {
             first_byte: Duration::from_secs(1),
             ..Timeouts::default()
         };
-        let (frames, body) = ChannelBody::new();
+        let (frames, body) = ChannelBody::pair();
         let idle = Rc::new(IdleConnections::default());
         let silent = silent.origin();
         let later = idle.send(&silent, within(timeouts.clone(), get("/")));

@@ -184,9 +184,9 @@ fn an_origin_that_acknowledges_pings_and_is_silent_gets_no_further_ping_soon() {
             raw.handshake(&[]);
             let stream = raw.request();
             let asked = raw.until(kind::PING);
-            raw.send(frame(kind::PING, flag::ACK, 0, &asked.payload));
+            raw.send(frame(kind::PING, flag::ACK, 0, asked.payload));
             // When the client has acknowledged this one, it has read the acknowledgement before it.
-            raw.send(frame(kind::PING, 0, 0, &[7; 8]));
+            raw.send(frame(kind::PING, 0, 0, [7; 8]));
             assert_eq!(raw.until(kind::PING).payload, [7; 8]);
             answered.send(()).unwrap();
             wait_for_other.recv().unwrap();
