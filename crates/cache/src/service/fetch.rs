@@ -1,4 +1,4 @@
-//! Requests to the service behind the cache, and store_context its responses (RFC 9111 sections 3 and
+//! Requests to the service behind the cache, and the storing of its responses (RFC 9111 sections 3 and
 //! 4.3).
 
 use std::os::unix::fs::FileExt;
