@@ -58,9 +58,9 @@ const EXCLUDED: [&str; 4] = ["pid", "worker", "core", "seconds_left"];
 
 /// The metrics by name, each with its type and samples.
 #[derive(Default)]
-struct Metrics(BTreeMap<String, (MetricType, Vec<(MetricLabels, f64)>)>);
+struct MetricTable(BTreeMap<String, (MetricType, Vec<(MetricLabels, f64)>)>);
 
-impl Metrics {
+impl MetricTable {
     /// Adds every number of an object.
     fn add_figures(
         &mut self,
@@ -109,7 +109,7 @@ impl Metrics {
 
 /// The status of a server as metrics.
 pub(crate) fn exposition(status: &Value) -> String {
-    let mut metrics = Metrics::default();
+    let mut metrics = MetricTable::default();
     let none = MetricLabels::new();
     if let Value::Object(figures) = status {
         let version = figures.get("version").and_then(Value::as_str);
@@ -158,7 +158,7 @@ pub(crate) fn exposition(status: &Value) -> String {
     metrics.to_text()
 }
 
-fn add_pool(metrics: &mut Metrics, pool: &Value) {
+fn add_pool(metrics: &mut MetricTable, pool: &Value) {
     let Value::Object(figures) = pool else { return };
     let labels = MetricLabels::new().with("pool", text(pool, "name"));
     metrics.add_figures(&PHP, &labels, figures);
@@ -185,7 +185,7 @@ fn add_pool(metrics: &mut Metrics, pool: &Value) {
     }
 }
 
-fn add_group(metrics: &mut Metrics, group: &Value) {
+fn add_group(metrics: &mut MetricTable, group: &Value) {
     let Value::Object(figures) = group else {
         return;
     };
@@ -213,7 +213,7 @@ fn add_group(metrics: &mut Metrics, group: &Value) {
 }
 
 fn add_each(
-    metrics: &mut Metrics,
+    metrics: &mut MetricTable,
     family: &MetricFamily,
     values: &[Value],
     labels: impl Fn(&Value) -> MetricLabels,

@@ -64,7 +64,7 @@ impl Middleware<()> for BodyLimit {
             in_memory: AtomicU64::new(self.bytes),
             is_exceeded: AtomicBool::new(false),
         });
-        *request.body_mut() = Body::stream(LimitedBody {
+        *request.body_mut() = Body::stream(BodyLimitStream {
             inner: request.take_body(),
             read: 0,
             limit: limit.clone(),
@@ -85,13 +85,13 @@ impl Middleware<()> for BodyLimit {
 }
 
 /// A body that ends with an error when it is too long.
-struct LimitedBody {
+struct BodyLimitStream {
     inner: Body,
     read: u64,
     limit: Arc<BodyLimitState>,
 }
 
-impl LimitedBody {
+impl BodyLimitStream {
     /// Whether this number of further bytes exceeds the limit.
     fn exceeds(&self, more: u64) -> bool {
         let exceeds = self.read.saturating_add(more) > self.limit.bytes.load(Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl LimitedBody {
     }
 }
 
-impl BodyStream for LimitedBody {
+impl BodyStream for BodyLimitStream {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         // A body that is known to be too long is not requested from the client.
         if self.exceeds(self.inner.len().unwrap_or(0)) {

@@ -217,7 +217,7 @@ impl Body {
         match self {
             Self::Stream(inner) => Self::stream(LimitedBody { inner, left: max }),
             whole if whole.len().is_some_and(|len| len > max) => Self::stream(LimitedBody {
-                inner: Box::new(WholeBody(whole)),
+                inner: Box::new(BodyIntoStream(whole)),
                 left: max,
             }),
             whole => whole,
@@ -275,9 +275,9 @@ impl From<&'static str> for Body {
     }
 }
 
-struct WholeBody(Body);
+struct BodyIntoStream(Body);
 
-impl BodyStream for WholeBody {
+impl BodyStream for BodyIntoStream {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         self.0.poll_frame(cx)
     }

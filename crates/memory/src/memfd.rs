@@ -45,7 +45,7 @@ impl SealedMemory {
         if len < Self::SHORTEST {
             return None;
         }
-        let memory = Arc::new(SealedFile::gather(DescriptorPermit::take()?, pieces, len).ok()?);
+        let memory = Arc::new(SealedFile::gather(MemfdPermit::take()?, pieces, len).ok()?);
         Some(Self {
             bytes: Bytes::from_owner(MappedBytes(memory.clone())),
             offset: 0,
@@ -92,7 +92,7 @@ struct SealedFile {
     file: File,
     start: NonNull<u8>,
     len: usize,
-    _permit: DescriptorPermit,
+    _permit: MemfdPermit,
 }
 
 // SAFETY: the mapping is read-only and its file is sealed, so all threads only read; it belongs to
@@ -103,7 +103,7 @@ unsafe impl Sync for SealedFile {}
 
 impl SealedFile {
     fn gather<'a>(
-        permit: DescriptorPermit,
+        permit: MemfdPermit,
         pieces: impl Iterator<Item = &'a [u8]>,
         len: usize,
     ) -> io::Result<Self> {
@@ -162,11 +162,11 @@ impl AsRef<[u8]> for MappedBytes {
 
 /// The permit for one descriptor; released when it is dropped.
 #[derive(Debug)]
-struct DescriptorPermit;
+struct MemfdPermit;
 
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-impl DescriptorPermit {
+impl MemfdPermit {
     /// Takes a permit; `None` if there is none left.
     fn take() -> Option<Self> {
         static MAX: OnceLock<usize> = OnceLock::new();
@@ -183,7 +183,7 @@ impl DescriptorPermit {
     }
 }
 
-impl Drop for DescriptorPermit {
+impl Drop for MemfdPermit {
     fn drop(&mut self) {
         TAKEN.fetch_sub(1, Ordering::Relaxed);
     }

@@ -93,7 +93,7 @@ enum WorkerHandler {
 }
 
 /// The state of a request until its response is complete.
-struct RequestContext {
+struct RequestState {
     route: RequestRoute,
     format: ErrorFormat,
     is_secure: bool,
@@ -187,7 +187,7 @@ impl ServiceFactory for Site {
 impl Service for SiteService {
     fn call(&self, request: Request) -> Answer {
         let site = &self.0;
-        let mut context = RequestContext {
+        let mut context = RequestState {
             route: RequestRoute {
                 redirect_copy: site.redirect_copy(&request),
                 ..RequestRoute::default()
@@ -411,7 +411,7 @@ impl SiteState {
         })
     }
 
-    fn location(&self, context: &RequestContext) -> &LocationState {
+    fn location(&self, context: &RequestState) -> &LocationState {
         context
             .route
             .location

@@ -13,7 +13,7 @@ use apus_http::{
 };
 
 pub use properties::cases;
-pub use wait::{Condition, eventually, wait_until};
+pub use wait::{WaitCondition, eventually, wait_until};
 
 /// Runs a future on a runtime like that of a worker.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -9,7 +9,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const INTERVAL: Duration = Duration::from_millis(2);
 
 /// What a test can wait for: a `bool` that becomes true, or an [`Option`] that becomes a value.
-pub trait Condition {
+pub trait WaitCondition {
     /// What the test gets when the condition holds.
     type Value;
 
@@ -17,7 +17,7 @@ pub trait Condition {
     fn value(self) -> Option<Self::Value>;
 }
 
-impl Condition for bool {
+impl WaitCondition for bool {
     type Value = ();
 
     fn value(self) -> Option<()> {
@@ -25,7 +25,7 @@ impl Condition for bool {
     }
 }
 
-impl<T> Condition for Option<T> {
+impl<T> WaitCondition for Option<T> {
     type Value = T;
 
     fn value(self) -> Self {
@@ -34,7 +34,7 @@ impl<T> Condition for Option<T> {
 }
 
 /// Blocks the thread until a condition holds. Panics if that takes too long.
-pub fn wait_until<C: Condition>(what: &str, mut condition: impl FnMut() -> C) -> C::Value {
+pub fn wait_until<C: WaitCondition>(what: &str, mut condition: impl FnMut() -> C) -> C::Value {
     let start = Instant::now();
     loop {
         if let Some(value) = condition().value() {
@@ -46,7 +46,10 @@ pub fn wait_until<C: Condition>(what: &str, mut condition: impl FnMut() -> C) ->
 }
 
 /// As [`wait_until`], while the other tasks of the thread run.
-pub async fn eventually<C: Condition>(what: &str, mut condition: impl FnMut() -> C) -> C::Value {
+pub async fn eventually<C: WaitCondition>(
+    what: &str,
+    mut condition: impl FnMut() -> C,
+) -> C::Value {
     let start = Instant::now();
     loop {
         if let Some(value) = condition().value() {

@@ -240,7 +240,7 @@ pub(crate) trait CounterSet: Default + fmt::Debug {
 
 /// The counters of all workers, and the sums of workers that are gone.
 #[derive(Debug)]
-pub(crate) struct WorkerCounters<C: CounterSet>(Mutex<CounterState<C>>);
+pub(crate) struct WorkerCounterSets<C: CounterSet>(Mutex<CounterState<C>>);
 
 #[derive(Debug)]
 struct CounterState<C: CounterSet> {
@@ -248,7 +248,7 @@ struct CounterState<C: CounterSet> {
     gone: C::Sums,
 }
 
-impl<C: CounterSet> Default for WorkerCounters<C> {
+impl<C: CounterSet> Default for WorkerCounterSets<C> {
     fn default() -> Self {
         Self(Mutex::new(CounterState {
             live: Vec::new(),
@@ -257,7 +257,7 @@ impl<C: CounterSet> Default for WorkerCounters<C> {
     }
 }
 
-impl<C: CounterSet> WorkerCounters<C> {
+impl<C: CounterSet> WorkerCounterSets<C> {
     /// Creates the counters of one more worker.
     pub(crate) fn add_worker(&self) -> Arc<C> {
         let counters = Arc::new(C::default());
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn adds_up_all_workers_and_those_that_are_gone() {
-        let counters = WorkerCounters::<NodeCounters>::default();
+        let counters = WorkerCounterSets::<NodeCounters>::default();
         let (first, second) = (counters.add_worker(), counters.add_worker());
         for worker in [&first, &second] {
             worker.begin();

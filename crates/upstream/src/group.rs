@@ -8,7 +8,7 @@ use std::time::Instant;
 use apus_net::client::{Address, Origin};
 
 use crate::balance::{HashRing, route};
-use crate::counters::{GroupCounters, WorkerCounters};
+use crate::counters::{GroupCounters, WorkerCounterSets};
 use crate::health::{
     ComparisonAction, IntervalTotals, OutlierSchedule, RequestTotals, may_eject, outliers,
 };
@@ -30,7 +30,7 @@ pub(crate) struct UpstreamGroup {
     queue: Mutex<RequestQueue<NodeSlot>>,
     retry_tokens: Mutex<RetryTokenBucket>,
     comparison: Mutex<RateComparison>,
-    pub(crate) counters: WorkerCounters<GroupCounters>,
+    pub(crate) counters: WorkerCounterSets<GroupCounters>,
 }
 
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl UpstreamGroup {
             generation: AtomicU64::new(0),
             queue: Mutex::default(),
             comparison: Mutex::default(),
-            counters: WorkerCounters::default(),
+            counters: WorkerCounterSets::default(),
         };
         group.rebuild(&mut group.state(), plan, now);
         group

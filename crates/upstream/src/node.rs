@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use apus_net::client::{Address, Origin};
 
-use crate::counters::{NodeCounters, WorkerCounters};
+use crate::counters::{NodeCounters, WorkerCounterSets};
 use crate::health::{Availability, FULL_SHARE, Health, ProbeOutcome};
 use crate::plan::{AdminState, CheckPlan, EjectionPlan, GroupPlan};
 use crate::pool::ParkedConnections;
@@ -106,7 +106,7 @@ pub(crate) struct NodeState {
     last_check: Mutex<Option<HealthCheckResult>>,
     /// The idle FastCGI connections of all workers.
     pub(crate) parked: Arc<ParkedConnections>,
-    pub(crate) counters: WorkerCounters<NodeCounters>,
+    pub(crate) counters: WorkerCounterSets<NodeCounters>,
 }
 
 /// The result of a health check.
@@ -139,7 +139,7 @@ impl NodeState {
             health: Mutex::default(),
             last_check: Mutex::default(),
             parked: Arc::default(),
-            counters: WorkerCounters::default(),
+            counters: WorkerCounterSets::default(),
         }
     }
 

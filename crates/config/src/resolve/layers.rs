@@ -16,7 +16,7 @@ use crate::value::{Seconds, Switch};
 
 /// The layers of a site or a location, the outermost first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Layers {
+pub(super) struct LocationLayers {
     request_id: Option<Layer>,
     security_headers: Option<Layer>,
     cors: Option<Layer>,
@@ -25,7 +25,7 @@ pub(super) struct Layers {
     jwt: Option<Layer>,
 }
 
-impl Layers {
+impl LocationLayers {
     /// The layers by the keys of a place, and those of the site for keys that the place does not have. Layers of
     /// the site are shared, not made again.
     pub(super) fn resolve(

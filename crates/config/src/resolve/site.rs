@@ -12,7 +12,7 @@ use apus_sites::{
 };
 use http::HeaderValue;
 
-use super::layers::Layers;
+use super::layers::LocationLayers;
 use super::proxy::ProxyResolver;
 use super::upstream::SiteUpstreams;
 use super::{GlobalDefaults, php};
@@ -37,7 +37,7 @@ pub(super) struct SiteResolver<'a> {
     /// The keys of the site that have an effect so far.
     effective: EffectiveKeys,
     /// The layers of the site, which its locations share.
-    layers: OnceCell<Layers>,
+    layers: OnceCell<LocationLayers>,
 }
 
 #[derive(Default)]
@@ -475,12 +475,12 @@ impl SiteResolver<'_> {
         let proxies = &self.defaults.trusted_proxies;
         let (layers, settings) = match self.layers.get() {
             None => {
-                let none = Layers::default();
-                let layers = Layers::resolve(own, &none, proxies, reader);
+                let none = LocationLayers::default();
+                let layers = LocationLayers::resolve(own, &none, proxies, reader);
                 (self.layers.get_or_init(|| layers).clone(), settings)
             }
-            Some(site) if Layers::has_keys(own) => (
-                Layers::resolve(own, site, proxies, reader),
+            Some(site) if LocationLayers::has_keys(own) => (
+                LocationLayers::resolve(own, site, proxies, reader),
                 settings.without_layers_of_site(),
             ),
             Some(_) => return settings,

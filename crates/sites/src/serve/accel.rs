@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use apus_http::{Answer, Headers, Method, Request, Response, StatusCode};
 
-use super::{RequestContext, RequestRoute, SiteState};
+use super::{RequestRoute, RequestState, SiteState};
 use apus_http::CacheBypass;
 use apus_http::path;
 use apus_http::trace::{Step, StepKind};
@@ -46,11 +46,7 @@ impl SiteState {
     }
 
     /// The path that the response of a service redirects to.
-    pub(super) fn accel_path(
-        &self,
-        context: &RequestContext,
-        response: &Response,
-    ) -> Option<String> {
+    pub(super) fn accel_path(&self, context: &RequestState, response: &Response) -> Option<String> {
         let accel = self.location(context).accel.as_ref()?;
         let headers = response.headers();
         if let Some(path) = headers.get_str("x-accel-redirect") {
@@ -68,7 +64,7 @@ impl SiteState {
     /// Responds with what the site has at `path`.
     pub(super) fn redirect_internally(
         self: &Rc<Self>,
-        mut context: RequestContext,
+        mut context: RequestState,
         response: Response,
         path: &str,
     ) -> Answer {

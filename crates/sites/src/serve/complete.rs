@@ -10,7 +10,7 @@ use apus_http::{
 };
 
 use super::accel;
-use super::{RequestContext, RequestRoute, SiteState};
+use super::{RequestRoute, RequestState, SiteState};
 use crate::settings::ErrorPage;
 use apus_error_page::{self, ErrorDetails, ErrorFormat};
 use apus_http::trace::{Step, StepKind};
@@ -20,7 +20,7 @@ impl SiteState {
     /// Completes the response of a handler.
     pub(super) fn complete(
         self: &Rc<Self>,
-        mut context: RequestContext,
+        mut context: RequestState,
         mut response: Response,
     ) -> Answer {
         context.route = context.route.innermost();
@@ -118,7 +118,7 @@ impl SiteState {
     }
 
     /// Whether an error page of the site replaces the body of an error response.
-    fn is_intercepted(&self, context: &RequestContext, response: &Response) -> bool {
+    fn is_intercepted(&self, context: &RequestState, response: &Response) -> bool {
         let location = self.location(context);
         location.intercepts_errors && location.error_pages.contains_key(&response.status())
     }
@@ -132,7 +132,7 @@ impl SiteState {
         format: ErrorFormat,
     ) -> Option<Response> {
         let page = request.target().as_str().to_owned();
-        let mut context = RequestContext {
+        let mut context = RequestState {
             route: RequestRoute {
                 is_internal: true,
                 skips_layers: true,
@@ -158,7 +158,7 @@ impl SiteState {
     }
 
     /// Makes the changes that every response of the site gets.
-    fn finish(&self, context: RequestContext, mut response: Response) -> Response {
+    fn finish(&self, context: RequestState, mut response: Response) -> Response {
         let location = self.location(&context);
         remove_internal(&mut response);
         let changes = context

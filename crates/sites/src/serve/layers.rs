@@ -10,7 +10,7 @@ use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Answer, Request, Response, StatusCode};
 
 use super::complete::clear_body;
-use super::{RequestContext, RequestRoute, SiteState};
+use super::{RequestRoute, RequestState, SiteState};
 use crate::template::Captures;
 use apus_files::FilesOutcome;
 
@@ -84,7 +84,7 @@ impl SiteState {
     /// Makes the body of an error that a layer left to the site: an error page of the site goes before it.
     pub(super) fn render_layer_error(
         &self,
-        context: &RequestContext,
+        context: &RequestState,
         response: Response,
     ) -> Response {
         let is_error = response.attached().is_some_and(|value| value.is::<Error>());
