@@ -16,7 +16,7 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-/// A web server: static sites and virtual hosts over HTTP and HTTPS, from one short file or none.
+/// A web server, reverse proxy and cache for static sites, applications and PHP, configured by one file or none.
 #[derive(Debug, Parser)]
 #[command(
     name = "apus",
@@ -24,24 +24,24 @@ const STYLES: Styles = Styles::styled()
     styles = STYLES,
     propagate_version = true,
     arg_required_else_help = true,
-    after_help = "Exit status: 0 done, 1 failed, 2 misused.",
+    after_help = "Exit status: 0 success, 1 failure, 2 wrong arguments.",
     after_long_help = "\
 Examples:
   apus serve public                    serve a folder at http://127.0.0.1:8080/
-  apus serve public --tls --open       over HTTPS too, and show it in the browser
-  apus check /etc/apus/apus.toml       every mistake of a configuration, with its place
-  apus serve /etc/apus/apus.toml       serve what a configuration says
-  apus reload /etc/apus/apus.toml      go on with its new content; no request is lost
-  apus explain GET https://example.com/a    why this request gets the answer it gets
+  apus serve public --tls --open       over HTTPS too, and open it in the browser
+  apus check /etc/apus/apus.toml       report every mistake of a configuration
+  apus serve /etc/apus/apus.toml       serve the sites of a configuration
+  apus reload /etc/apus/apus.toml      apply the changed file; no request is lost
+  apus explain GET https://example.com/a    why this request gets its response
 
 Environment:
-  APUS_LOG    the level of the log, before that of the configuration: debug, or warn,apus_net=trace
-  NO_COLOR    no colours, if it is set to anything
+  APUS_LOG    the log level, which overrides the configuration: debug, or warn,apus_net=trace
+  NO_COLOR    disables colours if it is not empty
 
 Exit status:
-  0  done
-  1  failed; the reason is on standard error
-  2  misused: an argument is wrong or missing"
+  0  success
+  1  failure; the reason is on standard error
+  2  an argument is wrong or missing"
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -51,92 +51,92 @@ pub(crate) struct Arguments {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// Serve a folder, or what a configuration says
+    /// Serve a folder, or the sites of a configuration
     ///
-    /// Runs in the foreground until SIGINT or SIGTERM, which let open requests end; a second one
-    /// ends at once. SIGHUP reads the configuration again, SIGUSR1 reopens the access logs.
+    /// Runs in the foreground. SIGINT and SIGTERM stop the server after its open requests; a second
+    /// one stops it at once. SIGHUP reloads the configuration, SIGUSR1 reopens the access logs.
     #[command(after_long_help = "\
 Examples:
   apus serve                           ./apus.toml, or else the current folder
   apus serve public                    a folder, at http://127.0.0.1:8080/ or the next free port
-  apus serve public --listen 80        for everybody, on port 80
+  apus serve public --listen 80        on port 80 of all addresses
   apus serve public --tls              also https://localhost:8443/ with a local certificate
   apus serve /etc/apus/apus.toml --workers 2
-  apus serve site/apus.toml --tls      local certificates for sites that name none")]
+  apus serve site/apus.toml --tls      local certificates for sites without certificates")]
     Serve(ServeArguments),
-    /// Report every mistake of a configuration, with its place
+    /// Report every mistake of a configuration, with its file and line
     ///
-    /// Reads the configuration and the files it names, as a start would, and starts nothing.
+    /// Reads the configuration and all files that it names, as `apus serve` does, but starts nothing.
     #[command(after_long_help = "\
 Examples:
   apus check                           ./apus.toml
   apus check sites.toml --json         for an editor or a pipeline")]
     Check {
-        /// The configuration [default: ./apus.toml]
+        /// The configuration file [default: ./apus.toml]
         #[arg(value_hint = ValueHint::FilePath)]
         file: Option<PathBuf>,
-        /// For a server that is started with --tls: sites need not name a certificate
+        /// Check for `apus serve --tls`, with which sites need not name a certificate
         #[arg(long)]
         tls: bool,
         /// Report in JSON
         #[arg(long)]
         json: bool,
     },
-    /// Have the running server go on with its new configuration
+    /// Reload the configuration of the running server
     ///
-    /// Returns when the new one serves. If it has mistakes, they are reported, and the old one
-    /// goes on serving. Open connections live on either way.
+    /// Returns when the new configuration is in use. If it has mistakes, they are reported, and the
+    /// server keeps the old one. Open connections and requests continue in both cases.
     Reload(RunningServer),
-    /// Have the running server answer what it was asked, and end
+    /// Stop the running server after its open requests
     Stop(RunningServer),
-    /// Show what the running server does
+    /// Show the status of the running server
     #[command(after_long_help = "\
 Examples:
   apus status
   apus status --socket /run/shop/control.sock     an application in Rust, with its routes
   apus status site.toml --metrics > /var/lib/prometheus/node-exporter/apus.prom")]
     Status(StatusArguments),
-    /// Have the running server ask an origin or not
+    /// Enable, drain or disable a node of an upstream group
     ///
-    /// Goes before what the configuration says of the node, until it is told something else or ends.
+    /// Overrides the configuration of the node until the next such command, or until the server ends.
     /// `apus status` shows groups and nodes.
     #[command(after_long_help = "\
 Examples:
-  apus upstream drain app 10.0.0.1:9501           no new clients, for a node with `sticky`
+  apus upstream drain app 10.0.0.1:9501           only clients whose sticky cookie names it
   apus upstream down example.com/app 10.0.0.1:9501
   apus upstream up app 10.0.0.1:9501 --config site.toml")]
     Upstream(UpstreamArguments),
-    /// Fill the cache of the running server, and take answers out of it
+    /// Fill or purge the cache of the running server
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Show which site, location and file a request meets, and why
+    /// Show which site, location and file a request is mapped to, and why
     ///
-    /// Puts the request through the services that the configuration makes, without a connection
-    /// and without a running server. The path is sent as it is written. No origin is asked.
+    /// Sends the request through the services of the configuration, without a connection and without
+    /// a running server. The path is used as it is written. No request is sent to an origin.
     #[command(after_long_help = "\
 Examples:
   apus explain GET https://example.com/docs
   apus explain GET http://localhost/a.css --header 'Accept-Encoding: br' --config site.toml")]
     Explain(ExplainArguments),
-    /// Make a project with the framework
+    /// Create a project with the framework
     ///
-    /// Makes the folder NAME in the current one: an application with pages, a JSON handler and tests,
-    /// a Dockerfile and a unit for systemd. Nothing is made if the folder exists.
+    /// Creates the folder NAME in the current folder: an application with pages, a JSON handler and
+    /// tests, a Dockerfile and a systemd unit. Fails if the folder exists.
     #[command(after_long_help = "\
 Examples:
   apus new my-shop && cd my-shop && cargo run
-  apus new my-shop --path ~/apus/crates/web     on another source of the crate `apus`")]
+  apus new my-shop --path ~/apus/crates/web     with another source of the crate `apus`")]
     New {
         /// The name of the project, its package and its folder
         name: ProjectName,
-        /// Where the crate `apus` is [default: crates/web of the source that this apus was built from]
+        /// The path of the crate `apus` [default: crates/web of the source that this apus was built from]
         ///
-        /// It is not published, so Cargo.toml names its source by this path. A checkout of Apus does
-        /// as well as its crates/web.
+        /// The crate is not published, so Cargo.toml names it by this path. The path of a checkout of
+        /// Apus is accepted too.
         #[arg(long, value_name = "PATH", value_hint = ValueHint::DirPath)]
         path: Option<PathBuf>,
     },
-    /// Print completions for a shell
+    /// Print the completion script of a shell
     #[command(after_long_help = "\
 Examples:
   apus completions bash > ~/.local/share/bash-completion/completions/apus
@@ -146,7 +146,7 @@ Examples:
         /// The shell
         shell: Shell,
     },
-    /// Print the manual page, of apus or of one of its commands
+    /// Print the manual page of apus or of one of its commands
     #[command(after_long_help = "\
 Examples:
   apus man | man -l -
@@ -161,32 +161,31 @@ Examples:
 /// Arguments of `apus serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
-    /// A folder, or a configuration [default: ./apus.toml, else the current folder]
+    /// A folder or a configuration file [default: ./apus.toml, or else the current folder]
     #[arg(value_name = "DIR|FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) source: Option<PathBuf>,
-    /// Where to serve a folder: PORT, ADDRESS:PORT or unix:PATH [default: 127.0.0.1:8080]
+    /// The address for a folder: PORT, ADDRESS:PORT or unix:PATH [default: 127.0.0.1:8080]
     ///
-    /// A port alone is open to all addresses of this machine. Port 0 picks a free one. Without
-    /// this, the next free port is taken if the default one is in use.
+    /// A port alone listens on all addresses of this machine. Port 0 selects a free port. Without
+    /// this option, the next free port is used if the default one is in use.
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<ListenArgument>,
-    /// Worker threads, in place of what the configuration says [default: one per core]
+    /// The number of worker threads, which overrides the configuration [default: one per core]
     #[arg(long, value_name = "N")]
     pub(crate) workers: Option<NonZeroUsize>,
-    /// Serve over HTTPS with certificates of a local authority
+    /// Serve over HTTPS with certificates of a local certificate authority
     ///
-    /// The authority is made once, in ~/.local/share/apus/ca. A folder is served over HTTPS too:
-    /// with --listen, that address speaks HTTPS; without, HTTP stays at its port and HTTPS is at
-    /// 127.0.0.1:8443. Of a configuration, the sites with `listen_tls` that name no certificate
-    /// get one.
+    /// The authority is created once, in ~/.local/share/apus/ca. With --listen, a folder is served
+    /// over HTTPS at that address; without it, over HTTP as usual and over HTTPS at 127.0.0.1:8443.
+    /// In a configuration, sites with `listen_tls` and without a certificate get a local one.
     #[arg(long)]
     pub(crate) tls: bool,
-    /// Show the first address in the browser
+    /// Open the first address in the browser
     #[arg(long)]
     pub(crate) open: bool,
-    /// The user to become when started as root [default: www-data, or nobody]
+    /// The user to run as when started as root [default: www-data, or nobody]
     ///
-    /// In place of what the configuration says. With `root` the server stays root.
+    /// Overrides the configuration. With `root` the server stays root.
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
 }
@@ -194,13 +193,13 @@ pub(crate) struct ServeArguments {
 /// Arguments of the commands for a server that runs.
 #[derive(Debug, Args)]
 pub(crate) struct RunningServer {
-    /// What `apus serve` was given [default: ./apus.toml, else the current folder]
+    /// The argument of `apus serve` [default: ./apus.toml, or else the current folder]
     #[arg(value_name = "DIR|FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) source: Option<PathBuf>,
-    /// The control socket, of an application in Rust for one
+    /// The control socket, for example that of an application in Rust
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath, conflicts_with = "source")]
     pub(crate) socket: Option<PathBuf>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -210,7 +209,7 @@ pub(crate) struct RunningServer {
 pub(crate) struct StatusArguments {
     #[command(flatten)]
     pub(crate) running: RunningServer,
-    /// Answer with every figure as a metric, in the text format of Prometheus
+    /// Print all numbers as metrics, in the text format of Prometheus
     #[arg(long, conflicts_with = "json")]
     pub(crate) metrics: bool,
 }
@@ -218,38 +217,38 @@ pub(crate) struct StatusArguments {
 /// Arguments of `apus upstream`.
 #[derive(Debug, Args)]
 pub(crate) struct UpstreamArguments {
-    /// What becomes of the node
+    /// The new state of the node
     pub(crate) change: NodeCommand,
-    /// The name of its group, with that of the site and a slash before it where several have one
+    /// The name of its group; SITE/GROUP if several sites have a group of this name
     pub(crate) group: String,
-    /// The name of the node: its address, if it has no other
+    /// The name of the node, or its address if it has no name
     pub(crate) node: String,
-    /// What `apus serve` was given [default: ./apus.toml, else the current folder]
+    /// The argument of `apus serve` [default: ./apus.toml, or else the current folder]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) config: Option<PathBuf>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What becomes of a node.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum NodeCommand {
-    /// It gets requests
+    /// The node gets requests
     Up,
-    /// It gets only requests of clients that a sticky cookie keeps with it
+    /// The node gets only requests of clients whose sticky cookie names it
     Drain,
-    /// It gets no requests
+    /// The node gets no requests
     Down,
 }
 
 /// Work on the cache.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// Take answers out of the cache
+    /// Remove responses from the cache
     ///
-    /// Returns when they will not come back after a crash, either. What is being fetched meanwhile is
-    /// fetched again.
+    /// Returns when the purge is durable: the responses do not come back after a crash. Responses that
+    /// are being fetched meanwhile are fetched again.
     #[command(after_long_help = "\
 Examples:
   apus cache purge --url https://example.com/news
@@ -257,14 +256,14 @@ Examples:
   apus cache purge --tag product-7 --site example.com
   apus cache purge --all --config site.toml")]
     Purge(PurgeArguments),
-    /// Fetch what a list or a sitemap names, so that it is in the cache
+    /// Fetch the URLs of a list or a sitemap into the cache
     ///
-    /// Everything is fetched from the running server on this machine, whatever the names of the URLs
-    /// resolve to. Fails if one of them does.
+    /// All requests go to the running server on this machine, whatever the hosts of the URLs resolve
+    /// to. Fails if one of the requests fails.
     #[command(after_long_help = "\
 Examples:
-  apus cache warm urls.txt                            a URL in each line, or a sitemap
-  apus cache warm https://example.com/sitemap.xml     the server's own, or one that names others")]
+  apus cache warm urls.txt                            one URL per line, or a sitemap
+  apus cache warm https://example.com/sitemap.xml     a sitemap or an index of sitemaps")]
     Warm(WarmArguments),
 }
 
@@ -274,10 +273,10 @@ pub(crate) struct WarmArguments {
     /// A file, or the URL of a sitemap
     #[arg(value_name = "FILE|URL", value_hint = ValueHint::AnyPath)]
     pub(crate) list: String,
-    /// What `apus serve` was given [default: ./apus.toml, else the current folder]
+    /// The argument of `apus serve` [default: ./apus.toml, or else the current folder]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) config: Option<PathBuf>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -287,37 +286,37 @@ pub(crate) struct WarmArguments {
 pub(crate) struct PurgeArguments {
     #[command(flatten)]
     pub(crate) what: PurgeTarget,
-    /// Only of the site with this name
+    /// Only responses of the site with this name
     #[arg(long, value_name = "NAME")]
     pub(crate) site: Option<String>,
-    /// Only make them stale: they can be sent while they are refreshed, and if the origin fails
+    /// Mark the responses as stale: they may be sent during revalidation, or if the origin fails
     #[arg(long)]
     pub(crate) soft: bool,
-    /// What `apus serve` was given [default: ./apus.toml, else the current folder]
+    /// The argument of `apus serve` [default: ./apus.toml, or else the current folder]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) config: Option<PathBuf>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Which answers are taken out.
+/// The responses to remove.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct PurgeTarget {
-    #[arg(long, value_hint = ValueHint::Url, help = "Those for this URL, in all forms")]
+    #[arg(long, value_hint = ValueHint::Url, help = "Responses for this URL, with all their variants")]
     pub(crate) url: Option<String>,
     #[arg(
         long,
         value_name = "URL",
         value_hint = ValueHint::Url,
-        help = "Those for URLs that begin so"
+        help = "Responses for all URLs that begin with this one"
     )]
     pub(crate) prefix: Option<String>,
-    /// Those with this tag in Surrogate-Key, xkey or Cache-Tag
+    /// Responses with this tag in Surrogate-Key, xkey or Cache-Tag
     #[arg(long)]
     pub(crate) tag: Option<String>,
-    /// All
+    /// All responses
     #[arg(long)]
     pub(crate) all: bool,
 }
@@ -329,13 +328,13 @@ pub(crate) struct ExplainArguments {
     pub(crate) method: String,
     #[arg(value_hint = ValueHint::Url, help = "The whole URL, such as https://example.com/a?b")]
     pub(crate) url: String,
-    /// The configuration, or a folder [default: ./apus.toml, else the current folder]
+    /// A configuration file or a folder [default: ./apus.toml, or else the current folder]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) config: Option<PathBuf>,
-    /// A field of the request; may be given several times
+    /// A header field of the request; can be repeated
     #[arg(long = "header", short = 'H', value_name = "NAME: VALUE", value_parser = field)]
     pub(crate) headers: Vec<(String, String)>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -343,7 +342,7 @@ pub(crate) struct ExplainArguments {
 fn field(text: &str) -> Result<(String, String), String> {
     match text.split_once(':') {
         Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
-        None => Err("a field is a name, a colon and a value: 'Accept: text/html'".to_owned()),
+        None => Err("expected a name, a colon and a value, such as 'Accept: text/html'".to_owned()),
     }
 }
 
@@ -354,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definition_holds_together() {
+    fn the_definition_is_valid() {
         Arguments::command().debug_assert();
     }
 }

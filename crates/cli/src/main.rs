@@ -98,8 +98,7 @@ fn run_serve(arguments: ServeArguments) -> Result<(), CommandError> {
         && arguments.listen.is_some()
     {
         return Err(CommandError::Misused(format!(
-            "--listen is for a folder, and {} is a configuration; say it there, with `listen` and \
-             `listen_tls`",
+            "--listen is for a folder, but {} is a configuration; set `listen` or `listen_tls` there",
             path.display()
         )));
     }
@@ -238,7 +237,7 @@ fn send(
             ConfigSource::File(path) => check(path, true).err().map(|mistakes| {
                 let mistakes = mistakes.render(output::has_colours(std::io::stderr()));
                 format!(
-                    "the configuration, which may name another socket, has mistakes:\n{mistakes}"
+                    "the configuration, which may name another control socket, has mistakes:\n{mistakes}"
                 )
             }),
             ConfigSource::Folder(_) => None,

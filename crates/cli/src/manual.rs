@@ -9,7 +9,7 @@ use crate::arguments::Arguments;
 /// The page of `apus`, or of one of its commands as `serve` or `cache-purge`, in the language of `man`.
 pub(crate) fn page(command: Option<&str>) -> Result<Vec<u8>, CommandError> {
     let mut all = Arguments::command();
-    // Fills in the names that the pages of the commands go by.
+    // Sets the full names of the commands, which are the names of their pages.
     all.build();
     let found = match command {
         None => Some(&all),
@@ -21,7 +21,7 @@ pub(crate) fn page(command: Option<&str>) -> Result<Vec<u8>, CommandError> {
     let page = found.cloned().ok_or_else(|| {
         let names: Vec<_> = all.get_subcommands().map(|one| one.get_name()).collect();
         CommandError::Misused(format!(
-            "there is no such command; expected one of {}",
+            "no command has this name; expected one of {}",
             names.join(", ")
         ))
     })?;
@@ -46,8 +46,8 @@ pub(crate) fn page(command: Option<&str>) -> Result<Vec<u8>, CommandError> {
     Ok(out)
 }
 
-/// What stands behind the options in the help, line by line as it stands there: a line that starts
-/// at the margin is the heading of a section.
+/// The text after the options of the help, line by line. A line without indentation is the heading of a
+/// section.
 fn sections(trailer: &str) -> String {
     let mut out = String::new();
     for line in trailer.lines().filter(|line| !line.is_empty()) {

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use apus_server::{Explanation, control};
 use serde_json::Value;
 
-/// Prints to standard output. Whoever has closed it, as `head` does, has read enough.
+/// Prints to standard output. Ignores errors: a reader such as `head` may have closed it.
 pub(crate) fn print(text: &[u8]) {
     let mut output = io::stdout().lock();
     let _ = output.write_all(text).and_then(|()| output.flush());
@@ -20,7 +20,7 @@ pub(crate) fn print_json(value: &Value) {
 /// Prints to standard error.
 pub(crate) fn print_error(text: &str) {
     let text = text.trim_end();
-    // What the configuration's mistakes are rendered as has a heading of its own.
+    // Rendered mistakes of a configuration have their own heading.
     let heading = if text.contains('\n') || text.starts_with("error") {
         ""
     } else {
@@ -34,7 +34,7 @@ pub(crate) fn has_colours(output: impl IsTerminal) -> bool {
     output.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// What a running server answered.
+/// The response of a running server, as text.
 pub(crate) fn response(request: &control::ControlRequest, value: &Value) -> String {
     match request {
         control::ControlRequest::Reload => {
@@ -105,7 +105,7 @@ fn status(value: &Value) -> String {
         let refused = number(memory, "refused");
         line(
             "responses",
-            &format!("{used} of {limit} of memory, refused {refused} times"),
+            &format!("{used} of {limit} of memory used, exceeded {refused} times"),
         );
     }
     if let Some(totals) = value.get("totals").and_then(Value::as_object) {
@@ -253,7 +253,7 @@ fn push_cache(out: &mut String, cache: &Value) {
     );
     let scanned = number("scanned");
     if scanned < 1000 {
-        let _ = write!(out, "; {} % looked through", scanned / 10);
+        let _ = write!(out, "; {} % scanned", scanned / 10);
     }
     out.push('\n');
 }
@@ -294,9 +294,9 @@ fn push_group(out: &mut String, group: &Value) {
             let _ = write!(out, " ({address})");
         }
         let _ = write!(out, ": {}", text(node, "state"));
-        let told = text(node, "admin");
-        if told != "up" {
-            let _ = write!(out, ", {told}");
+        let admin = text(node, "admin");
+        if admin != "up" {
+            let _ = write!(out, ", {admin}");
         }
         if node.get("backup").and_then(Value::as_bool) == Some(true) {
             out.push_str(", backup");
@@ -336,7 +336,7 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// What became of a request, and why.
+/// The decisions about a request and its response, as text.
 pub(crate) fn explanation(explanation: &Explanation) -> String {
     let mut out = format!("{:<10}{}\n", "listener", explanation.listener);
     for step in &explanation.steps {
@@ -351,14 +351,14 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
         Some(status) => {
             let _ = writeln!(out, "{:<10}{status}", "status");
         }
-        None => out.push_str("status    that of the origin\n"),
+        None => out.push_str("status    depends on the origin\n"),
     }
     for (name, value) in &explanation.headers {
         let value: String = value.chars().filter(|c| !c.is_control()).collect();
         let _ = writeln!(out, "{:<10}{name}: {value}", "header");
     }
     if let Some(length) = explanation.content_length {
-        let _ = writeln!(out, "{:<10}{length} bytes", "content");
+        let _ = writeln!(out, "{:<10}{length} bytes", "body");
     }
     out
 }
@@ -389,10 +389,7 @@ mod tests {
             ["stopped", "field", "block", "floods", "0", "0", "0"]
         );
         let table = text.lines().skip(6).map(str::len).collect::<Vec<_>>();
-        assert_eq!(
-            table, [table[0]; 3],
-            "the columns do not stand below each other:\n{text}"
-        );
+        assert_eq!(table, [table[0]; 3], "the columns are not aligned:\n{text}");
     }
 
     #[test]
@@ -463,7 +460,7 @@ mod tests {
         });
         let text = status(&json!({ "cache": with_disk }));
         let on_disk = "  disk: 3 objects, 3.0 MB, 0 evicted, 1 read back, 0 not written, \
-                       0 damaged, 0 errors; 50 % looked through\n";
+                       0 damaged, 0 errors; 50 % scanned\n";
         assert!(text.ends_with(on_disk), "{text}");
         assert!(!status(&json!({ "cache": null })).contains("cache"));
     }

@@ -47,7 +47,7 @@ impl WarmProgress {
     /// The counts, for people.
     pub(crate) fn summary(&self) -> String {
         format!(
-            "{} stored, {} were there, {} not to be stored, {} failed\n",
+            "{} stored, {} already stored, {} not cacheable, {} failed\n",
             self.stored,
             self.hits,
             self.not_stored,
@@ -86,7 +86,7 @@ mod tests {
         }
         assert_eq!(
             progress.summary(),
-            "1 stored, 1 were there, 1 not to be stored, 1 failed\n"
+            "1 stored, 1 already stored, 1 not cacheable, 1 failed\n"
         );
         assert!(progress.has_failures());
         let failed = json!([{"url": "http://a/d", "why": "status 500"}]);

@@ -147,13 +147,12 @@ impl fmt::Display for ControlError {
         match self {
             Self::NotRunning(path) => write!(
                 f,
-                "no server is running for this (no process listens on {})",
+                "no server is running (no process listens on {})",
                 path.display()
             ),
             Self::AlreadyRunning(path) => write!(
                 f,
-                "a server for this is already running (it listens on {0}); `apus stop --socket {0}` \
-                 ends it",
+                "a server is already running (it listens on {0}); `apus stop --socket {0}` stops it",
                 path.display()
             ),
             Self::Disconnected(path) => write!(
@@ -163,8 +162,8 @@ impl fmt::Display for ControlError {
             ),
             Self::Unsafe(path) => write!(
                 f,
-                "{} must belong to this user and be closed to others; remove it, or configure another \
-                 path for the control socket",
+                "{} must belong to this user, and others must not be able to access it; remove it, or \
+                 configure another path for the control socket",
                 path.display()
             ),
             Self::Io(path, error) => write!(f, "control socket {}: {error}", path.display()),

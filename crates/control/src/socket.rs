@@ -196,7 +196,7 @@ async fn accept(listener: UnixListener, user: u32, exchanges: mpsc::Sender<Contr
                 tokio::spawn(read(stream, user, exchanges.clone()));
             }
             Err(error) => {
-                warn!(%error, "the control socket cannot accept");
+                warn!(%error, "the control socket cannot accept a connection");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         }
@@ -221,7 +221,7 @@ async fn read(mut stream: UnixStream, user: u32, exchanges: mpsc::Sender<Control
             let _ = exchanges.send(ControlExchange { request, stream }).await;
         }
         Err(error) => {
-            let message = format!("this version of apus does not know the request: {error}");
+            let message = format!("this version of apus does not support the request: {error}");
             let details = serde_json::Value::Null;
             write(&mut stream, &ControlResponse::Failed { message, details }).await;
         }

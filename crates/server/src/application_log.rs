@@ -123,11 +123,11 @@ impl fmt::Display for ApplicationLogError {
                 };
                 write!(
                     f,
-                    "{place} is \"{text}\", which is no level ({source}); use error, warn, info, \
+                    "{place} is \"{text}\", which is not a log level ({source}); use error, warn, info, \
                      debug or trace, or levels by module: warn,apus_net=trace"
                 )
             }
-            Self::Started(error) => write!(f, "the log cannot be started: {error}"),
+            Self::Started(error) => write!(f, "the log cannot be initialised: {error}"),
         }
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn purges(
         return Err(match known.as_slice() {
             [] => "no site has a cache".to_owned(),
             known => format!(
-                "no site `{site}` has a cache; there are {}",
+                "no site `{site}` has a cache; expected one of {}",
                 known.join(", ")
             ),
         });
@@ -200,7 +200,10 @@ mod tests {
         let places = places(SITES);
         let failure = |site, what| purges(&places, site, &what, false).unwrap_err();
         let unknown = failure(Some("three"), PurgeScope::All);
-        assert_eq!(unknown, "no site `three` has a cache; there are one, two");
+        assert_eq!(
+            unknown,
+            "no site `three` has a cache; expected one of one, two"
+        );
         let no_url = failure(None, PurgeScope::Url("/a".to_owned()));
         assert!(no_url.contains("`/a` is not a URL"), "{no_url}");
         let no_path = failure(None, PurgeScope::Prefix("http://a/%zz".to_owned()));

@@ -14,6 +14,6 @@ pub(crate) fn raise_limit() {
         maximum: limit.maximum,
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        warn!(%error, limit = ?limit.current, "the limit of open files cannot be raised");
+        warn!(%error, limit = ?limit.current, "cannot raise the limit of open files");
     }
 }

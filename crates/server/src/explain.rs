@@ -196,15 +196,15 @@ impl fmt::Display for ExplainError {
         match self {
             Self::Url(error) => error.fmt(f),
             Self::Method(text) => write!(f, "`{text}` is not a method; expected one such as GET"),
-            Self::Target(error) => write!(f, "the path cannot be sent: {error}"),
-            Self::Field(name, error) => write!(f, "the field `{name}` cannot be sent: {error}"),
+            Self::Target(error) => write!(f, "the path is invalid: {error}"),
+            Self::Field(name, error) => write!(f, "the field `{name}` is invalid: {error}"),
             Self::RefusedName(name) => write!(
                 f,
                 "the TLS handshake for {name} is refused: no site has this name, and \
                  `ssl_reject_unknown` is set"
             ),
             Self::Load(error) => error.fmt(f),
-            Self::Runtime(error) => write!(f, "a service cannot be run: {error}"),
+            Self::Runtime(error) => write!(f, "the runtime cannot be started: {error}"),
         }
     }
 }

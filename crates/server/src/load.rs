@@ -337,13 +337,8 @@ impl PlanLoader {
             .to_str()
             .ok_or_else(|| LoadError::NotUtf8(path.to_owned()))?;
         let text = self.folder.configuration(name);
-        config::parse_with(
-            &text,
-            "what the command line says",
-            path,
-            local_certificates,
-        )
-        .map_err(LoadError::mistakes)
+        config::parse_with(&text, "the command line", path, local_certificates)
+            .map_err(LoadError::mistakes)
     }
 
     /// Renews local certificates that expire soon. Returns whether there were any.

@@ -230,7 +230,7 @@ impl ControlThread {
             print_error(&first.how_to_trust());
         }
         if options.tls && local_certificates.is_empty() {
-            warn!("--tls changes nothing: no site with `listen_tls` is without a certificate");
+            warn!("--tls has no effect: every site with `listen_tls` has a certificate");
         }
         if let Some(url) = urls.first().filter(|_| options.open) {
             show(url);
@@ -304,7 +304,7 @@ impl ControlThread {
                     group,
                     node,
                     ?change,
-                    "a node was changed over the control socket"
+                    "set the state of a node by the control socket"
                 );
                 ControlResponse::Done(json!({}))
             }
@@ -325,15 +325,15 @@ impl ControlThread {
             Err(message) => return failed(message),
         };
         let Some(cache) = self.loader.cache() else {
-            return failed("nothing is cached".to_owned());
+            return failed("the configuration has no cache".to_owned());
         };
         // All purges apply before the first one is waited for.
         let recorded: Vec<_> = purges.iter().map(|purge| cache.purge(purge)).collect();
-        info!(site, ?what, soft, "purged over the control socket");
+        info!(site, ?what, soft, "purged the cache by the control socket");
         for recorded in recorded {
             if let Err(error) = recorded.durable().await {
                 return failed(format!(
-                    "purged, but what was taken out may be found again after a restart: {error}"
+                    "purged, but the removed responses may come back after a restart: {error}"
                 ));
             }
         }
@@ -382,7 +382,7 @@ impl ControlThread {
             }
             Err(failure) => {
                 let message = failure.to_string();
-                error!("not reloaded, the old configuration stays in force:\n{message}");
+                error!("the reload failed, and the server keeps the old configuration:\n{message}");
                 self.last_failure = Some(message.clone());
                 let details = match &failure {
                     ServeError::Load(error) => error.to_json(),
@@ -410,13 +410,13 @@ impl ControlThread {
         }
         let stop_timeout = loaded.plan.limits.stop_timeout;
         if loaded.plan.workers.get() != self.engine.status().workers.len() {
-            warnings += "the number of workers changes with a restart only\n";
+            warnings += "a new number of workers needs a restart\n";
         }
         if loaded.control_socket != self.loaded.control_socket {
-            warnings += "the control socket changes with a restart only\n";
+            warnings += "a new control socket needs a restart\n";
         }
         if loaded.has_old_cache {
-            warnings += "what [global.cache] says changes with a restart only\n";
+            warnings += "changes of [global.cache] need a restart\n";
         }
         self.logging.set_level(Some(loaded.log_level))?;
         if let Err(error) = self.put_in_force(loaded.plan, loaded.groups).await {
@@ -443,7 +443,7 @@ impl ControlThread {
         for pool in before.iter().filter(|pool| plans.contains(pool.plan())) {
             if let Err(message) = pool.reload().await {
                 let name = &pool.plan().name;
-                warnings += &format!("the old workers of `{name}` go on: {message}\n");
+                warnings += &format!("the old workers of `{name}` keep running: {message}\n");
             }
         }
         self.loader.pools().retain(&plans).await;
@@ -478,7 +478,7 @@ impl ControlThread {
         let within = self.loaded.stop_timeout;
         info!(
             seconds = within.as_secs(),
-            "stopping: open requests may end"
+            "stopping after the open requests"
         );
         self.loader.pools().end_streams();
         let mut stopped = Box::pin(self.engine.stop(within));
@@ -490,7 +490,7 @@ impl ControlThread {
                 }
                 () = self.signals.stop.next() => {
                     let _ = timeout(LAST_PATIENCE, self.engine.stop(Duration::ZERO)).await;
-                    warn!("stopped at once: open requests were cut");
+                    warn!("stopped at once: open requests were aborted");
                     break;
                 }
                 _ = self.signals.reopen.recv() => self.log_writer.reopen().await,
@@ -530,10 +530,10 @@ impl ControlThread {
         let closing = tokio::task::spawn_blocking(move || cache.close());
         tokio::select! {
             closed = closing => if let Ok(Err(error)) = closed {
-                warn!(%error, "not all that is stored could be written to disk");
+                warn!(%error, "cannot write all stored responses to disk");
             },
             () = self.signals.stop.next() => {
-                warn!("stopped at once: the cache was not written to its end");
+                warn!("stopped at once: the cache was not written completely");
             }
         }
     }
@@ -567,9 +567,7 @@ impl ControlThread {
 /// Resolves the names of new origins, so that the first requests find them.
 async fn look_up(upstreams: &Upstreams) {
     if timeout(LOOKUP_PATIENCE, upstreams.resolve()).await.is_err() {
-        warn!(
-            "names of origins are not resolved yet; requests for them are answered 503 until then"
-        );
+        warn!("names of origins are not resolved yet; requests to them get 503 until then");
     }
 }
 
@@ -600,12 +598,14 @@ fn tell_user(argument: Option<&str>, configured: Option<&SystemAccount>) {
         (None, None) => None,
     };
     if user.is_root() && other.is_some() {
-        warn!("the server stays root, as it was told: a fault in it is one of the whole system");
+        warn!(
+            "the server stays root, as configured: a vulnerability in it affects the whole system"
+        );
     } else if user.is_root() {
-        warn!("the server stays root: its user namespace has no other user for it to become");
+        warn!("the server stays root: its user namespace has no other user");
     } else if let Some(other) = other.filter(|other| *other != SystemAccount::current_name()) {
         let user = SystemAccount::current_name();
-        warn!(%user, "the server was not started as root, so it does not become `{other}`");
+        warn!(%user, "the server was not started as root, so it cannot run as `{other}`");
     }
 }
 
@@ -639,14 +639,14 @@ fn show(url: &str) {
         .stderr(Stdio::null())
         .spawn();
     if let Err(error) = started {
-        warn!(%error, "no browser can be opened with {opener}; open {url} yourself");
+        warn!(%error, "cannot start {opener}; open {url} in a browser");
     }
 }
 
 /// Notifies systemd, if it started this process.
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        warn!(%error, "systemd cannot be told");
+        warn!(%error, "cannot notify systemd");
     }
 }
 
@@ -715,9 +715,9 @@ impl fmt::Display for ServeError {
             Self::Logging(error) => error.fmt(f),
             Self::Control(error) => match error {
                 ControlError::AlreadyRunning(_) => {
-                    write!(f, "{error}; `apus reload` gives it the configuration anew")
+                    write!(f, "{error}; `apus reload` applies a changed configuration")
                 }
-                ControlError::Unsafe(_) => write!(f, "{error}, by `control_socket`"),
+                ControlError::Unsafe(_) => write!(f, "{error}, with `control_socket`"),
                 _ => error.fmt(f),
             },
             Self::Start(error) => error.fmt(f),
@@ -725,8 +725,8 @@ impl fmt::Display for ServeError {
             Self::Privileges(error) => error.fmt(f),
             Self::Unreadable(folder, user, error) => write!(
                 f,
-                "the user `{user}`, as which the server runs, may not read {}: {error}; let it read \
-                 the folder and enter those above it, or name another user, as --user root",
+                "the server runs as the user `{user}`, which cannot read {}: {error}; let this user read \
+                 the folder and enter its parents, or select another user with --user",
                 folder.display()
             ),
         }

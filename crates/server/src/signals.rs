@@ -26,20 +26,16 @@ const IGNORED: [(Number, &str, &str); 6] = [
     (
         Number::USR2,
         "SIGUSR2",
-        "a new version of the program is put in force by a restart",
+        "a new version of the program needs a restart",
     ),
-    (Number::ALARM, "SIGALRM", "it means nothing to this server"),
-    (
-        Number::VTALARM,
-        "SIGVTALRM",
-        "it means nothing to this server",
-    ),
-    (Number::PROF, "SIGPROF", "it means nothing to this server"),
-    (Number::IO, "SIGIO", "it means nothing to this server"),
+    (Number::ALARM, "SIGALRM", "the server does not use it"),
+    (Number::VTALARM, "SIGVTALRM", "the server does not use it"),
+    (Number::PROF, "SIGPROF", "the server does not use it"),
+    (Number::IO, "SIGIO", "the server does not use it"),
     (
         Number::XFSZ,
         "SIGXFSZ",
-        "a file is as large as the system lets it be",
+        "a file has reached the size limit of the system",
     ),
 ];
 

@@ -41,16 +41,16 @@ pub(crate) fn set_node(
         NodeChange::Down => AdminState::Down,
     };
     match meant.as_slice() {
-        [] if names.is_empty() => Err("there are no groups of origins".to_owned()),
+        [] if names.is_empty() => Err("the configuration has no upstream groups".to_owned()),
         [] => Err(format!(
-            "there is no group `{group}`; there are {}",
+            "no group is named `{group}`; expected one of {}",
             known()
         )),
         [name] => upstreams
             .set_node(name, node, admin)
             .map_err(|error| error.to_string()),
         _ => Err(format!(
-            "several sites have a group `{group}`; write its site's name before it: {}",
+            "several sites have a group `{group}`; add the name of the site: {}",
             known()
         )),
     }
@@ -187,10 +187,10 @@ mod tests {
         let several = failure("app", "node");
         assert!(several.contains("one/app, two/app"), "{several}");
         let unknown = failure("ap", "node");
-        assert!(unknown.contains("no group `ap`"), "{unknown}");
+        assert!(unknown.contains("no group is named `ap`"), "{unknown}");
         let node = failure("one/app", "other");
         assert!(node.contains("`other`"), "{node}");
         let none = set_node(&Upstreams::new(), "app", "node", NodeChange::Up).unwrap_err();
-        assert_eq!(none, "there are no groups of origins");
+        assert_eq!(none, "the configuration has no upstream groups");
     }
 }

@@ -120,7 +120,9 @@ async fn sitemap(url: &str, listeners: &[ListenerPlan]) -> Result<String, WarmEr
             text.extend_from_slice(&data);
         }
         if text.len() > SITEMAP_BYTES {
-            return Err(failed("it is larger than sitemaps may be".to_owned()));
+            return Err(failed(
+                "it is larger than the limit for sitemaps".to_owned(),
+            ));
         }
     }
     String::from_utf8(text).map_err(|_| failed("it is not UTF-8; is it compressed?".to_owned()))
@@ -236,7 +238,7 @@ fn origin(url: &Url<'_>, listener: &ListenerPlan) -> Result<Origin, String> {
         ListenAddress::Unix { path, .. } => (Address::Unix(Arc::from(path.as_path())), Peer::Unix),
         ListenAddress::Inherited { name } => {
             return Err(format!(
-                "the address of the socket systemd:{name} is not known"
+                "the address of the socket systemd:{name} is unknown"
             ));
         }
     };
@@ -280,10 +282,12 @@ pub enum WarmError {
 impl fmt::Display for WarmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(path, error) => write!(f, "the list {}: {error}", path.display()),
-            Self::Sitemap(url, why) => write!(f, "the sitemap {url}: {why}"),
+            Self::File(path, error) => {
+                write!(f, "cannot read the list {}: {error}", path.display())
+            }
+            Self::Sitemap(url, why) => write!(f, "cannot read the sitemap {url}: {why}"),
             Self::Load(error) => error.fmt(f),
-            Self::Runtime(error) => write!(f, "nothing can be fetched: {error}"),
+            Self::Runtime(error) => write!(f, "the client cannot be started: {error}"),
         }
     }
 }

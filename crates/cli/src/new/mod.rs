@@ -1,4 +1,4 @@
-//! `apus new`: a project to begin with.
+//! `apus new`: creates the folder of a new project.
 
 mod name;
 mod source;
@@ -37,24 +37,24 @@ const FILES: [(&str, &str); 12] = [
     ("README.md", include_str!("project/README.md.in")),
 ];
 
-/// Makes a project of this name in the current folder, on the crate `apus` at `path`. What goes wrong
-/// leaves nothing behind. Gives what is told of it.
+/// Creates a project of this name in the current folder, with the crate `apus` at `path`. After an error,
+/// nothing is left behind. Returns the text to print.
 pub(crate) fn create(name: &ProjectName, path: Option<&Path>) -> Result<String, CommandError> {
     let source = FrameworkSource::find(path)?;
     let folder = PathBuf::from(name.as_str());
     fs::create_dir(&folder).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            CommandError::Failed(format!("{} exists already", folder.display()))
+            CommandError::Failed(format!("the folder {} exists already", folder.display()))
         }
         _ => failed(&folder, &error),
     })?;
     if let Err(refused) = write(&folder, name, &source) {
-        // What went wrong is told; if this does too, it is for the same reason.
+        // The first error is reported; this one has the same cause.
         let _ = fs::remove_dir_all(&folder);
         return Err(refused);
     }
     Ok(format!(
-        "{name}: made, on apus in {source}\n\n  cd {name}\n  cargo run     # http://127.0.0.1:8080/\n  \
+        "created the project {name} with the crate apus in {source}\n\n  cd {name}\n  cargo run     # http://127.0.0.1:8080/\n  \
          cargo test\n",
         source = source.package(),
     ))
@@ -78,5 +78,5 @@ fn write(folder: &Path, name: &ProjectName, source: &FrameworkSource) -> Result<
 }
 
 fn failed(path: &Path, error: &io::Error) -> CommandError {
-    CommandError::Failed(format!("{} cannot be made: {error}", path.display()))
+    CommandError::Failed(format!("cannot create {}: {error}", path.display()))
 }

@@ -102,15 +102,15 @@ impl FromStr for ProjectName {
             || text.ends_with(['-', '_'])
         {
             return Err(
-                "a package is named by lower-case letters a to z, digits, dashes and underscores, with \
-                 a letter first and a letter or digit last",
+                "expected lower-case letters a to z, digits, dashes and underscores, with a letter first and \
+                 a letter or digit last",
             );
         }
         if text.len() > MAX_LEN {
-            return Err("the name of a package has at most 64 characters");
+            return Err("expected at most 64 characters");
         }
         if TAKEN.contains(&text) {
-            return Err("Rust or Cargo means something else by this name");
+            return Err("Rust or Cargo reserves this name");
         }
         Ok(Self(text.to_owned()))
     }

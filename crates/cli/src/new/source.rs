@@ -1,4 +1,4 @@
-//! Where the source of the crate `apus` is, which is not published.
+//! The path of the crate `apus`, which is not published.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ impl FrameworkSource {
         let Some(path) = path else {
             return Self::at(Path::new(BUILT_FROM)).unwrap_or_else(|| {
                 Err(CommandError::Misused(
-                    "the source that this apus was built from is gone; say with --path where the crate \
-                     `apus` is, such as crates/web of a checkout"
+                    "the source that this apus was built from does not exist any more; set --path to the \
+                     folder of the crate `apus`, which is crates/web of a checkout"
                         .to_owned(),
                 ))
             });
@@ -30,7 +30,7 @@ impl FrameworkSource {
         let found = Self::at(path).or_else(|| Self::at(&path.join("crates/web")));
         found.unwrap_or_else(|| {
             Err(CommandError::Misused(format!(
-                "the crate `apus` is not at {}; it is crates/web of a checkout",
+                "the crate `apus` is not in {}; expected crates/web of a checkout",
                 path.display()
             )))
         })
@@ -70,7 +70,7 @@ fn text(path: &Path) -> Result<String, CommandError> {
     let text = path.to_str().filter(|text| text.chars().all(is_plain));
     text.map(str::to_owned).ok_or_else(|| {
         CommandError::Misused(format!(
-            "{} cannot be written into a Cargo.toml; have the source of `apus` at another place",
+            "the path {} cannot be written into a Cargo.toml; move the source of `apus` to another path",
             PathBuf::from(path).display()
         ))
     })

@@ -32,14 +32,17 @@ impl Service for CacheKeyTraceService {
     fn call(&self, request: Request) -> Answer {
         trace::note(&request, || {
             let (what, why) = if !matches!(*request.method(), Method::GET | Method::HEAD) {
-                ("passed".to_owned(), "only GET and HEAD are cached")
+                ("bypass".to_owned(), "only GET and HEAD are cached")
             } else if self.settings.is_bypassed(&request) {
                 let why = "the request has a cookie or a field of `bypass_cookies` or \
                            `bypass_headers`, or an Upgrade";
-                ("passed".to_owned(), why)
+                ("bypass".to_owned(), why)
             } else {
                 let key = self.settings.key(&request).to_string();
-                (key, "this is the key; the answer says whether it is stored")
+                (
+                    key,
+                    "this is the cache key; the response of the origin decides whether it is stored",
+                )
             };
             Step::new(StepKind::Cache, what, why)
         });

@@ -145,7 +145,7 @@ impl Service for DryRunOrigin {
             Step::new(
                 StepKind::Origins,
                 &*self.0,
-                "their response is not known here",
+                "no request is sent to them, so their response is unknown",
             )
         });
         Response::new(StatusCode::OK).into()

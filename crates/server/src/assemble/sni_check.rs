@@ -25,17 +25,17 @@ struct SniCheckService(Rc<dyn Service>);
 
 impl Service for SniCheckService {
     fn call(&self, request: Request) -> Answer {
-        let asked = request
+        let server_name = request
             .connection()
             .tls
             .as_ref()
             .and_then(|tls| tls.server_name.as_deref());
-        match (asked, request.host()) {
+        match (server_name, request.host()) {
             (Some(name), Some(host)) if is_same(name, host) => self.0.call(request),
             _ => {
                 trace::note(&request, || {
-                    let why = "the handshake was for another name, and one of the sites here asks for \
-                               client certificates";
+                    let why = "the server name of the handshake is another one, and a site of this listener \
+                               requires client certificates";
                     Step::new(StepKind::Site, "none", why)
                 });
                 error_page(&request, StatusCode::MISDIRECTED_REQUEST).into()

@@ -56,7 +56,7 @@ impl HelperClient {
         descriptor: Option<BorrowedFd<'_>>,
     ) -> io::Result<(HelperResponse, Option<OwnedFd>)> {
         let gone = |error: io::Error| {
-            let message = format!("the privileged helper of this server does not answer: {error}");
+            let message = format!("the privileged helper of this server does not respond: {error}");
             io::Error::new(error.kind(), message)
         };
         let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +70,7 @@ impl HelperClient {
 }
 
 fn unexpected() -> io::Error {
-    io::Error::other("the privileged helper answers something else than it was asked")
+    io::Error::other("the response of the privileged helper does not match the request")
 }
 
 impl Binder for HelperClient {

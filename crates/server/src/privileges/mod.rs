@@ -84,7 +84,7 @@ pub(crate) fn bind_control_socket(
     let mut control = BoundControlSocket::bind(named)?;
     // Only users who cannot read the configuration need the link.
     if let Err(error) = control.link_from(&default) {
-        tracing::warn!(%error, "the control socket is not linked from its default place");
+        tracing::warn!(%error, "the control socket cannot be linked from its default path");
     }
     Ok(control)
 }

@@ -81,7 +81,7 @@ fn a_bad_file_leaves_the_old_plan_live_and_is_told() {
         status.contains("last reload") && status.contains("nowhere"),
         "{status}"
     );
-    assert!(apus.log().contains("not reloaded"), "{}", apus.log());
+    assert!(apus.log().contains("the reload failed"), "{}", apus.log());
     // It can still be stopped.
     home.expect(&["stop"], 0);
 }
@@ -186,7 +186,7 @@ fn a_server_with_a_socket_of_its_own_is_found_when_the_file_cannot_be_parsed() {
     home.write("apus.toml", good.replace("own.sock", "other.sock"));
     let (out, _) = home.expect(&["reload"], 0);
     assert!(
-        out.contains("control socket changes with a restart"),
+        out.contains("a new control socket needs a restart"),
         "{out}"
     );
     home.write("apus.toml", good.replace("[[sites]]", "[[sites]"));
@@ -218,7 +218,7 @@ fn warnings_of_a_reload_stand_in_lines_of_their_own() {
     assert_eq!(lines.last(), Some(&"reloaded"), "{out}");
     assert!(lines.contains(&"1 warning"), "{out}");
     assert!(
-        lines.contains(&"the number of workers changes with a restart only"),
+        lines.contains(&"a new number of workers needs a restart"),
         "{out}"
     );
 }

@@ -148,7 +148,7 @@ fn a_source_of_the_crate_can_be_named() {
         assert!(manifest.contains(&path), "{manifest}");
     }
     let (_, error) = home.expect(&["new", "three", "--path", "site"], 2);
-    assert!(error.contains("not at site"), "{error}");
+    assert!(error.contains("not in site"), "{error}");
     assert!(!home.path("three").exists());
 }
 
@@ -184,7 +184,7 @@ fn a_folder_that_cannot_be_written_is_told() {
         .unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("my-shop cannot be made"), "{error}");
+    assert!(error.contains("cannot create my-shop"), "{error}");
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn a_second_signal_ends_at_once() {
     stream.read_exact(&mut start).unwrap();
     apus.signal(Signal::INT);
     wait_until("it is stopping", || {
-        apus.log().contains("open requests may end")
+        apus.log().contains("stopping after the open requests")
     });
     apus.signal(Signal::INT);
     assert!(apus.wait().success());
