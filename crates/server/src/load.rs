@@ -421,9 +421,9 @@ pub fn ask_server_of(
         None => send_request(&default, request),
         Some(Err(ControlError::NotRunning(named))) => match send_request(&default, request) {
             Err(ControlError::NotRunning(_)) => Err(ControlError::NotRunning(named)),
-            answered => answered,
+            response => response,
         },
-        Some(answered) => answered,
+        Some(response) => response,
     }
 }
 

@@ -63,7 +63,7 @@ impl HelperClient {
         send(&socket, request, descriptor).map_err(gone)?;
         match receive(&socket).map_err(gone)? {
             Some((HelperResponse::Failed(failure), _)) => Err(failure.into()),
-            Some(answered) => Ok(answered),
+            Some(response) => Ok(response),
             None => Err(gone(io::ErrorKind::BrokenPipe.into())),
         }
     }
