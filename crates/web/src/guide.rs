@@ -11,7 +11,7 @@ chapters! {
     first_application: "first-application.md";
     routes: "routes.md";
     handlers: "handlers.md";
-    answers: "answers.md";
+    responses: "responses.md";
     layers: "layers.md";
     databases: "databases.md";
     sessions: "sessions.md";
