@@ -19,7 +19,7 @@ pub(crate) enum CorsOrigin {
 
 impl StringType for CorsOrigin {
     const EXPECTED: &'static str =
-        "an origin as \"https://shop.example\" or \"https://*.shop.example\", \"null\", or \"*\"";
+        "an origin as \"https://shop.example\" or \"https://*.shop.example\", or \"*\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         if text == "*" {

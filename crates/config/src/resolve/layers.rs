@@ -219,6 +219,9 @@ fn with_keys<Origins>(cors: Cors<Origins>, keys: &keys::Cors) -> Cors<Origins> {
     cors.exposed_headers(exposed).max_age(keys.max_age.0)
 }
 
+/// The invalid lines of a file of users that are reported one by one.
+const MAX_INVALID_USERS: usize = 10;
+
 fn basic_auth(
     keys: &keys::BasicAuth,
     _: &SourceSpan,
@@ -240,8 +243,16 @@ fn basic_auth(
         },
         Err(_) => vec!["the file is not UTF-8".to_owned()],
     };
-    for error in invalid {
+    for error in invalid.iter().take(MAX_INVALID_USERS) {
         reader.report(Finding::error(&keys.users_file.span, error, "in this file"));
+    }
+    if let Some(more @ 1..) = invalid.len().checked_sub(MAX_INVALID_USERS) {
+        let message = format!("{more} more lines are no users");
+        reader.report(Finding::error(
+            &keys.users_file.span,
+            message,
+            "in this file",
+        ));
     }
     None
 }

@@ -296,7 +296,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "SITE\ncors = { origins = \"*\", credentials = true }\n",
-        "4:40 a response for all origins comes without credentials",
+        "4:39 a response for all origins comes without credentials",
     ),
     (
         "SITE\ncors = { origins = [\"*\", \"https://a.example\"] }\n",
@@ -311,7 +311,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "4:25 cannot read ",
     ),
     (
-        "SITE\nbasic_auth.users_file = \"cert.pem\"\n",
+        "SITE\nbasic_auth.users_file = \"jwt.key\"\n",
         "4:25 line 1: expected `name:hash`",
     ),
     (
@@ -328,7 +328,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "SITE\nsecurity_headers.content_security_policy = \"a\"\nsecurity_headers.content_security_policy_report_only = \"b\"\n",
-        "5:54 `content_security_policy` and `content_security_policy_report_only` exclude each other",
+        "5:56 `content_security_policy` and `content_security_policy_report_only` exclude each other",
     ),
     (
         "SITE\npreset = \"drupal\"\n",

@@ -5,6 +5,8 @@ mod accel;
 #[cfg(test)]
 mod error_pages;
 #[cfg(test)]
+mod layers;
+#[cfg(test)]
 mod rewrite;
 #[cfg(test)]
 mod routing;

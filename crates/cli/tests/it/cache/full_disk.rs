@@ -130,7 +130,7 @@ fn what_a_full_disk_does_not_take_is_passed_on_whole() {
     assert!(errors.contains("purged, but "), "{errors}");
     front.assert_memory_is_bounded();
     let log = front.apus.log();
-    let told = log.matches("cannot be written to disk").count();
+    let told = log.matches("the cache cannot write to disk").count();
     assert_eq!(told, 1, "{log}");
     disk.empty();
     wait_until("it is kept again", || is_hit(&front, "/0/0"));
