@@ -12,7 +12,7 @@ use apus_handler::middleware::{Middleware, Next};
 use apus_handler::respond::ResponseMarker;
 
 /// A layer that asks for a token and lets nobody through without. A function says whose it is;
-/// handlers take what it says by [`crate::Extension`].
+/// handlers take what it says by [`apus_handler::Extension`].
 ///
 /// A token should be looked for by its digest, as by [`BearerAuth::digest`]: then the time that it
 /// takes tells nothing, and who reads the table has no token.
