@@ -6,7 +6,8 @@ use std::fs::File;
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 
 use apus_memory::SealedMemory;
 use bytes::Bytes;
@@ -211,17 +212,57 @@ impl Body {
         }
     }
 
-    /// The same body, which ends with [`BodyError::TooLarge`] after more than `max` bytes.
+    /// The same body, which ends with [`BodyError::TooLarge`] if it is longer than `max` bytes.
     #[must_use]
     pub fn limit(self, max: u64) -> Self {
-        match self {
-            Self::Stream(inner) => Self::stream(LimitedBody { inner, left: max }),
-            whole if whole.len().is_some_and(|len| len > max) => Self::stream(LimitedBody {
-                inner: Box::new(BodyIntoStream(whole)),
-                left: max,
-            }),
-            whole => whole,
+        match &self {
+            Self::Stream(_) => {}
+            whole if whole.len().is_some_and(|len| len <= max) => return self,
+            _ => {}
         }
+        self.limit_shared(Arc::new(SharedBodyLimit::new(max)))
+    }
+
+    /// As [`Body::limit`], with a limit that can change while the body is read.
+    #[must_use]
+    pub fn limit_shared(self, limit: Arc<SharedBodyLimit>) -> Self {
+        Self::stream(LimitedBody {
+            inner: self,
+            read: 0,
+            limit,
+        })
+    }
+}
+
+/// The limit of a body, shared by the body and the layers around its request.
+#[derive(Debug)]
+pub struct SharedBodyLimit {
+    max: AtomicU64,
+    is_exceeded: AtomicBool,
+}
+
+impl SharedBodyLimit {
+    /// A limit in bytes.
+    pub fn new(max: u64) -> Self {
+        Self {
+            max: AtomicU64::new(max),
+            is_exceeded: AtomicBool::new(false),
+        }
+    }
+
+    /// The limit in bytes.
+    pub fn max(&self) -> u64 {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit for what is still to be read.
+    pub fn set_max(&self, max: u64) {
+        self.max.store(max, Ordering::Relaxed);
+    }
+
+    /// Whether the body was longer.
+    pub fn is_exceeded(&self) -> bool {
+        self.is_exceeded.load(Ordering::Relaxed)
     }
 }
 
@@ -275,18 +316,6 @@ impl From<&'static str> for Body {
     }
 }
 
-struct BodyIntoStream(Body);
-
-impl BodyStream for BodyIntoStream {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        self.0.poll_frame(cx)
-    }
-
-    fn remaining(&self) -> Option<u64> {
-        self.0.len()
-    }
-}
-
 struct PrecededBody {
     first: VecDeque<Frame>,
     rest: Body,
@@ -308,30 +337,48 @@ impl BodyStream for PrecededBody {
 }
 
 struct LimitedBody {
-    inner: Box<dyn BodyStream>,
-    left: u64,
+    inner: Body,
+    read: u64,
+    limit: Arc<SharedBodyLimit>,
+}
+
+impl LimitedBody {
+    /// Whether this number of further bytes exceeds the limit.
+    fn exceeds(&self, more: u64) -> bool {
+        let exceeds = self.read.saturating_add(more) > self.limit.max();
+        if exceeds {
+            self.limit.is_exceeded.store(true, Ordering::Relaxed);
+        }
+        exceeds
+    }
 }
 
 impl BodyStream for LimitedBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        let polled = self.inner.poll_frame(cx);
-        let Poll::Ready(Some(Ok(frame))) = &polled else {
-            return polled;
-        };
-        match self.left.checked_sub(frame.len()) {
-            Some(left) => {
-                self.left = left;
-                polled
-            }
-            None => Poll::Ready(Some(Err(BodyError::TooLarge))),
+        // A body that is known to be too long is not requested from the client.
+        if self.exceeds(self.inner.len().unwrap_or(0)) {
+            return Poll::Ready(Some(Err(BodyError::TooLarge)));
         }
+        let frame = ready!(self.inner.poll_frame(cx));
+        let len = match &frame {
+            Some(Ok(frame)) => frame.len(),
+            _ => 0,
+        };
+        if self.exceeds(len) {
+            return Poll::Ready(Some(Err(BodyError::TooLarge)));
+        }
+        self.read = self.read.saturating_add(len);
+        Poll::Ready(frame)
     }
 
     fn remaining(&self) -> Option<u64> {
-        self.inner.remaining()
+        self.inner.len()
     }
 
     fn waits_for_window(&self) -> bool {
-        self.inner.waits_for_window()
+        match &self.inner {
+            Body::Stream(stream) => stream.waits_for_window(),
+            _ => false,
+        }
     }
 }

@@ -36,7 +36,7 @@ pub mod url;
 
 pub use apus_memory::SealedMemory;
 pub use authority::Authority;
-pub use body::{Body, BodyError, BodyStream, FileRange, Frame};
+pub use body::{Body, BodyError, BodyStream, FileRange, Frame, SharedBodyLimit};
 pub use cache_bypass::CacheBypass;
 pub use connection::{ClientCertificate, ConnectionInfo, Peer, TlsInfo, TlsVersion};
 pub use duplex::{Duplex, Tunnel};

@@ -1,10 +1,10 @@
 //! The supervisor of a pool, which starts, replaces and kills its workers on a thread of its own.
 
 mod boot;
-mod children;
 mod folder;
 mod handshake;
 mod interruption;
+mod php_cgi;
 mod reload;
 mod schedule;
 mod tasks;
@@ -27,10 +27,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, sleep_until};
 
 use self::boot::{BootEnd, PhpOutput};
-use self::children::PhpCgiMaster;
-pub use self::children::spawn;
 use self::folder::Folder;
 use self::interruption::Interruption;
+use self::php_cgi::PhpCgiMaster;
+pub use self::php_cgi::spawn;
 use self::reload::RollingReload;
 use self::schedule::MIN_INTERVAL;
 use self::tasks::Tasks;

@@ -459,10 +459,10 @@ fn rows() -> Vec<Row> {
             "body limit",
             ["upstream = \"http://127.0.0.1:3000\""],
             |bench| Proxy::to(&bench.origin)?,
-            BodyLimit::new(1_000_000),
+            BodyLimit::new(1_048_576),
             |client| {
                 let post = |len: usize| client.post("/").body(vec![b'a'; len]).send().status();
-                [999_999, 1_000_000, 1_000_001]
+                [1_048_575, 1_048_576, 1_048_577]
                     .map(|len| post(len).to_string())
                     .join("\n")
             }
@@ -495,16 +495,19 @@ fn rows() -> Vec<Row> {
                     .join("\n")
             }
         ),
-        layer!(
-            "client address behind proxies",
-            ["headers.set = { x-client = \"$remote_addr\" }"],
-            |bench| mirror(bench),
-            TrustedProxies::new(["127.0.0.0/8".parse()?]),
-            |client| {
+        Row {
+            block: "client address behind proxies",
+            around: &["headers.set = { x-client = \"$remote_addr\" }"],
+            rust: "TrustedProxies::new([\"127.0.0.0/8\".parse()?])",
+            service: |bench| {
+                let proxies = TrustedProxies::new(["127.0.0.0/8".parse()?]);
+                Ok(Box::new(Layered::new(mirror(bench)).layer(proxies)))
+            },
+            look: |client| {
                 let request = client.get("/").header("x-forwarded-for", "203.0.113.9");
                 seen(request.send(), &["x-client"])
-            }
-        ),
+            },
+        },
         settings!(
             "response fields",
             LocationSettings::new().response_field(FieldChange::set("x-a", "b")?),
@@ -563,8 +566,15 @@ fn what_a_key_does_the_line_of_rust_beside_it_does_too() {
         let application = App::new().mount("/", Shared(service.into()));
         let by_code = (row.look)(&TestClient::new(application));
         assert_eq!(by_file, by_code, "{}", row.block);
-        // Files are there without any key, and compressed; and without a time-out the response never comes.
-        if !["static files", "compression", "request time-out"].contains(&row.block) {
+        // Files are there without any key, compressed, and behind a trusted proxy here; without a time-out the
+        // response never comes.
+        let is_always = [
+            "static files",
+            "compression",
+            "request time-out",
+            "client address behind proxies",
+        ];
+        if !is_always.contains(&row.block) {
             let without = (row.look)(&bench.by_file(row.around));
             assert_ne!(by_file, without, "{} changes nothing", row.block);
         }
