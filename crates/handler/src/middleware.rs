@@ -71,7 +71,7 @@ impl fmt::Debug for Next {
     }
 }
 
-/// A function around an application. It may change the request, the response, or answer itself.
+/// A function around a service. It may change the request and the response, or respond itself.
 #[diagnostic::on_unimplemented(
     message = "this function is not middleware",
     label = "not middleware",
@@ -135,7 +135,7 @@ impl Layer {
         }
     }
 
-    /// A layer with another name, and with its settings as they are printed for debugging.
+    /// A layer with this name, and with its settings as they are printed for debugging.
     pub fn named<M: Middleware<Marker>, Marker: 'static>(
         name: &str,
         settings: &dyn fmt::Debug,

@@ -10,15 +10,15 @@ use apus_http::{
 
 use apus_handler::{Middleware, Next};
 
-/// Lets scripts of other origins read the answers of an application.
+/// A layer that lets scripts of other origins read responses.
 ///
-/// Nothing is allowed that was not named: [`Cors::origin`] names sites, [`Cors::any_origin`] is for
-/// what is public. Scripts may then send GET, HEAD and POST with the fields that a form could send;
-/// more by [`Cors::methods`] and [`Cors::request_headers`]. Preflight requests are answered here, so
-/// that routes need none for OPTIONS.
+/// It allows only what is named: [`Cors::origin`] names origins, [`Cors::any_origin`] is for public
+/// resources. Scripts may send GET, HEAD and POST with the fields that a form could send;
+/// [`Cors::methods`] and [`Cors::request_headers`] allow more. The layer responds to preflight requests
+/// itself, so routes need no handler for OPTIONS.
 ///
-/// This protects readers, not the application: a form on another site still reaches it. See CSRF
-/// protection for that.
+/// This protects the users of browsers, not the application: a form on another site still reaches it. CSRF
+/// protection is for that.
 #[derive(Clone, Debug)]
 pub struct Cors<Origins = ListedOrigins> {
     origins: Origins,
@@ -29,7 +29,7 @@ pub struct Cors<Origins = ListedOrigins> {
     max_age: Option<Duration>,
 }
 
-/// Origins that were named.
+/// A list of origins.
 #[derive(Clone, Default)]
 pub struct ListedOrigins {
     exact: Vec<String>,
@@ -38,7 +38,7 @@ pub struct ListedOrigins {
     matching: Vec<Predicate>,
 }
 
-/// All origins. Answers are then the same for all of them, and never come with credentials.
+/// All origins. Responses are the same for all of them, and never allow credentials.
 #[derive(Clone, Copy, Debug)]
 pub struct AnyOrigin(());
 
@@ -89,8 +89,8 @@ impl Cors {
         self
     }
 
-    /// Lets scripts send cookies, client certificates and `Authorization` of the reader along, and
-    /// read what comes back. Such scripts act as the reader.
+    /// Lets scripts send the cookies, client certificates and `Authorization` of the user, and read the
+    /// responses. Such scripts act as the user.
     #[must_use]
     pub fn credentials(mut self) -> Self {
         self.allow_credentials = true;
@@ -99,7 +99,7 @@ impl Cors {
 }
 
 impl Cors<AnyOrigin> {
-    /// Allows all origins, without credentials: answers that anybody may read.
+    /// Allows all origins, without credentials, for public resources.
     pub fn any_origin() -> Self {
         Self::with(AnyOrigin(()))
     }
@@ -117,28 +117,28 @@ impl<Origins> Cors<Origins> {
         }
     }
 
-    /// The methods that scripts may use, in place of GET, HEAD and POST, which never need asking for.
+    /// The methods that scripts may use, in place of GET, HEAD and POST, which need no preflight request.
     #[must_use]
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.methods = methods.into_iter().collect();
         self
     }
 
-    /// The fields that scripts may send, beside those that never need asking for.
+    /// The request fields that scripts may send, beside those that need no preflight request.
     #[must_use]
     pub fn request_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
         self.request_headers = RequestHeaders::Listed(names.into_iter().collect());
         self
     }
 
-    /// Lets scripts send whatever fields they ask for.
+    /// Lets scripts send all fields that they request.
     #[must_use]
     pub fn any_request_header(mut self) -> Self {
         self.request_headers = RequestHeaders::Any;
         self
     }
 
-    /// The fields of answers that scripts may read, beside those that they always may, as
+    /// The response fields that scripts may read, beside those that they always may, such as
     /// `Content-Type`.
     #[must_use]
     pub fn exposed_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
@@ -148,7 +148,7 @@ impl<Origins> Cors<Origins> {
         self
     }
 
-    /// How long a browser may go by the answer to a preflight request; 5 seconds unless set.
+    /// How long a browser may use the response to a preflight request; 5 seconds by default.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
         self.max_age = Some(age);
@@ -157,7 +157,7 @@ impl<Origins> Cors<Origins> {
 }
 
 impl<Origins: AllowedOrigins> Cors<Origins> {
-    /// The answer to a preflight request.
+    /// The response to a preflight request.
     fn preflight(&self, request: &Request) -> Response {
         let mut response = Response::new(StatusCode::NO_CONTENT);
         let asked = request.headers();
@@ -204,7 +204,7 @@ impl<Origins: AllowedOrigins> Middleware<()> for Cors<Origins> {
         next.call(request).map(move |mut response| {
             let headers = response.headers_mut();
             if Origins::VARIES {
-                // Also for those that are not allowed: a cache must not give them another's answer.
+                // Also for origins that are not allowed: a cache must not give them the response of another.
                 headers.append(&header::VARY, &HeaderValue::from_static("origin"));
             }
             if let Some(allowed) = allowed {
@@ -218,9 +218,9 @@ impl<Origins: AllowedOrigins> Middleware<()> for Cors<Origins> {
     }
 }
 
-/// Which origins are allowed.
+/// The origins that are allowed.
 pub trait AllowedOrigins: Send + Sync + 'static {
-    /// Whether answers depend on the origin.
+    /// Whether responses depend on the origin.
     const VARIES: bool;
 
     /// The value of `Access-Control-Allow-Origin` for a request of this origin, if it is allowed.
@@ -244,7 +244,7 @@ impl AllowedOrigins for AnyOrigin {
     const VARIES: bool = false;
 
     fn allowed(&self, _: Option<&[u8]>) -> Option<HeaderValue> {
-        // Told to all, so that a cache has it for those who come with an origin.
+        // In every response, so that a cache has it for requests with an origin.
         Some(HeaderValue::from_static("*"))
     }
 }
@@ -258,7 +258,7 @@ impl std::fmt::Debug for ListedOrigins {
     }
 }
 
-/// Tells whom an answer is for.
+/// Adds the fields that allow an origin.
 fn grant(headers: &mut Headers, origin: &HeaderValue, with_credentials: bool) {
     headers.insert(&header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     if with_credentials {

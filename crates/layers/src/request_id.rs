@@ -1,4 +1,4 @@
-//! Request ids: one name for a request in the logs of all who had a part in it.
+//! Request ids: one name for a request in the logs of all servers that handle it.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,13 +11,12 @@ use aws_lc_rs::rand;
 use apus_handler::{FromRequestHead, Matched};
 use apus_handler::{Middleware, Next};
 
-/// The longest id that is taken from a proxy, in bytes.
+/// The longest id that is accepted from a proxy, in bytes.
 const MAX_LEN: usize = 128;
 
 /// The id of a request: an extractor, where [`RequestIds`] is a layer.
 ///
-/// 32 hexadecimal digits, unless a trusted proxy gave another. No two are alike, but they are no
-/// secrets.
+/// It has 32 hexadecimal digits, unless a trusted proxy sent another. It is unique, but not secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(Arc<str>);
 
@@ -27,7 +26,7 @@ impl RequestId {
         &self.0
     }
 
-    /// The id that a layer gave to a request.
+    /// The id of a request, if the layer gave it one.
     pub fn of(request: &Request) -> Option<&Self> {
         request.extensions().get()
     }
@@ -37,7 +36,7 @@ impl RequestId {
         Self(format!("{high:016x}{low:016x}").into())
     }
 
-    /// An id of somebody else, if it is one that can be written anywhere.
+    /// The id of a proxy, if it has only characters that are safe in logs and fields.
     fn parse(value: &[u8]) -> Option<Self> {
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=:@".contains(byte);
         if value.is_empty() || value.len() > MAX_LEN || !value.iter().all(is_plain) {
@@ -64,10 +63,11 @@ impl FromRequestHead for RequestId {
     }
 }
 
-/// Gives each request an id, which handlers can take and the answer tells in `X-Request-Id`.
+/// A layer that gives each request an id: for handlers, and as `X-Request-Id` in the request to origins and in
+/// the response.
 ///
-/// An id that the request brings is kept if it comes from a proxy that is trusted; what anybody else
-/// says is not written into logs.
+/// It keeps the id of a request from a trusted proxy. It replaces the id of any other client, so that clients
+/// cannot write into logs.
 #[derive(Clone, Debug)]
 pub struct RequestIds {
     field: HeaderName,
@@ -81,7 +81,7 @@ impl Default for RequestIds {
 }
 
 impl RequestIds {
-    /// New ids for all requests.
+    /// A new id for each request.
     pub fn new() -> Self {
         Self {
             field: HeaderName::from_static("x-request-id"),
@@ -96,14 +96,14 @@ impl RequestIds {
         self
     }
 
-    /// Another field than `X-Request-Id`, to read and to write.
+    /// The field of the id, in place of `X-Request-Id`.
     #[must_use]
     pub fn field(mut self, name: HeaderName) -> Self {
         self.field = name;
         self
     }
 
-    /// The id that a request brings, if it may.
+    /// The id of the request, if it comes from a trusted proxy.
     fn brought(&self, request: &Request) -> Option<RequestId> {
         let peer = &request.connection().peer;
         let is_trusted = self.trusted.iter().any(|network| network.contains(peer));
@@ -132,7 +132,7 @@ impl Middleware<()> for RequestIds {
     }
 }
 
-/// Numbers that no thread, and no other process, gives twice: steps from a random start, mixed.
+/// A number that is unique over threads and processes: a counter, mixed with a random start of the thread.
 fn next_number() -> [u64; 2] {
     thread_local! {
         static STATE: Cell<Option<(u64, u64)>> = const { Cell::new(None) };

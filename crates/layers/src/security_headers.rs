@@ -1,4 +1,4 @@
-//! Fields that tell browsers what not to do: Content Security Policy and others.
+//! Fields that restrict what browsers do with a response: Content Security Policy and others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use apus_handler::{Middleware, Next};
 
 use crate::Hsts;
 
-/// What stands in a policy for the nonce of an answer.
+/// The placeholder of the nonce in a policy.
 const NONCE: &str = "{nonce}";
 
-/// Sets fields on all answers that make browsers careful. A field that an answer has already stays.
+/// A layer that adds fields which restrict browsers to all responses. It keeps a field that a response has.
 ///
 /// | field | value unless changed |
 /// | --- | --- |
@@ -71,15 +71,15 @@ impl SecurityHeaders {
         .content_security_policy("base-uri 'self'; frame-ancestors 'self'; object-src 'none'")
     }
 
-    /// What pages may load and run. `{nonce}` stands for a number that is new for each answer, as in
+    /// What pages may load and run. `{nonce}` is replaced by a number that is new for each response, as in
     /// `script-src 'nonce-{nonce}'`; a handler takes it as [`CspNonce`] for the scripts that it writes.
     #[must_use]
     pub fn content_security_policy(self, policy: &str) -> Self {
         self.policy(header::CONTENT_SECURITY_POLICY, policy)
     }
 
-    /// As [`SecurityHeaders::content_security_policy`], but what would be stopped is only reported, if
-    /// the policy says where to.
+    /// As [`SecurityHeaders::content_security_policy`], but browsers only report violations, to where the
+    /// policy says.
     #[must_use]
     pub fn content_security_policy_report_only(self, policy: &str) -> Self {
         self.policy(header::CONTENT_SECURITY_POLICY_REPORT_ONLY, policy)
@@ -150,7 +150,7 @@ impl SecurityHeaders {
     }
 }
 
-/// The number in the content security policy of this answer: an extractor, where
+/// The nonce in the content security policy of this response: an extractor, where
 /// [`SecurityHeaders::content_security_policy`] has `{nonce}` in it.
 #[derive(Clone, Debug)]
 pub struct CspNonce(Arc<str>);
@@ -161,7 +161,7 @@ impl CspNonce {
         &self.0
     }
 
-    /// 128 bits that nobody can guess.
+    /// 128 random bits.
     fn new() -> Option<Self> {
         let mut bytes = [0; 16];
         rand::fill(&mut bytes).ok()?;

@@ -1,4 +1,4 @@
-//! A limit of the time that an answer may take: 503 or 504 (RFC 9110 sections 15.6.4 and 15.6.5).
+//! A limit of the time until a response begins: 503 or 504 (RFC 9110 sections 15.6.4 and 15.6.5).
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use apus_handler::Error;
 use apus_handler::IntoResponse;
 use apus_handler::{Middleware, Next};
 
-/// Gives up on an answer that takes too long, and drops what was working on it.
+/// A layer that drops a handler that takes too long, and responds with 503.
 ///
-/// Time counts until the response begins, content of the request that a handler waits for included.
-/// Content of the response may take as long as it likes. The answer is 503, with `Retry-After` if
-/// that was given.
+/// The time ends when the response begins. It includes the time that a handler waits for the body of the
+/// request, and not the time that the body of the response takes. The response has `Retry-After` if
+/// [`Timeout::retry_after`] sets it.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout {
     after: Duration,
@@ -21,7 +21,7 @@ pub struct Timeout {
 }
 
 impl Timeout {
-    /// Gives up after so long.
+    /// A limit of this length.
     pub fn new(after: Duration) -> Self {
         Self {
             after,
@@ -30,14 +30,14 @@ impl Timeout {
         }
     }
 
-    /// Answers 504: what takes so long is another server that is asked in turn.
+    /// Responds with 504, for a handler that waits for another server.
     #[must_use]
     pub fn gateway_timeout(mut self) -> Self {
         self.status = StatusCode::GATEWAY_TIMEOUT;
         self
     }
 
-    /// Tells the client when to try again, in whole seconds (RFC 9110 section 10.2.3).
+    /// The time after which the client may try again, in whole seconds (RFC 9110 section 10.2.3).
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);

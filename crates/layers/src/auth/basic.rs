@@ -18,8 +18,8 @@ use apus_handler::middleware::{Middleware, Next};
 use apus_handler::{FromRequestHead, Matched};
 use apus_handler::{IntoResponse, ResponseMarker};
 
-/// A layer that asks for name and password, and lets nobody through without. They are sent with
-/// every request, so it belongs behind TLS. A handler gets the name as [`BasicUser`].
+/// A layer that rejects requests without a valid name and password with 401. Clients send them with every
+/// request, so the layer belongs behind TLS. A handler takes the name as [`BasicUser`].
 ///
 /// ```
 /// use apus::App;
@@ -34,14 +34,14 @@ use apus_handler::{IntoResponse, ResponseMarker};
 pub struct BasicAuth {
     challenge: HeaderValue,
     check: Arc<Check>,
-    /// Who may come in, for people to read.
+    /// The users, for debugging.
     users: Arc<str>,
 }
 
 type Check = dyn Fn(Credentials) -> Checked + Send + Sync;
 type Checked = Pin<Box<dyn Future<Output = Result<bool, Error>>>>;
 
-/// What somebody says to be known by.
+/// The name and password of a request.
 #[derive(Clone)]
 pub struct Credentials {
     /// The name.
@@ -54,10 +54,10 @@ pub struct Credentials {
 
 /// What a check of [`BasicAuth`] ends with: a `bool`, or an [`Error`] that the client gets.
 pub trait CredentialsCheck {
-    /// Whether who asks may come in.
+    /// Whether the request is allowed.
     ///
     /// # Errors
-    /// It cannot be told now: what the client gets.
+    /// The check failed: the response to the client.
     fn into_result(self) -> Result<bool, Error>;
 }
 
@@ -103,7 +103,7 @@ impl BasicAuth {
         }
     }
 
-    /// With one name and password, compared in a time that tells nothing of them.
+    /// With one name and password, compared in constant time.
     pub fn user(realm: &str, name: &str, password: &str) -> Self {
         let (name, password) = (name.to_owned(), password.to_owned());
         Self::new(realm, move |given| {
@@ -192,7 +192,7 @@ impl fmt::Debug for BasicAuth {
     }
 }
 
-/// The name of who came through [`BasicAuth`]; an extractor.
+/// The name of the user that [`BasicAuth`] accepted; an extractor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BasicUser(pub String);
 

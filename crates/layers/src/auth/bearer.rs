@@ -1,4 +1,4 @@
-//! A token with every request, which a function knows (RFC 6750).
+//! Bearer tokens that a function looks up (RFC 6750).
 
 use std::fmt;
 use std::future::Future;
@@ -11,11 +11,11 @@ use super::{credentials, unauthorized};
 use apus_handler::middleware::{Middleware, Next};
 use apus_handler::respond::ResponseMarker;
 
-/// A layer that asks for a token and lets nobody through without. A function says whose it is;
-/// handlers take what it says by [`apus_handler::Extension`].
+/// A layer that rejects requests without a valid token with 401. A function looks the token up; handlers take
+/// its result by [`apus_handler::Extension`].
 ///
-/// A token should be looked for by its digest, as by [`BearerAuth::digest`]: then the time that it
-/// takes tells nothing, and who reads the table has no token.
+/// Store and look up the digest of a token ([`BearerAuth::digest`]): then the time of the lookup reveals
+/// nothing, and a reader of the table gets no token.
 ///
 /// ```
 /// use apus::auth::BearerAuth;
@@ -41,7 +41,7 @@ pub struct BearerAuth<T> {
 type Find<T> = dyn Fn(String) -> Pin<Box<dyn Future<Output = Option<T>>>> + Send + Sync;
 
 impl<T: Clone + Send + Sync + 'static> BearerAuth<T> {
-    /// With a function that says whose a token is, if it is anybody's.
+    /// With a function that returns the owner of a token, or `None`.
     pub fn new<F, R>(find: F) -> Self
     where
         F: Fn(String) -> R + Send + Sync + 'static,
@@ -54,8 +54,7 @@ impl<T: Clone + Send + Sync + 'static> BearerAuth<T> {
 }
 
 impl BearerAuth<()> {
-    /// What a token should be stored and looked for as: its SHA-256 in 64 hexadecimal digits.
-    /// Tokens have to be random, of 128 bits at least.
+    /// The SHA-256 of a token in 64 hexadecimal digits. Tokens must have at least 128 random bits.
     pub fn digest(token: &str) -> String {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, token.as_bytes());
         digest
@@ -66,7 +65,7 @@ impl BearerAuth<()> {
     }
 }
 
-/// The challenge for who brings no token, and for who brings a wrong one (RFC 6750 section 3).
+/// The challenges for a missing and for an invalid token (RFC 6750 section 3).
 pub(super) const NO_TOKEN: HeaderValue = HeaderValue::from_static("Bearer");
 pub(super) const WRONG_TOKEN: HeaderValue =
     HeaderValue::from_static("Bearer error=\"invalid_token\"");

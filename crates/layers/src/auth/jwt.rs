@@ -1,4 +1,4 @@
-//! Tokens that say themselves whose they are, signed by who gave them out (RFC 7519, RFC 8725).
+//! JSON Web Tokens in `Authorization: Bearer` (RFC 7519, RFC 8725).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,12 +16,12 @@ use apus_handler::middleware::{Middleware, Next};
 use apus_handler::respond::ResponseMarker;
 use apus_handler::{FromRequestHead, Matched};
 
-/// A layer that asks for a JSON Web Token and lets nobody through without a valid one. Handlers
-/// take what it says as [`Claims`].
+/// A layer that rejects requests without a valid JSON Web Token with 401. Handlers take its claims as
+/// [`Claims`].
 ///
-/// The algorithm is what the layer says, never what the token does. `exp` has to be there and in
-/// the future, `nbf`, if there, in the past; both with a minute's leeway unless told otherwise. A
-/// token that names an audience is taken only if that is [`JwtAuth::audience`].
+/// The layer determines the algorithm, never the token. `exp` is required and must be in the future; `nbf`
+/// is optional and must be in the past; both with a leeway of a minute by default. A token with an audience
+/// is accepted only if that is [`JwtAuth::audience`].
 ///
 /// ```
 /// use apus::App;
@@ -51,7 +51,7 @@ pub struct JwtAuth<T> {
 }
 
 impl<T: DeserializeOwned + Clone + Send + Sync + 'static> JwtAuth<T> {
-    /// For tokens that are signed with a secret which both sides know (HMAC with SHA-256).
+    /// For tokens that are signed with a shared secret (HMAC with SHA-256).
     ///
     /// # Errors
     /// The secret is shorter than 32 bytes (RFC 7518 section 3.2).
@@ -94,8 +94,8 @@ impl<T: DeserializeOwned + Clone + Send + Sync + 'static> JwtAuth<T> {
         Ok(Self::new(algorithm, key?))
     }
 
-    /// For tokens that are signed with this algorithm; with a public key, only who has the private
-    /// one can give out any.
+    /// For tokens that are signed with this algorithm. With a public key, only the owner of the private key
+    /// can issue tokens.
     pub fn new(algorithm: Algorithm, key: DecodingKey) -> Self {
         let mut validation = Validation::new(algorithm);
         validation.validate_nbf = true;
@@ -107,14 +107,14 @@ impl<T: DeserializeOwned + Clone + Send + Sync + 'static> JwtAuth<T> {
         }
     }
 
-    /// Takes tokens of this key as well, of the same algorithm, as while keys are replaced.
+    /// Accepts tokens of a further key of the same algorithm, while keys are replaced.
     #[must_use]
     pub fn accept(mut self, key: DecodingKey) -> Self {
         self.keys = self.keys.iter().cloned().chain([key]).collect();
         self
     }
 
-    /// Who has to have given out a token (`iss`).
+    /// The required issuer of tokens (`iss`).
     #[must_use]
     pub fn issuer(self, issuer: &str) -> Self {
         self.with(|validation| {
@@ -123,7 +123,7 @@ impl<T: DeserializeOwned + Clone + Send + Sync + 'static> JwtAuth<T> {
         })
     }
 
-    /// Whom a token has to be for (`aud`).
+    /// The required audience of tokens (`aud`).
     #[must_use]
     pub fn audience(self, audience: &str) -> Self {
         self.with(|validation| {
@@ -132,14 +132,14 @@ impl<T: DeserializeOwned + Clone + Send + Sync + 'static> JwtAuth<T> {
         })
     }
 
-    /// By how much clocks may differ, in whole seconds.
+    /// The allowed difference of clocks, in whole seconds.
     #[must_use]
     pub fn leeway(self, leeway: Duration) -> Self {
         self.with(|validation| validation.leeway = leeway.as_secs())
     }
 
-    /// Lets requests through that have no token; handlers take `Option<Claims<T>>`. One that is not
-    /// valid is refused still.
+    /// Accepts requests without a token; handlers take `Option<Claims<T>>`. An invalid token is still
+    /// rejected.
     #[must_use]
     pub fn optional(mut self) -> Self {
         self.is_optional = true;
@@ -206,7 +206,7 @@ impl<T> fmt::Debug for JwtAuth<T> {
     }
 }
 
-/// What a valid token says; an extractor behind [`JwtAuth`].
+/// The claims of a valid token; an extractor behind [`JwtAuth`].
 #[derive(Clone, Copy, Debug)]
 pub struct Claims<T>(pub T);
 

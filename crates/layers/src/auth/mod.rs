@@ -30,7 +30,7 @@ use apus_handler::{Error, Rendering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// It could be guessed.
+    /// It is too short to be secure.
     TooShort {
         /// How long it is.
         bytes: usize,
@@ -67,7 +67,7 @@ fn credentials<'r>(request: &'r Request, scheme: &str) -> Option<&'r str> {
     (found.eq_ignore_ascii_case(scheme) && !credentials.is_empty()).then_some(credentials)
 }
 
-/// 401 with what to log in by (RFC 9110 section 11.6.1).
+/// 401 with a challenge (RFC 9110 section 11.6.1).
 fn unauthorized(rendering: &Rendering, challenge: HeaderValue) -> Response {
     const WWW_AUTHENTICATE: HeaderName = header::WWW_AUTHENTICATE;
     let error = Error::new(StatusCode::UNAUTHORIZED, "you have to log in")
@@ -75,7 +75,7 @@ fn unauthorized(rendering: &Rendering, challenge: HeaderValue) -> Response {
     rendering.apply(error.into_response())
 }
 
-/// Whether two texts are the same; how long it takes tells nothing about either.
+/// Whether two texts are the same, compared in constant time.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let of = |text| digest::digest(&digest::SHA256, text);
     constant_time::verify_slices_are_equal(of(one).as_ref(), of(other).as_ref()).is_ok()

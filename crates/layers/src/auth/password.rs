@@ -67,8 +67,8 @@ pub async fn hash(client: Option<IpAddr>, password: impl Into<String>) -> Result
 }
 
 /// Whether a password is the one that was stored: by [`hash`], by `htpasswd -B` (bcrypt), or by `crypt(3)` with
-/// SHA-256 or SHA-512. With nobody to compare with, it takes as long and
-/// says no, so that the time does not tell which names there are. The client is the one who asks;
+/// SHA-256 or SHA-512. Without a stored hash it takes as long and returns `false`, so that the time does not
+/// reveal which names exist. The client is the one who sent the password;
 /// `None` is the program itself, or a client on a Unix socket.
 ///
 /// # Errors
