@@ -144,7 +144,8 @@ impl<Origins> Cors<Origins> {
     pub fn exposed_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
         let names: Vec<HeaderName> = names.into_iter().collect();
         // Names with commas between them are a field value.
-        self.exposed = HeaderValue::from_str(&joined(&names)).ok();
+        let exposed = HeaderValue::from_str(&joined(&names));
+        self.exposed = exposed.ok().filter(|names| !names.is_empty());
         self
     }
 

@@ -91,7 +91,12 @@ impl SiteState {
         if !is_error {
             return response;
         }
+        let headers = response.headers().clone();
         let mut response = Rendering::in_format(context.format).apply(response);
+        // The layers around the one that failed have added their fields already.
+        let own = response.headers().clone();
+        let is_missing = |name: &str, _: &[u8]| name == "vary" || !own.contains(name);
+        response.headers_mut().append_from(&headers, is_missing);
         let pages = &self.location(context).error_pages;
         if pages.contains_key(&response.status()) {
             clear_body(&mut response);

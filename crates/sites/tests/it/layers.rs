@@ -123,6 +123,7 @@ fn errors_of_a_layer_get_the_pages_and_fields_of_the_location() {
         body: text.into(),
     };
     let own = settings()
+        .layer(mark("outer"))
         .layer(Gate)
         .response_field(FieldChange::set("x-path", "$uri").unwrap());
     let site = Site::new("a")
@@ -138,7 +139,9 @@ fn errors_of_a_layer_get_the_pages_and_fields_of_the_location() {
         (403, Some("/plain/a"))
     );
     assert!(plain.text().contains("no key"), "{}", plain.text());
+    assert_eq!(plain.field("x-layers"), Some("outer"));
     let page = get("/page/a").to(&sites);
+    assert_eq!(page.field("x-layers"), Some("outer"));
     assert_eq!((page.status, page.text()), (403, "the page"));
     assert_eq!(page.field("x-path"), Some("/page/a"));
     assert_eq!(
