@@ -163,7 +163,7 @@ enum ServerEvent {
     Reopen,
     Renew,
     ReturnMemory,
-    Asked(ControlExchange),
+    ControlRequest(ControlExchange),
 }
 
 impl ControlThread {
@@ -273,7 +273,7 @@ impl ControlThread {
                 ServerEvent::Reload => {
                     let _ = self.reload().await;
                 }
-                ServerEvent::Asked(mut exchange) => {
+                ServerEvent::ControlRequest(mut exchange) => {
                     let response = match exchange.request() {
                         ControlRequest::Status => ControlResponse::Done(self.status()),
                         ControlRequest::Reload => self.reload().await,
@@ -345,7 +345,7 @@ impl ControlThread {
             () = self.signals.stop.next() => ServerEvent::Stop,
             _ = self.signals.hangup.recv() => ServerEvent::Reload,
             _ = self.signals.reopen.recv() => ServerEvent::Reopen,
-            exchange = self.control.next() => ServerEvent::Asked(exchange),
+            exchange = self.control.next() => ServerEvent::ControlRequest(exchange),
             _ = self.renewal.tick() => ServerEvent::Renew,
             _ = self.memory_return.tick() => ServerEvent::ReturnMemory,
         }
