@@ -15,18 +15,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::clock::WorkerClock;
+use crate::clock::{WorkerClock, deadline_from};
 
 /// A tick that is never reached.
 pub(crate) const NEVER: u32 = u32::MAX;
 
+/// How long a client that has sent nothing yet, or a part, waits before others are evicted after it: it is
+/// about to send the rest. A kept connection has had its response, and its client may send the next request
+/// again elsewhere (RFC 9110 section 9.2.2).
+const ABOUT_TO_SEND: Duration = Duration::from_secs(1);
+
 /// The state of one connection.
 pub(crate) struct SlotState {
     deadline: Cell<u32>,
-    /// The earliest deadline in the table.
-    earliest: Rc<Cell<u32>>,
-    /// The tick since which it waits for a request; [`NEVER`] while it works.
+    /// What the connections of the table have in common.
+    shared: Rc<SharedState>,
+    /// The tick since which it waits for its client; [`NEVER`] while it works.
     idle_since: Cell<u32>,
+    /// The place of this wait among all of the table, which tells apart those that began in one tick.
+    wait_number: Cell<u64>,
     /// What the connection waits for.
     stage: Cell<WaitStage>,
     /// Whether the deadline passed, or the connection was evicted.
@@ -36,15 +43,39 @@ pub(crate) struct SlotState {
     waker: RefCell<Option<Waker>>,
 }
 
-/// What a connection waits for from its client, in the order in which connections are evicted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What the connections of one table have in common.
+struct SharedState {
+    /// The earliest deadline that has not expired is not earlier than this tick.
+    earliest: Cell<u32>,
+    /// How many waits for clients there were.
+    waits: Cell<u64>,
+}
+
+/// What a connection waits for from its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitStage {
-    /// A request.
-    Idle,
+    /// A further request, or the end, after a response.
+    Kept,
+    /// The first request.
+    FirstRequest,
     /// The rest of a handshake or of a request's head.
     Head,
     /// More of a request's body.
     Body,
+}
+
+/// How soon a connection is evicted, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum EvictionRank {
+    /// It waits for a request: for a further one, or for the first one as long as no client should need.
+    Idle,
+    /// It waits for the rest of a handshake or of a head, as long as no client should need.
+    Head,
+    /// The same for more of a body.
+    Body,
+    /// It began to wait a moment ago. What it waits for makes no difference: many connections that are silent
+    /// would keep out uploads, or many uploads new clients.
+    AboutToSend,
 }
 
 /// What a connection does until its deadline.
@@ -52,19 +83,22 @@ enum WaitStage {
 pub(crate) enum ConnectionWait {
     /// It serves requests.
     Busy,
-    /// It waits for a request, since this tick.
-    Idle { since: u32 },
+    /// It waits for the first request, since this tick.
+    FirstRequest { since: u32 },
+    /// It waits for a further request, since this tick.
+    Kept { since: u32 },
     /// It waits for the rest of a handshake or of a request's head, since this tick.
     Head { since: u32 },
 }
 
 impl SlotState {
-    fn new(earliest: &Rc<Cell<u32>>) -> Self {
+    fn new(shared: &Rc<SharedState>) -> Self {
         Self {
             deadline: Cell::new(NEVER),
-            earliest: Rc::clone(earliest),
+            shared: Rc::clone(shared),
             idle_since: Cell::new(NEVER),
-            stage: Cell::new(WaitStage::Idle),
+            wait_number: Cell::new(0),
+            stage: Cell::new(WaitStage::FirstRequest),
             expired: Cell::new(false),
             evicted: Cell::new(false),
             waker: RefCell::new(None),
@@ -83,9 +117,18 @@ impl SlotState {
 
     fn set_deadline(&self, tick: u32) {
         self.deadline.set(tick);
-        if tick < self.earliest.get() {
-            self.earliest.set(tick);
+        if tick < self.shared.earliest.get() {
+            self.shared.earliest.set(tick);
         }
+    }
+
+    /// The connection waits for its client, since this tick.
+    fn set_waiting(&self, stage: WaitStage, since: u32) {
+        self.stage.set(stage);
+        self.idle_since.set(since);
+        let number = self.shared.waits.get() + 1;
+        self.shared.waits.set(number);
+        self.wait_number.set(number);
     }
 
     /// The connection works, with a time limit.
@@ -100,42 +143,56 @@ impl SlotState {
         self.deadline.set(NEVER);
     }
 
-    /// The connection waits for a request.
-    pub(crate) fn set_idle(&self, clock: &WorkerClock, within: Duration) {
-        self.idle_since.set(clock.ticks());
-        self.stage.set(WaitStage::Idle);
+    /// The connection waits for its first request.
+    pub(crate) fn set_awaiting_first(&self, clock: &WorkerClock, within: Duration) {
+        self.set_waiting(WaitStage::FirstRequest, clock.ticks());
         self.set_deadline(clock.deadline(within));
     }
 
-    /// The connection waits for the rest of a handshake or of a request's head. It may be evicted after the
-    /// idle ones, so that clients which send only a part do not keep others out.
+    /// The connection waits for a further request after a response, or for its end.
+    pub(crate) fn set_kept(&self, clock: &WorkerClock, within: Duration) {
+        self.set_waiting(WaitStage::Kept, clock.ticks());
+        self.set_deadline(clock.deadline(within));
+    }
+
+    /// The connection waits for the rest of a handshake or of a request's head.
     pub(crate) fn set_reading_head(&self, clock: &WorkerClock, within: Duration) {
-        self.set_idle(clock, within);
-        self.stage.set(WaitStage::Head);
+        self.set_waiting(WaitStage::Head, clock.ticks());
+        self.set_deadline(clock.deadline(within));
     }
 
-    /// The connection waits for more of a request's body. It may be evicted after those that [read a
-    /// head](Self::set_reading_head); the one that was silent longest comes first.
+    /// The connection waits for more of a request's body.
     pub(crate) fn set_reading_body(&self, clock: &WorkerClock, within: Duration) {
-        self.set_idle(clock, within);
-        self.stage.set(WaitStage::Body);
+        self.set_waiting(WaitStage::Body, clock.ticks());
+        self.set_deadline(clock.deadline(within));
     }
 
-    /// As [`Self::set_busy`], [`Self::set_idle`] or [`Self::set_reading_head`], for a connection with timers
-    /// of its own.
+    /// As the methods above, for a connection with timers of its own.
     pub(crate) fn set_wait(&self, deadline: u32, waiting: ConnectionWait) {
         self.set_deadline(deadline);
-        match waiting {
-            ConnectionWait::Busy => self.idle_since.set(NEVER),
-            ConnectionWait::Idle { since } => {
-                self.idle_since.set(since);
-                self.stage.set(WaitStage::Idle);
-            }
-            ConnectionWait::Head { since } => {
-                self.idle_since.set(since);
-                self.stage.set(WaitStage::Head);
-            }
+        let (stage, since) = match waiting {
+            ConnectionWait::Busy => return self.idle_since.set(NEVER),
+            ConnectionWait::FirstRequest { since } => (WaitStage::FirstRequest, since),
+            ConnectionWait::Kept { since } => (WaitStage::Kept, since),
+            ConnectionWait::Head { since } => (WaitStage::Head, since),
+        };
+        if (self.stage.get(), self.idle_since.get()) != (stage, since) {
+            self.set_waiting(stage, since);
         }
+    }
+
+    /// When it is evicted: the lowest is the first.
+    fn eviction_order(&self, now: u32) -> (EvictionRank, u64) {
+        let stage = self.stage.get();
+        let is_recent = deadline_from(self.idle_since.get(), ABOUT_TO_SEND) > now;
+        let rank = match stage {
+            WaitStage::Kept => EvictionRank::Idle,
+            _ if is_recent => EvictionRank::AboutToSend,
+            WaitStage::FirstRequest => EvictionRank::Idle,
+            WaitStage::Head => EvictionRank::Head,
+            WaitStage::Body => EvictionRank::Body,
+        };
+        (rank, self.wait_number.get())
     }
 
     /// Whether the connection was evicted.
@@ -192,8 +249,7 @@ impl SlotState {
 
 /// The connections of one worker.
 pub(crate) struct ConnectionTable {
-    /// The earliest deadline that has not expired is not earlier than this tick.
-    earliest: Rc<Cell<u32>>,
+    shared: Rc<SharedState>,
     slots: RefCell<Vec<Option<Rc<SlotState>>>>,
     free: RefCell<Vec<usize>>,
     open: Cell<usize>,
@@ -234,7 +290,10 @@ impl std::ops::Deref for ConnectionSlot {
 impl Default for ConnectionTable {
     fn default() -> Self {
         Self {
-            earliest: Rc::new(Cell::new(NEVER)),
+            shared: Rc::new(SharedState {
+                earliest: Cell::new(NEVER),
+                waits: Cell::new(0),
+            }),
             slots: RefCell::default(),
             free: RefCell::default(),
             open: Cell::default(),
@@ -255,7 +314,7 @@ impl ConnectionTable {
         if address.is_some_and(|address| !self.count_address(address, per_address)) {
             return None;
         }
-        let slot = Rc::new(SlotState::new(&self.earliest));
+        let slot = Rc::new(SlotState::new(&self.shared));
         let mut slots = self.slots.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
             slots.push(None);
@@ -294,13 +353,13 @@ impl ConnectionTable {
 
     /// The tick of the next sweep; [`NEVER`] if there is no deadline.
     pub(crate) fn due(&self) -> u32 {
-        self.earliest.get()
+        self.shared.earliest.get()
     }
 
     /// Expires the deadlines that have passed.
     pub(crate) fn sweep(&self, clock: &WorkerClock) {
         let now = clock.ticks();
-        if self.earliest.get() > now {
+        if self.shared.earliest.get() > now {
             return;
         }
         let mut earliest = NEVER;
@@ -311,14 +370,15 @@ impl ConnectionTable {
                 deadline => earliest = earliest.min(deadline),
             }
         }
-        self.earliest.set(earliest);
+        self.shared.earliest.set(earliest);
     }
 
-    /// Evicts the connections that have been idle longest, then those that have waited longest for a head or
-    /// handshake, and last those that have waited longest for more of a body. It evicts `least`, or one in
-    /// sixty-four of the open ones if that is more, as far as there are enough; returns how many. Connections
-    /// that began to wait after tick `until` stay.
-    pub(crate) fn make_room(&self, least: u64, until: u32) -> u64 {
+    /// Evicts connections that wait for their clients: first those that had a response, then those that wait
+    /// longer than clients should need, for a request, a head or a body, and last those that began to wait a
+    /// moment ago; among equals, the one that has waited longest. It evicts `least`, or one in sixty-four of
+    /// the open ones if that is more, as far as there are enough; returns how many. Connections that began to
+    /// wait after tick `until` stay. `now` is the present tick.
+    pub(crate) fn make_room(&self, least: u64, until: u32, now: u32) -> u64 {
         let slots = self.slots.borrow();
         let mut idle: Vec<&Rc<SlotState>> = slots
             .iter()
@@ -328,7 +388,7 @@ impl ConnectionTable {
         let least = usize::try_from(least).unwrap_or(usize::MAX);
         let wanted = (self.open.get() / 64).max(least).min(idle.len());
         if let Some(last) = wanted.checked_sub(1) {
-            idle.select_nth_unstable_by_key(last, |slot| (slot.stage.get(), slot.idle_since.get()));
+            idle.select_nth_unstable_by_key(last, |slot| slot.eviction_order(now));
         }
         for slot in idle.iter().take(wanted) {
             slot.evicted.set(true);
@@ -419,6 +479,109 @@ mod tests {
         assert!(enter("2001:db8:0:1::3").is_some());
         drop((first, other));
         assert_eq!((table.open(), table.addresses.borrow().len()), (0, 0));
+    }
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// Which of these connections are evicted for one new one.
+    fn evicted<const N: usize>(
+        table: &ConnectionTable,
+        now: u32,
+        slots: [&ConnectionSlot; N],
+    ) -> [bool; N] {
+        assert_eq!(table.make_room(1, now, now), 1);
+        let evicted = slots.map(|slot| slot.is_evicted());
+        assert_eq!(evicted.iter().filter(|evicted| **evicted).count(), 1);
+        evicted
+    }
+
+    /// A client that had connected, and whose request was on its way, was closed for the next one, as bodies
+    /// that never came counted as work.
+    #[test]
+    fn a_client_that_just_connected_stays_where_others_have_waited_longer_for_bodies() {
+        let (table, clock) = (Rc::new(ConnectionTable::default()), WorkerClock::new());
+        let [body, head, new] = [(); 3].map(|()| table.enter(None, 0).unwrap());
+        body.set_reading_body(&clock, LIMIT);
+        head.set_reading_head(&clock, LIMIT);
+        new.set_awaiting_first(&clock, LIMIT);
+        let slots = [&body, &head, &new];
+        assert_eq!(evicted(&table, clock.ticks(), slots), [true, false, false]);
+    }
+
+    /// All waits of a quarter of a second were taken for equally long: any of them was evicted.
+    #[test]
+    fn of_the_waits_that_began_in_one_tick_the_first_is_evicted() {
+        let (table, clock) = (Rc::new(ConnectionTable::default()), WorkerClock::new());
+        let slots: Vec<_> = (0..100).map(|_| table.enter(None, 0).unwrap()).collect();
+        // Not in the order of the table.
+        let (late, early) = slots.split_at(50);
+        for slot in early.iter().chain(late) {
+            slot.set_kept(&clock, LIMIT);
+        }
+        table.make_room(50, clock.ticks(), clock.ticks());
+        assert!(early.iter().all(|slot| slot.is_evicted()));
+        assert!(late.iter().all(|slot| !slot.is_evicted()));
+    }
+
+    #[test]
+    fn requests_before_heads_before_bodies_and_what_just_began_comes_last() {
+        let (table, clock) = (Rc::new(ConnectionTable::default()), WorkerClock::new());
+        let [body, head, silent, kept, new] = [(); 5].map(|()| table.enter(None, 0).unwrap());
+        body.set_reading_body(&clock, LIMIT);
+        head.set_reading_head(&clock, LIMIT);
+        silent.set_awaiting_first(&clock, LIMIT);
+        let now = deadline_from(clock.ticks(), ABOUT_TO_SEND);
+        kept.set_wait(NEVER, ConnectionWait::Kept { since: now });
+        new.set_wait(NEVER, ConnectionWait::FirstRequest { since: now });
+        let mut order = Vec::new();
+        while table.make_room(1, now, now) == 1 {
+            let slots = [&kept, &silent, &head, &body, &new];
+            order.push(slots.map(|slot| u8::from(slot.is_evicted())));
+        }
+        assert_eq!(
+            order,
+            [
+                // A kept connection and one that stays silent are equals: the silent one has waited longer.
+                [0, 1, 0, 0, 0],
+                [1, 1, 0, 0, 0],
+                [1, 1, 1, 0, 0],
+                [1, 1, 1, 1, 0],
+                [1, 1, 1, 1, 1],
+            ]
+        );
+    }
+
+    #[test]
+    fn a_wait_is_long_from_one_second_on() {
+        let (table, clock) = (Rc::new(ConnectionTable::default()), WorkerClock::new());
+        let [silent, body] = [(); 2].map(|()| table.enter(None, 0).unwrap());
+        let start = clock.ticks();
+        let edge = deadline_from(start, ABOUT_TO_SEND);
+        body.set_reading_body(&clock, LIMIT);
+        silent.set_awaiting_first(&clock, LIMIT);
+        for (now, rank) in [
+            (edge - 1, EvictionRank::AboutToSend),
+            (edge, EvictionRank::Idle),
+            (edge + 1, EvictionRank::Idle),
+        ] {
+            assert_eq!(silent.eviction_order(now).0, rank, "{}", now - start);
+        }
+        assert_eq!(evicted(&table, edge - 1, [&body, &silent]), [true, false]);
+        body.renew();
+        body.evicted.set(false);
+        assert_eq!(evicted(&table, edge, [&body, &silent]), [false, true]);
+    }
+
+    /// HTTP/2 tells its wait again whenever it has worked.
+    #[test]
+    fn a_wait_that_goes_on_keeps_its_place() {
+        let (table, clock) = (Rc::new(ConnectionTable::default()), WorkerClock::new());
+        let [first, second] = [(); 2].map(|()| table.enter(None, 0).unwrap());
+        let since = clock.ticks();
+        for slot in [&first, &second, &first] {
+            slot.set_wait(NEVER, ConnectionWait::Kept { since });
+        }
+        assert_eq!(evicted(&table, since, [&first, &second]), [true, false]);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) async fn linger(
 ) {
     slot.renew();
     // The client has its response, so the connection may be evicted.
-    slot.set_idle(&worker.clock, idle);
+    slot.set_kept(&worker.clock, idle);
     let until = worker.clock.deadline(LINGER);
     let mut shut = false;
     let _ = slot
@@ -50,7 +50,7 @@ pub(crate) async fn linger(
                 if read == 0 || bytes == 0 || worker.clock.ticks() >= until {
                     return Poll::Ready(Ok(()));
                 }
-                slot.set_idle(&worker.clock, idle);
+                slot.set_kept(&worker.clock, idle);
             }
         })
         .await;

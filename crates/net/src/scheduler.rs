@@ -296,7 +296,7 @@ mod tests {
         beside_a_worker(&table, &clock, async {
             let slot = table.enter(None, 0).unwrap();
             for _ in 0..2 {
-                slot.set_idle(&clock, TICK * 10);
+                slot.set_kept(&clock, TICK * 10);
                 let before = Instant::now();
                 let expired = slot.wait(|_| Poll::<std::io::Result<()>>::Pending).await;
                 assert_eq!(expired.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
@@ -328,10 +328,10 @@ mod tests {
         );
         runtime().block_on(async {
             let slot = table.enter(None, 0).unwrap();
-            slot.set_idle(&clock, TICK * 100);
+            slot.set_kept(&clock, TICK * 100);
             let mut scheduler = about_to_sleep(&clock, &table).await;
             // Before the thread waits, another deadline is set.
-            slot.set_idle(&clock, TICK * 2);
+            slot.set_kept(&clock, TICK * 2);
             let before = Instant::now();
             while !slot.is_expired() {
                 scheduler.next().await;

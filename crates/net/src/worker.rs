@@ -79,9 +79,9 @@ impl Worker {
         self.stopping.get()
     }
 
-    /// Evicts connections that are idle since tick `until`, or longer; returns how many.
+    /// Evicts connections that have waited for their clients since tick `until`, or longer; returns how many.
     pub(crate) fn make_room(&self, least: u64, until: u32) -> u64 {
-        let closed = self.table.make_room(least, until);
+        let closed = self.table.make_room(least, until, self.clock.ticks());
         self.counters.evicted.add(closed);
         closed
     }

@@ -206,10 +206,10 @@ impl<'a> Http1Connection<'a> {
                 }
             } else if self.requests == 0 {
                 self.slot
-                    .set_idle(&self.worker.clock, self.limits.head_timeout);
+                    .set_awaiting_first(&self.worker.clock, self.limits.head_timeout);
             } else {
                 self.slot
-                    .set_idle(&self.worker.clock, self.limits.idle_timeout);
+                    .set_kept(&self.worker.clock, self.limits.idle_timeout);
             }
             match self.read_more(idle).await {
                 Ok(0) => return Ok(None),
@@ -239,7 +239,7 @@ impl<'a> Http1Connection<'a> {
                 if self.requests > 0 || self.arrived.elapsed() >= LAST_FIRST_REQUEST {
                     return Poll::Ready(Ok(0));
                 }
-                slot.set_idle(&self.worker.clock, LAST_FIRST_REQUEST);
+                slot.set_awaiting_first(&self.worker.clock, LAST_FIRST_REQUEST);
                 Poll::Pending
             }
             polled => polled,

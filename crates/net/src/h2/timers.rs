@@ -108,8 +108,10 @@ impl Http2Connection<'_> {
                 timers.idle_since = now;
                 timers.shrunk = false;
             }
-            waiting = ConnectionWait::Idle {
-                since: timers.idle_since,
+            let since = timers.idle_since;
+            waiting = match self.requests {
+                0 => ConnectionWait::FirstRequest { since },
+                _ => ConnectionWait::Kept { since },
             };
         }
         if timers.partial_since != NEVER && !open {
