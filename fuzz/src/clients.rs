@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use apus::layers::{ClientInfo, TrustedProxies};
 use apus::{
-    Answer, App, Body, ConnectionInfo, Headers, Method, Peer, Request, Service, ServiceFactory,
-    Target, Version,
+    App, Body, ConnectionInfo, Headers, Method, Peer, Request, ResponseFuture, Service,
+    ServiceFactory, Target, Version,
 };
 use apus_http::{Head, HopByHopFields};
 
@@ -108,7 +108,7 @@ impl Reader {
             tls: None,
         };
         let request = Request::from_head(Box::new(head), Body::Empty, Rc::new(connection));
-        let Answer::Now(response) = self.service.call(request) else {
+        let ResponseFuture::Now(response) = self.service.call(request) else {
             panic!("a handler that does not wait has its answer at once");
         };
         let content = response.body().in_memory().expect("text");

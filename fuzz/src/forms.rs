@@ -7,8 +7,9 @@ use std::task::{Context, Poll, Waker};
 
 use apus::extract::{Cookies, Multipart, UploadLimits};
 use apus::{
-    Answer, App, Body, BodyError, BodyStream, ConnectionInfo, Form, Frame, FromRequest, Headers,
-    Method, Peer, Query, Request, Response, Service, ServiceFactory, StatusCode, Target, Version,
+    App, Body, BodyError, BodyStream, ConnectionInfo, Form, Frame, FromRequest, Headers, Method,
+    Peer, Query, Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode, Target,
+    Version,
 };
 use apus_http::{Head, HopByHopFields};
 use bytes::Bytes;
@@ -185,7 +186,7 @@ pub fn query(data: &[u8]) {
     {
         let answer =
             SERVICE.with(|service| service.call(request(&format!("/?{text}"), &[], Body::Empty)));
-        let Answer::Now(response) = answer else {
+        let ResponseFuture::Now(response) = answer else {
             panic!("a handler that does not wait has its answer at once");
         };
         match (&form, response.body()) {

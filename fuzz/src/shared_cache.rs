@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use apus::{
-    Answer, Body, BodyError, BodyStream, ConnectionInfo, Frame, Headers, Method, Peer, Request,
-    Response, ServiceFactory, StatusCode, Target, Version, service_fn,
+    Body, BodyError, BodyStream, ConnectionInfo, Frame, Headers, Method, Peer, Request, Response,
+    ResponseFuture, ServiceFactory, StatusCode, Target, Version, service_fn,
 };
 use apus_cache::policy::{CacheNamePattern, KeyHostRule, KeyQueryRule};
 use apus_cache::service::{Cache, CacheSettings, CachedService};
@@ -146,7 +146,7 @@ impl Site {
             self.settings.clone(),
             move || {
                 let origin = origin.clone();
-                service_fn(move |request| Answer::from(origin.respond(request)))
+                service_fn(move |request| ResponseFuture::from(origin.respond(request)))
             },
         )
         .service();

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory};
+use apus_http::{Request, ResponseFuture, RouteInfo, Service, ServiceFactory};
 
 use crate::{Compression, EncodingNegotiation};
 
@@ -43,7 +43,7 @@ struct CompressedService {
 }
 
 impl Service for CompressedService {
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, request: Request) -> ResponseFuture {
         let negotiation = EncodingNegotiation::of(&request, self.compression);
         self.inner.call(request).map(move |mut response| {
             negotiation.apply(&mut response);

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use apus_http::fields::{AcceptEncoding, Coding};
 use apus_http::{
-    Answer, ConnectionReservation, HeaderValue, Method, Request, Response, Service, StatusCode,
-    header,
+    ConnectionReservation, HeaderValue, Method, Request, Response, ResponseFuture, Service,
+    StatusCode, header,
 };
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
@@ -42,7 +42,7 @@ pub struct FilesService {
 /// The result of a request for a file.
 pub enum FilesOutcome {
     /// A response.
-    Response(Answer),
+    Response(ResponseFuture),
     /// There is no file, and `try_files` has rewritten the request to the path where it continues.
     Rewritten(Request),
 }
@@ -155,7 +155,7 @@ impl FilesService {
 }
 
 impl Service for FilesService {
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, request: Request) -> ResponseFuture {
         match self.worker.handle(request) {
             FilesOutcome::Response(response) => response,
             FilesOutcome::Rewritten(request) => self.worker.respond_after_rewrite(request),
@@ -312,7 +312,7 @@ impl WorkerFiles {
 
     /// Forwards a request to the service that runs programs, by the path of the program below the
     /// root.
-    fn run_program(&self, mut request: Request, path: &[u8], program: &[u8]) -> Answer {
+    fn run_program(&self, mut request: Request, path: &[u8], program: &[u8]) -> ResponseFuture {
         let Some(programs) = &self.fallback else {
             return Response::new(StatusCode::NOT_FOUND).into();
         };
@@ -342,7 +342,7 @@ impl WorkerFiles {
     }
 
     /// Responds to a request that `try_files` has rewritten and that no other location handles.
-    fn respond_after_rewrite(self: &Rc<Self>, request: Request) -> Answer {
+    fn respond_after_rewrite(self: &Rc<Self>, request: Request) -> ResponseFuture {
         let path = request.plain_path().unwrap_or_default().to_vec();
         self.respond_with_page(request, &path, StatusCode::NOT_FOUND, (self.clock)())
     }
@@ -354,7 +354,7 @@ impl WorkerFiles {
         path: &[u8],
         status: StatusCode,
         now: Instant,
-    ) -> Answer {
+    ) -> ResponseFuture {
         if let Some(page) = &self.options.spa
             && matches!(*request.method(), Method::GET | Method::HEAD)
             && is_page(path)
@@ -389,7 +389,7 @@ impl WorkerFiles {
         path: &[u8],
         status: StatusCode,
         now: Instant,
-    ) -> Answer {
+    ) -> ResponseFuture {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return method_not_allowed(&request).into();
         }
@@ -412,7 +412,7 @@ impl WorkerFiles {
         path: Vec<u8>,
         found: FileWithSiblings,
         now: Instant,
-    ) -> Answer {
+    ) -> ResponseFuture {
         match found.load(DiskWait::Never) {
             Ok(loaded) => {
                 let entry = Rc::new(FileEntry::new(&self.options, found, loaded, now));
@@ -424,7 +424,7 @@ impl WorkerFiles {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let worker = Rc::clone(self);
-                Answer::later(async move {
+                ResponseFuture::later(async move {
                     match worker.load_from_disk(&path, found, now).await {
                         Ok(entry) => {
                             note(&request, || worker.file_step(&entry, "read from the disk"));
@@ -544,7 +544,7 @@ impl WorkerFiles {
         path: &[u8],
         folder: Vec<u8>,
         now: Instant,
-    ) -> Answer {
+    ) -> ResponseFuture {
         let Ok(root) = self.tree.root(now) else {
             return Response::new(StatusCode::NOT_FOUND).into();
         };
@@ -559,7 +559,7 @@ impl WorkerFiles {
         let format = listing::ListingFormat::of(&request);
         let request_path = [mount_prefix(&request).as_bytes(), path].concat();
         let options = self.options.clone();
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let listing = spawn_blocking(move || {
                 let entries = listing::read(&root, &folder, &options)?;
                 io::Result::Ok(listing::write(entries, &request_path, order, format))
@@ -626,7 +626,7 @@ enum VariantChoice {
 }
 
 impl VariantChoice {
-    fn respond(self, entry: Rc<FileEntry>, request: Request) -> Answer {
+    fn respond(self, entry: Rc<FileEntry>, request: Request) -> ResponseFuture {
         match self {
             Self::Ready(variant) => {
                 note(&request, || {
@@ -660,14 +660,16 @@ fn respond_when_made(
     coding: Coding,
     wait: VariantWait,
     request: Request,
-) -> Answer {
+) -> ResponseFuture {
     let respond = move |entry: &FileEntry, made: Option<FileBytes>, request: &Request| match made {
         Some(body) => entry.representation(body, coding).respond(request),
         None => not_acceptable(),
     };
     match wait.variant_if_made() {
         Some(made) => respond(&entry, made, &request).into(),
-        None => Answer::later(async move { respond(&entry, wait.variant().await, &request) }),
+        None => {
+            ResponseFuture::later(async move { respond(&entry, wait.variant().await, &request) })
+        }
     }
 }
 

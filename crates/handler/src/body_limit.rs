@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use apus_http::{Answer, Body, Request, SharedBodyLimit, StatusCode};
+use apus_http::{Body, Request, ResponseFuture, SharedBodyLimit, StatusCode};
 
 use crate::error::Error;
 use crate::middleware::{Middleware, Next};
@@ -48,7 +48,7 @@ struct RequestBodyLimits {
 }
 
 impl Middleware<()> for BodyLimit {
-    fn call(&self, mut request: Request, next: Next) -> Answer {
+    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         if matches!(request.body_mut(), Body::Empty) {
             return next.call(request);
         }

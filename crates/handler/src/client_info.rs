@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 
-use apus_http::{Answer, Request};
 pub use apus_http::{ForwardedField, TrustedProxies};
+use apus_http::{Request, ResponseFuture};
 
 use crate::extract::FromRequestHead;
 use crate::matched::Matched;
@@ -41,7 +41,7 @@ impl FromRequestHead for ClientInfo {
 
 /// As a layer it must be the first, since others use its result.
 impl Middleware<()> for TrustedProxies {
-    fn call(&self, mut request: Request, next: Next) -> Answer {
+    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         self.establish(&mut request);
         next.call(request)
     }

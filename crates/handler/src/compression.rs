@@ -1,7 +1,7 @@
 //! `Compression`: the layer that compresses responses (RFC 9110 section 8.4).
 
 use apus_http::fields::Vary;
-use apus_http::{Answer, Request, StatusCode};
+use apus_http::{Request, ResponseFuture, StatusCode};
 
 use crate::middleware::{Middleware, Next};
 use apus_compress::Compression;
@@ -9,7 +9,7 @@ use apus_compress::{EncodingNegotiation, vary};
 
 /// Compresses responses with the coding that the client prefers, if that makes them smaller.
 impl Middleware<()> for Compression {
-    fn call(&self, request: Request, next: Next) -> Answer {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         let negotiation = EncodingNegotiation::of(&request, *self);
         next.call(request).map(move |mut response| {
             let is_not_modified = response.status() == StatusCode::NOT_MODIFIED;

@@ -4,13 +4,13 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use apus_http::{Answer, Request};
+use apus_http::{Request, ResponseFuture};
 
 use crate::body_limit::BodyLimit;
 use crate::extract::{FromRequest, FromRequestHead};
 use crate::matched::Matched;
 use crate::middleware::{self, AnyMiddleware, Middleware};
-use crate::respond::{IntoAnswer, IntoResponse};
+use crate::respond::{IntoResponse, IntoResponseFuture};
 
 /// A function that responds to requests: `async` or not, with up to eight extractors, of which the last may
 /// read the body.
@@ -26,7 +26,7 @@ use crate::respond::{IntoAnswer, IntoResponse};
 )]
 pub trait Handler<Marker>: Send + Sync + 'static {
     /// Responds to a request that matched the route of this handler.
-    fn call(&self, request: Request, matched: &Matched<'_>) -> Answer;
+    fn call(&self, request: Request, matched: &Matched<'_>) -> ResponseFuture;
 
     /// The layers of this handler alone, see [`HandlerExt::with`].
     #[doc(hidden)]
@@ -92,7 +92,7 @@ impl<H> fmt::Debug for LayeredHandler<H> {
 pub enum LayeredMarker {}
 
 impl<H: Handler<Marker>, Marker: 'static> Handler<(LayeredMarker, Marker)> for LayeredHandler<H> {
-    fn call(&self, request: Request, matched: &Matched<'_>) -> Answer {
+    fn call(&self, request: Request, matched: &Matched<'_>) -> ResponseFuture {
         self.handler.call(request, matched)
     }
 
@@ -111,10 +111,10 @@ macro_rules! handlers {
         impl<Function, Returned, Marker, $($head,)*> Handler<(Marker, ($($head,)*))> for Function
         where
             Function: Fn($($head),*) -> Returned + Send + Sync + 'static,
-            Returned: IntoAnswer<Marker>,
+            Returned: IntoResponseFuture<Marker>,
             $($head: FromRequestHead,)*
         {
-            fn call(&self, request: Request, matched: &Matched<'_>) -> Answer {
+            fn call(&self, request: Request, matched: &Matched<'_>) -> ResponseFuture {
                 let rendering = matched.rendering(&request);
                 $(
                     let $head = match $head::from_head(&request, matched) {
@@ -122,7 +122,7 @@ macro_rules! handlers {
                         Err(rejection) => return rendering.apply(rejection.into_response()).into(),
                     };
                 )*
-                self($($head),*).into_answer(rendering)
+                self($($head),*).into_response_future(rendering)
             }
         }
 
@@ -131,11 +131,11 @@ macro_rules! handlers {
             Handler<(Marker, BodyMarker, ($($head,)* $last,))> for Function
         where
             Function: Fn($($head,)* $last) -> Returned + Clone + Send + Sync + 'static,
-            Returned: IntoAnswer<Marker>,
+            Returned: IntoResponseFuture<Marker>,
             $($head: FromRequestHead + 'static,)*
             $last: FromRequest + 'static,
         {
-            fn call(&self, request: Request, matched: &Matched<'_>) -> Answer {
+            fn call(&self, request: Request, matched: &Matched<'_>) -> ResponseFuture {
                 let rendering = matched.rendering(&request);
                 $(
                     let $head = match $head::from_head(&request, matched) {
@@ -146,7 +146,7 @@ macro_rules! handlers {
                 let function = self.clone();
                 let limit = BodyLimit::of(&request).unwrap_or(matched.body_limit());
                 let last = $last::from_request(request, limit);
-                Answer::later(async move {
+                ResponseFuture::later(async move {
                     rendering.apply(match last.await {
                         Ok(last) => function($($head,)* last).into_future().await,
                         Err(rejection) => rejection.into_response(),
@@ -171,7 +171,7 @@ handlers! {
 /// A handler as a trait object.
 pub trait AnyHandler: Send + Sync {
     /// As [`Handler::call`].
-    fn call(&self, request: Request, matched: &Matched<'_>) -> Answer;
+    fn call(&self, request: Request, matched: &Matched<'_>) -> ResponseFuture;
 
     /// The layers of this handler alone.
     fn layers(&self) -> Vec<Arc<dyn AnyMiddleware>>;
@@ -191,7 +191,7 @@ impl<H, Marker> ErasedHandler<H, Marker> {
 }
 
 impl<H: Handler<Marker>, Marker> AnyHandler for ErasedHandler<H, Marker> {
-    fn call(&self, request: Request, matched: &Matched<'_>) -> Answer {
+    fn call(&self, request: Request, matched: &Matched<'_>) -> ResponseFuture {
         self.0.call(request, matched)
     }
 

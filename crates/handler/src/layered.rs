@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory};
+use apus_http::{Request, ResponseFuture, RouteInfo, Service, ServiceFactory};
 
 use crate::error::ErrorRules;
 use crate::middleware::{Chain, Layer, Middleware, Next, Position};
@@ -78,13 +78,13 @@ struct LayerStack {
 }
 
 impl Service for LayeredService {
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, request: Request) -> ResponseFuture {
         self.0.clone().call(Position::Outer(0), request)
     }
 }
 
 impl Chain for LayerStack {
-    fn call(self: Rc<Self>, position: Position, request: Request) -> Answer {
+    fn call(self: Rc<Self>, position: Position, request: Request) -> ResponseFuture {
         let (Position::Outer(index) | Position::Inner(index, _)) = position;
         match self.layers.get(index).cloned() {
             Some(layer) => {

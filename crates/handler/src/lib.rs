@@ -28,8 +28,8 @@ pub use layered::Layered;
 pub use matched::Matched;
 pub use middleware::{Middleware, Next};
 pub use respond::{
-    AnswerMarker, FutureMarker, Html, IntoAnswer, IntoResponse, Json, Redirect, ResponseMarker,
-    Streaming,
+    AnswerMarker, FutureMarker, Html, IntoResponse, IntoResponseFuture, Json, Redirect,
+    ResponseMarker, Streaming,
 };
 
 /// The result of a handler that may fail; see [`Error`].

@@ -6,15 +6,15 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_http::{Answer, Request, Response};
+use apus_http::{Request, Response, ResponseFuture};
 
 use crate::error::{ErrorRules, Rendering};
-use crate::respond::IntoAnswer;
+use crate::respond::IntoResponseFuture;
 
 /// The services behind a layer: the layers further in, and the target.
 pub trait Chain {
     /// Passes a request to the layer at this position, or to the target behind the last one.
-    fn call(self: Rc<Self>, position: Position, request: Request) -> Answer;
+    fn call(self: Rc<Self>, position: Position, request: Request) -> ResponseFuture;
 
     /// The path of the route that is going to respond, as it was written.
     fn route<'c>(&'c self, position: &'c Position, request: &Request) -> Option<&'c str>;
@@ -49,7 +49,7 @@ impl Next {
     }
 
     /// Passes the request on.
-    pub fn call(self, request: Request) -> Answer {
+    pub fn call(self, request: Request) -> ResponseFuture {
         self.chain.call(self.position, request)
     }
 
@@ -79,24 +79,24 @@ impl fmt::Debug for Next {
 )]
 pub trait Middleware<Marker>: Send + Sync + 'static {
     /// Sees a request on its way in and its response on the way out.
-    fn call(&self, request: Request, next: Next) -> Answer;
+    fn call(&self, request: Request, next: Next) -> ResponseFuture;
 }
 
 impl<F, Returned, Marker> Middleware<Marker> for F
 where
     F: Fn(Request, Next) -> Returned + Send + Sync + 'static,
-    Returned: IntoAnswer<Marker>,
+    Returned: IntoResponseFuture<Marker>,
 {
-    fn call(&self, request: Request, next: Next) -> Answer {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         let rendering = next.rendering(&request);
-        self(request, next).into_answer(rendering)
+        self(request, next).into_response_future(rendering)
     }
 }
 
 /// Middleware as a trait object.
 pub trait AnyMiddleware: Send + Sync {
     /// As [`Middleware::call`].
-    fn call(&self, request: Request, next: Next) -> Answer;
+    fn call(&self, request: Request, next: Next) -> ResponseFuture;
 }
 
 /// Middleware without the marker in its type.
@@ -110,7 +110,7 @@ impl<M, Marker> ErasedMiddleware<M, Marker> {
 }
 
 impl<M: Middleware<Marker>, Marker> AnyMiddleware for ErasedMiddleware<M, Marker> {
-    fn call(&self, request: Request, next: Next) -> Answer {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         self.0.call(request, next)
     }
 }
@@ -159,7 +159,7 @@ impl Layer {
     }
 
     /// Passes a request through it.
-    pub fn call(&self, request: Request, next: Next) -> Answer {
+    pub fn call(&self, request: Request, next: Next) -> ResponseFuture {
         self.middleware.call(request, next)
     }
 }

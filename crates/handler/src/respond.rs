@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use apus_http::{
-    Answer, Body, BodyError, BodyStream, Frame, HeaderValue, Response, StatusCode, header,
+    Body, BodyError, BodyStream, Frame, HeaderValue, Response, ResponseFuture, StatusCode, header,
 };
 use bytes::Bytes;
 use futures_core::Stream;
@@ -43,7 +43,7 @@ pub trait IntoResponse {
     }
 }
 
-/// A type that can be converted to an [`Answer`]: a response, or a future of one.
+/// A type that can be converted to a [`ResponseFuture`]: a response, or a future of one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a response nor a future of one",
     label = "this is what the handler returns",
@@ -51,9 +51,9 @@ pub trait IntoResponse {
             `Result<T, E>` of two such types, or its own type that implements `IntoResponse`; an error type \
             of its own implements `HttpError`"
 )]
-pub trait IntoAnswer<Marker> {
-    /// Converts it to an answer; `rendering` makes the responses to errors.
-    fn into_answer(self, rendering: Rendering) -> Answer;
+pub trait IntoResponseFuture<Marker> {
+    /// Converts it to the response of a service; `rendering` makes the responses to errors.
+    fn into_response_future(self, rendering: Rendering) -> ResponseFuture;
 
     /// Converts it to a future of the response.
     fn into_future(self) -> impl Future<Output = Response>;
@@ -67,9 +67,9 @@ pub enum ResponseMarker {}
 #[derive(Debug)]
 pub enum FutureMarker {}
 
-impl<R: IntoResponse> IntoAnswer<ResponseMarker> for R {
-    fn into_answer(self, rendering: Rendering) -> Answer {
-        Answer::Now(rendering.apply(self.into_response()))
+impl<R: IntoResponse> IntoResponseFuture<ResponseMarker> for R {
+    fn into_response_future(self, rendering: Rendering) -> ResponseFuture {
+        ResponseFuture::Now(rendering.apply(self.into_response()))
     }
 
     async fn into_future(self) -> Response {
@@ -77,12 +77,12 @@ impl<R: IntoResponse> IntoAnswer<ResponseMarker> for R {
     }
 }
 
-impl<F> IntoAnswer<FutureMarker> for F
+impl<F> IntoResponseFuture<FutureMarker> for F
 where
     F: Future<Output: IntoResponse> + 'static,
 {
-    fn into_answer(self, rendering: Rendering) -> Answer {
-        Answer::later(async move { rendering.apply(self.await.into_response()) })
+    fn into_response_future(self, rendering: Rendering) -> ResponseFuture {
+        ResponseFuture::later(async move { rendering.apply(self.await.into_response()) })
     }
 
     async fn into_future(self) -> Response {
@@ -90,15 +90,15 @@ where
     }
 }
 
-/// Marks handlers and layers that return an [`Answer`], for example that of another service.
+/// Marks handlers and layers that return a [`ResponseFuture`], for example that of another service.
 #[derive(Debug)]
-pub enum AnswerMarker {}
+pub enum ServiceResponseMarker {}
 
-impl IntoAnswer<AnswerMarker> for Answer {
-    fn into_answer(self, rendering: Rendering) -> Answer {
+impl IntoResponseFuture<ServiceResponseMarker> for ResponseFuture {
+    fn into_response_future(self, rendering: Rendering) -> ResponseFuture {
         match self {
-            Answer::Now(response) => Answer::Now(rendering.apply(response)),
-            later @ Answer::Later(_) => later,
+            ResponseFuture::Now(response) => ResponseFuture::Now(rendering.apply(response)),
+            later @ ResponseFuture::Later(_) => later,
         }
     }
 

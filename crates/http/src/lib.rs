@@ -52,7 +52,7 @@ pub use response::{Completion, Response, ResponseOrigin, ResponseOutcome};
 pub use response_head::ResponseHead;
 pub use response_memory::{ConnectionReservation, Reservation, ResponseMemory};
 pub use route_info::RouteInfo;
-pub use service::{Answer, Service, ServiceFactory, service_fn};
+pub use service::{ResponseFuture, Service, ServiceFactory, service_fn};
 pub use target::{InvalidTarget, Target};
 pub use trusted_proxies::{Client, ForwardedField, TrustedProxies};
 

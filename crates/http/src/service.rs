@@ -16,25 +16,25 @@ pub trait Service {
     /// Responds to one request.
     ///
     /// It must not block. A service that has to wait moves its data into the future of
-    /// [`Answer::Later`]; a service that has the response returns it, which costs no allocation.
-    fn call(&self, request: Request) -> Answer;
+    /// [`ResponseFuture::Later`]; a service that has the response returns it, which costs no allocation.
+    fn call(&self, request: Request) -> ResponseFuture;
 }
 
 /// A response, at once or later.
-pub enum Answer {
+pub enum ResponseFuture {
     /// The response.
     Now(Response),
     /// A future of the response. It is dropped if the client closes the connection.
     Later(Pin<Box<dyn Future<Output = Response>>>),
 }
 
-impl Answer {
-    /// The answer whose response is the output of `future`.
+impl ResponseFuture {
+    /// The response that `future` will return.
     pub fn later(future: impl Future<Output = Response> + 'static) -> Self {
         Self::Later(Box::pin(future))
     }
 
-    /// The answer with the response that `change` returns.
+    /// The response that `change` makes of this one.
     #[must_use]
     pub fn map(self, change: impl FnOnce(Response) -> Response + 'static) -> Self {
         match self {
@@ -52,7 +52,7 @@ impl Answer {
     }
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for ResponseFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Now(response) => f.debug_tuple("Now").field(response).finish(),
@@ -61,7 +61,7 @@ impl fmt::Debug for Answer {
     }
 }
 
-impl From<Response> for Answer {
+impl From<Response> for ResponseFuture {
     fn from(response: Response) -> Self {
         Self::Now(response)
     }
@@ -97,14 +97,14 @@ where
 }
 
 /// Creates a service from a function.
-pub fn service_fn<F: Fn(Request) -> Answer>(call: F) -> impl Service {
+pub fn service_fn<F: Fn(Request) -> ResponseFuture>(call: F) -> impl Service {
     ServiceFn(call)
 }
 
 struct ServiceFn<F>(F);
 
-impl<F: Fn(Request) -> Answer> Service for ServiceFn<F> {
-    fn call(&self, request: Request) -> Answer {
+impl<F: Fn(Request) -> ResponseFuture> Service for ServiceFn<F> {
+    fn call(&self, request: Request) -> ResponseFuture {
         (self.0)(request)
     }
 }

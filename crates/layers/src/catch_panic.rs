@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;
 
-use apus_http::{Answer, Request, Response, StatusCode};
+use apus_http::{Request, Response, ResponseFuture, StatusCode};
 
 use crate::RequestId;
 use apus_handler::IntoResponse;
@@ -63,14 +63,14 @@ pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
 }
 
 impl Middleware<()> for CatchPanic {
-    fn call(&self, request: Request, next: Next) -> Answer {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         let id = RequestId::of(&request).cloned();
         let rendering = next.rendering(&request);
         match catch_unwind(AssertUnwindSafe(|| next.call(request))) {
-            Ok(Answer::Now(response)) => Answer::Now(response),
-            Ok(Answer::Later(mut future)) => {
+            Ok(ResponseFuture::Now(response)) => ResponseFuture::Now(response),
+            Ok(ResponseFuture::Later(mut future)) => {
                 let this = self.clone();
-                Answer::later(std::future::poll_fn(move |cx| {
+                ResponseFuture::later(std::future::poll_fn(move |cx| {
                     let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
                     polled.unwrap_or_else(|panic| {
                         Poll::Ready(this.response(&*panic, id.as_ref(), &rendering))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apus_http::url::UrlParts;
 use apus_http::{
-    Answer, HeaderName, HeaderValue, Headers, Method, Request, Response, StatusCode, header,
+    HeaderName, HeaderValue, Headers, Method, Request, Response, ResponseFuture, StatusCode, header,
 };
 
 use apus_handler::{Middleware, Next};
@@ -192,7 +192,7 @@ impl<Origins: AllowedOrigins> Cors<Origins> {
 }
 
 impl<Origins: AllowedOrigins> Middleware<()> for Cors<Origins> {
-    fn call(&self, request: Request, next: Next) -> Answer {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         let asked = request.headers();
         let is_preflight = *request.method() == Method::OPTIONS
             && asked.contains("origin")

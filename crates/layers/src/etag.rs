@@ -3,7 +3,9 @@
 use std::time::SystemTime;
 
 use apus_http::fields::{EntityTag, EntityTags, Precondition, Validators};
-use apus_http::{Answer, HeaderValue, Headers, Method, Request, Response, StatusCode, header};
+use apus_http::{
+    HeaderValue, Headers, Method, Request, Response, ResponseFuture, StatusCode, header,
+};
 use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -79,7 +81,7 @@ impl Etag {
 }
 
 impl Middleware<()> for Etag {
-    fn call(&self, request: Request, next: Next) -> Answer {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return next.call(request);
         }

@@ -1,7 +1,7 @@
 //! Redirects of requests in clear text to `https`.
 
 use apus_handler::{Middleware, Next};
-use apus_http::{Answer, HeaderValue, Method, Request, Response, StatusCode, header};
+use apus_http::{HeaderValue, Method, Request, Response, ResponseFuture, StatusCode, header};
 
 /// Where clear-text requests are sent: of a site by `Site::force_https`, of an application as a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl ForceHttps {
 /// As a layer it redirects what came without TLS: to us, or to the proxy that the client reached, which
 /// [`TrustedProxies`](apus_handler::TrustedProxies) has to establish before.
 impl Middleware<()> for ForceHttps {
-    fn call(&self, request: Request, next: Next) -> Answer {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         match request.is_secure() {
             true => next.call(request),
             false => self.redirect(&request).into(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use apus_http::{Answer, HeaderValue, Request, header};
+use apus_http::{HeaderValue, Request, ResponseFuture, header};
 
 use apus_handler::{Middleware, Next};
 
@@ -58,7 +58,7 @@ impl From<Duration> for Hsts {
 
 /// As a layer it replaces what a response has of the field.
 impl Middleware<()> for Hsts {
-    fn call(&self, request: Request, next: Next) -> Answer {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         if !request.is_secure() {
             return next.call(request);
         }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use apus_http::{Answer, Completion, Method, Request, ResponseOutcome, StatusCode};
+use apus_http::{Completion, Method, Request, ResponseFuture, ResponseOutcome, StatusCode};
 
 use crate::RequestId;
 use apus_handler::{Middleware, Next};
@@ -27,7 +27,7 @@ impl Logged {
 }
 
 impl Middleware<()> for Logged {
-    fn call(&self, request: Request, next: Next) -> Answer {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
             return next.call(request);
         }

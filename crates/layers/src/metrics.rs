@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use apus_control::{MetricLabels, MetricType, PROMETHEUS_MEDIA_TYPE, PrometheusText};
 use apus_http::HeaderValue;
-use apus_http::{Answer, Method, Request, Response, StatusCode, header};
+use apus_http::{Method, Request, Response, ResponseFuture, StatusCode, header};
 
 use apus_handler::Handler;
 use apus_handler::Matched;
@@ -163,7 +163,7 @@ impl fmt::Debug for Metrics {
 }
 
 impl Middleware<()> for Metrics {
-    fn call(&self, request: Request, next: Next) -> Answer {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         let local = self.local();
         let mut counting = RequestInFlight {
             route: local.route(next.route(&request).unwrap_or("")),
@@ -190,7 +190,7 @@ impl Middleware<()> for Metrics {
 pub struct MetricsHandler(Metrics);
 
 impl Handler<()> for MetricsHandler {
-    fn call(&self, _: Request, _: &Matched<'_>) -> Answer {
+    fn call(&self, _: Request, _: &Matched<'_>) -> ResponseFuture {
         Response::new(StatusCode::OK)
             .with_header(
                 &header::CONTENT_TYPE,

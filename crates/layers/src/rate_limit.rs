@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_http::{Answer, HeaderName, Headers, Request, Response, StatusCode, header};
+use apus_http::{HeaderName, Headers, Request, Response, ResponseFuture, StatusCode, header};
 use governor::clock::{Clock, MonotonicClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::nanos::Nanos;
@@ -173,7 +173,7 @@ impl RateLimit {
 }
 
 impl Middleware<()> for RateLimit {
-    fn call(&self, request: Request, next: Next) -> Answer {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         let Some(key) = self.key(&request) else {
             return next.call(request);
         };

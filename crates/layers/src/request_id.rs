@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use apus_http::Network;
-use apus_http::{Answer, HeaderName, HeaderValue, Request, StatusCode};
+use apus_http::{HeaderName, HeaderValue, Request, ResponseFuture, StatusCode};
 use aws_lc_rs::rand;
 
 use apus_handler::{FromRequestHead, Matched};
@@ -113,7 +113,7 @@ impl RequestIds {
 }
 
 impl Middleware<()> for RequestIds {
-    fn call(&self, mut request: Request, next: Next) -> Answer {
+    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         // A site around an application may have given one before.
         let known = RequestId::of(&request).cloned();
         let id = (known.or_else(|| self.brought(&request))).unwrap_or_else(RequestId::new);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_http::{Answer, HeaderName, HeaderValue, Request, StatusCode, header};
+use apus_http::{HeaderName, HeaderValue, Request, ResponseFuture, StatusCode, header};
 use aws_lc_rs::rand;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -187,14 +187,14 @@ impl FromRequestHead for CspNonce {
 }
 
 impl Middleware<()> for SecurityHeaders {
-    fn call(&self, mut request: Request, next: Next) -> Answer {
+    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         let policy = match &self.policy {
             ContentSecurityPolicy::None => None,
             ContentSecurityPolicy::Fixed(name, value) => Some((name.clone(), value.clone())),
             ContentSecurityPolicy::WithNonce(name, policy) => {
                 let Some(nonce) = CspNonce::new() else {
                     tracing::error!("the system gives no random numbers");
-                    return Answer::Now(StatusCode::INTERNAL_SERVER_ERROR.into());
+                    return ResponseFuture::Now(StatusCode::INTERNAL_SERVER_ERROR.into());
                 };
                 let value = HeaderValue::from_str(&policy.replace(NONCE, nonce.as_str()));
                 request.extensions_mut().insert(nonce);

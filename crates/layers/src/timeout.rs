@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use apus_http::{Answer, Request, StatusCode, header};
+use apus_http::{Request, ResponseFuture, StatusCode, header};
 
 use apus_handler::Error;
 use apus_handler::IntoResponse;
@@ -54,13 +54,13 @@ impl Timeout {
 }
 
 impl Middleware<()> for Timeout {
-    fn call(&self, request: Request, next: Next) -> Answer {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         let rendering = next.rendering(&request);
         match next.call(request) {
-            Answer::Now(response) => Answer::Now(response),
-            Answer::Later(future) => {
+            ResponseFuture::Now(response) => ResponseFuture::Now(response),
+            ResponseFuture::Later(future) => {
                 let timeout = *self;
-                Answer::later(async move {
+                ResponseFuture::later(async move {
                     match tokio::time::timeout(timeout.after, future).await {
                         Ok(response) => response,
                         Err(_) => rendering.apply(timeout.error().into_response()),

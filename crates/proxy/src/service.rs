@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use apus_http::path::InvalidPath;
 use apus_http::{
-    Answer, Body, Method, Request, Response, Service, ServiceFactory, StatusCode, Version,
+    Body, Method, Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode, Version,
 };
 use apus_net::client::{ClientRequestHead, ClientResponse};
 use apus_upstream::Upstreams;
@@ -65,7 +65,7 @@ struct ProxyRequest {
 }
 
 impl Service for ProxyService {
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, request: Request) -> ResponseFuture {
         let state = &self.0;
         let mut head = match state.head(&request) {
             Ok(head) => head,
@@ -74,7 +74,7 @@ impl Service for ProxyService {
         let handshake = websocket::begin(&request, &mut head);
         let head = Rc::new(head);
         let state = Rc::clone(state);
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let request = ProxyRequest {
                 request,
                 head,

@@ -17,7 +17,9 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use apus_http::{Answer, Request, RouteInfo, Service, ServiceFactory, StatusCode, TrustedProxies};
+use apus_http::{
+    Request, ResponseFuture, RouteInfo, Service, ServiceFactory, StatusCode, TrustedProxies,
+};
 
 pub use apus_layers::{ForceHttps, Hsts};
 pub use apus_patterns::{InvalidServerName, ServerName};
@@ -177,7 +179,7 @@ struct SitesService {
 }
 
 impl Service for SitesService {
-    fn call(&self, mut request: Request) -> Answer {
+    fn call(&self, mut request: Request) -> ResponseFuture {
         self.trusted_proxies.establish(&mut request);
         if let [only] = &*self.sites
             && request.connection().tls.is_none()

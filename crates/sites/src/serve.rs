@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use apus_http::path::{self, InvalidPath};
 use apus_http::{
-    Answer, HeaderValue, Request, Response, RouteInfo, Service, ServiceFactory, StatusCode, header,
+    HeaderValue, Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory, StatusCode,
+    header,
 };
 
 use super::fields::FieldChange;
@@ -185,7 +186,7 @@ impl ServiceFactory for Site {
 }
 
 impl Service for SiteService {
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, request: Request) -> ResponseFuture {
         let site = &self.0;
         let mut context = RequestState {
             route: RequestRoute {
@@ -198,10 +199,10 @@ impl Service for SiteService {
             trace: Trace::of(&request),
         };
         match site.route(request, &mut context.route) {
-            Answer::Now(response) => site.complete(context, response),
-            Answer::Later(response) => {
+            ResponseFuture::Now(response) => site.complete(context, response),
+            ResponseFuture::Later(response) => {
                 let site = site.clone();
-                Answer::later(async move {
+                ResponseFuture::later(async move {
                     let response = response.await;
                     site.complete(context, response).wait().await
                 })
@@ -216,7 +217,7 @@ impl SiteState {
     }
 
     /// Applies the rules of the site to a request, finds its location, and calls the handler of that.
-    fn route(self: &Rc<Self>, mut request: Request, route: &mut RequestRoute) -> Answer {
+    fn route(self: &Rc<Self>, mut request: Request, route: &mut RequestRoute) -> ResponseFuture {
         if let Some(force) = &self.force_https
             && !request.is_secure()
         {
@@ -235,7 +236,11 @@ impl SiteState {
     }
 
     /// Finds the location of a request and calls its handler, until one gives a response.
-    fn visit_locations(self: &Rc<Self>, mut request: Request, route: &mut RequestRoute) -> Answer {
+    fn visit_locations(
+        self: &Rc<Self>,
+        mut request: Request,
+        route: &mut RequestRoute,
+    ) -> ResponseFuture {
         while route.visits < MAX_REWRITES {
             route.visits = route.visits.saturating_add(1);
             let path = match request.normal_path() {

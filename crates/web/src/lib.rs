@@ -71,13 +71,13 @@ pub use websocket::{Rooms, WebSocket, WebSocketUpgrade};
 
 pub use apus_handler::{
     AnswerMarker, BodyMarker, Error, ErrorFormat, Extension, Form, FromRequest, FromRequestHead,
-    FutureMarker, Handler, HandlerExt, Html, HttpError, IntoAnswer, IntoResponse, Json, Layered,
-    LayeredHandler, LayeredMarker, Matched, Middleware, Next, OrNotFound, Path, Query, Redirect,
-    Rejection, Rendering, ResponseMarker, Result, State, Streaming, extract,
+    FutureMarker, Handler, HandlerExt, Html, HttpError, IntoResponse, IntoResponseFuture, Json,
+    Layered, LayeredHandler, LayeredMarker, Matched, Middleware, Next, OrNotFound, Path, Query,
+    Redirect, Rejection, Rendering, ResponseMarker, Result, State, Streaming, extract,
 };
 pub use apus_http::{
-    Answer, Body, BodyError, BodyStream, Client, Completion, ConnectionInfo, FileRange, Frame,
-    HeaderName, HeaderValue, Headers, Method, MountPrefix, Network, Peer, Request, Response,
+    Body, BodyError, BodyStream, Client, Completion, ConnectionInfo, FileRange, Frame, HeaderName,
+    HeaderValue, Headers, Method, MountPrefix, Network, Peer, Request, Response, ResponseFuture,
     ResponseOutcome, RouteInfo, Service, ServiceFactory, StatusCode, Target, Version, header,
     mount_prefix, path, service_fn, trace,
 };

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use apus_error_page::{ErrorDetails, ErrorFormat, lacks_body, write_body};
 use apus_http::path::invalid_path_status;
-use apus_http::{Answer, Request, Response, RouteInfo, Service, ServiceFactory};
+use apus_http::{Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory};
 
 /// Makes the service that the server calls.
 pub(crate) struct ServerServiceFactory<F>(pub(crate) F);
@@ -27,7 +27,7 @@ impl<F: ServiceFactory> ServiceFactory for ServerServiceFactory<F> {
 struct ServerService(Rc<dyn Service>);
 
 impl Service for ServerService {
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, request: Request) -> ResponseFuture {
         let format = ErrorFormat::of(&request);
         let answer = match request.plain_path() {
             Ok(_) => self.0.call(request),

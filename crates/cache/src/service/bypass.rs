@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use apus_http::{Answer, CacheBypass, Request, RouteInfo, Service, ServiceFactory};
+use apus_http::{CacheBypass, Request, ResponseFuture, RouteInfo, Service, ServiceFactory};
 
 use apus_http::path::normalise_encoded;
 use apus_http::trace::{self, Step, StepKind};
@@ -52,7 +52,7 @@ struct CacheUnlessBypassedService {
 }
 
 impl Service for CacheUnlessBypassedService {
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, request: Request) -> ResponseFuture {
         let sent = request.original_target().path();
         let is_normal = match request.is_rewritten() {
             true => normalise_encoded(sent).is_ok_and(|path| *path == *sent),

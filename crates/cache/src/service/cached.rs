@@ -11,7 +11,7 @@ use crate::policy::{
 use crate::store::{CacheLookup, Object, StoreKey, WaitOutcome, WorkerCache};
 use apus_http::fields::{ForwardReason, Handling};
 use apus_http::{
-    Answer, Method, Request, Response, RouteInfo, Service, ServiceFactory, StatusCode,
+    Method, Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory, StatusCode,
 };
 use tokio::time::Instant;
 
@@ -99,7 +99,7 @@ pub(super) struct LocationCache {
 }
 
 impl Service for LocationCacheService {
-    fn call(&self, mut request: Request) -> Answer {
+    fn call(&self, mut request: Request) -> ResponseFuture {
         let cached = &self.0;
         // Paths with the same normal form have one key and one purge target.
         let Ok(path) = request.forwarded_path() else {
@@ -155,7 +155,9 @@ impl Service for LocationCacheService {
             }
         }
         let cached = Rc::clone(cached);
-        Answer::later(async move { cached.respond_from_store(request, key, conditions).await })
+        ResponseFuture::later(
+            async move { cached.respond_from_store(request, key, conditions).await },
+        )
     }
 }
 
@@ -420,7 +422,7 @@ impl LocationCache {
     }
 
     /// Forwards an unsafe request, which may invalidate stored responses (RFC 9111 section 4.4).
-    fn forward_unsafe(self: &Rc<Self>, request: Request) -> Answer {
+    fn forward_unsafe(self: &Rc<Self>, request: Request) -> ResponseFuture {
         let snapshot = self.snapshot(&request);
         let cached = Rc::clone(self);
         self.forward(request, ForwardReason::Method)
@@ -444,7 +446,7 @@ impl LocationCache {
     }
 
     /// Forwards a request without storing the response.
-    pub(super) fn forward(&self, request: Request, reason: ForwardReason) -> Answer {
+    pub(super) fn forward(&self, request: Request, reason: ForwardReason) -> ResponseFuture {
         let status_writer = self.settings.status_writer();
         self.inner
             .call(request)

@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 
 use apus_compress::{CompressedFactory, Compression};
 use apus_http::{
-    Answer, Body, ConnectionInfo, Frame, Headers, Method, Peer, Request, RequestParts, Response,
-    ResponseMemory, ServiceFactory, StatusCode, Target, Version, service_fn,
+    Body, ConnectionInfo, Frame, Headers, Method, Peer, Request, RequestParts, Response,
+    ResponseFuture, ResponseMemory, ServiceFactory, StatusCode, Target, Version, service_fn,
 };
 use bytes::Bytes;
 
@@ -105,8 +105,8 @@ fn an_encoder_takes_no_more_memory_than_reserved() {
         let before = resident();
         let responses: Vec<_> = (0..BODIES)
             .map(|id| match service.call(get(id, coding)) {
-                Answer::Now(response) => begun(response),
-                Answer::Later(_) => panic!("not at once"),
+                ResponseFuture::Now(response) => begun(response),
+                ResponseFuture::Later(_) => panic!("not at once"),
             })
             .collect();
         let taken = resident().saturating_sub(before) / BODIES;

@@ -130,7 +130,7 @@ fn every_event_of_a_stream_is_flushed() {
             })
         };
         let service = CompressedFactory::new(Compression::default(), factory).service();
-        let apus_http::Answer::Now(mut response) =
+        let apus_http::ResponseFuture::Now(mut response) =
             service.call(get("/").with("accept-encoding", accept).request())
         else {
             panic!("not at once");

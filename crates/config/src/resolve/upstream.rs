@@ -452,15 +452,15 @@ fn retry(
         timeout: false,
         statuses: Vec::new(),
     };
-    let mut answers = Vec::new();
+    let mut sets = Vec::new();
     for cause in &retry.on.0 {
         match cause.value {
             RetryCause::Error => on.error = true,
             RetryCause::Timeout => on.timeout = true,
-            RetryCause::Answer(set) => answers.push(set),
+            RetryCause::Status(set) => sets.push(set),
         }
     }
-    on.statuses = statuses(answers);
+    on.statuses = statuses(sets);
     Some(RetryPlan {
         tries: small(retry.tries.0),
         within: retry.within.as_ref().map(|time| time.0),

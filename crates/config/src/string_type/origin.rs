@@ -568,7 +568,7 @@ impl StringType for StatusClass {
 pub(crate) enum RetryCause {
     Error,
     Timeout,
-    Answer(Statuses),
+    Status(Statuses),
 }
 
 impl KeyType for RetryCause {
@@ -576,7 +576,7 @@ impl KeyType for RetryCause {
         match node.value {
             DeValue::String(text) if text == "error" => Some(Self::Error),
             DeValue::String(text) if text == "timeout" => Some(Self::Timeout),
-            _ => Statuses::read(node, reader).map(Self::Answer),
+            _ => Statuses::read(node, reader).map(Self::Status),
         }
     }
 
@@ -594,7 +594,7 @@ impl KeyType for RetryCause {
         match self {
             Self::Error => "error".into(),
             Self::Timeout => "timeout".into(),
-            Self::Answer(_) => serde_json::Value::Null,
+            Self::Status(_) => serde_json::Value::Null,
         }
     }
 }

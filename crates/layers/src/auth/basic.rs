@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use apus_http::{Answer, HeaderValue, Request, StatusCode};
+use apus_http::{HeaderValue, Request, ResponseFuture, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -163,7 +163,7 @@ fn given(request: &Request) -> Option<Credentials> {
 }
 
 impl Middleware<ResponseMarker> for BasicAuth {
-    fn call(&self, mut request: Request, next: Next) -> Answer {
+    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         let rendering = next.rendering(&request);
         let Some(given) = given(&request) else {
             return unauthorized(&rendering, self.challenge.clone()).into();
@@ -171,7 +171,7 @@ impl Middleware<ResponseMarker> for BasicAuth {
         let name = given.name.clone();
         let checked = (self.check)(given);
         let challenge = self.challenge.clone();
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             match checked.await {
                 Ok(true) => {}
                 Ok(false) => return unauthorized(&rendering, challenge),

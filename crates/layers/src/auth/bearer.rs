@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use apus_http::{Answer, HeaderValue, Request};
+use apus_http::{HeaderValue, Request, ResponseFuture};
 
 use super::{credentials, unauthorized};
 use apus_handler::middleware::{Middleware, Next};
@@ -71,13 +71,13 @@ pub(super) const WRONG_TOKEN: HeaderValue =
     HeaderValue::from_static("Bearer error=\"invalid_token\"");
 
 impl<T: Clone + Send + Sync + 'static> Middleware<ResponseMarker> for BearerAuth<T> {
-    fn call(&self, mut request: Request, next: Next) -> Answer {
+    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         let rendering = next.rendering(&request);
         let Some(token) = credentials(&request, "Bearer") else {
             return unauthorized(&rendering, NO_TOKEN).into();
         };
         let found = (self.find)(token.to_owned());
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let Some(owner) = found.await else {
                 return unauthorized(&rendering, WRONG_TOKEN);
             };

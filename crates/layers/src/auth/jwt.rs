@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_http::{Answer, Request};
+use apus_http::{Request, ResponseFuture};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use serde::de::DeserializeOwned;
 
@@ -166,7 +166,7 @@ impl<T: DeserializeOwned + Clone + Send + Sync + 'static> JwtAuth<T> {
 impl<T: DeserializeOwned + Clone + Send + Sync + 'static> Middleware<ResponseMarker>
     for JwtAuth<T>
 {
-    fn call(&self, mut request: Request, next: Next) -> Answer {
+    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         let Some(token) = credentials(&request, "Bearer") else {
             if self.is_optional {
                 return next.call(request);

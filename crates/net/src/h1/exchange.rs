@@ -9,7 +9,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use apus_codec::h1::{BodyFraming, Http1RequestHead, RequestFraming};
-use apus_http::{Answer, Body, Completion, Method, Request, Response, ResponseOutcome, StatusCode};
+use apus_http::{
+    Body, Completion, Method, Request, Response, ResponseFuture, ResponseOutcome, StatusCode,
+};
 
 use super::request_body::Http1RequestBody;
 use super::send::{BodySendError, GATHER};
@@ -44,8 +46,10 @@ impl Http1Connection<'_> {
         let service = self.listener.service();
         let answer = catch_unwind(AssertUnwindSafe(|| service.call(request)));
         let response = match answer {
-            Ok(Answer::Now(response)) => response,
-            Ok(Answer::Later(future)) => self.wait_for_response(future, &mut request_body).await?,
+            Ok(ResponseFuture::Now(response)) => response,
+            Ok(ResponseFuture::Later(future)) => {
+                self.wait_for_response(future, &mut request_body).await?
+            }
             Err(_) => self.panicked(),
         };
         drop(service);

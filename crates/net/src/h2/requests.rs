@@ -9,7 +9,7 @@ use std::time::Instant;
 use apus_codec::h2::{
     ConnectionError, Flood, HeadRefusal, Http2Event, Http2RequestHead, StreamKey,
 };
-use apus_http::{Answer, Body, BodyError, Method, Request, Response, ResponseOutcome};
+use apus_http::{Body, BodyError, Method, Request, Response, ResponseFuture, ResponseOutcome};
 
 use super::request_body::Http2RequestBody;
 use super::stream::{StreamKind, StreamWork};
@@ -145,8 +145,8 @@ impl Http2Connection<'_> {
         request.set_interim(self.interim(key));
         let service = self.listener.service();
         match catch_unwind(AssertUnwindSafe(|| service.call(request))) {
-            Ok(Answer::Now(response)) => self.respond(key, response),
-            Ok(Answer::Later(future)) => {
+            Ok(ResponseFuture::Now(response)) => self.respond(key, response),
+            Ok(ResponseFuture::Later(future)) => {
                 if let Some(stream) = self.streams.get(key) {
                     stream.work = StreamWork::Response(future);
                     self.wakers.mark(key.slot(), self.stream_slots);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use apus_http::{Answer, Response, StatusCode};
+use apus_http::{Response, ResponseFuture, StatusCode};
 use bytes::Bytes;
 
 use crate::harness::{Server, collector, ok, paths, service, wait_until};
@@ -48,7 +48,7 @@ fn a_handler_that_does_not_read_stalls_the_client_and_takes_no_memory() {
     let waits = Arc::clone(&go);
     let server = Server::start(service(move |mut request| {
         let go = Arc::clone(&waits);
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             while !go.load(Ordering::Relaxed) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -234,7 +234,7 @@ fn drops_a_handler_whose_client_went_away() {
     let seen = Arc::clone(&gone);
     let server = Server::start(service(move |_| {
         let guard = DropFlag(Arc::clone(&seen));
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let _guard = guard;
             std::future::pending().await
         })
@@ -281,7 +281,7 @@ fn a_client_that_leaves_midway_is_an_error_to_the_handler() {
     let (tell, told) = std::sync::mpsc::channel();
     let server = Server::start(service(move |mut request| {
         let tell = tell.clone();
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let result = crate::harness::collect(&mut request.take_body()).await;
             tell.send(result.map_err(|error| error.to_string()))
                 .unwrap();

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use apus_http::{Answer, Body, BodyError, BodyStream, Frame, Request, Response, StatusCode};
+use apus_http::{
+    Body, BodyError, BodyStream, Frame, Request, Response, ResponseFuture, StatusCode,
+};
 use apus_http::{ServiceFactory, service_fn};
 use apus_net::{Engine, EnginePlan, Limits, ListenAddress, ListenerPlan, WorkerTotals};
 pub(crate) use apus_testkit::wait_until;
@@ -147,7 +149,7 @@ pub(crate) fn tcp(address: &str) -> ListenAddress {
 
 pub(crate) fn service<F>(call: F) -> Arc<dyn ServiceFactory>
 where
-    F: Fn(Request) -> Answer + Clone + Send + Sync + 'static,
+    F: Fn(Request) -> ResponseFuture + Clone + Send + Sync + 'static,
 {
     Arc::new(move || service_fn(call.clone()))
 }
@@ -160,7 +162,7 @@ pub(crate) fn paths() -> Arc<dyn ServiceFactory> {
 /// Responds with the whole body of the request, or 400 with the error of reading it.
 pub(crate) fn collector() -> Arc<dyn ServiceFactory> {
     service(|mut request| {
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             match collect(&mut request.take_body()).await {
                 Ok(content) => ok(content),
                 Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),

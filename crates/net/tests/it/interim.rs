@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use apus_http::{Answer, Frame, Headers, Interim, Request, Response, ServiceFactory, StatusCode};
+use apus_http::{
+    Frame, Headers, Interim, Request, Response, ResponseFuture, ServiceFactory, StatusCode,
+};
 use apus_net::Limits;
 use apus_net::tls::UnknownName;
 use bytes::Bytes;
@@ -46,7 +48,7 @@ fn hinting(gate: &Gate) -> Arc<dyn ServiceFactory> {
     let gate = gate.clone();
     service(move |request| {
         let gate = gate.clone();
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             hint(request.interim(), "</a.css>; rel=preload");
             gate.passed().await;
             ok("done")
@@ -99,7 +101,7 @@ fn many() -> Arc<dyn ServiceFactory> {
             hints(&request);
             return ok("done").into();
         }
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             hints(&request);
             ok("done")
         })
@@ -139,7 +141,7 @@ fn old_clients_get_no_interim_responses() {
 /// Sends 100 twice, then reads the body.
 fn continuing() -> Arc<dyn ServiceFactory> {
     service(|mut request| {
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             request.interim().send(StatusCode::CONTINUE, Headers::new());
             tokio::task::yield_now().await;
             request.interim().send(StatusCode::CONTINUE, Headers::new());
@@ -229,7 +231,7 @@ fn hinting_from_another_task(gate: &Gate) -> Arc<dyn ServiceFactory> {
     let gate = gate.clone();
     service(move |request| {
         let gate = gate.clone();
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let interim = request.interim().clone();
             let go = gate.clone();
             let task = tokio::task::spawn_local(async move {
@@ -261,7 +263,7 @@ fn hints_from_another_task_arrive() {
 fn endless() -> Arc<dyn ServiceFactory> {
     service(|request| match request.path() {
         "/well" => ok("well").into(),
-        _ => Answer::later(async move {
+        _ => ResponseFuture::later(async move {
             loop {
                 hint(request.interim(), &"x".repeat(4000));
                 tokio::task::yield_now().await;
@@ -291,7 +293,7 @@ fn flooding(flooded: &Arc<AtomicBool>, go_on: &Arc<Notify>) -> Arc<dyn ServiceFa
     let (flooded, go_on) = (Arc::clone(flooded), Arc::clone(go_on));
     service(move |request| {
         let (flooded, go_on) = (Arc::clone(&flooded), Arc::clone(&go_on));
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let many = "x".repeat(50_000);
             for _ in 0..400 {
                 hint(request.interim(), &many);
@@ -343,7 +345,7 @@ fn a_client_that_goes_away_ends_the_handler_that_hints() {
     }
     let server = Server::start(service(move |request| {
         let told = DropFlag(Arc::clone(&seen));
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let _told = told;
             hint(request.interim(), "</a>");
             std::future::pending().await

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use apus_http::{Answer, Frame, Response, StatusCode};
+use apus_http::{Frame, Response, ResponseFuture, StatusCode};
 use apus_net::Limits;
 use tokio::sync::Notify;
 
@@ -128,7 +128,7 @@ fn a_handler_may_think_longer_than_any_client_may_wait() {
         service(move |_| {
             begun.send(()).unwrap();
             let released = Arc::clone(&released);
-            Answer::later(async move {
+            ResponseFuture::later(async move {
                 released.notified().await;
                 ok("thought")
             })
@@ -297,7 +297,7 @@ fn connections_that_work_are_not_closed_for_new_ones() {
     let server = Server::with_limits(
         limits,
         service(|request| match request.path() {
-            "/wait" => Answer::later(std::future::pending()),
+            "/wait" => ResponseFuture::later(std::future::pending()),
             path => ok(path.to_owned()).into(),
         }),
     );
@@ -400,7 +400,7 @@ fn pipelined_bytes_behind_a_thinking_handler_hold_little_memory() {
         return;
     }
     let server = Server::start(service(|request| match request.path() {
-        "/wait" => Answer::later(std::future::pending()),
+        "/wait" => ResponseFuture::later(std::future::pending()),
         _ => Response::new(StatusCode::NO_CONTENT).into(),
     }));
     let before = resident();

@@ -3,7 +3,7 @@
 
 use std::task::Poll;
 
-use apus_http::{Answer, Frame};
+use apus_http::{Frame, ResponseFuture};
 use bytes::Bytes;
 
 use crate::harness::{Server, frames, ok, service};
@@ -11,8 +11,8 @@ use crate::harness::{Server, frames, ok, service};
 fn server() -> Server {
     Server::start(service(|request| match request.path() {
         "/call" => panic!("on purpose, in call"),
-        "/future" => Answer::later(async { panic!("on purpose, in the future") }),
-        "/late" => Answer::later(async {
+        "/future" => ResponseFuture::later(async { panic!("on purpose, in the future") }),
+        "/late" => ResponseFuture::later(async {
             tokio::task::yield_now().await;
             panic!("on purpose, in the future, later")
         }),
@@ -63,7 +63,7 @@ fn a_panic_in_a_stream_cuts_its_response() {
 #[test]
 fn a_panic_while_a_body_arrives_ends_only_the_request() {
     let server = Server::start(service(|mut request| {
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let _ = request.body_mut().frame().await;
             if request.path() == "/panic" {
                 panic!("on purpose, while content comes")

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use apus_http::{Answer, ServiceFactory};
+use apus_http::{ResponseFuture, ServiceFactory};
 use apus_net::{EnginePlan, Limits};
 
 use crate::harness::{
@@ -29,7 +29,7 @@ fn waiting(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
     let go = Arc::clone(go);
     service(move |_| {
         let go = Arc::clone(&go);
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             while !go.load(Ordering::Relaxed) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }

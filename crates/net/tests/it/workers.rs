@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use apus_http::Answer;
+use apus_http::ResponseFuture;
 use apus_net::EnginePlan;
 use rustix::thread::sched_getaffinity;
 
@@ -11,7 +11,7 @@ use crate::harness::{Server, listener, local, ok, plan, service};
 /// Answers with the number of cores of the worker, and of a thread that may block.
 fn cores() -> std::sync::Arc<dyn apus_http::ServiceFactory> {
     service(|_| {
-        Answer::later(async {
+        ResponseFuture::later(async {
             let count = || sched_getaffinity(None).unwrap().count();
             let blocking = tokio::task::spawn_blocking(count).await.unwrap();
             ok(format!("{} {blocking}", count()))

@@ -7,7 +7,9 @@ use std::time::Instant;
 use crate::WorkerPool;
 use crate::wire::RequestFrame;
 use apus_codec::fastcgi::Params;
-use apus_http::{Answer, Body, Headers, Request, Response, Service, ServiceFactory, StatusCode};
+use apus_http::{
+    Body, Headers, Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode,
+};
 use apus_net::client::{ClientRequestHead, ClientResponse, Stderr};
 use apus_upstream::Upstreams;
 use bytes::Bytes;
@@ -98,7 +100,7 @@ struct PhpServiceInner {
 }
 
 impl Service for PhpService {
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, request: Request) -> ResponseFuture {
         let inner = &self.0;
         let Ok(path) = request.plain_path() else {
             return Response::new(StatusCode::BAD_REQUEST).into();
@@ -117,14 +119,16 @@ impl Service for PhpService {
         if is_resident && inner.client.is_some() {
             let message = variables.message(&request, &script, settings);
             let inner = Rc::clone(inner);
-            return Answer::later(async move { inner.run_resident(request, message).await });
+            return ResponseFuture::later(
+                async move { inner.run_resident(request, message).await },
+            );
         }
         let params = variables.params(&request, &script, settings);
         if inner.client.is_none() {
             return inner.trace_params(&request, &params).into();
         }
         let inner = Rc::clone(inner);
-        Answer::later(async move { inner.run_fastcgi(request, params).await })
+        ResponseFuture::later(async move { inner.run_fastcgi(request, params).await })
     }
 }
 

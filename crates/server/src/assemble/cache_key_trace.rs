@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use apus_cache::service::CacheSettings;
 use apus_http::trace::{self, Step, StepKind};
-use apus_http::{Answer, Method, Request, Service, ServiceFactory};
+use apus_http::{Method, Request, ResponseFuture, Service, ServiceFactory};
 
 /// Notes the cache key of a request in the trace.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ struct CacheKeyTraceService {
 }
 
 impl Service for CacheKeyTraceService {
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, request: Request) -> ResponseFuture {
         trace::note(&request, || {
             let (what, why) = if !matches!(*request.method(), Method::GET | Method::HEAD) {
                 ("bypass".to_owned(), "only GET and HEAD are cached")

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use apus_cache::service::{Cache, CacheUnlessBypassed, CachedService};
 use apus_compress::CompressedFactory;
 use apus_http::trace::{self, Step, StepKind};
-use apus_http::{Answer, Request, Response, Service, ServiceFactory, StatusCode};
+use apus_http::{Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode};
 use apus_net::client::Tls;
 use apus_php::WorkerPools;
 use apus_php::handler::Php;
@@ -140,7 +140,7 @@ impl ServiceFactory for DryRunOrigin {
 }
 
 impl Service for DryRunOrigin {
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, request: Request) -> ResponseFuture {
         trace::note(&request, || {
             Step::new(
                 StepKind::Origins,

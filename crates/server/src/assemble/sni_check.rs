@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use apus_error_page::error_page;
 use apus_http::trace::{self, Step, StepKind};
-use apus_http::{Answer, Request, Service, ServiceFactory, StatusCode};
+use apus_http::{Request, ResponseFuture, Service, ServiceFactory, StatusCode};
 
 /// Responds with 421 to requests for another host than that of the handshake (RFC 9110 section
 /// 15.5.20).
@@ -24,7 +24,7 @@ impl<F: ServiceFactory> ServiceFactory for SniCheck<F> {
 struct SniCheckService(Rc<dyn Service>);
 
 impl Service for SniCheckService {
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, request: Request) -> ResponseFuture {
         let server_name = request
             .connection()
             .tls

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use apus_http::{Answer, Headers, Method, Request, Response, StatusCode};
+use apus_http::{Headers, Method, Request, Response, ResponseFuture, StatusCode};
 
 use super::{RequestRoute, RequestState, SiteState};
 use apus_http::CacheBypass;
@@ -67,7 +67,7 @@ impl SiteState {
         mut context: RequestState,
         response: Response,
         path: &str,
-    ) -> Answer {
+    ) -> ResponseFuture {
         if let Some(trace) = &context.trace {
             trace.push(Step::new(
                 StepKind::Rewrite,
@@ -96,7 +96,7 @@ impl SiteState {
         };
         let answer = self.route(request, &mut context.route);
         let site = Rc::clone(self);
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let mut found = answer.wait().await;
             if found.status().is_success() {
                 copy_application_fields(response.headers(), found.headers_mut());

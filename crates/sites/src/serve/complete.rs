@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_http::{
-    Answer, Body, FileRange, HeaderName, Headers, Request, Response, StatusCode, header,
+    Body, FileRange, HeaderName, Headers, Request, Response, ResponseFuture, StatusCode, header,
 };
 
 use super::accel;
@@ -22,7 +22,7 @@ impl SiteState {
         self: &Rc<Self>,
         mut context: RequestState,
         mut response: Response,
-    ) -> Answer {
+    ) -> ResponseFuture {
         context.route = context.route.innermost();
         response = self.render_layer_error(&context, response);
         if let Some(path) = self.accel_path(&context, &response) {
@@ -64,7 +64,7 @@ impl SiteState {
             }
             Some(ErrorPage::File(file)) => {
                 let (site, file) = (self.clone(), file.clone());
-                Answer::later(async move {
+                ResponseFuture::later(async move {
                     match open(file.clone()).await {
                         Ok(body) => {
                             let extension = media_type::extension(file.as_os_str().as_bytes());
@@ -90,7 +90,7 @@ impl SiteState {
             }
             Some(ErrorPage::Path(page)) => {
                 let (site, page) = (self.clone(), page.clone());
-                Answer::later(async move {
+                ResponseFuture::later(async move {
                     let request = context
                         .route
                         .redirect_copy

@@ -7,7 +7,7 @@ use apus_handler::error::ErrorRules;
 use apus_handler::middleware::{Chain, Layer, Next, Position};
 use apus_handler::{Error, Rendering};
 use apus_http::trace::{self, Step, StepKind};
-use apus_http::{Answer, Request, Response, StatusCode};
+use apus_http::{Request, Response, ResponseFuture, StatusCode};
 
 use super::complete::clear_body;
 use super::{RequestRoute, RequestState, SiteState};
@@ -32,7 +32,7 @@ impl SiteState {
         request: Request,
         captures: Captures,
         route: &mut RequestRoute,
-    ) -> Answer {
+    ) -> ResponseFuture {
         let location = index.and_then(|index| self.locations.get(index));
         let location = location.unwrap_or(&self.default_location);
         let is_new = |layer: &&Layer| {
@@ -62,7 +62,11 @@ impl SiteState {
     }
 
     /// Calls the handler of a location whose layers the request has passed.
-    fn call_behind_layers(self: &Rc<Self>, target: LayeredLocation, request: Request) -> Answer {
+    fn call_behind_layers(
+        self: &Rc<Self>,
+        target: LayeredLocation,
+        request: Request,
+    ) -> ResponseFuture {
         let mut route = target.route.borrow_mut();
         if let Some(copy) = &mut route.redirect_copy {
             // What layers found out holds for an internal redirect too.
@@ -116,7 +120,7 @@ impl RequestRoute {
 }
 
 impl Chain for SiteState {
-    fn call(self: Rc<Self>, position: Position, request: Request) -> Answer {
+    fn call(self: Rc<Self>, position: Position, request: Request) -> ResponseFuture {
         let Position::Inner(index, target) = position else {
             return Response::new(StatusCode::NOT_FOUND).into();
         };

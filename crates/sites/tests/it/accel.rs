@@ -1,7 +1,9 @@
 //! Applications that have the site answer in their place, internal locations, intercepted errors.
 
 use apus_files::Files;
-use apus_http::{Answer, Body, HeaderValue, Request, Response, StatusCode, header, service_fn};
+use apus_http::{
+    Body, HeaderValue, Request, Response, ResponseFuture, StatusCode, header, service_fn,
+};
 use apus_sites::{AccelSettings, ErrorPage, Location, LocationSettings, Site, Sites};
 
 use apus_testkit::{Reply, get};
@@ -21,7 +23,7 @@ fn application() -> impl apus_http::ServiceFactory + 'static {
                     name => response.headers_mut().try_insert(name, value).unwrap(),
                 }
             }
-            Answer::from(response)
+            ResponseFuture::from(response)
         })
     }
 }
@@ -182,7 +184,7 @@ fn an_error_of_an_application_without_content_stays_without() {
     let location = Location::service("/".parse().unwrap(), "app", || {
         service_fn(|_| {
             let empty = Body::Bytes(Default::default());
-            Answer::from(
+            ResponseFuture::from(
                 Response::new(StatusCode::NOT_FOUND)
                     .with_header(&header::ETAG, &HeaderValue::from_static("\"x\"")),
             )

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use apus_files::{Files, TryFiles};
 use apus_handler::middleware::{Layer, Middleware, Next};
 use apus_handler::{Error, IntoResponse};
-use apus_http::{Answer, Request, Response, ServiceFactory, StatusCode};
+use apus_http::{Request, Response, ResponseFuture, ServiceFactory, StatusCode};
 use apus_layers::{RequestIds, Timeout};
 use apus_sites::{AccelSettings, ErrorPage, FieldChange, Location, LocationSettings, Site, Sites};
 use apus_testkit::{echo, get};
@@ -19,7 +19,7 @@ fn mark(name: &'static str) -> impl Middleware<()> {
 struct Mark(&'static str);
 
 impl Middleware<()> for Mark {
-    fn call(&self, request: Request, next: Next) -> Answer {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         let name = self.0;
         next.call(request).map(move |mut response| {
             let _ = response.headers_mut().try_append("x-layers", name);
@@ -32,9 +32,9 @@ impl Middleware<()> for Mark {
 struct Gate;
 
 impl Middleware<()> for Gate {
-    fn call(&self, request: Request, next: Next) -> Answer {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         let rendering = next.rendering(&request);
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             tokio::task::yield_now().await;
             match request.headers().contains("x-key") {
                 true => next.run(request).await,
@@ -208,7 +208,7 @@ fn a_layer_that_gives_up_drops_what_is_behind_it() {
         let counter = counter.clone();
         apus_http::service_fn(move |_| {
             let guard = OnDrop(counter.clone());
-            Answer::later(async move {
+            ResponseFuture::later(async move {
                 let _guard = guard;
                 std::future::pending().await
             })

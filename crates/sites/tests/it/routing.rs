@@ -310,7 +310,7 @@ fn fields_of_the_connection_cannot_be_changed() {
 fn a_body_that_is_too_large_is_refused_at_once_or_cut_off() {
     let read = || {
         apus_http::service_fn(|mut request: Request| {
-            apus_http::Answer::later(async move {
+            apus_http::ResponseFuture::later(async move {
                 let mut body = request.take_body();
                 while let Some(frame) = body.frame().await {
                     if frame.is_err() {
@@ -530,7 +530,7 @@ fn a_request_whose_client_goes_away_is_observed_all_the_same() {
     let factory = || {
         apus_http::service_fn(|request: Request| match request.path() {
             "/panic" => panic!("meant to"),
-            "/never" => apus_http::Answer::later(std::future::pending()),
+            "/never" => apus_http::ResponseFuture::later(std::future::pending()),
             _ => Response::new(StatusCode::NO_CONTENT).into(),
         })
     };
@@ -615,7 +615,7 @@ fn an_answer_at_hand_stays_at_hand() {
         .unwrap()
         .service();
     let answer = service.call(get("/").request());
-    assert!(matches!(answer, apus_http::Answer::Now(_)));
+    assert!(matches!(answer, apus_http::ResponseFuture::Now(_)));
     let reply: Reply = block_on(async { Reply::read(answer.wait().await).await });
     assert_eq!(reply.text(), "a /");
 }

@@ -1,6 +1,6 @@
 //! The layers of `App::before` and `App::after`.
 
-use apus_http::{Answer, Request, Response};
+use apus_http::{Request, Response, ResponseFuture};
 
 use apus_handler::middleware::{Middleware, Next};
 
@@ -15,7 +15,7 @@ impl<F> Middleware<HookMarker> for BeforeHook<F>
 where
     F: Fn(&mut Request) -> Result<(), Response> + Send + Sync + 'static,
 {
-    fn call(&self, mut request: Request, next: Next) -> Answer {
+    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         match (self.0)(&mut request) {
             Ok(()) => next.call(request),
             Err(response) => response.into(),
@@ -30,15 +30,15 @@ impl<F> Middleware<HookMarker> for std::sync::Arc<AfterHook<F>>
 where
     F: Fn(&mut Response) + Send + Sync + 'static,
 {
-    fn call(&self, request: Request, next: Next) -> Answer {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
         match next.call(request) {
-            Answer::Now(mut response) => {
+            ResponseFuture::Now(mut response) => {
                 (self.0)(&mut response);
                 response.into()
             }
-            Answer::Later(future) => {
+            ResponseFuture::Later(future) => {
                 let hook = self.clone();
-                Answer::later(async move {
+                ResponseFuture::later(async move {
                     let mut response = future.await;
                     (hook.0)(&mut response);
                     response

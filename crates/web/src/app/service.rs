@@ -3,7 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_http::{Answer, HeaderValue, Method, Request, Response, Service, StatusCode, header};
+use apus_http::{
+    HeaderValue, Method, Request, Response, ResponseFuture, Service, StatusCode, header,
+};
 
 use super::route_table::{FallbackEntry, RouteTable};
 use crate::router::{Ranges, Route, RouteMatch, Router};
@@ -67,7 +69,7 @@ enum RouteTargetKind {
 struct AppHandle(Rc<AppService>);
 
 impl Service for AppHandle {
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, request: Request) -> ResponseFuture {
         match self.0.layers.is_empty() {
             true => AppService::route(&self.0, request),
             false => self.0.clone().call(Position::Outer(0), request),
@@ -114,7 +116,7 @@ pub(super) fn start(table: RouteTable) -> Rc<dyn Service> {
 }
 
 impl Chain for AppService {
-    fn call(self: Rc<Self>, position: Position, request: Request) -> Answer {
+    fn call(self: Rc<Self>, position: Position, request: Request) -> ResponseFuture {
         match position {
             Position::Outer(index) => match self.layers.get(index) {
                 Some(layer) => {
@@ -177,7 +179,7 @@ impl AppService {
     }
 
     /// An answer of the application itself, in the form that is the choice of the group.
-    fn own(&self, request: &Request, group: usize, response: Response) -> Answer {
+    fn own(&self, request: &Request, group: usize, response: Response) -> ResponseFuture {
         let rules = self.errors_of(group);
         match rules.format {
             Some(_) => Rendering::of(request, rules).apply(response).into(),
@@ -186,7 +188,7 @@ impl AppService {
     }
 
     /// Finds what answers a request, and passes it through the layers around that.
-    fn route(this: &Rc<Self>, request: Request) -> Answer {
+    fn route(this: &Rc<Self>, request: Request) -> ResponseFuture {
         let target = match this.target(&request) {
             Ok(target) => target,
             Err(answer) => return answer,
@@ -200,7 +202,7 @@ impl AppService {
     }
 
     /// What answers a request; an answer at once if the path has no meaning.
-    fn target(&self, request: &Request) -> Result<RouteTarget, Answer> {
+    fn target(&self, request: &Request) -> Result<RouteTarget, ResponseFuture> {
         let decoded = match request.plain_path() {
             Ok(path) if path == request.path().as_bytes() => None,
             Ok(path) => match std::str::from_utf8(path) {
@@ -283,7 +285,7 @@ impl AppService {
     }
 
     /// Answers, behind all layers.
-    fn finish(&self, request: Request, target: &RouteTarget) -> Answer {
+    fn finish(&self, request: Request, target: &RouteTarget) -> ResponseFuture {
         let Some(host) = self.hosts.get(target.host) else {
             return Response::new(StatusCode::NOT_FOUND).into();
         };
@@ -373,7 +375,7 @@ fn no_method(route: &Route, request: &Request) -> Response {
 
 impl MountService {
     /// Calls the service with what is left of the path.
-    fn call(&self, mut request: Request, decoded: Option<&str>, rest: usize) -> Answer {
+    fn call(&self, mut request: Request, decoded: Option<&str>, rest: usize) -> ResponseFuture {
         if self.path.is_empty() {
             return self.service.call(request);
         }
@@ -408,7 +410,7 @@ impl MountService {
 }
 
 /// Redirects to the same path with a slash behind it.
-fn add_slash(request: &Request) -> Answer {
+fn add_slash(request: &Request) -> ResponseFuture {
     let query = request
         .query()
         .map_or_else(String::new, |query| format!("?{query}"));

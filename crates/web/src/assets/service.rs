@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_http::{Answer, HeaderValue, Request, Response, Service, header};
+use apus_http::{HeaderValue, Request, Response, ResponseFuture, Service, header};
 
 use super::manifest::AssetName;
 use super::{Assets, AssetsState};
@@ -28,7 +28,7 @@ impl AssetsService {
 }
 
 impl Service for AssetsService {
-    fn call(&self, mut request: Request) -> Answer {
+    fn call(&self, mut request: Request) -> ResponseFuture {
         let Some(path) = request
             .plain_path()
             .ok()

@@ -3,7 +3,7 @@
 use crate::websocket::WebSocket;
 use apus_handler::extract::{FromRequest, FromRequestHead};
 use apus_handler::function::BodyMarker;
-use apus_handler::respond::{IntoAnswer, IntoResponse};
+use apus_handler::respond::{IntoResponse, IntoResponseFuture};
 
 /// An argument that is not the last one.
 pub fn head<T: FromRequestHead>() {}
@@ -18,7 +18,7 @@ pub fn last<T: HandlerArgument<Marker>, Marker>() {}
 pub fn response<T: IntoResponse>() {}
 
 /// The return type of a handler that is not `async`.
-pub fn answer<T: IntoAnswer<Marker>, Marker>() {}
+pub fn answer<T: IntoResponseFuture<Marker>, Marker>() {}
 
 /// The first argument of a `#[ws]` function.
 pub fn socket<T: SocketArgument>() {}

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use apus_http::{Answer, Request, Response};
+use apus_http::{Request, Response, ResponseFuture};
 
 use super::cookie::CookieText;
 use super::handle::{CookieChange, Session};
@@ -120,16 +120,18 @@ impl Sessions {
 }
 
 impl Middleware<ResponseMarker> for Sessions {
-    fn call(&self, mut request: Request, next: Next) -> Answer {
+    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         let session = Session::from_cookie(&self.0, &request);
         request.extensions_mut().insert(session.clone());
         let rendering = next.rendering(&request);
         match next.call(request) {
-            Answer::Now(response) if session.has_nothing_to_write() => {
+            ResponseFuture::Now(response) if session.has_nothing_to_write() => {
                 session.write_headers(response).into()
             }
-            Answer::Now(response) => Answer::later(finish(session, response, rendering)),
-            Answer::Later(response) => Answer::later(async move {
+            ResponseFuture::Now(response) => {
+                ResponseFuture::later(finish(session, response, rendering))
+            }
+            ResponseFuture::Later(response) => ResponseFuture::later(async move {
                 let response = response.await;
                 finish(session, response, rendering).await
             }),

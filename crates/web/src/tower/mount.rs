@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
-use apus_http::{Answer, Request, Response, Service, ServiceFactory, StatusCode};
+use apus_http::{Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode};
 
 use super::body::SendBody;
 use super::{BoxError, message, upgrade};
@@ -66,9 +66,9 @@ impl<S: TowerService + Send> ServiceFactory for TowerMount<S> {
 struct TowerMountService<S>(S);
 
 impl<S: TowerService> Service for TowerMountService<S> {
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, request: Request) -> ResponseFuture {
         let service = self.0.clone();
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             if upgrade::is_upgrade(&request) {
                 return upgrade::respond(service, request).await;
             }

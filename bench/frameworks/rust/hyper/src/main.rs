@@ -16,13 +16,11 @@ use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
-type Answer = Response<Full<Bytes>>;
-
 /// What the client reads.
 #[derive(Clone, Copy)]
 struct Language(&'static str);
 
-async fn answer(mut request: Request<Incoming>) -> Result<Answer, Infallible> {
+async fn answer(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     language(&mut request);
     let mut response = route(&request);
     served_by(&mut response);
@@ -37,13 +35,13 @@ fn language(request: &mut Request<Incoming>) {
         .insert(Language(if is_chinese { "zh" } else { "en" }));
 }
 
-fn served_by(response: &mut Answer) {
+fn served_by(response: &mut Response<Full<Bytes>>) {
     response
         .headers_mut()
         .insert("x-served-by", HeaderValue::from_static("bench"));
 }
 
-fn route(request: &Request<Incoming>) -> Answer {
+fn route(request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let Language(language) = *request.extensions().get().unwrap_or(&Language("en"));
     let mut segments = request.uri().path().splitn(3, '/').skip(1);
     match (request.method(), segments.next(), segments.next()) {
@@ -56,7 +54,7 @@ fn route(request: &Request<Incoming>) -> Answer {
     }
 }
 
-fn hello(language: &str, name: &str) -> Answer {
+fn hello(language: &str, name: &str) -> Response<Full<Bytes>> {
     let text = match language {
         "zh" => format!("你好，{name}！"),
         _ => format!("Hello, {name}!"),
@@ -71,7 +69,7 @@ struct Swift {
     language: &'static str,
 }
 
-fn json(language: &'static str, id: u32) -> Answer {
+fn json(language: &'static str, id: u32) -> Response<Full<Bytes>> {
     match serde_json::to_vec(&Swift {
         id,
         name: "Apus apus",
@@ -82,7 +80,7 @@ fn json(language: &'static str, id: u32) -> Answer {
     }
 }
 
-fn content(kind: &'static str, content: Bytes) -> Answer {
+fn content(kind: &'static str, content: Bytes) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(content));
     response
         .headers_mut()
@@ -90,7 +88,7 @@ fn content(kind: &'static str, content: Bytes) -> Answer {
     response
 }
 
-fn empty(status: StatusCode) -> Answer {
+fn empty(status: StatusCode) -> Response<Full<Bytes>> {
     let mut response = Response::default();
     *response.status_mut() = status;
     response

@@ -11,7 +11,7 @@ use apus_cache::service::{Cache, CacheSettings, CachedService};
 use apus_cache::store::StoreSettings;
 use apus_files::Files;
 use apus_files::TryFiles;
-use apus_http::{Answer, Response, Service, ServiceFactory, StatusCode, service_fn};
+use apus_http::{Response, ResponseFuture, Service, ServiceFactory, StatusCode, service_fn};
 use apus_patterns::Glob;
 use apus_sites::{
     Condition, Location, LocationPattern, LocationSettings, RewriteFlag, RewriteRule, Site,
@@ -52,7 +52,7 @@ fn counting() -> impl ServiceFactory + Clone + 'static {
             let mut response = Response::text(StatusCode::OK, text);
             let headers = response.headers_mut();
             headers.try_insert("cache-control", "max-age=60").unwrap();
-            Answer::from(response)
+            ResponseFuture::from(response)
         })
     }
 }

@@ -9,8 +9,8 @@ use apus_cache::service::{Cache, CacheSettings, CachedService, PurgeAccess};
 use apus_cache::store::{DiskSettings, StoreSettings};
 use apus_http::fields::Ranges;
 use apus_http::{
-    Answer, Body, BodyError, BodyStream, Frame, Headers, Method, Response, Service, ServiceFactory,
-    StatusCode, service_fn,
+    Body, BodyError, BodyStream, Frame, Headers, Method, Response, ResponseFuture, Service,
+    ServiceFactory, StatusCode, service_fn,
 };
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -134,7 +134,7 @@ impl Origin {
                 let number = origin.count.fetch_add(1, Ordering::Relaxed) + 1;
                 let honest = origin.respond(request.headers());
                 let response = (origin.twist)(number, request.headers(), honest);
-                Answer::later(async move {
+                ResponseFuture::later(async move {
                     tokio::task::yield_now().await;
                     response
                 })

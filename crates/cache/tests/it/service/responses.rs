@@ -7,8 +7,8 @@ use apus_cache::policy::CacheNamePattern;
 use apus_cache::service::{Cache, CacheSettings, CachedService, PurgeAccess};
 use apus_cache::store::{DiskSettings, StoreSettings};
 use apus_http::{
-    Answer, Body, BodyError, BodyStream, Frame, Headers, Method, Response, Service, ServiceFactory,
-    StatusCode, service_fn,
+    Body, BodyError, BodyStream, Frame, Headers, Method, Response, ResponseFuture, Service,
+    ServiceFactory, StatusCode, service_fn,
 };
 
 use apus_testkit::{Reply, RequestBuilder, ask, block_on, get};
@@ -58,8 +58,8 @@ impl Origin {
                 };
                 let response = (origin.respond)(request.headers(), count);
                 match origin.waits {
-                    false => Answer::from(response),
-                    true => Answer::later(async move {
+                    false => ResponseFuture::from(response),
+                    true => ResponseFuture::later(async move {
                         tokio::task::yield_now().await;
                         response
                     }),

@@ -1,7 +1,7 @@
 //! Whether two servers answer alike, but for what has to differ.
 
 use super::server::Server;
-use super::visitor::{Answer, Visitor};
+use super::visitor::{PageResponse, Visitor};
 
 /// Fields that say how an answer was sent, or when, not what it is.
 const OF_THE_SERVER: [&str; 9] = [
@@ -30,7 +30,7 @@ pub(super) fn same(
     other: &Server,
     path: &str,
     arguments: &[&str],
-) -> Answer {
+) -> PageResponse {
     let first = visitor.ask(one, path, arguments);
     let second = visitor.ask(other, path, arguments);
     assert_eq!(first.status, second.status, "{path}");
@@ -51,7 +51,7 @@ pub(super) fn same(
 }
 
 /// The fields that have to be the same.
-fn fields(answer: &Answer, path: &str) -> Vec<(String, Vec<String>)> {
+fn fields(answer: &PageResponse, path: &str) -> Vec<(String, Vec<String>)> {
     let is_file = [".css", ".js", ".png", ".svg"]
         .iter()
         .any(|end| path.ends_with(end));

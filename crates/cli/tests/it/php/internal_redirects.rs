@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::server::{Server, Site};
 use super::stack::Stack;
-use super::visitor::{Answer, Visitor, Way};
+use super::visitor::{PageResponse, Visitor, Way};
 use crate::harness::wait_until;
 use crate::wire::Wire;
 
@@ -43,11 +43,11 @@ fn counting(name: &str) -> PathBuf {
     stack.path(name)
 }
 
-fn get(server: &Server, path: &str) -> Answer {
+fn get(server: &Server, path: &str) -> PageResponse {
     Visitor::new(Way::Http1).get(server, path)
 }
 
-fn did(reply: &Answer) -> &str {
+fn did(reply: &PageResponse) -> &str {
     assert_eq!(reply.status, 200, "{}", reply.text());
     reply.field("x-fastcgi-cache")
 }

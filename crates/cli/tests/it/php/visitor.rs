@@ -73,26 +73,31 @@ impl Visitor {
     }
 
     /// The answer to a request with these arguments of curl.
-    pub(crate) fn ask(&self, server: &Server, path: &str, arguments: &[&str]) -> Answer {
+    pub(crate) fn ask(&self, server: &Server, path: &str, arguments: &[&str]) -> PageResponse {
         let head = self.cookies.path().join("head");
         let reply = self
             .curl(server)
             .args(&["--dump-header", head.to_str().unwrap()])
             .args(arguments)
             .get(&self.url(server, path));
-        Answer {
+        PageResponse {
             status: reply.status,
             head: last_head(&fs::read_to_string(head).unwrap()),
             body: reply.body,
         }
     }
 
-    pub(crate) fn get(&self, server: &Server, path: &str) -> Answer {
+    pub(crate) fn get(&self, server: &Server, path: &str) -> PageResponse {
         self.ask(server, path, &[])
     }
 
     /// Sends a form.
-    pub(crate) fn post(&self, server: &Server, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub(crate) fn post(
+        &self,
+        server: &Server,
+        path: &str,
+        fields: &[(&str, &str)],
+    ) -> PageResponse {
         let pairs: Vec<_> = fields
             .iter()
             .map(|(name, value)| format!("{name}={value}"))
@@ -107,14 +112,14 @@ impl Visitor {
 
 /// What came back in the end.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct PageResponse {
     pub(crate) status: u16,
     /// Names in lower case, with all their values.
     pub(crate) head: BTreeMap<String, Vec<String>>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl PageResponse {
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }

@@ -8,7 +8,7 @@ use super::compare::same;
 use super::server::{Server, Site};
 use super::source;
 use super::stack::Stack;
-use super::visitor::{Answer, Visitor, Way, between};
+use super::visitor::{PageResponse, Visitor, Way, between};
 
 pub(super) const AUTHOR: &str = "swift";
 pub(super) const PASSWORD: &str = "on the wing & nowhere else";
@@ -160,7 +160,7 @@ impl Author {
         post["id"].as_u64().unwrap()
     }
 
-    fn comment(&self, server: &Server, post: u64, text: &str) -> Answer {
+    fn comment(&self, server: &Server, post: u64, text: &str) -> PageResponse {
         let post = post.to_string();
         let form = [
             ("comment", text),
@@ -171,7 +171,7 @@ impl Author {
     }
 
     /// Sends a file as the media library does; where it is found then.
-    fn upload(&self, server: &Server, file: &str) -> Answer {
+    fn upload(&self, server: &Server, file: &str) -> PageResponse {
         let page = self.page(server, "/wp-admin/media-new.php");
         let nonce = between(&page, "\"_wpnonce\":\"", "\"");
         let nonce = format!("_wpnonce={nonce}");

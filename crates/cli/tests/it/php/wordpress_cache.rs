@@ -3,18 +3,18 @@
 
 use super::server::Server;
 use super::stack::Stack;
-use super::visitor::{Answer, Visitor, Way};
+use super::visitor::{PageResponse, Visitor, Way};
 use super::wordpress::{Author, PASSWORD, Quiet, blog};
 
 const CACHE: &str = "fastcgi = { cache = { ttl = 600 }, cache_field = true }";
 
 /// What the cache did for an answer.
-fn did(reply: &Answer) -> &str {
+fn did(reply: &PageResponse) -> &str {
     assert_eq!(reply.status, 200, "{}", reply.text());
     reply.field("x-fastcgi-cache")
 }
 
-fn has_bar(reply: &Answer) -> bool {
+fn has_bar(reply: &PageResponse) -> bool {
     reply.text().contains("id=\"wpadminbar\"")
 }
 

@@ -21,8 +21,8 @@ use apus_compress::Compression;
 use apus_files::{Files, FilesService, Symlinks, TryFiles};
 use apus_http::RequestParts;
 use apus_http::{
-    Answer, Body, ConnectionInfo, Frame, HeaderValue, Headers, Method, Peer, Request, Response,
-    Service, Target, Version, service_fn,
+    Body, ConnectionInfo, Frame, HeaderValue, Headers, Method, Peer, Request, Response,
+    ResponseFuture, Service, Target, Version, service_fn,
 };
 use apus_patterns::Glob;
 use tempfile::TempDir;
@@ -140,8 +140,8 @@ struct Got {
 }
 
 impl Got {
-    async fn from(answer: Answer) -> Self {
-        let was_now = matches!(answer, Answer::Now(_));
+    async fn from(answer: ResponseFuture) -> Self {
+        let was_now = matches!(answer, ResponseFuture::Now(_));
         let mut response: Response = answer.wait().await;
         let mut content = response.take_body();
         let announced = content.len();
@@ -245,7 +245,8 @@ async fn serves_large_files_as_file_ranges() {
     let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
     let site = site(&[], |files| files);
     site.write("big.bin", &content);
-    let Answer::Now(response) = site.service.call(request(Method::GET, "/big.bin", &[])) else {
+    let ResponseFuture::Now(response) = site.service.call(request(Method::GET, "/big.bin", &[]))
+    else {
         panic!("not at once");
     };
     assert!(matches!(response.body(), Body::File(range) if range.len == 3_000_000));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use apus_http::{Answer, Request};
+use apus_http::{Request, ResponseFuture};
 
 use crate::body_limit::BodyLimit;
 use crate::middleware::{Middleware, Next};
@@ -93,7 +93,7 @@ impl UploadLimits {
 }
 
 impl Middleware<()> for UploadLimits {
-    fn call(&self, mut request: Request, next: Next) -> Answer {
+    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         BodyLimit::replace_bytes(&request, self.total);
         request.extensions_mut().insert(Arc::new(self.clone()));
         next.call(request)

@@ -28,7 +28,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use self::driver::Http2ClientDriver;
-use self::response_slot::{ResponseFuture, ResponseSlot};
+use self::response_slot::{ResponseSlot, StreamResponse};
 use super::{ClientRequest, ClientResponse, FailureCause, RequestFailure, RequestPhase, Timeouts};
 use crate::clock::coarse_now;
 use crate::h2::write::BATCH;
@@ -142,7 +142,7 @@ impl Http2Client {
             response_slot: Rc::clone(&response_slot),
         });
         self.shared.wake();
-        ResponseFuture(response_slot).await
+        StreamResponse(response_slot).await
     }
 }
 

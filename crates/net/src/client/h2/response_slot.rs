@@ -22,7 +22,7 @@ struct ResponseSlotState {
 }
 
 /// Waits for the result. If it is dropped early, the request is cancelled.
-pub(super) struct ResponseFuture(pub(super) Rc<ResponseSlot>);
+pub(super) struct StreamResponse(pub(super) Rc<ResponseSlot>);
 
 impl ResponseSlot {
     /// Stores the result.
@@ -52,7 +52,7 @@ impl ResponseSlot {
     }
 }
 
-impl Future for ResponseFuture {
+impl Future for StreamResponse {
     type Output = Result<ClientResponse, RequestFailure>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -68,7 +68,7 @@ impl Future for ResponseFuture {
     }
 }
 
-impl Drop for ResponseFuture {
+impl Drop for StreamResponse {
     fn drop(&mut self) {
         let mut state = self.0.0.borrow_mut();
         state.abandoned = true;

@@ -108,13 +108,13 @@ fn bytes_behind_a_response_never_reach_another_request() {
 fn an_idle_connection_on_which_anything_happens_is_not_usable() {
     enum IdleEvent {
         Nothing,
-        Answer,
+        ResponseFuture,
         End,
         Reset,
     }
     for happens in [
         IdleEvent::Nothing,
-        IdleEvent::Answer,
+        IdleEvent::ResponseFuture,
         IdleEvent::End,
         IdleEvent::Reset,
     ] {
@@ -128,7 +128,7 @@ fn an_idle_connection_on_which_anything_happens_is_not_usable() {
             wait.lock().unwrap().recv().unwrap();
             match *happens {
                 IdleEvent::Nothing => drop(connection.read_request()),
-                IdleEvent::Answer => {
+                IdleEvent::ResponseFuture => {
                     connection.send(SMALL);
                     drop(connection.read_request());
                 }

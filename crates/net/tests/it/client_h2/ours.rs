@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use apus_http::{Answer, Headers, InterimQueue, Method, Response, StatusCode};
+use apus_http::{Headers, InterimQueue, Method, Response, ResponseFuture, StatusCode};
 use apus_net::Limits;
 use apus_net::client::{
     Address, ClientTlsSettings, Http2Client, Origin, OriginConnection, Protocol, ProxyHead,
@@ -73,7 +73,7 @@ fn fields_arrive_as_they_were_sent() {
 #[test]
 fn interim_responses_are_forwarded_and_100_releases_the_body() {
     let server = Server::start(service(|mut request| {
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let mut hints = Headers::new();
             hints.try_append("link", "</a>").unwrap();
             request.interim().send(StatusCode::EARLY_HINTS, hints);

@@ -21,9 +21,9 @@ use crate::harness::{Server, collect, connect, ok, service, wait_until};
 fn victim() -> Arc<dyn ServiceFactory> {
     let large = Bytes::from(content(4 << 20));
     service(move |mut request| match request.path() {
-        "/wait" => apus_http::Answer::later(std::future::pending()),
+        "/wait" => apus_http::ResponseFuture::later(std::future::pending()),
         "/large" => ok(large.clone()).into(),
-        "/read" => apus_http::Answer::later(async move {
+        "/read" => apus_http::ResponseFuture::later(async move {
             match collect(request.body_mut()).await {
                 Ok(content) => ok(content.len().to_string()),
                 Err(_) => std::future::pending().await,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use apus_http::{Answer, Frame, Headers, Response, ServiceFactory, StatusCode};
+use apus_http::{Frame, Headers, Response, ResponseFuture, ServiceFactory, StatusCode};
 use apus_net::Limits;
 use bytes::Bytes;
 
@@ -261,7 +261,7 @@ fn echoes_a_body_while_it_still_arrives() {
 #[test]
 fn sends_100_continue_when_the_body_is_read() {
     let server = Server::start(service(|mut request| {
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             match request.path() {
                 "/read" => match crate::harness::collect(request.body_mut()).await {
                     Ok(content) => ok(content),
@@ -300,7 +300,7 @@ fn responses_leave_in_the_order_in_which_they_get_ready() {
     let server = Server::start(service(move |request| {
         let go = Arc::clone(&waits);
         match request.path() {
-            "/wait" => Answer::later(async move {
+            "/wait" => ResponseFuture::later(async move {
                 while !go.load(Ordering::Relaxed) {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }

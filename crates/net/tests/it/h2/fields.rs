@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::client::{block, code, data, head, request, request_with};
 use super::open;
 use crate::harness::{Server, collect, ok, service};
-use apus_http::{Answer, Response, StatusCode};
+use apus_http::{Response, ResponseFuture, StatusCode};
 
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -283,7 +283,7 @@ fn a_length_that_is_none_is_malformed_rfc_9113_section_8_1_1() {
 #[test]
 fn a_body_of_another_length_than_announced_is_malformed_rfc_9113_section_8_1_1() {
     let server = Server::start(service(|mut request| {
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             match collect(request.body_mut()).await {
                 Ok(content) => ok(content),
                 Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),
@@ -333,7 +333,7 @@ fn a_body_of_another_length_than_announced_is_malformed_rfc_9113_section_8_1_1()
 #[test]
 fn malformed_trailers_are_malformed_requests_rfc_9113_section_8_1() {
     let server = Server::start(service(|mut request| {
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             match collect(request.body_mut()).await {
                 Ok(content) => ok(content),
                 Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),

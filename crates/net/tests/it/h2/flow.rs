@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use apus_http::{
-    Answer, Body, BodyError, BodyStream, FileRange, Frame, Response, SealedMemory, ServiceFactory,
-    StatusCode,
+    Body, BodyError, BodyStream, FileRange, Frame, Response, ResponseFuture, SealedMemory,
+    ServiceFactory, StatusCode,
 };
 use apus_net::Limits;
 
@@ -169,7 +169,7 @@ fn late_reader(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
     let go = Arc::clone(go);
     service(move |mut request| {
         let go = Arc::clone(&go);
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             while !go.load(Ordering::Relaxed) {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
@@ -228,7 +228,7 @@ fn unread_bodies_of_many_services_are_bounded_together() {
 #[test]
 fn windows_grow_for_a_fast_reader_up_to_a_bound() {
     let server = Server::start(service(|mut request| {
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let mut length = 0;
             while let Some(frame) = request.body_mut().frame().await {
                 if let Ok(Frame::Data(bytes)) = frame {
@@ -259,7 +259,7 @@ fn windows_grow_for_a_fast_reader_up_to_a_bound() {
 #[test]
 fn windows_stay_as_they_are_for_a_reader_that_is_slower_than_its_client() {
     let server = Server::start(service(|mut request| {
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let mut length = 0;
             while let Some(frame) = request.body_mut().frame().await {
                 if let Ok(Frame::Data(bytes)) = frame {
@@ -288,7 +288,7 @@ fn windows_stay_as_they_are_for_a_reader_that_is_slower_than_its_client() {
 /// read are given back.
 fn assert_no_window_is_lost(give_up: impl Fn(&mut Peer<std::net::TcpStream>, u32)) {
     let server = Server::start(service(|request| match request.path() {
-        "/wait" => Answer::later(std::future::pending()),
+        "/wait" => ResponseFuture::later(std::future::pending()),
         path => ok(path.to_owned()).into(),
     }));
     let mut peer = open(&server);

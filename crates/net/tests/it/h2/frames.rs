@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use apus_http::{Answer, ServiceFactory};
+use apus_http::{ResponseFuture, ServiceFactory};
 use apus_net::Limits;
 
 use super::client::{
@@ -53,8 +53,8 @@ fn complaint(peer: &mut Peer<TcpStream>, stream: u32, what: &str) -> ErrorScope 
 /// `/wait` gets no response, `/read` one when the whole body has arrived, and other paths get one at once.
 fn waiting() -> Arc<dyn ServiceFactory> {
     service(|mut request| match request.path() {
-        "/wait" => Answer::later(std::future::pending()),
-        "/read" => Answer::later(async move {
+        "/wait" => ResponseFuture::later(std::future::pending()),
+        "/read" => ResponseFuture::later(async move {
             match crate::harness::collect(request.body_mut()).await {
                 Ok(content) => ok(content),
                 Err(_) => std::future::pending().await,
@@ -582,7 +582,7 @@ fn a_client_that_sends_goaway_still_gets_its_responses_rfc_9113_section_6_8() {
     let waits = Arc::clone(&go);
     let server = Server::start(service(move |_| {
         let go = Arc::clone(&waits);
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             while !go.load(Ordering::Relaxed) {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
@@ -663,7 +663,7 @@ fn in_clear_a_broken_preface_is_no_request_rfc_9113_section_3_4() {
 fn data_beyond_the_windows_is_an_error_rfc_9113_section_6_9_1() {
     // Unread data stays within the initial windows.
     let server = Server::start(service(|request| {
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let _unread = request;
             std::future::pending().await
         })

@@ -8,7 +8,9 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use apus_http::{Answer, Body, Frame, Response, ResponseOutcome, ServiceFactory, StatusCode};
+use apus_http::{
+    Body, Frame, Response, ResponseFuture, ResponseOutcome, ServiceFactory, StatusCode,
+};
 use apus_net::{EnginePlan, Limits};
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -32,7 +34,7 @@ fn waiting(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
     service(move |request| {
         let go = Arc::clone(&go);
         match request.path() {
-            "/wait" => Answer::later(async move {
+            "/wait" => ResponseFuture::later(async move {
                 while !go.load(Ordering::Relaxed) {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
@@ -247,7 +249,7 @@ fn a_connection_with_an_open_request_is_not_idle() {
         service(move |_| {
             begun.send(()).unwrap();
             let released = Arc::clone(&released);
-            Answer::later(async move {
+            ResponseFuture::later(async move {
                 released.notified().await;
                 ok("thought")
             })
@@ -273,7 +275,10 @@ fn a_client_that_vanished_is_detected_by_a_ping() {
         h2_ping_interval: SHORT,
         ..Limits::default()
     };
-    let server = Server::with_limits(limits, service(|_| Answer::later(std::future::pending())));
+    let server = Server::with_limits(
+        limits,
+        service(|_| ResponseFuture::later(std::future::pending())),
+    );
     let (mut here, mut gone) = (open(&server), open(&server));
     gone.acknowledges = false;
     for peer in [&mut here, &mut gone] {
@@ -314,7 +319,7 @@ fn a_response_that_no_client_waits_for_is_dropped() {
             return ok(request.path().to_owned()).into();
         }
         let guard = DropSignal(sender.clone());
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let _guard = guard;
             std::future::pending().await
         })
@@ -370,8 +375,8 @@ fn a_response_whose_stream_is_reset_is_not_complete() {
 fn panicking() -> Arc<dyn ServiceFactory> {
     service(|request| match request.path() {
         "/call" => panic!("on purpose, in call"),
-        "/future" => Answer::later(async { panic!("on purpose, in the future") }),
-        "/late" => Answer::later(async {
+        "/future" => ResponseFuture::later(async { panic!("on purpose, in the future") }),
+        "/late" => ResponseFuture::later(async {
             tokio::task::yield_now().await;
             panic!("on purpose, in the future, later")
         }),
@@ -522,7 +527,7 @@ fn a_small_unread_body_is_discarded_after_the_response() {
 fn a_body_past_a_limit_is_an_error_to_its_service() {
     let server = Server::start(service(|mut request| {
         request.limit_body(10);
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             match collect(&mut request.take_body()).await {
                 Ok(content) => ok(content),
                 Err(error) => Response::text(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
@@ -545,7 +550,7 @@ fn a_body_past_a_limit_is_an_error_to_its_service() {
 #[test]
 fn a_client_that_vanishes_leaves_nothing() {
     let server = Server::start(service(|request| match request.path() {
-        "/wait" => Answer::later(std::future::pending()),
+        "/wait" => ResponseFuture::later(std::future::pending()),
         _ => ok(content(4 << 20)).into(),
     }));
     for round in 1..=5 {

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apus_http::{Answer, Response, ServiceFactory, StatusCode};
+use apus_http::{Response, ResponseFuture, ServiceFactory, StatusCode};
 use apus_net::Limits;
 use tokio::sync::Notify;
 
@@ -116,7 +116,7 @@ fn reading() -> Arc<dyn ServiceFactory> {
         if request.path() != "/read" {
             return ok(request.path().to_owned()).into();
         }
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             match collect(request.body_mut()).await {
                 Ok(content) => ok(content),
                 Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),
@@ -206,7 +206,7 @@ fn a_service_may_take_its_time_to_read() {
         limits,
         service(move |mut request| {
             let released = Arc::clone(&released);
-            Answer::later(async move {
+            ResponseFuture::later(async move {
                 if request.path() == "/late" {
                     released.notified().await;
                 }

@@ -7,7 +7,7 @@ mod token;
 use std::fmt;
 use std::sync::Arc;
 
-use apus_http::{Answer, Method, Request, Response, StatusCode};
+use apus_http::{Method, Request, Response, ResponseFuture, StatusCode};
 
 use crate::session::{CookieText, Key, Session};
 use apus_handler::middleware::{Middleware, Next};
@@ -130,7 +130,7 @@ impl Csrf {
         response
     }
 
-    fn pass(&self, request: Request, token: CsrfToken, next: Next) -> Answer {
+    fn pass(&self, request: Request, token: CsrfToken, next: Next) -> ResponseFuture {
         if self.key.is_none() {
             return next.call(request);
         }
@@ -148,7 +148,7 @@ impl Default for Csrf {
 }
 
 impl Middleware<ResponseMarker> for Csrf {
-    fn call(&self, mut request: Request, next: Next) -> Answer {
+    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         let token = CsrfToken::of(self.source(&request));
         request.extensions_mut().insert(token.clone());
         let is_safe = matches!(
@@ -164,7 +164,7 @@ impl Middleware<ResponseMarker> for Csrf {
             return refusal(&rendering, reason).into();
         }
         let this = self.clone();
-        Answer::later(async move {
+        ResponseFuture::later(async move {
             let given = match request.headers().get_str("x-csrf-token") {
                 Some(given) => Some(given.to_owned()),
                 None => match form::find_token(&mut request, this.form_limit).await {

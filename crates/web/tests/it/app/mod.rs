@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use apus::{
-    Answer, App, Error, Extension, Files, Form, HeaderMap, Html, IntoResponse, Json, Method, Next,
-    Path, Peer, Query, Redirect, Request, Response, ServiceFactory, State, StatusCode, Streaming,
+    App, Error, Extension, Files, Form, HeaderMap, Html, IntoResponse, Json, Method, Next, Path,
+    Peer, Query, Redirect, Request, Response, ResponseFuture, ServiceFactory, State, StatusCode,
+    Streaming,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -229,11 +230,11 @@ fn a_handler_without_async_needs_no_future() {
     let service = app.service();
     assert!(matches!(
         service.call(get("/plain/a").request()),
-        Answer::Now(_)
+        ResponseFuture::Now(_)
     ));
     assert!(matches!(
         service.call(get("/async").request()),
-        Answer::Later(_)
+        ResponseFuture::Later(_)
     ));
 }
 

@@ -12,7 +12,7 @@ use apus::{
 use apus_testkit::{ask, echo, get};
 
 /// A layer that puts its name into the response.
-fn named(name: &'static str) -> impl Fn(Request, Next) -> apus::Answer + Clone {
+fn named(name: &'static str) -> impl Fn(Request, Next) -> apus::ResponseFuture + Clone {
     move |request, next| {
         next.call(request).map(move |mut response| {
             let _ = response.headers_mut().try_append("x-layer", name);
@@ -216,7 +216,7 @@ fn hooks_run_before_requests_and_after_responses() {
     // Hooks cost no future.
     assert!(matches!(
         service.call(get("/").request()),
-        apus::Answer::Now(_)
+        apus::ResponseFuture::Now(_)
     ));
 }
 

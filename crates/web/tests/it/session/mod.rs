@@ -245,9 +245,9 @@ fn no_future_is_needed_without_a_write() {
         .get("/write", |session: Session| session.insert("a", 1).unwrap());
     let service = app.service();
     let now = service.call(get("/read").request());
-    assert!(matches!(now, apus::Answer::Now(_)), "{now:?}");
+    assert!(matches!(now, apus::ResponseFuture::Now(_)), "{now:?}");
     let later = service.call(get("/write").request());
-    assert!(matches!(later, apus::Answer::Later(_)), "{later:?}");
+    assert!(matches!(later, apus::ResponseFuture::Later(_)), "{later:?}");
 }
 
 #[test]
