@@ -28,8 +28,8 @@ pub use layered::Layered;
 pub use matched::Matched;
 pub use middleware::{Middleware, Next};
 pub use respond::{
-    AnswerMarker, FutureMarker, Html, IntoResponse, IntoResponseFuture, Json, Redirect,
-    ResponseMarker, Streaming,
+    FutureMarker, Html, IntoResponse, IntoResponseFuture, Json, Redirect, ResponseMarker,
+    ServiceResponseMarker, Streaming,
 };
 
 /// The result of a handler that may fail; see [`Error`].

@@ -70,10 +70,10 @@ pub use sse::Sse;
 pub use websocket::{Rooms, WebSocket, WebSocketUpgrade};
 
 pub use apus_handler::{
-    AnswerMarker, BodyMarker, Error, ErrorFormat, Extension, Form, FromRequest, FromRequestHead,
-    FutureMarker, Handler, HandlerExt, Html, HttpError, IntoResponse, IntoResponseFuture, Json,
-    Layered, LayeredHandler, LayeredMarker, Matched, Middleware, Next, OrNotFound, Path, Query,
-    Redirect, Rejection, Rendering, ResponseMarker, Result, State, Streaming, extract,
+    BodyMarker, Error, ErrorFormat, Extension, Form, FromRequest, FromRequestHead, FutureMarker,
+    Handler, HandlerExt, Html, HttpError, IntoResponse, IntoResponseFuture, Json, Layered,
+    LayeredHandler, LayeredMarker, Matched, Middleware, Next, OrNotFound, Path, Query, Redirect,
+    Rejection, Rendering, ResponseMarker, Result, ServiceResponseMarker, State, Streaming, extract,
 };
 pub use apus_http::{
     Body, BodyError, BodyStream, Client, Completion, ConnectionInfo, FileRange, Frame, HeaderName,
