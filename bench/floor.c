@@ -1,11 +1,11 @@
-/* The floor of a benchmark: what the kernel alone costs for an HTTP/1.1 answer over loopback.
+/* The floor of a benchmark: what the kernel alone costs for an HTTP/1.1 response over loopback.
  *
  *     floor PORT BODY_BYTES
  *
- * One epoll loop answers every request on 127.0.0.1:PORT with the same bytes. It looks for the
+ * One epoll loop responds to every request on 127.0.0.1:PORT with the same bytes. It looks for the
  * empty line that ends a head and for nothing else: no method, no target, no limit, no time-out, no
- * request content. Keep-alive and pipelining work. Short bodies are written with their head in one
- * call; long ones are sent by the kernel out of a file in memory, which costs less. A server that does its job has to cost more;
+ * request body. Keep-alive and pipelining work. Short bodies are written with their head in one
+ * call; long ones are sent by the kernel from a file in memory, which costs less. A server that does its job has to cost more;
  * how much more is the question. It is a yardstick and must never face a network.
  */
 #define _GNU_SOURCE
@@ -28,17 +28,17 @@
 enum { EVENTS = 512, READ_BYTES = 16 * 1024, PIPELINED = 64, LONG_BODY = 16 * 1024 };
 
 struct connection {
-	uint64_t owed;         /* bytes of answers still to be written */
+	uint64_t owed;         /* bytes of responses still to be written */
 	unsigned char matched; /* bytes of CR LF CR LF seen last */
 	unsigned char writing; /* waits for room to write, and reads nothing */
 };
 
 static struct connection *connections; /* by descriptor */
 static rlim_t descriptors;
-static char *answer;
-static size_t answer_bytes;
+static char *response;
+static size_t response_bytes;
 static size_t head_bytes;
-static int body_file = -1; /* the answer once more, where its body is long */
+static int body_file = -1; /* the response, if its body is long */
 static int poller;
 
 static void die(const char *what)
@@ -47,7 +47,7 @@ static void die(const char *what)
 	exit(1);
 }
 
-static void prepare_answer(size_t body_bytes)
+static void prepare_response(size_t body_bytes)
 {
 	char head[512];
 	head_bytes = (size_t)snprintf(head, sizeof head,
@@ -59,19 +59,19 @@ static void prepare_answer(size_t body_bytes)
 		"etag: \"67a1b2c3-%zx\"\r\n"
 		"accept-ranges: bytes\r\n"
 		"\r\n", body_bytes, body_bytes);
-	answer_bytes = head_bytes + body_bytes;
-	answer = malloc(answer_bytes);
-	if (!answer)
+	response_bytes = head_bytes + body_bytes;
+	response = malloc(response_bytes);
+	if (!response)
 		die("malloc");
-	memcpy(answer, head, head_bytes);
-	memset(answer + head_bytes, 'x', body_bytes);
+	memcpy(response, head, head_bytes);
+	memset(response + head_bytes, 'x', body_bytes);
 	if (body_bytes < LONG_BODY)
 		return;
-	body_file = memfd_create("answer", MFD_CLOEXEC);
+	body_file = memfd_create("response", MFD_CLOEXEC);
 	if (body_file < 0)
 		die("memfd_create");
-	for (size_t at = 0; at < answer_bytes;) {
-		ssize_t written = write(body_file, answer + at, answer_bytes - at);
+	for (size_t at = 0; at < response_bytes;) {
+		ssize_t written = write(body_file, response + at, response_bytes - at);
 		if (written < 0)
 			die("write");
 		at += (size_t)written;
@@ -144,13 +144,13 @@ static unsigned count_heads(struct connection *c, const char *bytes, size_t n)
 	return heads;
 }
 
-/* The next piece of an answer with a long body: the head, or of the body what is not sent yet. */
+/* The next piece of a response with a long body: the rest of the head, or the rest of the body. */
 static ssize_t send_piece(int fd, uint64_t owed)
 {
-	size_t left = owed % answer_bytes ? owed % answer_bytes : answer_bytes;
-	off_t at = (off_t)(answer_bytes - left);
+	size_t left = owed % response_bytes ? owed % response_bytes : response_bytes;
+	off_t at = (off_t)(response_bytes - left);
 	if ((size_t)at < head_bytes)
-		return send(fd, answer + at, head_bytes - (size_t)at, MSG_NOSIGNAL | MSG_MORE);
+		return send(fd, response + at, head_bytes - (size_t)at, MSG_NOSIGNAL | MSG_MORE);
 	return sendfile(fd, body_file, &at, left);
 }
 
@@ -169,8 +169,8 @@ static int write_owed(int fd, struct connection *c)
 		size_t n = 0;
 		ssize_t written;
 		while (left && n < PIPELINED) {
-			size_t part = left % answer_bytes ? left % answer_bytes : answer_bytes;
-			parts[n++] = (struct iovec){ answer + answer_bytes - part, part };
+			size_t part = left % response_bytes ? left % response_bytes : response_bytes;
+			parts[n++] = (struct iovec){ response + response_bytes - part, part };
 			left -= part;
 		}
 		written = n == 1 ? send(fd, parts[0].iov_base, parts[0].iov_len, MSG_NOSIGNAL)
@@ -191,7 +191,7 @@ static int serve(int fd, struct connection *c)
 		if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
 			return -1;
 		if (n > 0)
-			c->owed += (uint64_t)count_heads(c, bytes, (size_t)n) * answer_bytes;
+			c->owed += (uint64_t)count_heads(c, bytes, (size_t)n) * response_bytes;
 	}
 	if (write_owed(fd, c))
 		return -1;
@@ -212,7 +212,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: %s PORT BODY_BYTES\n", argv[0]);
 		return 2;
 	}
-	signal(SIGPIPE, SIG_IGN); /* sendfile cannot be told not to raise it */
+	signal(SIGPIPE, SIG_IGN); /* sendfile has no flag that prevents it */
 	getrlimit(RLIMIT_NOFILE, &limit);
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
 	if (!connections)
 		die("calloc");
 
-	prepare_answer(strtoul(argv[2], NULL, 10));
+	prepare_response(strtoul(argv[2], NULL, 10));
 	poller = epoll_create1(EPOLL_CLOEXEC);
 	listener = listen_on((uint16_t)strtoul(argv[1], NULL, 10));
 	watch(EPOLL_CTL_ADD, listener, EPOLLIN);

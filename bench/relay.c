@@ -1,9 +1,9 @@
-/* The floor of proxied cases: what the kernel alone costs to pass requests and answers on.
+/* The floor of proxied cases: what the kernel alone costs to forward requests and responses.
  *
  *     relay PORT ORIGIN_PORT
  *
- * Each client of 127.0.0.1:PORT gets a connection of its own to 127.0.0.1:ORIGIN_PORT, and whatever one of
- * the two says is told the other, byte by byte as it came. Nothing is parsed, shared, timed or added. A proxy
+ * Each client of 127.0.0.1:PORT gets its own connection to 127.0.0.1:ORIGIN_PORT, and all bytes from one of
+ * the two are forwarded to the other unchanged. Nothing is parsed, shared, timed or added. A proxy
  * that does its job has to cost more; how much more is the question. It is a yardstick and must never face a
  * network.
  */
@@ -22,7 +22,7 @@
 enum { EVENTS = 512, READ_BYTES = 64 * 1024 };
 
 struct side {
-	int other;            /* whom to tell */
+	int other;            /* the socket to forward to */
 	char *kept;           /* what the other has no room for; nothing is read meanwhile */
 	size_t kept_bytes;
 };
@@ -66,8 +66,8 @@ static void end(int socket)
 	close(other);
 }
 
-/* Tells `from`'s other side; keeps what that does not take. */
-static int tell(int from, const char *bytes, size_t len)
+/* Sends bytes to the other side of `from`; keeps what its socket does not take. */
+static int forward(int from, const char *bytes, size_t len)
 {
 	int to = sides[from].other;
 	while (len > 0) {
@@ -116,7 +116,7 @@ static void go_on(int socket, unsigned events)
 	int other = sides[socket].other;
 	if (!other)
 		return; /* ended in this turn */
-	if (events & EPOLLOUT && tell(other, sides[other].kept, sides[other].kept_bytes)) {
+	if (events & EPOLLOUT && forward(other, sides[other].kept, sides[other].kept_bytes)) {
 		end(socket);
 		return;
 	}
@@ -125,7 +125,7 @@ static void go_on(int socket, unsigned events)
 	ssize_t got = recv(socket, buffer, sizeof buffer, MSG_DONTWAIT);
 	if (got < 0 && errno == EAGAIN)
 		return;
-	if (got <= 0 || tell(socket, buffer, (size_t)got))
+	if (got <= 0 || forward(socket, buffer, (size_t)got))
 		end(socket);
 }
 
@@ -143,21 +143,21 @@ int main(int count, char **arguments)
 	if (!sides)
 		die("calloc");
 	struct sockaddr_in own = loopback(arguments[1]), origin = loopback(arguments[2]);
-	int one = 1, door = socket(AF_INET, SOCK_STREAM, 0);
-	setsockopt(door, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-	if (bind(door, (struct sockaddr *)&own, sizeof own) || listen(door, 4096))
+	int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
+	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (bind(listener, (struct sockaddr *)&own, sizeof own) || listen(listener, 4096))
 		die("listen");
 	poller = epoll_create1(0);
-	watch(door, EPOLLIN, EPOLL_CTL_ADD);
+	watch(listener, EPOLLIN, EPOLL_CTL_ADD);
 	for (;;) {
 		struct epoll_event events[EVENTS];
 		int ready = epoll_wait(poller, events, EVENTS, -1);
 		for (int at = 0; at < ready; at++) {
-			if (events[at].data.fd != door) {
+			if (events[at].data.fd != listener) {
 				go_on(events[at].data.fd, events[at].events);
 				continue;
 			}
-			int client = accept(door, NULL, NULL);
+			int client = accept(listener, NULL, NULL);
 			if (client >= 0)
 				enter(client, &origin);
 		}

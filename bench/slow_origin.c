@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char answer[] =
+static const char response[] =
 	"HTTP/1.1 200 OK\r\n"
 	"content-type: text/plain\r\n"
 	"content-length: 13\r\n"
@@ -34,7 +34,7 @@ static void die(const char *what)
 	exit(1);
 }
 
-/* Answers requests without content until the connection ends. */
+/* Responds to requests without a body until the connection ends. */
 static void serve(int connection)
 {
 	char buffer[16 * 1024];
@@ -51,7 +51,7 @@ static void serve(int connection)
 			have -= used;
 			memmove(buffer, buffer + used, have);
 			clock_nanosleep(CLOCK_MONOTONIC, 0, &work, NULL);
-			if (send(connection, answer, sizeof answer - 1, MSG_NOSIGNAL) != sizeof answer - 1)
+			if (send(connection, response, sizeof response - 1, MSG_NOSIGNAL) != sizeof response - 1)
 				return;
 		}
 		if (have == sizeof buffer)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Apus under load for minutes, reloaded every two seconds: no request may fail, nothing may grow. With PHP behind it,
-workers of PHP are killed besides, and no answer may be another's."""
+PHP processes are also killed, and no client may get another's response."""
 
 import argparse
 import concurrent.futures
@@ -44,7 +44,7 @@ def main():
 
 
 def soak_php(binary, core, load_core, seconds):
-    """Over FastCGI, where a killed process costs the request that it worked on, and with workers, where that is asked again."""
+    """Over FastCGI, where a killed process costs the request that it worked on, and with workers, where the request is sent again."""
     case = cases.PhpCase("soak", "", php.HELLO, "/mixed.php", CLIENTS, resident="classic")
     exits = []
     for start, costs in ((php.start_apus, 1), (php.start_resident, 0)):
@@ -61,12 +61,12 @@ def soak_php(binary, core, load_core, seconds):
 
 
 def kill_and_reload(server, binary, core, seconds, costs):
-    """Each killed process may cost so many answers."""
+    """Each killed process may cost so many responses."""
     reloads, killed, failures, samples = 0, 0, [], []
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        asking = pool.submit(checked.ask, core, server.clear, "/mixed.php", CLIENTS, seconds)
+        requesting = pool.submit(checked.run, core, server.clear, "/mixed.php", CLIENTS, seconds)
         started = time.monotonic()
-        while not asking.done():
+        while not requesting.done():
             time.sleep(1)
             server.check()
             if workers := process.tree(server.php_pid)[1:]:
@@ -80,11 +80,11 @@ def kill_and_reload(server, binary, core, seconds, costs):
                 if done.returncode:
                     failures.append(done.stderr.strip())
             samples.append((time.monotonic() - started, process.memory_bytes(server.pid), descriptors(server.pid)))
-    result = asking.result()
-    print(f"{server.name}: {result['requests']:,} requests, {killed} processes killed, {result['lost']} without an answer, "
+    result = requesting.result()
+    print(f"{server.name}: {result['requests']:,} requests, {killed} processes killed, {result['lost']} without a response, "
           f"{result['errors']} errors")
     for fault in result["faults"]:
-        print("answer:", fault)
+        print("response:", fault)
     errors = result["errors"] + max(0, result["lost"] - killed * costs)
     return judge(samples, seconds, reloads, failures, errors)
 

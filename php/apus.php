@@ -1566,14 +1566,14 @@ namespace Apus\Runtime {
         /** @var array<string, bool> classic: whether a front controller defines constants */
         private static array $defines = [];
         /** The output after an error that discarded the output buffers. */
-        private static ?string $lastWords = null;
+        private static ?string $finalOutput = null;
         /** @var array<string, true> the leaks that were logged */
-        private static array $told = [];
+        private static array $logged = [];
         /** @var list<array{callable, array<mixed>}> the functions that run at the end of the request */
         private static array $atEnd = [];
 
         /** Whether this file is the script of a FastCGI request from Apus. */
-        public static function isAsked(string $file): bool
+        public static function isEntryPoint(string $file): bool
         {
             if (\realpath((string) ($_SERVER['SCRIPT_FILENAME'] ?? '')) !== \realpath($file)) {
                 return false;
@@ -1858,7 +1858,7 @@ namespace Apus\Runtime {
                     Worker::finishEarly();
                     Task::runAfter();
                 }
-                Worker::answer();
+                Worker::sendResponse();
             } catch (ConnectionLost) {
                 Worker::$phase = self::ENDED;
             }
@@ -1868,10 +1868,10 @@ namespace Apus\Runtime {
         }
 
         /** Sends the response, restores the state, and decides whether the worker continues. */
-        private static function answer(): void
+        private static function sendResponse(): void
         {
-            $body = Worker::$lastWords ?? '';
-            if (Worker::$lastWords === null) {
+            $body = Worker::$finalOutput ?? '';
+            if (Worker::$finalOutput === null) {
                 try {
                     $body = Output::finish();
                     $more = State::closeSession();
@@ -1892,7 +1892,7 @@ namespace Apus\Runtime {
             if (\headers_sent($file, $line)) {
                 // The output bypassed the runtime: this process cannot set header fields any more.
                 Worker::$leave ??= 'error';
-                if ($file !== '' && Worker::$lastWords === null) {
+                if ($file !== '' && Worker::$finalOutput === null) {
                     Worker::log(3, "$file:$line printed after all output buffers were removed; see README.md, Output");
                     [$status, $body] = [500, ''];
                 }
@@ -1943,10 +1943,10 @@ namespace Apus\Runtime {
         {
             if (Worker::$leaks === 'refuse') {
                 Worker::$leave ??= 'leak';
-            } elseif (isset(Worker::$told[$what]) || Worker::$leaks === 'ignore') {
+            } elseif (isset(Worker::$logged[$what]) || Worker::$leaks === 'ignore') {
                 return;
             }
-            Worker::$told[$what] = true;
+            Worker::$logged[$what] = true;
             Worker::log(4, "left behind by a request: $what");
         }
 
@@ -2125,15 +2125,15 @@ namespace Apus\Runtime {
             if ($isFatal && \str_starts_with($error['message'], 'Allowed memory size')) {
                 // PHP discarded the buffers and printed its message past them, to the log.
                 $message = $error['message'] . ' in ' . $error['file'] . ' on line ' . $error['line'];
-                Worker::$lastWords = \ini_get('display_errors') ? "\nFatal error: $message\n" : '';
+                Worker::$finalOutput = \ini_get('display_errors') ? "\nFatal error: $message\n" : '';
             } elseif ($isFatal && Worker::$cancelled) {
                 // The limit of the runtime ended it, possibly within the callback of an output buffer.
-                Worker::$lastWords = '';
+                Worker::$finalOutput = '';
             }
             if (Worker::$atEnd !== []) {
                 Worker::runAtEnd();
             }
-            Worker::answer();
+            Worker::sendResponse();
         }
 
         /** Why the worker cannot boot, with the output of the application. */
@@ -3165,10 +3165,10 @@ namespace Apus {
                     . '<p><b>' . $e($cause->getFile()) . ':' . $cause->getLine() . '</b></p>'
                     . '<pre>' . $e($cause->getTraceAsString()) . '</pre>';
             }
-            $asked = $e($request->method() . ' ' . $request->target());
+            $requestLine = $e($request->method() . ' ' . $request->target());
             $style = 'body{font:16px/1.5 sans-serif;margin:2em}pre{background:#eee;padding:1em;overflow:auto}';
             $head = "<head><title>Error</title><style>$style</style></head>";
-            return Response::html("<!doctype html>\n<html>$head<body><p>$asked</p>$html</body></html>\n", 500);
+            return Response::html("<!doctype html>\n<html>$head<body><p>$requestLine</p>$html</body></html>\n", 500);
         }
 
         /** @internal The response to an event of the server. */
@@ -3696,7 +3696,7 @@ namespace {
 
     use Apus\Runtime\Worker;
 
-    if (!Worker::isAsked(__FILE__)) {
+    if (!Worker::isEntryPoint(__FILE__)) {
         return;
     }
 }

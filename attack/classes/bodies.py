@@ -20,21 +20,21 @@ def chunked(body, piece=9000):
 
 
 def received_whole(target, path, host):
-    """Posts bodies of all sizes in each way; what reached the other side says its length and hash."""
+    """Posts bodies of all sizes with each framing; what reached the other side says its length and hash."""
 
     def judge(case):
-        way, size = case
+        framing, size = case
         body = body_of(size)
         head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/octet-stream\r\n"
-        if way == "HTTP/2":
+        if framing == "HTTP/2":
             with target.h2(name=host) as peer:
                 stream = peer.fetch(path, method="POST", body=body, authority=host)
             if stream.status != 200:
                 return f"status {stream.status}"
             found = target.reflected(stream)
         else:
-            length = "Transfer-Encoding: chunked\r\n" if way == "chunked" else f"Content-Length: {size}\r\n"
-            response = target.send(head.encode() + length.encode() + b"\r\n" + (chunked(body) if way == "chunked" else body), timeout=20)
+            length = "Transfer-Encoding: chunked\r\n" if framing == "chunked" else f"Content-Length: {size}\r\n"
+            response = target.send(head.encode() + length.encode() + b"\r\n" + (chunked(body) if framing == "chunked" else body), timeout=20)
             if response is None or response.status != 200:
                 return f"status {response and response.status}"
             found = target.reflected(response)
@@ -42,26 +42,26 @@ def received_whole(target, path, host):
             return f"{found['length']} bytes arrive"
         return f"its length is said to be {found['said']}" if found.get("said", size) not in (size, -1) else None
 
-    ways = ["length", "chunked"] + (["HTTP/2"] if HTTP2 in target.features else [])
-    return each([(way, size) for way in ways for size in SIZES], lambda cases: target.judge_each(cases, judge))
+    framings = ["length", "chunked"] + (["HTTP/2"] if HTTP2 in target.features else [])
+    return each([(framing, size) for framing in framings for size in SIZES], lambda cases: target.judge_each(cases, judge))
 
 
-@attack("Bodies to an origin arrive whole", "CWE-131, every threshold and one beside it", [PROXY])
+@attack("Bodies to an origin arrive complete", "CWE-131, every threshold and one beside it", [PROXY])
 def proxied(target):
     return received_whole(target, "/api/upload", "localhost")
 
 
-@attack("Bodies to PHP arrive whole", "CWE-131, every threshold and one beside it", [PHP])
+@attack("Bodies to PHP arrive complete", "CWE-131, every threshold and one beside it", [PHP])
 def php(target):
     return received_whole(target, "/echo.php", "php.test")
 
 
-@attack("Bodies to resident PHP arrive whole", "CWE-131, every threshold and one beside it", [RESIDENT])
+@attack("Bodies to resident PHP arrive complete", "CWE-131, every threshold and one beside it", [RESIDENT])
 def resident_php(target):
     return received_whole(target, "/echo.php", "resident.test")
 
 
-@attack("Bodies larger than allowed, or that would be", "RFC 9110 section 15.5.14", [PROXY, HTTP2])
+@attack("Bodies larger than allowed, by declared length or by chunks", "RFC 9110 section 15.5.14", [PROXY, HTTP2])
 def too_large(target):
     def judge(length):
         path = f"/api/{target.token()}"

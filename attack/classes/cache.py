@@ -10,7 +10,7 @@ from .identity import IDENTITY
 
 
 def poisoned(target, path, send, honest=None):
-    """Has an attacker send a request with a token in it, then an honest client ask for the path; what that suffered."""
+    """Has an attacker send a request with a token in it, then an honest client request the path. Returns the harm to that client."""
     target.origin.script(path.partition("?")[0], origin.cacheable())
     token = target.token()
     send(token)
@@ -125,8 +125,8 @@ def nominated_by_connection(target):
         blue = target.get(path, f"{field}: blue\r\n")
         plain = target.get(path)
         if blue.text != "for blue":
-            return f"who asks for blue gets {blue.text!r}"
-        return None if plain.text == "for None" else f"who asks for nothing gets {plain.text!r}"
+            return f"a request for blue gets {blue.text!r}"
+        return None if plain.text == "for None" else f"a request without the field gets {plain.text!r}"
 
     def judge(case):
         prefix, field = case
@@ -136,7 +136,7 @@ def nominated_by_connection(target):
                 lambda cases: target.judge_each(cases, judge))
 
 
-@attack("Cookies that go past the cache, with encoded or odd names", "CWE-349", [CACHE])
+@attack("Cookies that bypass the cache, with encoded or invalid names", "CWE-349", [CACHE])
 def bypass_cookies(target):
     """An origin that decodes the names of cookies shows a draft; it must not be stored."""
     def judge(cookie):
@@ -234,7 +234,7 @@ def stored_errors(target):
                 lambda cases: target.judge_each(cases, judge))
 
 
-@attack("HEAD stored as GET, and a part as the whole", "RFC 9111 sections 3 and 3.3", [CACHE])
+@attack("HEAD stored as GET, and a partial response as complete", "RFC 9111 sections 3 and 3.3", [CACHE])
 def incomplete(target):
     def judge(how):
         path = f"/cached/{target.token()}"
@@ -256,7 +256,7 @@ def incomplete(target):
     return each(["HEAD", "part"], lambda cases: target.judge_each(cases, judge))
 
 
-@attack("A response that broke off, stored as the whole", "CWE-354", [CACHE])
+@attack("A truncated response stored as complete", "CWE-354", [CACHE])
 def truncated(target):
     def judge(head):
         path = f"/cached/{target.token()}"
@@ -297,7 +297,7 @@ def hosts_and_schemes(target):
     return "each client gets its own"
 
 
-@attack("A host in another spelling, which the key does not tell apart", "CWE-349, CVE-2021-41267", [CACHE])
+@attack("Spellings of a host that the key does not distinguish", "CWE-349, CVE-2021-41267", [CACHE])
 def spelled_hosts(target):
     def judge(host):
         path = f"/cached/{target.token()}"
@@ -330,7 +330,7 @@ def purge(target):
     return "the response stays"
 
 
-@attack("Clients that have everything fetched anew", "CWE-400, RFC 9111 section 5.2.1", [CACHE])
+@attack("Clients that force every response to be fetched again", "CWE-400, RFC 9111 section 5.2.1", [CACHE])
 def client_directives(target):
     path = f"/cached/{target.token()}"
     target.origin.script(path, origin.cacheable())

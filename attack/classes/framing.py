@@ -40,7 +40,7 @@ def refused_or_one(target, cases, behind=True):
         if len(seen) > 1:
             return f"the origin saw {len(seen)} requests"
         if not seen and not final and received:
-            return f"an answer that is not HTTP: {brief(received)}"
+            return f"a response that is not HTTP: {brief(received)}"
         return None
 
     return each(cases, lambda cases: target.judge_each(cases, judge))
@@ -91,7 +91,7 @@ def http_1_0(target):
     ])
 
 
-@attack("Chunks that are framed otherwise", "RFC 9112 section 7.1, CVE-2025-55315, CVE-2023-38697")
+@attack("Chunks with invalid framing", "RFC 9112 section 7.1, CVE-2025-55315, CVE-2023-38697")
 def chunks(target):
     return refused_or_one(target, [post(CHUNKED, body) for body in (
         "zz\r\n", "10000000000000005\r\nhello\r\n0\r\n\r\n", "ffffffffffffffff\r\nhello\r\n0\r\n\r\n", "-5\r\nhello\r\n0\r\n\r\n",
@@ -198,7 +198,7 @@ def after_refusal(target):
     return "3 cases; nothing reached the origin past the server"
 
 
-@attack("Expect: 100-continue, answered early and with the body unsent", "RFC 9110 section 10.1.1, CVE-2025-32094")
+@attack("Expect: 100-continue with an early response and an unsent body", "RFC 9110 section 10.1.1, CVE-2025-32094")
 def expectations(target):
     return refused_or_one(target, [
         f"{method} PATH HTTP/1.1\r\n{HOST}Expect:{value}\r\nContent-Length: LENGTH\r\n\r\n{INNER}"
@@ -207,7 +207,7 @@ def expectations(target):
     ], behind=False)
 
 
-@attack("Names that become those of framing fields elsewhere", "CWE-444", [PROXY])
+@attack("Names that other servers read as framing fields", "CWE-444", [PROXY])
 def framing_fields_with_underscores(target):
     names = ("Content_Length: 40", "Content.Length: 40", "Transfer_Encoding: chunked", "Content-Length_: 40")
 

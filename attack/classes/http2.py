@@ -169,7 +169,7 @@ def headers_on_a_reset_stream(target):
     return flood_of_reset_stream(target, h2.headers(1, b"") * 10)
 
 
-@attack("Frames of unknown kinds", "RFC 9113 section 4.1", [HTTP2])
+@attack("Frames of unknown types", "RFC 9113 section 4.1", [HTTP2])
 def unknown_frames(target):
     return flood(target, lambda peer, turn: h2.frame(0xBE, 0, 0) * 10)
 
@@ -192,7 +192,7 @@ def one_byte_windows(target):
     require(False, "4,000 frames of one byte were sent")
 
 
-@attack("A window past its end, and changes that overflow it", "RFC 9113 section 6.9", [HTTP2])
+@attack("A window beyond its maximum, and settings that overflow it", "RFC 9113 section 6.9", [HTTP2])
 def window_overflow(target):
     cases = {
         "the connection's window": h2.window_update(0, h2.MOST_WINDOW),
@@ -280,7 +280,7 @@ def connection_fields(target):
     ])
 
 
-@attack("Pseudo-fields that are missing, repeated, unknown or behind others", "RFC 9113 section 8.3", [HTTP2, PROXY])
+@attack("Pseudo-header fields that are missing, repeated, unknown or after others", "RFC 9113 section 8.3", [HTTP2, PROXY])
 def pseudo_fields(target):
     whole = h2.request_fields("/api/TOKEN")
     regular = ("x", "y")
@@ -296,7 +296,7 @@ def pseudo_fields(target):
     ])
 
 
-@attack("Bodies that are not as long as they say", "RFC 9113 section 8.1.1", [HTTP2, PROXY])
+@attack("Bodies whose length is not the declared one", "RFC 9113 section 8.1.1", [HTTP2, PROXY])
 def body_lengths(target):
     def judge(case):
         said, sent = case
@@ -313,7 +313,7 @@ def body_lengths(target):
     return each([("5", 6), ("5", 4), ("0", 1), ("1", 0), ("100000", 99_999)], lambda cases: target.judge_each(cases, judge))
 
 
-@attack("Trailers with pseudo-fields or fields of the connection", "RFC 9113 section 8.1", [HTTP2, PROXY])
+@attack("Trailers with pseudo-header fields or fields of the connection", "RFC 9113 section 8.1", [HTTP2, PROXY])
 def trailers(target):
     def judge(case):
         token = target.token()

@@ -36,12 +36,12 @@ def fields_of_strangers(target):
     return reached_origin(target, IDENTITY)
 
 
-@attack("The same with underscores or dots for hyphens", "CWE-290, CVE-2025-64484", [PROXY])
+@attack("Identity and routing fields with underscores or dots for hyphens", "CWE-290, CVE-2025-64484", [PROXY])
 def underscores(target):
     return reached_origin(target, [name.replace("-", "_") for name in IDENTITY if "-" in name])
 
 
-@attack("The same of a stranger over HTTP/2", "CWE-290", [PROXY])
+@attack("Identity and routing fields of a stranger over HTTP/2", "CWE-290", [PROXY])
 def fields_over_http2(target):
     token, evil = target.token(), target.token()
     with target.h2() as peer:
@@ -76,7 +76,7 @@ def nominated_field_of_the_site(target):
     return "4 cases, X-Role stays as the site has it"
 
 
-@attack("Hop-by-hop fields are the connection's", "RFC 9110 section 7.6.1", [PROXY])
+@attack("Hop-by-hop fields are not forwarded", "RFC 9110 section 7.6.1", [PROXY])
 def hop_by_hop(target):
     token = target.token()
     names = ("Keep-Alive", "Proxy-Connection", "TE", "X-Own")
@@ -122,7 +122,7 @@ def redirects(target):
     return f"Location: {location}"
 
 
-@attack("What a trusted proxy says is one truth: origin, redirects and log", "CWE-346", [PROXY, STATIC])
+@attack("Origin, redirects and log use the same values of a trusted proxy", "CWE-346", [PROXY, STATIC])
 def trusted_proxies(target):
     token = target.token()
     fields = "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n"
@@ -151,7 +151,7 @@ def _log_lines(log, token):
     return []
 
 
-@attack("A redirect to HTTPS behind a proxy that ends TLS goes in no circle", "CWE-835", [STATIC])
+@attack("A redirect to HTTPS behind a proxy that terminates TLS does not loop", "CWE-835", [STATIC])
 def https_behind_a_proxy(target):
     first = target.get("/", host="secure.test")
     if first.status not in (301, 302, 307, 308) or not (first.field("location") or "").startswith("https://"):
@@ -168,7 +168,7 @@ def https_behind_a_proxy(target):
     return "the trusted proxy's clients get the page, strangers the redirect"
 
 
-@attack("Schemes and hosts of a trusted proxy that are none", "CWE-20", [PROXY])
+@attack("Invalid schemes and hosts from a trusted proxy", "CWE-20", [PROXY])
 def impossible_schemes(target):
     def judge(case):
         field, value = case
@@ -197,7 +197,7 @@ def hosts(target):
                 lambda cases: target.judge_each(cases, judge))
 
 
-@attack("A PROXY protocol head from a stranger", "CWE-290", [STATIC])
+@attack("A PROXY protocol header from a stranger", "CWE-290", [STATIC])
 def proxy_protocol(target):
     def judge(head):
         with target.connect() as connection:
@@ -218,8 +218,8 @@ def _tls(target, name, session=None, version=None):
     return context.wrap_socket(raw, server_hostname=name, session=session), context
 
 
-def _ask(secured, host):
-    """What comes back, refusals of the handshake among it."""
+def _fetch(secured, host):
+    """The response, or what the server sends if it rejects the handshake."""
     try:
         secured.sendall(http1.request("/", "Connection: close\r\n", host=host))
         received = b""
@@ -230,7 +230,7 @@ def _ask(secured, host):
     return received
 
 
-@attack("A site that wants client certificates, reached by another's handshake", "CWE-295", [STATIC, TLS])
+@attack("A site that requires client certificates, reached through the handshake of another site", "CWE-295", [STATIC, TLS])
 def hosts_beside_the_handshake(target):
     for name, host in (("localhost", "only.test"), ("localhost", "ONLY.test"), ("localhost", "only.test."), ("other.test", "only.test"),
                        ("only.test", "only.test"), ("only.test", "localhost")):
@@ -239,7 +239,7 @@ def hosts_beside_the_handshake(target):
         except OSError:
             continue
         with secured:
-            require(SECRET.encode() not in _ask(secured, host), f"handshake for {name}, Host: {host}: its page")
+            require(SECRET.encode() not in _fetch(secured, host), f"handshake for {name}, Host: {host}: its page")
     with target.connect() as connection:
         connection.send(http1.request("/", host="only.test"))
         require(SECRET.encode() not in connection.read_all(), "its page in clear text")
@@ -251,12 +251,12 @@ def sessions(target):
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         secured, context = _tls(target, "localhost", version=version)
         with secured:
-            _ask(secured, "localhost")
+            _fetch(secured, "localhost")
             session = secured.session
         import socket
         try:
             with context.wrap_socket(socket.create_connection(target.tls, 10), server_hostname="only.test", session=session) as again:
-                require(SECRET.encode() not in _ask(again, "only.test"), f"{version.name}: its page without a certificate")
+                require(SECRET.encode() not in _fetch(again, "only.test"), f"{version.name}: its page without a certificate")
         except OSError:
             pass
     return "TLS 1.2 and 1.3"

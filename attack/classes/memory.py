@@ -70,7 +70,7 @@ def proxied_streams(target):
     return streams(target, path, [], 4, 256)
 
 
-@attack("Many who wait for one large response that cannot be stored, and read nothing", "CWE-770", [PROCESS, PROXY], fresh=True)
+@attack("Many clients that wait for one large response that cannot be stored, and read nothing", "CWE-770", [PROCESS, PROXY], fresh=True)
 def collapsed(target):
     path = f"/cached/{target.token()}"
     body = b"x" * (2 << 20)
@@ -141,7 +141,7 @@ def connections(target):
             connection.socket.close()
 
 
-@attack("Memory goes back when the attackers have gone", "CWE-401", [HTTP2, PROCESS, STATIC], fresh=True)
+@attack("Memory is released when the attackers have disconnected", "CWE-401", [HTTP2, PROCESS, STATIC], fresh=True)
 def returned(target):
     before = target.memory()
     for _ in range(2):

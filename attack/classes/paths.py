@@ -44,7 +44,7 @@ def alias(target):
     return without(target, ["/docs../private/a.txt", "/docs../../a.txt", "/docs../.env", "/docs%2e%2e/private/a.txt", "/docs..%2fprivate/a.txt"])
 
 
-@attack("A location is found by the path that finds the file", "CWE-647", [STATIC])
+@attack("The same path selects the location and the file", "CWE-647", [STATIC])
 def locations(target):
     return without(target, [
         "/private/a.txt", "//private/a.txt", "/./private/a.txt", "/%70rivate/a.txt", "/x/../private/a.txt", "/private//a.txt",
@@ -53,14 +53,14 @@ def locations(target):
     ])
 
 
-@attack("A prefix that is mapped to another leads nowhere else", "CWE-22, CVE-2019-11043", [PROXY])
+@attack("A mapped prefix gives access to no other path", "CWE-22, CVE-2019-11043", [PROXY])
 def mapped_prefix(target):
     def judge(pattern):
         token = target.token()
         target.get(pattern.replace("TOKEN", token))
         outside = [seen.target for seen in target.origin.seen(token) if not seen.target.startswith("/public/")]
         if outside:
-            return f"the origin was asked for {outside[0].replace(token, 'TOKEN')}"
+            return f"the origin got a request for {outside[0].replace(token, 'TOKEN')}"
         led = [seen.target for seen in target.origin.seen(token) if "/../" in seen.target or seen.target.endswith("/..")]
         return f"the origin is left to resolve {led[0].replace(token, 'TOKEN')}" if led else None
 
@@ -70,7 +70,7 @@ def mapped_prefix(target):
     ], lambda cases: target.judge_each(cases, judge))
 
 
-@attack("One rule for an encoded slash, whatever stands before it", "CWE-647", [PROXY])
+@attack("An encoded slash is handled in the same way, whatever precedes it", "CWE-647", [PROXY])
 def encoded_slash(target):
     token = target.token()
     found = {}
@@ -86,7 +86,7 @@ def encoded_slash(target):
     return f"the origin sees {forms.pop()}" if forms else "refused"
 
 
-@attack("The source of a program, and what is left of one", "CWE-540", [PHP])
+@attack("The source of a program, and backups of it", "CWE-540", [PHP])
 def source(target):
     return without(target, [
         "/source.php", "/source.php/", "/source.php/x", "/source.php/x.css", "/source.PHP", "/source%2ephp", "/source.ph%70",

@@ -58,7 +58,7 @@ def within(target, path, ranges):
     return f"bytes that are not the file's: {wrong[:40]!r}" if wrong or len(response.body) > LARGE_BYTES else None
 
 
-@attack("A range of a compressed form, and If-Range with the tag of another", "RFC 9110 section 13.1.5", [STATIC])
+@attack("A range of a compressed representation, and If-Range with the ETag of another", "RFC 9110 section 13.1.5", [STATIC])
 def compressed_forms(target):
     plain = target.get("/page.txt")
     coded, give_up = plain, time.monotonic() + 10
@@ -106,7 +106,7 @@ def work(target, path, fields, clients):
     return target.cpu() - before
 
 
-@attack("Compression for a few bytes, or for clients that have gone", "CWE-405", [PROCESS, STATIC], fresh=True)
+@attack("Compression for a few bytes, or for clients that have disconnected", "CWE-405", [PROCESS, STATIC], fresh=True)
 def compression_for_nobody(target):
     """Many may cost what a few do, and a second for the rest of their requests: a form is made once, or given up."""
     found = []

@@ -41,12 +41,12 @@ def heads(target):
     return crowd(target, message=b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
 
 
-@attack("Connections that say nothing", "CVE-2007-6750", [PROCESS], descriptors=DESCRIPTORS)
+@attack("Silent connections", "CVE-2007-6750", [PROCESS], descriptors=DESCRIPTORS)
 def silence(target):
     return crowd(target)
 
 
-@attack("Connections that wait after a response", "CWE-400", [PROCESS], descriptors=DESCRIPTORS)
+@attack("Connections that stay idle after a response", "CWE-400", [PROCESS], descriptors=DESCRIPTORS)
 def idle(target):
     return crowd(target, message=http1.request("/"))
 
@@ -66,12 +66,12 @@ def bodies(target):
 
 
 # Requests that hang hold descriptors of the origin's side, too. Files are to be served all the same.
-@attack("Bodies that never end, on their way to an origin", "CWE-400, CWE-770", [PROCESS, PROXY], descriptors=DESCRIPTORS, asks_origin=False)
+@attack("Bodies that never end, to an origin", "CWE-400, CWE-770", [PROCESS, PROXY], descriptors=DESCRIPTORS, requests_origin=False)
 def proxied_bodies(target):
     return crowd(target, message=POST.format(path="/api/slow"))
 
 
-@attack("Requests that an origin never responds to", "CWE-400, CWE-770", [PROCESS, PROXY], descriptors=DESCRIPTORS, asks_origin=False)
+@attack("Requests that an origin never responds to", "CWE-400, CWE-770", [PROCESS, PROXY], descriptors=DESCRIPTORS, requests_origin=False)
 def hanging_origin(target):
     path = f"/api/{target.token()}"
     target.origin.script(path, lambda request, connection: connection.recv(1) and None)
@@ -88,7 +88,7 @@ def pipelines(target):
     return crowd(target, 60, message=http1.request("/large.bin") * 500, receive_bytes=4096)
 
 
-@attack("Clients that vanish in the middle leave nothing open", "CWE-772", [PROCESS, STATIC])
+@attack("Clients that disappear leave no descriptor open", "CWE-772", [PROCESS, STATIC])
 def vanishing(target):
     def descriptors():
         from comparison import process
@@ -112,7 +112,7 @@ def vanishing(target):
     return "300 connections"
 
 
-@attack("Slow readers of a large response hold no process of PHP", "CWE-400, CWE-770", [PHP])
+@attack("Slow readers of a large response occupy no PHP process", "CWE-400, CWE-770", [PHP])
 def php_readers(target):
     readers = []
     try:

@@ -22,8 +22,8 @@ def tunnels(target, cases):
                 connection.send(INNER)
                 time.sleep(0.2)
                 return "a tunnel to the origin" if target.origin.tunnelled.get(path) else "101"
-        asked = [request.field("upgrade") for request in target.origin.seen(token) if request.field("upgrade")]
-        return f"the origin is asked for Upgrade: {asked[0]}" if asked else None
+        upgrades = [request.field("upgrade") for request in target.origin.seen(token) if request.field("upgrade")]
+        return f"the origin gets Upgrade: {upgrades[0]}" if upgrades else None
 
     return each(list(cases), lambda cases: target.judge_each(cases, judge))
 
@@ -69,8 +69,8 @@ def refused(target):
     ], lambda cases: target.judge_each(cases, judge))
 
 
-@attack("101 from an origin that nobody asked for it", "RFC 9110 section 15.2.2", [PROXY])
-def unasked(target):
+@attack("101 from an origin without an Upgrade in the request", "RFC 9110 section 15.2.2", [PROXY])
+def unrequested(target):
     token = target.token()
     path = f"/api/{token}"
     target.origin.script(path, lambda request, _: b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
@@ -94,13 +94,13 @@ def extended_connect(target):
             found = peer.streams[stream]
         if found.status == 200:
             return "a tunnel"
-        asked = [request.field("upgrade") for request in target.origin.seen(token) if request.field("upgrade")]
-        return f"the origin is asked for Upgrade: {asked[0]}" if asked else None
+        upgrades = [request.field("upgrade") for request in target.origin.seen(token) if request.field("upgrade")]
+        return f"the origin gets Upgrade: {upgrades[0]}" if upgrades else None
 
     return each(["h2c", "tcp", "connect-udp", "websocket\r\nx: y", "x", ""], lambda cases: target.judge_each(cases, judge))
 
 
-@attack("CONNECT to anywhere", "RFC 9110 section 9.3.6, CWE-441", [PROXY])
+@attack("CONNECT to any address", "RFC 9110 section 9.3.6, CWE-441", [PROXY])
 def connect(target):
     def judge(head):
         with target.connect(timeout=3) as connection:

@@ -93,7 +93,7 @@ def chunks(target):
     )])
 
 
-@attack("Status lines and heads that are none, or never end", "RFC 9112 section 4, CVE-2023-26048", [PROXY, STATIC])
+@attack("Invalid status lines and heads, and heads that never end", "RFC 9112 section 4, CVE-2023-26048", [PROXY, STATIC])
 def heads(target):
     return one_response(target, [
         b"", b"\r\n\r\n", b"ok", b"HTTP/1.1\r\n\r\n", b"HTTP/1.1 20 OK\r\n\r\n", b"HTTP/1.1 2000 OK\r\n\r\n", b"HTTP/1.1 099 X\r\n\r\n",
@@ -103,7 +103,7 @@ def heads(target):
     ])
 
 
-@attack("A response that breaks off is not passed on as the whole", "RFC 9112 section 8", [PROXY])
+@attack("A truncated response is not forwarded as complete", "RFC 9112 section 8", [PROXY])
 def truncated(target):
     def judge(raw):
         path = f"/api/{target.token()}"

@@ -35,8 +35,8 @@ class Attack:
     # Whether the server is started anew for it, with these open files at most.
     fresh: bool
     descriptors: int | None
-    # Whether honest clients ask the origin, too, or for files alone.
-    asks_origin: bool
+    # Whether honest clients send requests to the origin, too, or only for files.
+    requests_origin: bool
     run: object
 
     @property
@@ -47,13 +47,13 @@ class Attack:
 ALL = []
 
 
-def attack(title, reference, needs=(), *, memory=MEMORY_BYTES, fresh=False, descriptors=None, asks_origin=True):
+def attack(title, reference, needs=(), *, memory=MEMORY_BYTES, fresh=False, descriptors=None, requests_origin=True):
     """Registers a function as an attack of the class that its module is named after."""
 
     def register(function):
         kind = function.__module__.rpartition(".")[2]
         name = function.__name__.replace("_", "-")
-        ALL.append(Attack(kind, name, title, reference, tuple(needs), memory, fresh or bool(descriptors), descriptors, asks_origin, function))
+        ALL.append(Attack(kind, name, title, reference, tuple(needs), memory, fresh or bool(descriptors), descriptors, requests_origin, function))
         return function
 
     return register

@@ -141,7 +141,7 @@ def exchange(data, method="GET"):
 
 
 def forward(request, address, scheme):
-    """The head goes on as it came, with some fields more, and without those that the client wants gone."""
+    """Forwards the head unchanged, with some fields added, and without those that Connection names."""
     head = request.head
     mapped = re.sub(rb"^(\S+\s+)/mapped/", rb"\1/public/", head)
     if b"/../" in mapped.split(b"\n")[0] and b"/mapped/" not in head:

@@ -1,4 +1,4 @@
-"""A client of HTTP/2 that writes the frames it is told to (RFC 9113), with field lines as HPACK literals (RFC 7541)."""
+"""An HTTP/2 client that writes any frames (RFC 9113), with field lines as HPACK literals (RFC 7541)."""
 
 import dataclasses
 import select
@@ -126,7 +126,7 @@ class Stream:
 
 
 class Peer:
-    """One connection. Acknowledges what it must and keeps the server's windows open, unless told otherwise."""
+    """One connection. Acknowledges what it must and keeps the server's windows open, unless its arguments say otherwise."""
 
     def __init__(self, connection, pairs=(), *, acknowledges=True, opens_windows=True, keeps_bodies=True):
         self.socket = connection.socket
@@ -138,7 +138,7 @@ class Peer:
         self.closed = False
         # What the server takes: on the connection, and on each new stream.
         self.window, self.stream_window = 65535, 65535
-        self.answered = 0
+        self.acknowledged = 0
         self.next_stream = 1
         self.blocked_since = None
         self.send(PREFACE + settings((HEADER_TABLE_SIZE, 0), (ENABLE_PUSH, 0), *pairs))
@@ -162,9 +162,9 @@ class Peer:
         if self.closed:
             return
         pending = isinstance(self.socket, ssl.SSLSocket) and self.socket.pending()
-        wanted = [self.socket] if self.outgoing else []
+        writable = [self.socket] if self.outgoing else []
         try:
-            select.select([self.socket], wanted, [], 0 if pending else seconds)
+            select.select([self.socket], writable, [], 0 if pending else seconds)
         except (OSError, ValueError):
             self.closed = True
             return
@@ -223,7 +223,7 @@ class Peer:
             else:
                 self.window += amount
         elif kind in (PING, SETTINGS) and flags & ACK:
-            self.answered += 1
+            self.acknowledged += 1
         elif kind == PING and self.acknowledges:
             self.outgoing += frame(PING, ACK, 0, payload)
         elif kind == GOAWAY:
@@ -299,9 +299,9 @@ class Peer:
 
     def settle(self):
         """Waits until the server has taken everything that was sent so far, or ended the connection."""
-        self.answered = 0
+        self.acknowledged = 0
         self.send(frame(PING, 0, 0, b"settled?"))
-        return self.wait(lambda: self.answered > 0 or self.ended)
+        return self.wait(lambda: self.acknowledged > 0 or self.ended)
 
     def flood(self, turns, make, seconds=20):
         """Sends `make(turn)` again and again; the number of turns until the server ended it, or none if it never did.

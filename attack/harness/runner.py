@@ -32,7 +32,7 @@ class Beside:
         self.target = target
         self.stopped = threading.Event()
         self.served, self.slowest, self.failure, self.peak = 0, 0.0, None, 0
-        self.threads = [threading.Thread(target=work, daemon=True) for work in (self._ask, self._look)]
+        self.threads = [threading.Thread(target=work, daemon=True) for work in (self._request, self._look)]
 
     def __enter__(self):
         for thread in self.threads:
@@ -44,7 +44,7 @@ class Beside:
         for thread in self.threads:
             thread.join()
 
-    def _ask(self):
+    def _request(self):
         while True:
             start = time.monotonic()
             try:
@@ -72,7 +72,7 @@ def run(target, attacks, say):
         if lacking:
             verdicts.append(Verdict(attack.id, attack.title, attack.reference, NOT_APPLICABLE, f"without {lacking[0]}"))
             continue
-        target.asks_origin = attack.asks_origin
+        target.requests_origin = attack.requests_origin
         if attack.fresh or attack.kind != kind or not target.is_running():
             target.start(attack.descriptors)
             target.assert_serves()

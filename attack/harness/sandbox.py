@@ -71,7 +71,7 @@ class Sandbox:
         return path
 
     def php_socket(self):
-        """The socket of a PHP-FPM that is started when it is first asked for; none where it is not installed."""
+        """The socket of a PHP-FPM that is started on first use; none where it is not installed."""
         if not self.php:
             if not shutil.which("php-fpm8.2", path=os.environ.get("PATH", "") + ":/usr/sbin"):
                 return None
@@ -87,7 +87,7 @@ class Sandbox:
         self.write("site/text.txt", text)
         self.write("site/page.txt", text[:100_000])
         for number in range(2):
-            # Nobody but one attack asks for them.
+            # Only one attack requests them.
             self.write(f"site/few-{number}.txt", text)
             self.write(f"site/many-{number}.txt", text)
         self.write("site/large.bin", b"x" * LARGE_BYTES)

@@ -34,8 +34,8 @@ class Target:
         self.name, self.clear, self.tls = name, clear, tls
         self.features, self.server, self.origin, self._pid = features, server, origin, pid
         self.numbers = itertools.count(1)
-        # Whether honest clients ask the origin, too.
-        self.asks_origin = True
+        # Whether honest clients send requests to the origin, too.
+        self.requests_origin = True
         self.h1_context = http2.client_context(["http/1.1"])
         self.h2_context = http2.client_context(["h2"])
 
@@ -134,7 +134,7 @@ class Target:
             return
         if sandbox.HELLO not in page.text:
             raise DidNotHold(f"an honest client got another's page: {brief(page.text)}")
-        if not self.asks_origin:
+        if not self.requests_origin:
             return
         mine = f"honest-{next(self.numbers)}-"
         response = self._honest(f"/api/{mine}")
@@ -154,7 +154,7 @@ class Target:
 
 
 def guarded(judge, case):
-    """A server that breaks a case off in a way that no client understands has not held."""
+    """A response that no client can parse, or a broken connection, counts as not held."""
     try:
         return judge(case)
     except http1.Malformed as error:

@@ -1,1 +1,1 @@
-"""Runs Apus, nginx and the floor side by side. `compare.py` is the way in."""
+"""Runs Apus, nginx and the floor side by side. `compare.py` is the entry point."""

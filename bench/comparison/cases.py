@@ -120,7 +120,7 @@ CASES = (
 
 @dataclass(frozen=True)
 class MemoryCase:
-    """Memory of a server that waits: with nothing open, or per connection that had one answer."""
+    """Memory of a server that waits: with nothing open, or per connection that had one response."""
 
     name: str
     title: str
@@ -166,12 +166,12 @@ PASS, CACHED, QUEUE = "pass", "cached", "queue"
 
 @dataclass(frozen=True)
 class ProxyCase:
-    """One load on each server in turn, which asks an origin or its own cache."""
+    """One load on each server in turn, which gets the responses from an origin or from its own cache."""
 
     name: str
     title: str
     kind: str
-    # Bytes of the answer.
+    # Bytes of the response.
     size: int
     connections: int
     rivals: tuple
@@ -213,7 +213,7 @@ class QueueCase:
 
     @property
     def limit(self):
-        """Requests that the origin answers in a second."""
+        """Responses of the origin per second."""
         return self.at_a_time * 1000 / self.milliseconds
 
 
@@ -247,7 +247,7 @@ class PhpCase:
 
     name: str
     title: str
-    # What is asked; `comparison/php.py` knows where it is.
+    # The requested application; `comparison/php.py` knows where it is.
     kind: str
     path: str
     connections: int

@@ -1,5 +1,5 @@
 """The same small application with Apus and with other frameworks, and the floor below them: how each is built, started, and
-looked at before it is measured. Their sources are in `bench/frameworks`.
+checked before it is measured. Their sources are in `bench/frameworks`.
 """
 
 import http.client
@@ -25,7 +25,7 @@ NET_HTTP, GIN, NODE = "net/http", "gin", "node"
 CARGO = {RAW: "tokio", APUS: "apus", HYPER: "hyper", AXUM: "axum", ACTIX: "actix-web", ROCKET: "rocket", HYPERLANE: "hyperlane"}
 GO = {NET_HTTP: "nethttp", GIN: "gin"}
 
-# What is asked to see that routes, parameters and layers really run: path, language, what has to come.
+# Requests that check routes, parameters and layers: path, language, and the expected content type and body.
 TEXT, JSON, HTML = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"
 PAGE = """\
 <!doctype html>
@@ -45,7 +45,7 @@ PAGE = """\
 <p>{welcome}!</p>
 </body>
 </html>"""
-ANSWERS = (
+EXPECTED = (
     ("/hello/world", "en", TEXT, "Hello, world!"),
     ("/hello/Ada", "zh-CN", TEXT, "你好，Ada！"),
     ("/json/7", "en", JSON, {"id": 7, "name": "Apus apus", "language": "en"}),
@@ -60,7 +60,7 @@ PAGES = (
 
 
 def build(names):
-    """Each for itself, so that none has features of its dependencies that only another one asks for."""
+    """Each for itself, so that none has features of its dependencies that only another one enables."""
     for name in sorted(CARGO.keys() & names):
         _run(["cargo", "build", "--release", "-p", f"bench-{name}"], SOURCES / "rust", CARGO_TARGET_DIR=str(TARGET))
     for name in sorted(GO.keys() & names):
@@ -93,7 +93,7 @@ class Database:
         self.stack = php.Stack(*php.PARTS[php.EXAMPLE], core=core)
 
     def address(self, name):
-        """As the drivers want it."""
+        """The address in the form that the driver of each language expects."""
         path = self.stack.folder / "db.sock"
         if name in GO:
             return f"example:of the example@unix({path})/example"
@@ -104,10 +104,10 @@ class Database:
 
 
 def start(case, name, core, database):
-    """A server of a case, which has been seen to answer as it should."""
+    """A server of a case, whose responses were checked."""
     port = host.free_port()
     if name == RAW:
-        command = [TARGET / "release" / "bench-raw", port, RUN / "answer"]
+        command = [TARGET / "release" / "bench-raw", port, RUN / "response"]
     elif name in CARGO or name == AXUM_NO_PING:
         command = [TARGET / "release" / f"bench-{name.removesuffix('-no-ping')}", port]
     elif name in GO:
@@ -121,47 +121,47 @@ def start(case, name, core, database):
     server = Server(name.replace("/", "-"), command, port, None, core)
     server.name = name
     if name == RAW:
-        # It repeats what Apus answered, which is started first.
+        # It repeats the response of Apus, which is started first.
         return server
-    for path, language, kind, content in PAGES if database else ANSWERS:
-        _check(server, path, language, kind, content)
+    for path, language, kind, body in PAGES if database else EXPECTED:
+        _check(server, path, language, kind, body)
     if name == APUS:
-        (RUN / "answer").write_bytes(_answer(server, case))
+        (RUN / "response").write_bytes(_response(server, case))
     return server
 
 
-def _answer(server, case):
-    """The answer to what will be asked, head and all."""
+def _response(server, case):
+    """The response to the request of the case, with its head."""
     fields = "Host: bench.test\r\n" + ("Connection: close\r\n" if case.close else "")
     with socket.create_connection(("127.0.0.1", server.clear), 20) as connection:
         connection.sendall(f"GET {case.path} HTTP/1.1\r\n{fields}\r\n".encode())
-        answer = http.client.HTTPResponse(connection)
-        answer.begin()
-        content = answer.read()
-        head = "".join(f"{name}: {value}\r\n" for name, value in answer.getheaders())
-        return f"HTTP/1.1 {answer.status} {answer.reason}\r\n{head}\r\n".encode() + content
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        body = response.read()
+        head = "".join(f"{name}: {value}\r\n" for name, value in response.getheaders())
+        return f"HTTP/1.1 {response.status} {response.reason}\r\n{head}\r\n".encode() + body
 
 
-def _check(server, path, language, kind, content):
-    answer, got = _ask(server, path, language)
-    told = json.loads(got) if kind == JSON and answer.status == 200 else got.decode()
+def _check(server, path, language, kind, body):
+    response, got = _get(server, path, language)
+    received = json.loads(got) if kind == JSON and response.status == 200 else got.decode()
     # Some name the one coding that JSON has (RFC 8259 section 8.1).
-    found_kind = (answer.getheader("Content-Type") or "").replace(f"{JSON}; charset=utf-8", JSON)
-    found = (answer.status, found_kind, answer.getheader("X-Served-By"), told)
-    wanted = (200, kind, "bench", content)
-    if found != wanted or answer.getheader("Content-Length") != str(len(got)):
+    found_kind = (response.getheader("Content-Type") or "").replace(f"{JSON}; charset=utf-8", JSON)
+    found = (response.status, found_kind, response.getheader("X-Served-By"), received)
+    expected = (200, kind, "bench", body)
+    if found != expected or response.getheader("Content-Length") != str(len(got)):
         server.stop()
-        sys.exit(f"bench: {server.name} should answer {path} with {wanted}, not {found}")
-    missing, _ = _ask(server, f"/not{path}", language)
+        sys.exit(f"bench: {server.name} should respond to {path} with {expected}, not {found}")
+    missing, _ = _get(server, f"/not{path}", language)
     if missing.status != 404:
         server.stop()
-        sys.exit(f"bench: {server.name} should answer /not{path} with 404, not {missing.status}")
+        sys.exit(f"bench: {server.name} should respond to /not{path} with 404, not {missing.status}")
 
 
-def _ask(server, path, language):
+def _get(server, path, language):
     connection = http.client.HTTPConnection("127.0.0.1", server.clear, timeout=20)
     connection.request("GET", path, headers={"Accept-Language": language})
-    answer = connection.getresponse()
-    content = answer.read()
+    response = connection.getresponse()
+    body = response.read()
     connection.close()
-    return answer, content
+    return response, body

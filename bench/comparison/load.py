@@ -136,13 +136,13 @@ def parse_h2load(text, url):
         match = re.search(pattern, text)
         return float(match.group(1)) if match else 0.0
 
-    for name, wanted in SETTLED.items():
+    for name, expected in SETTLED.items():
         found = re.search(rf"^{name}: (.*)$", text, re.MULTILINE)
-        if not found or found.group(1).strip() != wanted:
-            sys.exit(f"bench: {url} should settle on {name} {wanted}, not {found and found.group(1)}:\n{text.strip()}")
+        if not found or found.group(1).strip() != expected:
+            sys.exit(f"bench: {url} should settle on {name} {expected}, not {found and found.group(1)}:\n{text.strip()}")
     requests = number(r"(\d+) succeeded")
     if not requests:
-        sys.exit(f"bench: {url} answered no request:\n{text.strip()}")
+        sys.exit(f"bench: {url} responded to no request:\n{text.strip()}")
     return {
         "requests": requests,
         "requests_per_second": number(r"([\d.]+) req/s"),
@@ -161,7 +161,7 @@ def percentiles(log):
 
 class ConnectionWatch:
     """Counts connections that never come to be, or that are there when the load begins and do not stay until shortly
-    before its end, because of a GOAWAY or for any other reason. h2load opens others in their place and tells nothing.
+    before its end, because of a GOAWAY or for any other reason. h2load opens others in their place and does not report it.
     """
 
     # Looking at thousands of connections takes some time, and they have to be open still.
@@ -193,7 +193,7 @@ class ConnectionWatch:
 
 
 class IdleConnections:
-    """Connections that have had one answer each and stay open."""
+    """Connections that have had one response each and stay open."""
 
     def __init__(self, server, path, count, tls):
         request = f"GET {path} HTTP/1.1\r\nHost: bench.test\r\n\r\n".encode()
@@ -206,7 +206,7 @@ class IdleConnections:
             if tls:
                 connection = context.wrap_socket(connection, server_hostname="bench.test")
             connection.sendall(request)
-            self._read_answer(connection)
+            self._read_response(connection)
             self.sockets.append(connection)
 
     def __enter__(self):
@@ -217,11 +217,11 @@ class IdleConnections:
             connection.close()
 
     @staticmethod
-    def _read_answer(connection):
+    def _read_response(connection):
         got = b""
         while b"\r\n\r\n" not in got:
             got += connection.recv(65536) or sys.exit("bench: the server closed an idle connection")
         head, _, body = got.partition(b"\r\n\r\n")
         length = int(re.search(rb"content-length: *(\d+)", head, re.IGNORECASE).group(1))
         while len(body) < length:
-            body += connection.recv(65536) or sys.exit("bench: an answer broke off")
+            body += connection.recv(65536) or sys.exit("bench: a response broke off")

@@ -9,7 +9,7 @@ from . import cases, crowd, load, process, servers
 LOGGED_SECONDS = 2
 # How long it takes at least until a queue is as long as it gets, and can be looked at.
 QUEUE_SECONDS = 10
-# PHP takes its time: how long a crowd asks for pages, and how long each waits for one.
+# PHP takes its time: how long a crowd requests pages, and how long each client waits for one.
 CROWD_SECONDS, CROWD_PATIENCE = 40, 60.0
 
 
@@ -46,11 +46,11 @@ def _sample(server, case, generator_core, seconds):
         sample = _http2_sample(server, case, generator_core, seconds, measured)
     elif isinstance(case, cases.QueueCase):
         measured.begin()
-        sample = crowd.ask(generator_core, server, case.path, case.connections, seconds)
+        sample = crowd.run(generator_core, server, case.path, case.connections, seconds)
         measured.end()
     elif _is_crowded(case):
         measured.begin()
-        sample = crowd.ask(generator_core, server, case.path, case.connections, seconds, CROWD_PATIENCE)
+        sample = crowd.run(generator_core, server, case.path, case.connections, seconds, CROWD_PATIENCE)
         measured.end()
     else:
         measured.begin()

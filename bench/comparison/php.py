@@ -157,8 +157,8 @@ def start_resident(case, core, stack, binary):
 
 def length_of(server, path):
     """Bytes of a page."""
-    with urllib.request.urlopen(server.url(path)) as answer:
-        return len(answer.read())
+    with urllib.request.urlopen(server.url(path)) as response:
+        return len(response.read())
 
 
 def _start_apus(name, case, core, stack, binary, lines, fpm):

@@ -1,6 +1,6 @@
 """Servers in front of an origin: how each is configured to pass on, to cache, and to queue.
 
-All tell the origin who the client is, in the usual fields; all keep connections to it.
+All send the origin the address of the client, in the usual fields; all keep connections to it.
 """
 
 import shutil

@@ -65,7 +65,7 @@ cert = "cert.pem"
 key = "key.pem"
 """
 
-# Names are resolved from RUN, where it is started. Compressing is off in all servers' answers to h2load, which
+# Names are resolved from RUN, where it is started. Compression is off in all servers' responses to h2load, which
 # accepts no coding; casper is about pushes.
 H2O_CONFIGURATION = """\
 {user}num-threads: 1

@@ -18,9 +18,9 @@ const NOW: Timestamp = Timestamp::from_unix_seconds(784_111_777);
 /// request. The first line is the request's, the others are the response's.
 pub fn cache_fields(data: &[u8]) {
     let mut lines = data.split(|byte| *byte == b'\n');
-    let asked = headers(lines.next().into_iter());
-    let answered = headers(lines);
-    check_fields(&answered);
+    let request_headers = headers(lines.next().into_iter());
+    let response_headers = headers(lines);
+    check_fields(&response_headers);
     let (method, head) = (Method::GET, Method::HEAD);
     let request = PresentedRequest {
         method: &method,
@@ -28,14 +28,14 @@ pub fn cache_fields(data: &[u8]) {
         authority: "example.com",
         path: "/page",
         query: None,
-        headers: &asked,
+        headers: &request_headers,
         has_body: false,
         has_certificate: false,
         device: None,
     };
     let response = OriginResponse {
         status: StatusCode::OK,
-        headers: &answered,
+        headers: &response_headers,
         requested: NOW,
         received: NOW,
     };
@@ -50,7 +50,7 @@ pub fn cache_fields(data: &[u8]) {
         method: &Method::POST,
         ..request
     };
-    let keys = keys_to_invalidate(&posted, StatusCode::OK, &answered, &rules.key);
+    let keys = keys_to_invalidate(&posted, StatusCode::OK, &response_headers, &rules.key);
     let site = KeyRules::default().uri(&PresentedRequest {
         path: "/",
         ..request
@@ -60,10 +60,12 @@ pub fn cache_fields(data: &[u8]) {
         return;
     };
     let stored = storable.stored;
-    assert!(!RequestDirectives::of(&asked).no_store);
+    assert!(!RequestDirectives::of(&request_headers).no_store);
     assert!(!stored.headers().contains("set-cookie"));
-    if !answered.contains("cdn-cache-control") && !answered.contains("x-accel-expires") {
-        let directives = ResponseDirectives::of(&answered);
+    if !response_headers.contains("cdn-cache-control")
+        && !response_headers.contains("x-accel-expires")
+    {
+        let directives = ResponseDirectives::of(&response_headers);
         assert!(!directives.private.is_whole());
         assert!(!directives.no_store || directives.must_understand);
         let lifetime = directives.s_maxage.or(directives.max_age);
@@ -165,7 +167,7 @@ fn check_fields(headers: &Headers) {
         key: Some(&key),
         detail: None,
     };
-    let mut told = Headers::new();
-    status.append_to(&mut told);
-    assert_eq!(told.len(), 1);
+    let mut written = Headers::new();
+    status.append_to(&mut written);
+    assert_eq!(written.len(), 1);
 }

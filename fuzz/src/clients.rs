@@ -109,9 +109,9 @@ impl Reader {
         };
         let request = Request::from_head(Box::new(head), Body::Empty, Rc::new(connection));
         let ResponseFuture::Now(response) = self.service.call(request) else {
-            panic!("a handler that does not wait has its answer at once");
+            panic!("a handler that does not wait responds at once");
         };
-        let content = response.body().in_memory().expect("text");
-        String::from_utf8_lossy(content).into_owned()
+        let body = response.body().in_memory().expect("text");
+        String::from_utf8_lossy(body).into_owned()
     }
 }

@@ -184,10 +184,10 @@ pub fn query(data: &[u8]) {
         && Target::parse(&Method::GET, &format!("/?{text}")).is_ok()
         && !text.contains('#')
     {
-        let answer =
+        let response =
             SERVICE.with(|service| service.call(request(&format!("/?{text}"), &[], Body::Empty)));
-        let ResponseFuture::Now(response) = answer else {
-            panic!("a handler that does not wait has its answer at once");
+        let ResponseFuture::Now(response) = response else {
+            panic!("a handler that does not wait responds at once");
         };
         match (&form, response.body()) {
             (Some(fields), Body::Bytes(bytes)) => assert_eq!(format!("{fields:?}"), *bytes),
@@ -213,9 +213,9 @@ thread_local! {
         .service();
 }
 
-fn form(content: &[u8]) -> Option<Fields> {
+fn form(bytes: &[u8]) -> Option<Fields> {
     let fields = [("content-type", "application/x-www-form-urlencoded")];
-    let body = Bytes::copy_from_slice(content).into();
+    let body = Bytes::copy_from_slice(bytes).into();
     let read = at_once(Form::<Fields>::from_request(
         request("/", &fields, body),
         u64::MAX,

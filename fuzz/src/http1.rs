@@ -106,8 +106,8 @@ pub fn chunked(data: &[u8]) {
     if !read.complete {
         return;
     }
-    let (content, end) = plain(data).expect("what was taken is in the grammar");
-    assert_eq!(read.body, content);
+    let (body, end) = plain(data).expect("what was taken is in the grammar");
+    assert_eq!(read.body, body);
     assert_eq!(transcript.consumed, head.len() + end);
 
     let mut anew = head.to_vec();
@@ -136,7 +136,7 @@ fn plain(data: &[u8]) -> Option<(Vec<u8>, usize)> {
             .position(|pair| pair == b"\r\n")?;
         Some((&data[from..from + end], from + end + 2))
     };
-    let mut content = Vec::new();
+    let mut body = Vec::new();
     let mut at = 0;
     loop {
         let (size, after) = line(at)?;
@@ -146,7 +146,7 @@ fn plain(data: &[u8]) -> Option<(Vec<u8>, usize)> {
         if size == 0 {
             break;
         }
-        content.extend_from_slice(data.get(at..at + size)?);
+        body.extend_from_slice(data.get(at..at + size)?);
         at += size;
         if line(at)? != (b"", at + 2) {
             return None;
@@ -157,7 +157,7 @@ fn plain(data: &[u8]) -> Option<(Vec<u8>, usize)> {
         let (field, after) = line(at)?;
         at = after;
         if field.is_empty() {
-            return Some((content, at));
+            return Some((body, at));
         }
     }
 }

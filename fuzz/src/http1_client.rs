@@ -156,8 +156,8 @@ impl ParsedResponse {
                 self.is_tunnel = connection.is_tunnel();
                 // Bytes after the response belong to no request.
                 if self.consumed < input.len() && !connection.is_tunnel() {
-                    let unasked = connection.handle_input(&input[self.consumed..]);
-                    assert_eq!(unasked, Err(Http1Error::UnexpectedResponse));
+                    let unexpected = connection.handle_input(&input[self.consumed..]);
+                    assert_eq!(unexpected, Err(Http1Error::UnexpectedResponse));
                 }
                 return;
             }

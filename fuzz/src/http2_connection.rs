@@ -19,7 +19,7 @@ const CONFIG: Http2Config = Http2Config {
 };
 
 /// The length of a response body: more than one frame, less than a window.
-const ANSWER: usize = 20_000;
+const RESPONSE_BYTES: usize = 20_000;
 
 /// The input of a server after the preface. The result is independent of the split, and the output consists of
 /// complete frames and is not much longer than the input.
@@ -146,10 +146,9 @@ impl Peer {
                 Http2Event::Incomplete => return Ok(start),
                 Http2Event::Data { stream, range, end } => {
                     assert!(!range.is_empty() || end);
-                    let content = &rest[range];
-                    self.connection
-                        .consumed(stream, content.len(), &mut self.out);
-                    self.note_content(stream, content, end);
+                    let data = &rest[range];
+                    self.connection.consumed(stream, data.len(), &mut self.out);
+                    self.note_data(stream, data, end);
                 }
                 Http2Event::Request(request) => {
                     assert!(self.connection.open_streams() <= 8);
@@ -159,11 +158,11 @@ impl Peer {
                     assert!(headers.get("transfer-encoding").is_none());
                     self.said
                         .push(format!("{:?} {}", request.head, request.end));
-                    self.answer(request.stream, StatusCode::OK)?;
+                    self.respond(request.stream, StatusCode::OK)?;
                 }
                 Http2Event::Refused { stream, why } => {
                     self.said.push(format!("{why:?}"));
-                    self.answer(stream, why.status())?;
+                    self.respond(stream, why.status())?;
                 }
                 event => self.said.push(format!("{event:?}")),
             }
@@ -172,9 +171,9 @@ impl Peer {
     }
 
     /// Joins the pieces of data, so that their sizes do not matter.
-    fn note_content(&mut self, stream: StreamKey, content: &[u8], end: bool) {
+    fn note_data(&mut self, stream: StreamKey, data: &[u8], end: bool) {
         let begun = format!("{} ", stream.id());
-        let more = content.escape_ascii().to_string();
+        let more = data.escape_ascii().to_string();
         match self.said.last_mut() {
             Some(last) if last.starts_with(&begun) => last.push_str(&more),
             _ => self.said.push(begun + &more),
@@ -184,17 +183,17 @@ impl Peer {
         }
     }
 
-    fn answer(&mut self, stream: StreamKey, status: StatusCode) -> Result<(), ConnectionError> {
+    fn respond(&mut self, stream: StreamKey, status: StatusCode) -> Result<(), ConnectionError> {
         let head = ResponseHead {
             status,
             headers: &Headers::new(),
-            content_length: Some(ANSWER as u64),
+            content_length: Some(RESPONSE_BYTES as u64),
             date: DATE,
             server: None,
         };
         match self.connection.send_head(stream, head, &mut self.out) {
             ExpectedBody::None => {}
-            ExpectedBody::Data(Some(_)) => self.left.push((stream, ANSWER)),
+            ExpectedBody::Data(Some(_)) => self.left.push((stream, RESPONSE_BYTES)),
             // A tunnel is closed at once.
             ExpectedBody::Data(None) => {
                 self.connection.send_data(stream, 0, true, &mut self.out)?;

@@ -18,10 +18,10 @@ use bytes::Bytes;
 /// What the last client gets is the same whether others came before it or not, whatever they sent.
 ///
 /// The first line is the configuration. Each line that starts with `>` begins a request, as
-/// `> GET /a?b tls h2 proxy`; the lines behind it are its fields, and `= text` is its body. The origin responds by all that tells
-/// responses apart under this configuration, and reads it as applications do: names in queries and cookies
-/// are decoded. What it responds by although the key does not count it, as a body or the name of another
-/// method, must not be stored.
+/// `> GET /a?b tls h2 proxy`; the lines behind it are its fields, and `= text` is its body. The response of the origin contains
+/// everything that distinguishes responses under this configuration, read as applications read it: names in
+/// queries and cookies are decoded. If it depends on something that is not in the key, such as a body or the
+/// name of another method, it must not be stored.
 pub fn shared_cache(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();
@@ -68,7 +68,7 @@ struct Site {
     /// Whether `;` separates the parameters of a query, too.
     splits_at_semicolons: bool,
     sets_cookies: bool,
-    /// Whether trusted proxies tell of their clients by `Forwarded`.
+    /// Whether trusted proxies send the addresses of their clients in `Forwarded`.
     is_forwarded: bool,
 }
 
@@ -464,14 +464,14 @@ impl BodyStream for Unannounced {
 
 /// The body of a request that is available at once.
 fn read_at_once(body: &mut Body) -> String {
-    let mut content = Vec::new();
+    let mut bytes = Vec::new();
     let mut context = Context::from_waker(Waker::noop());
     while let Poll::Ready(Some(Ok(frame))) = body.poll_frame(&mut context) {
         if let Frame::Data(data) = frame {
-            content.extend_from_slice(&data);
+            bytes.extend_from_slice(&data);
         }
     }
-    String::from_utf8_lossy(&content).into_owned()
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// What a client gets, but for what says when it was made and whether it was stored.
@@ -479,20 +479,20 @@ fn read_at_once(body: &mut Body) -> String {
 struct Received {
     status: StatusCode,
     fields: Vec<(String, Bytes)>,
-    content: Bytes,
+    body: Bytes,
 }
 
 impl Received {
     async fn read(client: &Client<'_>, mut response: Response) -> Self {
         let mut body = response.take_body();
-        let mut content = Vec::new();
+        let mut bytes = Vec::new();
         while let Some(Ok(frame)) = std::future::poll_fn(|cx| body.poll_frame(cx)).await {
             if let Frame::Data(data) = frame {
-                content.extend_from_slice(&data);
+                bytes.extend_from_slice(&data);
             }
         }
         if client.method == "HEAD" {
-            content.clear();
+            bytes.clear();
         }
         let mut fields: Vec<_> = response
             .headers()
@@ -510,7 +510,7 @@ impl Received {
         Self {
             status: response.status(),
             fields,
-            content: content.into(),
+            body: bytes.into(),
         }
     }
 }

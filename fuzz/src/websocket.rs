@@ -25,14 +25,14 @@ pub fn websocket_frames(data: &[u8]) {
         keep_received_context: options & 2 == 0,
     };
     let accepted = compression.accept([offer].into_iter());
-    let (agreement, answer) = accepted.unzip();
-    let answer = answer.unwrap_or_default();
+    let (agreement, response) = accepted.unzip();
+    let response = response.unwrap_or_default();
     // A client that keeps contexts accepts any response to its offer.
-    let content = Compression {
+    let client_compression = Compression {
         keep_received_context: true,
         ..compression
     };
-    let agreed = content.read_response([answer.as_bytes()].into_iter());
+    let agreed = client_compression.read_response([response.as_bytes()].into_iter());
     let agreed = agreed.expect("the client rejects the response to its offer");
     let piece = usize::from(*options).max(1);
     let events = read(agreement, frames, usize::MAX, agreed);

@@ -64,13 +64,13 @@ impl Random {
     }
 
     fn mutate(&mut self, data: &mut Vec<u8>, seeds: &[Vec<u8>]) {
-        const TELLING: &[u8] = b"\0\t\n\r \"%+,-./0159:;=@AFHTXaf~\x7f\x80\xff";
+        const SPECIAL: &[u8] = b"\0\t\n\r \"%+,-./0159:;=@AFHTXaf~\x7f\x80\xff";
         let at = self.below(data.len());
         let end = at + self.below((data.len() - at).min(16));
         match self.below(7) {
-            0 if !data.is_empty() => data[at] = TELLING[self.below(TELLING.len())],
+            0 if !data.is_empty() => data[at] = SPECIAL[self.below(SPECIAL.len())],
             1 if !data.is_empty() => data[at] ^= 1 << self.below(8),
-            2 => data.insert(at, TELLING[self.below(TELLING.len())]),
+            2 => data.insert(at, SPECIAL[self.below(SPECIAL.len())]),
             3 => drop(data.drain(at..end)),
             4 => {
                 let again = data[at..end].to_vec();

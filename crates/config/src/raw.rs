@@ -332,11 +332,11 @@ keys! {
         /// Which scripts of other origins may read responses (CORS). `false`: none, also where the site allows
         /// some.
         cors: Switch<Cors>,
-        /// How long a response may take until it begins, in seconds; answered 503 beyond. 0: no limit.
+        /// How long a response may take until it begins, in seconds; 503 beyond. 0: no limit.
         request_timeout: Seconds<0, YEAR>,
-        /// Name and password with every request. `false`: none, also where the site wants them.
+        /// Name and password with every request. `false`: none, also where the site requires them.
         basic_auth: Switch<BasicAuth>,
-        /// JSON Web Tokens with every request. `false`: none, also where the site wants them.
+        /// JSON Web Tokens with every request. `false`: none, also where the site requires them.
         jwt: Switch<Jwt>,
     }
 }
@@ -516,8 +516,8 @@ keys! {
         protocols: OneOrMore<Protocol> = OneOrMore(default_protocols()),
         /// The lowest version of TLS.
         min_version: TlsVersion = TlsVersion::Tls12,
-        /// Whether clients are asked for certificates. Where several sites share an address and one
-        /// of them asks, a request for another host than that of the handshake gets 421.
+        /// Whether the server requests client certificates. Where several sites share an address and one
+        /// of them does, a request for another host than that of the handshake gets 421.
         client_auth: ClientAuth = ClientAuth::None,
         /// Certificates of the authorities for client certificates, PEM.
         client_ca: FilePath,
@@ -559,7 +559,7 @@ choices! {
 }
 
 choices! {
-    /// Whether clients are asked for certificates.
+    /// Whether the server requests client certificates.
     pub(super) ClientAuth: "a kind of client authentication" {
         /// No certificate is requested.
         None = "none",

@@ -298,11 +298,7 @@ fn prometheus_text(sums: &BTreeMap<SeriesLabels, SeriesSum>, in_flight: i64) -> 
         .collect();
     let mut text = PrometheusText::new();
     let name = "http_requests_total";
-    text.metric(
-        name,
-        MetricType::Counter,
-        Some("Requests that were answered."),
-    );
+    text.metric(name, MetricType::Counter, Some("Completed requests."));
     for (labels, sum) in &series {
         text.sample(name, labels, sum.count);
     }
@@ -310,7 +306,7 @@ fn prometheus_text(sums: &BTreeMap<SeriesLabels, SeriesSum>, in_flight: i64) -> 
     text.metric(
         name,
         MetricType::Counter,
-        Some("Bytes of content that were sent."),
+        Some("Bytes of response bodies that were sent."),
     );
     for (labels, sum) in &series {
         text.sample(name, labels, sum.bytes);
@@ -319,7 +315,7 @@ fn prometheus_text(sums: &BTreeMap<SeriesLabels, SeriesSum>, in_flight: i64) -> 
     text.metric(
         name,
         MetricType::Histogram,
-        Some("From the head of a request to the end of its answer."),
+        Some("Time from the head of a request to the end of its response."),
     );
     for (labels, sum) in &series {
         let buckets = BOUNDS.into_iter().zip(sum.buckets);
@@ -327,11 +323,7 @@ fn prometheus_text(sums: &BTreeMap<SeriesLabels, SeriesSum>, in_flight: i64) -> 
         text.histogram(name, labels, buckets, seconds, sum.count);
     }
     let name = "http_requests_in_flight";
-    text.metric(
-        name,
-        MetricType::Gauge,
-        Some("Requests that are being answered."),
-    );
+    text.metric(name, MetricType::Gauge, Some("Requests in progress."));
     text.sample(name, &MetricLabels::new(), in_flight);
     text.into_string()
 }

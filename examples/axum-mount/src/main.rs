@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_answer_side_by_side() {
+    fn both_respond_side_by_side() {
         let server = TestServer::start(app());
         for client in [TestClient::new(app()), server.client()] {
             client
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_can_be_the_other_way_round() {
+    async fn axum_serves_an_application_of_apus() {
         let service = app().into_send_tower().unwrap();
         let outer = Router::new().fallback_service(service);
         for (path, text) in [
@@ -69,8 +69,8 @@ mod tests {
             let request = Request::get(path).body(Body::empty()).unwrap();
             let response = outer.clone().oneshot(request).await.unwrap();
             assert_eq!(response.status(), 200);
-            let content = to_bytes(response.into_body(), 1000).await.unwrap();
-            assert_eq!(content, text);
+            let body = to_bytes(response.into_body(), 1000).await.unwrap();
+            assert_eq!(body, text);
         }
     }
 

@@ -91,17 +91,17 @@ impl Chat {
                 return;
             }
         }
-        self.tell(room, &name, What::Joined).await;
+        self.publish(room, &name, What::Joined).await;
         while let Some(message) = receiver.recv().await {
             match message.as_text().map(str::trim) {
                 Some("") | None => {}
-                Some(text) => self.tell(room, &name, What::Said(text.to_owned())).await,
+                Some(text) => self.publish(room, &name, What::Said(text.to_owned())).await,
             }
         }
-        self.tell(room, &name, What::Left).await;
+        self.publish(room, &name, What::Left).await;
     }
 
-    async fn tell(&self, room: &str, name: &str, what: What) {
+    async fn publish(&self, room: &str, name: &str, what: What) {
         let line = self.history.add(room, name, what);
         self.rooms.publish(room, json(&line)).await;
     }

@@ -10,7 +10,7 @@ return [
     'a single file is included repeatedly, without state of earlier requests' => static function (Server $server): void {
         $worker = $server->worker('classic', APP . '/classic/single.php');
         for ($i = 0; $i < 3; $i++) {
-            check($worker->request(parameters('/'))->body, 'count 1 kept 1 classic none', 'content');
+            check($worker->request(parameters('/'))->body, 'count 1 kept 1 classic none', 'body');
             $response = $worker->request(parameters('/x', ['PATH_INFO' => '/a', 'SCRIPT_FILENAME' => APP . '/classic/single.php']));
             check([$response->body, $response->field('x-mode')], ['count 1 kept 1 classic single.php', '/a'], 'with its name');
         }
@@ -23,7 +23,7 @@ return [
     'an application with include_once gets a process for each request' => static function (Server $server): void {
         foreach (['index.php' => 'hello', 'classic/functions.php' => 'said nothing', 'classic/nested.php' => 'said nothing'] as $script => $body) {
             $worker = $server->worker('classic', APP . "/$script");
-            check($worker->request(parameters('/hello'))->body, $body, 'content');
+            check($worker->request(parameters('/hello'))->body, $body, 'body');
             check($worker->bye, 'exit', 'BYE');
             $worker->end();
         }
@@ -31,20 +31,20 @@ return [
     'an application with a class loader keeps its process' => static function (Server $server): void {
         $worker = $server->worker('classic', APP . '/classic/composer/index.php');
         for ($i = 1; $i < 4; $i++) {
-            check($worker->request(parameters('/'))->body, "framework $i", 'content');
+            check($worker->request(parameters('/'))->body, "framework $i", 'body');
         }
         $worker->stop();
         $worker = $server->worker('classic', APP . '/classic/composer/index.php', ['APUS_KEEP' => '0']);
-        check($worker->request(parameters('/'))->body, 'framework 1', 'content');
+        check($worker->request(parameters('/'))->body, 'framework 1', 'body');
         check($worker->bye, 'exit', 'BYE');
         $worker->end();
     },
     'an application that cannot be included twice leaves the second request to another worker' => static function (Server $server): void {
         $worker = $server->worker('classic', APP . '/classic/nested.php', ['APUS_KEEP' => '1']);
-        check($worker->request(parameters('/?say=a'))->body, 'said a', 'content');
+        check($worker->request(parameters('/?say=a'))->body, 'said a', 'body');
         try {
             $worker->request(parameters('/?say=b'));
-            throw new Failure('it was answered');
+            throw new Failure('there was a response');
         } catch (WorkerGone) {
             check($worker->bye, 'again', 'BYE');
         }

@@ -10,9 +10,9 @@ return [
     'exit() sends the output, also that of shutdown functions' => static function (Server $server): void {
         for ($i = 0; $i < 3; $i++) {
             $worker = $server->worker('worker', APP . '/worker.php');
-            check($worker->request(parameters('/hello'))->body, 'hello', 'content');
+            check($worker->request(parameters('/hello'))->body, 'hello', 'body');
             $response = $worker->request(parameters('/exit'));
-            check($response->body, 'before said shutdown', 'content');
+            check($response->body, 'before said shutdown', 'body');
             check([$response->status, $response->field('x-exit')], [201, '1'], 'status and X-Exit');
             check($worker->bye, 'exit', 'BYE');
             $worker->boot->wait();
@@ -27,7 +27,7 @@ return [
         $worker->end();
         $worker = $server->worker('worker', APP . '/broken/exits-twice.php');
         $response = $worker->request(parameters('/'));
-        check([$response->body, $response->field('x-exit')], ['before shutdown', '2'], 'content');
+        check([$response->body, $response->field('x-exit')], ['before shutdown', '2'], 'body');
         check($worker->bye, 'exit', 'BYE');
         $worker->boot->wait();
         check($worker->boot->response()[2], '', 'STDOUT of the boot');
@@ -37,13 +37,13 @@ return [
         $worker = $server->worker('worker', APP . '/worker.php');
         $response = $worker->request(parameters('/throw'));
         check($response->status, 500, 'status');
-        has($response->body, 'before ', 'content');
-        has($response->body, 'thrown in a test', 'content');
+        has($response->body, 'before ', 'body');
+        has($response->body, 'thrown in a test', 'body');
         $response = $worker->request(parameters('/throw-handled'));
         check([$response->status, $response->body], [503, 'handled x'], 'with a handler');
         check($worker->request(parameters('/throw'))->status, 500, 'the handler is gone');
         $response = $worker->request(parameters('/call-undefined'));
-        has($response->body, 'undefined_function_of_a_test', 'content');
+        has($response->body, 'undefined_function_of_a_test', 'body');
         check($worker->bye, null, 'BYE');
         check($worker->request(parameters('/hello'))->body, 'hello', 'the next');
         $worker->stop();
@@ -89,7 +89,7 @@ return [
     'a request that waits behind one that exits is not lost' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $worker->raw(Worker::frameOf(parameters('/exit')) . Worker::frameOf(parameters('/hello')));
-        check($worker->response()->body, 'before said shutdown', 'content');
+        check($worker->response()->body, 'before said shutdown', 'body');
         check($worker->bye, 'exit', 'BYE says that the second was not worked on');
         $worker->boot->wait();
         $worker->close();

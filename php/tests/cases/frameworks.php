@@ -14,7 +14,7 @@ return [
         $worker = $server->worker('worker', APP . '/frameworks/foundation.php');
         for ($i = 0; $i < 3; $i++) {
             $response = $worker->request(parameters("/x?a=$i", ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'application/json', 'CONTENT_LENGTH' => '2']), '{}');
-            check([$response->status, $response->field('x-test'), $response->busy], [202, 'yes', true], 'send() finishes the answer');
+            check([$response->status, $response->field('x-test'), $response->busy], [202, 'yes', true], 'send() finishes the response');
             check($response->json(), ['POST', '/x', ['a' => (string) $i], '{}', null, []], 'request');
             has($response->field('set-cookie') ?? '', 'c=d', 'cookie');
             $worker->expect(READY);

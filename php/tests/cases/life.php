@@ -27,7 +27,7 @@ return [
         $worker->send(CANCEL);
         $worker->send(PING);
         check($worker->expect(PONG)['payload'], '', 'PONG');
-        check($worker->request(parameters('/'))->body, 'hello', 'content');
+        check($worker->request(parameters('/'))->body, 'hello', 'body');
         $worker->stop();
     },
     'reads a request that comes byte by byte' => static function (Server $server): void {
@@ -38,21 +38,21 @@ return [
             $worker->raw($part);
             usleep(1000);
         }
-        check($worker->response()->body, 'hello', 'content');
+        check($worker->response()->body, 'hello', 'body');
         $worker->stop();
     },
     'accepts a number of parameters with leading zeros' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/hello.php');
         $serialized = preg_replace_callback('/^a:(\d+)/', static fn (array $match): string => sprintf('a:%05d', $match[1]), serialize(parameters('/')));
         $worker->send(REQUEST, pack('V', strlen($serialized)) . $serialized);
-        check($worker->response()->body, 'hello', 'content');
+        check($worker->response()->body, 'hello', 'body');
         $worker->stop();
     },
     'ends when the server closes the connection, and the process boots again' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/hello.php');
         $worker->close();
         $next = $server->worker('worker', APP . '/hello.php');
-        check($next->request(parameters('/'))->body, 'hello', 'content');
+        check($next->request(parameters('/'))->body, 'hello', 'body');
         $next->stop();
     },
     'ends after a violation of the protocol' => static function (Server $server): void {
@@ -88,20 +88,20 @@ return [
     'output during the boot goes to the log' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/broken/talks.php');
         has($worker->logs[0]['text'], 'talking at boot', 'log');
-        check($worker->request(parameters('/'))->body, 'hello', 'content');
+        check($worker->request(parameters('/'))->body, 'hello', 'body');
         $worker->stop();
     },
     'reports a script that ends by itself' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/broken/two.php');
-        check($worker->request(parameters('/'))->body, 'hello', 'content');
-        check($worker->request(parameters('/'))->body, 'hello', 'content');
+        check($worker->request(parameters('/'))->body, 'hello', 'body');
+        check($worker->request(parameters('/'))->body, 'hello', 'body');
         check($worker->expect(BYE)['payload'], 'exit', 'BYE');
         $worker->end();
     },
     'ends above its memory limit' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php', ['APUS_MEMORY' => '6000000']);
         for ($i = 0; $i < 10 && $worker->bye === null; $i++) {
-            check($worker->request(parameters('/hold'))->body, 'held', 'content');
+            check($worker->request(parameters('/hold'))->body, 'held', 'body');
         }
         check($worker->bye, 'memory', 'BYE');
         check($i > 1 && $i < 4, true, "$i requests");
@@ -112,17 +112,17 @@ return [
         $code = "<?php while (frankenphp_handle_request(function () { echo 'old'; })) {}";
         file_put_contents($script, $code);
         $worker = $server->worker('worker', $script);
-        check($worker->request(parameters('/'))->body, 'old', 'content');
+        check($worker->request(parameters('/'))->body, 'old', 'body');
         file_put_contents($script, str_replace('old', 'new', $code));
         touch($script, time() + 10);
         $next = $server->worker('worker', $script, ['APUS_FRESH' => '1']);
-        check($next->request(parameters('/'))->body, 'new', 'content');
+        check($next->request(parameters('/'))->body, 'new', 'body');
         $worker->stop();
         $next->stop();
     },
     'a client cannot request the runtime' => static function (Server $server): void {
         [$status, , $body] = $server->plain(['SCRIPT_FILENAME' => RUNTIME, 'REQUEST_METHOD' => 'GET', 'SCRIPT_NAME' => '/apus.php']);
         check($status, 403, 'status');
-        has($body, 'started by Apus', 'content');
+        has($body, 'started by Apus', 'body');
     },
 ];

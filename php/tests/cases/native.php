@@ -46,9 +46,9 @@ return [
         check($worker->request(parameters('/admin/one'))->json(), ['a'], 'group');
         $response = $worker->request(parameters('/admin/deep/two'));
         check($response->json(), ['a', 'b', 'c'], 'nested group');
-        check($response->fields['x-trail'], ['c', 'b', 'a'], 'on the way back');
+        check($response->fields['x-trail'], ['c', 'b', 'a'], 'after the handler');
         $response = $worker->request(parameters('/admin/closed/x'));
-        check([$response->status, $response->body], [403, 'closed'], 'one that answers');
+        check([$response->status, $response->body], [403, 'closed'], 'one that responds');
         $worker->stop();
     },
     'all kinds of responses' => static function (Server $server): void {
@@ -72,7 +72,7 @@ return [
     'views' => static function (Server $server): void {
         $worker = $server->worker('native', NATIVE);
         $expected = "<h1>&lt;T&gt;</h1>\n<p title=\"a&quot;b&apos;c&amp;\">part 1 a&quot;b&apos;c&amp;</p>\n";
-        check($worker->request(parameters('/view'))->body, $expected, 'content');
+        check($worker->request(parameters('/view'))->body, $expected, 'body');
         $response = $worker->request(parameters('/view-throws'));
         check([$response->status, $response->body], [422, 'handled in a view /view-throws'], 'one that throws');
         check($worker->request(parameters('/view'))->body, $expected, 'the next');
@@ -101,7 +101,7 @@ return [
         check($worker->logs[0]['level'], 3, 'level');
         $response = $worker->request(parameters('/teapot'));
         check([$response->status, $response->field('x-pot')], [418, '1'], 'HttpException');
-        has($response->body, 'I am &lt;b&gt;', 'content');
+        has($response->body, 'I am &lt;b&gt;', 'body');
         check($worker->request(parameters('/teapot', ['HTTP_ACCEPT' => 'application/json']))->json(), ['status' => 418, 'error' => 'I am <b>'], 'as JSON');
         $response = $worker->request(parameters('/handled'));
         check([$response->status, $response->body], [422, 'handled known /handled'], 'by its class');
@@ -156,7 +156,7 @@ return [
     'tasks and timers' => static function (Server $server): void {
         $worker = $server->worker('native', NATIVE);
         check($worker->ready, "sockets: 1\ntimer: tick 250\n", 'READY');
-        check($worker->request(parameters('/task'))->body, 'queued', 'content');
+        check($worker->request(parameters('/task'))->body, 'queued', 'body');
         check($worker->commands, [['kind' => 2, 'flags' => 0, 'name' => 'mail', 'bytes' => pack('V', 1500) . '{"to":"x"}']], 'commands');
         check($worker->event(['kind' => 'task', 'name' => 'mail', 'id' => '1'], '{"to":"x"}')->status, 200, 'task');
         has($worker->logs[0]['text'], '"to":"x"', 'log');

@@ -29,8 +29,8 @@ return [
     },
     'buffers are unwound in order' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        check($worker->request(parameters('/nested'))->body, '<a[b]>', 'content');
-        check($worker->request(parameters('/unwind-flush'))->body, 'kept and more', 'content');
+        check($worker->request(parameters('/nested'))->body, '<a[b]>', 'body');
+        check($worker->request(parameters('/unwind-flush'))->body, 'kept and more', 'body');
         check($worker->request(parameters('/unwind'))->field('x-after'), '1', 'all buffers removed, nothing printed');
         check($worker->request(parameters('/hello'))->body, 'hello', 'the next');
         $worker->stop();
@@ -38,14 +38,14 @@ return [
     'a buffer that cannot be removed ends the worker' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $response = $worker->request(parameters('/stuck'));
-        check([$response->status, $response->body, $worker->bye], [200, 'below ABOVE', 'exit'], 'answer');
+        check([$response->status, $response->body, $worker->bye], [200, 'below ABOVE', 'exit'], 'response');
         $worker->end();
     },
     'a callback that throws fails only its request' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
         $response = $worker->request(parameters('/callback-throws'));
         check($response->status, 500, 'status');
-        has($response->body, 'thrown in a callback', 'content');
+        has($response->body, 'thrown in a callback', 'body');
         check($worker->request(parameters('/nested'))->body, '<a[b]>', 'the next');
         $worker->stop();
     },
@@ -71,7 +71,7 @@ return [
         for ($i = 0; $i < 40; $i++) {
             $expected .= str_repeat(chr(65 + $i % 26), 25000);
         }
-        check(md5($response->body), md5($expected), 'content');
+        check(md5($response->body), md5($expected), 'body');
         check($response->streamed && $response->chunks > 2, true, 'chunks');
         check($response->field('x-large'), '1', 'X-Large');
         $response = $worker->request(parameters('/once-large'));
@@ -89,7 +89,7 @@ return [
         check($worker->expect(CHUNK)['payload'], 'three', 'third');
         check($worker->expect(CHUNK), ['type' => CHUNK, 'flags' => 1, 'payload' => ''], 'the end');
         $response = $worker->request(parameters('/flush-native'));
-        check($response->body, 'onetwo', 'content');
+        check($response->body, 'onetwo', 'body');
         check($response->streamed, $server->replaces(), 'flush() where it is replaced');
         $worker->stop();
     },
@@ -145,7 +145,7 @@ return [
         $worker = $server->worker('worker', APP . '/worker.php');
         $file = $server->folder . '/early';
         $response = $worker->request(parameters('/early?file=' . urlencode($file)));
-        check([$response->body, $response->busy], ['answer', true], 'answer');
+        check([$response->body, $response->busy], ['answer', true], 'response');
         $worker->expect(READY);
         check(file_get_contents($file), 'after', 'the work after it');
         check($worker->request(parameters('/hello'))->body, 'hello', 'the next');
@@ -158,24 +158,24 @@ return [
             // It waits for the server to close the FastCGI connection.
             $worker->boot->wait();
             $worker->boot->close();
-            check($worker->response()->body, 'answer', 'content');
+            check($worker->response()->body, 'answer', 'body');
             check($worker->bye, 'error', 'BYE');
             $worker->close();
             return;
         }
-        check($worker->response()->body, 'answer', 'content');
+        check($worker->response()->body, 'answer', 'body');
         $worker->expect(READY);
         $worker->stop();
     },
     'functions at the end of a request' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        check($worker->request(parameters('/at-end'))->body, 'begin end', 'content');
+        check($worker->request(parameters('/at-end'))->body, 'begin end', 'body');
         check($worker->request(parameters('/hello'))->body, 'hello', 'the next');
         $worker->stop();
     },
     'display_errors puts a warning into the body' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        has($worker->request(parameters('/notice'))->body, "Undefined variable \$undefined", 'content');
+        has($worker->request(parameters('/notice'))->body, "Undefined variable \$undefined", 'body');
         $worker->stop();
     },
 ];

@@ -127,7 +127,7 @@ return [
             $hash = md5($body);
             check($response->body, substr($body, 0, 5) . '|' . strlen($body) . "|$hash|$hash|kept|FILTERED", "in pieces of $piece");
         }
-        check($worker->request(parameters('/input'))->body, '|0|' . md5('') . '|' . md5('') . '|kept|FILTERED', 'without content');
+        check($worker->request(parameters('/input'))->body, '|0|' . md5('') . '|' . md5('') . '|kept|FILTERED', 'without a body');
         $worker->stop();
     },
     'a large body is not kept in memory' => static function (Server $server): void {
@@ -135,7 +135,7 @@ return [
         $before = $worker->request(parameters('/hello'))->memory;
         $body = random_bytes(1 << 20) . str_repeat('0123456789abcdef', 500000);
         $response = $worker->request(parameters('/unread', ['REQUEST_METHOD' => 'POST']), $body, 262144);
-        check($response->body, 'not read', 'content that nobody reads is not pulled');
+        check($response->body, 'not read', 'a body that nobody reads is not pulled');
         $parts = [['f', substr($body, 0, 500000), '; filename="x"', 'a/b'], ['g', str_repeat('y', 400000), '; filename="y"', 'a/b']];
         $multipart = multipart($parts);
         $response = $worker->request(parameters('/dump', ['REQUEST_METHOD' => 'POST', 'CONTENT_TYPE' => 'multipart/form-data; boundary=b0und4ry']), $multipart, 262144);

@@ -13,7 +13,7 @@ return [
         for ($i = 0; $i < 3; $i++) {
             $spoilt = $worker->request(parameters('/spoil?x=1', ['HTTP_AUTHORIZATION' => 'Basic ' . base64_encode('a:b'), 'HTTP_COOKIE' => 'x=y']));
             check($spoilt->status, 418, 'status');
-            check($spoilt->body, 'oneTWO', 'content');
+            check($spoilt->body, 'oneTWO', 'body');
             check($worker->request(parameters('/state'))->body, $new, 'state after it');
         }
         check($worker->logs, [], 'logs');
@@ -29,7 +29,7 @@ return [
     },
     'global variables that a request adds are logged once' => static function (Server $server): void {
         $worker = $server->worker('worker', APP . '/worker.php');
-        check($worker->request(parameters('/global?n=a'))->body, 'left', 'content');
+        check($worker->request(parameters('/global?n=a'))->body, 'left', 'body');
         has($worker->logs[0]['text'] ?? '', '$left_a', 'log');
         check($worker->logs[0]['level'], 4, 'level');
         $worker->request(parameters('/hello'));
@@ -40,7 +40,7 @@ return [
         $worker = $server->worker('worker', APP . '/worker.php', ['APUS_LEAKS' => 'refuse']);
         $worker->request(parameters('/hello'));
         check($worker->bye, null, 'BYE');
-        check($worker->request(parameters('/global?n=a'))->body, 'left', 'content');
+        check($worker->request(parameters('/global?n=a'))->body, 'left', 'body');
         check($worker->bye, 'leak', 'BYE');
         $worker->end();
     },

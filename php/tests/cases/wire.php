@@ -36,14 +36,14 @@ return [
         $worker->raw(example('2d 00 00 00 01'));
         check($worker->response()->body, 'POST hi', 'the request');
         $response = example('22 00 00 00 43');
-        check(strlen($response), 8 + 0x22, 'the length of an answer');
+        check(strlen($response), 8 + 0x22, 'the length of a response');
         $parsed = Response::of(substr($response, 8));
-        check([$parsed->status, $parsed->memory, $parsed->fields, $parsed->body], [200, 0x100000, ['content-type' => ['x']], 'hello'], 'an answer');
+        check([$parsed->status, $parsed->memory, $parsed->fields, $parsed->body], [200, 0x100000, ['content-type' => ['x']], 'hello'], 'a response');
         $worker->begin(parameters('/', ['REQUEST_METHOD' => 'POST']), '', true);
         $pull = $worker->expect(PULL);
         check(pack('VCCv', 4, PULL, 0, 0) . $pull['payload'], example('04 00 00 00 45'), 'PULL');
         $worker->raw(example('03 00 00 00 02'));
-        check($worker->response()->body, 'POST end', 'the content');
+        check($worker->response()->body, 'POST end', 'the body');
         $worker->send(STOP);
         $bye = $worker->expect(BYE);
         check(pack('VCCv', 4, BYE, 0, 0) . $bye['payload'], example('04 00 00 00 4a'), 'BYE');

@@ -1,6 +1,6 @@
 <?php
 
-/** A FastCGI client, as small as the tests need it: one request, whose answer is read as it comes. */
+/** A FastCGI client, as small as the tests need it: one request, whose response is read as it arrives. */
 
 declare(strict_types=1);
 

@@ -22,7 +22,7 @@ final class Response
     public static function of(string $payload): self
     {
         ['s' => $status, 'r' => $reserved, 'm' => $memory, 'l' => $length] = unpack('vs/vr/Vm/Vl', $payload);
-        check($reserved, 0, 'the reserved bytes of an answer');
+        check($reserved, 0, 'the reserved bytes of a response');
         return new self($status, self::fields(substr($payload, 12, $length)), substr($payload, 12 + $length), $memory);
     }
 

@@ -26,7 +26,7 @@ final class Suite
             $server = null;
             foreach (self::cases() as $name => [$test, $models]) {
                 $full = "$model: $name";
-                if (!in_array($model, $models, true) || !self::wanted($full, $words)) {
+                if (!in_array($model, $models, true) || !self::matches($full, $words)) {
                     continue;
                 }
                 $server ??= new Server($model);
@@ -59,7 +59,7 @@ final class Suite
     }
 
     /** @param list<string> $words */
-    private static function wanted(string $name, array $words): bool
+    private static function matches(string $name, array $words): bool
     {
         foreach ($words as $word) {
             if (!str_contains($name, $word)) {

@@ -163,7 +163,7 @@ final class Worker
                     $this->bye = $payload;
                     throw new WorkerGone("BYE $payload");
                 default:
-                    throw new Failure("frame {$frame['type']} in an answer");
+                    throw new Failure("frame {$frame['type']} in a response");
             }
         }
     }

@@ -83,7 +83,7 @@ fn header(value: &'static str) -> HeaderText {
 
 keys! {
     /// Cross-origin resource sharing (Fetch standard, section 3.2): which scripts of other origins may read
-    /// responses. Preflight requests are answered here.
+    /// responses. The server responds to preflight requests.
     pub(crate) struct Cors {
         /// The origins whose scripts may: `"https://shop.example"`, `"https://*.shop.example"` for the
         /// subdomains, or `"*"` for all of them, which excludes `credentials`.

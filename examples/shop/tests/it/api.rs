@@ -104,11 +104,11 @@ fn all_values_that_are_not_possible_are_told_at_once() {
             let problem: Value = reply.json();
             assert_eq!(problem["type"], "/problems/invalid", "{problem}");
             let errors = problem["errors"].as_array().unwrap();
-            let told: Vec<_> = errors
+            let found: Vec<_> = errors
                 .iter()
                 .map(|error| error["pointer"].as_str().unwrap())
                 .collect();
-            assert_eq!(told, pointers, "{path} {value}");
+            assert_eq!(found, pointers, "{path} {value}");
             assert!(errors.iter().all(|error| error["detail"].is_string()));
         }
         let kind = client.get("/problems/invalid").send().text();

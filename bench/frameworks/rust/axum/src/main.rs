@@ -110,7 +110,7 @@ impl<E: Error> From<E> for Failure {
     }
 }
 
-/// sqlx tries a connection before each use, unless it is told not to.
+/// sqlx tries a connection before each use, unless the pool is configured otherwise.
 async fn pages(database: &str, tries: bool) -> Result<Router, Box<dyn Error>> {
     let mut templates = Environment::new();
     templates.add_template("layout.html", include_str!("../../views/layout.html"))?;

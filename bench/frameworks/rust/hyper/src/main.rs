@@ -20,7 +20,7 @@ use tokio::runtime::Builder;
 #[derive(Clone, Copy)]
 struct Language(&'static str);
 
-async fn answer(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn respond(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     language(&mut request);
     let mut response = route(&request);
     served_by(&mut response);
@@ -59,7 +59,7 @@ fn hello(language: &str, name: &str) -> Response<Full<Bytes>> {
         "zh" => format!("你好，{name}！"),
         _ => format!("Hello, {name}!"),
     };
-    content("text/plain; charset=utf-8", text.into())
+    with_body("text/plain; charset=utf-8", text.into())
 }
 
 #[derive(Serialize)]
@@ -75,16 +75,16 @@ fn json(language: &'static str, id: u32) -> Response<Full<Bytes>> {
         name: "Apus apus",
         language,
     }) {
-        Ok(json) => content("application/json", json.into()),
+        Ok(json) => with_body("application/json", json.into()),
         Err(_) => empty(StatusCode::INTERNAL_SERVER_ERROR),
     }
 }
 
-fn content(kind: &'static str, content: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(content));
+fn with_body(content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
     response
         .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
@@ -105,7 +105,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let (connection, _) = listener.accept().await?;
                 tokio::spawn(
                     http1::Builder::new()
-                        .serve_connection(TokioIo::new(connection), service_fn(answer)),
+                        .serve_connection(TokioIo::new(connection), service_fn(respond)),
                 );
             }
         })

@@ -26,13 +26,13 @@ impl ServerHook for Language {
 
     async fn handle(self, _: &mut Stream, ctx: &mut Context) -> Status {
         ctx.set_attribute("language", self);
-        // It says 200 to what meets no route, unless it is told to.
+        // Requests without a route get a 200 unless the status is set here.
         ctx.get_mut_response().set_status_code(404);
         Status::Continue
     }
 }
 
-/// Sends the answer, too: that is left to the last response middleware.
+/// Also sends the response, which is the task of the last response middleware.
 struct ServedBy;
 
 impl ServerHook for ServedBy {
@@ -44,11 +44,11 @@ impl ServerHook for ServedBy {
         if !ctx.get_request().is_enable_keep_alive() {
             ctx.get_mut_response().set_header(CONNECTION, CLOSE);
         }
-        let answer = ctx
+        let response = ctx
             .get_mut_response()
             .set_header("x-served-by", "bench")
             .build();
-        match stream.try_send(answer).await {
+        match stream.try_send(response).await {
             Ok(()) => Status::Continue,
             Err(_) => {
                 stream.set_closed(true);

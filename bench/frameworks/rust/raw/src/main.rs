@@ -1,6 +1,6 @@
 //! The floor of frameworks: reads, looks for the end of a head and for nothing in it, and writes the same bytes for every request.
 //!
-//! `bench-raw PORT FILE`: FILE is the answer that is written, head and all. If it says `connection: close`, that is done.
+//! `bench-raw PORT FILE`: FILE is the response that is written, head and all. If it says `connection: close`, that is done.
 
 use std::io;
 
@@ -13,8 +13,8 @@ fn main() -> io::Result<()> {
     let (Some(port), Some(file)) = (arguments.next(), arguments.next()) else {
         return Err(io::Error::other("bench-raw PORT FILE"));
     };
-    let answer: &'static [u8] = Vec::leak(std::fs::read(file)?);
-    let closes = answer
+    let response: &'static [u8] = Vec::leak(std::fs::read(file)?);
+    let closes = response
         .to_ascii_lowercase()
         .windows(17)
         .any(|line| line == b"connection: close");
@@ -25,7 +25,7 @@ fn main() -> io::Result<()> {
             let listener = listen(&port)?;
             loop {
                 let (connection, _) = listener.accept().await?;
-                tokio::spawn(serve(connection, answer, closes));
+                tokio::spawn(serve(connection, response, closes));
             }
         })
 }
@@ -38,12 +38,12 @@ fn listen(port: &str) -> io::Result<TcpListener> {
     socket.listen(4096)
 }
 
-async fn serve(mut connection: TcpStream, answer: &[u8], closes: bool) -> io::Result<()> {
+async fn serve(mut connection: TcpStream, response: &[u8], closes: bool) -> io::Result<()> {
     let mut read = Vec::with_capacity(4096);
     while connection.read_buf(&mut read).await? > 0 {
         while let Some(end) = end_of_head(&read) {
             read.drain(..end);
-            connection.write_all(answer).await?;
+            connection.write_all(response).await?;
             if closes {
                 return Ok(());
             }
