@@ -31,15 +31,15 @@ fn reads_chunked_bodies_with_trailers() {
 fn reads_a_large_body_completely() {
     let server = Server::start(collector());
     let mut client = server.connect();
-    let content: Vec<u8> = (0..5_000_000_u32)
+    let body: Vec<u8> = (0..5_000_000_u32)
         .map(|index| (index % 251) as u8)
         .collect();
     client.send(format!(
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
-        content.len()
+        body.len()
     ));
-    client.send(&content);
-    assert!(client.read_response().body == content);
+    client.send(&body);
+    assert!(client.read_response().body == body);
 }
 
 #[test]
@@ -52,10 +52,10 @@ fn a_handler_that_does_not_read_stalls_the_client_and_takes_no_memory() {
             while !go.load(Ordering::Relaxed) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            let content = crate::harness::collect(&mut request.take_body())
+            let body = crate::harness::collect(&mut request.take_body())
                 .await
                 .unwrap();
-            ok(content.len().to_string())
+            ok(body.len().to_string())
         })
     }));
     let mut client = server.connect();
@@ -118,11 +118,11 @@ fn echoes_a_body_while_it_still_arrives() {
 fn echoes_a_large_body_in_both_directions_at_once() {
     let server = Server::start(echo());
     let mut client = server.connect();
-    let content: Arc<[u8]> = (0..8_000_000_u32)
+    let body: Arc<[u8]> = (0..8_000_000_u32)
         .map(|index| (index % 249) as u8)
         .collect();
     let mut writer = client.stream.try_clone().unwrap();
-    let sent = Arc::clone(&content);
+    let sent = Arc::clone(&body);
     let sender = std::thread::spawn(move || {
         let head = format!(
             "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
@@ -134,7 +134,7 @@ fn echoes_a_large_body_in_both_directions_at_once() {
     let received = client.read_response();
     sender.join().unwrap();
     assert_eq!(received.field("content-length"), Some("8000000"));
-    assert!(*received.body == *content);
+    assert!(*received.body == *body);
     // The connection goes on.
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nok");
     assert_eq!(client.read_response().text(), "ok");
@@ -183,10 +183,10 @@ fn sends_100_continue_for_a_body_that_a_response_streams_back() {
 fn drains_a_small_unread_body_and_keeps_the_connection() {
     let server = Server::start(paths());
     let mut client = server.connect();
-    let content = "x".repeat(200 * 1024);
+    let body = "x".repeat(200 * 1024);
     client.send(format!(
-        "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{content}",
-        content.len()
+        "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
     ));
     let received = client.read_response();
     assert_eq!(
@@ -194,8 +194,8 @@ fn drains_a_small_unread_body_and_keeps_the_connection() {
         ("/a", None)
     );
     client.send(format!(
-        "POST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{content}\r\n0\r\n\r\n",
-        content.len()
+        "POST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+        body.len()
     ));
     assert_eq!(client.read_response().text(), "/b");
     assert_eq!(client.get("/c").text(), "/c");
@@ -204,12 +204,12 @@ fn drains_a_small_unread_body_and_keeps_the_connection() {
 #[test]
 fn a_large_unread_body_ends_the_connection_and_not_the_response() {
     let server = Server::start(paths());
-    let content = "x".repeat(10 * 1024 * 1024);
+    let body = "x".repeat(10 * 1024 * 1024);
     for framing in [
-        format!("Content-Length: {}\r\n\r\n{content}", content.len()),
+        format!("Content-Length: {}\r\n\r\n{body}", body.len()),
         format!(
-            "Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{content}\r\n0\r\n\r\n",
-            content.len()
+            "Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+            body.len()
         ),
     ] {
         let mut client = server.connect();
@@ -223,7 +223,7 @@ fn a_large_unread_body_ends_the_connection_and_not_the_response() {
 }
 
 #[test]
-fn drops_a_handler_whose_client_went_away() {
+fn drops_a_handler_whose_client_disconnected() {
     struct DropFlag(Arc<AtomicBool>);
     impl Drop for DropFlag {
         fn drop(&mut self) {
@@ -248,12 +248,13 @@ fn drops_a_handler_whose_client_went_away() {
 
 #[test]
 fn a_body_breaks_off_for_a_reader_that_outlives_the_response() {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, results) = std::sync::mpsc::channel();
     let server = Server::start(service(move |mut request| {
-        let tell = tell.clone();
+        let sender = sender.clone();
         tokio::task::spawn_local(async move {
             let result = crate::harness::collect(&mut request.take_body()).await;
-            tell.send(result.map_err(|error| error.to_string()))
+            sender
+                .send(result.map_err(|error| error.to_string()))
                 .unwrap();
         });
         ok("answered").into()
@@ -261,7 +262,7 @@ fn a_body_breaks_off_for_a_reader_that_outlives_the_response() {
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\nunread!");
     assert_eq!(client.read_response().text(), "answered");
-    let result = told.recv_timeout(crate::harness::PATIENCE).unwrap();
+    let result = results.recv_timeout(crate::harness::PATIENCE).unwrap();
     assert_eq!(
         result.unwrap_err(),
         "the peer disconnected before the body ended"
@@ -269,7 +270,8 @@ fn a_body_breaks_off_for_a_reader_that_outlives_the_response() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.read_response().text(), "answered");
     assert_eq!(
-        told.recv_timeout(crate::harness::PATIENCE)
+        results
+            .recv_timeout(crate::harness::PATIENCE)
             .unwrap()
             .unwrap(),
         b""
@@ -277,13 +279,14 @@ fn a_body_breaks_off_for_a_reader_that_outlives_the_response() {
 }
 
 #[test]
-fn a_client_that_leaves_midway_is_an_error_to_the_handler() {
-    let (tell, told) = std::sync::mpsc::channel();
+fn a_client_that_disconnects_midway_is_an_error_to_the_handler() {
+    let (sender, results) = std::sync::mpsc::channel();
     let server = Server::start(service(move |mut request| {
-        let tell = tell.clone();
+        let sender = sender.clone();
         ResponseFuture::later(async move {
             let result = crate::harness::collect(&mut request.take_body()).await;
-            tell.send(result.map_err(|error| error.to_string()))
+            sender
+                .send(result.map_err(|error| error.to_string()))
                 .unwrap();
             ok(Bytes::new())
         })
@@ -291,7 +294,7 @@ fn a_client_that_leaves_midway_is_an_error_to_the_handler() {
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf");
     drop(client);
-    let result = told.recv_timeout(crate::harness::PATIENCE).unwrap();
+    let result = results.recv_timeout(crate::harness::PATIENCE).unwrap();
     assert_eq!(
         result.unwrap_err(),
         "the peer disconnected before the body ended"

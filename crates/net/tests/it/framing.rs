@@ -177,7 +177,7 @@ fn rejects_expectations_it_cannot_meet() {
 #[test]
 fn rejects_chunked_bodies_with_other_framing() {
     let server = Server::start(collector());
-    for content in [
+    for body in [
         "10000000000000000\r\n",
         "FFFFFFFFFFFFFFFFF\r\n",
         "00000000000000000000000000000005\r\nhello\r\n0\r\n\r\n",
@@ -204,7 +204,7 @@ fn rejects_chunked_bodies_with_other_framing() {
         "0\r\nX: y\r\n folded\r\n\r\n",
     ] {
         let message =
-            format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{content}");
+            format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
         assert_refused(&server, 400, &message);
     }
     let message = format!(
@@ -218,13 +218,12 @@ fn rejects_chunked_bodies_with_other_framing() {
 #[test]
 fn bounds_chunk_extensions_without_end() {
     let server = Server::start(collector());
-    let mut content = String::new();
+    let mut body = String::new();
     for _ in 0..200 {
-        content.push_str(&format!("1;{}\r\nx\r\n", "e".repeat(200)));
+        body.push_str(&format!("1;{}\r\nx\r\n", "e".repeat(200)));
     }
-    let message = format!(
-        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{content}0\r\n\r\n"
-    );
+    let message =
+        format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}0\r\n\r\n");
     assert_refused(&server, 400, &message);
 }
 

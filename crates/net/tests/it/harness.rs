@@ -70,12 +70,12 @@ impl Server {
         self.engine.status().totals()
     }
 
-    /// Waits until the counters are as they have to become.
+    /// Waits until the counters satisfy a condition.
     pub(crate) fn wait_for(&self, what: &str, reached: impl Fn(&WorkerTotals) -> bool) {
         wait_until(what, || reached(&self.totals()));
     }
 
-    /// A request over a connection of its own, which shows that the server is well.
+    /// Sends a request over a new connection and checks that it gets status 200.
     pub(crate) fn assert_serves(&self) {
         let mut client = self.connect();
         client.send("GET /well HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -91,8 +91,8 @@ impl Server {
     }
 }
 
-/// Runs the test of this name alone in a process of its own. Tells whether this is that process,
-/// so that the test goes on.
+/// Runs the test of this name alone in a process of its own. Returns whether this is that process,
+/// in which the test continues.
 pub(crate) fn in_own_process(test: &str) -> bool {
     in_own_process_with(test, &mut Command::new(std::env::current_exe().unwrap()))
 }
@@ -107,10 +107,10 @@ pub(crate) fn in_own_process_with(test: &str, command: &mut Command) -> bool {
         .args([test, "--exact", "--nocapture"])
         .env(CHILD, "1");
     let output = command.output().unwrap();
-    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
     assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}"
+        output.status.success() && printed.contains("1 passed"),
+        "{printed}"
     );
     false
 }
@@ -154,7 +154,7 @@ where
     Arc::new(move || service_fn(call.clone()))
 }
 
-/// Answers with the path.
+/// Responds with the path.
 pub(crate) fn paths() -> Arc<dyn ServiceFactory> {
     service(|request| ok(request.path().to_owned()).into())
 }
@@ -164,7 +164,7 @@ pub(crate) fn collector() -> Arc<dyn ServiceFactory> {
     service(|mut request| {
         ResponseFuture::later(async move {
             match collect(&mut request.take_body()).await {
-                Ok(content) => ok(content),
+                Ok(body) => ok(body),
                 Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),
             }
         })
@@ -172,19 +172,19 @@ pub(crate) fn collector() -> Arc<dyn ServiceFactory> {
 }
 
 pub(crate) async fn collect(body: &mut Body) -> Result<Vec<u8>, BodyError> {
-    let mut content = Vec::new();
+    let mut collected = Vec::new();
     while let Some(frame) = body.frame().await {
         match frame? {
-            Frame::Data(bytes) => content.extend_from_slice(&bytes),
+            Frame::Data(bytes) => collected.extend_from_slice(&bytes),
             Frame::File(_) => panic!("a client sent a file"),
             Frame::Trailers(trailers) => {
                 for (name, value) in trailers.iter() {
-                    content.extend_from_slice(format!("[{name}={}]", text(value)).as_bytes());
+                    collected.extend_from_slice(format!("[{name}={}]", text(value)).as_bytes());
                 }
             }
         }
     }
-    Ok(content)
+    Ok(collected)
 }
 
 pub(crate) fn ok(body: impl Into<Body>) -> Response {
@@ -195,7 +195,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A body whose frames a function gives.
+/// A body of the frames that a function returns.
 pub(crate) fn frames<F>(length: Option<u64>, next: F) -> Body
 where
     F: FnMut(&mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> + 'static,
@@ -203,7 +203,7 @@ where
     Body::stream(Frames { next, length })
 }
 
-/// A body of these frames, all at hand.
+/// A body of these frames, which are all ready.
 pub(crate) fn ready_frames(length: Option<u64>, all: Vec<Result<Frame, BodyError>>) -> Body {
     let mut all = all.into_iter();
     frames(length, move |_| Poll::Ready(all.next()))

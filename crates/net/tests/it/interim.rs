@@ -85,8 +85,8 @@ fn hints_arrive_over_http2_while_the_handler_works() {
     peer.until("the hints", |peer| peer.received(stream).interim == [103]);
     assert_eq!(peer.received(stream).status, 0);
     gate.open();
-    let answer = peer.response(stream);
-    assert_eq!((answer.status, answer.text().as_str()), (200, "done"));
+    let response = peer.response(stream);
+    assert_eq!((response.status, response.text().as_str()), (200, "done"));
 }
 
 /// Sends 500 hints in a row and then its response, `/now` without waiting for anything.
@@ -121,20 +121,20 @@ fn many_hints_arrive_in_order_before_the_response() {
             assert_eq!(hints.field("link"), Some(&*format!("</{number}>")));
         }
         assert_eq!(client.read_response().text(), "done");
-        let answer = peer.fetch(path);
-        assert_eq!(answer.interim, [103; 500]);
-        assert_eq!(answer.text(), "done");
+        let response = peer.fetch(path);
+        assert_eq!(response.interim, [103; 500]);
+        assert_eq!(response.text(), "done");
     }
 }
 
 #[test]
-fn old_clients_get_no_interim_responses() {
+fn http_1_0_clients_get_no_interim_responses() {
     let server = Server::start(many());
     for path in ["/now", "/later"] {
         let mut client = server.connect();
         client.send(format!("GET {path} HTTP/1.0\r\n\r\n"));
-        let answer = client.read_response();
-        assert_eq!((answer.status, answer.text().as_str()), (200, "done"));
+        let response = client.read_response();
+        assert_eq!((response.status, response.text().as_str()), (200, "done"));
     }
 }
 
@@ -170,15 +170,18 @@ fn a_continue_is_sent_once_over_http2() {
     let stream = peer.request(&request_with("POST", "/", &expecting), false);
     peer.until("100", |peer| peer.received(stream).interim == [100]);
     peer.upload(stream, b"hi", true);
-    let answer = peer.response(stream);
-    assert_eq!((&*answer.interim, &*answer.body), (&[100][..], &b"hi"[..]));
+    let response = peer.response(stream);
+    assert_eq!(
+        (&*response.interim, &*response.body),
+        (&[100][..], &b"hi"[..])
+    );
     let stream = peer.request(&request("POST", "/"), false);
     peer.upload(stream, b"ho", true);
-    let answer = peer.response(stream);
-    assert_eq!((&*answer.interim, &*answer.body), (&[][..], &b"ho"[..]));
+    let response = peer.response(stream);
+    assert_eq!((&*response.interim, &*response.body), (&[][..], &b"ho"[..]));
 }
 
-/// Answers in two pieces, and hints between them; from then on `/late` hints for that request.
+/// Responds in two pieces and sends a hint with each; every later request sends a hint for the first one.
 fn too_late() -> Arc<dyn ServiceFactory> {
     Arc::new(|| {
         let kept = std::cell::RefCell::new(None::<Interim>);
@@ -209,8 +212,8 @@ fn nothing_follows_the_head_of_the_response() {
     let mut client = server.connect();
     assert_eq!(client.get("/").text(), "onetwo");
     for _ in 0..2 {
-        let answer = client.get("/late");
-        assert_eq!((answer.status, answer.text().as_str()), (200, "clean"));
+        let response = client.get("/late");
+        assert_eq!((response.status, response.text().as_str()), (200, "clean"));
     }
 }
 
@@ -218,15 +221,21 @@ fn nothing_follows_the_head_of_the_response() {
 fn nothing_follows_the_head_of_the_response_over_http2() {
     let server = Server::start(too_late());
     let mut peer = open(&server);
-    let answer = peer.fetch("/");
-    assert_eq!((&*answer.interim, &*answer.body), (&[][..], &b"onetwo"[..]));
+    let response = peer.fetch("/");
+    assert_eq!(
+        (&*response.interim, &*response.body),
+        (&[][..], &b"onetwo"[..])
+    );
     for _ in 0..2 {
-        let answer = peer.fetch("/late");
-        assert_eq!((&*answer.interim, &*answer.body), (&[][..], &b"clean"[..]));
+        let response = peer.fetch("/late");
+        assert_eq!(
+            (&*response.interim, &*response.body),
+            (&[][..], &b"clean"[..])
+        );
     }
 }
 
-/// As a connection to an origin does, hints from a task of its own.
+/// Sends a hint from a task of its own, as a connection to an origin does.
 fn hinting_from_another_task(gate: &Gate) -> Arc<dyn ServiceFactory> {
     let gate = gate.clone();
     service(move |request| {
@@ -259,7 +268,7 @@ fn hints_from_another_task_arrive() {
     peer.until("the hints", |peer| peer.received(stream).interim == [103]);
 }
 
-/// Hints without end.
+/// Sends hints without end.
 fn endless() -> Arc<dyn ServiceFactory> {
     service(|request| match request.path() {
         "/well" => ok("well").into(),
@@ -288,7 +297,7 @@ fn a_client_that_takes_no_interim_responses_is_cut_off_in_time() {
     server.assert_serves();
 }
 
-/// Hints more than all buffers on the way hold, once more at last, and waits then.
+/// Sends more hints than all buffers up to the client hold, then a last one, and then waits.
 fn flooding(flooded: &Arc<AtomicBool>, go_on: &Arc<Notify>) -> Arc<dyn ServiceFactory> {
     let (flooded, go_on) = (Arc::clone(flooded), Arc::clone(go_on));
     service(move |request| {
@@ -320,11 +329,11 @@ fn a_client_that_reads_hints_late_gets_all_of_them_before_the_response() {
     let addresses = server.addresses();
     let mut clear = Client::new(connect(addresses[0]).unwrap());
     let mut tls = connect_tls(addresses[1], &authority.client(), "a.test").unwrap();
-    takes_late(&mut clear, &flooded, &go_on);
-    takes_late(&mut tls, &flooded, &go_on);
+    assert_reads_late(&mut clear, &flooded, &go_on);
+    assert_reads_late(&mut tls, &flooded, &go_on);
 }
 
-fn takes_late(client: &mut Client<impl Read + Write>, flooded: &AtomicBool, go_on: &Notify) {
+fn assert_reads_late(client: &mut Client<impl Read + Write>, flooded: &AtomicBool, go_on: &Notify) {
     flooded.store(false, Ordering::Relaxed);
     client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
     wait_until("the flood", || flooded.load(Ordering::Relaxed));
@@ -334,7 +343,7 @@ fn takes_late(client: &mut Client<impl Read + Write>, flooded: &AtomicBool, go_o
 }
 
 #[test]
-fn a_client_that_goes_away_ends_the_handler_that_hints() {
+fn a_client_that_disconnects_ends_the_handler_that_hints() {
     let gone = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&gone);
     struct DropFlag(Arc<AtomicBool>);
@@ -344,9 +353,9 @@ fn a_client_that_goes_away_ends_the_handler_that_hints() {
         }
     }
     let server = Server::start(service(move |request| {
-        let told = DropFlag(Arc::clone(&seen));
+        let flag = DropFlag(Arc::clone(&seen));
         ResponseFuture::later(async move {
-            let _told = told;
+            let _flag = flag;
             hint(request.interim(), "</a>");
             std::future::pending().await
         })

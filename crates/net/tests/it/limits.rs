@@ -1,4 +1,5 @@
-//! What one client may cost: time, size and number. Slow and greedy clients beside honest ones.
+//! Limits on the time, size and number that one client may use. Slow and greedy clients run beside honest
+//! ones.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,7 +33,7 @@ fn drip(client: &mut Client<TcpStream>, byte: &[u8]) {
             return;
         }
     }
-    panic!("a client that drips was never refused");
+    panic!("a slow client was never refused");
 }
 
 #[test]
@@ -112,7 +113,7 @@ fn closes_idle_connections() {
 }
 
 #[test]
-fn a_handler_may_think_longer_than_any_client_may_wait() {
+fn a_handler_may_take_longer_than_any_client_timeout() {
     let limits = Limits {
         head_timeout: SHORT,
         idle_timeout: SHORT,
@@ -395,8 +396,8 @@ fn slow_heads_of_many_connections_hold_little_memory() {
 }
 
 #[test]
-fn pipelined_bytes_behind_a_thinking_handler_hold_little_memory() {
-    if !in_own_process("limits::pipelined_bytes_behind_a_thinking_handler_hold_little_memory") {
+fn pipelined_bytes_behind_a_slow_handler_hold_little_memory() {
+    if !in_own_process("limits::pipelined_bytes_behind_a_slow_handler_hold_little_memory") {
         return;
     }
     let server = Server::start(service(|request| match request.path() {

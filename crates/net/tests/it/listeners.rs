@@ -1,4 +1,4 @@
-//! Where the engine listens: TCP over IPv4 and IPv6, Unix sockets, sockets from systemd.
+//! The addresses on which the engine listens: TCP over IPv4 and IPv6, Unix sockets, sockets from systemd.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -17,7 +17,7 @@ use crate::harness::{
     Client, PATIENCE, Server, connect, in_own_process_with, listener, ok, paths, plan, service, tcp,
 };
 
-/// Answers with the addresses of both ends, without their ports.
+/// Responds with the addresses of both ends, without their ports.
 fn ends() -> Arc<dyn ServiceFactory> {
     service(|request| {
         let connection = request.connection();
@@ -94,10 +94,10 @@ fn an_ipv6_wildcard_takes_ipv4_unless_configured_otherwise() {
 fn the_error_of_a_port_in_use_names_it() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let said = refusal(tcp(&address.to_string()));
+    let message = refusal(tcp(&address.to_string()));
     let expected = format!("cannot listen on {address}: ");
-    assert!(said.starts_with(&expected), "{said}");
-    assert!(said.contains("another process has port"), "{said}");
+    assert!(message.starts_with(&expected), "{message}");
+    assert!(message.contains("another process has port"), "{message}");
     // Another engine has its sockets with SO_REUSEPORT, which must not share them silently.
     let server = Server::start(paths());
     assert!(refusal(tcp(&server.address().to_string())).contains("another process has port"));
@@ -126,18 +126,18 @@ fn replaces_a_stale_unix_socket_and_no_other_file() {
     let server = Server::run(plan(vec![listener(unix(&path, 0o600), paths())]));
     assert_eq!(connect_unix(&path).get("/a").text(), "/a");
     // A socket file that a process listens on stays.
-    let said = refusal(unix(&path, 0o600));
+    let message = refusal(unix(&path, 0o600));
     assert!(
-        said.contains("another process listens on this socket"),
-        "{said}"
+        message.contains("another process listens on this socket"),
+        "{message}"
     );
     assert_eq!(connect_unix(&path).get("/b").text(), "/b");
     drop(server);
 
     let file = folder.path().join("file");
     std::fs::write(&file, "precious").unwrap();
-    let said = refusal(unix(&file, 0o600));
-    assert!(said.contains("not a socket"), "{said}");
+    let message = refusal(unix(&file, 0o600));
+    assert!(message.contains("not a socket"), "{message}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(&file, &link).unwrap();
@@ -148,9 +148,9 @@ fn replaces_a_stale_unix_socket_and_no_other_file() {
 fn sends_a_file_over_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("apus.sock");
-    let content = vec![b'x'; 1_000_000];
+    let body = vec![b'x'; 1_000_000];
     let file = folder.path().join("file");
-    std::fs::write(&file, &content).unwrap();
+    std::fs::write(&file, &body).unwrap();
     let file = Arc::new(std::fs::File::open(file).unwrap());
     let sends = service(move |_| {
         let range = apus_http::FileRange {
@@ -163,7 +163,7 @@ fn sends_a_file_over_a_unix_socket() {
             .into()
     });
     let _server = Server::run(plan(vec![listener(unix(&path, 0o600), sends)]));
-    assert!(connect_unix(&path).get("/").body == content);
+    assert!(connect_unix(&path).get("/").body == body);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn listens_on_sockets_that_systemd_passed() {
         format!("{address} {}", folder.path().display()),
     );
     let install = move || {
-        // Above the places they go to, so that neither overwrites the other.
+        // These numbers are above the targets, so that neither overwrites the other.
         for (at, descriptor) in passed.into_iter().enumerate() {
             let at = i32::try_from(at).map_err(std::io::Error::other)?;
             dup_to(dup_to(descriptor, 100 + at)?, 3 + at)?;
@@ -213,23 +213,23 @@ fn listens_on_sockets_that_systemd_passed() {
     assert_eq!(client.get("/inherited").text(), "/inherited");
     let mut client = connect_unix(&Path::new(folder).join("other.sock"));
     assert_eq!(client.get("/").text(), "unix unix");
-    let said = refusal(inherited("mail"));
+    let message = refusal(inherited("mail"));
     assert!(
-        said.contains("no socket of this name; it passed: 0, 1, other, web"),
-        "{said}"
+        message.contains("no socket of this name; it passed: 0, 1, other, web"),
+        "{message}"
     );
     drop(server);
 }
 
-/// Duplicates a descriptor to a place, and clears what would close it at exec.
-fn dup_to(descriptor: i32, place: i32) -> std::io::Result<i32> {
+/// Duplicates a descriptor to the number `target`, without the close-on-exec flag.
+fn dup_to(descriptor: i32, target: i32) -> std::io::Result<i32> {
     use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
     // SAFETY: the descriptors are open, and nothing else in this process, between fork and exec,
-    // owns what stands at `place`.
+    // owns `target`.
     let (from, to) = unsafe {
         (
             BorrowedFd::borrow_raw(descriptor),
-            OwnedFd::from_raw_fd(place),
+            OwnedFd::from_raw_fd(target),
         )
     };
     let mut to = to;
@@ -239,12 +239,12 @@ fn dup_to(descriptor: i32, place: i32) -> std::io::Result<i32> {
 
 #[test]
 fn without_systemd_no_socket_is_inherited() {
-    let said = refusal(ListenAddress::Inherited {
+    let message = refusal(ListenAddress::Inherited {
         name: "web".to_owned(),
     });
     assert!(
-        said.contains("systemd:web") && said.contains("it passed: none"),
-        "{said}"
+        message.contains("systemd:web") && message.contains("it passed: none"),
+        "{message}"
     );
 }
 

@@ -66,7 +66,7 @@ fn a_panic_while_a_body_arrives_ends_only_the_request() {
         ResponseFuture::later(async move {
             let _ = request.body_mut().frame().await;
             if request.path() == "/panic" {
-                panic!("on purpose, while content comes")
+                panic!("on purpose, while the body arrives")
             }
             ok("well")
         })

@@ -37,7 +37,10 @@ fn responds_to_pipelined_requests_in_order_and_in_few_writes() {
     let bodies: Vec<_> = (0..50).map(|number| format!("\r\n\r\n/{number}")).collect();
     let mut from = 0;
     for body in bodies {
-        from += first[from..].find(&body).expect("the next answer in order") + body.len();
+        from += first[from..]
+            .find(&body)
+            .expect("the next response in order")
+            + body.len();
     }
 }
 
@@ -57,20 +60,20 @@ fn responds_to_pipelined_requests_that_arrive_in_pieces() {
 fn responds_to_pipelined_posts_in_order() {
     let server = Server::start(crate::harness::collector());
     let mut client = server.connect();
-    let post = |content: &str| {
+    let post = |body: &str| {
         format!(
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{content}",
-            content.len()
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
         )
     };
     client.send([post("first"), post("second"), post("third")].concat());
-    for content in ["first", "second", "third"] {
-        assert_eq!(client.read_response().text(), content);
+    for body in ["first", "second", "third"] {
+        assert_eq!(client.read_response().text(), body);
     }
 }
 
 #[test]
-fn closes_where_the_client_asks_for_it() {
+fn closes_where_the_client_requests_it() {
     let server = Server::start(paths());
     let mut client = server.connect();
     client.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -83,7 +86,7 @@ fn closes_where_the_client_asks_for_it() {
 }
 
 #[test]
-fn closes_after_http_1_0_unless_asked_to_keep_the_connection() {
+fn closes_after_http_1_0_unless_keep_alive_is_requested() {
     let server = Server::start(paths());
     let mut client = server.connect();
     client.send("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");

@@ -9,7 +9,7 @@ use apus_net::{EnginePlan, Limits, ListenerPlan};
 
 use crate::harness::{Server, listener, local, ok, plan, service};
 
-/// Answers with the addresses as handlers see them.
+/// Responds with the addresses that handlers see.
 fn ends() -> Arc<dyn ServiceFactory> {
     service(|request| {
         let connection = request.connection();
@@ -62,7 +62,7 @@ fn takes_the_addresses_that_a_trusted_sender_names() {
 }
 
 #[test]
-fn a_trusted_sender_may_speak_for_itself() {
+fn a_trusted_sender_that_names_no_addresses_is_the_client_itself() {
     let server = trusting(&["127.0.0.1"], Limits::default());
     let mut client = server.connect();
     let own: SocketAddr = client.stream.local_addr().unwrap();
@@ -102,7 +102,7 @@ fn a_trusted_sender_that_stays_silent_is_closed() {
 }
 
 #[test]
-fn a_head_from_a_stranger_is_not_interpreted() {
+fn a_head_from_an_untrusted_sender_is_not_interpreted() {
     let server = trusting(&["10.0.0.0/8", "::1", "unix:"], Limits::default());
     for head in [V1.as_bytes(), V2] {
         let mut client = server.connect();
@@ -139,5 +139,5 @@ fn clients_behind_a_proxy_are_counted_by_their_own_address() {
     from(1).assert_cut();
     assert_eq!(server.totals().refused, 1);
     clients.remove(0);
-    crate::harness::wait_until("a free place", || from(1).try_response(false).is_ok());
+    crate::harness::wait_until("a free connection", || from(1).try_response(false).is_ok());
 }

@@ -24,7 +24,7 @@ fn two_workers(service: Arc<dyn ServiceFactory>) -> EnginePlan {
     }
 }
 
-/// Answers once the flag is up.
+/// Responds once the flag is set.
 fn waiting(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
     let go = Arc::clone(go);
     service(move |_| {
@@ -42,20 +42,20 @@ fn waiting(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
 fn no_request_fails_while_plans_change() {
     let server = Server::run(two_workers(versioned(0)));
     let address = server.address();
-    let (ended, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (ended, responses) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for number in 0..50 {
-            let (ended, answered) = (&ended, &answered);
+            let (ended, responses) = (&ended, &responses);
             scope.spawn(move || {
                 let mut last = 0;
                 let mut client = Client::new(connect(address).unwrap());
                 while !ended.load(Ordering::Relaxed) {
                     let version = client.get("/").text().parse::<usize>().unwrap();
-                    assert!(version >= last, "an old plan answers after a new one");
+                    assert!(version >= last, "an old plan responds after a new one");
                     last = version;
-                    answered.fetch_add(1, Ordering::Relaxed);
+                    responses.fetch_add(1, Ordering::Relaxed);
                     if number % 5 == 0 {
-                        // Some come and go.
+                        // Some clients reconnect.
                         client = Client::new(connect(address).unwrap());
                         last = 0;
                     }
@@ -64,9 +64,9 @@ fn no_request_fails_while_plans_change() {
         }
         let _over = EndFlag(&ended);
         for version in 1..=20 {
-            let before = answered.load(Ordering::Relaxed);
-            wait_until("answers", || {
-                answered.load(Ordering::Relaxed) >= before + 50
+            let before = responses.load(Ordering::Relaxed);
+            wait_until("responses", || {
+                responses.load(Ordering::Relaxed) >= before + 50
             });
             server
                 .engine
@@ -83,7 +83,7 @@ fn no_request_fails_while_plans_change() {
 }
 
 #[test]
-fn an_open_connection_meets_the_limits_of_the_new_plan() {
+fn an_open_connection_gets_the_limits_of_the_new_plan() {
     let server = Server::start(versioned(1));
     let mut client = server.connect();
     assert_eq!(client.get("/").field("connection"), None);
@@ -192,8 +192,8 @@ fn a_port_moves_to_every_address_by_reload() {
         .engine
         .reload(plan(vec![listener(everywhere, versioned(2))]))
         .unwrap();
-    // What connects before the old socket is closed is still served by the old plan.
-    wait_until("the new plan answers", || {
+    // The old plan still serves clients that connect before the old socket is closed.
+    wait_until("the new plan responds", || {
         Client::new(connect(address).unwrap()).get("/").text() == "2"
     });
 }

@@ -14,13 +14,13 @@ use bytes::Bytes;
 
 use crate::harness::{PATIENCE, Server, frames, ok, paths, ready_frames, service};
 
-fn content(len: usize) -> Vec<u8> {
+fn body_bytes(len: usize) -> Vec<u8> {
     (0..len).map(|index| (index % 253) as u8).collect()
 }
 
-fn file(content: &[u8]) -> Arc<File> {
+fn file(bytes: &[u8]) -> Arc<File> {
     let mut file = tempfile::tempfile().unwrap();
-    file.write_all(content).unwrap();
+    file.write_all(bytes).unwrap();
     Arc::new(file)
 }
 
@@ -44,25 +44,25 @@ fn broken() -> Result<Frame, BodyError> {
 fn observed(
     body: impl Fn(&str) -> Body + Clone + Send + Sync + 'static,
 ) -> (Server, Receiver<Completion>) {
-    let (tell, told): (Sender<Completion>, _) = channel();
+    let (sender, completions): (Sender<Completion>, _) = channel();
     let server = Server::start(service(move |request| {
-        let tell = tell.clone();
+        let sender = sender.clone();
         let mut response = Response::new(StatusCode::OK).with_body(body(request.path()));
-        response.on_complete(move |completion| tell.send(completion.clone()).unwrap());
+        response.on_complete(move |completion| sender.send(completion.clone()).unwrap());
         response.into()
     }));
-    (server, told)
+    (server, completions)
 }
 
-fn body_and(told: &Receiver<Completion>) -> (u64, ResponseOutcome) {
-    let completion = told.recv_timeout(PATIENCE).unwrap();
+fn next_outcome(completions: &Receiver<Completion>) -> (u64, ResponseOutcome) {
+    let completion = completions.recv_timeout(PATIENCE).unwrap();
     (completion.body_bytes, completion.outcome)
 }
 
 #[test]
 fn sends_files_of_every_size_byte_by_byte() {
     let sizes = [0, 1, 64 * 1024 - 1, 64 * 1024, 64 * 1024 + 1, 5_000_000];
-    let whole = content(5_000_000);
+    let whole = body_bytes(5_000_000);
     let shared = file(&whole);
     let server = Server::start(service(move |request| {
         let len = request.path()[1..].parse().unwrap();
@@ -83,7 +83,7 @@ fn sends_files_of_every_size_byte_by_byte() {
 
 #[test]
 fn sends_a_part_of_a_file() {
-    let whole = content(300_000);
+    let whole = body_bytes(300_000);
     let shared = file(&whole);
     let server = Server::start(service(move |_| {
         Response::new(StatusCode::PARTIAL_CONTENT)
@@ -100,9 +100,9 @@ fn sends_a_part_of_a_file() {
 
 #[test]
 fn sends_sealed_memory_whole_and_in_parts() {
-    let whole = content(3_000_000);
+    let whole = body_bytes(3_000_000);
     let sealed = SealedMemory::gather(std::iter::once(&whole[..])).unwrap();
-    let (server, told) = observed(move |path| match path {
+    let (server, completions) = observed(move |path| match path {
         "/" => sealed.clone().into(),
         "/part" => sealed.slice(12_345..212_345).into(),
         _ => sealed.slice(12..12).into(),
@@ -116,7 +116,10 @@ fn sends_sealed_memory_whole_and_in_parts() {
         let received = client.read_response();
         assert_eq!(received.field("content-length"), Some("3000000"));
         assert!(received.body == whole);
-        assert_eq!(body_and(&told), (3_000_000, ResponseOutcome::Complete));
+        assert_eq!(
+            next_outcome(&completions),
+            (3_000_000, ResponseOutcome::Complete)
+        );
     }
     assert!(client.read_response().body == whole[12_345..212_345]);
     assert_eq!(client.read_response().body, b"");
@@ -124,21 +127,21 @@ fn sends_sealed_memory_whole_and_in_parts() {
 
 #[test]
 fn sealed_memory_that_the_client_does_not_take_is_not_reported_as_sent() {
-    let sealed = SealedMemory::gather(std::iter::once(&content(30_000_000)[..])).unwrap();
-    let (server, told) = observed(move |_| sealed.clone().into());
+    let sealed = SealedMemory::gather(std::iter::once(&body_bytes(30_000_000)[..])).unwrap();
+    let (server, completions) = observed(move |_| sealed.clone().into());
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let head = client.read_head_response();
     assert_eq!(head.field("content-length"), Some("30000000"));
     drop(client);
-    assert_eq!(body_and(&told).1, ResponseOutcome::ClientGone);
+    assert_eq!(next_outcome(&completions).1, ResponseOutcome::ClientGone);
     server.assert_serves();
 }
 
 #[test]
 fn a_file_that_became_shorter_cuts_the_connection() {
-    let (server, told) = observed({
-        let shared = file(&content(100_000));
+    let (server, completions) = observed({
+        let shared = file(&body_bytes(100_000));
         move |_| range(&shared, 0, 200_000)
     });
     let mut client = server.connect();
@@ -146,15 +149,18 @@ fn a_file_that_became_shorter_cuts_the_connection() {
     let head = client.read_head_response();
     assert_eq!(head.field("content-length"), Some("200000"));
     assert_eq!(client.rest().unwrap().len(), 100_000);
-    assert_eq!(body_and(&told), (100_000, ResponseOutcome::SourceFailed));
+    assert_eq!(
+        next_outcome(&completions),
+        (100_000, ResponseOutcome::SourceFailed)
+    );
     server.wait_for("the count", |totals| totals.broken_responses == 1);
 }
 
 #[test]
 fn sends_no_body_to_head_whatever_its_kind() {
-    let shared = file(&content(70_000));
-    let sealed = SealedMemory::gather(std::iter::once(&content(80_000)[..])).unwrap();
-    let (server, told) = observed(move |path| match path {
+    let shared = file(&body_bytes(70_000));
+    let sealed = SealedMemory::gather(std::iter::once(&body_bytes(80_000)[..])).unwrap();
+    let (server, completions) = observed(move |path| match path {
         "/file" => range(&shared, 0, 70_000),
         "/sealed" => sealed.clone().into(),
         "/stream" => ready_frames(None, vec![data("12345")]),
@@ -170,7 +176,7 @@ fn sends_no_body_to_head_whatever_its_kind() {
         client.send(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         let head = client.read_head_response();
         assert_eq!(head.field("content-length"), length, "{path}");
-        assert_eq!(body_and(&told), (0, ResponseOutcome::Complete));
+        assert_eq!(next_outcome(&completions), (0, ResponseOutcome::Complete));
     }
     assert_eq!(client.get("/text").text(), "text");
 }
@@ -241,11 +247,15 @@ fn a_stream_that_breaks_is_no_complete_response_to_http_1_0_either() {
 #[test]
 fn a_stream_that_breaks_cuts_the_connection() {
     for (length, len) in [(None, "chunked"), (Some(100), "length")] {
-        let (server, told) = observed(move |_| ready_frames(length, vec![data("half"), broken()]));
+        let (server, completions) =
+            observed(move |_| ready_frames(length, vec![data("half"), broken()]));
         let mut client = server.connect();
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(client.try_response(false).is_err(), "{len}");
-        assert_eq!(body_and(&told), (4, ResponseOutcome::SourceFailed));
+        assert_eq!(
+            next_outcome(&completions),
+            (4, ResponseOutcome::SourceFailed)
+        );
         server.wait_for("the count", |totals| totals.broken_responses == 1);
         assert_eq!(server.totals().requests, 1);
     }
@@ -253,7 +263,7 @@ fn a_stream_that_breaks_cuts_the_connection() {
 
 #[test]
 fn a_stream_of_another_length_than_announced_is_never_a_complete_response() {
-    let (server, told) = observed(|path| match path {
+    let (server, completions) = observed(|path| match path {
         "/short" => {
             let mut all = vec![data("short")].into_iter();
             Body::stream(MisstatedStream(10, move || all.next()))
@@ -268,7 +278,7 @@ fn a_stream_of_another_length_than_announced_is_never_a_complete_response() {
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert!(client.try_response(false).is_err(), "{path}");
         assert_eq!(
-            body_and(&told),
+            next_outcome(&completions),
             (sent, ResponseOutcome::SourceFailed),
             "{path}"
         );
@@ -276,7 +286,7 @@ fn a_stream_of_another_length_than_announced_is_never_a_complete_response() {
     server.wait_for("the count", |totals| totals.broken_responses == 2);
 }
 
-/// A stream that keeps to its word badly.
+/// A stream that announces this many bytes and produces what the function returns.
 struct MisstatedStream<F>(u64, F);
 
 impl<F: FnMut() -> Option<Result<Frame, BodyError>>> apus_http::BodyStream for MisstatedStream<F> {
@@ -293,7 +303,7 @@ impl<F: FnMut() -> Option<Result<Frame, BodyError>>> apus_http::BodyStream for M
 }
 
 #[test]
-fn a_frame_leaves_before_the_next_is_there() {
+fn a_frame_is_sent_before_the_next_is_there() {
     let (go, gone) = tokio::sync::mpsc::unbounded_channel();
     let gone = Arc::new(std::sync::Mutex::new(Some(gone)));
     let server = Server::start(service(move |_| {
@@ -318,12 +328,12 @@ fn a_frame_leaves_before_the_next_is_there() {
 }
 
 #[test]
-fn observers_learn_of_every_response_in_a_pipeline() {
-    let shared = file(&content(70_000));
-    let (server, told) = observed(move |path| match path {
+fn observers_get_a_report_of_every_response_in_a_pipeline() {
+    let shared = file(&body_bytes(70_000));
+    let (server, completions) = observed(move |path| match path {
         "/file" => range(&shared, 0, 70_000),
         "/stream" => ready_frames(None, vec![data("12345"), data("678")]),
-        "/large" => Body::from(content(20_000)),
+        "/large" => Body::from(body_bytes(20_000)),
         "/empty" => Body::Empty,
         path => path.to_owned().into(),
     });
@@ -340,9 +350,9 @@ fn observers_learn_of_every_response_in_a_pipeline() {
         heads += received.head.len() as u64;
     }
     heads += client.read_head_response().head.len() as u64;
-    let mut told_heads = 0;
+    let mut reported_heads = 0;
     for expected in [6, 70_000, 8, 20_000, 0, 4, 0] {
-        let completion = told.recv_timeout(PATIENCE).unwrap();
+        let completion = completions.recv_timeout(PATIENCE).unwrap();
         assert_eq!(
             (completion.body_bytes, completion.outcome),
             (expected, ResponseOutcome::Complete)
@@ -352,17 +362,17 @@ fn observers_learn_of_every_response_in_a_pipeline() {
         } else {
             0
         };
-        told_heads += completion.bytes - completion.body_bytes - framing;
+        reported_heads += completion.bytes - completion.body_bytes - framing;
     }
-    assert_eq!(told_heads, heads);
+    assert_eq!(reported_heads, heads);
     server.wait_for("the bytes", |totals| {
         totals.bytes_out == heads + 6 + 70_000 + 8 + 15 + 20_000 + 4
     });
 }
 
 #[test]
-fn observers_learn_of_a_client_that_left() {
-    let (server, told) = observed(|path| match path {
+fn observers_get_a_report_of_a_client_that_disconnected() {
+    let (server, completions) = observed(|path| match path {
         "/endless" => frames(None, |_| {
             Poll::Ready(Some(Ok(Frame::Data(vec![0; 60_000].into()))))
         }),
@@ -372,7 +382,7 @@ fn observers_learn_of_a_client_that_left() {
     client.send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
     client.read_head_response();
     drop(client);
-    let completion = told.recv_timeout(PATIENCE).unwrap();
+    let completion = completions.recv_timeout(PATIENCE).unwrap();
     assert_eq!(completion.outcome, ResponseOutcome::ClientGone);
     assert!(completion.duration < PATIENCE);
     assert_eq!(server.totals().broken_responses, 0);

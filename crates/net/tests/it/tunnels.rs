@@ -111,7 +111,7 @@ fn a_refused_upgrade_leaves_an_http_connection() {
 }
 
 #[test]
-fn no_client_is_switched_that_did_not_ask_for_it() {
+fn no_client_is_switched_that_did_not_request_it() {
     let server = Server::start(accepting());
     for request in [
         "GET /upgrade HTTP/1.1\r\nHost: a\r\n\r\n",

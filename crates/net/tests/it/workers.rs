@@ -1,4 +1,4 @@
-//! Workers: each pinned to a core of its own, and what blocks kept away from them.
+//! Workers: each is pinned to a core of its own, and blocking work runs on other threads.
 
 use std::num::NonZeroUsize;
 
@@ -8,7 +8,7 @@ use rustix::thread::sched_getaffinity;
 
 use crate::harness::{Server, listener, local, ok, plan, service};
 
-/// Answers with the number of cores of the worker, and of a thread that may block.
+/// Responds with the number of cores of the worker, and of a thread that may block.
 fn cores() -> std::sync::Arc<dyn apus_http::ServiceFactory> {
     service(|_| {
         ResponseFuture::later(async {

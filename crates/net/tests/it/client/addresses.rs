@@ -54,7 +54,7 @@ fn an_origin_that_is_not_there_fails_before_anything_is_sent() {
 }
 
 #[test]
-fn the_origin_learns_the_client_of_a_connection() {
+fn the_origin_gets_the_client_address_of_a_connection() {
     let client = proxy_protocol::ProxyHeader {
         source: Some("192.0.2.1:1000".parse().unwrap()),
         destination: Some("192.0.2.2:80".parse().unwrap()),
@@ -71,7 +71,7 @@ fn the_origin_learns_the_client_of_a_connection() {
         (ProxyHead::V2, Some(client), v2),
         (ProxyHead::V2, None, own),
     ] {
-        let asked = RawOrigin::start(move |_, mut connection| {
+        let raw_origin = RawOrigin::start(move |_, mut connection| {
             assert_eq!(connection.read_exact(expected.len()), expected);
             assert!(
                 connection
@@ -84,7 +84,7 @@ fn the_origin_learns_the_client_of_a_connection() {
         run(async {
             let origin = Origin {
                 proxy_head,
-                ..asked.origin()
+                ..raw_origin.origin()
             };
             let opened = connect(&origin, client, &Timeouts::default())
                 .await
@@ -95,6 +95,6 @@ fn the_origin_learns_the_client_of_a_connection() {
             connection.set_connection_return(Rc::new(IdleConnections::default()));
             assert_eq!(connection.send(get("/")).await.unwrap().status, 204);
         });
-        asked.check();
+        raw_origin.check();
     }
 }

@@ -1,4 +1,4 @@
-//! Content both ways: as it is, in pieces, from files, and broken off.
+//! Bodies in both directions: with a length, in chunks, from files, and incomplete.
 
 use std::io::Write;
 use std::rc::Rc;
@@ -13,14 +13,14 @@ use super::harness::{
 };
 
 /// Bytes of which every part differs from the others.
-fn many(len: usize) -> Vec<u8> {
+fn body_bytes(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
 }
 
 #[test]
 fn a_large_body_arrives_complete_however_it_is_framed() {
-    let content = many(1_000_000);
-    let sent = content.clone();
+    let bytes = body_bytes(1_000_000);
+    let sent = bytes.clone();
     let origin = RawOrigin::start(move |number, mut connection| {
         connection.read_request().unwrap();
         if number == 0 {
@@ -50,7 +50,7 @@ fn a_large_body_arrives_complete_however_it_is_framed() {
             let response = idle.send(&origin.origin(), get("/")).await.unwrap();
             assert_eq!(response.body.len(), length);
             let (read, trailers) = collect(response.body).await.unwrap();
-            assert!(read == content);
+            assert!(read == bytes);
             let sum = trailers
                 .as_ref()
                 .and_then(|trailers| trailers.get_str("x-sum"));
@@ -63,7 +63,7 @@ fn a_large_body_arrives_complete_however_it_is_framed() {
 /// A truncated response must never be taken for a whole one.
 #[test]
 fn a_response_that_is_cut_off_never_ends_in_order() {
-    let answer = |last: bool| {
+    let whole_response = |last: bool| {
         let whole: &[u8] = match last {
             true => {
                 b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nA: b\r\n\r\n"
@@ -73,9 +73,9 @@ fn a_response_that_is_cut_off_never_ends_in_order() {
         whole.to_vec()
     };
     for (whole, ends) in [
-        (answer(true), true),
-        (answer(false), true),
-        (answer(false), false),
+        (whole_response(true), true),
+        (whole_response(false), true),
+        (whole_response(false), false),
     ] {
         let parts = whole.clone();
         let origin = RawOrigin::start(move |cut, mut connection| {
@@ -112,17 +112,17 @@ fn a_response_that_is_cut_off_never_ends_in_order() {
 
 #[test]
 fn the_body_of_a_request_is_sent_without_a_copy() {
-    let content = many(300_000);
+    let bytes = body_bytes(300_000);
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(b"before").unwrap();
-    file.write_all(&content).unwrap();
+    file.write_all(&bytes).unwrap();
     file.write_all(b"after").unwrap();
     let range = FileRange {
         file: Arc::new(file),
         offset: 6,
-        len: content.len() as u64,
+        len: bytes.len() as u64,
     };
-    let expected = content.clone();
+    let expected = bytes.clone();
     let origin = RawOrigin::start(move |_, mut connection| {
         while let Some(head) = connection.read_head() {
             assert!(head.contains("content-length: 300000\r\n"), "{head}");
@@ -132,7 +132,7 @@ fn the_body_of_a_request_is_sent_without_a_copy() {
     });
     run(async {
         let idle = Rc::new(IdleConnections::default());
-        for body in [Body::File(range), Body::from(content)] {
+        for body in [Body::File(range), Body::from(bytes)] {
             let put = request(head(Method::PUT, "/"), body);
             let response = idle.send(&origin.origin(), put).await.unwrap();
             assert_eq!(response.status, 200);
@@ -149,10 +149,10 @@ fn a_body_of_unknown_length_is_sent_in_chunks_with_its_trailers() {
         let head = connection.read_head().unwrap();
         assert!(head.contains("transfer-encoding: chunked\r\n"), "{head}");
         assert!(!head.contains("content-length"), "{head}");
-        let content = connection.read_until(b"0\r\nx-sum: 1\r\n\r\n").unwrap();
+        let chunks = connection.read_until(b"0\r\nx-sum: 1\r\n\r\n").unwrap();
         assert!(
-            content.starts_with("3\r\none\r\n3\r\ntwo\r\n2710\r\n"),
-            "{content}"
+            chunks.starts_with("3\r\none\r\n3\r\ntwo\r\n2710\r\n"),
+            "{chunks}"
         );
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     });
@@ -179,11 +179,11 @@ fn a_body_of_unknown_length_is_sent_in_chunks_with_its_trailers() {
 
 #[test]
 fn a_request_whose_body_breaks_off_is_cut_off() {
-    let (told, closed) = std::sync::mpsc::channel();
+    let (sender, closed) = std::sync::mpsc::channel();
     let origin = RawOrigin::start(move |_, mut connection| {
         connection.read_head().unwrap();
         connection.read_exact(b"3\r\none\r\n".len());
-        told.send(connection.is_closed()).unwrap();
+        sender.send(connection.is_closed()).unwrap();
     });
     run(async {
         let idle = Rc::new(IdleConnections::default());
@@ -237,11 +237,11 @@ fn both_directions_stream_at_once() {
 
 #[test]
 fn an_early_refusal_ends_the_sending_and_the_connection() {
-    let (told, closed) = std::sync::mpsc::channel();
+    let (sender, closed) = std::sync::mpsc::channel();
     let origin = RawOrigin::start(move |_, mut connection| {
         connection.read_head().unwrap();
         connection.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno");
-        told.send(connection.is_closed()).unwrap();
+        sender.send(connection.is_closed()).unwrap();
     });
     run(async {
         let idle = Rc::new(IdleConnections::default());
@@ -256,26 +256,26 @@ fn an_early_refusal_ends_the_sending_and_the_connection() {
 }
 
 #[test]
-fn a_refusal_is_heard_although_the_origin_closes_while_it_is_sent_to() {
+fn a_refusal_is_read_although_the_origin_closes_while_the_body_is_sent() {
     let origin = RawOrigin::start(|_, mut connection| {
         connection.read_head().unwrap();
         connection.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno");
-        // The socket closes with bytes unread: the client's next write meets a reset.
+        // The socket closes with bytes unread: the client's next write gets a reset.
     });
     run(async {
         for _ in 0..20 {
             let idle = Rc::new(IdleConnections::default());
             let (frames, body) = ChannelBody::pair();
             let sends = async {
-                // Until the response came or the connection broke, nothing is certain but the end.
+                // The body has no end until the response arrives or the connection breaks.
                 while !frames.is_closed() {
                     let _ = frames.send(Ok(Frame::Data(Bytes::from(vec![0; 5_000]))));
                     tokio::task::yield_now().await;
                 }
             };
             let origin = origin.origin();
-            let (answer, ()) = tokio::join!(idle.send(&origin, post(body)), sends);
-            match answer {
+            let (result, ()) = tokio::join!(idle.send(&origin, post(body)), sends);
+            match result {
                 Ok(response) => assert_eq!(response.status, 413),
                 Err(failure) => assert!(failure.request_sent, "{failure:?}"),
             }

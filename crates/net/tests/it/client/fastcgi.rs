@@ -34,7 +34,7 @@ fn record(kind: u8, content: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 /// A response with this output, and its end.
-fn answer(output: impl AsRef<[u8]>) -> Vec<u8> {
+fn response_with(output: impl AsRef<[u8]>) -> Vec<u8> {
     [record(STDOUT, output), end(0)].concat()
 }
 
@@ -42,10 +42,10 @@ fn end(protocol_status: u8) -> Vec<u8> {
     record(3, [0, 0, 0, 0, protocol_status, 0, 0, 0])
 }
 
-/// A request as an application has it.
+/// A request as an application receives it.
 struct FastCgiRequest {
     keep: bool,
-    content: Vec<u8>,
+    body: Vec<u8>,
 }
 
 fn read_record(connection: &mut OriginStream) -> (u8, Vec<u8>) {
@@ -65,20 +65,23 @@ fn read_head(connection: &mut OriginStream) -> FastCgiRequest {
         assert_eq!(kind, PARAMS);
         if content.is_empty() {
             let keep = begin[2] == 1;
-            return FastCgiRequest { keep, content };
+            return FastCgiRequest {
+                keep,
+                body: Vec::new(),
+            };
         }
     }
 }
 
 fn read_request(connection: &mut OriginStream) -> FastCgiRequest {
-    let mut asked = read_head(connection);
+    let mut request = read_head(connection);
     loop {
         let (kind, content) = read_record(connection);
         assert_eq!(kind, STDIN);
         if content.is_empty() {
-            return asked;
+            return request;
         }
-        asked.content.extend_from_slice(&content);
+        request.body.extend_from_slice(&content);
     }
 }
 
@@ -127,7 +130,7 @@ async fn open_at(address: Address) -> FastCgiClient {
     }
 }
 
-fn ask(method: Method, body: impl Into<Body>) -> ClientRequest {
+fn fastcgi_request(method: Method, body: impl Into<Body>) -> ClientRequest {
     let mut head = head(method, "/");
     let mut params = Params::new();
     params.push("A", "b");
@@ -136,24 +139,24 @@ fn ask(method: Method, body: impl Into<Body>) -> ClientRequest {
 }
 
 fn get() -> ClientRequest {
-    ask(Method::GET, Body::Empty)
+    fastcgi_request(Method::GET, Body::Empty)
 }
 
 #[test]
 fn a_small_request_is_one_write_and_a_small_response_one_body() {
     let origin = RawOrigin::start(|_, mut connection| {
-        for content in ["", "content"] {
+        for body in ["", "content"] {
             let begin = record(BEGIN, [0, 1, 1, 0, 0, 0, 0, 0]);
             let params = [record(PARAMS, b"\x01\x01Ab"), record(PARAMS, "")].concat();
-            let content = match content {
+            let stdin = match body {
                 "" => Vec::new(),
-                content => record(STDIN, content),
+                body => record(STDIN, body),
             };
-            let expected = [begin, params, content, record(STDIN, "")].concat();
+            let expected = [begin, params, stdin, record(STDIN, "")].concat();
             let mut all = [0; 1024];
             let read = connection.socket.read(&mut all).unwrap();
             assert_eq!(all[..read], expected);
-            // In records, which are joined.
+            // The response comes in several records, which are joined.
             let head = record(STDOUT, "X: y\r\n\r\n");
             let parts = [head, record(STDOUT, "hel"), record(STDOUT, "lo"), end(0)];
             connection.send(parts.concat());
@@ -162,7 +165,7 @@ fn a_small_request_is_one_write_and_a_small_response_one_body() {
     });
     run(async {
         let idle = Rc::new(IdleConnections::default());
-        for request in [get(), ask(Method::POST, "content")] {
+        for request in [get(), fastcgi_request(Method::POST, "content")] {
             let response = idle.send(&origin, request).await.unwrap();
             assert_eq!(response.headers.get_str("x"), Some("y"));
             assert!(matches!(&response.body, Body::Bytes(bytes) if bytes == "hello"));
@@ -177,7 +180,7 @@ fn a_small_request_is_one_write_and_a_small_response_one_body() {
 fn without_a_connection_return_the_application_closes_the_connection() {
     let origin = RawOrigin::start(|_, mut connection| {
         assert!(!read_request(&mut connection).keep);
-        connection.send(answer("\nx"));
+        connection.send(response_with("\nx"));
     });
     run(async {
         let response = open(&origin).await.send(get()).await.unwrap();
@@ -189,12 +192,12 @@ fn without_a_connection_return_the_application_closes_the_connection() {
 #[test]
 fn a_body_is_split_into_records_and_joined_from_them() {
     let letters = |len: usize| -> Vec<u8> { (0..len).map(|at| b'a' + (at % 23) as u8).collect() };
-    let (sent, answered) = (letters(300_000), letters(500_000));
-    let (expected, content) = (sent.clone(), answered.clone());
+    let (sent, received) = (letters(300_000), letters(500_000));
+    let (expected, output) = (sent.clone(), received.clone());
     let origin = RawOrigin::start(move |_, mut connection| {
-        assert!(read_request(&mut connection).content == expected);
+        assert!(read_request(&mut connection).body == expected);
         connection.send(record(STDOUT, "Content-Type: a/b\n\n"));
-        for (number, part) in content.chunks(8_191).enumerate() {
+        for (number, part) in output.chunks(8_191).enumerate() {
             connection.send(record(STDOUT, part));
             if number % 5 == 0 {
                 connection.send(record(STDERR, "note"));
@@ -214,8 +217,11 @@ fn a_body_is_split_into_records_and_joined_from_them() {
         }
         drop(sender);
         for body in [sent.clone().into(), streamed] {
-            let response = idle.send(&origin, ask(Method::POST, body)).await.unwrap();
-            assert!(collect(response.body).await.unwrap().0 == answered);
+            let response = idle
+                .send(&origin, fastcgi_request(Method::POST, body))
+                .await
+                .unwrap();
+            assert!(collect(response.body).await.unwrap().0 == received);
             assert_eq!(idle.len(), 0);
         }
     });
@@ -231,22 +237,24 @@ fn standard_error_is_passed_on_piece_by_piece() {
         connection.send([before, record(STDOUT, "\nx"), after, end(0)].concat());
     });
     run(async {
-        let told: Rc<RefCell<Vec<String>>> = Rc::default();
-        let heard = Rc::clone(&told);
+        let lines: Rc<RefCell<Vec<String>>> = Rc::default();
+        let recorder = Rc::clone(&lines);
         let mut request = get();
         request.stderr = Some(Rc::new(move |head, bytes| {
             let text = String::from_utf8_lossy(bytes);
-            heard.borrow_mut().push(format!("{} {text}", head.target));
+            recorder
+                .borrow_mut()
+                .push(format!("{} {text}", head.target));
         }));
         let response = open(&origin).await.send(request).await.unwrap();
         assert_eq!(collect(response.body).await.unwrap().0, b"x");
-        assert_eq!(*told.borrow(), ["/ one", "/ two"]);
+        assert_eq!(*lines.borrow(), ["/ one", "/ two"]);
     });
 }
 
 #[test]
 fn a_failure_shows_whether_the_application_processed_the_request() {
-    for (said, phase, is_protocol, sent) in [
+    for (output, phase, is_protocol, sent) in [
         (end(2), RequestPhase::Head, true, false),
         (end(1), RequestPhase::Head, true, false),
         (end(0), RequestPhase::Head, true, true),
@@ -260,19 +268,19 @@ fn a_failure_shows_whether_the_application_processed_the_request() {
         (record(STDOUT, "A: b\n"), RequestPhase::Head, false, true),
         (Vec::new(), RequestPhase::Head, false, true),
     ] {
-        let answer = said.clone();
+        let bytes = output.clone();
         let origin = RawOrigin::start(move |_, mut connection| {
             read_request(&mut connection);
-            connection.send(&answer);
+            connection.send(&bytes);
         });
         run(async {
             let idle = Rc::new(IdleConnections::default());
             let failure = idle.send(&origin, get()).await.unwrap_err();
-            assert_eq!(failure.phase, phase, "{said:?}");
-            assert_eq!(failure.request_sent, sent, "{said:?}");
+            assert_eq!(failure.phase, phase, "{output:?}");
+            assert_eq!(failure.request_sent, sent, "{output:?}");
             match failure.cause {
-                FailureCause::Protocol(_) => assert!(is_protocol, "{said:?}"),
-                FailureCause::Closed | FailureCause::Io(_) => assert!(!is_protocol, "{said:?}"),
+                FailureCause::Protocol(_) => assert!(is_protocol, "{output:?}"),
+                FailureCause::Closed | FailureCause::Io(_) => assert!(!is_protocol, "{output:?}"),
                 other => panic!("{other:?}"),
             }
             assert_eq!(idle.len(), 0);
@@ -291,14 +299,14 @@ fn a_failure_shows_whether_the_application_processed_the_request() {
 
 #[test]
 fn a_response_without_its_end_is_broken_off() {
-    for said in [
+    for output in [
         record(STDOUT, "A: b\n\nx"),
         [record(STDOUT, "Content-Length: 1\n\nx"), record(STDOUT, "")].concat(),
-        answer("Content-Length: 2\n\nx"),
+        response_with("Content-Length: 2\n\nx"),
     ] {
         let origin = RawOrigin::start(move |_, mut connection| {
             read_request(&mut connection);
-            connection.send(&said);
+            connection.send(&output);
         });
         run(async {
             let idle = Rc::new(IdleConnections::default());
@@ -320,14 +328,17 @@ fn a_response_without_its_end_is_broken_off() {
 fn a_response_that_ends_before_the_request_ends_it() {
     let origin = RawOrigin::start(|_, mut connection| {
         read_head(&mut connection);
-        connection.send(answer("Status: 413\n\nno"));
-        // Nothing more comes but the end.
+        connection.send(response_with("Status: 413\n\nno"));
+        // The client sends nothing more before it closes.
         while connection.read_until(b"\0").is_some() {}
     });
     run(async {
         let idle = Rc::new(IdleConnections::default());
         let (sender, body) = ChannelBody::pair();
-        let response = idle.send(&origin, ask(Method::POST, body)).await.unwrap();
+        let response = idle
+            .send(&origin, fastcgi_request(Method::POST, body))
+            .await
+            .unwrap();
         assert_eq!(response.status.as_u16(), 413);
         assert!(matches!(&response.body, Body::Bytes(bytes) if bytes == "no"));
         assert_eq!(idle.len(), 0);
@@ -337,8 +348,8 @@ fn a_response_that_ends_before_the_request_ends_it() {
 }
 
 #[test]
-fn a_client_that_leaves_aborts_the_request() {
-    let (told, heard) = channel();
+fn a_client_that_disconnects_aborts_the_request() {
+    let (sender, closed) = channel();
     let origin = RawOrigin::start(move |number, mut connection| {
         read_request(&mut connection);
         if number == 1 {
@@ -346,16 +357,16 @@ fn a_client_that_leaves_aborts_the_request() {
         }
         let (kind, content) = read_record(&mut connection);
         assert_eq!((kind, content.len()), (ABORT, 0));
-        told.send(connection.is_closed()).unwrap();
+        sender.send(connection.is_closed()).unwrap();
     });
     run(async {
         let idle = Rc::new(IdleConnections::default());
         let sending = idle.send(&origin, get());
         assert!(tokio::time::timeout(SHORT, sending).await.is_err());
-        assert!(heard.recv().unwrap());
+        assert!(closed.recv().unwrap());
         let response = idle.send(&origin, get()).await.unwrap();
         drop(response);
-        assert!(heard.recv().unwrap());
+        assert!(closed.recv().unwrap());
         assert_eq!(idle.len(), 0);
     });
     origin.check();
@@ -363,10 +374,10 @@ fn a_client_that_leaves_aborts_the_request() {
 
 #[test]
 fn an_application_that_is_too_slow_is_given_up() {
-    for (said, phase) in [("", RequestPhase::Head), ("\nx", RequestPhase::Body)] {
+    for (output, phase) in [("", RequestPhase::Head), ("\nx", RequestPhase::Body)] {
         let origin = RawOrigin::start(move |_, mut connection| {
             read_request(&mut connection);
-            connection.send(record(STDOUT, said));
+            connection.send(record(STDOUT, output));
             read_record(&mut connection);
             assert!(connection.is_closed());
         });
@@ -394,13 +405,13 @@ fn an_application_that_is_too_slow_is_given_up() {
 }
 
 #[test]
-fn a_parked_connection_goes_on_elsewhere_and_knows_when_it_was_closed() {
+fn a_parked_connection_continues_on_another_runtime_and_detects_its_close() {
     let (close, closes) = channel::<()>();
     let closes = std::sync::Arc::new(std::sync::Mutex::new(closes));
     let origin = RawOrigin::start(move |_, mut connection| {
         for _ in 0..2 {
             read_request(&mut connection);
-            connection.send(answer("\nx"));
+            connection.send(response_with("\nx"));
         }
         closes.lock().unwrap().recv().unwrap();
     });
@@ -427,8 +438,8 @@ fn a_parked_connection_goes_on_elsewhere_and_knows_when_it_was_closed() {
 }
 
 #[test]
-fn a_connection_over_a_unix_socket_is_taken_by_the_thread_that_parked_it_and_by_another() {
-    async fn ask(mut connection: FastCgiClient) -> ParkedFastCgi {
+fn a_connection_over_a_unix_socket_is_resumed_by_the_thread_that_parked_it_and_by_another() {
+    async fn send_and_park(mut connection: FastCgiClient) -> ParkedFastCgi {
         let idle = Rc::new(IdleConnections::default());
         connection.set_connection_return(idle.clone());
         let response = connection.send(get()).await.unwrap();
@@ -442,21 +453,21 @@ fn a_connection_over_a_unix_socket_is_taken_by_the_thread_that_parked_it_and_by_
         let (mut socket, _) = listener.accept().unwrap();
         for _ in 0..4 {
             let mut request = [0; 1024];
-            // The request is small, and arrived in one piece.
+            // The request is small and arrives in one piece.
             assert!(socket.read(&mut request).unwrap() > 0);
-            socket.write_all(&answer("\nx")).unwrap();
+            socket.write_all(&response_with("\nx")).unwrap();
         }
     });
     let parked = run(async {
         let connection = open_at(Address::Unix(path.as_path().into())).await;
-        let parked = ask(connection).await;
-        ask(parked.resume().unwrap()).await
+        let parked = send_and_park(connection).await;
+        send_and_park(parked.resume().unwrap()).await
     });
-    let there = std::thread::spawn(|| run(async { ask(parked.resume().unwrap()).await }));
+    let there = std::thread::spawn(|| run(async { send_and_park(parked.resume().unwrap()).await }));
     let parked = there.join().unwrap();
     assert!(parked.is_usable() && parked.is_awaited());
-    // Another runtime, of the thread that had it first.
-    let parked = run(async { ask(parked.resume().unwrap()).await });
+    // This is another runtime on the first thread.
+    let parked = run(async { send_and_park(parked.resume().unwrap()).await });
     assert_eq!(parked.requests(), 4);
     serves.join().unwrap();
     assert!(!parked.is_usable());

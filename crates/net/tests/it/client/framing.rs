@@ -1,4 +1,4 @@
-//! Responses as they should not be, and honest ones that come in crumbs (RFC 9112).
+//! Malformed responses, and valid ones that arrive in small pieces (RFC 9112).
 
 use std::rc::Rc;
 
@@ -9,27 +9,27 @@ use apus_net::client::{FailureCause, RequestPhase};
 use super::harness::{IdleConnections, RawOrigin, collect, get, get_once, run};
 
 #[test]
-fn a_response_reads_the_same_however_it_is_split() {
-    let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nA: b\r\n\r\n\
+fn a_response_is_read_the_same_however_it_is_split() {
+    let raw_response = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nA: b\r\n\r\n\
         3;x=y\r\none\r\n5\r\nthree\r\n0\r\nSum: 1\r\n\r\n";
     let origin = RawOrigin::start(|number, mut connection| {
         connection.read_request().unwrap();
         if number == 0 {
-            return connection.send_slowly(answer);
+            return connection.send_slowly(raw_response);
         }
-        let (first, second) = answer.split_at(number);
+        let (first, second) = raw_response.split_at(number);
         connection.send(first);
         std::thread::yield_now();
         connection.send(second);
         connection.is_closed();
     });
     run(async {
-        for _ in 0..answer.len() {
+        for _ in 0..raw_response.len() {
             let response = get_once(&origin.origin()).await.unwrap();
             assert_eq!(response.headers.wire(), b"a: b\r\n");
             assert_eq!(response.version, Version::HTTP_11);
-            let (content, trailers) = collect(response.body).await.unwrap();
-            assert_eq!(content, b"onethree");
+            let (body, trailers) = collect(response.body).await.unwrap();
+            assert_eq!(body, b"onethree");
             assert_eq!(trailers.unwrap().get_str("sum"), Some("1"));
         }
     });
@@ -71,8 +71,8 @@ fn a_head_that_is_ambiguous_or_endless_is_refused() {
         (&many, Http1Error::TooManyFields),
         (&long, Http1Error::HeadTooLarge),
     ] {
-        let answer = format!("HTTP/1.1 200 OK\r\n{head}\r\nokHTTP/1.1");
-        let origin = RawOrigin::responding(&[answer.as_bytes()]);
+        let raw_response = format!("HTTP/1.1 200 OK\r\n{head}\r\nokHTTP/1.1");
+        let origin = RawOrigin::responding(&[raw_response.as_bytes()]);
         run(async {
             let failure = get_once(&origin.origin()).await.unwrap_err();
             let FailureCause::Protocol(found) = &failure.cause else {
@@ -87,7 +87,7 @@ fn a_head_that_is_ambiguous_or_endless_is_refused() {
 
 #[test]
 fn a_malformed_response_is_refused_at_its_first_bytes() {
-    for answer in [
+    for raw_response in [
         "SSH-2.0-x\r\n",
         "\r\n",
         "GET / HTTP/1.1\r\n",
@@ -96,8 +96,8 @@ fn a_malformed_response_is_refused_at_its_first_bytes() {
     ] {
         let origin = RawOrigin::start(move |_, mut connection| {
             connection.read_request().unwrap();
-            connection.send(answer);
-            // It is not waited for more.
+            connection.send(raw_response);
+            // The client does not wait for more.
             connection.is_closed();
         });
         run(async {
@@ -119,8 +119,8 @@ fn malformed_chunks_break_the_body_off() {
         "fffffffffffffffff\r\n",
         "0\r\nHost: a\r\n\r\n",
     ] {
-        let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
-        let origin = RawOrigin::responding(&[answer.as_bytes()]);
+        let raw_response = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
+        let origin = RawOrigin::responding(&[raw_response.as_bytes()]);
         run(async {
             let idle = Rc::new(IdleConnections::default());
             let response = idle.send(&origin.origin(), get("/")).await.unwrap();
@@ -132,7 +132,7 @@ fn malformed_chunks_break_the_body_off() {
 }
 
 #[test]
-fn fields_about_the_connection_stay_on_it() {
+fn fields_about_the_connection_are_not_passed_on() {
     let origin = RawOrigin::responding(&[b"HTTP/1.1 200 OK\r\n\
         Connection: keep-alive, X-Private, Cache-Control\r\nKeep-Alive: timeout=5\r\nX-Private: 1\r\n\
         Proxy-Connection: a\r\nTE: a\r\nUpgrade: h2c\r\nCache-Control: no-store\r\nB: 2\r\n\

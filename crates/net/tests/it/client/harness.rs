@@ -95,8 +95,8 @@ impl OriginStream {
             .lines()
             .find_map(|line| line.strip_prefix("content-length: "))
             .map_or(0, |length| length.parse().unwrap());
-        let content = self.read_exact(length);
-        Some(head + &String::from_utf8(content).unwrap())
+        let body = self.read_exact(length);
+        Some(head + &String::from_utf8(body).unwrap())
     }
 
     /// The next head, with its empty line; `None` at the end.
@@ -221,7 +221,7 @@ impl IdleConnections {
         self.opened.set(self.opened.get() + 1);
         match connect(origin, None, &Timeouts::default()).await? {
             OriginConnection::Http1(connection) => Ok(connection),
-            other => panic!("not asked for: {other:?}"),
+            other => panic!("another protocol than requested: {other:?}"),
         }
     }
 

@@ -57,7 +57,7 @@ fn interim_responses_without_end_are_cut_off() {
 }
 
 #[test]
-fn a_body_is_held_back_until_the_origin_asks_for_it() {
+fn a_body_is_held_back_until_the_origin_sends_100() {
     let origin = RawOrigin::start(|_, mut connection| {
         let head = connection.read_head().unwrap();
         assert!(head.contains("expect: 100-continue\r\n"), "{head}");

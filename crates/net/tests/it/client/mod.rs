@@ -1,4 +1,4 @@
-//! Connections to origins: what they make of origins that are honest, slow, broken and hostile.
+//! Connections to origins: their behaviour with origins that are honest, slow, broken and hostile.
 
 mod addresses;
 mod bodies;

@@ -22,12 +22,12 @@ fn one_connection_carries_many_requests() {
     ]);
     run(async {
         let idle = Rc::new(IdleConnections::default());
-        for content in ["ok", "ok", "", "", "ok", "ok"] {
+        for body in ["ok", "ok", "", "", "ok", "ok"] {
             let response = idle.send(&origin.origin(), get("/")).await.unwrap();
-            // It was returned before the response was.
+            // The connection is returned before the response.
             assert_eq!(idle.len(), 1);
             assert!(!matches!(response.body, Body::Stream(_)));
-            assert_eq!(collect(response.body).await.unwrap().0, content.as_bytes());
+            assert_eq!(collect(response.body).await.unwrap().0, body.as_bytes());
         }
         assert_eq!(idle.opened.get(), 1);
         assert_eq!(idle.take().unwrap().requests(), 6);
@@ -56,8 +56,8 @@ fn a_response_to_head_has_no_body_whatever_its_fields_say() {
 }
 
 #[test]
-fn a_response_that_ends_the_connection_does_not_give_it_back() {
-    for answer in [
+fn a_response_that_ends_the_connection_does_not_return_it() {
+    for raw_response in [
         &b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"[..],
         b"HTTP/1.1 200 OK\r\nConnection: x, CLOSE\r\nContent-Length: 2\r\n\r\nok",
         b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
@@ -65,7 +65,7 @@ fn a_response_that_ends_the_connection_does_not_give_it_back() {
         b"HTTP/1.1 200 OK\r\n\r\nok",
         b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\nok",
     ] {
-        let origin = RawOrigin::responding(&[answer]);
+        let origin = RawOrigin::responding(&[raw_response]);
         run(async {
             let idle = Rc::new(IdleConnections::default());
             let response = idle.send(&origin.origin(), get("/")).await.unwrap();
@@ -75,23 +75,23 @@ fn a_response_that_ends_the_connection_does_not_give_it_back() {
     }
 }
 
-/// The class of response queue poisoning: what stands behind one response must not become the next.
+/// The class of response queue poisoning: bytes behind one response must not become the next.
 #[test]
 fn bytes_behind_a_response_never_reach_another_request() {
-    for answer in [
+    for raw_response in [
         &b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"[..],
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\nx",
         b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\nok",
     ] {
-        let origin = RawOrigin::responding(&[answer, SMALL]);
+        let origin = RawOrigin::responding(&[raw_response, SMALL]);
         run(async {
             let idle = Rc::new(IdleConnections::default());
             let response = idle.send(&origin.origin(), get("/")).await.unwrap();
-            let content = collect(response.body).await.unwrap().0;
-            assert!(content == b"ok" || content.is_empty());
-            assert_eq!(idle.len(), 0, "{}", answer.escape_ascii());
+            let body = collect(response.body).await.unwrap().0;
+            assert!(body == b"ok" || body.is_empty());
+            assert_eq!(idle.len(), 0, "{}", raw_response.escape_ascii());
         });
     }
     // A HEAD response with the body of GET.
@@ -168,7 +168,7 @@ fn a_connection_that_was_closed_while_idle_fails_as_closed_and_gives_the_body_ba
 }
 
 #[test]
-fn without_a_connection_return_the_connection_is_closed_and_the_request_says_so() {
+fn without_a_connection_return_the_request_has_connection_close_and_the_connection_is_closed() {
     let origin = RawOrigin::start(|_, mut connection| {
         let request = connection.read_request().unwrap();
         assert!(request.contains("connection: close\r\n"), "{request}");
@@ -186,11 +186,11 @@ fn without_a_connection_return_the_connection_is_closed_and_the_request_says_so(
 
 #[test]
 fn dropping_a_body_before_its_end_closes_the_connection() {
-    let (told, closed) = std::sync::mpsc::channel();
+    let (sender, closed) = std::sync::mpsc::channel();
     let origin = RawOrigin::start(move |_, mut connection| {
         connection.read_request().unwrap();
         connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome");
-        told.send(connection.is_closed()).unwrap();
+        sender.send(connection.is_closed()).unwrap();
     });
     run(async {
         let idle = Rc::new(IdleConnections::default());

@@ -30,16 +30,16 @@ fn assert_timed_out(failure: &RequestFailure, phase: RequestPhase) {
 
 #[test]
 fn a_response_that_does_not_come_is_given_up() {
-    for said in [
+    for sent in [
         "",
         "HTTP/1.1 200 OK\r\nContent-",
         "HTTP/1.1 100 Continue\r\n\r\n",
     ] {
-        let (told, closed) = std::sync::mpsc::channel();
+        let (sender, closed) = std::sync::mpsc::channel();
         let origin = RawOrigin::start(move |_, mut connection| {
             connection.read_request().unwrap();
-            connection.send(said);
-            told.send(connection.is_closed()).unwrap();
+            connection.send(sent);
+            sender.send(connection.is_closed()).unwrap();
         });
         run(async {
             let timeouts = Timeouts {
@@ -78,7 +78,7 @@ fn the_time_for_a_response_begins_when_the_request_was_sent() {
         let silent = silent.origin();
         let later = idle.send(&silent, within(timeouts.clone(), get("/")));
         let sends = async {
-            // The body comes when a request that began later has waited for too long.
+            // The body arrives after a request that began later has timed out.
             assert_timed_out(&later.await.unwrap_err(), RequestPhase::Head);
             frames
                 .send(Ok(Frame::Data(Bytes::from_static(b"x"))))
@@ -87,8 +87,8 @@ fn the_time_for_a_response_begins_when_the_request_was_sent() {
         };
         let origin = origin.origin();
         let request = within(timeouts, post(body));
-        let (answer, ()) = tokio::join!(idle.send(&origin, request), sends);
-        assert_eq!(answer.unwrap().status, 200);
+        let (response, ()) = tokio::join!(idle.send(&origin, request), sends);
+        assert_eq!(response.unwrap().status, 200);
     });
 }
 

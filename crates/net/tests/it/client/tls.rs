@@ -51,23 +51,23 @@ impl TlsOrigin {
     fn start(config: ServerConfig, serve: impl Fn(&mut Stream) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (told, handshakes): (Sender<_>, _) = channel();
+        let (sender, handshakes): (Sender<_>, _) = channel();
         let config = Arc::new(config);
         std::thread::spawn(move || {
             for socket in listener.incoming() {
                 let session = ServerConnection::new(Arc::clone(&config)).unwrap();
                 let mut stream = StreamOwned::new(session, socket.unwrap());
-                let shaken = stream.conn.complete_io(&mut stream.sock);
-                let outcome = match shaken {
+                let handshake = stream.conn.complete_io(&mut stream.sock);
+                let outcome = match handshake {
                     Ok(_) => Ok(stream.conn.handshake_kind().unwrap()),
                     Err(error) => match error.downcast::<rustls::Error>() {
                         Ok(error) => Err(error),
                         Err(error) => Err(rustls::Error::General(error.to_string())),
                     },
                 };
-                let shaken = outcome.is_ok();
-                let _ = told.send(outcome);
-                if shaken {
+                let succeeded = outcome.is_ok();
+                let _ = sender.send(outcome);
+                if succeeded {
                     serve(&mut stream);
                 }
             }
@@ -86,7 +86,7 @@ impl TlsOrigin {
     }
 }
 
-fn answer(stream: &mut Stream) {
+fn respond(stream: &mut Stream) {
     let mut request = [0; 4096];
     let _ = stream.read(&mut request);
     let _ =
@@ -101,9 +101,9 @@ fn trusting(authority: &Authority, name: &str) -> ClientTlsSettings {
 }
 
 #[test]
-fn only_the_right_name_signed_by_a_trusted_authority_is_believed() {
+fn only_the_right_name_signed_by_a_trusted_authority_is_accepted() {
     let (authority, stranger) = (Authority::new(), Authority::new());
-    let served = TlsOrigin::start(config(&authority.ecdsa(&["origin.test"]), None), answer);
+    let served = TlsOrigin::start(config(&authority.ecdsa(&["origin.test"]), None), respond);
     run(async {
         let good = served.origin(&trusting(&authority, "origin.test"));
         let response = get_once(&good).await.unwrap();
@@ -134,7 +134,7 @@ fn only_the_right_name_signed_by_a_trusted_authority_is_believed() {
 #[test]
 fn an_address_can_be_a_name() {
     let authority = Authority::new();
-    let served = TlsOrigin::start(config(&authority.ecdsa(&["127.0.0.1"]), None), answer);
+    let served = TlsOrigin::start(config(&authority.ecdsa(&["127.0.0.1"]), None), respond);
     run(async {
         let origin = served.origin(&trusting(&authority, "127.0.0.1"));
         get_once(&origin).await.unwrap();
@@ -142,10 +142,10 @@ fn an_address_can_be_a_name() {
 }
 
 #[test]
-fn a_client_certificate_is_shown_where_it_is_asked_for() {
+fn a_client_certificate_is_sent_where_it_is_requested() {
     let authority = Authority::new();
     let config = config(&authority.ecdsa(&["origin.test"]), Some(&authority));
-    let served = TlsOrigin::start(config, answer);
+    let served = TlsOrigin::start(config, respond);
     run(async {
         let settings = ClientTlsSettings {
             certificate: Some(authority.ecdsa(&["apus"]).certificate()),
@@ -162,10 +162,10 @@ fn a_client_certificate_is_shown_where_it_is_asked_for() {
 #[test]
 fn sessions_are_resumed_and_settings_that_mean_the_same_share_them() {
     let authority = Authority::new();
-    let served = TlsOrigin::start(config(&authority.ecdsa(&["origin.test"]), None), answer);
+    let served = TlsOrigin::start(config(&authority.ecdsa(&["origin.test"]), None), respond);
     run(async {
         let origin = served.origin(&trusting(&authority, "origin.test"));
-        // As after a reload.
+        // The settings are built again, as after a reload.
         let again = served.origin(&trusting(&authority, "origin.test"));
         assert!(origin == again);
         for (origin, kind) in [
@@ -174,10 +174,10 @@ fn sessions_are_resumed_and_settings_that_mean_the_same_share_them() {
         ] {
             let response = get_once(origin).await.unwrap();
             collect(response.body).await.unwrap();
-            let shaken = served.handshakes.recv().unwrap().unwrap();
+            let handshake = served.handshakes.recv().unwrap().unwrap();
             assert!(
-                shaken == kind || shaken == HandshakeKind::FullWithHelloRetryRequest,
-                "{shaken:?}"
+                handshake == kind || handshake == HandshakeKind::FullWithHelloRetryRequest,
+                "{handshake:?}"
             );
         }
     });
@@ -227,7 +227,7 @@ fn a_body_without_a_length_is_complete_only_with_a_close_notify() {
             let origin = served.origin(&trusting(&authority, "origin.test"));
             let response = get_once(&origin).await.unwrap();
             match (collect(response.body).await, alert) {
-                (Ok((content, _)), true) => assert_eq!(content, b"ok"),
+                (Ok((body, _)), true) => assert_eq!(body, b"ok"),
                 (Err(BodyError::Disconnected), false) => {}
                 (other, _) => panic!("{alert}: {other:?}"),
             }
@@ -238,8 +238,8 @@ fn a_body_without_a_length_is_complete_only_with_a_close_notify() {
 #[test]
 fn one_connection_carries_many_requests_and_files() {
     let authority = Authority::new();
-    let content: Vec<u8> = (0..300_000).map(|at| (at % 251) as u8).collect();
-    let expected = content.clone();
+    let bytes: Vec<u8> = (0..300_000).map(|at| (at % 251) as u8).collect();
+    let expected = bytes.clone();
     let served = TlsOrigin::start(
         config(&authority.ecdsa(&["origin.test"]), None),
         move |stream| {
@@ -265,11 +265,11 @@ fn one_connection_carries_many_requests_and_files() {
         },
     );
     let mut file = tempfile::tempfile().unwrap();
-    file.write_all(&content).unwrap();
+    file.write_all(&bytes).unwrap();
     let range = FileRange {
         file: Arc::new(file),
         offset: 0,
-        len: content.len() as u64,
+        len: bytes.len() as u64,
     };
     run(async {
         let origin = served.origin(&trusting(&authority, "origin.test"));
@@ -277,7 +277,7 @@ fn one_connection_carries_many_requests_and_files() {
         let put = request(head(Method::PUT, "/"), Body::File(range));
         idle.send(&origin, put).await.unwrap();
         let mut connection = idle.take().unwrap();
-        // Tickets have arrived since, which are not a response.
+        // Tickets have arrived since. They are not a response.
         assert!(connection.is_usable());
         connection.set_connection_return(idle.clone());
         connection.send(get("/")).await.unwrap();
@@ -285,7 +285,7 @@ fn one_connection_carries_many_requests_and_files() {
     });
 }
 
-/// Content of so many pieces, each of which it is asked for twice.
+/// A body of this many pieces. Every other poll is pending.
 struct RepeatedBody {
     left: usize,
     given: Rc<Cell<usize>>,
@@ -295,7 +295,7 @@ struct RepeatedBody {
 impl RepeatedBody {
     const SIZE: usize = 16 * 1024;
 
-    fn content(count: usize, given: &Rc<Cell<usize>>) -> Body {
+    fn body(count: usize, given: &Rc<Cell<usize>>) -> Body {
         given.set(0);
         Body::stream(Self {
             left: count,
@@ -327,22 +327,22 @@ impl BodyStream for RepeatedBody {
     }
 }
 
-/// TLS takes a piece that the socket has no room for: the last one, too, has to leave when there is.
+/// TLS buffers a piece that does not fit into the socket. The last one, too, is sent when it fits.
 #[test]
-fn the_end_of_a_body_leaves_when_a_slow_origin_reads_again() {
+fn the_end_of_a_body_is_sent_when_a_slow_origin_reads_again() {
     let authority = Authority::new();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
     let config = Arc::new(config(&authority.ecdsa(&["origin.test"]), None));
-    let (go_on, told) = channel::<usize>();
+    let (go_on, steps) = channel::<usize>();
     std::thread::spawn(move || {
-        while let Ok(pieces) = told.recv() {
+        while let Ok(pieces) = steps.recv() {
             let session = ServerConnection::new(Arc::clone(&config)).unwrap();
             let mut stream = StreamOwned::new(session, listener.accept().unwrap().0);
             stream.conn.complete_io(&mut stream.sock).unwrap();
             // The origin reads only after the client has sent as much as it can.
-            let Ok(()) = told.recv().map(|_| ()) else {
+            let Ok(()) = steps.recv().map(|_| ()) else {
                 return;
             };
             let mut request = Vec::new();
@@ -370,12 +370,9 @@ fn the_end_of_a_body_leaves_when_a_slow_origin_reads_again() {
             go_on.send(pieces).unwrap();
             let mut connection = idle.open(&origin).await.unwrap();
             connection.set_connection_return(idle.clone());
-            let put = request(
-                head(Method::PUT, "/"),
-                RepeatedBody::content(pieces, &given),
-            );
+            let put = request(head(Method::PUT, "/"), RepeatedBody::body(pieces, &given));
             let sending = tokio::task::spawn_local(connection.send(put));
-            // Until it gets no further.
+            // The upload runs until it gets no further.
             let (mut before, mut turns) = (0, 0);
             while turns < 100 {
                 tokio::task::yield_now().await;
@@ -388,7 +385,7 @@ fn the_end_of_a_body_leaves_when_a_slow_origin_reads_again() {
             assert_eq!(idle.len(), 1, "{pieces} pieces");
             before
         };
-        // One more than the socket and TLS hold.
+        // This is more than the socket and TLS hold.
         let stuck_at = upload(1000).await;
         for pieces in stuck_at - 3..stuck_at + 3 {
             upload(pieces).await;

@@ -81,7 +81,7 @@ fn an_origin_that_declines_responds_as_usual() {
 }
 
 #[test]
-fn no_client_is_switched_that_did_not_ask() {
+fn no_client_is_switched_that_did_not_request_it() {
     let origin = RawOrigin::responding(&[
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
     ]);
@@ -95,14 +95,14 @@ fn no_client_is_switched_that_did_not_ask() {
 }
 
 #[test]
-fn no_client_is_switched_to_another_protocol_than_it_asked_for() {
+fn no_client_is_switched_to_another_protocol_than_it_requested() {
     for line in [
         "Upgrade: something\r\n",
         "Upgrade: websocket, other\r\n",
         "",
     ] {
-        let answer = format!("HTTP/1.1 101 x\r\n{line}Connection: upgrade\r\n\r\n");
-        let origin = RawOrigin::responding(&[answer.as_bytes()]);
+        let response = format!("HTTP/1.1 101 x\r\n{line}Connection: upgrade\r\n\r\n");
+        let origin = RawOrigin::responding(&[response.as_bytes()]);
         run(async {
             let idle = Rc::new(IdleConnections::default());
             let failure = idle.send(&origin.origin(), offering()).await.unwrap_err();

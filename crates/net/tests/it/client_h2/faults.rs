@@ -26,7 +26,7 @@ fn goaway(last: u32, code: u32) -> Vec<u8> {
 async fn broken(response: &mut ClientResponse) -> BodyError {
     collect(&mut response.body)
         .await
-        .expect_err("no whole content")
+        .expect_err("no complete body")
 }
 
 #[test]
@@ -46,15 +46,15 @@ fn a_refused_stream_was_not_processed_and_gives_its_body_back() {
         let failure = super::failure(&connection, post("/", "bytes")).await;
         assert!(matches!(failure.cause, FailureCause::Refused), "{failure}");
         assert!(!failure.request_sent);
-        let mut body = failure.body.expect("the content");
+        let mut body = failure.body.expect("the body");
         assert_eq!(collect(&mut body).await.unwrap(), b"bytes");
         // The window of data that was not requested is given back, too.
         let mut held = head(Method::POST, "/");
         held.expects_continue = true;
-        let content = ready_frames(None, vec![Ok(Frame::Data(Bytes::from_static(b"streamed")))]);
-        let failure = super::failure(&connection, request(held, content)).await;
+        let streamed = ready_frames(None, vec![Ok(Frame::Data(Bytes::from_static(b"streamed")))]);
+        let failure = super::failure(&connection, request(held, streamed)).await;
         assert!(matches!(failure.cause, FailureCause::Refused), "{failure}");
-        let mut body = failure.body.expect("the content");
+        let mut body = failure.body.expect("the body");
         assert_eq!(collect(&mut body).await.unwrap(), b"streamed");
         assert_eq!(fetch(&connection, get("/")).await.0, 200);
         drop(connection);
@@ -98,7 +98,7 @@ fn a_cut_connection_breaks_off_incomplete_responses() {
             raw.request();
             raw.send(ok_head(first, false));
             raw.send(data(first, "half", false));
-            // Until the half was read.
+            // This waits until the client has read the half.
             raw.until(kind::PING);
         });
         let timeouts = Timeouts {
@@ -152,12 +152,12 @@ fn a_reset_breaks_off_bodies_and_fails_requests_without_a_head() {
 }
 
 /// The frames of an origin after which a request gets no response.
-fn fails(say: impl Fn(u32) -> Vec<u8> + Send + 'static) {
+fn fails(fault: impl Fn(u32) -> Vec<u8> + Send + 'static) {
     run(async {
         let origin = Scripted::start(move |raw: &mut RawConnection| {
             raw.handshake(&[]);
             let stream = raw.request();
-            raw.send(say(stream));
+            raw.send(fault(stream));
             let stream = raw.request();
             raw.send(ok_head(stream, true));
             raw.rest();
@@ -243,14 +243,14 @@ fn a_body_of_another_length_than_announced_is_not_complete() {
 }
 
 /// The frames of an origin that end the connection.
-fn ends_the_connection(say: impl Fn(u32) -> Vec<u8> + Send + 'static, expected: u32) {
+fn ends_the_connection(fault: impl Fn(u32) -> Vec<u8> + Send + 'static, expected: u32) {
     run(async {
         let origin = Scripted::start(move |raw: &mut RawConnection| {
             raw.handshake(&[]);
             let stream = raw.request();
             use std::io::Write;
             // The connection may end before all was sent.
-            let _ = raw.stream.write_all(&say(stream));
+            let _ = raw.stream.write_all(&fault(stream));
             let goaway = raw
                 .rest()
                 .into_iter()

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Response;
 
 use super::origin::{Scripted, serve};
-use super::{content, fetch, get, open, post};
+use super::{fetch, get, open, post, read_body};
 use crate::h2::client::{block, code, data, head as head_frames, kind, setting, window_update};
 use crate::harness::{frames, text};
 
@@ -42,9 +42,9 @@ fn slow_readers_hold_up_no_other() {
             waiting.push(connection.send(get("/1000000")).await.unwrap());
         }
         let mut response = connection.send(get("/3000000")).await.unwrap();
-        assert_eq!(content(&mut response).await.len(), 3_000_000);
+        assert_eq!(read_body(&mut response).await.len(), 3_000_000);
         for mut response in waiting {
-            assert_eq!(content(&mut response).await.len(), 1_000_000);
+            assert_eq!(read_body(&mut response).await.len(), 1_000_000);
         }
         super::eventually("the end of all streams", || connection.open_streams() == 0).await;
     });
@@ -72,7 +72,7 @@ fn an_unwanted_body_is_cancelled() {
         let connection = open(origin.address).await;
         let mut response = connection.send(get("/")).await.unwrap();
         let Some(Ok(Frame::Data(first))) = response.body.frame().await else {
-            panic!("no content");
+            panic!("no body");
         };
         assert_eq!(first, "some");
         drop(response);
@@ -81,7 +81,7 @@ fn an_unwanted_body_is_cancelled() {
             let waiting = connection.send(get("/"));
             tokio::pin!(waiting);
             tokio::select! {
-                _ = &mut waiting => panic!("nothing was answered"),
+                _ = &mut waiting => panic!("no response was sent"),
                 () = super::eventually("a stream", || connection.requests() == 2) => {}
             }
         }
@@ -150,10 +150,10 @@ fn an_origin_that_takes_fewer_streams_has_no_room_for_more() {
             (failure.phase, failure.request_sent),
             (RequestPhase::Send, false)
         );
-        let mut body = failure.body.expect("the content");
+        let mut body = failure.body.expect("the body");
         assert_eq!(crate::harness::collect(&mut body).await.unwrap(), b"again");
         send.send(Frame::Data(Bytes::from_static(b"go"))).unwrap();
-        assert_eq!(text(&content(&mut response).await), "end");
+        assert_eq!(text(&read_body(&mut response).await), "end");
         super::eventually("room", || connection.has_room()).await;
         drop(connection);
         origin.finish().await;

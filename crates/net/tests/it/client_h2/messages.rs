@@ -11,8 +11,8 @@ use h2::RecvStream;
 use http::{HeaderMap, HeaderValue, Response};
 
 use super::origin::serve;
-use super::{content, fetch, get, head, open, post, request};
-use crate::h2::content as random;
+use super::{fetch, get, head, open, post, read_body, request};
+use crate::h2::body_bytes;
 use crate::harness::{frames, ready_frames, text};
 
 async fn read(mut body: RecvStream) -> (Vec<u8>, Option<HeaderMap>) {
@@ -37,7 +37,7 @@ fn an_origin_gets_the_request_and_no_fields_of_another_connection() {
                 .map(|(name, value)| format!("{name}: {}", text(value.as_bytes())))
                 .collect();
             lines.sort();
-            let told = format!(
+            let description = format!(
                 "{} {}\n{}\n{}",
                 head.method,
                 head.uri,
@@ -46,7 +46,7 @@ fn an_origin_gets_the_request_and_no_fields_of_another_connection() {
             );
             let response = Response::builder().header("x-told", "1").body(()).unwrap();
             let mut stream = respond.send_response(response, false).unwrap();
-            stream.send_data(told.into(), true).unwrap();
+            stream.send_data(description.into(), true).unwrap();
         })
         .await;
         let connection = open(address).await;
@@ -74,7 +74,7 @@ fn an_origin_gets_the_request_and_no_fields_of_another_connection() {
         // Data that arrived with the head is not a stream.
         assert!(matches!(response.body, Body::Bytes(_) | Body::Stream(_)));
         assert_eq!(
-            text(&content(&mut response).await),
+            text(&read_body(&mut response).await),
             "PUT http://example.com/a%20b?c=d\ncontent-length: 5\nte: trailers\nx-a: 1\nx-b: 2\nhello"
         );
         assert_eq!(connection.requests(), 1);
@@ -102,8 +102,8 @@ fn responses_without_a_body_have_none() {
             (Method::GET, "/204", None),
             (Method::GET, "/304", Some("5")),
         ] {
-            let asked = request(head(method, target), Body::Empty);
-            let response = connection.send(asked).await.unwrap();
+            let client_request = request(head(method, target), Body::Empty);
+            let response = connection.send(client_request).await.unwrap();
             assert_eq!(response.headers.get_str("content-length"), length);
             assert!(matches!(response.body, Body::Empty), "{target}");
         }
@@ -151,7 +151,7 @@ fn both_directions_stream_at_once_and_end_with_trailers() {
             send.send(Frame::Data(Bytes::from_static(message.as_bytes())))
                 .unwrap();
             let Some(Ok(Frame::Data(back))) = response.body.frame().await else {
-                panic!("no answer to {message}");
+                panic!("no response to {message}");
             };
             assert_eq!(back, message);
         }
@@ -159,7 +159,7 @@ fn both_directions_stream_at_once_and_end_with_trailers() {
         trailers.try_append("x-sum", "7").unwrap();
         send.send(Frame::Trailers(trailers)).unwrap();
         assert_eq!(
-            text(&content(&mut response).await),
+            text(&read_body(&mut response).await),
             "[grpc-status=0][x-sum=7]"
         );
     });
@@ -200,9 +200,9 @@ fn a_response_of_trailers_only_keeps_its_status_and_ends_the_sending() {
 fn large_bodies_flow_in_both_directions_at_once() {
     super::run(async {
         let connection = open(serve(echo).await).await;
-        let sent = random(8_000_000);
+        let sent = body_bytes(8_000_000);
         let mut response = connection.send(post("/", sent.clone())).await.unwrap();
-        let got = content(&mut response).await;
+        let got = read_body(&mut response).await;
         assert!(got.ends_with(b"[grpc-status=0]"));
         assert!(got[..got.len() - 15] == sent);
     });
@@ -233,7 +233,7 @@ fn many_requests_share_a_connection() {
 fn files_are_sent_as_they_are() {
     super::run(async {
         let mut file = tempfile::tempfile().unwrap();
-        let whole = random(300_000);
+        let whole = body_bytes(300_000);
         file.write_all(&whole).unwrap();
         let range = FileRange {
             file: Arc::<File>::new(file),
@@ -261,23 +261,23 @@ async fn fetch_bytes(
     connection: &apus_net::client::Http2Client,
     request: apus_net::client::ClientRequest,
 ) -> Vec<u8> {
-    content(&mut connection.send(request).await.unwrap()).await
+    read_body(&mut connection.send(request).await.unwrap()).await
 }
 
 #[test]
 fn a_body_that_breaks_off_cancels_its_request() {
     super::run(async {
-        let (told, outcome) = tokio::sync::oneshot::channel();
-        let told = std::cell::RefCell::new(Some(told));
+        let (sender, outcome) = tokio::sync::oneshot::channel();
+        let sender = std::cell::RefCell::new(Some(sender));
         let address = serve(move |request, respond| {
-            let told = told.borrow_mut().take();
+            let sender = sender.borrow_mut().take();
             async move {
                 let _respond = respond;
                 let mut body = request.into_body();
                 assert_eq!(body.data().await.unwrap().unwrap(), "half");
                 let is_reset = body.data().await.unwrap().is_err();
-                if let Some(told) = told {
-                    told.send(is_reset).unwrap();
+                if let Some(sender) = sender {
+                    sender.send(is_reset).unwrap();
                 }
             }
         })
@@ -305,7 +305,7 @@ fn a_body_that_breaks_off_cancels_its_request() {
 fn a_source_that_panics_costs_its_request_only() {
     super::run(async {
         let connection = open(serve(echo).await).await;
-        let body = frames(None, |_| panic!("told to"));
+        let body = frames(None, |_| panic!("on purpose"));
         let failure = super::failure(&connection, post("/", body)).await;
         assert!(
             matches!(failure.cause, apus_net::client::FailureCause::Source(_)),
@@ -334,10 +334,10 @@ fn the_last_handle_ends_the_connection_when_the_last_response_was_read() {
         let connection = open(address).await;
         let second = connection.clone();
         drop(connection);
-        let sent = random(1_000_000);
+        let sent = body_bytes(1_000_000);
         let mut response = second.send(post("/", sent.clone())).await.unwrap();
         drop(second);
-        assert!(content(&mut response).await[..sent.len()] == sent);
+        assert!(read_body(&mut response).await[..sent.len()] == sent);
         super::eventually("the end of the connection", || ended.get()).await;
     });
 }

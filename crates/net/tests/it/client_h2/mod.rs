@@ -89,14 +89,14 @@ fn with_timeouts(mut request: ClientRequest, timeouts: &Timeouts) -> ClientReque
 }
 
 /// The body of a response, with its trailers in brackets.
-async fn content(response: &mut ClientResponse) -> Vec<u8> {
+async fn read_body(response: &mut ClientResponse) -> Vec<u8> {
     collect(&mut response.body).await.unwrap()
 }
 
 async fn fetch(connection: &Http2Client, request: ClientRequest) -> (u16, String) {
     let mut response = connection.send(request).await.unwrap();
-    let content = content(&mut response).await;
-    (response.status.as_u16(), text(&content))
+    let body = read_body(&mut response).await;
+    (response.status.as_u16(), text(&body))
 }
 
 async fn failure(connection: &Http2Client, request: ClientRequest) -> RequestFailure {

@@ -10,7 +10,7 @@ use apus_net::client::{
 };
 
 use super::{fetch, get, head, open, post, request, run};
-use crate::h2::{content as random, described, with_tls};
+use crate::h2::{body_bytes, described, with_tls};
 use crate::harness::{Server, collector, frames, ok, service};
 use crate::tls::Authority;
 use crate::tunnels::echo;
@@ -39,7 +39,7 @@ fn requests_go_over_tls_by_alpn() {
     run(async {
         for protocol in [Protocol::Http2, Protocol::Auto] {
             let connection = open_tls(&authority, &server, protocol).await;
-            let sent = String::from_utf8_lossy(&random(2_000_000)).into_owned();
+            let sent = String::from_utf8_lossy(&body_bytes(2_000_000)).into_owned();
             let got = fetch(&connection, post("/", sent.clone())).await;
             assert!(got == (200, sent));
         }
@@ -60,9 +60,9 @@ fn fields_arrive_as_they_were_sent() {
             fields.headers.try_append(name, value).unwrap();
         }
         for _ in 0..3 {
-            let asked = request(fields.clone(), apus_http::Body::Empty);
+            let client_request = request(fields.clone(), apus_http::Body::Empty);
             assert_eq!(
-                fetch(&connection, asked).await.1,
+                fetch(&connection, client_request).await.1,
                 "GET example.com /a?b=c\nauthorization: Basic x\ncookie: a=1; b=2\n\
                  host: example.com\nx: \n"
             );
@@ -77,8 +77,8 @@ fn interim_responses_are_forwarded_and_100_releases_the_body() {
             let mut hints = Headers::new();
             hints.try_append("link", "</a>").unwrap();
             request.interim().send(StatusCode::EARLY_HINTS, hints);
-            let content = crate::harness::collect(&mut request.take_body()).await;
-            ok(content.unwrap())
+            let body = crate::harness::collect(&mut request.take_body()).await;
+            ok(body.unwrap())
         })
     }));
     run(async {
@@ -86,16 +86,16 @@ fn interim_responses_are_forwarded_and_100_releases_the_body() {
         let queue = Rc::new(InterimQueue::default());
         // The body arrives only after the client got a 100.
         let seen = Rc::new(std::cell::RefCell::new(Vec::new()));
-        let (told, asked) = (Rc::clone(&queue), Rc::clone(&seen));
-        let mut content = Some("hello");
+        let (interim_responses, recorded) = (Rc::clone(&queue), Rc::clone(&seen));
+        let mut data = Some("hello");
         let body = frames(Some(5), move |_| {
-            while let Some((request, status, headers)) = told.next() {
+            while let Some((request, status, headers)) = interim_responses.next() {
                 let link = headers.get_str("link").unwrap_or("").to_owned();
-                asked.borrow_mut().push((request, status.as_u16(), link));
+                recorded.borrow_mut().push((request, status.as_u16(), link));
             }
-            std::task::Poll::Ready(content.take().map(|content| {
+            std::task::Poll::Ready(data.take().map(|data| {
                 Ok(apus_http::Frame::Data(bytes::Bytes::from_static(
-                    content.as_bytes(),
+                    data.as_bytes(),
                 )))
             }))
         });
@@ -110,7 +110,7 @@ fn interim_responses_are_forwarded_and_100_releases_the_body() {
 }
 
 #[test]
-fn tunnels_pass_both_ways() {
+fn tunnels_pass_bytes_in_both_directions() {
     let server = Server::start(service(|request| {
         if request.upgrade() != Some("echo") {
             return Response::new(StatusCode::FORBIDDEN).with_body("no").into();
@@ -123,8 +123,8 @@ fn tunnels_pass_both_ways() {
         let connection = open(server.address()).await;
         let mut upgrade = head(Method::GET, "/");
         upgrade.upgrade = Some("echo".into());
-        let asked = request(upgrade.clone(), apus_http::Body::Empty);
-        let response = connection.send(asked).await.unwrap();
+        let client_request = request(upgrade.clone(), apus_http::Body::Empty);
+        let response = connection.send(client_request).await.unwrap();
         assert_eq!(response.status, StatusCode::SWITCHING_PROTOCOLS);
         let mut tunnel = response.tunnel.expect("a tunnel");
         for text in [&b"hello"[..], b"again"] {
@@ -137,8 +137,8 @@ fn tunnels_pass_both_ways() {
         drop(tunnel);
         super::eventually("the end of the tunnel", || connection.open_streams() == 0).await;
         upgrade.upgrade = Some("other".into());
-        let asked = request(upgrade, apus_http::Body::Empty);
-        assert_eq!(fetch(&connection, asked).await, (403, "no".into()));
+        let client_request = request(upgrade, apus_http::Body::Empty);
+        assert_eq!(fetch(&connection, client_request).await, (403, "no".into()));
         assert_eq!(fetch(&connection, get("/")).await.0, 403);
     });
 }

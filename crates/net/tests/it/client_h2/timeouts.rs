@@ -1,4 +1,4 @@
-//! Origins that are too slow, or not there any more.
+//! Origins that are too slow, or no longer reachable.
 
 use std::time::{Duration, Instant};
 
@@ -51,8 +51,8 @@ fn a_body_has_to_arrive_in_time_while_it_is_read() {
             let stream = raw.request();
             raw.send(head_frames(stream, &block(&[(":status", "200")]), false));
             raw.send(data(stream, "some", false));
-            let unanswered = raw.request();
-            for late in [unanswered, stream] {
+            let without_response = raw.request();
+            for late in [without_response, stream] {
                 let reset = raw.until(kind::RST_STREAM);
                 assert_eq!((reset.stream, reset.number(0)), (late, code::CANCEL));
             }
@@ -64,8 +64,8 @@ fn a_body_has_to_arrive_in_time_while_it_is_read() {
             first_byte: SHORT,
             ..Timeouts::default()
         };
-        let asked = with_timeouts(get("/"), &timeouts);
-        let mut response = connection.send(asked).await.unwrap();
+        let request = with_timeouts(get("/"), &timeouts);
+        let mut response = connection.send(request).await.unwrap();
         // A request that began later is past its deadline, and the body that is not read yet is not.
         let failure = super::failure(&connection, with_timeouts(get("/"), &timeouts)).await;
         assert!(matches!(failure.cause, FailureCause::TimedOut), "{failure}");
@@ -108,7 +108,7 @@ fn windows_have_to_open_in_time() {
 }
 
 #[test]
-fn an_origin_that_is_not_there_any_more_is_noticed() {
+fn an_origin_that_is_no_longer_reachable_is_detected() {
     run(async {
         let (done, wait) = std::sync::mpsc::channel::<()>();
         let origin = Scripted::start(move |raw| {
@@ -178,29 +178,29 @@ fn a_body_is_sent_to_origins_that_never_send_100() {
 #[test]
 fn an_origin_that_acknowledges_pings_and_is_silent_gets_no_further_ping_soon() {
     run(async {
-        let (answered, is_answered) = tokio::sync::oneshot::channel();
-        let (other_asked, wait_for_other) = std::sync::mpsc::channel();
+        let (acknowledged, is_acknowledged) = tokio::sync::oneshot::channel();
+        let (other_pinged, wait_for_other) = std::sync::mpsc::channel();
         let origin = Scripted::start(move |raw| {
             raw.handshake(&[]);
             let stream = raw.request();
-            let asked = raw.until(kind::PING);
-            raw.send(frame(kind::PING, flag::ACK, 0, asked.payload));
+            let ping = raw.until(kind::PING);
+            raw.send(frame(kind::PING, flag::ACK, 0, ping.payload));
             // When the client has acknowledged this one, it has read the acknowledgement before it.
             raw.send(frame(kind::PING, 0, 0, [7; 8]));
             assert_eq!(raw.until(kind::PING).payload, [7; 8]);
-            answered.send(()).unwrap();
+            acknowledged.send(()).unwrap();
             wait_for_other.recv().unwrap();
             raw.stream.set_nonblocking(true).unwrap();
             assert!(raw.is_silent());
             raw.stream.set_nonblocking(false).unwrap();
             raw.send(head_frames(stream, &block(&[(":status", "204")]), true));
         });
-        // This one becomes silent later, and is asked first.
+        // This origin becomes silent later, and gets its PING first.
         let other = Scripted::start(move |raw| {
             raw.handshake(&[]);
             let stream = raw.request();
             raw.until(kind::PING);
-            other_asked.send(()).unwrap();
+            other_pinged.send(()).unwrap();
             raw.send(head_frames(stream, &block(&[(":status", "204")]), true));
         });
         let timeouts = Timeouts {
@@ -209,7 +209,7 @@ fn an_origin_that_acknowledges_pings_and_is_silent_gets_no_further_ping_soon() {
         };
         let connection = open_with(origin.address, &timeouts).await;
         let later = async {
-            is_answered.await.unwrap();
+            is_acknowledged.await.unwrap();
             let connection = open_with(other.address, &timeouts).await;
             assert_eq!(fetch(&connection, get("/")).await.0, 204);
         };

@@ -13,19 +13,19 @@ use super::client::{
     indexed_literal, integer, kind, literal, ping, priority, priority_update, request,
     request_with, reset, setting, settings, settings_ack, window_update,
 };
-use super::{content, counted, open, open_with, wait_for_count};
+use super::{body_bytes, counted, open, open_with, wait_for_count};
 use crate::harness::{Server, collect, connect, ok, service, wait_until};
 
 /// `/wait` gets no response, `/large` a large one, `/read` one when the whole body has arrived, and other
 /// paths get one at once.
 fn victim() -> Arc<dyn ServiceFactory> {
-    let large = Bytes::from(content(4 << 20));
+    let large = Bytes::from(body_bytes(4 << 20));
     service(move |mut request| match request.path() {
         "/wait" => apus_http::ResponseFuture::later(std::future::pending()),
         "/large" => ok(large.clone()).into(),
         "/read" => apus_http::ResponseFuture::later(async move {
             match collect(request.body_mut()).await {
-                Ok(content) => ok(content.len().to_string()),
+                Ok(body) => ok(body.len().to_string()),
                 Err(_) => std::future::pending().await,
             }
         }),
@@ -75,7 +75,7 @@ impl Attack<'_> {
         server.wait_for("its end", |totals| totals.connections == 1);
         assert_eq!(bystander.fetch("/after").text(), "/after");
         assert_eq!(bystander.goaways, []);
-        // Work that was begun for it is not without bound.
+        // The work that was begun for it is bounded.
         let requests = server.totals().requests;
         assert!(requests < 4000, "{}: {requests} requests", self.name);
     }
@@ -97,7 +97,7 @@ fn idle(name: &str) -> Attack<'_> {
     }
 }
 
-fn answers(name: &str) -> Attack<'_> {
+fn acks(name: &str) -> Attack<'_> {
     Attack {
         name,
         counter: "stopped_answer_floods",
@@ -237,16 +237,18 @@ fn streams_opened_faster_than_they_are_served() {
 
 #[test]
 fn reset_flood_on_closed_streams_cve_2019_9514() {
-    idle("RST_STREAM of an answered stream").is_stopped(|peer| match peer.received(1).status {
-        0 => {
-            let stream = peer.get("/");
-            peer.response(stream);
-            peer.received(1).status = 200;
-            Vec::new()
+    idle("RST_STREAM of a stream with a response").is_stopped(|peer| {
+        match peer.received(1).status {
+            0 => {
+                let stream = peer.get("/");
+                peer.response(stream);
+                peer.received(1).status = 200;
+                Vec::new()
+            }
+            _ => reset(1, code::CANCEL),
         }
-        _ => reset(1, code::CANCEL),
     });
-    // Those are no flood, but an end at once.
+    // Those are no flood: they end the connection at once.
     let server = Server::start(victim());
     let mut peer = open(&server);
     assert_eq!(peer.fetch("/").status, 200);
@@ -379,7 +381,7 @@ fn table_sizes_that_change_without_end() {
     let mut peer = open(&server);
     let block = [sizes, block(&request("GET", "/"))].concat();
     peer.send(head(1, &block, true));
-    peer.until("an answer or an end", |peer| {
+    peer.until("a response or an end", |peer| {
         peer.received(1).ended || !peer.goaways.is_empty()
     });
     server.assert_serves();
@@ -387,19 +389,19 @@ fn table_sizes_that_change_without_end() {
 
 #[test]
 fn ping_flood_cve_2019_9512() {
-    answers("one by one").is_stopped(|_| ping(1));
-    answers("many at once").is_stopped(|_| ping(1).repeat(100));
+    acks("one by one").is_stopped(|_| ping(1));
+    acks("many at once").is_stopped(|_| ping(1).repeat(100));
 }
 
 #[test]
 fn settings_flood_cve_2019_9515() {
-    answers("empty").is_stopped(|_| settings(&[]));
+    acks("empty").is_stopped(|_| settings(&[]));
     let mut window = 0;
-    answers("windows that change").is_stopped(|_| {
+    acks("windows that change").is_stopped(|_| {
         window = (window + 1) % 1000;
         settings(&[(setting::INITIAL_WINDOW_SIZE, window)])
     });
-    answers("tables that change").is_stopped(|_| {
+    acks("tables that change").is_stopped(|_| {
         window = (window + 1) % 4096;
         settings(&[
             (setting::HEADER_TABLE_SIZE, window),
@@ -408,7 +410,7 @@ fn settings_flood_cve_2019_9515() {
     });
     // Streams whose windows all have to move.
     let mut first = true;
-    answers("with streams").is_stopped(|peer| match std::mem::take(&mut first) {
+    acks("with streams").is_stopped(|peer| match std::mem::take(&mut first) {
         true => (0..200)
             .flat_map(|_| get(peer.next_stream(), "/large"))
             .collect(),
@@ -420,25 +422,25 @@ fn settings_flood_cve_2019_9515() {
 }
 
 #[test]
-fn acknowledgements_of_nothing() {
+fn unmatched_acknowledgements() {
     let server = Server::start(victim());
     let mut peer = open(&server);
     peer.fence();
     peer.send(settings_ack().repeat(3));
     assert_eq!(peer.goaway(), code::PROTOCOL_ERROR);
-    idle("of a PING that nobody sent").is_stopped(|_| frame(kind::PING, flag::ACK, 0, [7; 8]));
+    idle("of a PING that was not sent").is_stopped(|_| frame(kind::PING, flag::ACK, 0, [7; 8]));
     // On a stream with one body, because data makes the server measure the round trip.
     let mut payload = Vec::new();
-    idle("of a PING that was answered").is_stopped(|peer| {
+    idle("of a PING that was acknowledged before").is_stopped(|peer| {
         if !payload.is_empty() {
             return frame(kind::PING, flag::ACK, 0, &payload);
         }
         let stream = peer.request(&request("POST", "/read"), false);
-        peer.upload(stream, &content(300_000), true);
+        peer.upload(stream, &body_bytes(300_000), true);
         peer.response(stream);
         while payload.is_empty() {
             let more = peer.request(&request("POST", "/read"), false);
-            peer.upload(more, &content(60_000), true);
+            peer.upload(more, &body_bytes(60_000), true);
             let frame = peer.read().unwrap();
             if frame.kind == kind::PING && !frame.has(flag::ACK) {
                 payload = frame.payload;
@@ -450,7 +452,7 @@ fn acknowledgements_of_nothing() {
 
 #[test]
 fn data_dribble_cve_2019_9511() {
-    // One byte more, whenever the last one has come.
+    // The window grows by one byte whenever the last one has arrived.
     let mut got = 0;
     tiny_windows("one stream").is_stopped_with(&[(setting::INITIAL_WINDOW_SIZE, 1)], |peer| {
         peer.opens_windows = false;
@@ -475,7 +477,7 @@ fn data_dribble_on_many_streams_cve_2019_9511() {
         }
         got += 1;
         let _ = peer.read_until(|peer| {
-            let has_more = |answer: &StreamResponse| answer.body.len() >= got;
+            let has_more = |response: &StreamResponse| response.body.len() >= got;
             peer.responses.len() == 50 && peer.responses.values().all(has_more)
         });
         (0..50)
@@ -504,7 +506,7 @@ fn one_byte_windows_of_the_connection_cve_2019_9511() {
 
 #[test]
 fn updates_of_windows_that_add_nothing_worth_a_frame() {
-    // Faster than the bytes leave: it is one flood or the other.
+    // The updates come faster than the bytes leave, so that either flood may be counted.
     let server = Server::start(victim());
     let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 1)]);
     peer.opens_windows = false;
@@ -531,7 +533,7 @@ fn resource_loop_cve_2019_9513() {
             ["u=0", "u=7, i"][number as usize % 2],
         )
     });
-    // Of streams that wait for their turn.
+    // The updates are for streams that wait to be sent.
     let mut first = true;
     idle("PRIORITY_UPDATE of streams").is_stopped(|peer| {
         peer.opens_windows = false;
@@ -568,7 +570,7 @@ fn empty_frames_cve_2019_9518() {
         let opening = opened(peer);
         [opening, window_update(1, 1)].concat()
     });
-    // Without an open request, the first would be the end.
+    // Without an open request, the first GOAWAY ends the connection.
     idle("GOAWAY").is_stopped(|peer| {
         let opening = opened(peer);
         [opening, frame(kind::GOAWAY, 0, 0, [0; 8])].concat()
@@ -576,10 +578,10 @@ fn empty_frames_cve_2019_9518() {
 }
 
 #[test]
-fn a_request_between_buys_no_flood() {
-    // What honest work gives back is little.
+fn requests_in_between_do_not_allow_a_flood() {
+    // The budget that honest requests give back is small.
     let mut number = 0;
-    answers("PING").is_stopped(|peer| {
+    acks("PING").is_stopped(|peer| {
         number += 1;
         let request = match number % 50 {
             0 => get(peer.next_stream(), "/"),
@@ -658,7 +660,7 @@ fn responses_to_small_requests_are_not_gathered_for_a_client_that_never_reads_cv
         });
         requests.collect()
     });
-    // What follows a GOAWAY is thrown away and not looked at.
+    // The server discards what follows a GOAWAY and does not parse it.
     let totals = server.totals();
     assert!(
         totals.bytes_in < 2 << 20 && totals.requests < 4000,
@@ -706,7 +708,7 @@ fn an_attacker_is_disconnected_at_once_and_can_read_the_reason() {
 }
 
 #[test]
-fn integers_without_end_are_no_memory() {
+fn integers_without_end_take_no_memory() {
     let server = Server::start(victim());
     for bad in [
         integer(0x40, 6, usize::MAX >> 1),

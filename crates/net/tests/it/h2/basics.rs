@@ -12,7 +12,7 @@ use super::client::{
     self, FRAME, PREFACE, Peer, block, data, flag, head, kind, request, request_with, setting,
     settings,
 };
-use super::{content, described, large, open, open_tls, open_with, with_tls};
+use super::{body_bytes, described, large, open, open_tls, open_with, with_tls};
 use crate::harness::{Server, collector, connect, ok, paths, ready_frames, service};
 use crate::tls::connect_tls;
 
@@ -23,10 +23,10 @@ fn speaks_http_2_to_clients_with_prior_knowledge_rfc_9113_section_3_3() {
     let first = peer.read().unwrap();
     assert_eq!((first.kind, first.stream), (kind::SETTINGS, 0));
     assert!(!first.has(flag::ACK));
-    let answer = peer.fetch("/a");
-    assert_eq!((answer.status, answer.text().as_str()), (200, "/a"));
-    assert_eq!(answer.field("content-length"), Some("2"));
-    assert!(answer.field("date").is_some());
+    let response = peer.fetch("/a");
+    assert_eq!((response.status, response.text().as_str()), (200, "/a"));
+    assert_eq!(response.field("content-length"), Some("2"));
+    assert!(response.field("date").is_some());
     assert_eq!(peer.fetch("/b").text(), "/b");
     let totals = server.totals();
     assert_eq!((totals.requests, totals.bad_requests), (2, 0));
@@ -39,7 +39,7 @@ fn http_1_1_and_http_2_share_a_port() {
     let mut one = server.connect();
     assert_eq!(two.fetch("/a").text(), "/a");
     assert_eq!(one.get("/b").text(), "/b");
-    // What begins as the preface does may be HTTP/1.1.
+    // Bytes that begin as the preface does may be HTTP/1.1.
     for start in ["P", "PR", "PRI"] {
         let mut other = server.connect();
         other.send(start);
@@ -129,9 +129,9 @@ fn responses_without_a_body_end_with_their_head() {
         };
         assert_eq!(frame.kind, kind::HEADERS);
         assert!(frame.has(flag::END_STREAM), "{method} {path}");
-        let answer = peer.response(stream);
-        assert_eq!(answer.status, path[1..].parse::<u16>().unwrap());
-        assert_eq!(answer.field("content-length"), length, "{method} {path}");
+        let response = peer.response(stream);
+        assert_eq!(response.status, path[1..].parse::<u16>().unwrap());
+        assert_eq!(response.field("content-length"), length, "{method} {path}");
     }
     let stream = peer.request(&request("GET", "/304"), true);
     assert!(peer.response(stream).body.is_empty());
@@ -176,9 +176,9 @@ fn padding_is_not_data_rfc_9113_section_6_1() {
     payload.extend([0; 20]);
     let flags = flag::END_HEADERS | flag::PADDED | flag::PRIORITY;
     peer.send(client::frame(kind::HEADERS, flags, stream, payload));
-    for (content, padding) in [("hello", 255), (" ", 0), ("", 30), ("world", 1)] {
+    for (part, padding) in [("hello", 255), (" ", 0), ("", 30), ("world", 1)] {
         let mut payload = vec![padding];
-        payload.extend_from_slice(content.as_bytes());
+        payload.extend_from_slice(part.as_bytes());
         payload.extend(vec![0; usize::from(padding)]);
         peer.send(client::frame(kind::DATA, flag::PADDED, stream, payload));
     }
@@ -200,8 +200,8 @@ fn padding_counts_for_the_windows_and_is_given_back_rfc_9113_section_6_9_1() {
         peer.spend(stream, payload.len());
     }
     peer.send(data(stream, "", true));
-    let answer = peer.response(stream);
-    assert_eq!((answer.status, answer.body.len()), (200, 100_000));
+    let response = peer.response(stream);
+    assert_eq!((response.status, response.body.len()), (200, 100_000));
 }
 
 #[test]
@@ -233,14 +233,14 @@ fn responses_carry_trailers() {
     }));
     let mut peer = open(&server);
     for (path, expected) in [("/", "content"), ("/empty", "")] {
-        let answer = peer.fetch(path);
-        assert_eq!(answer.text(), expected);
-        assert_eq!(answer.trailers, [("x-sum".to_owned(), "7".to_owned())]);
-        assert_eq!(answer.field("transfer-encoding"), None);
+        let response = peer.fetch(path);
+        assert_eq!(response.text(), expected);
+        assert_eq!(response.trailers, [("x-sum".to_owned(), "7".to_owned())]);
+        assert_eq!(response.field("transfer-encoding"), None);
     }
     let stream = peer.request(&request("HEAD", "/"), true);
-    let answer = peer.response(stream);
-    assert!(answer.body.is_empty() && answer.trailers.is_empty());
+    let response = peer.response(stream);
+    assert!(response.body.is_empty() && response.trailers.is_empty());
 }
 
 #[test]
@@ -253,9 +253,9 @@ fn echoes_a_body_while_it_still_arrives() {
         peer.until("the part", |peer| peer.received(stream).text() == so_far);
     }
     peer.send(head(stream, &block(&[("x-t", "1")]), true));
-    let answer = peer.response(stream);
-    assert_eq!(answer.text(), "first second");
-    assert_eq!(answer.trailers, [("x-t".to_owned(), "1".to_owned())]);
+    let response = peer.response(stream);
+    assert_eq!(response.text(), "first second");
+    assert_eq!(response.trailers, [("x-t".to_owned(), "1".to_owned())]);
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn sends_100_continue_when_the_body_is_read() {
         ResponseFuture::later(async move {
             match request.path() {
                 "/read" => match crate::harness::collect(request.body_mut()).await {
-                    Ok(content) => ok(content),
+                    Ok(body) => ok(body),
                     Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),
                 },
                 _ => ok("unread"),
@@ -282,9 +282,9 @@ fn sends_100_continue_when_the_body_is_read() {
     assert_eq!(peer.response(stream).text(), "hello");
     // A service that does not read the body sends no 100.
     let stream = peer.request(&request_with("POST", "/", &expecting), false);
-    let answer = peer.response(stream);
+    let response = peer.response(stream);
     assert_eq!(
-        (answer.text().as_str(), answer.interim.len()),
+        (response.text().as_str(), response.interim.len()),
         ("unread", 0)
     );
     // An expectation that cannot be met (RFC 9110 section 10.1.1).
@@ -294,7 +294,7 @@ fn sends_100_continue_when_the_body_is_read() {
 }
 
 #[test]
-fn responses_leave_in_the_order_in_which_they_get_ready() {
+fn responses_are_sent_in_the_order_in_which_they_get_ready() {
     let go = Arc::new(AtomicBool::new(false));
     let waits = Arc::clone(&go);
     let server = Server::start(service(move |request| {
@@ -329,7 +329,7 @@ fn responses_leave_in_the_order_in_which_they_get_ready() {
 }
 
 #[test]
-fn a_service_cannot_tell_the_versions_apart() {
+fn requests_and_responses_are_the_same_over_both_versions() {
     let server = Server::start(described());
     let fields = [
         ("accept", "text/html, */*;q=0.1"),
@@ -359,10 +359,10 @@ fn a_service_cannot_tell_the_versions_apart() {
 
         let mut two = open(&server);
         let stream = two.request(&request_with(method, path, &fields), true);
-        let answer = two.response(stream);
-        assert_eq!(answer.text(), expected.text());
+        let response = two.response(stream);
+        assert_eq!(response.text(), expected.text());
         for name in ["content-type", "content-length"] {
-            assert_eq!(answer.field(name), expected.field(name), "{name}");
+            assert_eq!(response.field(name), expected.field(name), "{name}");
         }
     }
 }
@@ -425,13 +425,13 @@ fn exceeded_limits_get_a_status() {
 
     // The body that arrives with it is discarded, and the connection stays open.
     let stream = peer.request(&request_with("POST", "/", &[("x", &value)]), false);
-    peer.send(data(stream, content(30_000), true));
+    peer.send(data(stream, body_bytes(30_000), true));
     assert_eq!(peer.response(stream).status, 431);
     assert_eq!(peer.fetch("/well").text(), "/well");
     let totals = server.totals();
     assert_eq!((totals.requests, totals.bad_requests), (1, 4));
 
-    // Just below them all is well.
+    // Requests just below the limits are served.
     let longest = format!("/{}", "a".repeat(8 * 1024 - 1));
     assert_eq!(peer.fetch(&longest).status, 200);
     let value = "x".repeat(30 * 1024);
@@ -456,10 +456,13 @@ fn fields_of_http_1_connections_are_left_out_of_responses_rfc_9113_section_8_2_2
     }));
     let mut peer = open(&server);
     for _ in 0..2 {
-        let answer = peer.fetch("/");
-        assert_eq!((answer.status, answer.field("x-kept")), (200, Some("yes")));
+        let response = peer.fetch("/");
+        assert_eq!(
+            (response.status, response.field("x-kept")),
+            (200, Some("yes"))
+        );
         for name in ["connection", "keep-alive", "proxy-connection", "upgrade"] {
-            assert_eq!(answer.field(name), None, "{name}");
+            assert_eq!(response.field(name), None, "{name}");
         }
     }
 }
@@ -480,10 +483,10 @@ fn long_heads_of_responses_are_continued_rfc_9113_section_6_10() {
     let first = peer.get("/");
     let second = peer.get("/");
     for stream in [first, second] {
-        let answer = peer.response(stream);
-        assert_eq!(answer.text(), "content");
+        let response = peer.response(stream);
+        assert_eq!(response.text(), "content");
         for index in 0..20 {
-            let value = answer.field(&format!("x-{index}"));
+            let value = response.field(&format!("x-{index}"));
             assert!(value == Some(expected.as_str()), "{index}");
         }
     }
@@ -496,8 +499,8 @@ fn a_client_sets_the_size_of_the_table_rfc_7541_section_4_2() {
         let mut peer = open_with(&server, &[(setting::HEADER_TABLE_SIZE, size)]);
         peer.limit_table(size as usize);
         for _ in 0..3 {
-            let answer = peer.fetch("/");
-            assert_eq!((answer.status, answer.body.len()), (200, 16));
+            let response = peer.fetch("/");
+            assert_eq!((response.status, response.body.len()), (200, 16));
         }
     }
 }
@@ -506,7 +509,7 @@ fn a_client_sets_the_size_of_the_table_rfc_7541_section_4_2() {
 fn a_table_that_was_smaller_for_a_moment_is_announced_rfc_7541_section_4_2() {
     let server = Server::start(paths());
     let size = setting::HEADER_TABLE_SIZE;
-    for (values, told) in [
+    for (values, size_updates) in [
         (
             &[(size, 100), (size, 4096)][..],
             &[0x3f, 69, 0x3f, 0xe1, 0x1f][..],
@@ -522,7 +525,11 @@ fn a_table_that_was_smaller_for_a_moment_is_announced_rfc_7541_section_4_2() {
                 break frame;
             }
         };
-        assert!(head.payload.starts_with(told), "{:x?}", &head.payload[..8]);
+        assert!(
+            head.payload.starts_with(size_updates),
+            "{:x?}",
+            &head.payload[..8]
+        );
     }
 }
 
@@ -541,7 +548,7 @@ fn frames_are_no_larger_than_the_client_allows_rfc_9113_section_4_2() {
             let frame = peer.read().unwrap();
             assert!(frame.payload.len() <= most, "{}", frame.payload.len());
         }
-        assert!(peer.response(stream).body == content(1 << 20));
+        assert!(peer.response(stream).body == body_bytes(1 << 20));
     }
 }
 
@@ -554,12 +561,15 @@ fn a_trailer_section_has_the_limits_of_a_head() {
     let stream = peer.request(&request("POST", "/"), false);
     peer.send(data(stream, "content", false));
     peer.send(head(stream, &block(&many), true));
-    peer.until("an answer or a reset", |peer| {
-        let answer = peer.received(stream);
-        answer.ended || answer.reset.is_some()
+    peer.until("a response or a reset", |peer| {
+        let response = peer.received(stream);
+        response.ended || response.reset.is_some()
     });
-    let answer = peer.received(stream);
-    assert!(answer.reset.is_some() || answer.status >= 400, "{answer:?}");
+    let response = peer.received(stream);
+    assert!(
+        response.reset.is_some() || response.status >= 400,
+        "{response:?}"
+    );
     let stream = peer.request(&request("POST", "/"), false);
     peer.send(data(stream, "well", true));
     assert_eq!(peer.response(stream).text(), "well");

@@ -189,14 +189,14 @@ pub(crate) fn request_with<'a>(
 }
 
 /// DATA frames of the largest size.
-pub(crate) fn data(stream: u32, content: impl AsRef<[u8]>, end: bool) -> Vec<u8> {
-    let content = content.as_ref();
+pub(crate) fn data(stream: u32, body: impl AsRef<[u8]>, end: bool) -> Vec<u8> {
+    let body = body.as_ref();
     let flags = |last| u8::from(end && last) * flag::END_STREAM;
-    if content.is_empty() {
-        return frame(kind::DATA, flags(true), stream, content);
+    if body.is_empty() {
+        return frame(kind::DATA, flags(true), stream, body);
     }
-    let count = content.len().div_ceil(FRAME);
-    let parts = content.chunks(FRAME).enumerate();
+    let count = body.len().div_ceil(FRAME);
+    let parts = body.chunks(FRAME).enumerate();
     parts
         .flat_map(|(index, part)| frame(kind::DATA, flags(index + 1 == count), stream, part))
         .collect()
@@ -391,8 +391,8 @@ impl<S: Read + Write> Peer<S> {
     }
 
     /// Sends a body, as much at once as the windows allow.
-    pub(crate) fn upload(&mut self, stream: u32, content: &[u8], end: bool) {
-        let mut rest = content;
+    pub(crate) fn upload(&mut self, stream: u32, body: &[u8], end: bool) {
+        let mut rest = body;
         while !rest.is_empty() {
             let allowed = self.window.min(self.window_of(stream)).min(FRAME as i64);
             if allowed <= 0 {
@@ -404,7 +404,7 @@ impl<S: Read + Write> Peer<S> {
             self.spend(stream, part.len());
             self.send(data(stream, part, end && rest.is_empty()));
         }
-        if content.is_empty() {
+        if body.is_empty() {
             self.send(data(stream, [], end));
         }
     }
@@ -639,7 +639,7 @@ impl<S: Read + Write> Peer<S> {
             let payload = self.next_ping;
             self.send(ping(payload));
             loop {
-                let frame = self.read().expect("an response to a PING");
+                let frame = self.read().expect("a response to a PING");
                 if frame.kind == kind::PING
                     && frame.has(flag::ACK)
                     && frame.payload == payload.to_be_bytes()

@@ -181,9 +181,9 @@ fn te_may_say_trailers_rfc_9113_section_8_2_2() {
     let server = Server::start(super::described());
     let mut peer = open(&server);
     let stream = peer.request(&request_with("GET", "/", &[("te", "trailers")]), true);
-    let answer = peer.response(stream);
+    let response = peer.response(stream);
     // It is about the connection, and not among the fields of the request.
-    assert_eq!(answer.text(), "GET a /\nhost: a\n");
+    assert_eq!(response.text(), "GET a /\nhost: a\n");
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_body_of_another_length_than_announced_is_malformed_rfc_9113_section_8_1_1()
     let server = Server::start(service(|mut request| {
         ResponseFuture::later(async move {
             match collect(request.body_mut()).await {
-                Ok(content) => ok(content),
+                Ok(body) => ok(body),
                 Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),
             }
         })
@@ -335,7 +335,7 @@ fn malformed_trailers_are_malformed_requests_rfc_9113_section_8_1() {
     let server = Server::start(service(|mut request| {
         ResponseFuture::later(async move {
             match collect(request.body_mut()).await {
-                Ok(content) => ok(content),
+                Ok(body) => ok(body),
                 Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),
             }
         })

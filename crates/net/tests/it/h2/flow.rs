@@ -17,10 +17,10 @@ use apus_net::Limits;
 use super::client::{
     FRAME, Peer, WINDOW, block, code, data, head, request, reset, setting, settings, window_update,
 };
-use super::{content, large, open, open_narrow, open_tls, open_with, with_tls};
+use super::{body_bytes, large, open, open_narrow, open_tls, open_with, with_tls};
 use crate::harness::{Server, collect, collector, ok, service};
 
-/// Tells how much the client got of a stream, once the server has sent all that it may.
+/// How many bytes of a stream the client got, once the server has sent all that it may.
 fn got(peer: &mut Peer<std::net::TcpStream>, stream: u32) -> usize {
     peer.fence();
     peer.received(stream).body.len()
@@ -46,7 +46,7 @@ fn a_stream_gets_as_much_as_its_window_holds_rfc_9113_section_6_9_1() {
     // The rest of the connection's window.
     assert_eq!(got(&mut peer, stream), WINDOW - 1000);
     peer.send(window_update(0, 1 << 20));
-    assert!(peer.response(stream).body == content(100_000));
+    assert!(peer.response(stream).body == body_bytes(100_000));
     assert_eq!(got(&mut peer, other), 1000);
 }
 
@@ -73,7 +73,7 @@ fn all_streams_share_the_window_of_the_connection_rfc_9113_section_6_9_1() {
     }
     peer.send(window_update(0, 1 << 20));
     for stream in streams {
-        assert!(peer.response(stream).body == content(100_000));
+        assert!(peer.response(stream).body == body_bytes(100_000));
     }
 }
 
@@ -105,7 +105,7 @@ fn settings_move_the_windows_of_open_streams_below_zero_too_rfc_9113_section_6_9
     assert_eq!(all, WINDOW);
     peer.send(window_update(0, 1 << 20));
     for stream in [stream, other] {
-        assert!(peer.response(stream).body == content(40_000));
+        assert!(peer.response(stream).body == body_bytes(40_000));
     }
 }
 
@@ -118,18 +118,18 @@ fn a_client_may_begin_with_no_window_at_all() {
         assert_eq!(peer.head(*stream).field("content-length"), Some("10000"));
         assert_eq!(got(&mut peer, *stream), 0);
     }
-    // Content that has no bytes needs no window.
+    // A body without bytes needs no window.
     let stream = peer.request(&request("HEAD", "/"), true);
     assert_eq!(peer.response(stream).status, 200);
     peer.send(settings(&[(setting::INITIAL_WINDOW_SIZE, 10_000)]));
     for stream in streams {
-        assert!(peer.response(stream).body == content(10_000));
+        assert!(peer.response(stream).body == body_bytes(10_000));
     }
 }
 
 #[test]
 fn takes_bodies_that_are_larger_than_its_windows() {
-    let sent = content(10_000_000);
+    let sent = body_bytes(10_000_000);
     let server = Server::start(collector());
     let mut peer = open(&server);
     let (authority, tls_server) = with_tls(Limits::default(), collector());
@@ -149,7 +149,7 @@ fn takes_bodies_that_are_larger_than_its_windows() {
 fn echoes_a_large_body_in_both_directions_at_once() {
     let server = Server::start(service(|mut request| ok(request.take_body()).into()));
     let mut peer = open(&server);
-    let sent = content(3_000_000);
+    let sent = body_bytes(3_000_000);
     let streams: Vec<u32> = (0..3)
         .map(|_| peer.request(&request("POST", "/"), false))
         .collect();
@@ -174,7 +174,7 @@ fn late_reader(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
             match collect(request.body_mut()).await {
-                Ok(content) => ok(content.len().to_string()),
+                Ok(body) => ok(body.len().to_string()),
                 Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),
             }
         })
@@ -192,7 +192,11 @@ fn a_body_that_the_service_does_not_read_stays_with_the_client() {
     peer.upload(stream, &vec![b'x'; window], false);
     for _ in 0..5 {
         peer.fence();
-        assert_eq!(peer.window_of(stream), 0, "a window was opened for nobody");
+        assert_eq!(
+            peer.window_of(stream),
+            0,
+            "a window was opened without a reader"
+        );
     }
     go.store(true, Ordering::Relaxed);
     peer.upload(stream, &vec![b'x'; 10 * window], true);
@@ -216,7 +220,7 @@ fn unread_bodies_of_many_services_are_bounded_together() {
     }
     for _ in 0..5 {
         peer.fence();
-        assert_eq!(peer.window(), 0, "a window was opened for nobody");
+        assert_eq!(peer.window(), 0, "a window was opened without a reader");
     }
     go.store(true, Ordering::Relaxed);
     for (stream, part) in streams {
@@ -337,15 +341,15 @@ fn data_in_flight_to_a_stream_that_was_reset_is_given_back() {
     assert_no_window_is_lost(|peer, stream| {
         // The server resets it for its name, and the body follows in the same write.
         let bad = block(&[&request("POST", "/")[..], &[("X", "y")]].concat());
-        let content = vec![b'x'; 3 * FRAME];
+        let body = vec![b'x'; 3 * FRAME];
         peer.wait_for_window(stream, 3 * FRAME);
-        peer.send([head(stream, &bad, false), data(stream, &content, true)].concat());
+        peer.send([head(stream, &bad, false), data(stream, &body, true)].concat());
         peer.spend(stream, 3 * FRAME);
         assert_eq!(peer.reset_of(stream), code::PROTOCOL_ERROR);
     });
 }
 
-/// Answers with the part of a file that the path names.
+/// Responds with the part of a file that the path names.
 fn file(whole: &[u8]) -> Arc<dyn ServiceFactory> {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(whole).unwrap();
@@ -363,7 +367,7 @@ fn file(whole: &[u8]) -> Arc<dyn ServiceFactory> {
     })
 }
 
-/// The same of sealed memory.
+/// Responds with the part of sealed memory that the path names.
 fn sealed(whole: &[u8]) -> Arc<dyn ServiceFactory> {
     let sealed = SealedMemory::gather(std::iter::once(whole)).unwrap();
     service(move |request| {
@@ -398,7 +402,7 @@ fn sends_sealed_memory_byte_by_byte() {
 }
 
 fn sends_byte_by_byte(source: impl Fn(&[u8]) -> Arc<dyn ServiceFactory>) {
-    let whole = content(5_000_000);
+    let whole = body_bytes(5_000_000);
     let server = Server::start(source(&whole));
     let mut peer = open(&server);
     let (authority, tls_server) = with_tls(Limits::default(), source(&whole));
@@ -424,7 +428,7 @@ fn sends_byte_by_byte(source: impl Fn(&[u8]) -> Arc<dyn ServiceFactory>) {
 
 #[test]
 fn a_reader_whose_socket_is_always_full_gets_everything() {
-    let whole = content(2_000_000);
+    let whole = body_bytes(2_000_000);
     let server = Server::start(file(&whole));
     let mut peer = open_narrow(&server, &[(setting::INITIAL_WINDOW_SIZE, 1 << 24)]);
     peer.send(window_update(0, 1 << 24));
@@ -443,7 +447,7 @@ fn a_reader_whose_socket_is_always_full_gets_everything() {
 
 #[test]
 fn small_windows_that_are_opened_again_and_again_carry_everything() {
-    let whole = content(500_000);
+    let whole = body_bytes(500_000);
     let server = Server::start(file(&whole));
     let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 2000)]);
     let streams = [peer.get("/0-500000"), peer.get("/1-400000")];
@@ -452,7 +456,7 @@ fn small_windows_that_are_opened_again_and_again_carry_everything() {
     assert_eq!(peer.goaways, []);
 }
 
-/// Content that is costly to make, so that it waits for the client's window. Every other poll has nothing
+/// A body that is costly to produce, so that it waits for the client's window. Every other poll is pending
 /// and wakes the driver.
 struct CostlyBody {
     pieces: std::vec::IntoIter<Vec<u8>>,
@@ -482,7 +486,7 @@ fn a_costly_body_is_not_produced_before_the_window_has_space_for_it() {
     let polls = Arc::new(AtomicUsize::new(0));
     let counted = polls.clone();
     let server = Server::start(service(move |_| {
-        let pieces: Vec<_> = content(100_000).chunks(30_000).map(Vec::from).collect();
+        let pieces: Vec<_> = body_bytes(100_000).chunks(30_000).map(Vec::from).collect();
         let body = Body::stream(CostlyBody {
             pieces: pieces.into_iter(),
             polls: counted.clone(),
@@ -509,5 +513,5 @@ fn a_costly_body_is_not_produced_before_the_window_has_space_for_it() {
     peer.opens_windows = true;
     peer.send(window_update(stream, 1 << 20));
     peer.send(window_update(0, 1 << 20));
-    assert!(peer.response(stream).body == content(100_000));
+    assert!(peer.response(stream).body == body_bytes(100_000));
 }

@@ -33,7 +33,7 @@ impl ErrorScope {
     }
 }
 
-fn complaint(peer: &mut Peer<TcpStream>, stream: u32, what: &str) -> ErrorScope {
+fn reported_error(peer: &mut Peer<TcpStream>, stream: u32, what: &str) -> ErrorScope {
     loop {
         if let Some(code) = peer.received(stream).reset {
             return Stream(code);
@@ -45,7 +45,7 @@ fn complaint(peer: &mut Peer<TcpStream>, stream: u32, what: &str) -> ErrorScope 
             return Connection(code);
         }
         if let Err(error) = peer.read() {
-            panic!("{error} and no complaint: {what}");
+            panic!("{error} and no error code: {what}");
         }
     }
 }
@@ -56,7 +56,7 @@ fn waiting() -> Arc<dyn ServiceFactory> {
         "/wait" => ResponseFuture::later(std::future::pending()),
         "/read" => ResponseFuture::later(async move {
             match crate::harness::collect(request.body_mut()).await {
-                Ok(content) => ok(content),
+                Ok(body) => ok(body),
                 Err(_) => std::future::pending().await,
             }
         }),
@@ -81,7 +81,11 @@ fn assert_connection_errors(cases: &[(&str, u32, Vec<u8>)]) {
     for (what, code, bytes) in cases {
         let mut peer = prepared(&server);
         peer.send(bytes);
-        assert_eq!(complaint(&mut peer, 7, what), Connection(*code), "{what}");
+        assert_eq!(
+            reported_error(&mut peer, 7, what),
+            Connection(*code),
+            "{what}"
+        );
         assert_eq!(bystander.fetch("/well").text(), "/well");
     }
     let count = cases.len() as u64;
@@ -183,7 +187,7 @@ fn frames_of_a_wrong_size_end_the_connection_rfc_9113_section_4_2() {
 }
 
 #[test]
-fn frames_on_streams_where_they_cannot_stand_end_the_connection_rfc_9113_sections_5_1_and_6() {
+fn frames_on_streams_that_do_not_allow_them_end_the_connection_rfc_9113_sections_5_1_and_6() {
     let request = block(&request("GET", "/"));
     assert_connection_errors(&[
         ("DATA on 0", code::PROTOCOL_ERROR, data(0, "x", true)),
@@ -371,7 +375,7 @@ fn impossible_settings_end_the_connection_rfc_9113_section_6_5_2() {
 }
 
 #[test]
-fn windows_have_an_end_rfc_9113_section_6_9_1() {
+fn windows_have_a_maximum_rfc_9113_section_6_9_1() {
     assert_connection_errors(&[
         (
             "an increment of 0",
@@ -438,7 +442,11 @@ fn a_stream_closes_alone_where_the_fault_is_its_own_rfc_9113_section_5_4_2() {
     ] {
         let mut peer = prepared(&server);
         peer.send(&bytes);
-        assert_eq!(complaint(&mut peer, stream, what), Stream(code), "{what}");
+        assert_eq!(
+            reported_error(&mut peer, stream, what),
+            Stream(code),
+            "{what}"
+        );
         peer.send(get(7, "/next"));
         assert_eq!(peer.response(7).text(), "/next", "{what}");
     }
@@ -448,8 +456,8 @@ fn a_stream_closes_alone_where_the_fault_is_its_own_rfc_9113_section_5_4_2() {
 fn a_closed_stream_accepts_nothing_rfc_9113_section_5_1() {
     let server = Server::start(waiting());
     for (what, bytes) in [
-        ("DATA on an answered stream", data(3, "x", true)),
-        ("HEADERS on an answered stream", get(3, "/again")),
+        ("DATA on a stream with a response", data(3, "x", true)),
+        ("HEADERS on a stream with a response", get(3, "/again")),
         (
             "HEADERS on a stream that was passed over",
             [get(9, "/"), get(7, "/")].concat(),
@@ -463,13 +471,13 @@ fn a_closed_stream_accepts_nothing_rfc_9113_section_5_1() {
         peer.send(&bytes);
         let stream = u32::from(what.contains("reset")) + 2;
         let stream = if stream == 2 { 3 } else { 1 };
-        let complaint = complaint(&mut peer, stream, what);
-        let code = complaint.code();
+        let reported_error = reported_error(&mut peer, stream, what);
+        let code = reported_error.code();
         assert!(
             code == code::STREAM_CLOSED || code == code::PROTOCOL_ERROR,
-            "{what}: {complaint:?}"
+            "{what}: {reported_error:?}"
         );
-        assert_eq!(peer.received(3).status, 0, "{what} was answered");
+        assert_eq!(peer.received(3).status, 0, "{what} got a response");
     }
     server.assert_serves();
 }
@@ -649,11 +657,11 @@ fn in_clear_a_broken_preface_is_no_request_rfc_9113_section_3_4() {
         use std::io::{Read, Write};
         let mut stream = connect(server.address()).unwrap();
         stream.write_all(bytes).unwrap();
-        let mut said = Vec::new();
-        if let Err(error) = stream.read_to_end(&mut said) {
+        let mut received = Vec::new();
+        if let Err(error) = stream.read_to_end(&mut received) {
             assert!(is_end(&error), "{}: {error}", text(bytes));
         }
-        assert!(!text(&said).contains("200"), "{}", text(&said));
+        assert!(!text(&received).contains("200"), "{}", text(&received));
     }
     assert_eq!(server.totals().requests, 0);
     server.assert_serves();
@@ -677,8 +685,8 @@ fn data_beyond_the_windows_is_an_error_rfc_9113_section_6_9_1() {
     peer.fence();
     assert_eq!((peer.window_of(stream), &peer.goaways[..]), (0, &[][..]));
     peer.send(data(stream, "x", false));
-    let complaint = complaint(&mut peer, stream, "one byte past the window");
-    assert_eq!(complaint.code(), code::FLOW_CONTROL_ERROR);
+    let reported_error = reported_error(&mut peer, stream, "one byte past the window");
+    assert_eq!(reported_error.code(), code::FLOW_CONTROL_ERROR);
     assert_eq!(server.totals().bad_requests, 1);
 }
 

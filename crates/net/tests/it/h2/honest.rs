@@ -1,4 +1,4 @@
-//! What honest clients do that looks like an attack from afar: none of it meets a limit.
+//! What honest clients do that looks like an attack: none of it meets a limit.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use super::client::{
     FRAME, Peer, block, code, data, flag, frame, get, head, kind, ping, priority, request,
     request_with, reset, setting, window_update,
 };
-use super::{content, described, open, open_with};
+use super::{body_bytes, described, open, open_with};
 use crate::harness::{Server, ok, paths, service};
 
 fn sized() -> Arc<dyn ServiceFactory> {
-    let whole = Bytes::from(content(64 << 20));
+    let whole = Bytes::from(body_bytes(64 << 20));
     service(move |mut request| match request.path() {
         "/echo" => ok(request.take_body()).into(),
         path => {
@@ -84,7 +84,7 @@ fn as_many_pings_are_accepted_as_the_data_of_a_connection_explains() {
     }
     assert!(count > 1000);
     let upload = peer.request(&request("POST", "/echo"), false);
-    for part in content(10_000_000).chunks(FRAME) {
+    for part in body_bytes(10_000_000).chunks(FRAME) {
         peer.upload(upload, part, false);
         peer.send(ping(7));
     }
@@ -100,15 +100,15 @@ fn a_client_may_have_a_hundred_and_eighty_cookies() {
     let cookies: Vec<String> = (0..180)
         .map(|index| format!("cookie_{index}=value-{index}"))
         .collect();
-    let crumbs: Vec<_> = cookies
+    let cookie_fields: Vec<_> = cookies
         .iter()
         .map(|cookie| ("cookie", cookie.as_str()))
         .collect();
-    let stream = peer.request(&request_with("GET", "/", &crumbs), true);
-    let answer = peer.response(stream);
-    assert_eq!(answer.status, 200);
+    let stream = peer.request(&request_with("GET", "/", &cookie_fields), true);
+    let response = peer.response(stream);
+    assert_eq!(response.status, 200);
     assert!(
-        answer
+        response
             .text()
             .contains(&format!("cookie: {}\n", cookies.join("; ")))
     );
@@ -162,7 +162,7 @@ fn windows_may_be_opened_for_thousands_of_frames_all_at_once() {
 }
 
 #[test]
-fn small_messages_may_go_to_and_fro_without_end() {
+fn small_messages_may_be_exchanged_without_end() {
     let server = Server::start(sized());
     let mut peer = open(&server);
     let stream = peer.request(&request("POST", "/echo"), false);
@@ -229,7 +229,7 @@ fn an_old_browser_may_build_its_tree_of_priorities() {
 }
 
 #[test]
-fn a_few_mistakes_are_forgiven() {
+fn a_few_mistakes_are_tolerated() {
     let server = Server::start(paths());
     let mut peer = open(&server);
     for _ in 0..50 {

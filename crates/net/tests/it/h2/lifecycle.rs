@@ -1,5 +1,5 @@
 //! How connections and streams end (RFC 9113 sections 5.4 and 6.8): in order, by a fault of the
-//! service, by the client's will.
+//! service, or by the client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use super::client::{
     Peer, block, code, data, flag, frame, get, head, is_end, kind, request, request_with, reset,
     setting, window_update,
 };
-use super::{content, open, open_tls, open_with, with_tls};
+use super::{body_bytes, open, open_tls, open_with, with_tls};
 use crate::harness::{
     EndFlag, PATIENCE, Server, collect, connect, frames, listener, local, ok, paths, plan,
     ready_frames, service, tcp, wait_until,
@@ -28,7 +28,7 @@ use crate::harness::{
 /// No stream has a higher identifier.
 const LAST: u32 = 0x7fff_ffff;
 
-/// Answers `/wait` once the flag is up, the rest at once.
+/// Responds to `/wait` once the flag is set, and to other paths at once.
 fn waiting(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
     let go = Arc::clone(go);
     service(move |request| {
@@ -47,7 +47,7 @@ fn waiting(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
 
 /// Reads until the server has sent GOAWAY, and checks that it does so in two steps; requests that the client
 /// sends between them are served.
-fn goes_away_in_two_steps(peer: &mut Peer<std::net::TcpStream>) {
+fn assert_two_goaways(peer: &mut Peer<std::net::TcpStream>) {
     peer.acknowledges = false;
     peer.until("the first GOAWAY", |peer| !peer.goaways.is_empty());
     assert_eq!(peer.goaways, [(LAST, code::NO_ERROR)]);
@@ -78,8 +78,8 @@ fn a_stop_sends_two_goaways_and_finishes_open_requests_rfc_9113_section_6_8() {
     thread::scope(|scope| {
         let stopping = scope.spawn(|| server.stop(PATIENCE));
         wait_until("the port to be closed", || connect(address).is_err());
-        goes_away_in_two_steps(&mut peer);
-        // One that comes after that may be tried elsewhere.
+        assert_two_goaways(&mut peer);
+        // A request after that may be retried on another connection.
         let after = peer.get("/after");
         assert_eq!(peer.reset_of(after), code::REFUSED_STREAM);
         assert!(!stopping.is_finished());
@@ -131,7 +131,7 @@ fn a_removed_listener_lets_its_connections_end_in_order() {
     server.wait_for("the request", |totals| totals.requests == 1);
     let new = plan(vec![listener(tcp("127.0.0.2:0"), paths())]);
     server.engine.reload(new).unwrap();
-    goes_away_in_two_steps(&mut peer);
+    assert_two_goaways(&mut peer);
     go.store(true, Ordering::Relaxed);
     assert_eq!(peer.response(open_one).text(), "finished");
     peer.assert_ended();
@@ -157,7 +157,7 @@ fn a_reload_leaves_connections_and_open_requests_alone() {
 }
 
 #[test]
-fn a_connection_meets_the_limits_of_the_new_plan() {
+fn a_connection_gets_the_limits_of_the_new_plan() {
     let server = Server::start(paths());
     let mut peer = open(&server);
     assert_eq!(peer.fetch("/a").text(), "/a");
@@ -192,24 +192,24 @@ fn a_connection_ends_in_order_after_its_last_request() {
         assert_eq!(peer.goaways, []);
     }
     let last = peer.get("/last");
-    goes_away_in_two_steps(&mut peer);
+    assert_two_goaways(&mut peer);
     assert_eq!(peer.response(last).text(), "/last");
     peer.assert_ended();
     // No request is lost where all come at once.
     let mut peer = open(&server);
     let streams: Vec<u32> = (0..30).map(|_| peer.get("/many")).collect();
-    let mut answered = 0;
+    let mut completed = 0;
     for stream in streams {
-        peer.until("an answer or a refusal", |peer| {
-            let answer = peer.received(stream);
-            answer.ended || answer.reset.is_some()
+        peer.until("a response or a refusal", |peer| {
+            let response = peer.received(stream);
+            response.ended || response.reset.is_some()
         });
         match peer.received(stream).reset {
-            None => answered += 1,
+            None => completed += 1,
             Some(code) => assert_eq!(code, code::REFUSED_STREAM),
         }
     }
-    assert!(answered >= 10, "{answered}");
+    assert!(completed >= 10, "{completed}");
     peer.assert_ended();
 }
 
@@ -226,7 +226,7 @@ fn idle_connections_end_in_order() {
     let mut peer = open(&server);
     assert_eq!(peer.fetch("/a").text(), "/a");
     peer.assert_ended();
-    // One that asks for nothing at all.
+    // A connection without any request ends, too.
     open(&server).assert_ended();
     assert_eq!(server.totals().timeouts, 0);
 }
@@ -302,7 +302,7 @@ fn a_client_that_vanished_is_detected_by_a_ping() {
     here.fence();
 }
 
-/// Tells when it is dropped.
+/// Sends a message when it is dropped.
 struct DropSignal(mpsc::Sender<()>);
 
 impl Drop for DropSignal {
@@ -343,7 +343,7 @@ fn a_response_whose_stream_is_reset_is_not_complete() {
     let (sender, outcomes) = mpsc::channel();
     let server = Server::start(service(move |request| {
         let len = request.path()[1..].parse().unwrap();
-        let mut response = ok(content(len));
+        let mut response = ok(body_bytes(len));
         let sender = sender.clone();
         response.on_complete(move |completion| {
             sender
@@ -418,7 +418,7 @@ fn a_panic_in_a_stream_resets_it_alone() {
 }
 
 #[test]
-fn a_source_that_fails_midway_resets_its_stream_so_that_nothing_looks_whole() {
+fn a_source_that_fails_midway_resets_its_stream_so_that_nothing_looks_complete() {
     let half = || Ok(Frame::Data(Bytes::from_static(b"half")));
     let server = Server::start(service(move |request| {
         let failure = || Err(std::io::Error::other("on purpose").into());
@@ -453,14 +453,14 @@ fn a_source_that_gives_more_than_announced_sends_no_more_than_announced() {
     let mut peer = open(&server);
     let stream = peer.get("/");
     peer.until("an end", |peer| {
-        let answer = peer.received(stream);
-        answer.ended || answer.reset.is_some()
+        let response = peer.received(stream);
+        response.ended || response.reset.is_some()
     });
-    let answer = peer.received(stream);
-    assert_eq!(answer.field("content-length"), Some("6"));
+    let response = peer.received(stream);
+    assert_eq!(response.field("content-length"), Some("6"));
     assert!(
-        answer.reset.is_some() || answer.text() == "fourmo",
-        "{answer:?}"
+        response.reset.is_some() || response.text() == "fourmo",
+        "{response:?}"
     );
 }
 
@@ -468,7 +468,7 @@ fn a_source_that_gives_more_than_announced_sends_no_more_than_announced() {
 fn a_file_that_became_shorter_resets_its_stream() {
     use std::io::Write;
     let mut file = tempfile::tempfile().unwrap();
-    file.write_all(&content(100_000)).unwrap();
+    file.write_all(&body_bytes(100_000)).unwrap();
     let file = Arc::new(file);
     let server = Server::start(service(move |request| {
         let len = request.path()[1..].parse().unwrap();
@@ -485,7 +485,7 @@ fn a_file_that_became_shorter_resets_its_stream() {
         assert_eq!(peer.reset_of(stream), code::INTERNAL_ERROR);
         assert!(peer.received(stream).body.len() <= 100_000);
     }
-    assert!(peer.fetch("/100000").body == content(100_000));
+    assert!(peer.fetch("/100000").body == body_bytes(100_000));
     assert_eq!(server.totals().broken_responses, 2);
 }
 
@@ -499,8 +499,8 @@ fn a_large_unread_body_is_stopped_after_the_response_rfc_9113_section_8_1() {
         let stream = peer.request(&request_with("POST", "/early", &length), false);
         peer.upload(stream, &vec![b'x'; sent], false);
         assert_eq!(peer.reset_of(stream), code::NO_ERROR);
-        let answer = peer.received(stream);
-        assert_eq!((answer.ended, answer.text().as_str()), (true, "/early"));
+        let response = peer.received(stream);
+        assert_eq!((response.ended, response.text().as_str()), (true, "/early"));
         // Frames in flight are no error.
         peer.send(data(stream, "more", true));
         assert_eq!(peer.fetch("/next").text(), "/next");
@@ -529,7 +529,7 @@ fn a_body_past_a_limit_is_an_error_to_its_service() {
         request.limit_body(10);
         ResponseFuture::later(async move {
             match collect(&mut request.take_body()).await {
-                Ok(content) => ok(content),
+                Ok(body) => ok(body),
                 Err(error) => Response::text(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
             }
         })
@@ -541,9 +541,9 @@ fn a_body_past_a_limit_is_an_error_to_its_service() {
     for fields in [&[][..], &[("content-length", "11")]] {
         let stream = peer.request(&request_with("POST", "/", fields), false);
         peer.send(data(stream, "0123456789x", true));
-        let answer = peer.response(stream);
-        assert_eq!(answer.status, 413);
-        assert_eq!(answer.text(), "the body is larger than allowed");
+        let response = peer.response(stream);
+        assert_eq!(response.status, 413);
+        assert_eq!(response.text(), "the body is larger than allowed");
     }
 }
 
@@ -551,7 +551,7 @@ fn a_body_past_a_limit_is_an_error_to_its_service() {
 fn a_client_that_vanishes_leaves_nothing() {
     let server = Server::start(service(|request| match request.path() {
         "/wait" => ResponseFuture::later(std::future::pending()),
-        _ => ok(content(4 << 20)).into(),
+        _ => ok(body_bytes(4 << 20)).into(),
     }));
     for round in 1..=5 {
         let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 1 << 24)]);
@@ -591,10 +591,10 @@ fn a_client_may_end_its_side_after_its_requests() {
 fn no_request_fails_while_plans_change() {
     let versioned = |version: usize| service(move |_| ok(version.to_string()).into());
     let server = Server::start(versioned(0));
-    let (ended, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (ended, responses) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..8 {
-            let (server, ended, answered) = (&server, &ended, &answered);
+            let (server, ended, responses) = (&server, &ended, &responses);
             scope.spawn(move || {
                 let mut peer = open(server);
                 let mut newest = 0;
@@ -602,18 +602,18 @@ fn no_request_fails_while_plans_change() {
                     let streams: Vec<u32> = (0..10).map(|_| peer.get("/")).collect();
                     for stream in streams {
                         let version = peer.response(stream).text().parse::<usize>().unwrap();
-                        assert!(version >= newest, "an old plan answers after a new one");
+                        assert!(version >= newest, "an old plan responds after a new one");
                         newest = version;
-                        answered.fetch_add(1, Ordering::Relaxed);
+                        responses.fetch_add(1, Ordering::Relaxed);
                     }
                 }
             });
         }
         let _over = EndFlag(&ended);
         for version in 1..=20 {
-            let before = answered.load(Ordering::Relaxed);
-            wait_until("answers", || {
-                answered.load(Ordering::Relaxed) >= before + 50
+            let before = responses.load(Ordering::Relaxed);
+            wait_until("responses", || {
+                responses.load(Ordering::Relaxed) >= before + 50
             });
             let new = plan(vec![listener(local(), versioned(version))]);
             server.engine.reload(new).unwrap();
@@ -624,7 +624,7 @@ fn no_request_fails_while_plans_change() {
 }
 
 #[test]
-fn more_streams_than_a_number_has_room_for_are_not_needed_rfc_9113_section_5_1_1() {
+fn no_stream_follows_the_highest_identifier_rfc_9113_section_5_1_1() {
     let server = Server::start(paths());
     let mut peer = open(&server);
     // The highest identifier there is: nothing can follow it.

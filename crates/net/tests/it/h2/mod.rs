@@ -69,7 +69,7 @@ pub(crate) fn with_tls(limits: Limits, service: Arc<dyn ServiceFactory>) -> (Aut
     (authority, server)
 }
 
-/// A client that asks for HTTP/2 by ALPN (section 3.2).
+/// A client that offers HTTP/2 by ALPN (section 3.2).
 fn open_tls(authority: &Authority, server: &Server) -> TlsPeer {
     let mut config = authority.client();
     config.alpn_protocols = vec![b"h2".to_vec()];
@@ -108,20 +108,20 @@ pub(crate) fn described() -> Arc<dyn ServiceFactory> {
     })
 }
 
-/// Content in which every part differs from every other.
-pub(crate) fn content(len: usize) -> Vec<u8> {
-    let mut content = Vec::with_capacity(len + 8);
+/// A body in which every part differs from every other.
+pub(crate) fn body_bytes(len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + 8);
     let mut number: u64 = 0;
-    while content.len() < len {
+    while bytes.len() < len {
         number += 1;
-        content.extend(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        bytes.extend(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     }
-    content.truncate(len);
-    content
+    bytes.truncate(len);
+    bytes
 }
 
 /// A body of frames that are as large as they may be.
 fn large(len: usize) -> Arc<dyn ServiceFactory> {
-    let whole = bytes::Bytes::from(content(len));
+    let whole = bytes::Bytes::from(body_bytes(len));
     service(move |_| ok(whole.clone()).into())
 }

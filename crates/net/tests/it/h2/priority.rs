@@ -13,12 +13,12 @@ use super::client::{
     FRAME, Peer, WINDOW, code, kind, priority, priority_update, request, request_with, reset,
     setting, window_update,
 };
-use super::{content, open, open_narrow, open_with};
+use super::{body_bytes, open, open_narrow, open_with};
 use crate::harness::{EndFlag, Server, ok, service, wait_until};
 
 /// Responds with the number of bytes in the path.
 fn sized() -> Arc<dyn ServiceFactory> {
-    let whole = Bytes::from(content(64 << 20));
+    let whole = Bytes::from(body_bytes(64 << 20));
     service(move |request| {
         let len: usize = request.path()[1..].parse().unwrap();
         ok(whole.slice(..len)).into()
@@ -36,7 +36,7 @@ fn shut(server: &Server) -> Peer<TcpStream> {
 }
 
 /// Requests a large response with this `priority`.
-fn ask(peer: &mut Peer<TcpStream>, priority: Option<&str>) -> u32 {
+fn request_large(peer: &mut Peer<TcpStream>, priority: Option<&str>) -> u32 {
     let path = format!("/{LARGE}");
     let priority: Vec<_> = priority
         .map(|value| ("priority", value))
@@ -77,7 +77,7 @@ fn the_most_urgent_goes_first_rfc_9218_section_4_1() {
     let server = Server::start(sized());
     let mut peer = shut(&server);
     let values = ["u=7", "u=3", "u=0", "u=5, i", "u=1, i"];
-    let streams = values.map(|value| ask(&mut peer, Some(value)));
+    let streams = values.map(|value| request_large(&mut peer, Some(value)));
     let expected = [2, 4, 1, 3, 0].map(|index: usize| streams[index]);
     assert_eq!(turns(&order(&mut peer, &streams)), expected);
 }
@@ -86,7 +86,7 @@ fn the_most_urgent_goes_first_rfc_9218_section_4_1() {
 fn responses_that_are_not_incremental_are_sent_one_after_another_rfc_9218_section_4_2() {
     let server = Server::start(sized());
     let mut peer = shut(&server);
-    let streams = ["u=2", "u=2, i=?0", "u=2"].map(|value| ask(&mut peer, Some(value)));
+    let streams = ["u=2", "u=2, i=?0", "u=2"].map(|value| request_large(&mut peer, Some(value)));
     assert_eq!(turns(&order(&mut peer, &streams)), streams);
 }
 
@@ -108,7 +108,7 @@ fn assert_fair(order: &[u32], streams: &[u32]) {
 fn incremental_responses_take_turns_rfc_9218_section_4_2() {
     let server = Server::start(sized());
     let mut peer = shut(&server);
-    let streams = ["i", "u=3, i", "i=?1"].map(|value| ask(&mut peer, Some(value)));
+    let streams = ["i", "u=3, i", "i=?1"].map(|value| request_large(&mut peer, Some(value)));
     assert_fair(&order(&mut peer, &streams), &streams);
 }
 
@@ -116,7 +116,7 @@ fn incremental_responses_take_turns_rfc_9218_section_4_2() {
 fn requests_without_a_priority_take_turns() {
     let server = Server::start(sized());
     let mut peer = shut(&server);
-    let streams = [(); 5].map(|()| ask(&mut peer, None));
+    let streams = [(); 5].map(|()| request_large(&mut peer, None));
     assert_fair(&order(&mut peer, &streams), &streams);
 }
 
@@ -124,15 +124,18 @@ fn requests_without_a_priority_take_turns() {
 fn a_priority_may_change_rfc_9218_section_7_1() {
     let server = Server::start(sized());
     let mut peer = shut(&server);
-    let streams = ["u=1", "u=2", "u=3"].map(|value| ask(&mut peer, Some(value)));
+    let streams = ["u=1", "u=2", "u=3"].map(|value| request_large(&mut peer, Some(value)));
     peer.send(priority_update(streams[2], "u=0"));
     peer.send(priority_update(streams[0], "u=6"));
     assert_eq!(
         turns(&order(&mut peer, &streams)),
         [streams[2], streams[1], streams[0]]
     );
-    // On the way, too.
-    let streams = [ask(&mut peer, Some("u=1")), ask(&mut peer, Some("u=2"))];
+    // Requests that find an open window are served, too.
+    let streams = [
+        request_large(&mut peer, Some("u=1")),
+        request_large(&mut peer, Some("u=2")),
+    ];
     for stream in streams {
         assert_eq!(peer.response(stream).body.len(), LARGE);
     }
@@ -143,18 +146,18 @@ fn the_old_tree_of_priorities_changes_nothing_rfc_9113_section_5_3() {
     let server = Server::start(sized());
     let mut peer = shut(&server);
     peer.send(priority(1001, 0, 255));
-    let streams = ["u=2", "u=1"].map(|value| ask(&mut peer, Some(value)));
+    let streams = ["u=2", "u=1"].map(|value| request_large(&mut peer, Some(value)));
     peer.send(priority(streams[1], 0x8000_0000 | streams[0], 0));
     peer.send(priority(streams[0], 1001, 255));
     assert_eq!(turns(&order(&mut peer, &streams)), [streams[1], streams[0]]);
 }
 
 #[test]
-fn a_priority_that_cannot_be_read_is_the_usual_one_rfc_9218_section_5() {
+fn a_priority_that_cannot_be_read_is_the_default_one_rfc_9218_section_5() {
     let server = Server::start(sized());
     let mut peer = shut(&server);
     let values = ["u=4, i", "u=9, i", "nonsense, i", "u=2, i"];
-    let streams = values.map(|value| ask(&mut peer, Some(value)));
+    let streams = values.map(|value| request_large(&mut peer, Some(value)));
     let order = turns(&order(&mut peer, &streams));
     assert_eq!(order.first(), Some(&streams[3]));
     assert_eq!(order.last(), Some(&streams[0]));
@@ -171,7 +174,7 @@ fn an_urgent_response_overtakes_one_in_progress() {
     peer.send(window_update(0, 3 * FRAME as u32));
     peer.fence();
     assert_eq!(peer.received(slow).body.len(), 3 * FRAME);
-    let urgent = ask(&mut peer, Some("u=0"));
+    let urgent = request_large(&mut peer, Some("u=0"));
     peer.fence();
     assert_eq!(peer.head(urgent).body.len(), 0);
     peer.send(window_update(0, LARGE as u32));
@@ -180,8 +183,8 @@ fn an_urgent_response_overtakes_one_in_progress() {
     peer.send(reset(slow, code::CANCEL));
 }
 
-/// Bytes in the kernel that are on their way to this client, and to the server.
-fn under_way(peer: &Peer<TcpStream>) -> (usize, usize) {
+/// The bytes in the kernel that this client and the server have still to read.
+fn bytes_in_kernel(peer: &Peer<TcpStream>) -> (usize, usize) {
     let here = peer.stream.local_addr().unwrap().port();
     let server = peer.stream.peer_addr().unwrap().port();
     let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
@@ -216,7 +219,7 @@ const KERNEL_MOST: usize = 768 * 1024;
 fn wait_until_full(peer: &Peer<TcpStream>) -> usize {
     let mut last = (0, 0);
     wait_until("the socket is full", || {
-        let (now, _) = under_way(peer);
+        let (now, _) = bytes_in_kernel(peer);
         last = match now == last.0 && now > 0 {
             true => (now, last.1 + 1),
             false => (now, 0),
@@ -231,30 +234,33 @@ fn a_large_download_delays_a_small_response_by_no_more_than_one_write() {
     let server = Server::start(sized());
     let mut peer = open_narrow(&server, &[(setting::INITIAL_WINDOW_SIZE, 1 << 30)]);
     peer.send(window_update(0, 1 << 30));
-    for asked in [None, Some("u=3"), Some("u=3, i")] {
-        let field: Vec<_> = asked.map(|value| ("priority", value)).into_iter().collect();
+    for download_priority in [None, Some("u=3"), Some("u=3, i")] {
+        let field: Vec<_> = download_priority
+            .map(|value| ("priority", value))
+            .into_iter()
+            .collect();
         let download = peer.request(&request_with("GET", "/60000000", &field), true);
         peer.head(download);
         let full = wait_until_full(&peer);
         // The kernel, too, holds little that it cannot send: by itself it would take megabytes.
         assert!(full <= KERNEL_MOST, "{full} bytes in the kernel");
-        // A page is asked for as browsers do, or without a word.
+        // The small response is requested without a priority, or with one, as browsers do.
         for small in [None, Some("u=0, i")] {
             let field: Vec<_> = small.map(|value| ("priority", value)).into_iter().collect();
-            if asked == Some("u=3") && small.is_none() {
-                // Then the client has prioritised the download, as not incremental.
+            if download_priority == Some("u=3") && small.is_none() {
+                // The client has prioritised the download as not incremental.
                 continue;
             }
             let before = peer.received(download).body.len();
             let queued = wait_until_full(&peer);
             let small = peer.request(&request_with("GET", "/12", &field), true);
             // The server has it before anything is read.
-            wait_until("the request is read", || under_way(&peer).1 == 0);
+            wait_until("the request is read", || bytes_in_kernel(&peer).1 == 0);
             assert_eq!(peer.response(small).body.len(), 12);
             let overtaken = peer.received(download).body.len() - before;
             assert!(
                 overtaken <= queued + ONE_WRITE,
-                "{overtaken} bytes of the download came before the answer, {queued} of {full} were queued"
+                "{overtaken} bytes of the download came before the response, {queued} of {full} were queued"
             );
         }
         peer.send(reset(download, code::CANCEL));
@@ -308,7 +314,7 @@ fn a_client_with_many_streams_does_not_starve_another_on_the_same_worker() {
 fn a_response_to_head_waits_for_no_window() {
     let server = Server::start(sized());
     let mut peer = shut(&server);
-    let download = ask(&mut peer, Some("u=0"));
+    let download = request_large(&mut peer, Some("u=0"));
     let stream = peer.request(&request("HEAD", "/100"), true);
     assert_eq!(peer.response(stream).field("content-length"), Some("100"));
     assert!(!peer.received(download).ended);

@@ -1,4 +1,4 @@
-//! Slow clients over HTTP/2 (CVE-2007-6750 and its kin): each time limit that holds for HTTP/1.1
+//! Slow clients over HTTP/2 (CVE-2007-6750 and similar attacks): each time limit that holds for HTTP/1.1
 //! holds here too, for the connection or for one stream of it.
 
 use std::io::Write;
@@ -14,7 +14,7 @@ use super::client::{
     PREFACE, Peer, block, code, data, flag, frame, head, kind, request, request_with, setting,
     settings, window_update,
 };
-use super::{content, counted, open, open_with, wait_for_count, with_tls};
+use super::{body_bytes, counted, open, open_with, wait_for_count, with_tls};
 use crate::harness::{PATIENCE, Server, collect, connect, ok, paths, service};
 
 const SHORT: Duration = Duration::from_millis(500);
@@ -118,7 +118,7 @@ fn reading() -> Arc<dyn ServiceFactory> {
         }
         ResponseFuture::later(async move {
             match collect(request.body_mut()).await {
-                Ok(content) => ok(content),
+                Ok(body) => ok(body),
                 Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),
             }
         })
@@ -136,8 +136,8 @@ fn a_body_that_stops_arriving_is_an_error_to_its_service_alone() {
     let stream = peer.request(&request("POST", "/read"), false);
     peer.send(data(stream, "half", false));
     assert_eq!(peer.fetch("/beside").text(), "/beside");
-    let answer = peer.response(stream);
-    assert_eq!(answer.text(), "the body came too slowly");
+    let response = peer.response(stream);
+    assert_eq!(response.text(), "the body came too slowly");
     assert_eq!(server.totals().timeouts, 1);
     assert_eq!(peer.fetch("/after").text(), "/after");
     assert_eq!(peer.goaways, []);
@@ -161,7 +161,7 @@ fn a_dripping_body_is_an_error_to_its_service_alone() {
         if peer.received(stream).status == 0 {
             peer.send(data(stream, "x", false));
         }
-        // Meanwhile the connection is anything but idle.
+        // The connection is not idle meanwhile.
         assert_eq!(peer.fetch("/beside").text(), "/beside");
         std::thread::park_timeout(Duration::from_millis(50));
     }
@@ -211,7 +211,7 @@ fn a_service_may_take_its_time_to_read() {
                     released.notified().await;
                 }
                 match collect(request.body_mut()).await {
-                    Ok(content) => ok(content.len().to_string()),
+                    Ok(body) => ok(body.len().to_string()),
                     Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),
                 }
             })
@@ -241,7 +241,7 @@ fn a_stream_whose_window_stays_shut_is_given_up_alone() {
     let server = Server::with_limits(
         limits,
         service(|request| match request.path() {
-            "/large" => ok(content(100_000)).into(),
+            "/large" => ok(body_bytes(100_000)).into(),
             path => ok(path.to_owned()).into(),
         }),
     );
@@ -269,7 +269,7 @@ fn streams_that_wait_for_the_window_of_the_connection_are_given_up_too() {
         send_timeout: SHORT,
         ..Limits::default()
     };
-    let server = Server::with_limits(limits, service(|_| ok(content(100_000)).into()));
+    let server = Server::with_limits(limits, service(|_| ok(body_bytes(100_000)).into()));
     let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 1 << 24)]);
     peer.opens_windows = false;
     for _ in 0..10 {
@@ -284,7 +284,7 @@ fn a_window_that_opens_now_and_then_keeps_its_stream() {
         send_timeout: 2 * SHORT,
         ..Limits::default()
     };
-    let server = Server::with_limits(limits, service(|_| ok(content(20_000)).into()));
+    let server = Server::with_limits(limits, service(|_| ok(body_bytes(20_000)).into()));
     let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 1000)]);
     peer.opens_windows = false;
     let stream = peer.get("/");
@@ -298,7 +298,7 @@ fn a_window_that_opens_now_and_then_keeps_its_stream() {
         so_far += 1000;
     }
     peer.send(window_update(stream, 20_000));
-    assert!(peer.response(stream).body == content(20_000));
+    assert!(peer.response(stream).body == body_bytes(20_000));
     assert_eq!(counted(&server, "stalled_streams"), 0);
 }
 
@@ -323,7 +323,7 @@ fn a_client_that_reads_slowly_but_does_is_served() {
         send_timeout: SHORT,
         ..Limits::default()
     };
-    let whole = content(3_000_000);
+    let whole = body_bytes(3_000_000);
     let server = Server::with_limits(limits, super::large(3_000_000));
     let mut peer = super::open_narrow(&server, &[(setting::INITIAL_WINDOW_SIZE, 1 << 30)]);
     peer.send(window_update(0, 1 << 30));
@@ -355,7 +355,7 @@ fn an_unwanted_body_that_drips_holds_no_stream() {
         })
         .collect();
     for stream in streams {
-        peer.until("the answer", |peer| peer.received(stream).ended);
+        peer.until("the response", |peer| peer.received(stream).ended);
         assert_eq!(peer.received(stream).text(), "/");
         assert_eq!(peer.reset_of(stream), code::NO_ERROR);
     }

@@ -7,7 +7,7 @@ use apus_http::{HeaderValue, Method, Response, ServiceFactory, StatusCode, heade
 use apus_net::Limits;
 
 use super::client::{Peer, code, data, request_with, reset, setting, window_update};
-use super::{content, open, open_tls, open_with, with_tls};
+use super::{body_bytes, open, open_tls, open_with, with_tls};
 use crate::harness::{Server, listener, local, ok, paths, plan, service};
 use crate::tunnels::echo;
 
@@ -54,7 +54,7 @@ fn extended_connect_is_offered_and_hands_its_stream_over_rfc_8441() {
     peer.fence();
     assert_eq!(peer.settings[&setting::ENABLE_CONNECT_PROTOCOL], 1);
     let stream = peer.request(&extended("/upgrade"), false);
-    // Early bytes are the tunnel's.
+    // Early bytes belong to the tunnel.
     peer.send(data(stream, "early", false));
     let head = peer.head(stream);
     assert_eq!(head.status, 200);
@@ -62,7 +62,7 @@ fn extended_connect_is_offered_and_hands_its_stream_over_rfc_8441() {
     assert_eq!(head.field("content-length"), None);
     peer.until("the echo", |peer| peer.received(stream).text() == "early");
     assert_echoes(&mut peer, stream, b" and later");
-    // The connection has room for others beside it.
+    // Other streams share the connection.
     assert_eq!(peer.fetch("/beside").text(), "/beside");
     let second = peer.request(&extended("/upgrade"), false);
     assert_echoes(&mut peer, second, b"second");
@@ -94,13 +94,13 @@ fn much_goes_through_a_tunnel_within_its_windows() {
     let server = Server::start(accepting());
     let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, 3000)]);
     let stream = peer.request(&extended("/upgrade"), false);
-    assert_echoes(&mut peer, stream, &content(300_000));
+    assert_echoes(&mut peer, stream, &body_bytes(300_000));
     assert_eq!(peer.goaways, []);
     // A tunnel that takes nothing gets no more, and can send no more than the windows allow.
     peer.opens_windows = false;
     let before = peer.received(stream).body.len();
     let window = peer.window_of(stream).min(peer.window());
-    peer.upload(stream, &content(window as usize), false);
+    peer.upload(stream, &body_bytes(window as usize), false);
     peer.fence();
     let echoed = peer.received(stream).body.len() - before;
     assert_eq!(echoed, 3000);
@@ -124,7 +124,7 @@ fn a_tunnel_that_no_service_takes_gets_an_error() {
 }
 
 #[test]
-fn no_stream_is_switched_that_did_not_ask_for_it() {
+fn no_stream_is_switched_that_did_not_request_it() {
     let server = Server::start(service(|_| {
         let mut response = Response::new(StatusCode::SWITCHING_PROTOCOLS);
         response.set_tunnel(Box::new(|duplex| Box::pin(echo(duplex))));

@@ -80,7 +80,7 @@ fn an_optional_certificate_may_be_left_out_but_not_be_wrong() {
 }
 
 #[test]
-fn a_certificate_that_nobody_asked_for_is_no_identity() {
+fn a_certificate_that_was_not_requested_is_no_identity() {
     let authority = Authority::new();
     let server = serving(&authority, ClientAuth::None);
     let identity = authority.ecdsa(&["mallory"]);

@@ -170,7 +170,7 @@ fn serve_one(limits: Limits, service: Arc<dyn ServiceFactory>) -> (Authority, Se
     )
 }
 
-/// Answers with what TLS settled: version, server name, and the client's subject.
+/// Responds with what TLS negotiated: version, server name, and the client's subject.
 fn described() -> Arc<dyn ServiceFactory> {
     service(|request| {
         let tls = request

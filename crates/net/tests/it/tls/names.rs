@@ -1,4 +1,4 @@
-//! Which site and which certificate a client meets (RFC 6066 section 3), versions and ALPN.
+//! Which site and which certificate a client gets (RFC 6066 section 3), versions and ALPN.
 
 use std::sync::Arc;
 
@@ -124,7 +124,7 @@ fn picks_the_site_by_its_exact_name_then_the_longest_wildcard() {
 }
 
 #[test]
-fn an_unknown_name_meets_the_first_site_or_an_alert() {
+fn an_unknown_name_gets_the_first_site_or_an_alert() {
     let authority = Authority::new();
     let (server, issued) = several(&authority, UnknownName::FirstSite);
     // An address is not a name: a client that connects to one sends none.
@@ -145,7 +145,7 @@ fn an_unknown_name_meets_the_first_site_or_an_alert() {
 }
 
 #[test]
-fn shows_ecdsa_or_rsa_by_what_the_client_can_verify() {
+fn sends_ecdsa_or_rsa_by_what_the_client_can_verify() {
     let authority = Authority::new();
     let (rsa, ecdsa) = (
         authority.rsa(&["example.com"]),
@@ -187,7 +187,7 @@ fn shows_ecdsa_or_rsa_by_what_the_client_can_verify() {
 }
 
 #[test]
-fn settles_the_protocol_by_alpn() {
+fn negotiates_the_protocol_by_alpn() {
     let authority = Authority::new();
     let issued = authority.ecdsa(&["example.com"]);
     let server = serve(&[site(&["example.com"], &[&issued])], UnknownName::Reject);
@@ -230,6 +230,6 @@ fn openssl_verifies_the_chain() {
         .stdin(std::process::Stdio::null())
         .output()
         .expect("openssl has to be there; `make tools` installs it");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("Verification: OK"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(printed.contains("Verification: OK"), "{printed}");
 }

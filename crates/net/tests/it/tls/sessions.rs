@@ -73,7 +73,7 @@ fn sessions_outlive_a_reload_that_keeps_the_site() {
     }
 }
 
-/// A client that shows its sessions to every site.
+/// A client that offers its sessions to every site.
 #[derive(Debug)]
 struct SharedSessionCache(ClientSessionMemoryCache);
 

@@ -13,13 +13,13 @@ use rustls::pki_types::ServerName;
 use super::{connect_tls, serve_one};
 use crate::harness::{Client, Server, collector, connect, local, ok, paths, plan, service};
 
-fn content(len: usize) -> Vec<u8> {
+fn body_bytes(len: usize) -> Vec<u8> {
     (0..len).map(|index| (index % 253) as u8).collect()
 }
 
-fn file(content: &[u8]) -> Arc<File> {
+fn file(bytes: &[u8]) -> Arc<File> {
     let mut file = tempfile::tempfile().unwrap();
-    file.write_all(content).unwrap();
+    file.write_all(bytes).unwrap();
     Arc::new(file)
 }
 
@@ -41,7 +41,7 @@ fn keeps_connections_and_ends_them_with_close_notify() {
 
 #[test]
 fn sends_files_byte_by_byte() {
-    let whole = content(5_000_000);
+    let whole = body_bytes(5_000_000);
     let shared = file(&whole);
     let (authority, server) = serve_one(
         Limits::default(),
@@ -77,7 +77,7 @@ fn sends_files_byte_by_byte() {
 
 #[test]
 fn a_file_that_became_shorter_ends_without_close_notify() {
-    let shared = file(&content(100_000));
+    let shared = file(&body_bytes(100_000));
     let (authority, server) = serve_one(
         Limits::default(),
         service(move |_| {
@@ -101,7 +101,7 @@ fn a_file_that_became_shorter_ends_without_close_notify() {
 fn takes_large_bodies() {
     let (authority, server) = serve_one(Limits::default(), collector());
     let mut client = connect_tls(server.address(), &authority.client(), "example.com").unwrap();
-    let sent = content(5_000_000);
+    let sent = body_bytes(5_000_000);
     client.send(format!(
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
         sent.len()
@@ -244,7 +244,7 @@ fn a_tunnel_runs_through_tls() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nearly");
     assert_eq!(client.read_response().status, 101);
     assert_eq!(client.exactly(5).unwrap(), b"early");
-    let large = content(300_000);
+    let large = body_bytes(300_000);
     client.send(&large);
     assert!(client.exactly(large.len()).unwrap() == large);
     client.stream.conn.send_close_notify();
