@@ -211,7 +211,7 @@ async fn lines_that_find_no_room_are_counted() {
 }
 
 #[tokio::test]
-async fn tells_of_the_origin_and_the_cache() {
+async fn logs_the_origin_and_the_cache_result() {
     let format = "$upstream_addr $upstream_status $upstream_response_time $upstream_cache_status";
     let origin = Some(apus_http::ResponseOrigin {
         address: "127.0.0.1:9000".into(),

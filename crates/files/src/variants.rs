@@ -22,8 +22,8 @@ use apus_compress::{ContentEncoder, Encoding};
 /// The longest file whose compressed variants are stored.
 pub(crate) const MAX_SOURCE: u64 = 4 << 20;
 
-/// The length of each queue, in the background and for waiting clients; later requests ask again
-/// for the rest.
+/// The length of each queue, in the background and for waiting clients; later requests queue
+/// the rest again.
 const MAX_QUEUE: usize = 32;
 
 /// The number of threads that compress for waiting clients.

@@ -76,7 +76,7 @@ impl Frame {
     /// The bytes of data in the frame.
     #[allow(
         clippy::len_without_is_empty,
-        reason = "a frame is never asked whether it is empty"
+        reason = "no caller needs to know whether a frame is empty"
     )]
     pub fn len(&self) -> u64 {
         match self {

@@ -52,7 +52,7 @@ pub struct TlsInfo {
     pub version: TlsVersion,
     /// The cipher suite by its IANA name.
     pub cipher: &'static str,
-    /// The server name that the client asked for, in lower case.
+    /// The server name that the client requested, in lower case.
     pub server_name: Option<Arc<str>>,
     /// The names of the certificate of this connection. A request for another host is misdirected (RFC
     /// 9110 section 15.5.20).

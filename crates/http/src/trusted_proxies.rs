@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn the_client_is_the_last_address_that_is_no_trusted_proxy() {
-        for (told, client, proxies) in [
+        for (value, client, proxies) in [
             ("192.0.2.7", "192.0.2.7", &["10.0.0.1"][..]),
             ("127.0.0.1, 192.0.2.7:4711", "192.0.2.7:4711", &["10.0.0.1"]),
             (
@@ -358,10 +358,10 @@ mod tests {
             ("192.0.2.7, [192.0.2.8]", "10.0.0.1:999", &[]),
             ("evil", "10.0.0.1:999", &[]),
         ] {
-            let request = established(&trusting(), &[("x-forwarded-for", told)]);
-            assert_eq!(text(request.client()), client, "{told}");
+            let request = established(&trusting(), &[("x-forwarded-for", value)]);
+            assert_eq!(text(request.client()), client, "{value}");
             let found: Vec<_> = request.proxies().iter().map(ToString::to_string).collect();
-            assert_eq!(found, proxies, "{told}");
+            assert_eq!(found, proxies, "{value}");
         }
     }
 

@@ -35,12 +35,12 @@ pub(crate) struct WorkerExchange {
     body: WorkerRequestBody,
     /// The number of written bytes of the request; `None` once it is written.
     sent: Option<usize>,
-    /// The number of body bytes that the worker asked for and did not get yet.
+    /// The number of body bytes that the worker requested and did not get yet.
     pulled: Option<u32>,
     has_pulled: bool,
     /// A BODY frame that is being written.
     writing: Option<BodyFrame>,
-    /// The rest of a piece of the body that is longer than the worker asked for.
+    /// The rest of a piece of the body that is longer than the worker requested.
     rest: Bytes,
     file: FileBodyReader,
 }
@@ -183,7 +183,7 @@ impl WorkerExchange {
         Poll::Ready(Ok(()))
     }
 
-    /// The next event of the response. Meanwhile the worker gets the body that it asks for, and its commands are
+    /// The next event of the response. Meanwhile the worker gets the body that it requests, and its commands are
     /// executed.
     pub(crate) fn poll_event(
         &mut self,
@@ -231,7 +231,7 @@ impl WorkerExchange {
         }
     }
 
-    /// Writes the part of the body that the worker asked for. Ready when it asks for nothing.
+    /// Writes the part of the body that the worker requested. Ready when it requests nothing.
     fn poll_send_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WorkerError>> {
         loop {
             if let Some(writing) = &mut self.writing {
@@ -351,7 +351,7 @@ impl WorkerExchange {
             return;
         };
         if self.writing.is_some() || self.pulled.is_some() {
-            // The worker asked for a part of the body and did not wait for it.
+            // The worker requested a part of the body and did not wait for it.
             self.shared.discard(&connection);
         } else if end.is_leaving {
             self.shared

@@ -21,7 +21,7 @@ use crate::supervisor::Supervisor;
 use crate::supervisor_message::SupervisorMessage;
 use crate::wire::{WorkerResponseHead, is_channel};
 
-/// A pool of workers. Clones are the same pool; any thread may ask it.
+/// A pool of workers. Clones are the same pool; any thread may use it.
 ///
 /// The supervisor starts and watches the workers on a thread of its own. A request moves a connection to its own
 /// thread, writes to it and reads from it, and returns it; requests without a connection wait in one queue.

@@ -52,7 +52,7 @@ pub struct WorkerResponse {
 pub(crate) enum WorkerRequestBody {
     /// A short body in the frame of the request, which can be sent again.
     Inline(SmallVec<[Bytes; 4]>),
-    /// A body that is sent when the worker asks for it.
+    /// A body that is sent when the worker requests it.
     OnPull(Body),
 }
 
@@ -74,7 +74,7 @@ impl WorkerRequestBody {
                     pieces.push(bytes);
                 }
                 Frame::Trailers(_) => break,
-                // A body in a file is read when a worker asks for it, so that queued requests do not take memory.
+                // A body in a file is read when a worker requests it, so that queued requests do not take memory.
                 file @ Frame::File(_) => {
                     let read = pieces.into_iter().map(Frame::Data).chain([file]);
                     return Ok(Self::OnPull(body.preceded_by(read)));

@@ -164,8 +164,8 @@ pub(super) fn log_attempts(log: &GroupLog, attempts: &[FailedAttempt], last: Opt
         let next = attempts.get(number).map(|next| &*next.node).or(last);
         let message = match next {
             None => "found no other origin after one failed",
-            Some(node) if node == &*attempt.node => "asked an origin once more after it failed",
-            Some(_) => "asked another origin after one failed",
+            Some(node) if node == &*attempt.node => "tried an origin once more after it failed",
+            Some(_) => "tried another origin after one failed",
         };
         tracing::warn!(
             group = &*log.group,

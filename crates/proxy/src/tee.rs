@@ -93,7 +93,7 @@ impl TeeBuffer {
     }
 }
 
-/// The body whose reader sets the pace.
+/// The body that reads the source when it is polled.
 struct PrimaryBody {
     inner: Box<dyn BodyStream>,
     max_memory: usize,

@@ -126,11 +126,11 @@ fn members(plan: &config::ServerPlan, address: &ListenAddress) -> Vec<usize> {
 /// Whether one of several sites requests client certificates, so that the site of a request must be
 /// that of the handshake.
 fn needs_sni_check(plan: &config::ServerPlan, members: &[usize]) -> bool {
-    let asks = |position: &usize| {
+    let requests_certificates = |position: &usize| {
         let tls = plan.sites.get(*position).and_then(|site| site.tls.as_ref());
         tls.is_some_and(|tls| !matches!(tls.client_auth, ClientAuth::None))
     };
-    members.len() > 1 && members.iter().any(asks)
+    members.len() > 1 && members.iter().any(requests_certificates)
 }
 
 fn tls_settings(plan: &config::ServerPlan, members: &[usize]) -> io::Result<Arc<TlsSettings>> {
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn sites_on_one_address_are_told_apart_by_host() {
+    fn the_host_selects_among_the_sites_of_one_address() {
         let folder = folder();
         let plan = plan(
             folder.path(),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn locations_answer_with_what_they_say() {
+    fn locations_respond_as_configured() {
         let folder = folder();
         let plan = plan(
             folder.path(),
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_site_says_itself_goes_before_its_preset() {
+    fn keys_of_a_site_override_those_of_its_preset() {
         let folder = folder();
         let field = |more: &str, path: &str, name: &str| {
             let text = format!("[[sites]]\nlisten = 80\nroot = \"one\"\n{more}\n");
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_with_one_site_does_not_open_one_that_wants_certificates() {
+    fn a_handshake_for_one_site_gives_no_access_to_one_that_requires_certificates() {
         let folder = folder();
         let made = rcgen::generate_simple_self_signed(["*.example".to_owned()]).unwrap();
         std::fs::write(folder.path().join("cert.pem"), made.cert.pem()).unwrap();
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn http_2_in_clear_text_is_spoken_unless_it_is_turned_off() {
+    fn cleartext_http_2_is_enabled_unless_it_is_configured_off() {
         let folder = folder();
         let http2 = |global: &str| {
             let site = "[[sites]]\nlisten = 80\nroot = \"one\"\n";
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_internal_is_for_the_site_alone() {
+    fn internal_locations_are_not_found_by_clients() {
         let folder = folder();
         let text = "[[sites]]\nlisten = 80\nroot = \"one\"\n\
                     [[sites.locations]]\npath = \"/internal/\"\ninternal = true\nalias = \"alias\"\n\
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_get_the_tls_that_is_said_for_them() {
+    fn nodes_have_their_configured_tls() {
         let folder = folder();
         let text = "[[sites]]\nlisten = 80\nupstream = \"app\"\n\
                     [[sites.upstreams]]\nname = \"app\"\nnodes = [\"10.0.0.1:1\", \"App:2\"]\n\

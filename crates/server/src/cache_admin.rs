@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_purged_is_told() {
+    fn reports_what_cannot_be_purged() {
         let places = places(SITES);
         let failure = |site, what| purges(&places, site, &what, false).unwrap_err();
         let unknown = failure(Some("three"), PurgeScope::All);

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_ways_to_say_where() {
+    fn parses_listen_arguments() {
         let read = |text: &str| text.parse::<ListenArgument>().ok().map(|l| l.to_string());
         assert_eq!(read("80").as_deref(), Some("80"));
         assert_eq!(read(":80").as_deref(), Some("80"));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_used_port_makes_room() {
+    fn skips_ports_that_are_in_use() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
         assert_ne!(free_port(port).to_string(), format!("127.0.0.1:{port}"));

@@ -200,7 +200,7 @@ impl ControlThread {
         }
         let logging = ApplicationLog::start(Some(log_level))?;
         descriptors::raise_limit();
-        tell_user(options.user.as_deref(), account.as_ref());
+        log_user(options.user.as_deref(), account.as_ref());
         // The control socket comes before the engine: addresses may be shared, this may not.
         let control = match control {
             Some(control) => control,
@@ -263,7 +263,7 @@ impl ControlThread {
     }
 
     async fn run(&mut self) {
-        let mut asked_to_stop = Vec::new();
+        let mut stop_requests = Vec::new();
         loop {
             match self.next_event().await {
                 ServerEvent::Stop => break,
@@ -286,7 +286,7 @@ impl ControlThread {
                             self.purge(site.as_deref(), what, *soft).await
                         }
                         ControlRequest::Stop => {
-                            asked_to_stop.push(exchange);
+                            stop_requests.push(exchange);
                             break;
                         }
                     };
@@ -294,7 +294,7 @@ impl ControlThread {
                 }
             }
         }
-        self.stop(asked_to_stop).await;
+        self.stop(stop_requests).await;
     }
 
     fn change_node(&self, group: &str, node: &str, change: NodeChange) -> ControlResponse {
@@ -590,7 +590,7 @@ fn refuse_unreadable(source: &ConfigSource) -> Result<(), ServeError> {
 }
 
 /// Logs the user of the server, if it is not the configured one.
-fn tell_user(argument: Option<&str>, configured: Option<&SystemAccount>) {
+fn log_user(argument: Option<&str>, configured: Option<&SystemAccount>) {
     let user = geteuid();
     let other = match (argument, configured) {
         (Some(name), _) => Some(name.to_owned()),

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_a_folder_from_a_file() {
+    fn distinguishes_a_folder_from_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("site.toml");
         fs::write(&file, "").unwrap();

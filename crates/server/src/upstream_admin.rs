@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_with_what_is() {
+    fn reports_unknown_groups_and_nodes_with_the_known_ones() {
         let two = upstreams(&["one/app", "two/app"]);
         let failure = |group, node| set_node(&two, group, node, NodeChange::Up).unwrap_err();
         let several = failure("app", "node");

@@ -216,7 +216,7 @@ impl Service for SitesService {
         trace::note(&request, || {
             let why = match found {
                 Some((_, how)) => format!("{host} is {how}"),
-                None => format!("no site is named {host}; this one answers for the rest"),
+                None => format!("no site is named {host}; this one serves all other hosts"),
             };
             Step::new(StepKind::Site, site.name(), why)
         });

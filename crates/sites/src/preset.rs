@@ -288,20 +288,20 @@ mod tests {
             let rule = rules.find(|(glob, _)| glob.matches(path.as_bytes()));
             rule.map(|(_, value)| value.to_str().unwrap().to_owned())
         };
-        let (forever, asked) = (Some(FOREVER), Some(REVALIDATED));
+        let (forever, revalidated) = (Some(FOREVER), Some(REVALIDATED));
         for (path, in_static, in_spa) in [
             ("/assets/index-BqY9Z3aK.js", forever, forever),
             ("/js/main.3f9a2bd0.js", forever, forever),
             ("/assets/logo-BqY9Z3aK.png", forever, forever),
-            ("/assets/logo.png", None, asked),
-            ("/assets/config.js", None, asked),
-            ("/static/js/main.js", None, asked),
+            ("/assets/logo.png", None, revalidated),
+            ("/assets/config.js", None, revalidated),
+            ("/static/js/main.js", None, revalidated),
             ("/static/files/main.js", None, None),
-            ("/_nuxt/builds/latest.json", None, asked),
+            ("/_nuxt/builds/latest.json", None, revalidated),
             ("/_next/static/x/_buildManifest.js", forever, forever),
             ("/images/photo-BqY9Z3aK.png", None, None),
-            ("/assets/index.html", asked, asked),
-            ("/index.html", asked, asked),
+            ("/assets/index.html", revalidated, revalidated),
+            ("/index.html", revalidated, revalidated),
         ] {
             assert_eq!(of(Preset::Static, path).as_deref(), in_static, "{path}");
             assert_eq!(of(Preset::Spa, path).as_deref(), in_spa, "{path}");

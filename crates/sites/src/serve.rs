@@ -299,7 +299,7 @@ impl SiteState {
                 return self.pass_layers(Some(index), request, captures, route);
             }
             match self.call_handler(location, request, &captures, route) {
-                FilesOutcome::Response(answer) => return answer,
+                FilesOutcome::Response(response) => return response,
                 FilesOutcome::Rewritten(redirected) => {
                     route.is_internal = true;
                     request = redirected;

@@ -296,8 +296,8 @@ impl InitialRange {
     /// Whether a partial response is the requested range, or the beginning of it.
     pub(super) fn matches(&self, part: ContentRange) -> bool {
         match Ranges::parse(&self.range, part.complete) {
-            Ranges::Parts(parts) => matches!(*parts, [asked]
-                if asked.start == part.range.start && part.range.end() <= asked.end()),
+            Ranges::Parts(parts) => matches!(*parts, [requested]
+                if requested.start == part.range.start && part.range.end() <= requested.end()),
             Ranges::Whole | Ranges::Unsatisfiable => false,
         }
     }

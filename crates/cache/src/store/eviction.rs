@@ -262,7 +262,7 @@ mod tests {
         }
 
         /// Whether it was a hit.
-        fn ask(&mut self, number: u64) -> bool {
+        fn request(&mut self, number: u64) -> bool {
             let hash = KeyHash::of(&[&number.to_le_bytes()]);
             if let Some(usage) = self.usages.get(&hash) {
                 usage.touch();
@@ -289,18 +289,18 @@ mod tests {
         let mut cache = SimulatedTier::new(1000);
         for _ in 0..5 {
             for number in 0..50 {
-                cache.ask(number);
+                cache.request(number);
             }
         }
         for number in 1000..101_000 {
-            cache.ask(number);
+            cache.request(number);
             if number % 100 == 0 {
                 for hot in 0..50 {
-                    cache.ask(hot);
+                    cache.request(hot);
                 }
             }
         }
-        let hits = (0..50).filter(|number| cache.ask(*number)).count();
+        let hits = (0..50).filter(|number| cache.request(*number)).count();
         assert_eq!(hits, 50);
     }
 
@@ -308,7 +308,7 @@ mod tests {
     fn never_exceeds_its_capacity() {
         let mut cache = SimulatedTier::new(1000);
         for number in 0..10_000 {
-            cache.ask(number % 300);
+            cache.request(number % 300);
             assert!(cache.eviction.bytes() <= 1000);
             assert_eq!(cache.usages.len(), cache.eviction.len());
         }

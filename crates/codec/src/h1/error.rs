@@ -145,7 +145,7 @@ impl fmt::Display for Http1Error {
             Self::ChunkEnd => "the data of a chunk must be followed by CR LF",
             Self::TrailerField => "a trailer field must not change framing or routing",
             Self::StatusLine => "the first line is not `HTTP/1.1 status reason`",
-            Self::UnexpectedResponse => "the server sent data that no request asked for",
+            Self::UnexpectedResponse => "the server sent data without a request",
             Self::UnexpectedUpgrade => "the server switched to a protocol that was not offered",
             Self::TooManyInterim => "the server sent too many interim responses",
             Self::Truncated => "the connection ended before the response was complete",

@@ -118,8 +118,8 @@ impl Exchange {
     }
 }
 
-fn response_to_get(answer: &str) -> Exchange {
-    Exchange::of(get(), [answer.as_bytes()], false)
+fn response_to_get(response: &str) -> Exchange {
+    Exchange::of(get(), [response.as_bytes()], false)
 }
 
 fn sent(request: OutgoingRequest<'_>) -> String {
@@ -355,9 +355,9 @@ fn frames_responses_by_request_status_and_fields() {
         (connect, "200", length, "", true, false, 2),
         (connect, "403", length, "ok", true, false, 0),
     ] {
-        let answer = format!("HTTP/1.1 {status} x\r\n{rest}");
-        let exchange = Exchange::of(request, [answer.as_bytes()], false);
-        let context = format!("{} {answer:?} {exchange:?}", request.method);
+        let response = format!("HTTP/1.1 {status} x\r\n{rest}");
+        let exchange = Exchange::of(request, [response.as_bytes()], false);
+        let context = format!("{} {response:?} {exchange:?}", request.method);
         assert_eq!(exchange.error, None, "{context}");
         assert_eq!(exchange.body, body.as_bytes(), "{context}");
         assert_eq!(exchange.complete, complete, "{context}");
@@ -368,7 +368,7 @@ fn frames_responses_by_request_status_and_fields() {
         let tunnel = *request.method == Method::CONNECT && status == "200";
         assert_eq!(exchange.is_tunnel, tunnel, "{context}");
         // The end of the connection does not change the result, and neither does a wrong length.
-        let ended = Exchange::of(request, [answer.as_bytes()], true);
+        let ended = Exchange::of(request, [response.as_bytes()], true);
         assert!(ended.complete && ended.body == body.as_bytes(), "{context}");
     }
 }
@@ -410,7 +410,7 @@ fn only_end_of_input_completes_a_body_until_close() {
     assert!(!open.complete && open.error.is_none());
     let ended = Exchange::of(get(), [until_close.as_bytes()], true);
     assert!(ended.complete && !ended.keeps_alive);
-    for answer in [
+    for response in [
         "",
         "HTTP/1.1",
         "HTTP/1.1 200 x\r\n",
@@ -421,14 +421,14 @@ fn only_end_of_input_completes_a_body_until_close() {
         "HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n",
         "HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nA: b\r\n",
     ] {
-        let exchange = Exchange::of(get(), [answer.as_bytes()], true);
-        assert_eq!(exchange.error, Some(Http1Error::Truncated), "{answer:?}");
+        let exchange = Exchange::of(get(), [response.as_bytes()], true);
+        assert_eq!(exchange.error, Some(Http1Error::Truncated), "{response:?}");
     }
 }
 
 #[test]
 fn rejects_ambiguous_responses() {
-    for (answer, error) in [
+    for (response, error) in [
         (
             "HTTP/1.1 200 x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
             Http1Error::LengthWithTransferEncoding,
@@ -479,7 +479,7 @@ fn rejects_ambiguous_responses() {
             Http1Error::ChunkEnd,
         ),
     ] {
-        assert_eq!(response_to_get(answer).error, Some(error), "{answer:?}");
+        assert_eq!(response_to_get(response).error, Some(error), "{response:?}");
     }
 }
 
@@ -510,9 +510,9 @@ fn rejects_input_without_a_request() {
     let mut connection = ClientConnection::new(LIMITS);
     assert_eq!(connection.handle_eof(), Ok(Http1ClientEvent::Incomplete));
     let mut connection = ClientConnection::new(LIMITS);
-    let answer = b"HTTP/1.1 200 x\r\nContent-Length: 0\r\n\r\n";
+    let response = b"HTTP/1.1 200 x\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(
-        connection.handle_input(answer),
+        connection.handle_input(response),
         Err(Http1Error::UnexpectedResponse)
     );
     assert_eq!(
@@ -527,8 +527,8 @@ fn an_offered_upgrade_makes_a_tunnel() {
         upgrade: Some("x"),
         ..get()
     };
-    let answer = b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nearly";
-    let exchange = Exchange::of(request, [&answer[..]], false);
+    let response = b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nearly";
+    let exchange = Exchange::of(request, [&response[..]], false);
     assert!(exchange.complete && exchange.is_tunnel && !exchange.keeps_alive);
     assert_eq!((exchange.status(), exchange.unread), (101, 5));
     assert_eq!(exchange.head.unwrap().headers.wire(), b"upgrade: x\r\n");
@@ -643,12 +643,12 @@ proptest! {
             .filter(|(name, _)| *name != "content-length")
             .map(|(name, value)| (name.to_owned(), String::from_utf8(value.to_vec()).unwrap()))
             .collect();
-        let meant: Vec<_> = response
+        let expected: Vec<_> = response
             .fields
             .iter()
             .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()))
             .collect();
-        prop_assert_eq!(fields, meant);
+        prop_assert_eq!(fields, expected);
         if !response.http10 && !response.chunks.is_empty() {
             let sum = exchange.trailers.as_ref().and_then(|trailers| trailers.get_str("x-sum"));
             prop_assert_eq!(sum, response.trailer.as_deref());

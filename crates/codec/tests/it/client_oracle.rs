@@ -72,14 +72,14 @@ fn by_hyper(input: &[u8]) -> Option<ParsedResponse> {
                 body,
             ))
         };
-        let answers = async {
+        let respond = async {
             // The response is sent after the request, and not before.
             let mut byte = [0; 1024];
             let _ = tokio::io::AsyncReadExt::read(&mut server, &mut byte).await;
             server.write_all(input).await.unwrap();
             server.shutdown().await.unwrap();
         };
-        let (seen, _, ()) = tokio::join!(exchange, connection, answers);
+        let (seen, _, ()) = tokio::join!(exchange, connection, respond);
         seen
     })
 }
@@ -98,11 +98,11 @@ type RequestTuple = (String, String, Vec<(String, Vec<u8>)>, Vec<u8>);
 
 /// The requests that hyper as a server parses from these bytes.
 fn requests_read_by_hyper(input: &[u8]) -> Vec<RequestTuple> {
-    let asked = Arc::new(Mutex::new(Vec::new()));
+    let requests = Arc::new(Mutex::new(Vec::new()));
     let service = hyper::service::service_fn({
-        let asked = asked.clone();
+        let requests = requests.clone();
         move |request: hyper::Request<Incoming>| {
-            let asked: Arc<Mutex<Vec<RequestTuple>>> = asked.clone();
+            let requests: Arc<Mutex<Vec<RequestTuple>>> = requests.clone();
             async move {
                 let (parts, body) = request.into_parts();
                 if let Ok(body) = collect(body).await {
@@ -113,7 +113,7 @@ fn requests_read_by_hyper(input: &[u8]) -> Vec<RequestTuple> {
                         .map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()))
                         .collect();
                     fields.sort_by(|a, b| a.0.cmp(&b.0));
-                    asked.lock().unwrap().push((
+                    requests.lock().unwrap().push((
                         parts.method.to_string(),
                         parts.uri.to_string(),
                         fields,
@@ -133,7 +133,7 @@ fn requests_read_by_hyper(input: &[u8]) -> Vec<RequestTuple> {
             .serve_connection(Io(server), service)
             .await;
     });
-    Arc::into_inner(asked).unwrap().into_inner().unwrap()
+    Arc::into_inner(requests).unwrap().into_inner().unwrap()
 }
 
 proptest! {
@@ -148,14 +148,14 @@ proptest! {
         is_length_known in any::<bool>(),
         te_trailers in any::<bool>(),
     ) {
-        let meant = Method::from_bytes(method.as_bytes()).unwrap();
+        let parsed_method = Method::from_bytes(method.as_bytes()).unwrap();
         let mut headers = Headers::new();
         for (name, value) in &fields {
             headers.try_append(name, value).unwrap();
         }
         let body = pieces.concat();
         let request = OutgoingRequest {
-            method: &meant,
+            method: &parsed_method,
             target: &target,
             headers: &headers,
             content_length: is_length_known.then_some(body.len() as u64),

@@ -38,11 +38,11 @@ fn end(app_status: u32, protocol_status: u8) -> Vec<u8> {
 /// A connection that has sent a request.
 fn requesting(is_head: bool) -> FastCgiConnection {
     let mut connection = FastCgiConnection::new(LIMITS);
-    ask(&mut connection, is_head);
+    send_request(&mut connection, is_head);
     connection
 }
 
-fn ask(connection: &mut FastCgiConnection, is_head: bool) {
+fn send_request(connection: &mut FastCgiConnection, is_head: bool) {
     let mut out = Vec::new();
     assert!(connection.send_request(&Params::new(), is_head, true, &mut out));
     connection.send_end(&mut out);
@@ -178,7 +178,7 @@ fn carries_one_request_after_another() {
         let response = feed(&mut connection, &[out("\n"), end(0, 0)].concat(), &[]).unwrap();
         assert_eq!(response.app_status, Some(0));
         assert!(connection.is_done() && connection.keeps_alive());
-        ask(&mut connection, false);
+        send_request(&mut connection, false);
     }
 }
 

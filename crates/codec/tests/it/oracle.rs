@@ -265,8 +265,8 @@ proptest! {
         prop_assert_eq!(fields.get("x"), Some(&b"y"[..]));
         prop_assert_eq!(fields.get("date"), Some(&DATE[..]));
         prop_assert_eq!(fields.get("connection").is_some(), closes);
-        let has_content = method != "HEAD" && ![204, 205, 304].contains(&status);
-        let expected = if has_content { response.pieces.concat() } else { Vec::new() };
+        let has_body = method != "HEAD" && ![204, 205, 304].contains(&status);
+        let expected = if has_body { response.pieces.concat() } else { Vec::new() };
         prop_assert_eq!(body, expected);
     }
 }

@@ -15,14 +15,14 @@ fn text(length: usize) -> String {
 
 fn decoded(reply: &Reply) -> String {
     let mut text = String::new();
-    let content = &reply.content[..];
+    let body = &reply.content[..];
     match reply.field("content-encoding") {
-        Some("br") => brotli::Decompressor::new(content, 4096).read_to_string(&mut text),
-        Some("zstd") => zstd::stream::read::Decoder::new(content)
+        Some("br") => brotli::Decompressor::new(body, 4096).read_to_string(&mut text),
+        Some("zstd") => zstd::stream::read::Decoder::new(body)
             .unwrap()
             .read_to_string(&mut text),
-        Some("gzip") => flate2::read::MultiGzDecoder::new(content).read_to_string(&mut text),
-        _ => (&mut &*content).read_to_string(&mut text),
+        Some("gzip") => flate2::read::MultiGzDecoder::new(body).read_to_string(&mut text),
+        _ => (&mut &*body).read_to_string(&mut text),
     }
     .unwrap();
     text
@@ -76,13 +76,13 @@ fn does_not_compress_small_coded_partial_or_binary_bodies() {
         ),
     ] {
         let (status, headers) = (before.status(), before.headers().clone());
-        let Body::Bytes(content) = before.body() else {
+        let Body::Bytes(body) = before.body() else {
             panic!("not in memory");
         };
-        let content = content.clone();
+        let body = body.clone();
         let made = headers.clone();
         let site = site(move || {
-            let mut response = Response::new(status).with_body(content.clone());
+            let mut response = Response::new(status).with_body(body.clone());
             *response.headers_mut() = made.clone();
             response
         });
@@ -94,9 +94,9 @@ fn does_not_compress_small_coded_partial_or_binary_bodies() {
 #[test]
 fn a_compressed_response_has_a_weak_entity_tag_and_no_stale_length() {
     let site = site(|| {
-        let content = text(5_000);
-        let length = HeaderValue::from(content.len());
-        Response::text(StatusCode::OK, content)
+        let body = text(5_000);
+        let length = HeaderValue::from(body.len());
+        Response::text(StatusCode::OK, body)
             .with_header(&header::ETAG, &HeaderValue::from_static("\"x\""))
             .with_header(&header::CONTENT_LENGTH, &length)
             .with_header(&header::ACCEPT_RANGES, &HeaderValue::from_static("bytes"))

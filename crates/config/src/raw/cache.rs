@@ -187,7 +187,7 @@ choices! {
 
 choices! {
     /// When requests with credentials share cached responses.
-    pub(crate) Sharing: "when answers are shared" {
+    pub(crate) Sharing: "when responses are shared" {
         /// If the response explicitly allows it.
         Declared = "declared",
         /// Always.

@@ -91,7 +91,7 @@ keys! {
         /// The methods that scripts may use, in place of GET, HEAD and POST.
         methods: OneOrMore<MethodName> = OneOrMore(default_methods()),
         /// The request fields that scripts may send, beside those that a form could send; `"*"`: those that
-        /// they ask for.
+        /// they request.
         headers: OneOrMore<CorsHeader> = OneOrMore::default(),
         /// The response fields that scripts may read, beside those that they always may.
         expose_headers: OneOrMore<FieldName> = OneOrMore::default(),

@@ -332,7 +332,7 @@ pub(super) fn store(
         reader.report(Finding::error(
             &dir.span,
             "`dir` without `size`",
-            "expected `size`, the disk that stored answers may take, in MB",
+            "expected `size`, the disk space of stored responses, in MB",
         ));
         return None;
     };

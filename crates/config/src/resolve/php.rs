@@ -301,7 +301,7 @@ impl PhpResolver<'_> {
             let finding = Finding::error(
                 span,
                 format!("`{key}` has no effect"),
-                "PHP is a program here, whose workers answer",
+                "PHP is a program here, whose workers run the scripts",
             )
             .related(&self.servers.span, "this program");
             let instead = match *key {
@@ -332,7 +332,7 @@ impl PhpResolver<'_> {
                     Finding::error(
                         at,
                         format!("`{key}` has no effect"),
-                        "the group of the site says how it is asked",
+                        "the group of the site has its own keys for connections",
                     )
                     .related(span, "this group"),
                 );
@@ -345,7 +345,7 @@ impl PhpResolver<'_> {
                 Finding::error(
                     span,
                     format!("the group `{}` does not speak FastCGI", shown(name)),
-                    "PHP is asked over FastCGI",
+                    "requests to PHP are sent over FastCGI",
                 )
                 .help("add protocol = \"fastcgi\" to the group"),
             );
@@ -387,9 +387,9 @@ impl PhpResolver<'_> {
         }
         let known = || Preset::session_cookies(self.preset).map(CacheNamePattern::new);
         settings.bypass_cookies.extend(known());
-        let is_said = (own.into_iter().chain(of_site))
-            .any(|said| matches!(&said.value, Switch::As(cache) if cache.session_cookies.given));
-        if !is_said && self.preset.is_some_and(Preset::is_php) {
+        let is_set = (own.into_iter().chain(of_site))
+            .any(|key| matches!(&key.value, Switch::As(cache) if cache.session_cookies.given));
+        if !is_set && self.preset.is_some_and(Preset::is_php) {
             // The preset knows the session cookies of the application.
             settings.rules.credentials.session_cookies = known().collect();
         }
@@ -410,7 +410,7 @@ impl PhpResolver<'_> {
                 let finding = Finding::warning(
                     &server.span,
                     format!("there is no socket {}", socket.display()),
-                    "PHP is asked here",
+                    "requests to PHP are sent here",
                 );
                 let others = sockets_beside(socket);
                 reader.report(match others.is_empty() {
@@ -435,7 +435,7 @@ impl PhpResolver<'_> {
         let finding = Finding::warning(
             span,
             format!("there is no {front} in {}", root.display()),
-            "it answers where there is no file",
+            "it handles the requests for paths without a file",
         );
         let public = root.join("public");
         reader.report(match public.join("index.php").is_file() {

@@ -254,7 +254,7 @@ impl<'a> SiteResolver<'a> {
             reader.report(Finding::error(
                 span,
                 format!("`{key}` has no effect"),
-                "neither the site nor a location has PHP answer",
+                "neither the site nor a location runs PHP",
             ));
         }
         let php = self.site.preset.as_ref();

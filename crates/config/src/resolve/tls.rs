@@ -269,7 +269,7 @@ fn warn_of_uncovered(
                 Finding::warning(
                     &host.span,
                     format!("no certificate of the site is for `{name}`"),
-                    "clients will refuse the connection, or be answered 421",
+                    "clients will refuse the connection, or get status 421",
                 )
                 .help("add a certificate for the name to [sites.tls]"),
             );
@@ -321,10 +321,10 @@ fn refuse_patterns(site: &Setting<Site>, tls: &Setting<Tls>, reader: &mut Config
             reader.report(
                 Finding::error(
                     &host.span,
-                    format!("`{text}` in a site that asks for client certificates"),
+                    format!("`{text}` in a site that requests client certificates"),
                     "expected names as example.com or *.example.com",
                 )
-                .related(&tls.client_auth.span, "asked for here"),
+                .related(&tls.client_auth.span, "requested here"),
             );
         }
     }
@@ -338,7 +338,7 @@ fn client_auth(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<Clie
                 Finding::error(
                     &ca.span,
                     "`client_ca` has no effect",
-                    "clients are not asked for certificates",
+                    "no certificates are requested from clients",
                 )
                 .help("add client_auth = \"required\" or \"optional\""),
             );

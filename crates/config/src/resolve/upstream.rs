@@ -262,7 +262,7 @@ fn group(
         reader.report(Finding::error(
             &raw.tls_timeout.span,
             "`tls_timeout` has no effect",
-            "the nodes of the group are asked in clear text",
+            "requests to the nodes of the group are sent in clear text",
         ));
     }
     Some(UpstreamPlan {

@@ -95,7 +95,7 @@ impl StringType for CacheableStatuses {
         }
         match text.parse() {
             // 304 only updates a stored response.
-            Ok(304) => Err("answers with this status are never stored".to_owned()),
+            Ok(304) => Err("responses with this status are never stored".to_owned()),
             Ok(status @ 200..=599) => Ok(Self::one(status)),
             _ => Err(String::new()),
         }

@@ -658,7 +658,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_a_group_from_a_url() {
+    fn distinguishes_a_group_from_a_url() {
         let read = |text: &str| UpstreamNameText::parse(text).map(|UpstreamNameText(name)| name);
         let group = read("app/v1/").unwrap();
         assert!(matches!(&group.target, UpstreamTarget::Group(name) if name == "app"));

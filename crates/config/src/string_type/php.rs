@@ -27,7 +27,7 @@ impl StringType for PhpServer {
             return Ok(Self::Group(text.to_owned()));
         }
         if split_scheme(text).is_some() || text.starts_with("srv:") {
-            return Err("PHP is asked over FastCGI, which has no scheme".to_owned());
+            return Err("requests to PHP are sent over FastCGI, which has no scheme".to_owned());
         }
         let name = text.rsplit('/').next().unwrap_or_default();
         if text.starts_with('/') && name.starts_with("php-cgi") && !name.ends_with(".sock") {

@@ -25,7 +25,7 @@ const MISTAKES_ABOUT_CACHES: &[(&str, &str)] = &[
     ),
     (
         "SITE\ncache.ttl = { \"304\" = 1 }\n",
-        "4:15 `304`: answers with this status are never stored",
+        "4:15 `304`: responses with this status are never stored",
     ),
     (
         "SITE\ncache.ttl = { \"200\" = -1 }\n",
@@ -122,7 +122,7 @@ const MISTAKES_ABOUT_CACHES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn each_mistake_about_caches_is_told_with_its_place() {
+fn reports_each_mistake_about_caches_with_its_position() {
     let site = "[[sites]]\nlisten = 80\nupstream = \"http://[::1]:1\"\n";
     let mut failed = Vec::new();
     for (text, expected) in MISTAKES_ABOUT_CACHES {
@@ -173,7 +173,7 @@ fn the_defaults_of_a_cache_are_those_of_the_rules() {
 }
 
 #[test]
-fn the_keys_of_a_cache_mean_what_they_say() {
+fn each_key_of_a_cache_changes_its_setting() {
     let cache = cache(
         "[sites.cache]\nttl = { \"5xx\" = 1, \"404\" = 10, \"503\" = 0 }\nttl_overrides = true\n\
          set_cookie = \"remove\"\nbypass_headers = \"X-Preview\"\n\
@@ -207,7 +207,7 @@ fn the_keys_of_a_cache_mean_what_they_say() {
 }
 
 #[test]
-fn keys_of_a_locations_cache_go_before_those_of_its_site() {
+fn keys_of_a_locations_cache_override_those_of_its_site() {
     let all = caches(
         "[sites.cache]\nttl = 60\nignore = \"vary\"\nkey = { device = true, scheme = false }\n\
          [[sites.locations]]\npath = \"/same/\"\n\
@@ -236,7 +236,7 @@ fn keys_of_a_locations_cache_go_before_those_of_its_site() {
 }
 
 #[test]
-fn what_a_site_says_for_others_is_no_mistake_of_a_location() {
+fn keys_of_a_site_for_other_locations_are_no_mistake_of_a_location() {
     let all = caches(
         "[sites.cache]\nttl = 60\nttl_overrides = true\ntrusted_clients = \"::1\"\n\
          session_cookies = \"sid\"\nhide_tags = false\nkey = { sort_query = true }\n\
@@ -260,7 +260,7 @@ fn what_a_site_says_for_others_is_no_mistake_of_a_location() {
 }
 
 #[test]
-fn the_store_is_as_the_global_table_says() {
+fn the_store_has_the_settings_of_the_global_table() {
     let folder = folder();
     let site = "[[sites]]\nlisten = 80\nupstream = \"http://[::1]:1\"\ncache = true\n";
     let store = |text: &str| {

@@ -1,4 +1,4 @@
-//! Reading configurations: mistakes and their places, includes, the environment, paths.
+//! Reading configurations: mistakes and their positions, includes, the environment, paths.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -73,7 +73,7 @@ pub(crate) fn findings(text: &str) -> Vec<String> {
 const SITE: &str = "[[sites]]\nlisten = 80\nroot = \"public\"\n";
 
 #[test]
-fn each_mistake_is_told_with_its_place() {
+fn reports_each_mistake_with_its_position() {
     let mut failed = Vec::new();
     for (text, expected) in MISTAKES {
         let text = text.replace("SITE\n", SITE);
@@ -456,16 +456,16 @@ const MISTAKES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn all_mistakes_are_told_in_one_run_and_in_order() {
+fn reports_all_mistakes_in_one_run_and_in_order() {
     let text = "[global]\nworker_threads = -1\nkeepalive = 1\n\n[[sites]]\nlisten = 0x1FFFF\n\
                 root = \"nothere\"\nlisting = \"yes\"\n\n[[sites.locations]]\npath = \"a\"\n\n\
                 [[sites]]\nlisten_tls = 443\nroot = \"public\"\n";
-    let places: Vec<_> = findings(text)
+    let positions: Vec<_> = findings(text)
         .iter()
         .map(|finding| finding.split(' ').next().unwrap().to_owned())
         .collect();
     assert_eq!(
-        places,
+        positions,
         ["2:18", "3:1", "6:10", "7:8", "8:11", "11:8", "14:14"]
     );
 }
@@ -489,7 +489,7 @@ fn a_mistake_is_shown_with_its_line() {
 }
 
 #[test]
-fn the_place_of_the_other_one_is_shown_too() {
+fn shows_the_position_of_a_conflicting_key_too() {
     let folder = folder();
     let text = "[[sites]]\nlisten = 80\nroot = \"public\"\n[[sites.locations]]\npath = \"/a\"\n\
                 [[sites.locations]]\npath = \"^~ /a\"\n";
@@ -690,7 +690,7 @@ fn the_environment_fills_in_strings() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_told() {
+fn reports_a_missing_file() {
     let mistakes = config::load(Path::new("/no/such/apus.toml")).unwrap_err();
     assert!(
         mistakes

@@ -1,4 +1,4 @@
-//! Reading configurations of reverse proxies: groups of origins, and who asks them.
+//! Reading configurations of reverse proxies: groups of origins, and the locations that use them.
 
 use apus_config::HandlerPlan;
 use apus_net::client::Address;
@@ -214,7 +214,7 @@ const MISTAKES_ABOUT_ORIGINS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn each_mistake_about_origins_is_told_with_its_place() {
+fn reports_each_mistake_about_origins_with_its_position() {
     let site = "[[sites]]\nlisten = 80\nupstream = \"http://[::1]:1\"\n";
     let group = "[[sites]]\nlisten = 80\nupstream = \"app\"\n[[sites.upstreams]]\nname = \"app\"\n";
     let mut failed = Vec::new();
@@ -285,7 +285,7 @@ fn proxies(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn locations_have_the_origins_of_their_site_unless_they_say_more() {
+fn locations_have_the_origins_of_their_site_unless_they_set_others() {
     let text = "[[sites]]\nname = \"a\"\nlisten = 80\nroot = \"other\"\nupstream = \"http://app:80/v1/\"\n\
                 [[sites.upstreams]]\nname = \"api\"\nnodes = \"unix:api.sock\"\n\
                 tls = { verify = false, server_name = \"api\" }\n\
@@ -310,7 +310,7 @@ fn locations_have_the_origins_of_their_site_unless_they_say_more() {
 }
 
 #[test]
-fn keys_of_a_locations_proxy_go_before_those_of_its_site() {
+fn keys_of_a_locations_proxy_override_those_of_its_site() {
     let folder = folder();
     let text = "[[sites]]\nlisten = 80\nupstream = \"https://App:8443\"\n\
                 [sites.proxy]\nhost = \"$proxy_host\"\nvia = false\nhide = \"X-A\"\nhold_request = true\n\

@@ -19,7 +19,7 @@ const MISTAKES_ABOUT_PHP: &[(&str, &str)] = &[
     ),
     (
         "[[sites]]\nlisten = 80\nroot = \"public\"\nphp_fastcgi = \"http://[::1]:9\"\n",
-        "4:15 `http://[::1]:9`: PHP is asked over FastCGI, which has no scheme",
+        "4:15 `http://[::1]:9`: requests to PHP are sent over FastCGI, which has no scheme",
     ),
     (
         "[[sites]]\nlisten = 80\nroot = \"public\"\nphp_fastcgi = \"app\"\n",
@@ -43,7 +43,7 @@ const MISTAKES_ABOUT_PHP: &[(&str, &str)] = &[
     ),
     (
         "[[sites]]\nlisten = 80\nroot = \"public\"\nfastcgi.hide = \"X-Powered-By\"\n",
-        "4:1 `fastcgi` has no effect; neither the site nor a location has PHP answer",
+        "4:1 `fastcgi` has no effect; neither the site nor a location runs PHP",
     ),
     (
         "SITE\nupstream = \"http://[::1]:1\"\n",
@@ -51,7 +51,7 @@ const MISTAKES_ABOUT_PHP: &[(&str, &str)] = &[
     ),
     (
         "SITE\npreset = \"laravel\"\n",
-        "5:10 there is no /index.php in public; it answers where there is no file",
+        "5:10 there is no /index.php in public; it handles the requests for paths without a file",
     ),
     (
         "SITE\nfastcgi.front_controller = \"/index.html\"\n",
@@ -102,7 +102,7 @@ const MISTAKES_ABOUT_PHP: &[(&str, &str)] = &[
     (
         "[[sites]]\nlisten = 80\nroot = \"public\"\nphp_fastcgi = \"app\"\nfastcgi.pool_size = 2\n\
          [[sites.upstreams]]\nname = \"app\"\nnodes = \"[::1]:9\"\nprotocol = \"fastcgi\"\n",
-        "5:21 `pool_size` has no effect; the group of the site says how it is asked",
+        "5:21 `pool_size` has no effect; the group of the site has its own keys for connections",
     ),
     (
         "[[sites]]\nlisten = 80\nupstream = \"app\"\n\
@@ -113,12 +113,12 @@ const MISTAKES_ABOUT_PHP: &[(&str, &str)] = &[
         "[[sites]]\nlisten = 80\nroot = \"public\"\nphp_fastcgi = \"app\"\n\
          [[sites.upstreams]]\nname = \"app\"\nnodes = \"[::1]:9\"\nprotocol = \"fastcgi\"\n\
          check = true\n",
-        "9:9 nodes that speak FastCGI answer no such check",
+        "9:9 FastCGI nodes do not support this check",
     ),
 ];
 
 #[test]
-fn each_mistake_about_php_is_told_with_its_place() {
+fn reports_each_mistake_about_php_with_its_position() {
     let site = "[[sites]]\nlisten = 80\nroot = \"public\"\nphp_fastcgi = \"[::1]:9\"\n";
     let mut failed = Vec::new();
     for (text, expected) in MISTAKES_ABOUT_PHP {
@@ -182,7 +182,7 @@ fn an_address_beside_the_root_is_enough() {
 }
 
 #[test]
-fn a_preset_says_what_the_application_wants() {
+fn a_preset_has_the_settings_of_its_application() {
     let plan = plan(
         "[[sites]]\nlisten = 80\nroot = \"public\"\nphp_fastcgi = \"[::1]:9\"\n\
          preset = \"wordpress\"\n[sites.fastcgi]\nno_php = \"/mine/**\"\ncache.ttl = 60\n\
@@ -256,7 +256,7 @@ fn presets_differ_in_what_their_applications_need() {
 }
 
 #[test]
-fn locations_have_of_the_site_what_they_do_not_say() {
+fn locations_inherit_the_keys_of_the_site_that_they_do_not_set() {
     let plan = plan(
         "[[sites]]\nname = \"a\"\nlisten = 80\nroot = \"public\"\nphp_fastcgi = \"[::1]:9\"\n\
          [sites.fastcgi]\nhide = \"x-a\"\npool_size = 5\nread_timeout = 7\n\

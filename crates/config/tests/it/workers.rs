@@ -19,7 +19,7 @@ fn pools(text: &str) -> Vec<WorkerPoolPlan> {
 }
 
 #[test]
-fn workers_are_on_when_asked_for_and_live_in_the_one_server() {
+fn workers_are_on_if_configured_and_run_in_the_only_server() {
     assert!(pools("php_fastcgi = \"[::1]:9\"\n").is_empty());
     let [pool] = pools("php_fastcgi = \"[::1]:9\"\nfastcgi.workers = true\n")
         .try_into()
@@ -39,7 +39,7 @@ fn workers_are_on_when_asked_for_and_live_in_the_one_server() {
 }
 
 #[test]
-fn a_program_is_started_for_workers_without_another_word() {
+fn a_program_is_started_for_workers_without_further_keys() {
     let [pool] = pools("php_fastcgi = \"/usr/bin/php-cgi8.2\"\n")
         .try_into()
         .unwrap();
@@ -63,7 +63,7 @@ fn a_program_is_started_for_workers_without_another_word() {
 }
 
 #[test]
-fn mistakes_about_workers_are_told_with_their_place() {
+fn reports_mistakes_about_workers_with_their_position() {
     for (text, expected) in [
         (
             "php_fastcgi = \"[::1]:9\"\nfastcgi.workers = { min = 9, max = 3 }\n",
@@ -79,7 +79,7 @@ fn mistakes_about_workers_are_told_with_their_place() {
         ),
         (
             "php_fastcgi = \"/usr/bin/php-cgi\"\nfastcgi.pool_size = 9\n",
-            "6:21 `pool_size` has no effect; PHP is a program here, whose workers answer",
+            "6:21 `pool_size` has no effect; PHP is a program here, whose workers run the scripts",
         ),
         (
             "php_fastcgi = \"/usr/bin/php-cgi\"\nfastcgi.queue.max = 9\n",
@@ -112,7 +112,7 @@ fn mistakes_about_workers_are_told_with_their_place() {
 }
 
 #[test]
-fn keys_about_servers_stay_where_a_location_has_one_beside_the_program() {
+fn keys_about_servers_apply_if_a_location_has_a_server_beside_the_program() {
     let text = "php_fastcgi = \"/usr/bin/php-cgi\"\nfastcgi.pool_size = 9\n\
                 [[sites.locations]]\npath = \"/old/\"\nphp_fastcgi = \"[::1]:9\"\n";
     assert_eq!(pools(text).len(), 1);

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_seconds_as_section_1_2_2_and_4_2_1_say() {
+    fn reads_seconds_by_sections_1_2_2_and_4_2_1() {
         use DeltaSeconds::{Invalid, Valid};
         for (value, max_age) in [
             ("max-age=60", Some(Valid(60))),

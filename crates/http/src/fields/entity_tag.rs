@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn compares_as_section_8_8_3_2_says() {
+    fn compares_by_section_8_8_3_2() {
         let tag = |text| EntityTag::parse(text).unwrap();
         for (one, two, strong, weak) in [
             (&b"W/\"1\""[..], &b"W/\"1\""[..], false, true),

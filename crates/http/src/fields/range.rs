@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_unsatisfiable_ranges() {
+    fn reports_unsatisfiable_ranges() {
         for value in [
             "bytes=1000-",
             "bytes=1000-1001",

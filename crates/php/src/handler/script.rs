@@ -61,7 +61,7 @@ pub(super) enum ScriptError {
     Protected,
     /// Scripts at this path do not run.
     NotRun,
-    /// PathKind is none, nor one that answers for others.
+    /// The path has no script, and there is no front controller.
     Missing,
     /// The root or the front controller does not exist.
     NotInstalled,

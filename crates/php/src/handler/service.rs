@@ -222,7 +222,7 @@ impl PhpServiceInner {
             params: Some(params),
         });
         let (upstream, source) = match client.send(&request, &head, body).await {
-            Ok(answered) => answered,
+            Ok(received) => received,
             Err(response) => return response,
         };
         let mut response = self.response(upstream.response);

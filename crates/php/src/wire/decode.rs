@@ -41,7 +41,7 @@ pub enum WorkerEvent {
     Body(Bytes),
     /// The end of the response.
     End(WorkerResponseEnd),
-    /// The worker asks for up to this many bytes of the request body.
+    /// The worker requests up to this many bytes of the request body.
     Pull(u32),
     /// The response to a ping.
     Pong,

@@ -53,14 +53,14 @@ fn serve(mut socket: TcpStream, response: &[u8], sender: &mpsc::Sender<String>) 
         };
         request.extend_from_slice(&buffer[..read]);
         let text = String::from_utf8_lossy(&request).into_owned();
-        let Some((head, content)) = text.split_once("\r\n\r\n") else {
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
             continue;
         };
         let whole = match head.to_ascii_lowercase() {
-            head if head.contains("transfer-encoding") => content.ends_with("\r\n\r\n"),
+            head if head.contains("transfer-encoding") => body.ends_with("\r\n\r\n"),
             head => match head.split_once("content-length: ") {
                 Some((_, rest)) => {
-                    content.len() >= rest.lines().next().unwrap().parse::<usize>().unwrap()
+                    body.len() >= rest.lines().next().unwrap().parse::<usize>().unwrap()
                 }
                 None => true,
             },
@@ -83,7 +83,7 @@ fn proxy(nodes: &[SocketAddr], settings: ProxySettings) -> Rc<dyn Service> {
     Proxy::new(&upstreams, "app", settings).service()
 }
 
-fn ask_origin(origin: &Origin, settings: ProxySettings) -> Reply {
+fn response_of(origin: &Origin, settings: ProxySettings) -> Reply {
     get("/a%20b?c=d").of(&proxy(&[origin.address], settings))
 }
 
@@ -123,7 +123,7 @@ fn one_origin_is_reached_by_its_address() {
 #[test]
 fn forwards_a_request_and_its_response() {
     let origin = Origin::sending(SIMPLE);
-    let reply = ask_origin(&origin, ProxySettings::default());
+    let reply = response_of(&origin, ProxySettings::default());
     assert_eq!((reply.status, reply.text()), (200, "hello"));
     assert_eq!(reply.field("x-own"), Some("yes"));
     let got = origin.received();
@@ -235,16 +235,16 @@ fn filters_request_trailers_as_headers() {
             .of(&proxy(&[origin.address], settings));
         assert_eq!(reply.status, 200);
         let got = origin.received().to_ascii_lowercase();
-        let (_, content) = got.split_once("\r\n\r\n").unwrap();
-        assert_eq!(content, format!("5\r\nhello\r\n0\r\n{passed}\r\n"));
+        let (_, body) = got.split_once("\r\n\r\n").unwrap();
+        assert_eq!(body, format!("5\r\nhello\r\n0\r\n{passed}\r\n"));
     }
 }
 
 #[test]
 fn filters_hidden_response_trailers() {
-    let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: X-Hop\r\n\r\n\
+    let response = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: X-Hop\r\n\r\n\
         5\r\nhello\r\n0\r\nX-Secret: 1\r\nSet-Cookie: a=b\r\nX-Hop: 1\r\nX-Sum: 7\r\n\r\n";
-    let origin = Origin::sending(answer);
+    let origin = Origin::sending(response);
     let settings = ProxySettings {
         hidden: vec!["x-secret".into()],
         ..ProxySettings::default()
@@ -264,9 +264,9 @@ fn filters_hidden_response_trailers() {
 
 #[test]
 fn changes_redirects_and_cookies_and_hides_headers() {
-    let answer = "HTTP/1.1 302 Found\r\nLocation: http://internal/base/x\r\nServer: Old/1.0\r\n\
+    let response = "HTTP/1.1 302 Found\r\nLocation: http://internal/base/x\r\nServer: Old/1.0\r\n\
         Set-Cookie: a=1; Path=/base/\r\nConnection: x-hop, close\r\nX-Hop: 1\r\nContent-Length: 0\r\n\r\n";
-    let origin = Origin::sending(answer);
+    let origin = Origin::sending(response);
     let settings = ProxySettings {
         redirects: vec![RedirectRule {
             from: "http://internal/base/".into(),
@@ -280,7 +280,7 @@ fn changes_redirects_and_cookies_and_hides_headers() {
         hidden: vec!["server".into()],
         ..ProxySettings::default()
     };
-    let reply = ask_origin(&origin, settings);
+    let reply = response_of(&origin, settings);
     assert_eq!(reply.field("location"), Some("/shop/x"));
     assert_eq!(reply.field("set-cookie"), Some("a=1; Path=/shop/; Secure"));
     for gone in ["server", "x-hop", "connection"] {
@@ -290,9 +290,9 @@ fn changes_redirects_and_cookies_and_hides_headers() {
 
 #[test]
 fn replaces_texts_and_requests_uncompressed_responses() {
-    let answer = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 23\r\n\r\n\
+    let response = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 23\r\n\r\n\
         <a href=http://inside/>";
-    let origin = Origin::sending(answer);
+    let origin = Origin::sending(response);
     let rule = Substitution {
         from: (*b"http://inside").into(),
         to: (*b"https://example.com").into(),
@@ -339,7 +339,7 @@ fn responds_with_an_error_status_if_the_origin_fails() {
         502
     );
     let nonsense = Origin::sending("SSH-2.0-x\r\n\r\n");
-    assert_eq!(ask_origin(&nonsense, ProxySettings::default()).status, 502);
+    assert_eq!(response_of(&nonsense, ProxySettings::default()).status, 502);
     let none = Proxy::new(&Upstreams::new(), "app", ProxySettings::default()).service();
     assert_eq!(get("/").of(&none).status, 503);
     let empty = proxy(&[], ProxySettings::default());
@@ -358,9 +358,9 @@ fn rejects_a_proxy_loop() {
 
 #[test]
 fn does_not_complete_a_response_that_breaks_off() {
-    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello";
+    let response = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello";
     for hold in [None, Some(1000)] {
-        let origin = Origin::sending(answer);
+        let origin = Origin::sending(response);
         let folder = tempfile::tempdir().unwrap();
         let settings = ProxySettings {
             hold_response: hold.map(|memory| HoldSettings {

@@ -61,8 +61,8 @@ impl MirroredProxy {
         Self { upstreams, service }
     }
 
-    async fn ask(&self, ask: RequestBuilder) -> Reply {
-        Reply::read(self.service.call(ask.request()).wait().await).await
+    async fn send(&self, request: RequestBuilder) -> Reply {
+        Reply::read(self.service.call(request.request()).wait().await).await
     }
 
     fn shadow(&self) -> GroupStatus {
@@ -93,7 +93,7 @@ fn sends_a_copy_and_discards_its_response() {
     run(async {
         let (origin, shadow) = (Origin::sending(SIMPLE), Origin::sending(OTHER));
         let mirrored = MirroredProxy::of(origin.address, shadow.address, mirror());
-        let reply = mirrored.ask(get("/a?b=c").with("x-one", "1")).await;
+        let reply = mirrored.send(get("/a?b=c").with("x-one", "1")).await;
         assert_eq!((reply.status, reply.text()), (200, "hello"));
         assert_eq!(reply.field("x-other"), None);
         let copy = eventually("the copy", || shadow.received.try_recv().ok()).await;
@@ -112,7 +112,7 @@ fn does_not_wait_for_a_mirror_that_is_frozen_or_gone_and_counts_its_failures() {
             ..mirror()
         };
         let mirrored = MirroredProxy::of(origin.address, frozen, slow);
-        assert_eq!(mirrored.ask(get("/")).await.status, 200);
+        assert_eq!(mirrored.send(get("/")).await.status, 200);
         assert_eq!(mirrored.failures(), 0);
         eventually("the failure", || mirrored.failures() == 1).await;
 
@@ -120,7 +120,7 @@ fn does_not_wait_for_a_mirror_that_is_frozen_or_gone_and_counts_its_failures() {
         let address = nobody.local_addr().unwrap();
         drop(nobody);
         let mirrored = MirroredProxy::of(origin.address, address, mirror());
-        assert_eq!(mirrored.ask(get("/")).await.status, 200);
+        assert_eq!(mirrored.send(get("/")).await.status, 200);
         eventually("the failure", || mirrored.failures() > 0).await;
     });
 }
@@ -137,7 +137,7 @@ fn copies_unsafe_methods_only_if_configured() {
             let mirrored = MirroredProxy::of(origin.address, shadow.address, mirror);
             let copy = || eventually("the copy", || shadow.received.try_recv().ok());
             let post = ask("POST", "/").body("content".to_owned());
-            assert_eq!(mirrored.ask(post).await.status, 200);
+            assert_eq!(mirrored.send(post).await.status, 200);
             // Copies may overtake each other, so this one has to arrive before the next request.
             if unsafe_methods {
                 let copy = copy().await;
@@ -146,7 +146,7 @@ fn copies_unsafe_methods_only_if_configured() {
                     "{copy}"
                 );
             }
-            mirrored.ask(get("/last")).await;
+            mirrored.send(get("/last")).await;
             let copy = copy().await;
             assert!(copy.starts_with("GET /last"), "{copy}");
         }
@@ -163,7 +163,7 @@ fn copies_a_percentage_of_requests() {
         };
         let mirrored = MirroredProxy::of(origin.address, shadow.address, mirror);
         for _ in 0..10 {
-            mirrored.ask(get("/")).await;
+            mirrored.send(get("/")).await;
         }
         let all = || mirrored.shadow().totals.requests == 4;
         eventually("four copies", all).await;
@@ -182,7 +182,7 @@ fn keeps_the_limit_of_copies_in_flight() {
         };
         let mirrored = MirroredProxy::of(origin.address, frozen, mirror);
         for _ in 0..5 {
-            assert_eq!(mirrored.ask(get("/")).await.status, 200);
+            assert_eq!(mirrored.send(get("/")).await.status, 200);
         }
         let totals = mirrored.shadow().totals;
         assert_eq!((totals.requests, totals.copies_dropped), (2, 3));
@@ -202,7 +202,7 @@ fn copies_a_streamed_body() {
             ..mirror()
         };
         let mirrored = MirroredProxy::of(origin.address, shadow.address, mirror);
-        assert_eq!(mirrored.ask(streamed()).await.status, 200);
+        assert_eq!(mirrored.send(streamed()).await.status, 200);
         let copy = eventually("the copy", || shadow.received.try_recv().ok()).await;
         for piece in ["one ", "two ", "three"] {
             assert!(copy.contains(piece), "{copy}");
@@ -220,7 +220,7 @@ fn aborts_and_counts_a_copy_that_is_too_far_behind_unless_the_request_is_buffere
             ..mirror()
         };
         let mirrored = MirroredProxy::of(origin.address, shadow.address, mirror.clone());
-        assert_eq!(mirrored.ask(streamed()).await.status, 200);
+        assert_eq!(mirrored.send(streamed()).await.status, 200);
         let dropped = || mirrored.shadow().totals.copies_dropped == 1;
         eventually("it is counted", dropped).await;
         assert_eq!(mirrored.failures(), 0);
@@ -234,7 +234,7 @@ fn aborts_and_counts_a_copy_that_is_too_far_behind_unless_the_request_is_buffere
             ..ProxySettings::default()
         };
         let mirrored = MirroredProxy::with(origin.address, shadow.address, mirror, held);
-        assert_eq!(mirrored.ask(streamed()).await.status, 200);
+        assert_eq!(mirrored.send(streamed()).await.status, 200);
         let copy = eventually("the copy", || shadow.received.try_recv().ok()).await;
         assert!(copy.ends_with("one two three"), "{copy}");
     });
@@ -249,9 +249,9 @@ fn does_not_copy_an_upgrade() {
             .with("connection", "upgrade")
             .with("upgrade", "websocket")
             .with("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
-        mirrored.ask(upgrade).await;
+        mirrored.send(upgrade).await;
         assert_eq!(mirrored.shadow().totals.requests, 0);
-        mirrored.ask(get("/")).await;
+        mirrored.send(get("/")).await;
         let one = || mirrored.shadow().totals.requests == 1;
         eventually("the other is", one).await;
     });

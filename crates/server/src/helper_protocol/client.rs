@@ -25,7 +25,7 @@ impl HelperClient {
 
     /// Reads the configuration as root. Its errors are reported when the result is parsed.
     pub(crate) fn load(&self) -> io::Result<LoadedByRoot> {
-        match self.ask(&HelperRequest::Load, None)? {
+        match self.request(&HelperRequest::Load, None)? {
             (HelperResponse::Loaded(loaded), _) => Ok(*loaded),
             _ => Err(unexpected()),
         }
@@ -33,7 +33,7 @@ impl HelperClient {
 
     /// Renews local certificates that expire soon. Returns whether there were any.
     pub(crate) fn renew_certificates(&self) -> io::Result<bool> {
-        match self.ask(&HelperRequest::Renew, None)? {
+        match self.request(&HelperRequest::Renew, None)? {
             (HelperResponse::Renewed(is_new), _) => Ok(is_new),
             _ => Err(unexpected()),
         }
@@ -41,16 +41,16 @@ impl HelperClient {
 
     /// Opens an access log of the configuration.
     pub(crate) fn open_log(&self, path: &Path) -> io::Result<File> {
-        let (_, file) = self.ask(&HelperRequest::OpenLog(path.to_owned()), None)?;
+        let (_, file) = self.request(&HelperRequest::OpenLog(path.to_owned()), None)?;
         file.map(File::from).ok_or_else(unexpected)
     }
 
     /// Removes the files of the control socket, at the end of the process.
     pub(crate) fn remove_control_socket(&self) {
-        let _ = self.ask(&HelperRequest::RemoveControlSocket, None);
+        let _ = self.request(&HelperRequest::RemoveControlSocket, None);
     }
 
-    fn ask(
+    fn request(
         &self,
         request: &HelperRequest,
         descriptor: Option<BorrowedFd<'_>>,
@@ -75,7 +75,7 @@ fn unexpected() -> io::Error {
 
 impl Binder for HelperClient {
     fn bind(&self, socket: BorrowedFd<'_>, address: &ListenAddress) -> io::Result<()> {
-        self.ask(&HelperRequest::Bind(address.to_string()), Some(socket))?;
+        self.request(&HelperRequest::Bind(address.to_string()), Some(socket))?;
         Ok(())
     }
 }
@@ -86,7 +86,7 @@ impl Launcher for HelperClient {
             program: program_text(plan),
             children,
         };
-        match self.ask(&request, Some(socket.as_fd()))? {
+        match self.request(&request, Some(socket.as_fd()))? {
             (HelperResponse::Started(pid), Some(stderr)) => Ok(PhpProcess {
                 pid: Pid::from_raw(pid).ok_or_else(unexpected)?,
                 stderr,
@@ -96,19 +96,19 @@ impl Launcher for HelperClient {
     }
 
     fn ended(&self, pid: Pid) -> io::Result<Option<String>> {
-        match self.ask(&HelperRequest::PhpEnded(pid.as_raw_nonzero().get()), None)? {
+        match self.request(&HelperRequest::PhpEnded(pid.as_raw_nonzero().get()), None)? {
             (HelperResponse::Ended(ended), _) => Ok(ended),
             _ => Err(unexpected()),
         }
     }
 
     fn kill(&self, pid: Pid) -> io::Result<()> {
-        self.ask(&HelperRequest::KillPhp(pid.as_raw_nonzero().get()), None)?;
+        self.request(&HelperRequest::KillPhp(pid.as_raw_nonzero().get()), None)?;
         Ok(())
     }
 
     fn kill_child(&self, pid: Pid) -> io::Result<()> {
-        self.ask(
+        self.request(
             &HelperRequest::KillPhpChild(pid.as_raw_nonzero().get()),
             None,
         )?;

@@ -1,4 +1,4 @@
-//! The table of docs/building-blocks.md: what a key of `apus.toml` does, the line of Rust beside it does too.
+//! Tests that each key in the table of docs/building-blocks.md has the effect of the line of Rust beside it.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -35,7 +35,7 @@ use apus_server::config;
 use apus_upstream::Upstreams;
 use serde_json::{Value, json};
 
-type Made = Result<Box<dyn ServiceFactory>, Box<dyn Error>>;
+type ServiceResult = Result<Box<dyn ServiceFactory>, Box<dyn Error>>;
 
 const TABLE: &str = include_str!("../../../../docs/building-blocks.md");
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -129,7 +129,7 @@ fn php(socket: &Path) {
     });
 }
 
-/// What a row is tried with.
+/// The files and origins that the rows are tested with.
 struct Bench {
     folder: tempfile::TempDir,
     origin: String,
@@ -232,14 +232,14 @@ fn seen(mut response: TestResponse, fields: &[&str]) -> String {
     text
 }
 
-/// A row of the table as it is tried.
+/// A row of the table with its test.
 struct Row {
     block: &'static str,
     /// Lines of the file that the row needs besides its own.
     around: &'static [&'static str],
     /// The line of Rust, and the service that it makes.
     rust: &'static str,
-    service: fn(&Bench) -> Made,
+    service: fn(&Bench) -> ServiceResult,
     /// What a client does and sees.
     look: fn(&TestClient) -> String,
 }
@@ -300,7 +300,7 @@ fn slow(bench: &Bench) -> Proxy {
     Proxy::to(&bench.silent.1).unwrap()
 }
 
-/// A site that tells the client its address.
+/// A site that sends the client its address in a field.
 fn mirror(bench: &Bench) -> Site {
     let field = FieldChange::set("x-client", "$remote_addr").unwrap();
     let files = Location::files("/".parse().unwrap(), files(bench));
@@ -547,7 +547,7 @@ fn documented(rust: &str) -> String {
 }
 
 #[test]
-fn what_a_key_does_the_line_of_rust_beside_it_does_too() {
+fn a_key_and_the_line_of_rust_beside_it_have_the_same_effect() {
     let mut table = table();
     let bench = Bench::new();
     for row in rows() {
@@ -580,5 +580,5 @@ fn what_a_key_does_the_line_of_rust_beside_it_does_too() {
         }
     }
     let left: Vec<_> = table.keys().collect();
-    assert!(left.is_empty(), "rows that are not tried: {left:?}");
+    assert!(left.is_empty(), "rows without a test: {left:?}");
 }

@@ -1,11 +1,11 @@
-//! What is told about a request without it being answered.
+//! Explanations of requests, which list their steps without serving them.
 
 use std::fs;
 use std::net::TcpListener;
 
 use apus_server::{ConfigSource, ExplainRequest, explain};
 
-fn question(url: &str) -> ExplainRequest {
+fn post(url: &str) -> ExplainRequest {
     ExplainRequest {
         method: "POST".to_owned(),
         url: url.to_owned(),
@@ -14,7 +14,7 @@ fn question(url: &str) -> ExplainRequest {
 }
 
 #[test]
-fn it_is_told_which_origins_would_be_asked_and_none_is() {
+fn reports_the_origins_of_a_request_without_connecting_to_them() {
     let origin = TcpListener::bind("127.0.0.1:0").unwrap();
     origin.set_nonblocking(true).unwrap();
     let address = origin.local_addr().unwrap();
@@ -26,8 +26,8 @@ fn it_is_told_which_origins_would_be_asked_and_none_is() {
          [[sites.locations]]\npath = \"= /gone\"\nreturn = {{ status = 410 }}\n"
     );
     fs::write(&file, text).unwrap();
-    let ask = |url: &str| explain(ConfigSource::File(file.clone()), &question(url)).unwrap();
-    let proxied = ask("http://example.com/a");
+    let explained = |url: &str| explain(ConfigSource::File(file.clone()), &post(url)).unwrap();
+    let proxied = explained("http://example.com/a");
     assert_eq!(proxied.status, None);
     let steps: Vec<_> = proxied
         .steps
@@ -49,37 +49,37 @@ fn it_is_told_which_origins_would_be_asked_and_none_is() {
             .contains(&("x-a".to_owned(), "b".to_owned()))
     );
     assert_eq!(proxied.content_length, None);
-    assert!(origin.accept().is_err(), "the origin was asked");
-    let fixed = ask("http://example.com/gone");
+    assert!(origin.accept().is_err(), "the origin got a connection");
+    let fixed = explained("http://example.com/gone");
     assert_eq!(fixed.status.map(|status| status.as_u16()), Some(410));
 }
 
 #[test]
-fn the_key_of_the_cache_is_told() {
+fn reports_the_cache_key() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("apus.toml");
     let text = "[[sites]]\nname = \"one\"\nlisten = 80\nupstream = \"http://[::1]:1\"\n\
                 [sites.cache]\nkey.query = { except = \"utm_*\" }\nbypass_cookies = \"sid\"\n";
     fs::write(&file, text).unwrap();
-    let told = |method: &str, cookie: &str| {
-        let question = ExplainRequest {
+    let key = |method: &str, cookie: &str| {
+        let request = ExplainRequest {
             method: method.to_owned(),
             headers: vec![("cookie".to_owned(), cookie.to_owned())],
-            ..question("http://Example.com/x/../a?b=1&utm_source=x")
+            ..post("http://Example.com/x/../a?b=1&utm_source=x")
         };
-        let steps = explain(ConfigSource::File(file.clone()), &question)
+        let steps = explain(ConfigSource::File(file.clone()), &request)
             .unwrap()
             .steps;
         let cache = steps.iter().find(|step| step.kind.to_string() == "cache");
         cache.unwrap().what.clone()
     };
-    assert_eq!(told("GET", "a=1"), "http://example.com/a?b=1");
-    assert_eq!(told("GET", "a=1; sid=2"), "bypass");
-    assert_eq!(told("POST", "a=1"), "bypass");
+    assert_eq!(key("GET", "a=1"), "http://example.com/a?b=1");
+    assert_eq!(key("GET", "a=1; sid=2"), "bypass");
+    assert_eq!(key("POST", "a=1"), "bypass");
 }
 
 #[test]
-fn it_is_told_which_program_would_run_and_with_which_variables() {
+fn reports_the_script_and_its_variables() {
     let folder = tempfile::tempdir().unwrap();
     for (file, text) in [
         ("public/index.php", "<?php"),
@@ -96,21 +96,21 @@ fn it_is_told_which_program_would_run_and_with_which_variables() {
                 no_php = \"/uploads/**\"\nparams = { MINE = \"of $host\" }\ncache.ttl = 60\n";
     fs::write(&file, text).unwrap();
     let steps = |url: &str| {
-        let question = ExplainRequest {
+        let request = ExplainRequest {
             method: "GET".to_owned(),
             url: url.to_owned(),
             headers: vec![("proxy".to_owned(), "evil".to_owned())],
         };
-        let told = explain(ConfigSource::File(file.clone()), &question).unwrap();
-        let steps: Vec<_> = told
+        let explained = explain(ConfigSource::File(file.clone()), &request).unwrap();
+        let steps: Vec<_> = explained
             .steps
             .iter()
             .map(|step| format!("{} {}", step.kind, step.what))
             .collect();
-        (told.status, steps)
+        (explained.status, steps)
     };
     let has = |steps: &[String], wanted: &str| steps.iter().any(|step| step == wanted);
-    let (status, told) = steps("http://a.example/pretty?a=b");
+    let (status, listed) = steps("http://a.example/pretty?a=b");
     assert_eq!(status, None);
     let root = folder.path().canonicalize().unwrap().join("public");
     let script = root.join("index.php").display().to_string();
@@ -123,16 +123,16 @@ fn it_is_told_which_program_would_run_and_with_which_variables() {
         "origins a.example/php".to_owned(),
     ] {
         let wanted = wanted.replace(":80/", "/");
-        assert!(has(&told, &wanted), "{wanted}\n{told:#?}");
+        assert!(has(&listed, &wanted), "{wanted}\n{listed:#?}");
     }
-    assert!(!told.iter().any(|step| step.contains("HTTP_PROXY")));
-    let (status, told) = steps("http://a.example/uploads/a.php");
+    assert!(!listed.iter().any(|step| step.contains("HTTP_PROXY")));
+    let (status, listed) = steps("http://a.example/uploads/a.php");
     assert_eq!(status.unwrap().as_u16(), 404);
-    assert!(has(&told, "script none"), "{told:#?}");
-    let (status, told) = steps("http://a.example/style.css");
+    assert!(has(&listed, "script none"), "{listed:#?}");
+    let (status, listed) = steps("http://a.example/style.css");
     assert_eq!(status.unwrap().as_u16(), 200);
     assert!(
-        !told.iter().any(|step| step.starts_with("script")),
-        "{told:#?}"
+        !listed.iter().any(|step| step.starts_with("script")),
+        "{listed:#?}"
     );
 }

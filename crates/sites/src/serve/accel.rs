@@ -94,10 +94,10 @@ impl SiteState {
             location: context.route.location,
             ..RequestRoute::default()
         };
-        let answer = self.route(request, &mut context.route);
+        let redirected = self.route(request, &mut context.route);
         let site = Rc::clone(self);
         ResponseFuture::later(async move {
-            let mut found = answer.wait().await;
+            let mut found = redirected.wait().await;
             if found.status().is_success() {
                 copy_application_fields(response.headers(), found.headers_mut());
             }

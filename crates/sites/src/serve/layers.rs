@@ -75,7 +75,7 @@ impl SiteState {
         let location = target.index.and_then(|index| self.locations.get(index));
         let location = location.unwrap_or(&self.default_location);
         match self.call_handler(location, request, &target.captures, &mut route) {
-            FilesOutcome::Response(answer) => answer,
+            FilesOutcome::Response(response) => response,
             FilesOutcome::Rewritten(redirected) => {
                 route.is_internal = true;
                 self.visit_locations(redirected, &mut route)

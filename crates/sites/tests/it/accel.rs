@@ -1,4 +1,4 @@
-//! Applications that have the site answer in their place, internal locations, intercepted errors.
+//! Internal redirects of applications, internal locations, intercepted errors.
 
 use apus_files::Files;
 use apus_http::{
@@ -8,7 +8,7 @@ use apus_sites::{AccelSettings, ErrorPage, Location, LocationSettings, Site, Sit
 
 use apus_testkit::{Reply, get};
 
-/// An application: what its answers say stands in the query.
+/// An application whose query sets the status and the fields of its response.
 fn application() -> impl apus_http::ServiceFactory + 'static {
     || {
         service_fn(|request: Request| {
@@ -63,7 +63,7 @@ fn accel() -> LocationSettings {
 }
 
 #[test]
-fn an_application_has_a_file_sent_in_its_place() {
+fn an_application_can_redirect_to_a_file() {
     let set = set(accel());
     for target in [
         "/app?x-accel-redirect=/protected/page.html",
@@ -82,7 +82,7 @@ fn an_application_has_a_file_sent_in_its_place() {
 }
 
 #[test]
-fn the_application_decides_on_some_fields_and_the_file_on_the_rest() {
+fn some_fields_are_from_the_application_and_the_others_from_the_file() {
     let set = set(accel());
     let reply = set.get(
         "/app?x-accel-redirect=/protected/page.html&content-type=text/x&content-disposition=attachment&set-cookie=a&x-other=1",
@@ -95,14 +95,17 @@ fn the_application_decides_on_some_fields_and_the_file_on_the_rest() {
 }
 
 #[test]
-fn a_range_and_a_condition_are_those_of_the_client() {
+fn ranges_and_conditions_of_the_client_apply_to_the_file() {
     let set = set(accel());
-    let ask = || get("/app?x-accel-redirect=/protected/page.html");
-    let part = ask().with("range", "bytes=3-5").to(&set.sites);
+    let request = || get("/app?x-accel-redirect=/protected/page.html");
+    let part = request().with("range", "bytes=3-5").to(&set.sites);
     assert_eq!((part.status, part.text()), (206, "the"));
-    let whole = ask().to(&set.sites);
+    let whole = request().to(&set.sites);
     let tag = whole.field("etag").unwrap().to_owned();
-    assert_eq!(ask().with("if-none-match", &tag).to(&set.sites).status, 304);
+    assert_eq!(
+        request().with("if-none-match", &tag).to(&set.sites).status,
+        304
+    );
 }
 
 #[test]
@@ -115,14 +118,14 @@ fn clients_do_not_reach_internal_locations() {
 }
 
 #[test]
-fn an_application_that_may_not_gets_its_own_answer_sent() {
+fn without_permission_the_response_of_the_application_is_sent() {
     let set = set(accel());
     let reply = set.get("/plain?x-accel-redirect=/protected/page.html");
     assert_eq!(reply.text(), "of the application");
 }
 
 #[test]
-fn what_an_application_tells_servers_reaches_no_client() {
+fn fields_for_the_server_are_not_sent_to_clients() {
     let set = set(accel());
     for location in ["/plain", "/app"] {
         for field in [
@@ -145,7 +148,7 @@ fn what_an_application_tells_servers_reaches_no_client() {
 }
 
 #[test]
-fn a_path_that_is_none_is_an_error_and_never_a_circle() {
+fn invalid_paths_and_repeated_redirects_are_errors() {
     let set = set(accel());
     for target in [
         "/app?x-accel-redirect=protected/page.html",
@@ -174,13 +177,13 @@ fn intercepted_errors_get_the_page_of_the_site() {
     assert_eq!((reply.status, reply.text()), (502, "of the site"));
     assert_eq!(reply.field("content-type"), Some("text/x-page"));
     assert_eq!(reply.field("etag"), None);
-    // Without a page for it, the application's own answer stays.
+    // Without an error page for the status, the response of the application is sent.
     assert_eq!(set.get("/app?status=503").text(), "of the application");
     assert_eq!(set.get("/plain?status=502").text(), "of the application");
 }
 
 #[test]
-fn an_error_of_an_application_without_content_stays_without() {
+fn an_empty_error_of_an_application_stays_empty() {
     let location = Location::service("/".parse().unwrap(), "app", || {
         service_fn(|_| {
             let empty = Body::Bytes(Default::default());

@@ -1,4 +1,4 @@
-//! Layers around a site and its locations: which requests pass them, in which order, and who makes the errors.
+//! Layers around a site and its locations: which requests pass them, in which order, and how errors are sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -90,7 +90,7 @@ fn requests_without_a_location_pass_the_layers_of_the_site() {
 }
 
 #[test]
-fn a_request_that_files_send_on_passes_each_layer_once() {
+fn a_request_that_try_files_redirects_passes_each_layer_once() {
     let folder = tempfile::tempdir().unwrap();
     let shared = Layer::new(mark("shared"));
     let files = Files::new(folder.path()).try_files(TryFiles::parse(["$uri", "/app"]).unwrap());
@@ -105,7 +105,7 @@ fn a_request_that_files_send_on_passes_each_layer_once() {
 }
 
 #[test]
-fn a_circle_behind_layers_ends_with_500() {
+fn a_redirect_loop_behind_layers_ends_with_500() {
     let folder = tempfile::tempdir().unwrap();
     let files =
         |to: &str| Files::new(folder.path()).try_files(TryFiles::parse(["$uri", to]).unwrap());
@@ -163,7 +163,7 @@ fn an_error_page_of_the_site_is_sent_although_a_layer_refuses_its_path() {
     assert_eq!((reply.status, reply.text()), (403, "all /403"));
 }
 
-/// An application that has the site send another path.
+/// An application that redirects internally to another path.
 fn redirecting() -> impl ServiceFactory {
     || {
         apus_http::service_fn(|request| {
@@ -179,7 +179,7 @@ fn redirecting() -> impl ServiceFactory {
 }
 
 #[test]
-fn what_is_sent_in_place_of_a_response_passes_the_layers_and_keeps_the_request_id() {
+fn an_internal_redirect_of_an_application_passes_the_layers_and_keeps_the_request_id() {
     let accel = settings().accel(AccelSettings::default());
     let application = Location::service("/".parse().unwrap(), "app", redirecting());
     let site = Site::new("a")
@@ -195,7 +195,7 @@ fn what_is_sent_in_place_of_a_response_passes_the_layers_and_keeps_the_request_i
 }
 
 #[test]
-fn a_layer_that_gives_up_drops_what_is_behind_it() {
+fn a_layer_that_times_out_drops_the_inner_service_call() {
     struct OnDrop(Arc<AtomicUsize>);
     impl Drop for OnDrop {
         fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! Rewrite rules at work in a site.
+//! Rewrite rules of sites and locations.
 
 use apus_files::Files;
 use apus_http::{ServiceFactory, StatusCode};
@@ -90,7 +90,7 @@ fn a_capture_cannot_make_a_redirect_name_another_host() {
 }
 
 #[test]
-fn last_looks_for_the_location_again_and_break_stays() {
+fn last_selects_the_location_again_and_break_keeps_it() {
     let site = Site::new("a")
         .location(location(
             "/from/",
@@ -216,7 +216,7 @@ fn all_conditions_have_to_hold() {
 }
 
 #[test]
-fn rules_that_go_in_a_circle_end_in_an_error() {
+fn a_loop_of_rules_ends_with_an_error() {
     let site = Site::new("a")
         .location(location(
             "/a/",

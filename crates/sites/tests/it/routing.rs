@@ -1,4 +1,4 @@
-//! Which site and which location a request meets, and what they do to it.
+//! The selection of the site and the location of a request, and the effects of their settings.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -25,8 +25,8 @@ pub(crate) fn site(name: &'static str, server_names: &[&str]) -> Site {
         .fold(site, |site, name| site.server_name(name.parse().unwrap()))
 }
 
-fn respond(pattern: &str, answer: ReturnHandler) -> Location {
-    Location::respond(pattern.parse().unwrap(), answer)
+fn respond(pattern: &str, handler: ReturnHandler) -> Location {
+    Location::respond(pattern.parse().unwrap(), handler)
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn the_host_selects_the_site() {
 }
 
 #[test]
-fn the_first_site_answers_for_unknown_hosts_without_a_fallback() {
+fn the_first_site_serves_unknown_hosts_without_a_fallback() {
     let sites = Sites::new()
         .site(site("first", &["a.example"]))
         .unwrap()
@@ -151,7 +151,7 @@ fn locations_match_the_decoded_and_normalised_path() {
 }
 
 #[test]
-fn what_is_in_no_location_is_not_found() {
+fn a_path_without_a_location_is_not_found() {
     let site = Site::new("a").location(location("/b/", "b"));
     assert_eq!(get("/c").to(&site).status, 404);
     assert_eq!(ask("OPTIONS", "*").to(&site).status, 204);
@@ -224,7 +224,7 @@ fn force_https_keeps_host_target_and_method_and_names_the_port() {
 }
 
 #[test]
-fn hsts_goes_over_tls_alone() {
+fn hsts_is_sent_over_tls_only() {
     let site = site("a", &[]).hsts(Hsts {
         max_age: 60,
         include_subdomains: true,
@@ -340,7 +340,7 @@ fn a_body_that_is_too_large_is_refused_at_once_or_cut_off() {
 }
 
 #[test]
-fn error_pages_are_content_files_or_paths_of_the_site() {
+fn error_pages_are_bodies_files_or_paths_of_the_site() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("503.html");
     std::fs::write(&file, "<p>Back soon").unwrap();
@@ -402,14 +402,14 @@ fn error_pages_are_content_files_or_paths_of_the_site() {
 }
 
 #[test]
-fn an_error_with_content_of_its_own_keeps_it() {
+fn an_error_with_its_own_body_keeps_it() {
     let fail = || apus_http::service_fn(|_| Response::text(StatusCode::CONFLICT, "taken").into());
     let site = Site::new("a").location(Location::service("/".parse().unwrap(), "fail", fail));
     assert_eq!(get("/").to(&site).text(), "taken");
 }
 
 #[test]
-fn files_have_the_fields_of_their_site_beforehand() {
+fn files_have_each_field_of_their_site_once() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.txt"), "a").unwrap();
     let site = Site::new("a")
@@ -434,7 +434,7 @@ fn files_have_the_fields_of_their_site_beforehand() {
 }
 
 #[test]
-fn a_trace_tells_the_steps_of_a_request() {
+fn a_trace_lists_the_steps_of_a_request() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.txt"), "a").unwrap();
     let sites = Sites::new()
@@ -465,7 +465,7 @@ fn a_trace_tells_the_steps_of_a_request() {
 }
 
 #[test]
-fn an_observer_sees_the_request_as_it_came_and_the_completion() {
+fn an_observer_gets_the_received_request_and_its_completion() {
     struct Count;
     struct Worker(Rc<Cell<u32>>);
     thread_local! {
@@ -505,7 +505,7 @@ fn an_observer_sees_the_request_as_it_came_and_the_completion() {
     assert_eq!(SEEN.with(|seen| seen.get()), 1);
 }
 
-/// Notes the status of each request's completion.
+/// Records the status of each request's completion.
 #[derive(Clone, Default)]
 struct Statuses(Arc<std::sync::Mutex<Vec<u16>>>);
 
@@ -525,7 +525,7 @@ impl WorkerObserver for Statuses {
 }
 
 #[test]
-fn a_request_whose_client_goes_away_is_observed_all_the_same() {
+fn a_request_whose_client_disconnects_is_observed() {
     let seen = Statuses::default();
     let factory = || {
         apus_http::service_fn(|request: Request| match request.path() {
@@ -609,19 +609,19 @@ fn try_files_ends_in_another_location() {
 }
 
 #[test]
-fn an_answer_at_hand_stays_at_hand() {
+fn an_immediate_response_stays_immediate() {
     let service = Sites::new()
         .site(site("a", &["example.com"]))
         .unwrap()
         .service();
-    let answer = service.call(get("/").request());
-    assert!(matches!(answer, apus_http::ResponseFuture::Now(_)));
-    let reply: Reply = block_on(async { Reply::read(answer.wait().await).await });
+    let future = service.call(get("/").request());
+    assert!(matches!(future, apus_http::ResponseFuture::Now(_)));
+    let reply: Reply = block_on(async { Reply::read(future.wait().await).await });
     assert_eq!(reply.text(), "a /");
 }
 
 #[test]
-fn presets_guard_answers_and_keep_what_never_changes() {
+fn presets_set_nosniff_and_the_cache_control_of_immutable_files() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("assets")).unwrap();
     for (path, content) in [

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_the_attributes_that_were_asked_for() {
+    fn writes_the_configured_attributes() {
         let mut plan = StickyPlan::new("route");
         assert_eq!(set_cookie(&plan, "ab"), "route=ab; Path=/; HttpOnly");
         plan.domain = Some("example.com".into());

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_what_the_definition_says() {
+    fn writes_the_request_of_the_definition() {
         assert_eq!(request(""), [0, 0, 0, 0, 0]);
         assert_eq!(request("ab"), [0, 0, 0, 0, 4, 0x0a, 2, b'a', b'b']);
         let long = request(&"x".repeat(200));

@@ -59,7 +59,7 @@ mod tests {
         }
     }
 
-    /// Retries granted when each of `requests` in each of `seconds` asks for one.
+    /// Retries granted if each of `requests` in each of `seconds` needs one.
     fn granted(plan: &BudgetPlan, requests: u32, seconds: u32) -> u32 {
         let start = Instant::now();
         let mut tokens = RetryTokenBucket::new(plan, start);

@@ -104,12 +104,12 @@ fn respond(query: &[u8], zone: &[(String, Record)], ttl: u32) -> (String, Vec<u8
         labels.push(String::from_utf8_lossy(&query[at + 1..end]).to_ascii_lowercase());
         at = end;
     }
-    let asked = u16::from_be_bytes([query[at + 1], query[at + 2]]);
+    let query_type = u16::from_be_bytes([query[at + 1], query[at + 2]]);
     let name = labels.join(".");
     let known = zone.iter().any(|(known, _)| *known == name);
     let records: Vec<_> = zone
         .iter()
-        .filter(|(known, (kind, _))| *known == name && *kind == asked)
+        .filter(|(known, (kind, _))| *known == name && *kind == query_type)
         .collect();
     let mut response = query[..2].to_vec();
     response.extend_from_slice(&[0x81, if known { 0x80 } else { 0x82 }]);

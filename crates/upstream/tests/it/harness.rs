@@ -250,14 +250,14 @@ pub(crate) async fn get(group: &Rc<WorkerGroup>) -> UpstreamResponse {
 
 /// Reads the body of a response.
 pub(crate) async fn read(response: &mut UpstreamResponse) -> String {
-    let mut content = Vec::new();
+    let mut body = Vec::new();
     while let Some(frame) = response.response.body.frame().await {
         match frame.unwrap() {
-            apus_http::Frame::Data(bytes) => content.extend_from_slice(&bytes),
+            apus_http::Frame::Data(bytes) => body.extend_from_slice(&bytes),
             other => panic!("{other:?}"),
         }
     }
-    String::from_utf8(content).unwrap()
+    String::from_utf8(body).unwrap()
 }
 
 /// Sends a GET in a task.

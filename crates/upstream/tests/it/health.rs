@@ -164,14 +164,14 @@ fn lets_one_request_through_a_half_open_breaker() {
         eventually("one came through", || origin.requests() == 3).await;
         // The other requests were rejected at once.
         let no_node = || status(&upstreams).totals.no_node;
-        eventually("nine were turned away", || no_node() == 10).await;
+        eventually("nine were rejected", || no_node() == 10).await;
         assert_eq!(in_flight(&upstreams), 1);
         gate.let_through(1);
-        let mut answered = 0;
+        let mut succeeded = 0;
         for task in tasks {
-            answered += usize::from(task.await.unwrap().is_ok());
+            succeeded += usize::from(task.await.unwrap().is_ok());
         }
-        assert_eq!((answered, state()), (1, NodeAvailability::In));
+        assert_eq!((succeeded, state()), (1, NodeAvailability::In));
         gate.let_through(5);
         for _ in 0..5 {
             get(&group).await;
@@ -236,7 +236,7 @@ fn sends_another_probe_after_the_client_of_one_is_gone() {
         eventually("the probe is there", || origin.requests() == 3).await;
         assert_eq!(state(), NodeAvailability::Out(OutReason::Breaker, None));
         probe.abort();
-        eventually("its place is free", || state() == NodeAvailability::Probing).await;
+        eventually("its slot is free", || state() == NodeAvailability::Probing).await;
         mode.set(2);
         get(&group).await;
         assert_eq!(state(), NodeAvailability::In);

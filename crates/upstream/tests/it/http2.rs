@@ -29,21 +29,21 @@ struct Origin {
 }
 
 impl Origin {
-    /// Starts an origin with this limit of concurrent streams, which reacts as `answer` says.
+    /// Starts an origin with this limit of concurrent streams, which calls `handle` for each request.
     async fn start(
         streams: u32,
-        answer: impl AsyncFn(Request<RecvStream>, SendResponse<Bytes>) + 'static,
+        handle: impl AsyncFn(Request<RecvStream>, SendResponse<Bytes>) + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (connections, requests): (Rc<Cell<usize>>, Rc<Cell<usize>>) = Default::default();
         let (connected, came) = (Rc::clone(&connections), Rc::clone(&requests));
-        let answer = Rc::new(answer);
+        let handle = Rc::new(handle);
         let accepting = spawn_local(async move {
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
                 connected.set(connected.get() + 1);
-                let (answer, came) = (Rc::clone(&answer), Rc::clone(&came));
+                let (handle, came) = (Rc::clone(&handle), Rc::clone(&came));
                 spawn_local(async move {
                     let mut settings = h2::server::Builder::new();
                     settings.max_concurrent_streams(streams);
@@ -52,8 +52,8 @@ impl Origin {
                     };
                     while let Some(Ok((request, respond))) = connection.accept().await {
                         came.set(came.get() + 1);
-                        let answer = Rc::clone(&answer);
-                        spawn_local(async move { answer(request, respond).await });
+                        let handle = Rc::clone(&handle);
+                        spawn_local(async move { handle(request, respond).await });
                     }
                 });
             }
@@ -187,9 +187,9 @@ async fn health_service(status: &Rc<Cell<Option<u8>>>) -> Origin {
         assert_eq!(request.uri().path(), "/grpc.health.v1.Health/Check");
         assert_eq!(request.headers()["content-type"], "application/grpc");
         assert_eq!(request.headers()["te"], "trailers");
-        let mut content = request.into_body();
+        let mut body = request.into_body();
         let mut message = Vec::new();
-        while let Some(Ok(data)) = content.data().await {
+        while let Some(Ok(data)) = body.data().await {
             message.extend_from_slice(&data);
         }
         assert_eq!(message, *b"\0\0\0\0\x05\x0a\x03app");
@@ -213,8 +213,8 @@ async fn health_service(status: &Rc<Cell<Option<u8>>>) -> Origin {
 #[test]
 fn checks_the_grpc_health_service() {
     run(async {
-        let says = Rc::new(Cell::new(Some(1)));
-        let origin = health_service(&says).await;
+        let served_status = Rc::new(Cell::new(Some(1)));
+        let origin = health_service(&served_status).await;
         let mut plan = origin.plan();
         // The checks use HTTP/2 whatever the protocol of the group is.
         plan.protocol = Protocol::Http1;
@@ -233,11 +233,11 @@ fn checks_the_grpc_health_service() {
         eventually("it was checked", || node().last_check.is_some()).await;
         assert_eq!(node().last_check.unwrap().fault, None);
         for (status, fault) in [(Some(2), "not serving"), (None, "gRPC status 12")] {
-            says.set(status);
+            served_status.set(status);
             let found = || node().last_check.and_then(|check| check.fault);
             eventually(fault, || found().as_deref() == Some(fault)).await;
             assert_eq!(node().state, NodeAvailability::Out(OutReason::Checks, None));
-            says.set(Some(1));
+            served_status.set(Some(1));
             eventually("it is back", || node().state == NodeAvailability::In).await;
         }
     });

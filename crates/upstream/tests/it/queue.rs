@@ -146,7 +146,7 @@ fn gives_a_slot_of_one_worker_to_a_request_of_another() {
                 eventually("another worker's waits", || status(&upstreams).waiting == 1).await;
                 gate.let_through(2);
                 request.await.unwrap().unwrap();
-                eventually("the other's was answered", || origin.requests() == 2).await;
+                eventually("the other one got its response", || origin.requests() == 2).await;
                 eventually("it is done", || finished.try_recv().is_ok()).await;
             });
         }
@@ -170,12 +170,12 @@ fn keeps_the_limit_over_all_workers_while_clients_come_and_go() {
     let origin = std::thread::spawn(move || {
         run(async {
             let counts: Rc<Cell<(usize, usize)>> = Rc::default();
-            let answered = Rc::clone(&counts);
+            let concurrent = Rc::clone(&counts);
             let origin = Origin::start(async move |_| {
-                let (now, most) = answered.get();
-                answered.set((now + 1, most.max(now + 1)));
+                let (now, most) = concurrent.get();
+                concurrent.set((now + 1, most.max(now + 1)));
                 tokio::time::sleep(Duration::from_millis(1)).await;
-                answered.set((answered.get().0 - 1, answered.get().1));
+                concurrent.set((concurrent.get().0 - 1, concurrent.get().1));
                 Reply::Send(OK.into())
             })
             .await;

@@ -1,4 +1,4 @@
-//! However a request ends, it leaves nothing behind at its node: neither a place nor a count.
+//! The slot and the counters of a node are released however a request ends.
 
 use std::task::Poll;
 
@@ -12,7 +12,7 @@ use crate::harness::{
     send, spawn_get,
 };
 
-/// A node that takes one request at a time, so that a place which is not given back is missed.
+/// A node with one slot, so that a slot which is not released blocks the next request.
 fn strict(origin: &Origin) -> GroupPlan {
     let mut node = origin.node("a");
     node.max_requests = 1;
@@ -23,7 +23,7 @@ fn strict(origin: &Origin) -> GroupPlan {
 
 const BEGUN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok";
 
-/// An origin that does this first, and then answers.
+/// An origin that reacts to the first request with the result of `first`, and responds to the others.
 async fn once(first: impl Fn() -> Reply + 'static) -> Origin {
     let is_first = std::cell::Cell::new(true);
     Origin::start(async move |_| match is_first.replace(false) {
@@ -40,7 +40,7 @@ async fn assert_free(upstreams: &Upstreams, group: &std::rc::Rc<apus_upstream::W
 }
 
 #[test]
-fn a_request_whose_client_goes_before_the_response() {
+fn a_client_that_disconnects_before_the_response_releases_the_slot() {
     run(async {
         let origin = once(|| Reply::Freeze).await;
         let (upstreams, group) = group(strict(&origin));
@@ -53,7 +53,7 @@ fn a_request_whose_client_goes_before_the_response() {
 }
 
 #[test]
-fn a_response_whose_content_is_dropped() {
+fn a_dropped_response_body_releases_the_slot() {
     run(async {
         let origin = once(|| Reply::Send(BEGUN.into())).await;
         let (upstreams, group) = group(strict(&origin));
@@ -69,7 +69,7 @@ fn a_response_whose_content_is_dropped() {
 }
 
 #[test]
-fn a_response_whose_body_breaks_off() {
+fn an_incomplete_response_body_releases_the_slot() {
     run(async {
         let origin = once(|| Reply::SendAndClose(BEGUN.into())).await;
         let (upstreams, group) = group(strict(&origin));
@@ -87,7 +87,7 @@ fn a_response_whose_body_breaks_off() {
 }
 
 #[test]
-fn a_response_that_was_read_to_its_end() {
+fn a_complete_response_releases_the_slot() {
     run(async {
         let origin = Origin::sending(OK).await;
         let (upstreams, group) = group(strict(&origin));
@@ -98,7 +98,7 @@ fn a_response_that_was_read_to_its_end() {
 }
 
 #[test]
-fn a_request_that_fails() {
+fn a_failed_request_releases_the_slot() {
     run(async {
         let origin = once(|| Reply::Close).await;
         let (upstreams, group) = group(strict(&origin));
@@ -108,7 +108,7 @@ fn a_request_that_fails() {
 }
 
 #[test]
-fn a_request_whose_service_panics() {
+fn a_panic_of_the_service_releases_the_slot() {
     run(async {
         let origin = once(|| Reply::Send(BEGUN.into())).await;
         let (upstreams, group) = group(strict(&origin));
@@ -125,7 +125,7 @@ fn a_request_whose_service_panics() {
 }
 
 #[test]
-fn a_tunnel_that_is_closed() {
+fn a_closed_tunnel_releases_the_slot() {
     run(async {
         let origin = once(|| {
             let switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\

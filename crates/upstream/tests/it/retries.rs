@@ -117,7 +117,7 @@ fn retries_a_streamed_body_only_if_nothing_of_it_was_sent() {
         let closing = closing().await;
         let nodes = vec![dead, closing.node("closing"), good.node("good")];
         let (_, group) = group(with_tries(3, nodes));
-        let mut answered = 0;
+        let mut responses = 0;
         for _ in 0..6 {
             let mut put = request(&group, Method::PUT);
             put.body = Body::stream(PieceCountdown(3));
@@ -128,7 +128,7 @@ fn retries_a_streamed_body_only_if_nothing_of_it_was_sent() {
             match group.send(put, context).await {
                 Ok(response) => {
                     assert_eq!(&*response.node.name, "good");
-                    answered += 1;
+                    responses += 1;
                 }
                 Err(failed) => {
                     let UpstreamErrorKind::Node { node, .. } = failed.kind else {
@@ -138,8 +138,8 @@ fn retries_a_streamed_body_only_if_nothing_of_it_was_sent() {
                 }
             }
         }
-        assert!((2..=4).contains(&answered), "{answered}");
-        assert_eq!(closing.requests(), 6 - answered);
+        assert!((2..=4).contains(&responses), "{responses}");
+        assert_eq!(closing.requests(), 6 - responses);
         assert!(
             good.received()
                 .iter()
@@ -309,14 +309,14 @@ fn waits_for_the_slow_node_if_the_hedged_attempt_fails() {
 fn does_not_hedge_a_request_that_is_not_idempotent() {
     run(async {
         let gate = Gate::shut();
-        let answer = |gate: Gate| {
+        let respond = |gate: Gate| {
             async move |_| {
                 gate.pass().await;
                 Reply::Send(OK.into())
             }
         };
-        let first = Origin::start(answer(gate.clone())).await;
-        let second = Origin::start(answer(gate.clone())).await;
+        let first = Origin::start(respond(gate.clone())).await;
+        let second = Origin::start(respond(gate.clone())).await;
         let mut plan = plain(vec![first.node("first"), second.node("second")]);
         plan.retry.tries = 2;
         plan.retry.hedge = Some(Duration::from_millis(1));

@@ -39,7 +39,7 @@ const NO_CONTEXTS: Compression = Compression {
 fn accepts_the_first_supported_offer_rfc_7692_section_7_1() {
     let plain = "permessage-deflate";
     let alone = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
-    for (compression, offer, answer) in [
+    for (compression, offer, response) in [
         (ALL, plain, Some(plain)),
         (NO_CONTEXTS, plain, Some(alone)),
         (
@@ -98,8 +98,8 @@ fn accepts_the_first_supported_offer_rfc_7692_section_7_1() {
         (ALL, "permessage-deflate; client_max_window_bits=7", None),
         (ALL, "", None),
     ] {
-        let accepted = accept(&compression, offer).map(|(_, answer)| answer);
-        assert_eq!(accepted.as_deref(), answer, "{offer}");
+        let accepted = accept(&compression, offer).map(|(_, response)| response);
+        assert_eq!(accepted.as_deref(), response, "{offer}");
     }
 }
 
@@ -237,13 +237,13 @@ fn groups_12_and_13_echo_messages_with_all_parameters() {
             "permessage-deflate; client_no_context_takeover",
         ),
     ] {
-        let (agreement, answer) = accept(&compression, offer).unwrap();
+        let (agreement, response) = accept(&compression, offer).unwrap();
         let client = Compression {
             keep_received_context: true,
             ..compression
         };
         let agreed = client
-            .read_response([answer.as_bytes()].into_iter())
+            .read_response([response.as_bytes()].into_iter())
             .unwrap();
         let limits = CodecSettings {
             max_frame: 1 << 20,
@@ -411,13 +411,15 @@ fn a_prepared_message_fits_every_connection() {
         (ALL, "permessage-deflate", false),
         (ALL, "none", false),
     ] {
-        let (agreement, answer) = accept(&compression, offer).unzip();
+        let (agreement, response) = accept(&compression, offer).unzip();
         let mut server = WebSocketConnection::server(&CodecSettings {
             compression: agreement,
             ..CodecSettings::default()
         });
-        let answer = answer.unwrap_or_default();
-        let agreed = ALL.read_response([answer.as_bytes()].into_iter()).unwrap();
+        let response = response.unwrap_or_default();
+        let agreed = ALL
+            .read_response([response.as_bytes()].into_iter())
+            .unwrap();
         let mut client = WebSocketConnection::client(
             &CodecSettings {
                 compression: agreed,

@@ -26,7 +26,7 @@ fn store(
 }
 
 #[test]
-fn section_3_5_must_not_store_the_answer_to_authorization_without_permission() {
+fn section_3_5_must_not_store_responses_to_authorization_without_permission() {
     let rules = CacheRules::default();
     for (value, expected) in [
         ("max-age=60", Err(StoreRefusal::Authorization)),
@@ -128,7 +128,7 @@ fn distinguishes_session_cookies_from_others() {
 }
 
 #[test]
-fn stores_for_all_what_the_configuration_declares() {
+fn stores_for_all_clients_if_the_configuration_declares_it() {
     let rules = CacheRules {
         credentials: CredentialRules {
             authorization: SharingRule::Always,

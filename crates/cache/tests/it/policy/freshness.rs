@@ -9,7 +9,7 @@ use super::{
 };
 
 #[test]
-fn section_4_2_1_takes_the_first_source_that_there_is() {
+fn section_4_2_1_uses_the_first_source_that_is_present() {
     let (later, old) = (date(30), date(-1000));
     let all = [
         ("cache-control", "s-maxage=10"),
@@ -23,7 +23,7 @@ fn section_4_2_1_takes_the_first_source_that_there_is() {
 }
 
 #[test]
-fn section_4_2_1_honours_the_most_restrictive_of_what_contradicts_itself() {
+fn section_4_2_1_honours_the_most_restrictive_of_conflicting_directives() {
     let (early, late) = (date(10), date(20));
     let validator = ("etag", "\"x\"");
     for (lines, seconds) in [
@@ -167,7 +167,7 @@ fn section_4_2_2_guesses_a_part_of_the_time_since_the_last_change() {
 }
 
 #[test]
-fn section_4_2_3_works_out_the_age() {
+fn section_4_2_3_calculates_the_age() {
     let lines = |age: &'static str| {
         [
             ("cache-control", "max-age=60"),
@@ -278,10 +278,10 @@ fn uses_configured_lifetimes() {
         );
         assert_eq!(until(&rules, status, &[("date", &long_ago)]), at(seconds));
         // With a longer or a shorter lifetime than that of the origin.
-        let said = [("cache-control", "max-age=60")];
-        assert_eq!(until(&rules, status, &said), at(60));
-        assert_eq!(until(&overriding, status, &said), at(seconds));
-        assert_eq!(until(&capped, status, &said), at(3));
+        let lines = [("cache-control", "max-age=60")];
+        assert_eq!(until(&rules, status, &lines), at(60));
+        assert_eq!(until(&overriding, status, &lines), at(seconds));
+        assert_eq!(until(&capped, status, &lines), at(3));
     }
     let refused = TestResponse::with(200, &[("cache-control", "private")]);
     assert!(try_store(&TestRequest::with(&[]), &refused, &overriding).is_err());

@@ -59,7 +59,7 @@ proptest! {
     #[test]
     fn expired_responses_are_never_fresh_and_continue_to_age(
         stored in stored(),
-        wishes in cache_control(),
+        directives in cache_control(),
         seconds in -100_i64..5_000,
         heeds in any::<bool>(),
     ) {
@@ -71,7 +71,7 @@ proptest! {
             },
             ..CacheRules::default()
         };
-        let request = TestRequest::with(&[("cache-control", &wishes)]);
+        let request = TestRequest::with(&[("cache-control", &directives)]);
         let now = at(seconds);
         let conditions = CachingContext::default();
         let is_expired = now >= stored.fresh_until();

@@ -141,7 +141,7 @@ fn section_5_2_1_2_max_stale_of_trusted_clients() {
 }
 
 #[test]
-fn rfc_8246_what_is_immutable_is_not_asked_about_again() {
+fn rfc_8246_immutable_responses_are_not_validated() {
     let lines = [("cache-control", "max-age=0")];
     assert_eq!(
         decision(&lines, "max-age=60, immutable", 10, &trusted()),

@@ -11,7 +11,7 @@ use super::{DATE, Lines, TestRequest, at, date, headers, ok, once, reuse_at};
 const FRESH: (&str, &str) = ("cache-control", "max-age=60");
 
 #[test]
-fn section_4_must_send_the_age_of_what_was_not_validated() {
+fn section_4_must_send_the_age_of_a_response_that_was_not_validated() {
     let stored = ok(&[FRESH, ("age", "7")]);
     assert_eq!(reuse_at(&stored, 0), ReuseDecision::Fresh { age: 7 });
     assert_eq!(reuse_at(&stored, 10), ReuseDecision::Fresh { age: 17 });
@@ -43,7 +43,7 @@ fn section_4_must_not_reuse_for_a_method_that_does_not_allow_it() {
 }
 
 #[test]
-fn section_4_must_not_reuse_what_says_no_cache_without_validation() {
+fn section_4_must_not_reuse_no_cache_responses_without_validation() {
     for value in [
         "no-cache",
         "max-age=60, no-cache",
@@ -61,7 +61,7 @@ fn section_4_must_not_reuse_what_says_no_cache_without_validation() {
 }
 
 #[test]
-fn section_5_4_pragma_in_a_response_means_nothing() {
+fn section_5_4_pragma_in_a_response_has_no_effect() {
     assert_eq!(
         reuse_at(&ok(&[FRESH, ("pragma", "no-cache")]), 0),
         ReuseDecision::Fresh { age: 0 }
@@ -93,7 +93,7 @@ fn is_not_modified(stored: Lines<'_>, request: Lines<'_>) -> bool {
 }
 
 #[test]
-fn section_4_3_2_evaluates_conditions_against_what_is_stored() {
+fn section_4_3_2_evaluates_conditions_against_the_stored_response() {
     let (same, older, newer) = (date(-100), date(-101), date(-99));
     let both = [("etag", "\"v1\""), ("last-modified", same.as_str())];
     for (request, expected) in [
@@ -141,7 +141,7 @@ fn conditions_do_not_apply_to_other_statuses_than_200() {
 }
 
 #[test]
-fn section_5_2_1_7_only_if_cached_is_answered_from_the_cache_or_with_504() {
+fn section_5_2_1_7_only_if_cached_gets_a_stored_response_or_504() {
     let only = TestRequest::with(&[("cache-control", "only-if-cached")]);
     let rules = CacheRules::default();
     let stored = ok(&[FRESH]);

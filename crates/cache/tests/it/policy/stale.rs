@@ -82,14 +82,14 @@ fn uses_configured_staleness_if_the_origin_sets_none() {
     assert_eq!(reuse_at(&stored, 160), VALIDATE);
     assert_eq!(on_error(&stored, 159), Some(159));
     assert_eq!(on_error(&stored, 160), None);
-    let said = "max-age=60, stale-while-revalidate=0, stale-if-error=0";
-    let stored = configured(&[("cache-control", said)]);
+    let directives = "max-age=60, stale-while-revalidate=0, stale-if-error=0";
+    let stored = configured(&[("cache-control", directives)]);
     assert_eq!(reuse_at(&stored, 60), VALIDATE);
     assert_eq!(on_error(&stored, 60), None);
 }
 
 #[test]
-fn section_4_2_4_must_not_send_stale_what_forbids_it() {
+fn section_4_2_4_must_not_send_stale_responses_that_forbid_it() {
     let validator = ("etag", "\"x\"");
     for value in [
         "max-age=60, must-revalidate",

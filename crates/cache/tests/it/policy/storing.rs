@@ -113,7 +113,7 @@ fn section_3_must_not_store_without_one_of_the_permissions() {
 }
 
 #[test]
-fn section_3_must_not_store_what_says_no_store_or_private() {
+fn section_3_must_not_store_responses_with_no_store_or_private() {
     for (value, refusal) in [
         ("no-store", StoreRefusal::NoStore),
         ("NO-STORE, max-age=60", StoreRefusal::NoStore),
@@ -276,7 +276,7 @@ fn does_not_store_cookies_unless_declared() {
 }
 
 #[test]
-fn section_5_2_1_5_must_not_store_the_answer_to_a_request_with_no_store() {
+fn section_5_2_1_5_must_not_store_the_response_to_a_request_with_no_store() {
     let request = TestRequest::with(&[("cache-control", "no-store")]);
     let refused = try_store(
         &request,

@@ -58,7 +58,7 @@ fn a_validation_removes_the_conditions_and_the_range_of_the_client() {
 }
 
 #[test]
-fn section_4_3_1_may_ask_about_all_variants_at_once() {
+fn section_4_3_1_may_validate_all_variants_with_one_request() {
     let old = date(-100);
     let [a, b] = ["\"a\"", "\"b\""].map(|etag| {
         ok(&[
@@ -73,7 +73,7 @@ fn section_4_3_1_may_ask_about_all_variants_at_once() {
 }
 
 #[test]
-fn section_4_3_3_says_what_an_answer_means() {
+fn section_4_3_3_defines_the_effect_of_each_validation_response() {
     let lines = ("cache-control", "max-age=60, stale-if-error=30");
     let stored = ok(&[lines, ("etag", "\"x\"")]);
     let request = TestRequest::with(&[]);
@@ -104,7 +104,7 @@ fn section_4_3_3_says_what_an_answer_means() {
 }
 
 #[test]
-fn section_4_3_4_selects_what_a_304_is_about() {
+fn section_4_3_4_selects_the_responses_that_a_304_updates() {
     let (one, two) = (date(-100), date(-200));
     let with = |received, lines: Lines<'_>| {
         let reply = TestResponse::with(200, &[&[FRESH], lines].concat()).received(received);
@@ -230,7 +230,7 @@ fn a_304_without_date_is_as_new_as_it_came() {
 }
 
 #[test]
-fn a_304_leaves_the_lifetime_that_it_says_nothing_about() {
+fn a_304_without_a_lifetime_keeps_the_stored_one() {
     for line in [
         FRESH,
         ("cdn-cache-control", "max-age=60"),
@@ -262,7 +262,7 @@ fn keeps_tags_and_variant_unless_the_304_changes_them() {
 }
 
 #[test]
-fn a_304_can_take_back_that_the_response_may_be_stored() {
+fn a_304_can_revoke_the_permission_to_store_the_response() {
     let stored = ok(&[FRESH, ("etag", "\"x\""), ("x", "1")]);
     for (line, expected) in [
         (("cache-control", "no-store"), StoreRefusal::NoStore),

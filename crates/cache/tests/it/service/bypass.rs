@@ -22,7 +22,7 @@ use apus_testkit::{ask, get};
 
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for (path, content) in [
+    for (path, text) in [
         ("index.php", "source"),
         ("index.html", "page"),
         ("a.txt", "text"),
@@ -34,7 +34,7 @@ fn folder() -> TempDir {
     ] {
         let path = folder.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
+        fs::write(path, text).unwrap();
     }
     folder
 }
@@ -67,7 +67,7 @@ fn files(folder: &TempDir) -> Files {
 fn programs_go_to_the_program_service() {
     let folder = folder();
     let service: Rc<dyn Service> = files(&folder).programs(Arc::new(counting())).service();
-    let mut asked = 0;
+    let mut requests = 0;
     for (path, is_run) in [
         ("/", true),
         ("/index.php", true),
@@ -85,15 +85,15 @@ fn programs_go_to_the_program_service() {
         ("/index.html", false),
     ] {
         let reply = get(path).of(&service);
-        asked += usize::from(is_run);
+        requests += usize::from(is_run);
         match is_run {
-            true => assert_eq!(reply.text(), format!("{asked} {path} {path}"), "{path}"),
+            true => assert_eq!(reply.text(), format!("{requests} {path} {path}"), "{path}"),
             false => assert!(!reply.text().starts_with(char::is_numeric), "{path}"),
         }
         assert!(!reply.text().contains("source"), "{path}");
     }
     let posted = ask("POST", "/in/").of(&service);
-    assert_eq!(posted.text(), format!("{} /in/ /in/", asked + 1));
+    assert_eq!(posted.text(), format!("{} /in/ /in/", requests + 1));
     assert_eq!(ask("POST", "/a.txt").of(&service).status, 405);
 }
 

@@ -28,19 +28,19 @@ const FIELDS: [(&str, &str); 3] = [
 ];
 
 /// A site with compression and a cache, in front of an origin with this body.
-fn site(content: String, fields: &[(&'static str, &'static str)]) -> Site {
+fn site(body: String, fields: &[(&'static str, &'static str)]) -> Site {
     let calls = Arc::new(AtomicUsize::new(0));
     let (fields, counted) = (fields.to_vec(), calls.clone());
-    let content = Bytes::from(content);
+    let body = Bytes::from(body);
     let origin = move || {
-        let (fields, counted, content) = (fields.clone(), counted.clone(), content.clone());
+        let (fields, counted, body) = (fields.clone(), counted.clone(), body.clone());
         service_fn(move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
             let mut response = Response::new(StatusCode::OK);
             for (name, value) in &fields {
                 response.headers_mut().try_insert(name, value).unwrap();
             }
-            *response.body_mut() = content.clone().into();
+            *response.body_mut() = body.clone().into();
             response.into()
         })
     };
@@ -65,8 +65,8 @@ struct Site {
 }
 
 impl Site {
-    async fn read(&self, ask: RequestBuilder) -> Reply {
-        Reply::read(self.workers[0].call(ask.request()).wait().await).await
+    async fn read(&self, request: RequestBuilder) -> Reply {
+        Reply::read(self.workers[0].call(request.request()).wait().await).await
     }
 }
 
@@ -78,24 +78,24 @@ fn accepting(codings: &str) -> RequestBuilder {
     get("/").with("accept-encoding", codings)
 }
 
-fn unzipped(content: &[u8]) -> String {
+fn unzipped(body: &[u8]) -> String {
     let mut text = String::new();
-    let mut decoder = flate2::read::GzDecoder::new(content);
+    let mut decoder = flate2::read::GzDecoder::new(body);
     decoder.read_to_string(&mut text).unwrap();
     text
 }
 
 #[test]
 fn each_compressed_form_is_made_once_for_all_workers() {
-    let content = text(20_000);
-    let site = site(content.clone(), &FIELDS);
+    let body = text(20_000);
+    let site = site(body.clone(), &FIELDS);
     block_on(async {
         let plain = site.read(get("/")).await;
-        assert_eq!(plain.text(), content);
+        assert_eq!(plain.text(), body);
         assert_eq!(plain.field("vary"), Some("accept-encoding"));
         assert_eq!(plain.field("etag"), Some("\"v1\""));
         let before = site.cache.statistics().memory_bytes;
-        let body = |worker: usize| {
+        let compressed = |worker: usize| {
             let service = site.workers[worker].clone();
             async move {
                 let mut response = service.call(accepting("gzip").request()).wait().await;
@@ -105,8 +105,8 @@ fn each_compressed_form_is_made_once_for_all_workers() {
                 }
             }
         };
-        let (first, headers) = body(0).await;
-        assert_eq!(unzipped(&first), content);
+        let (first, headers) = compressed(0).await;
+        assert_eq!(unzipped(&first), body);
         assert_eq!(headers.get_str("content-encoding"), Some("gzip"));
         assert_eq!(headers.get_str("etag"), Some("W/\"v1\""));
         assert_eq!(headers.get_all("vary").count(), 1);
@@ -116,20 +116,20 @@ fn each_compressed_form_is_made_once_for_all_workers() {
             before + first.len() as u64
         );
         for worker in [0, 1, 1] {
-            let (again, _) = body(worker).await;
+            let (again, _) = compressed(worker).await;
             assert_eq!(again.as_ptr(), first.as_ptr(), "made anew");
         }
         let other = site.read(accepting("zstd")).await;
         assert_eq!(other.field("content-encoding"), Some("zstd"));
-        assert_eq!(site.read(get("/")).await.text(), content);
+        assert_eq!(site.read(get("/")).await.text(), body);
         assert_eq!(site.calls.load(Ordering::Relaxed), 1);
     });
 }
 
 #[test]
 fn conditions_and_ranges_apply_to_the_form_that_the_client_has() {
-    let content = text(20_000);
-    let site = site(content.clone(), &FIELDS);
+    let body = text(20_000);
+    let site = site(body.clone(), &FIELDS);
     block_on(async {
         site.read(get("/")).await;
         for tag in ["\"v1\"", "W/\"v1\""] {
@@ -143,11 +143,11 @@ fn conditions_and_ranges_apply_to_the_form_that_the_client_has() {
         // A range applies to the uncompressed body, and not to the form that the client has.
         let part = || accepting("gzip").with("range", "bytes=100-199");
         let reply = site.read(part()).await;
-        assert_eq!((reply.status, reply.text()), (206, &content[100..200]));
+        assert_eq!((reply.status, reply.text()), (206, &body[100..200]));
         assert_eq!(reply.field("content-encoding"), None);
         let reply = site.read(part().with("if-range", "W/\"v1\"")).await;
         assert_eq!(reply.status, 200);
-        assert_eq!(unzipped(&reply.content), content);
+        assert_eq!(unzipped(&reply.content), body);
         let head = ask("HEAD", "/").with("accept-encoding", "gzip");
         let head = site.workers[0].call(head.request()).wait().await;
         assert_eq!(head.headers().get_str("content-encoding"), Some("gzip"));
@@ -158,8 +158,8 @@ fn conditions_and_ranges_apply_to_the_form_that_the_client_has() {
 
 #[test]
 fn a_long_body_is_compressed_on_another_thread() {
-    let content = text(300_000);
-    let site = site(content.clone(), &FIELDS);
+    let body = text(300_000);
+    let site = site(body.clone(), &FIELDS);
     block_on(async {
         // It is compressed while it is sent until the form is ready.
         loop {
@@ -170,7 +170,7 @@ fn a_long_body_is_compressed_on_another_thread() {
             assert_eq!(headers.get_str("etag"), Some("W/\"v1\""));
             assert_eq!(headers.get_str("vary"), Some("accept-encoding"));
             let is_made = matches!(response.body_mut(), apus_http::Body::Bytes(_));
-            assert_eq!(unzipped(&Reply::read(response).await.content), content);
+            assert_eq!(unzipped(&Reply::read(response).await.content), body);
             if is_made {
                 break;
             }
@@ -205,12 +205,12 @@ fn responses_not_worth_compressing_are_sent_unchanged() {
         (5_000, &image),
         (999, &FIELDS),
     ] {
-        let content = text(len);
-        let site = site(content.clone(), fields);
+        let body = text(len);
+        let site = site(body.clone(), fields);
         block_on(async {
             for _ in 0..2 {
                 let reply = site.read(accepting("gzip, br")).await;
-                assert_eq!(reply.text(), content, "{fields:?}");
+                assert_eq!(reply.text(), body, "{fields:?}");
             }
         });
         assert_eq!(site.calls.load(Ordering::Relaxed), 1, "{fields:?}");

@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use apus_testkit::{Reply, RequestBuilder, ask, block_on, cases, get};
 
 /// Bytes that differ from those near and far, and from those of other versions.
-fn content(version: u64, range: std::ops::Range<u64>) -> Vec<u8> {
+fn bytes_of(version: u64, range: std::ops::Range<u64>) -> Vec<u8> {
     let byte = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(8) as u8;
     range.map(|at| byte(at + (version << 40))).collect()
 }
@@ -31,7 +31,7 @@ type Twist = dyn Fn(u64, &Headers, Response) -> Response + Send + Sync;
 struct Origin {
     len: u64,
     version: Arc<AtomicU64>,
-    asked: Arc<Mutex<Vec<Headers>>>,
+    requests: Arc<Mutex<Vec<Headers>>>,
     count: Arc<AtomicU64>,
     /// Whether bodies continue after their first pieces.
     open: Arc<AtomicBool>,
@@ -53,27 +53,27 @@ impl Origin {
         Self {
             len,
             version: Arc::new(AtomicU64::new(1)),
-            asked: Arc::default(),
+            requests: Arc::default(),
             count: Arc::default(),
             open: Arc::new(AtomicBool::new(true)),
             twist: Arc::new(twist),
         }
     }
 
-    fn content(&self) -> Vec<u8> {
-        content(self.version.load(Ordering::Relaxed), 0..self.len)
+    fn body(&self) -> Vec<u8> {
+        bytes_of(self.version.load(Ordering::Relaxed), 0..self.len)
     }
 
     fn part(&self, range: std::ops::Range<usize>) -> Vec<u8> {
         let range = range.start as u64..range.end as u64;
-        content(self.version.load(Ordering::Relaxed), range)
+        bytes_of(self.version.load(Ordering::Relaxed), range)
     }
 
     /// The `Range` of each request since the last call, or an empty string.
-    fn asked(&self) -> Vec<String> {
-        let asked = std::mem::take(&mut *self.asked.lock().unwrap());
+    fn requested_ranges(&self) -> Vec<String> {
+        let requests = std::mem::take(&mut *self.requests.lock().unwrap());
         let range = |headers: &Headers| headers.get_str("range").unwrap_or("").to_owned();
-        asked.iter().map(range).collect()
+        requests.iter().map(range).collect()
     }
 
     fn respond(&self, headers: &Headers) -> Response {
@@ -105,16 +105,16 @@ impl Origin {
                 response.set_status(StatusCode::RANGE_NOT_SATISFIABLE);
                 Vec::new()
             }
-            Some(Ranges::Whole) | None => self.content(),
+            Some(Ranges::Whole) | None => self.body(),
         };
         *response.body_mut() = self.pieces(body.into(), None);
         response
     }
 
     /// A streamed body, which may break off at a position.
-    fn pieces(&self, content: Bytes, breaks_at: Option<usize>) -> Body {
+    fn pieces(&self, body: Bytes, breaks_at: Option<usize>) -> Body {
         Body::stream(Pieces {
-            left: content,
+            left: body,
             breaks_at,
             open: self.open.clone(),
             sent: 0,
@@ -128,8 +128,8 @@ impl Origin {
             let origin = origin.clone();
             service_fn(move |request| {
                 if *request.method() == Method::GET {
-                    let mut asked = origin.asked.lock().unwrap();
-                    asked.push(request.headers().clone());
+                    let mut requests = origin.requests.lock().unwrap();
+                    requests.push(request.headers().clone());
                 }
                 let number = origin.count.fetch_add(1, Ordering::Relaxed) + 1;
                 let honest = origin.respond(request.headers());
@@ -192,26 +192,29 @@ impl BodyStream for Pieces {
     }
 }
 
-async fn read(ask: RequestBuilder, service: &Rc<dyn Service>) -> Reply {
-    Reply::read(service.call(ask.request()).wait().await).await
+async fn read(request: RequestBuilder, service: &Rc<dyn Service>) -> Reply {
+    Reply::read(service.call(request.request()).wait().await).await
 }
 
 /// The bytes of a body, and whether it broke off.
-async fn read_until_broken(ask: RequestBuilder, service: &Rc<dyn Service>) -> (u16, Vec<u8>, bool) {
-    let mut response = service.call(ask.request()).wait().await;
-    let mut content = Vec::new();
+async fn read_until_broken(
+    request: RequestBuilder,
+    service: &Rc<dyn Service>,
+) -> (u16, Vec<u8>, bool) {
+    let mut response = service.call(request.request()).wait().await;
+    let mut body = Vec::new();
     loop {
         match response.body_mut().frame().await {
-            Some(Ok(Frame::Data(bytes))) => content.extend_from_slice(&bytes),
+            Some(Ok(Frame::Data(bytes))) => body.extend_from_slice(&bytes),
             Some(Ok(Frame::File(range))) => {
                 use std::os::unix::fs::FileExt;
                 let mut bytes = vec![0; range.len as usize];
                 range.file.read_exact_at(&mut bytes, range.offset).unwrap();
-                content.extend_from_slice(&bytes);
+                body.extend_from_slice(&bytes);
             }
             Some(Ok(_)) => {}
-            Some(Err(_)) => return (response.status().as_u16(), content, true),
-            None => return (response.status().as_u16(), content, false),
+            Some(Err(_)) => return (response.status().as_u16(), body, true),
+            None => return (response.status().as_u16(), body, false),
         }
     }
 }
@@ -229,10 +232,10 @@ fn only_missing_ranges_are_fetched() {
         assert_eq!(first.status, 206);
         assert!(first.content == origin.part(1000..2000));
         assert_eq!(first.field("content-range"), Some("bytes 1000-1999/100000"));
-        assert_eq!(origin.asked(), ["bytes=1000-1999"]);
+        assert_eq!(origin.requested_ranges(), ["bytes=1000-1999"]);
         let again = read(part("1200-1299"), &service).await;
         assert!(again.content == origin.part(1200..1300));
-        assert_eq!(origin.asked(), [""; 0]);
+        assert_eq!(origin.requested_ranges(), [""; 0]);
 
         assert!(
             again
@@ -246,26 +249,29 @@ fn only_missing_ranges_are_fetched() {
         // It was not stored completely.
         let status = more.field("cache-status").unwrap();
         assert!(status.starts_with("apus; fwd=partial; stored"), "{status}");
-        let asked = origin.asked.lock().unwrap()[0].clone();
-        assert_eq!(asked.get_str("if-range"), Some("\"v1\""));
-        assert_eq!(origin.asked(), ["bytes=2000-2499"]);
+        let headers = origin.requests.lock().unwrap()[0].clone();
+        assert_eq!(headers.get_str("if-range"), Some("\"v1\""));
+        assert_eq!(origin.requested_ranges(), ["bytes=2000-2499"]);
         let end = read(part("-500"), &service).await;
         assert!(end.content == origin.part(99_500..100_000));
-        assert_eq!(origin.asked(), ["bytes=99500-99999"]);
+        assert_eq!(origin.requested_ranges(), ["bytes=99500-99999"]);
 
         let head = service.call(ask("HEAD", "/").request()).wait().await;
         assert_eq!(head.headers().get_str("content-length"), Some("100000"));
         let whole = read(get("/"), &service).await;
         assert_eq!(whole.status, 200);
         assert_eq!(whole.field("content-length"), Some("100000"));
-        assert!(whole.content == origin.content());
-        assert_eq!(origin.asked(), ["bytes=0-999", "bytes=2500-99499"]);
+        assert!(whole.content == origin.body());
+        assert_eq!(
+            origin.requested_ranges(),
+            ["bytes=0-999", "bytes=2500-99499"]
+        );
         let whole = read(get("/"), &service).await;
-        assert!(whole.content == origin.content());
+        assert!(whole.content == origin.body());
         assert!(whole.field("cache-status").unwrap().contains("hit"));
         let none = read(part("100000-"), &service).await;
         assert_eq!(none.status, 416);
-        assert_eq!(origin.asked(), [""; 0]);
+        assert_eq!(origin.requested_ranges(), [""; 0]);
     });
 }
 
@@ -275,16 +281,16 @@ fn a_client_with_the_current_version_gets_304_from_an_incomplete_object() {
     let service = origin.cached();
     block_on(async {
         read(part("100-199"), &service).await;
-        origin.asked();
+        origin.requested_ranges();
         let reply = read(get("/").with("if-none-match", "\"v1\""), &service).await;
         assert_eq!(reply.status, 304);
-        let only = |ask: RequestBuilder| ask.with("cache-control", "only-if-cached");
+        let only = |request: RequestBuilder| request.with("cache-control", "only-if-cached");
         assert_eq!(read(only(part("150-160")), &service).await.status, 206);
         assert_eq!(read(only(part("150-200")), &service).await.status, 504);
         // A range of another version is useless for this client, which gets the complete response.
         let other = part("100-199").with("if-range", "\"v0\"");
-        assert_eq!(read(other, &service).await.content, origin.content());
-        assert_eq!(origin.asked(), ["bytes=0-99", "bytes=200-999"]);
+        assert_eq!(read(other, &service).await.content, origin.body());
+        assert_eq!(origin.requested_ranges(), ["bytes=0-99", "bytes=200-999"]);
     });
 }
 
@@ -307,15 +313,19 @@ fn partial_responses_without_a_strong_validator_are_not_stored() {
             for _ in 0..2 {
                 let reply = read(part("100-199"), &service).await;
                 assert_eq!((reply.status, reply.content), (206, origin.part(100..200)));
-                assert_eq!(origin.asked(), ["bytes=100-199"]);
+                assert_eq!(origin.requested_ranges(), ["bytes=100-199"]);
             }
             // It says nothing about the complete response, which is fetched, and stored if that is
             // allowed.
-            assert_eq!(read(get("/"), &service).await.content, origin.content());
-            assert_eq!(origin.asked(), [""]);
+            assert_eq!(read(get("/"), &service).await.content, origin.body());
+            assert_eq!(origin.requested_ranges(), [""]);
             let reply = read(get("/"), &service).await;
-            assert_eq!(reply.content, origin.content());
-            assert_eq!(origin.asked().is_empty(), name == "etag", "{value}");
+            assert_eq!(reply.content, origin.body());
+            assert_eq!(
+                origin.requested_ranges().is_empty(),
+                name == "etag",
+                "{value}"
+            );
         });
     }
 }
@@ -330,8 +340,8 @@ fn an_interrupted_body_is_resumed_where_it_broke_off() {
             if headers.get("range").is_none() || number == 2 {
                 let at = if number == 1 { 30_000 } else { 5_000 };
                 let start = if number == 1 { 0 } else { 30_000 };
-                let content = Bytes::from(pieces.content()).slice(start..);
-                *response.body_mut() = pieces.pieces(content, Some(at));
+                let body = Bytes::from(pieces.body()).slice(start..);
+                *response.body_mut() = pieces.pieces(body, Some(at));
             }
             response
         }),
@@ -340,11 +350,11 @@ fn an_interrupted_body_is_resumed_where_it_broke_off() {
     let service = origin.cached();
     block_on(async {
         let reply = read(get("/"), &service).await;
-        assert!(reply.content == origin.content());
+        assert!(reply.content == origin.body());
         let expected = ["", "bytes=30000-99999", "bytes=35000-99999"];
-        assert_eq!(origin.asked(), expected);
-        assert!(read(get("/"), &service).await.content == origin.content());
-        assert_eq!(origin.asked(), [""; 0]);
+        assert_eq!(origin.requested_ranges(), expected);
+        assert!(read(get("/"), &service).await.content == origin.body());
+        assert_eq!(origin.requested_ranges(), [""; 0]);
     });
 }
 
@@ -359,11 +369,11 @@ fn an_origin_that_never_sends_the_rest_is_retried_finitely() {
     let service = origin.cached();
     block_on(async {
         read(part("1000-1999"), &service).await;
-        let (status, content, is_broken) = read_until_broken(part("1500-2999"), &service).await;
+        let (status, body, is_broken) = read_until_broken(part("1500-2999"), &service).await;
         assert_eq!((status, is_broken), (206, true));
-        assert!(content == origin.part(1500..2000));
-        let asked = origin.asked();
-        assert!(asked.len() <= 6, "{asked:?}");
+        assert!(body == origin.part(1500..2000));
+        let ranges = origin.requested_ranges();
+        assert!(ranges.len() <= 6, "{ranges:?}");
     });
 }
 
@@ -376,7 +386,7 @@ fn versions_are_never_mixed() {
         for number in 1..5 {
             read(part(&gap(number)), &service).await;
         }
-        origin.asked();
+        origin.requested_ranges();
         // It changes before the first gap: all clients get the new version.
         origin.version.store(2, Ordering::Relaxed);
         let reply = read(part("10000-29999"), &service).await;
@@ -384,7 +394,7 @@ fn versions_are_never_mixed() {
         assert_eq!(reply.status, 206);
         assert!(reply.content == origin.part(10_000..30_000));
         // No bytes of the old version are left.
-        assert!(read(get("/"), &service).await.content == origin.content());
+        assert!(read(get("/"), &service).await.content == origin.body());
     });
 }
 
@@ -396,7 +406,7 @@ fn a_change_between_two_gaps_aborts_the_response() {
         for range in ["1000-1999", "50000-59999"] {
             read(part(range), &service).await;
         }
-        let old = origin.content();
+        let old = origin.body();
         let mut response = service.call(get("/").request()).wait().await;
         assert_eq!(response.headers().get_str("etag"), Some("\"v1\""));
         // The first gap is being fetched; the second is requested when the client gets to it.
@@ -412,7 +422,7 @@ fn a_change_between_two_gaps_aborts_the_response() {
         assert!(read_bytes == old[..read_bytes.len()]);
         let reply = read(get("/"), &service).await;
         assert_eq!(reply.field("etag"), Some("\"v2\""));
-        assert!(reply.content == origin.content());
+        assert!(reply.content == origin.body());
     });
 }
 
@@ -453,9 +463,12 @@ fn a_range_that_was_not_requested_is_not_stored() {
             let reply = read(part("1500-2999"), &service).await;
             assert!(reply.content == origin.part(1500..3000), "{name}: {value}");
             let expected = ["bytes=1000-1999", "bytes=2000-2999", "bytes=1500-2999"];
-            assert_eq!(origin.asked(), expected, "{name}: {value}");
-            assert!(read(get("/"), &service).await.content == origin.content());
-            assert_eq!(origin.asked(), ["bytes=0-1499", "bytes=3000-99999"]);
+            assert_eq!(origin.requested_ranges(), expected, "{name}: {value}");
+            assert!(read(get("/"), &service).await.content == origin.body());
+            assert_eq!(
+                origin.requested_ranges(),
+                ["bytes=0-1499", "bytes=3000-99999"]
+            );
         });
     }
     for (name, value) in &LIES[..7] {
@@ -467,8 +480,8 @@ fn a_range_that_was_not_requested_is_not_stored() {
             read(part("2000-2999"), &service).await;
             // An error that only shows in a later response is found then.
             let count = if value.ends_with("/99999") { 1 } else { 2 };
-            assert_eq!(origin.asked().len(), count, "{name}: {value}");
-            assert!(read(get("/"), &service).await.content == origin.content());
+            assert_eq!(origin.requested_ranges().len(), count, "{name}: {value}");
+            assert!(read(get("/"), &service).await.content == origin.body());
         });
     }
 }
@@ -489,7 +502,10 @@ fn a_partial_body_longer_than_its_range_is_cut() {
         assert_eq!(reply.content.len(), 1000);
         let next = read(part("3000-3999"), &service).await;
         assert_eq!(next.content.len(), 1000);
-        assert_eq!(origin.asked(), ["bytes=2000-2999", "bytes=3000-3999"]);
+        assert_eq!(
+            origin.requested_ranges(),
+            ["bytes=2000-2999", "bytes=3000-3999"]
+        );
     });
 }
 
@@ -508,7 +524,7 @@ fn an_origin_that_says_416_for_a_gap_has_another_version() {
         assert_eq!(reply.status, 206);
         assert!(reply.content == origin.part(1500..2500));
         let expected = ["bytes=1000-1999", "bytes=2000-2499", "bytes=1500-2499"];
-        assert_eq!(origin.asked(), expected);
+        assert_eq!(origin.requested_ranges(), expected);
     });
 }
 
@@ -525,7 +541,7 @@ fn a_failing_origin_does_not_remove_stored_ranges() {
         let reply = read(part("1500-2499"), &service).await;
         assert!(reply.content == origin.part(1500..2500));
         let expected = ["bytes=1000-1999", "bytes=2000-2499", "bytes=2000-2499"];
-        assert_eq!(origin.asked(), expected);
+        assert_eq!(origin.requested_ranges(), expected);
     });
 }
 
@@ -540,9 +556,9 @@ fn a_private_response_fills_no_gap() {
             let reply = read(own(), &service).await;
             assert!(reply.content == origin.part(1500..2500));
         }
-        origin.asked();
+        origin.requested_ranges();
         read(part("1500-2499"), &service).await;
-        assert_eq!(origin.asked(), ["bytes=2000-2499"]);
+        assert_eq!(origin.requested_ranges(), ["bytes=2000-2499"]);
     });
 }
 
@@ -555,7 +571,7 @@ fn a_far_range_does_not_wait_for_the_running_fetch() {
             let service = service.clone();
             async move { read(get("/"), &service).await }
         });
-        while origin.asked.lock().unwrap().is_empty() {
+        while origin.requests.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
         // The complete response does not continue before the range is there.
@@ -563,9 +579,9 @@ fn a_far_range_does_not_wait_for_the_running_fetch() {
         let reply = read(part("3000000-3004999"), &service).await;
         assert!(reply.content == origin.part(3_000_000..3_005_000));
         origin.open.store(true, Ordering::Relaxed);
-        assert!(whole.await.unwrap().content == origin.content());
+        assert!(whole.await.unwrap().content == origin.body());
         let expected = ["", "bytes=3000000-3004999", "bytes=3005000-4194303"];
-        assert_eq!(origin.asked(), expected);
+        assert_eq!(origin.requested_ranges(), expected);
     });
 }
 
@@ -581,15 +597,15 @@ fn a_far_range_without_a_validator_does_not_wait_for_the_running_fetch() {
             let service = service.clone();
             async move { read(get("/"), &service).await }
         });
-        while origin.asked.lock().unwrap().is_empty() {
+        while origin.requests.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
         origin.open.store(false, Ordering::Relaxed);
         let reply = read(part("3000000-3004999"), &service).await;
         assert!(reply.content == origin.part(3_000_000..3_005_000));
         origin.open.store(true, Ordering::Relaxed);
-        assert!(whole.await.unwrap().content == origin.content());
-        assert_eq!(origin.asked(), ["", "bytes=3000000-3004999"]);
+        assert!(whole.await.unwrap().content == origin.body());
+        assert_eq!(origin.requested_ranges(), ["", "bytes=3000000-3004999"]);
     });
 }
 
@@ -604,10 +620,10 @@ fn an_object_purged_while_it_is_completed_is_not_stored() {
         let purge = ask("PURGE", "/").with("authorization", "Bearer t");
         assert_eq!(read(purge, &service).await.status, 204);
         origin.open.store(true, Ordering::Relaxed);
-        assert!(Reply::read(whole).await.content == origin.content());
-        origin.asked();
+        assert!(Reply::read(whole).await.content == origin.body());
+        origin.requested_ranges();
         assert!(read(part("500-1499"), &service).await.content == origin.part(500..1500));
-        assert_eq!(origin.asked(), ["bytes=500-1499"]);
+        assert_eq!(origin.requested_ranges(), ["bytes=500-1499"]);
     });
 }
 
@@ -621,7 +637,7 @@ fn ranges_fetched_for_a_disconnected_client_are_stored() {
         drop(response);
         let reply = read(part("20000-79999"), &service).await;
         assert!(reply.content == origin.part(20_000..80_000));
-        assert_eq!(origin.asked(), ["bytes=20000-79999"]);
+        assert_eq!(origin.requested_ranges(), ["bytes=20000-79999"]);
     });
 }
 
@@ -642,7 +658,10 @@ fn a_stale_incomplete_object_is_validated_and_completed() {
         assert_eq!(reply.status, 206);
         assert!(reply.content == origin.part(1500..2500));
         // One request validates it, and one fetches the gap.
-        assert_eq!(origin.asked(), ["bytes=1000-1999", "", "bytes=2000-2499"]);
+        assert_eq!(
+            origin.requested_ranges(),
+            ["bytes=1000-1999", "", "bytes=2000-2499"]
+        );
     });
 }
 
@@ -665,7 +684,7 @@ fn ranges_on_disk_are_found_again_and_completed() {
             let reply = read(part(&format!("{start}-{}", start + 999)), &service).await;
             assert!(reply.content == origin.part(start..start + 1000));
         }
-        origin.asked();
+        origin.requested_ranges();
     });
     cache.close().unwrap();
     drop(cache);
@@ -674,12 +693,12 @@ fn ranges_on_disk_are_found_again_and_completed() {
         let service = origin.cached_in(&cache);
         let reply = read(part("1000200-1000299"), &service).await;
         assert!(reply.content == origin.part(1_000_200..1_000_300));
-        assert_eq!(origin.asked(), [""; 0]);
-        assert!(read(get("/"), &service).await.content == origin.content());
-        let asked = origin.asked();
-        assert_eq!(asked.len(), 40, "{asked:?}");
-        assert!(read(get("/"), &service).await.content == origin.content());
-        assert_eq!(origin.asked(), [""; 0]);
+        assert_eq!(origin.requested_ranges(), [""; 0]);
+        assert!(read(get("/"), &service).await.content == origin.body());
+        let ranges = origin.requested_ranges();
+        assert_eq!(ranges.len(), 40, "{ranges:?}");
+        assert!(read(get("/"), &service).await.content == origin.body());
+        assert_eq!(origin.requested_ranges(), [""; 0]);
     });
 }
 
@@ -687,7 +706,7 @@ fn ranges_on_disk_are_found_again_and_completed() {
 fn damaged_objects_on_disk_are_fetched_again_or_aborted() {
     const LEN: u64 = 3_000_000;
     // In the first piece, before anything is sent; after it; and at the end.
-    for (asked, altered, is_anew) in [
+    for (requested, altered, is_anew) in [
         ("0-", 0, true),
         ("0-", 65_535, true),
         ("0-", 65_536, false),
@@ -708,34 +727,34 @@ fn damaged_objects_on_disk_are_fetched_again_or_aborted() {
         block_on(async {
             let cache = open();
             let reply = read(get("/"), &origin.cached_in(&cache)).await;
-            assert!(reply.content == origin.content());
+            assert!(reply.content == origin.body());
             cache.close().unwrap();
         });
         flip(directory.path(), LEN, altered);
-        origin.asked();
+        origin.requested_ranges();
         block_on(async {
             let cache = open();
             let service = origin.cached_in(&cache);
-            let context = format!("{asked} {altered}");
-            let from: usize = asked.trim_end_matches('-').parse().unwrap();
-            let (status, content, is_broken) = read_until_broken(part(asked), &service).await;
+            let context = format!("{requested} {altered}");
+            let from: usize = requested.trim_end_matches('-').parse().unwrap();
+            let (status, body, is_broken) = read_until_broken(part(requested), &service).await;
             assert_eq!(status, 206, "{context}");
             let whole = origin.part(from..LEN as usize);
-            assert!(whole.starts_with(&content), "{context}");
+            assert!(whole.starts_with(&body), "{context}");
             if is_anew {
-                assert!(!is_broken && content == whole, "{context}");
-                assert_eq!(origin.asked().len(), 1, "{context}");
+                assert!(!is_broken && body == whole, "{context}");
+                assert_eq!(origin.requested_ranges().len(), 1, "{context}");
             } else if altered >= from as u64 {
-                assert!(is_broken && content.len() < whole.len(), "{context}");
-                assert_eq!(origin.asked(), [""; 0], "{context}");
+                assert!(is_broken && body.len() < whole.len(), "{context}");
+                assert_eq!(origin.requested_ranges(), [""; 0], "{context}");
             } else {
                 // The sent bytes are correct.
-                assert!(!is_broken && content == whole, "{context}");
-                assert_eq!(origin.asked(), [""; 0], "{context}");
+                assert!(!is_broken && body == whole, "{context}");
+                assert_eq!(origin.requested_ranges(), [""; 0], "{context}");
             }
             // The next client gets all of it.
             let reply = read(get("/"), &service).await;
-            assert!(reply.content == origin.content(), "{context}");
+            assert!(reply.content == origin.body(), "{context}");
             assert_eq!(cache.statistics().disk_damaged, 1, "{context}");
             cache.close().unwrap();
         });
@@ -778,17 +797,21 @@ fn the_number_of_ranges_of_an_object_is_limited() {
             let start = number as usize * 1000;
             assert!(reply.content == origin.part(start..start + 10));
         }
-        assert_eq!(origin.asked().len(), 99);
+        assert_eq!(origin.requested_ranges().len(), 99);
         read(part(&range(10)), &service).await;
-        assert_eq!(origin.asked(), [""; 0], "the first ones are stored");
+        assert_eq!(
+            origin.requested_ranges(),
+            [""; 0],
+            "the first ones are stored"
+        );
         read(part(&range(90)), &service).await;
-        assert_eq!(origin.asked(), ["bytes=90000-90009"]);
+        assert_eq!(origin.requested_ranges(), ["bytes=90000-90009"]);
         // Existing ranges still grow.
         for expected in [&["bytes=10010-10999"][..], &[]] {
             read(part("10000-10999"), &service).await;
-            assert_eq!(origin.asked(), expected);
+            assert_eq!(origin.requested_ranges(), expected);
         }
-        assert!(read(get("/"), &service).await.content == origin.content());
+        assert!(read(get("/"), &service).await.content == origin.body());
     });
 }
 
@@ -813,7 +836,7 @@ fn ranges_of_objects_too_large_to_store_are_forwarded() {
         for (client, (start, end)) in clients.into_iter().zip(ranges) {
             assert!(client.await.unwrap().content == origin.part(start..end));
         }
-        assert!(read(get("/"), &service).await.content == origin.content());
+        assert!(read(get("/"), &service).await.content == origin.body());
     });
 }
 
@@ -855,19 +878,19 @@ proptest! {
                 })
                 .collect();
             for (client, (start, len)) in clients.into_iter().zip(&ranges) {
-                let (status, content, is_broken) = client.await.unwrap();
+                let (status, body, is_broken) = client.await.unwrap();
                 let end = (start + len).min(60_000);
                 let expected = origin.part(*start as usize..end as usize);
                 assert_eq!(status, 206);
-                assert!(!is_broken || content.len() < expected.len());
-                assert!(content == expected[..content.len()]);
-                assert!(is_broken || content.len() == expected.len());
+                assert!(!is_broken || body.len() < expected.len());
+                assert!(body == expected[..body.len()]);
+                assert!(is_broken || body.len() == expected.len());
             }
             // Whatever broke off, the complete response is right afterwards, and remains stored.
             while read_until_broken(get("/"), &service).await.2 {}
-            origin.asked();
-            assert!(read(get("/"), &service).await.content == origin.content());
-            assert!(origin.asked().is_empty());
+            origin.requested_ranges();
+            assert!(read(get("/"), &service).await.content == origin.body());
+            assert!(origin.requested_ranges().is_empty());
         });
     }
 
@@ -890,8 +913,8 @@ proptest! {
                         if change == 3 {
                             origin.version.fetch_add(1, Ordering::Relaxed);
                         }
-                        let ask = part(&format!("{start}-{}", end - 1));
-                        let mut response = service.call(ask.request()).wait().await;
+                        let request = part(&format!("{start}-{}", end - 1));
+                        let mut response = service.call(request.request()).wait().await;
                         let tag = response.headers().get_str("etag").unwrap();
                         let version = tag.trim_matches(['"', 'v']).parse().unwrap();
                         assert_eq!(response.status().as_u16(), 206);
@@ -901,7 +924,7 @@ proptest! {
                         }
                         let until = start + received.len() as u64;
                         assert!(until <= end);
-                        assert!(received == content(version, start..until));
+                        assert!(received == bytes_of(version, start..until));
                     })
                 })
                 .collect();
@@ -911,7 +934,7 @@ proptest! {
             // The stored response has one version in the end, if not the latest one.
             let reply = read(get("/"), &service).await;
             let version = reply.field("etag").unwrap().trim_matches(['"', 'v']);
-            assert!(reply.content == content(version.parse().unwrap(), 0..60_000));
+            assert!(reply.content == bytes_of(version.parse().unwrap(), 0..60_000));
         });
     }
 }

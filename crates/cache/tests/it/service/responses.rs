@@ -13,13 +13,13 @@ use apus_http::{
 
 use apus_testkit::{Reply, RequestBuilder, ask, block_on, get};
 
-type Answering = dyn Fn(&Headers, usize) -> Response + Send + Sync;
+type Responding = dyn Fn(&Headers, usize) -> Response + Send + Sync;
 
 /// An origin that records its requests.
 #[derive(Clone)]
 struct Origin {
     seen: Arc<Mutex<Vec<(Method, Headers)>>>,
-    respond: Arc<Answering>,
+    respond: Arc<Responding>,
     /// Whether it yields before it responds, as an origin behind a network does.
     waits: bool,
 }
@@ -300,9 +300,9 @@ fn the_cache_result_is_logged_without_a_response_field() {
         ..CacheSettings::default()
     };
     let service = origin.cached(settings);
-    let result = |ask: RequestBuilder| {
+    let result = |request: RequestBuilder| {
         block_on(async {
-            let response = service.call(ask.request()).wait().await;
+            let response = service.call(request.request()).wait().await;
             assert!(!response.headers().contains("cache-status"));
             response.cache().map(|result| result.as_str())
         })
@@ -395,8 +395,8 @@ fn a_stale_response_is_sent_when_the_origin_fails_rfc_5861() {
     }
 }
 
-async fn read(ask: RequestBuilder, service: &std::rc::Rc<dyn Service>) -> Reply {
-    let response = service.call(ask.request()).wait().await;
+async fn read(request: RequestBuilder, service: &std::rc::Rc<dyn Service>) -> Reply {
+    let response = service.call(request.request()).wait().await;
     Reply::read(response).await
 }
 
@@ -406,13 +406,13 @@ fn concurrent_requests_for_one_target_are_collapsed() {
     origin.waits = true;
     let service = origin.cached(CacheSettings::default());
     block_on(async {
-        let asked: Vec<_> = (0..50)
+        let replies: Vec<_> = (0..50)
             .map(|_| {
                 let service = service.clone();
                 tokio::task::spawn_local(async move { read(get("/"), &service).await })
             })
             .collect();
-        for reply in asked {
+        for reply in replies {
             assert_eq!(reply.await.unwrap().text(), "response 1");
         }
     });
@@ -425,14 +425,14 @@ fn requests_do_not_wait_for_a_response_that_cannot_be_shared() {
     origin.waits = true;
     let service = origin.cached(CacheSettings::default());
     block_on(async {
-        let asked: Vec<_> = (0..20)
+        let replies: Vec<_> = (0..20)
             .map(|_| {
                 let service = service.clone();
                 tokio::task::spawn_local(async move { read(get("/"), &service).await })
             })
             .collect();
         let mut texts = Vec::new();
-        for reply in asked {
+        for reply in replies {
             texts.push(reply.await.unwrap().text().to_owned());
         }
         texts.sort();
@@ -673,13 +673,13 @@ fn a_streamed_body_is_shared_while_it_is_stored() {
     let origin = streaming(false);
     let service = origin.cached(CacheSettings::default());
     block_on(async {
-        let asked: Vec<_> = (0..5)
+        let replies: Vec<_> = (0..5)
             .map(|_| {
                 let service = service.clone();
                 tokio::task::spawn_local(async move { read(get("/"), &service).await })
             })
             .collect();
-        for reply in asked {
+        for reply in replies {
             assert_eq!(reply.await.unwrap().text().len(), 100);
         }
         assert_eq!(read(get("/"), &service).await.text().len(), 100);

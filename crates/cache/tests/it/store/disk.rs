@@ -42,7 +42,7 @@ pub(super) async fn find(store: &Store, url: &str) -> Option<Arc<Object>> {
 }
 
 /// The object at `url`, if it is complete.
-pub(super) async fn content(store: &Store, url: &str) -> Option<Vec<u8>> {
+pub(super) async fn body(store: &Store, url: &str) -> Option<Vec<u8>> {
     let object = find(store, url).await?;
     assert!(object.is_complete());
     let (bytes, error) = drain(object.read(None)).await;
@@ -96,11 +96,11 @@ async fn small_and_large_objects_are_found_again() {
     .await;
     put_as(&store, &key("/varies"), new.clone(), b"html").await;
     let store = reopen(store, dir.path());
-    assert_eq!(content(&store, "/small").await, Some(pattern(0..1000)));
-    assert_eq!(content(&store, "/empty").await, Some(Vec::new()));
-    assert!(content(&store, "/large").await == Some(pattern(0..3_000_000)));
-    assert!(content(&store, "/unknown").await == Some(pattern(0..2_000_000)));
-    assert_eq!(content(&store, "/none").await, None);
+    assert_eq!(body(&store, "/small").await, Some(pattern(0..1000)));
+    assert_eq!(body(&store, "/empty").await, Some(Vec::new()));
+    assert!(body(&store, "/large").await == Some(pattern(0..3_000_000)));
+    assert!(body(&store, "/unknown").await == Some(pattern(0..2_000_000)));
+    assert_eq!(body(&store, "/none").await, None);
     let html = store
         .find(&key("/varies"), &mut |_| b"html".to_vec())
         .await
@@ -221,8 +221,8 @@ async fn ranges_of_an_object_are_found_again_and_completed() {
         assert!(drain(object.read(None)).await == (pattern(0..length), None));
     }
     let store = reopen(store, dir.path());
-    assert!(content(&store, "/large").await == Some(pattern(0..1_000_000)));
-    assert!(content(&store, "/small").await == Some(pattern(0..50_000)));
+    assert!(body(&store, "/large").await == Some(pattern(0..1_000_000)));
+    assert!(body(&store, "/small").await == Some(pattern(0..50_000)));
 }
 
 #[tokio::test]
@@ -241,7 +241,7 @@ async fn an_interrupted_fill_leaves_nothing() {
         fs::read_dir(dir.path().join("tmp")).expect("dir").count(),
         0
     );
-    assert_eq!(content(&store, "/large").await, None);
+    assert_eq!(body(&store, "/large").await, None);
 }
 
 #[tokio::test]
@@ -261,7 +261,7 @@ async fn freshened_metadata_is_found_again() {
     for (url, length) in [("/small", 10), ("/large", 100_000)] {
         let object = find(&store, url).await.expect("found");
         assert_eq!(object.metadata().policy, "validated 2");
-        assert!(content(&store, url).await == Some(pattern(0..length)));
+        assert!(body(&store, url).await == Some(pattern(0..length)));
     }
 }
 
@@ -277,8 +277,8 @@ async fn a_new_response_replaces_the_old_one_on_disk() {
     assert_eq!(files(dir.path()).len(), 2);
     assert_eq!(store.statistics().disk_objects, 2);
     let store = reopen(store, dir.path());
-    assert_eq!(content(&store, "/a").await, Some(b"4".to_vec()));
-    assert!(content(&store, "/b").await == Some(pattern(4..100_000)));
+    assert_eq!(body(&store, "/a").await, Some(b"4".to_vec()));
+    assert!(body(&store, "/b").await == Some(pattern(4..100_000)));
 }
 
 #[tokio::test]
@@ -318,7 +318,7 @@ async fn never_exceeds_its_capacity() {
     assert_eq!(error, None);
     assert!(bytes == pattern(0..6_000_000));
     store.flush();
-    assert_eq!(content(&store, "/huge").await, None);
+    assert_eq!(body(&store, "/huge").await, None);
     assert_eq!(
         fs::read_dir(dir.path().join("tmp")).expect("dir").count(),
         0
@@ -372,8 +372,8 @@ async fn damaged_files_are_never_sent() {
             fs::write(&file, bytes).expect("write");
         }
         let store = open(dir.path());
-        assert!(content(&store, "/small").await.is_none(), "{damage}");
-        assert!(content(&store, "/large").await.is_none(), "{damage}");
+        assert!(body(&store, "/small").await.is_none(), "{damage}");
+        assert!(body(&store, "/large").await.is_none(), "{damage}");
         wait_for_scan(&store);
         assert_eq!(files(dir.path()).len(), 0, "{damage}");
         assert_eq!(store.statistics().disk_damaged, 2, "{damage}");
@@ -488,13 +488,13 @@ async fn files_of_the_previous_format_are_discarded_and_not_counted_as_damaged()
         fs::write(&path, bytes).expect("writes");
     }
     let store = open(dir.path());
-    assert_eq!(content(&store, "/small").await, None);
+    assert_eq!(body(&store, "/small").await, None);
     wait_for_scan(&store);
     assert_eq!(files(dir.path()).len(), 0);
     assert_eq!(store.statistics().disk_damaged, 0);
     put(&store, &key("/small"), b"anew").await;
     let store = reopen(store, dir.path());
-    assert_eq!(content(&store, "/small").await, Some(b"anew".to_vec()));
+    assert_eq!(body(&store, "/small").await, Some(b"anew".to_vec()));
 }
 
 #[tokio::test]
@@ -515,9 +515,9 @@ async fn objects_from_the_future_are_not_found_again() {
     head.received = now.as_secs() + 3600;
     super::ticket(&store, &key("/validated")).freshen(&object, head);
     let store = reopen(store, dir.path());
-    assert!(content(&store, "/past").await.is_some());
-    assert!(content(&store, "/future").await.is_none());
-    assert!(content(&store, "/validated").await.is_none());
+    assert!(body(&store, "/past").await.is_some());
+    assert!(body(&store, "/future").await.is_none());
+    assert!(body(&store, "/validated").await.is_none());
 }
 
 #[tokio::test]
@@ -537,8 +537,8 @@ async fn the_file_of_another_object_is_not_sent() {
         fs::write(file, &copy).expect("write");
     }
     let store = open(dir.path());
-    assert_eq!(content(&store, "/a").await, Some(b"a".to_vec()));
-    assert_eq!(content(&store, "/b").await, None);
+    assert_eq!(body(&store, "/a").await, Some(b"a".to_vec()));
+    assert_eq!(body(&store, "/b").await, None);
 }
 
 #[tokio::test]
@@ -564,8 +564,8 @@ async fn symbolic_links_are_not_followed_and_files_are_private() {
     fs::rename(inner, &aside).expect("rename");
     symlink(&aside, inner).expect("link");
     let store = open(dir.path());
-    assert_eq!(content(&store, "/a").await, None);
-    assert_eq!(content(&store, "/b").await, None);
+    assert_eq!(body(&store, "/a").await, None);
+    assert_eq!(body(&store, "/b").await, None);
     assert!(moved.exists());
 }
 
@@ -612,7 +612,7 @@ async fn a_purge_survives_a_restart() {
         store = reopen(store, dir.path());
         wait_for_scan(&store);
         for url in ["/key", "/prefix/1", "/tagged"] {
-            assert_eq!(content(&store, url).await, None, "{url}");
+            assert_eq!(body(&store, url).await, None, "{url}");
         }
         assert!(
             find(&store, "/soft")
@@ -671,11 +671,7 @@ async fn without_the_purge_journal_no_file_is_used() {
             }
         }
         let store = open(dir.path());
-        assert_eq!(
-            content(&store, "/a").await.is_some(),
-            damage == 2,
-            "{damage}"
-        );
+        assert_eq!(body(&store, "/a").await.is_some(), damage == 2, "{damage}");
         store.close().expect("closes");
     }
 }
@@ -697,8 +693,8 @@ async fn bodies_are_verified_after_a_crash_of_the_machine() {
     }
     fs::write(dir.path().join("state"), "another-boot running\n").expect("write");
     let store = open(dir.path());
-    assert!(content(&store, "/good").await.is_some());
-    assert_eq!(content(&store, "/lost").await, None);
+    assert!(body(&store, "/good").await.is_some());
+    assert_eq!(body(&store, "/lost").await, None);
 }
 
 /// Runs this test binary again in a process whose files cannot grow beyond 300 KB, as on a full
@@ -746,11 +742,11 @@ async fn on_a_full_disk() {
         assert!(two == (pattern(250_000..5_000_000), None));
         store.flush();
         assert_eq!(store.statistics().disk_errors, round + 1);
-        assert!(content(&store, "/large").await.is_none());
+        assert!(body(&store, "/large").await.is_none());
     }
     assert_eq!(files(Path::new(&path)).len(), 0);
     put(&store, &key("/small"), &pattern(0..100_000)).await;
-    assert!(content(&store, "/small").await == Some(pattern(0..100_000)));
+    assert!(body(&store, "/small").await == Some(pattern(0..100_000)));
     store.flush();
     assert_eq!(files(Path::new(&path)).len(), 1);
 }

@@ -26,7 +26,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn intervals_behave_like_a_bit_set(steps in prop::collection::vec(step(), 0..40), asked in range()) {
+    fn intervals_behave_like_a_bit_set(steps in prop::collection::vec(step(), 0..40), requested in range()) {
         let mut intervals = Intervals::new();
         let mut model = [false; SIZE as usize];
         for step in steps {
@@ -44,13 +44,13 @@ proptest! {
         let held = |at: u64| model[at as usize];
         prop_assert_eq!(intervals.len(), model.iter().filter(|bit| **bit).count() as u64);
         prop_assert_eq!(intervals.is_empty(), !model.contains(&true));
-        prop_assert_eq!(intervals.contains(&asked), asked.clone().all(held));
+        prop_assert_eq!(intervals.contains(&requested), requested.clone().all(held));
         for at in 0..SIZE {
             prop_assert_eq!(intervals.at(at).is_some(), held(at));
             prop_assert_eq!(intervals.next_held(at), (at..SIZE).find(|at| held(*at)));
         }
-        let missing: Vec<u64> = intervals.missing(asked.clone()).into_iter().flatten().collect();
-        let expected: Vec<u64> = asked.filter(|at| !held(*at)).collect();
+        let missing: Vec<u64> = intervals.missing(requested.clone()).into_iter().flatten().collect();
+        let expected: Vec<u64> = requested.filter(|at| !held(*at)).collect();
         prop_assert_eq!(missing, expected);
         // Sorted, and never touching.
         let ranges: Vec<_> = intervals.iter().collect();

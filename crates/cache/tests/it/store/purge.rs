@@ -86,9 +86,9 @@ async fn a_soft_purge_marks_objects_until_they_are_validated() {
             .expect("still there")
             .is_purged_softly()
     );
-    let asked_before = ticket(&store, &key("/a"));
+    let requested_before = ticket(&store, &key("/a"));
     everything(&store, true).await;
-    asked_before.freshen(&object, Default::default());
+    requested_before.freshen(&object, Default::default());
     assert!(
         get(&store, &key("/a"))
             .expect("still there")

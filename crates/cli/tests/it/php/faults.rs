@@ -165,7 +165,7 @@ fn what_a_killed_process_did_not_answer_is_asked_once_more_of_another() {
     wait_until("the log tells of it", || {
         server
             .log()
-            .contains("asked an origin once more after it failed")
+            .contains("tried an origin once more after it failed")
     });
     assert!(!server.log().contains("asked another origin"));
 }

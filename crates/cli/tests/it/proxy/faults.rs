@@ -91,7 +91,7 @@ fn a_safe_request_that_a_node_fails_is_answered_by_another() {
         assert!(bad.connections() > 0, "{fault}");
         wait_until("the log tells of it", || {
             let log = front.apus.log();
-            log.contains("asked another origin after one failed")
+            log.contains("tried another origin after one failed")
         });
         assert!(!front.apus.log().contains("once more"), "{fault}");
     }

@@ -37,7 +37,7 @@ fn never_indexed_fields_stay_never_indexed() {
         block(&[("cookie", "b=1"), ("x-other", "1")]),
     ]
     .concat();
-    let seen = server.takes(&one(1, 0x5, 1, &bytes)).unwrap();
+    let seen = server.receive(&one(1, 0x5, 1, &bytes)).unwrap();
     let Http2Event::Request(request) = &seen[0].event else {
         panic!("{seen:?}");
     };
@@ -55,9 +55,9 @@ fn never_indexed_fields_stay_never_indexed() {
     }
     let fields = fields_in(&client.out);
     for (name, expected) in [("x-key", true), ("cookie", true), ("x-other", false)] {
-        let told = fields.iter().filter(|(field, _)| field == name);
-        let told: Vec<bool> = told.map(|(_, never)| *never).collect();
-        assert_eq!(told, [expected; 3], "{name}");
+        let lines = fields.iter().filter(|(field, _)| field == name);
+        let never_indexed: Vec<bool> = lines.map(|(_, never)| *never).collect();
+        assert_eq!(never_indexed, [expected; 3], "{name}");
     }
     let map = copied.to_header_map();
     assert!(map["x-key"].is_sensitive() && !map["x-other"].is_sensitive());
@@ -104,7 +104,7 @@ fn an_origin_may_reset_every_stream() {
             .unwrap();
         client.out.clear();
         let refused = one(3, 0, stream.id(), &7_u32.to_be_bytes());
-        let seen = client.takes(&refused).unwrap();
+        let seen = client.receive(&refused).unwrap();
         assert!(matches!(seen[0].event, Http2Event::Reset { .. }));
     }
 }
@@ -118,7 +118,7 @@ fn repeated_interim_responses_are_stopped() {
         .send_request(OutgoingRequest::of(&head, "https"), true, &mut client.out)
         .unwrap();
     let hints = headers_frame(stream.id(), false, &[(":status", "103")]);
-    let stopped = (0..10_000).find_map(|_| client.takes(&hints).err());
+    let stopped = (0..10_000).find_map(|_| client.receive(&hints).err());
     assert_eq!(
         stopped.map(|error| error.code()),
         Some(apus_codec::h2::ErrorCode::ENHANCE_YOUR_CALM)
@@ -188,7 +188,7 @@ fn a_response_head_beyond_the_limit_resets_only_its_stream() {
     let (second, rest) = rest.split_at(16_000);
     input.extend(one(9, 0, stream.id(), second));
     input.extend(one(9, 4, stream.id(), rest));
-    let seen = client.takes(&input).unwrap();
+    let seen = client.receive(&input).unwrap();
     assert!(matches!(
         seen[0].event,
         Http2Event::Malformed { stream: Some(known), fault: apus_codec::h2::Fault::HeadTooLarge } if known == stream

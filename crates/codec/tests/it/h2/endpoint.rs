@@ -59,13 +59,13 @@ impl Endpoint {
         let mut server = Self::server(config);
         let mut hello = apus_codec::h2::PREFACE.to_vec();
         frame(0x4, 0, 0, b"", &mut hello);
-        assert!(server.takes(&hello).unwrap().is_empty());
+        assert!(server.receive(&hello).unwrap().is_empty());
         server.out.clear();
         server
     }
 
     /// Passes input and returns all its events.
-    pub(super) fn takes(&mut self, bytes: &[u8]) -> Result<Vec<ReceivedEvent>, ConnectionError> {
+    pub(super) fn receive(&mut self, bytes: &[u8]) -> Result<Vec<ReceivedEvent>, ConnectionError> {
         self.input.extend_from_slice(bytes);
         let mut seen = Vec::new();
         loop {
@@ -83,18 +83,18 @@ impl Endpoint {
     }
 
     /// Passes the input byte by byte.
-    pub(super) fn takes_slowly(
+    pub(super) fn receive_bytewise(
         &mut self,
         bytes: &[u8],
     ) -> Result<Vec<ReceivedEvent>, ConnectionError> {
         let mut seen = Vec::new();
         for byte in bytes {
-            seen.extend(self.takes(&[*byte])?);
+            seen.extend(self.receive(&[*byte])?);
         }
         Ok(seen)
     }
 
-    pub(super) fn said(&mut self) -> Vec<u8> {
+    pub(super) fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
 
@@ -182,9 +182,9 @@ pub(super) fn exchange(
 ) -> (Vec<ReceivedEvent>, Vec<ReceivedEvent>) {
     let (mut at_client, mut at_server) = (Vec::new(), Vec::new());
     while !client.out.is_empty() || !server.out.is_empty() {
-        let (to_server, to_client) = (client.said(), server.said());
-        at_server.extend(server.takes(&to_server).unwrap());
-        at_client.extend(client.takes(&to_client).unwrap());
+        let (to_server, to_client) = (client.take_output(), server.take_output());
+        at_server.extend(server.receive(&to_server).unwrap());
+        at_client.extend(client.receive(&to_client).unwrap());
     }
     (at_client, at_server)
 }

@@ -7,13 +7,13 @@ use super::endpoint::*;
 /// The fault that a server finds in these bytes after the prefaces.
 fn fault_of(bytes: &[u8]) -> Fault {
     let mut server = Endpoint::connected(config());
-    match server.takes(bytes) {
+    match server.receive(bytes) {
         Err(ConnectionError::Protocol(fault)) => {
-            let said = goaways(&server.out);
-            assert_eq!(said.len(), 1, "one GOAWAY");
-            assert_eq!(said[0].1, fault.code().0);
+            let sent = goaways(&server.out);
+            assert_eq!(sent.len(), 1, "one GOAWAY");
+            assert_eq!(sent[0].1, fault.code().0);
             // Further input returns the same error.
-            let error = server.takes(b"").unwrap_err();
+            let error = server.receive(b"").unwrap_err();
             assert_eq!(error, ConnectionError::Protocol(fault));
             assert_eq!(goaways(&server.out).len(), 1);
             fault
@@ -163,14 +163,16 @@ fn a_connection_starts_with_the_preface_and_settings() {
     for at in 0..hello.len() {
         let mut wrong = hello.clone();
         wrong[at] ^= 1;
-        let error = Endpoint::server(config()).takes(&wrong).unwrap_err();
+        let error = Endpoint::server(config()).receive(&wrong).unwrap_err();
         assert_eq!(error, ConnectionError::Protocol(Fault::Preface));
     }
     hello.extend(one(6, 0, 0, &[0; 8]));
-    let error = Endpoint::server(config()).takes_slowly(&hello).unwrap_err();
+    let error = Endpoint::server(config())
+        .receive_bytewise(&hello)
+        .unwrap_err();
     assert_eq!(error, ConnectionError::Protocol(Fault::FirstFrame));
     let error = Endpoint::client(config())
-        .takes(&one(6, 0, 0, &[0; 8]))
+        .receive(&one(6, 0, 0, &[0; 8]))
         .unwrap_err();
     assert_eq!(error, ConnectionError::Protocol(Fault::FirstFrame));
 }
@@ -216,14 +218,14 @@ fn malformed_requests_reset_only_their_stream() {
             all.remove(3);
         }
         all.extend(fields.iter().copied());
-        let seen = server.takes(&headers_frame(1, true, &all)).unwrap();
+        let seen = server.receive(&headers_frame(1, true, &all)).unwrap();
         assert!(
             matches!(seen[0].event, Http2Event::Malformed { stream: None, fault: seen } if seen == fault),
             "{fields:?}: {seen:?}"
         );
         assert_eq!(resets(&server.out), [(1, fault.code().0)], "{fields:?}");
         assert_eq!(
-            server.takes(&headers_frame(3, true, &GET)).unwrap().len(),
+            server.receive(&headers_frame(3, true, &GET)).unwrap().len(),
             1
         );
     }
@@ -271,7 +273,7 @@ fn invalid_pseudo_fields_are_malformed() {
         ([&GET[..], &[(":", "x")]].concat(), false),
     ] {
         let mut server = Endpoint::connected(config());
-        let seen = server.takes(&headers_frame(1, true, &fields)).unwrap();
+        let seen = server.receive(&headers_frame(1, true, &fields)).unwrap();
         assert_eq!(
             matches!(seen[0].event, Http2Event::Request(_)),
             is_fine,
@@ -304,7 +306,7 @@ fn a_pseudo_field_after_one_regular_field_is_malformed() {
             let mut all: Vec<_> = fields.into_iter().filter(|field| *field != late).collect();
             all.extend([between, late]);
             let mut server = Endpoint::connected(config());
-            let seen = server.takes(&headers_frame(1, true, &all)).unwrap();
+            let seen = server.receive(&headers_frame(1, true, &all)).unwrap();
             assert!(
                 matches!(
                     seen[0].event,
@@ -327,7 +329,7 @@ fn a_repeated_pseudo_field_is_malformed() {
             let mut fields = GET.to_vec();
             fields.push((twice.0, value));
             let mut server = Endpoint::connected(config());
-            let seen = server.takes(&headers_frame(1, true, &fields)).unwrap();
+            let seen = server.receive(&headers_frame(1, true, &fields)).unwrap();
             assert!(
                 matches!(seen[0].event, Http2Event::Malformed { .. }),
                 "{fields:?}"
@@ -355,7 +357,7 @@ fn a_body_must_have_its_announced_length() {
             let end = u8::from(at + 1 == parts.len());
             frame(0, end, 1, part.as_bytes(), &mut bytes);
         }
-        let seen = server.takes(&bytes).unwrap();
+        let seen = server.receive(&bytes).unwrap();
         let is_malformed = seen.iter().any(|seen| {
             matches!(
                 seen.event,
@@ -380,20 +382,20 @@ fn frames_on_closed_streams_are_errors() {
     ] {
         // Half-closed.
         let mut server = Endpoint::connected(config());
-        server.takes(&get).unwrap();
-        server.takes(&frame).unwrap();
+        server.receive(&get).unwrap();
+        server.receive(&frame).unwrap();
         assert_eq!(resets(&server.out), [(1, closed)], "{name}, half-closed");
         // Closed by both ends, and reset by the client.
         for is_reset in [false, true] {
             let mut server = Endpoint::connected(config());
-            let key = stream_of(&server.takes(&get).unwrap());
+            let key = stream_of(&server.receive(&get).unwrap());
             if is_reset {
-                server.takes(&one(3, 0, 1, &[0; 4])).unwrap();
+                server.receive(&one(3, 0, 1, &[0; 4])).unwrap();
             } else {
                 server.responds(key, 204, "", b"");
             }
             server.out.clear();
-            match server.takes(&frame) {
+            match server.receive(&frame) {
                 Ok(_) => assert_eq!((name, resets(&server.out)), ("DATA", vec![(1, closed)])),
                 Err(error) => {
                     assert_eq!(name, "HEADERS");
@@ -403,12 +405,12 @@ fn frames_on_closed_streams_are_errors() {
         }
         // Reset by the server: the client may not know it yet.
         let mut server = Endpoint::connected(config());
-        let key = stream_of(&server.takes(&headers_frame(1, false, &POST)).unwrap());
+        let key = stream_of(&server.receive(&headers_frame(1, false, &POST)).unwrap());
         server
             .connection
             .reset(key, apus_codec::h2::ErrorCode::CANCEL, &mut server.out);
         server.out.clear();
-        server.takes(&frame).unwrap();
+        server.receive(&frame).unwrap();
         assert_eq!(resets(&server.out), [], "{name}, reset by us");
     }
 }
@@ -427,7 +429,7 @@ fn trailers_end_their_stream_and_have_no_pseudo_fields() {
         let mut server = Endpoint::connected(config());
         let mut bytes = headers_frame(1, false, &POST);
         bytes.extend(headers_frame(1, end, &fields));
-        let seen = server.takes(&bytes).unwrap();
+        let seen = server.receive(&bytes).unwrap();
         assert_eq!(
             matches!(seen[1].event, Http2Event::Trailers { .. }),
             is_fine,
@@ -463,7 +465,7 @@ fn a_client_rejects_malformed_responses() {
         (vec![(":method", "GET")], true, false),
     ] {
         let mut client = Endpoint::client(config());
-        client.takes(&one(4, 0, 0, b"")).unwrap();
+        client.receive(&one(4, 0, 0, b"")).unwrap();
         let head = request("GET", "/", "host: a");
         let stream = client
             .connection
@@ -471,7 +473,7 @@ fn a_client_rejects_malformed_responses() {
             .unwrap();
         client.out.clear();
         let seen = client
-            .takes(&headers_frame(stream.id(), end, &fields))
+            .receive(&headers_frame(stream.id(), end, &fields))
             .unwrap();
         assert_eq!(
             matches!(seen[0].event, Http2Event::Response { .. }),
@@ -498,8 +500,8 @@ fn a_client_rejects_frames_on_streams_it_did_not_open() {
         (one(5, 4, 1, &[0, 0, 0, 2]), Fault::Push),
     ] {
         let mut client = Endpoint::client(config());
-        client.takes(&one(4, 0, 0, b"")).unwrap();
-        let error = client.takes(&bytes).unwrap_err();
+        client.receive(&one(4, 0, 0, b"")).unwrap();
+        let error = client.receive(&bytes).unwrap_err();
         assert_eq!(error, ConnectionError::Protocol(fault));
     }
 }
@@ -507,14 +509,14 @@ fn a_client_rejects_frames_on_streams_it_did_not_open() {
 #[test]
 fn discards_unwanted_data_up_to_the_window() {
     let mut server = Endpoint::connected(config());
-    let key = stream_of(&server.takes(&headers_frame(1, false, &POST)).unwrap());
+    let key = stream_of(&server.receive(&headers_frame(1, false, &POST)).unwrap());
     server.responds(key, 405, "", b"no");
     server.connection.abandon(key, &mut server.out);
     server.out.clear();
     for _ in 0..4 {
         assert!(
             server
-                .takes(&one(0, 0, 1, &[0; 16_383]))
+                .receive(&one(0, 0, 1, &[0; 16_383]))
                 .unwrap()
                 .is_empty()
         );
@@ -522,19 +524,19 @@ fn discards_unwanted_data_up_to_the_window() {
     // Discarded data opens the connection's window, but not the stream's.
     assert!(updates(&server.out).iter().all(|(stream, _)| *stream == 0));
     assert!(server.connection.is_open(key) && resets(&server.out).is_empty());
-    server.takes(&one(0, 1, 1, b"end")).unwrap();
+    server.receive(&one(0, 1, 1, b"end")).unwrap();
     assert!(!server.connection.is_open(key));
 }
 
 #[test]
 fn checks_unwanted_data() {
     let mut server = Endpoint::connected(config());
-    let key = stream_of(&server.takes(&headers_frame(1, false, &POST)).unwrap());
+    let key = stream_of(&server.receive(&headers_frame(1, false, &POST)).unwrap());
     server.responds(key, 405, "", b"no");
     server.connection.abandon(key, &mut server.out);
     server.out.clear();
     let seen = server
-        .takes(&headers_frame(1, true, &[(":path", "/")]))
+        .receive(&headers_frame(1, true, &[(":path", "/")]))
         .unwrap();
     assert!(matches!(seen[0].event, Http2Event::Malformed { .. }));
     assert_eq!(resets(&server.out), [(1, 1)]);

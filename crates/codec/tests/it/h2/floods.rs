@@ -15,7 +15,7 @@ fn stopped(
     for round in 0..100_000 {
         let bytes = attack(server, round);
         server.out.clear();
-        match server.takes(&bytes) {
+        match server.receive(&bytes) {
             Ok(_) => {}
             Err(ConnectionError::Flood(flood)) => {
                 assert_eq!(goaways(&server.out).last().unwrap().1, 11);
@@ -103,12 +103,12 @@ fn streams_beyond_the_limit_are_refused_and_then_stopped() {
 #[test]
 fn cve_2024_27316_continuation_flood_is_stopped() {
     let mut server = Endpoint::connected(config());
-    server.takes(&one(0x1, 0x1, 1, &block(&GET))).unwrap();
+    server.receive(&one(0x1, 0x1, 1, &block(&GET))).unwrap();
     let (flood, rounds) = stopped(&mut server, |_, _| one(0x9, 0, 1, b""));
     assert_eq!(flood, Flood::FieldBlock);
     assert!(rounds < 100);
     let mut server = Endpoint::connected(config());
-    server.takes(&one(0x1, 0x1, 1, &block(&GET))).unwrap();
+    server.receive(&one(0x1, 0x1, 1, &block(&GET))).unwrap();
     let large = block(&[("x", &"y".repeat(16_000))]);
     let (flood, rounds) = stopped(&mut server, |_, _| one(0x9, 0, 1, &large));
     assert_eq!(flood, Flood::FieldBlock);
@@ -123,7 +123,7 @@ fn cve_2016_6581_hpack_bomb_is_stopped() {
     bomb.extend(std::iter::repeat_n(b'y', 127 + 0x41 + (0x1e << 7)));
     bomb.extend(std::iter::repeat_n(0xbe, 12_000));
     assert!(bomb.len() < 16_384);
-    let error = server.takes(&one(0x1, 0x5, 1, &bomb)).unwrap_err();
+    let error = server.receive(&one(0x1, 0x5, 1, &bomb)).unwrap_err();
     assert_eq!(error, ConnectionError::Flood(Flood::FieldBlock));
 }
 
@@ -174,7 +174,7 @@ fn floods_of_frames_are_stopped() {
         ),
         ("unknown", true, one(0xee, 0, 1, b"x"), Flood::Overhead),
         (
-            "PING answers to nothing",
+            "unsolicited PING acknowledgements",
             true,
             one(6, 1, 0, &[1; 8]),
             Flood::Overhead,
@@ -182,7 +182,7 @@ fn floods_of_frames_are_stopped() {
         ("GOAWAY", true, one(7, 0, 0, &[0; 8]), Flood::Overhead),
     ] {
         let mut server = Endpoint::connected(config());
-        server.takes(&headers_frame(1, open, &POST)).unwrap();
+        server.receive(&headers_frame(1, open, &POST)).unwrap();
         let (seen, rounds) = stopped(&mut server, |_, _| bytes.clone());
         assert_eq!(seen, flood, "{name}");
         assert!(rounds < 3000, "{name}: {rounds}");
@@ -199,7 +199,7 @@ fn empty_frames_on_a_stream_that_the_server_reset_are_stopped() {
         ("trailers", headers_frame(1, true, &[("x", "y")])),
     ] {
         let mut server = Endpoint::connected(config());
-        let key = stream_of(&server.takes(&headers_frame(1, false, &POST)).unwrap());
+        let key = stream_of(&server.receive(&headers_frame(1, false, &POST)).unwrap());
         let code = apus_codec::h2::ErrorCode::CANCEL;
         server.connection.reset(key, code, &mut server.out);
         let (flood, rounds) = stopped(&mut server, |_, _| bytes.clone());
@@ -213,14 +213,14 @@ fn a_client_may_end_each_stream_that_the_server_reset() {
     let mut server = Endpoint::connected(config());
     for round in 0..10_000 {
         let bytes = headers_frame(stream(round), false, &POST);
-        let key = stream_of(&server.takes(&bytes).unwrap());
+        let key = stream_of(&server.receive(&bytes).unwrap());
         let code = apus_codec::h2::ErrorCode::NO_ERROR;
         server.connection.reset(key, code, &mut server.out);
         server.out.clear();
         // An empty frame before the trailers, as some clients send them.
-        server.takes(&one(0, 0, stream(round), b"")).unwrap();
+        server.receive(&one(0, 0, stream(round), b"")).unwrap();
         let trailers = headers_frame(stream(round), true, &[("x", "y")]);
-        server.takes(&trailers).unwrap();
+        server.receive(&trailers).unwrap();
     }
 }
 
@@ -238,11 +238,11 @@ fn an_origin_may_finish_streams_that_the_client_reset() {
         client.out.clear();
         let status = [(":status", "200")];
         client
-            .takes(&headers_frame(key.id(), false, &status))
+            .receive(&headers_frame(key.id(), false, &status))
             .unwrap();
-        client.takes(&one(0, 0, key.id(), b"x")).unwrap();
+        client.receive(&one(0, 0, key.id(), b"x")).unwrap();
         client
-            .takes(&headers_frame(key.id(), true, &[("x", "y")]))
+            .receive(&headers_frame(key.id(), true, &[("x", "y")]))
             .unwrap();
     }
 }
@@ -261,7 +261,7 @@ fn cve_2019_9511_windows_of_one_byte_are_stopped() {
     let mut server = Endpoint::connected(config());
     let mut bytes = one(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
     bytes.extend(headers_frame(1, true, &GET));
-    let seen = server.takes(&bytes).unwrap();
+    let seen = server.receive(&bytes).unwrap();
     let key = stream_of(&seen);
     let fields = headers("");
     let head = head_of(apus_http::StatusCode::OK, &fields, Some(1 << 20));
@@ -271,7 +271,7 @@ fn cve_2019_9511_windows_of_one_byte_are_stopped() {
         server.connection.want_send(key);
         assert!(server.connection.next_send().is_none());
         assert!(server.connection.is_stalled(key));
-        server.takes(&one(8, 0, 1, &[0, 0, 0, 1])).unwrap();
+        server.receive(&one(8, 0, 1, &[0, 0, 0, 1])).unwrap();
         assert_eq!(server.connection.next_send(), Some((key, 1)));
         let sent = server.connection.send_data(key, 1, false, &mut server.out);
         server.out.push(b'x');
@@ -294,10 +294,10 @@ fn a_browser_that_leaves_a_page_is_not_stopped() {
             .advance(Duration::from_secs(u64::from(page) * 10));
         let ids = (0..200).map(|request| stream(page * 200 + request));
         for id in ids.clone() {
-            server.takes(&headers_frame(id, true, &GET)).unwrap();
+            server.receive(&headers_frame(id, true, &GET)).unwrap();
         }
         for id in ids {
-            server.takes(&one(3, 0, id, &[0, 0, 0, 8])).unwrap();
+            server.receive(&one(3, 0, id, &[0, 0, 0, 8])).unwrap();
         }
     }
 }
@@ -305,7 +305,7 @@ fn a_browser_that_leaves_a_page_is_not_stopped() {
 #[test]
 fn frames_that_accompany_data_are_not_stopped() {
     let mut server = Endpoint::connected(config());
-    let key = stream_of(&server.takes(&headers_frame(1, true, &GET)).unwrap());
+    let key = stream_of(&server.receive(&headers_frame(1, true, &GET)).unwrap());
     let fields = headers("");
     let head = head_of(apus_http::StatusCode::OK, &fields, None);
     server.connection.send_head(key, head, &mut server.out);
@@ -314,10 +314,10 @@ fn frames_that_accompany_data_are_not_stopped() {
         server.out.clear();
         // A client that sends a WINDOW_UPDATE and a PING for each kilobyte.
         for _ in 0..8 {
-            server.takes(&one(8, 0, 0, &[0, 0, 4, 0])).unwrap();
-            server.takes(&one(8, 0, 1, &[0, 0, 4, 0])).unwrap();
+            server.receive(&one(8, 0, 0, &[0, 0, 4, 0])).unwrap();
+            server.receive(&one(8, 0, 1, &[0, 0, 4, 0])).unwrap();
         }
-        server.takes(&one(6, 0, 0, &[0; 8])).unwrap();
+        server.receive(&one(6, 0, 0, &[0; 8])).unwrap();
     }
 }
 
@@ -325,12 +325,16 @@ fn frames_that_accompany_data_are_not_stopped() {
 fn completed_requests_offset_resets() {
     let mut server = Endpoint::connected(config());
     for round in 0..10_000 {
-        let (answered, reset) = (stream(round * 2), stream(round * 2 + 1));
-        let key = stream_of(&server.takes(&headers_frame(answered, true, &GET)).unwrap());
+        let (completed, reset) = (stream(round * 2), stream(round * 2 + 1));
+        let key = stream_of(
+            &server
+                .receive(&headers_frame(completed, true, &GET))
+                .unwrap(),
+        );
         server.responds(key, 200, "", b"x");
-        server.takes(&one(8, 0, 0, &[0, 0, 0, 1])).unwrap();
-        server.takes(&headers_frame(reset, true, &GET)).unwrap();
-        let seen = server.takes(&one(3, 0, reset, &[0, 0, 0, 8])).unwrap();
+        server.receive(&one(8, 0, 0, &[0, 0, 0, 1])).unwrap();
+        server.receive(&headers_frame(reset, true, &GET)).unwrap();
+        let seen = server.receive(&one(3, 0, reset, &[0, 0, 0, 8])).unwrap();
         assert!(matches!(seen[0].event, Http2Event::Reset { .. }));
         server.out.clear();
     }

@@ -13,7 +13,7 @@ fn with_requests(window: u32) -> (Endpoint, apus_codec::h2::StreamKey) {
     setting.extend_from_slice(&window.to_be_bytes());
     let mut bytes = one(4, 0, 0, &setting);
     bytes.extend(headers_frame(1, true, &GET));
-    let key = stream_of(&server.takes(&bytes).unwrap());
+    let key = stream_of(&server.receive(&bytes).unwrap());
     let fields = headers("");
     let head = head_of(apus_http::StatusCode::OK, &fields, None);
     server.connection.send_head(key, head, &mut server.out);
@@ -41,12 +41,12 @@ fn sends_exactly_what_the_windows_allow() {
     let (mut server, key) = with_requests(1000);
     assert_eq!(send_all(&mut server, key), 1000);
     assert!(server.connection.is_stalled(key));
-    server.takes(&one(8, 0, 1, &[0, 0, 0, 10])).unwrap();
+    server.receive(&one(8, 0, 1, &[0, 0, 0, 10])).unwrap();
     assert_eq!(send_all(&mut server, key), 10);
     let (mut server, key) = with_requests(1 << 20);
     assert_eq!(send_all(&mut server, key), WINDOW);
     assert!(server.connection.is_stalled(key));
-    server.takes(&one(8, 0, 0, &[0, 0, 0, 10])).unwrap();
+    server.receive(&one(8, 0, 0, &[0, 0, 0, 10])).unwrap();
     assert_eq!(send_all(&mut server, key), 10);
 }
 
@@ -55,12 +55,16 @@ fn settings_change_windows_even_below_zero() {
     let (mut server, key) = with_requests(1000);
     assert_eq!(send_all(&mut server, key), 1000);
     // 500 bytes less, so that the window becomes negative by 500.
-    server.takes(&one(4, 0, 0, &[0, 4, 0, 0, 1, 244])).unwrap();
-    server.takes(&one(8, 0, 1, &[0, 0, 1, 244])).unwrap();
+    server
+        .receive(&one(4, 0, 0, &[0, 4, 0, 0, 1, 244]))
+        .unwrap();
+    server.receive(&one(8, 0, 1, &[0, 0, 1, 244])).unwrap();
     assert_eq!(send_all(&mut server, key), 0);
-    server.takes(&one(8, 0, 1, &[0, 0, 0, 1])).unwrap();
+    server.receive(&one(8, 0, 1, &[0, 0, 0, 1])).unwrap();
     assert_eq!(send_all(&mut server, key), 1);
-    server.takes(&one(4, 0, 0, &[0, 4, 0, 0, 3, 232])).unwrap();
+    server
+        .receive(&one(4, 0, 0, &[0, 4, 0, 0, 3, 232]))
+        .unwrap();
     assert_eq!(send_all(&mut server, key), 500);
 }
 
@@ -68,44 +72,44 @@ fn settings_change_windows_even_below_zero() {
 fn respects_a_window_that_closes_while_its_stream_is_scheduled() {
     let (mut server, key) = with_requests(1000);
     server.connection.want_send(key);
-    server.takes(&one(4, 0, 0, &[0, 4, 0, 0, 0, 0])).unwrap();
+    server.receive(&one(4, 0, 0, &[0, 4, 0, 0, 0, 0])).unwrap();
     assert!(server.connection.next_send().is_none());
     assert!(server.connection.is_stalled(key));
-    server.takes(&one(8, 0, 1, &[0, 0, 0, 7])).unwrap();
+    server.receive(&one(8, 0, 1, &[0, 0, 0, 7])).unwrap();
     assert_eq!(server.connection.next_send(), Some((key, 7)));
 }
 
 #[test]
 fn rejects_data_beyond_the_window() {
     let mut server = Endpoint::connected(config());
-    server.takes(&headers_frame(1, false, &POST)).unwrap();
+    server.receive(&headers_frame(1, false, &POST)).unwrap();
     for _ in 0..4 {
-        server.takes(&one(0, 0, 1, &[0; 16_383])).unwrap();
+        server.receive(&one(0, 0, 1, &[0; 16_383])).unwrap();
     }
-    server.takes(&one(0, 0, 1, &[0; 3])).unwrap();
-    let error = server.takes(&one(0, 0, 1, &[0])).unwrap_err();
+    server.receive(&one(0, 0, 1, &[0; 3])).unwrap();
+    let error = server.receive(&one(0, 0, 1, &[0])).unwrap_err();
     assert_eq!(error, ConnectionError::Protocol(Fault::WindowExceeded));
     // The connection's, over many streams.
     let mut server = Endpoint::connected(config());
     for id in [1, 3, 5, 7, 9] {
-        server.takes(&headers_frame(id, false, &POST)).unwrap();
+        server.receive(&headers_frame(id, false, &POST)).unwrap();
     }
     for id in [1, 3, 5, 7] {
         for _ in 0..4 {
-            server.takes(&one(0, 0, id, &[0; 16_383])).unwrap();
+            server.receive(&one(0, 0, id, &[0; 16_383])).unwrap();
         }
-        server.takes(&one(0, 0, id, &[0; 3])).unwrap();
+        server.receive(&one(0, 0, id, &[0; 3])).unwrap();
     }
-    let error = server.takes(&one(0, 0, 9, &[0])).unwrap_err();
+    let error = server.receive(&one(0, 0, 9, &[0])).unwrap_err();
     assert_eq!(error, ConnectionError::Protocol(Fault::WindowExceeded));
 }
 
 #[test]
 fn opens_windows_only_for_consumed_data() {
     let mut server = Endpoint::connected(config());
-    let key = stream_of(&server.takes(&headers_frame(1, false, &POST)).unwrap());
+    let key = stream_of(&server.receive(&headers_frame(1, false, &POST)).unwrap());
     for _ in 0..3 {
-        server.takes(&one(0, 0, 1, &[0; 16_384])).unwrap();
+        server.receive(&one(0, 0, 1, &[0; 16_384])).unwrap();
     }
     assert_eq!(updates(&server.out), []);
     server.connection.consumed(key, 30_000, &mut server.out);
@@ -121,15 +125,15 @@ fn opens_windows_only_for_consumed_data() {
 fn unread_data_of_closed_streams_opens_the_connection_window() {
     let mut server = Endpoint::connected(config());
     for id in [1, 3, 5] {
-        let key = stream_of(&server.takes(&headers_frame(id, false, &POST)).unwrap());
+        let key = stream_of(&server.receive(&headers_frame(id, false, &POST)).unwrap());
         for _ in 0..4 {
-            server.takes(&one(0, 0, id, &[0; 16_383])).unwrap();
+            server.receive(&one(0, 0, id, &[0; 16_383])).unwrap();
         }
         match id {
             1 => server
                 .connection
                 .reset(key, ErrorCode::CANCEL, &mut server.out),
-            3 => drop(server.takes(&one(3, 0, 3, &[0; 4])).unwrap()),
+            3 => drop(server.receive(&one(3, 0, 3, &[0; 4])).unwrap()),
             _ => {}
         }
         server.connection.consumed(key, 16_383, &mut server.out);
@@ -151,10 +155,10 @@ fn releases_padding_without_the_caller() {
     padded.resize(257, 0);
     // A stream window of frames with one byte of data and padding.
     for id in [1, 3, 5] {
-        let key = server.takes(&headers_frame(id, false, &POST)).unwrap();
+        let key = server.receive(&headers_frame(id, false, &POST)).unwrap();
         let key = stream_of(&key);
         for _ in 0..255 {
-            let seen = server.takes(&one(0, 8, id, &padded)).unwrap();
+            let seen = server.receive(&one(0, 8, id, &padded)).unwrap();
             assert_eq!(seen[0].data.len(), 1);
             server.connection.consumed(key, 1, &mut server.out);
         }
@@ -166,11 +170,11 @@ fn releases_padding_without_the_caller() {
 #[test]
 fn releases_padding_without_data() {
     let mut server = Endpoint::connected(config());
-    server.takes(&headers_frame(1, false, &POST)).unwrap();
+    server.receive(&headers_frame(1, false, &POST)).unwrap();
     let mut padding = vec![255];
     padding.resize(256, 0);
     for _ in 0..1000 {
-        server.takes(&one(0, 8, 1, &padding)).unwrap();
+        server.receive(&one(0, 8, 1, &padding)).unwrap();
     }
     let given: u32 = updates(&server.out)
         .into_iter()
@@ -206,8 +210,8 @@ fn windows_grow_for_a_fast_reader() {
             sent += most;
         }
         largest = largest.max(sent);
-        let bytes = client.said();
-        for seen in server.takes(&bytes).unwrap() {
+        let bytes = client.take_output();
+        for seen in server.receive(&bytes).unwrap() {
             if let Http2Event::Data { stream, .. } = seen.event {
                 assert_eq!(stream, key);
                 server

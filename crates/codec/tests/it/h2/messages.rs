@@ -85,7 +85,7 @@ fn drops_trailer_fields_that_belong_into_a_head() {
         .map(|line| line.split_once(": ").unwrap())
         .collect();
     bytes.extend(headers_frame(1, true, &fields));
-    let seen = server.takes(&bytes).unwrap();
+    let seen = server.receive(&bytes).unwrap();
     let Http2Event::Trailers { trailers, .. } = &seen[1].event else {
         panic!("{seen:?}");
     };
@@ -208,7 +208,7 @@ fn joins_cookies_and_removes_te() {
         ("cookie", "b=2"),
         ("te", "trailers"),
     ]);
-    let seen = server.takes(&headers_frame(1, true, &fields)).unwrap();
+    let seen = server.receive(&headers_frame(1, true, &fields)).unwrap();
     let Http2Event::Request(request) = &seen[0].event else {
         panic!("{seen:?}");
     };
@@ -230,7 +230,7 @@ fn an_extended_connect_becomes_an_upgrade() {
         (":path", "/chat"),
         ("sec-websocket-version", "13"),
     ];
-    let seen = server.takes(&headers_frame(1, false, &fields)).unwrap();
+    let seen = server.receive(&headers_frame(1, false, &fields)).unwrap();
     let Http2Event::Request(request) = &seen[0].event else {
         panic!("{seen:?}");
     };
@@ -243,20 +243,20 @@ fn an_extended_connect_becomes_an_upgrade() {
     let head = head_of(StatusCode::SWITCHING_PROTOCOLS, &fields, Some(0));
     let body = server.connection.send_head(key, head, &mut server.out);
     assert_eq!(body, ExpectedBody::Data(None));
-    let seen = server.takes(&one(0x0, 0, 1, b"ping")).unwrap();
+    let seen = server.receive(&one(0x0, 0, 1, b"ping")).unwrap();
     assert_eq!(seen[0].data, b"ping");
     server.sends(key, b"pong", false);
     // The status is 200, which is one byte, and the date is the only field.
-    let said = frames(&server.out);
-    assert_eq!((said[0].0, said[0].3[0]), (0x1, 0x88));
-    assert_eq!(said[1], (0x0, 0, 1, b"pong".to_vec()));
+    let sent = frames(&server.out);
+    assert_eq!((sent[0].0, sent[0].3[0]), (0x1, 0x88));
+    assert_eq!(sent[1], (0x0, 0, 1, b"pong".to_vec()));
 }
 
 #[test]
 fn a_plain_connect_has_only_an_authority() {
     let mut server = Endpoint::connected(config());
     let fields = [(":method", "CONNECT"), (":authority", "a:443")];
-    let seen = server.takes(&headers_frame(1, false, &fields)).unwrap();
+    let seen = server.receive(&headers_frame(1, false, &fields)).unwrap();
     let Http2Event::Request(request) = &seen[0].event else {
         panic!("{seen:?}");
     };
@@ -270,7 +270,7 @@ fn a_plain_connect_has_only_an_authority() {
         let mut fields = fields.to_vec();
         let at = if extra.0.starts_with(':') { 1 } else { 2 };
         fields.insert(at, extra);
-        let seen = server.takes(&headers_frame(1, false, &fields)).unwrap();
+        let seen = server.receive(&headers_frame(1, false, &fields)).unwrap();
         assert!(
             matches!(seen[0].event, Http2Event::Malformed { .. }),
             "{extra:?}"
@@ -306,7 +306,7 @@ fn responds_to_requests_that_exceed_a_limit() {
             let kind = if at == 0 { 0x1 } else { 0x9 };
             frame(kind, last | u8::from(at == 0), 1, part, &mut bytes);
         }
-        let seen = server.takes(&bytes).unwrap();
+        let seen = server.receive(&bytes).unwrap();
         let Http2Event::Refused { stream, why: seen } = seen[0].event else {
             panic!("{seen:?}");
         };
@@ -315,7 +315,7 @@ fn responds_to_requests_that_exceed_a_limit() {
         assert_eq!(server.connection.open_streams(), 0);
         // The connection continues, and the tables of both ends are the same.
         assert_eq!(
-            server.takes(&headers_frame(3, true, &GET)).unwrap().len(),
+            server.receive(&headers_frame(3, true, &GET)).unwrap().len(),
             1
         );
     }
@@ -328,7 +328,7 @@ fn a_field_block_may_be_split_anywhere() {
         let mut server = Endpoint::connected(config());
         let mut bytes = one(0x1, 0x1, 1, &whole[..cut]);
         frame(0x9, 0x4, 1, &whole[cut..], &mut bytes);
-        let seen = server.takes_slowly(&bytes).unwrap();
+        let seen = server.receive_bytewise(&bytes).unwrap();
         assert!(
             matches!(&seen[0].event, Http2Event::Request(request) if request.end),
             "{cut}"
@@ -374,8 +374,8 @@ fn data_may_be_split_and_padded() {
     for slowly in [false, true] {
         let mut server = Endpoint::connected(config());
         let seen = match slowly {
-            true => server.takes_slowly(&bytes).unwrap(),
-            false => server.takes(&bytes).unwrap(),
+            true => server.receive_bytewise(&bytes).unwrap(),
+            false => server.receive(&bytes).unwrap(),
         };
         let body: Vec<u8> = seen.iter().flat_map(|seen| seen.data.clone()).collect();
         assert_eq!(body, b"abcdefg");

@@ -70,14 +70,14 @@ impl Driver {
             connection.want_send(stream);
             self.finish_empty(stream);
         }
-        let said = self.end.said();
+        let output = self.end.take_output();
         let (mut read, mut write) = tokio::io::split(&mut self.io);
         let mut buffer = vec![0; 10_000];
         // The buffers in both directions may be full.
         let mut writing = std::pin::pin!(async {
-            let _ = write.write_all(&said).await;
+            let _ = write.write_all(&output).await;
         });
-        let written = said.is_empty();
+        let written = output.is_empty();
         let mut bytes = Vec::new();
         loop {
             tokio::select! {
@@ -97,7 +97,7 @@ impl Driver {
                 }
             }
         }
-        let seen = self.end.takes(&bytes).unwrap();
+        let seen = self.end.receive(&bytes).unwrap();
         for seen in &seen {
             if let Http2Event::Data { stream, .. } = seen.event {
                 let Endpoint {
@@ -199,7 +199,7 @@ fn our_server_and_the_client_of_h2() {
         let server = tokio::task::spawn_local(echo(ours));
         let (client, connection) = h2::client::handshake(theirs).await.unwrap();
         let connection = tokio::task::spawn_local(connection);
-        let mut answers = Vec::new();
+        let mut exchanges = Vec::new();
         let mut client = client.ready().await.unwrap();
         for (at, len) in LENGTHS.iter().cycle().take(60).enumerate() {
             let trailers = at % 3 == 0;
@@ -212,7 +212,7 @@ fn our_server_and_the_client_of_h2() {
             let (response, stream) = client.send_request(request, false).unwrap();
             let sent = body_of(*len, at);
             tokio::task::spawn_local(send_whole(stream, sent.clone(), trailers));
-            answers.push(tokio::task::spawn_local(async move {
+            exchanges.push(tokio::task::spawn_local(async move {
                 let (head, body) = response.await.unwrap().into_parts();
                 assert_eq!(head.status, 200);
                 assert_eq!(head.headers["x-number"], format!("{at}"));
@@ -224,8 +224,8 @@ fn our_server_and_the_client_of_h2() {
             }));
             client = client.ready().await.unwrap();
         }
-        for answer in answers {
-            answer.await.unwrap();
+        for exchange in exchanges {
+            exchange.await.unwrap();
         }
         drop(client);
         connection.await.unwrap().unwrap();

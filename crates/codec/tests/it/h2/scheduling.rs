@@ -8,13 +8,13 @@ use super::endpoint::*;
 /// A server with a pending response for each of these `priority` values, on streams 1, 3, 5, ...
 fn with_requests(priorities: &[Option<&str>]) -> (Endpoint, Vec<StreamKey>) {
     let mut server = Endpoint::connected(config());
-    server.takes(&one(8, 0, 0, &[0x10, 0, 0, 0])).unwrap();
+    server.receive(&one(8, 0, 0, &[0x10, 0, 0, 0])).unwrap();
     let mut keys = Vec::new();
     for (at, priority) in priorities.iter().enumerate() {
         let id = u32::try_from(at * 2 + 1).unwrap();
         let mut fields = GET.to_vec();
         fields.extend(priority.map(|priority| ("priority", priority)));
-        let key = stream_of(&server.takes(&headers_frame(id, true, &fields)).unwrap());
+        let key = stream_of(&server.receive(&headers_frame(id, true, &fields)).unwrap());
         let none = headers("");
         let head = head_of(StatusCode::OK, &none, None);
         server.connection.send_head(key, head, &mut server.out);
@@ -58,20 +58,22 @@ fn interleaves_streams_without_a_priority() {
 #[test]
 fn a_priority_update_reorders_scheduled_streams() {
     let (mut server, _) = with_requests(&[None, None, None]);
-    server.takes(&one(16, 0, 0, b"\0\0\0\x05u=1")).unwrap();
+    server.receive(&one(16, 0, 0, b"\0\0\0\x05u=1")).unwrap();
     assert_eq!(sent_order(&mut server, 2), [5, 5, 1, 3, 1, 3]);
 }
 
 #[test]
 fn ignores_the_deprecated_priority_tree() {
     let (mut server, _) = with_requests(&[None, None]);
-    server.takes(&one(2, 0, 3, &[0x80, 0, 0, 0, 255])).unwrap();
+    server
+        .receive(&one(2, 0, 3, &[0x80, 0, 0, 0, 255]))
+        .unwrap();
     assert_eq!(sent_order(&mut server, 2), [1, 3, 1, 3]);
 }
 
 #[test]
 fn does_not_schedule_reset_streams() {
     let (mut server, _) = with_requests(&[None, Some("u=0"), None]);
-    server.takes(&one(3, 0, 3, &[0; 4])).unwrap();
+    server.receive(&one(3, 0, 3, &[0; 4])).unwrap();
     assert_eq!(sent_order(&mut server, 1), [1, 5]);
 }

@@ -15,10 +15,10 @@ fn a_graceful_shutdown_accepts_streams_in_flight() {
         .connection
         .send_request(OutgoingRequest::of(&head, "https"), true, &mut client.out)
         .unwrap();
-    let bytes = client.said();
-    let key = stream_of(&server.takes(&bytes).unwrap());
-    let bytes = server.said();
-    let seen = client.takes(&bytes).unwrap();
+    let bytes = client.take_output();
+    let key = stream_of(&server.receive(&bytes).unwrap());
+    let bytes = server.take_output();
+    let seen = client.receive(&bytes).unwrap();
     assert!(matches!(
         seen[0].event,
         Http2Event::GoAway {
@@ -32,8 +32,8 @@ fn a_graceful_shutdown_accepts_streams_in_flight() {
             .send_request(OutgoingRequest::of(&head, "https"), true, &mut client.out)
             .is_none()
     );
-    let bytes = client.said();
-    server.takes(&bytes).unwrap();
+    let bytes = client.take_output();
+    server.receive(&bytes).unwrap();
     assert_eq!(goaways(&server.out), [(1, 0)]);
     assert!(!server.connection.is_finished());
     server.responds(key, 200, "", b"last");
@@ -46,7 +46,7 @@ fn a_graceful_shutdown_accepts_streams_in_flight() {
 #[test]
 fn streams_after_the_last_one_are_refused() {
     let mut server = Endpoint::connected(config());
-    server.takes(&headers_frame(1, true, &GET)).unwrap();
+    server.receive(&headers_frame(1, true, &GET)).unwrap();
     server
         .connection
         .go_away(ErrorCode::NO_ERROR, &mut server.out);
@@ -54,7 +54,7 @@ fn streams_after_the_last_one_are_refused() {
     for id in [3, 5] {
         assert!(
             server
-                .takes(&headers_frame(id, true, &GET))
+                .receive(&headers_frame(id, true, &GET))
                 .unwrap()
                 .is_empty()
         );
@@ -83,15 +83,15 @@ fn a_ping_detects_whether_the_peer_is_alive() {
 fn an_acknowledgement_of_another_ping_is_ignored() {
     let mut server = Endpoint::connected(config());
     server.connection.ping(&mut server.out);
-    server.takes(&one(6, 1, 0, &[0; 8])).unwrap();
+    server.receive(&one(6, 1, 0, &[0; 8])).unwrap();
     assert!(server.connection.awaits_ping_ack());
 }
 
 #[test]
 fn a_connection_finishes_after_the_responses_to_a_closing_client() {
     let mut server = Endpoint::connected(config());
-    let key = stream_of(&server.takes(&headers_frame(1, true, &GET)).unwrap());
-    server.takes(&one(7, 0, 0, &[0; 8])).unwrap();
+    let key = stream_of(&server.receive(&headers_frame(1, true, &GET)).unwrap());
+    server.receive(&one(7, 0, 0, &[0; 8])).unwrap();
     assert!(server.connection.is_shutting_down() && !server.connection.is_finished());
     server.responds(key, 200, "", b"x");
     assert!(server.connection.is_finished());

@@ -28,7 +28,7 @@ pub(super) fn check(raw: &Upstream, reader: &mut ConfigReader<'_>) -> Option<Opt
         reader.report(
             Finding::error(
                 &raw.check.span,
-                "nodes that speak FastCGI answer no such check",
+                "FastCGI nodes do not support this check",
                 "expected `type = \"tcp\"` in it",
             )
             .related(&raw.protocol.span, "the protocol"),

@@ -140,13 +140,13 @@ struct Got {
 }
 
 impl Got {
-    async fn from(answer: ResponseFuture) -> Self {
-        let was_now = matches!(answer, ResponseFuture::Now(_));
-        let mut response: Response = answer.wait().await;
-        let mut content = response.take_body();
-        let announced = content.len();
+    async fn from(future: ResponseFuture) -> Self {
+        let was_now = matches!(future, ResponseFuture::Now(_));
+        let mut response: Response = future.wait().await;
+        let mut source = response.take_body();
+        let announced = source.len();
         let mut body = Vec::new();
-        while let Some(frame) = content.frame().await {
+        while let Some(frame) = source.frame().await {
             match frame.unwrap() {
                 Frame::Data(bytes) => body.extend_from_slice(&bytes),
                 Frame::File(range) => {

@@ -170,7 +170,7 @@ fn shares_an_idle_connection_between_workers() {
     let fpm = Fpm::start("workers", &one_child);
     let upstreams = Upstreams::new();
     upstreams.apply(vec![plan(fpm.node())]);
-    let ask = |number: usize| {
+    let request = |number: usize| {
         run(async {
             let group = upstreams.group("app").unwrap();
             let script = "echo getmypid();";
@@ -185,8 +185,8 @@ fn shares_an_idle_connection_between_workers() {
     std::thread::scope(|scope| {
         let (done, order) = mpsc::channel();
         for number in 0..4 {
-            let (done, ask) = (done.clone(), &ask);
-            scope.spawn(move || done.send(ask(number)).unwrap());
+            let (done, request) = (done.clone(), &request);
+            scope.spawn(move || done.send(request(number)).unwrap());
         }
         drop(done);
         assert_eq!(order.iter().count(), 4);
@@ -276,9 +276,9 @@ fn streams_a_download_with_and_without_its_length() {
             let mut response = send(&group, request).await.unwrap();
             let known = (!length.is_empty()).then_some(30_000_000);
             assert_eq!(response.response.body.len(), known);
-            let content = read(&mut response).await.into_bytes();
-            assert_eq!(content.len(), 30_000_000);
-            for (number, part) in content.chunks(100_000).enumerate() {
+            let body = read(&mut response).await.into_bytes();
+            assert_eq!(body.len(), 30_000_000);
+            for (number, part) in body.chunks(100_000).enumerate() {
                 let letter = b'a' + u8::try_from(number % 26).unwrap();
                 assert!(part.iter().all(|byte| *byte == letter), "{number}");
             }
@@ -309,8 +309,8 @@ fn returns_statuses_of_head_redirects_and_errors() {
             let response = &upstream.response;
             assert_eq!(response.status.as_u16(), status, "{script}");
             assert!(!response.headers.contains("status"), "{response:?}");
-            let content = read(&mut upstream).await;
-            assert_eq!(content.is_empty(), status != 418, "{script}: {content}");
+            let body = read(&mut upstream).await;
+            assert_eq!(body.is_empty(), status != 418, "{script}: {body}");
         }
     });
 }
@@ -320,26 +320,25 @@ fn passes_standard_error_with_its_request() {
     let fpm = Fpm::start("stderr", &Pool::default());
     run(async {
         let (_upstreams, group) = group(plan(fpm.node()));
-        let told: Rc<RefCell<String>> = Rc::default();
+        let messages: Rc<RefCell<String>> = Rc::default();
         for script in [
             "error_log('said'); echo 1;",
             "echo 1; flush(); error_log('later');",
         ] {
             let mut request = fpm.request(&group, Method::GET, script);
-            let heard = Rc::clone(&told);
+            let log = Rc::clone(&messages);
             request.stderr = Some(Rc::new(move |head, bytes| {
                 let text = String::from_utf8_lossy(bytes);
-                heard
-                    .borrow_mut()
+                log.borrow_mut()
                     .push_str(&format!("{}: {text}\n", head.target));
             }));
             let mut response = send(&group, request).await.unwrap();
             assert_eq!(read(&mut response).await, "1");
         }
-        let told = told.borrow();
+        let messages = messages.borrow();
         assert!(
-            told.contains("/: ") && told.contains("said") && told.contains("later"),
-            "{told}"
+            messages.contains("/: ") && messages.contains("said") && messages.contains("later"),
+            "{messages}"
         );
     });
 }
@@ -422,8 +421,8 @@ fn a_script_notices_that_its_client_is_gone() {
 /// Starts an application that responds to the first request of each connection and closes the connection at
 /// the second. Returns it with its number of requests.
 async fn closing_at_second_request() -> (NodePlan, Rc<Cell<usize>>) {
-    const END_OF_CONTENT: [u8; 8] = [1, 5, 0, 1, 0, 0, 0, 0];
-    const ANSWER: &[u8] = b"\x01\x06\0\x01\0\x02\0\0\nx\x01\x03\0\x01\0\x08\0\0\0\0\0\0\0\0\0\0";
+    const END_OF_BODY: [u8; 8] = [1, 5, 0, 1, 0, 0, 0, 0];
+    const RESPONSE: &[u8] = b"\x01\x06\0\x01\0\x02\0\0\nx\x01\x03\0\x01\0\x08\0\0\0\0\0\0\0\0\0\0";
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let node = node("php", listener.local_addr().unwrap());
     let requests: Rc<Cell<usize>> = Rc::default();
@@ -433,16 +432,16 @@ async fn closing_at_second_request() -> (NodePlan, Rc<Cell<usize>>) {
             let (mut socket, _) = listener.accept().await.unwrap();
             let came = Rc::clone(&came);
             spawn_local(async move {
-                for is_answered in [true, false] {
+                for responds in [true, false] {
                     let mut input = Vec::new();
-                    while !input.ends_with(&END_OF_CONTENT) {
+                    while !input.ends_with(&END_OF_BODY) {
                         if socket.read_buf(&mut input).await.unwrap_or(0) == 0 {
                             return;
                         }
                     }
                     came.set(came.get() + 1);
-                    if is_answered {
-                        socket.write_all(ANSWER).await.unwrap();
+                    if responds {
+                        socket.write_all(RESPONSE).await.unwrap();
                     }
                 }
             });
@@ -451,7 +450,7 @@ async fn closing_at_second_request() -> (NodePlan, Rc<Cell<usize>>) {
     (node, requests)
 }
 
-fn ask(group: &WorkerGroup, method: Method) -> ClientRequest {
+fn php_request(group: &WorkerGroup, method: Method) -> ClientRequest {
     let mut request = request(group, method);
     Rc::get_mut(&mut request.head).unwrap().params = Some(Params::new());
     request
@@ -463,16 +462,22 @@ fn replaces_a_closed_connection_for_requests_that_may_be_sent_twice() {
         let (node, requests) = closing_at_second_request().await;
         let (_upstreams, group) = group(plan(node));
         for count in [1, 3, 5] {
-            let mut response = send(&group, ask(&group, Method::GET)).await.unwrap();
+            let mut response = send(&group, php_request(&group, Method::GET))
+                .await
+                .unwrap();
             assert_eq!(read(&mut response).await, "x");
             assert_eq!(requests.get(), count);
         }
         // A connection that was just returned carries no request that must not be sent twice.
-        send(&group, ask(&group, Method::POST)).await.unwrap();
+        send(&group, php_request(&group, Method::POST))
+            .await
+            .unwrap();
         assert_eq!(requests.get(), 6);
         // After a time it does, and the request is not sent again.
         tokio::time::sleep(Duration::from_millis(50)).await;
-        send(&group, ask(&group, Method::POST)).await.unwrap_err();
+        send(&group, php_request(&group, Method::POST))
+            .await
+            .unwrap_err();
         assert_eq!(requests.get(), 7);
     });
 }
