@@ -1,4 +1,4 @@
-//! Starts the real binary in a folder of its own, and ends it with the test.
+//! Starts the real binary in a temporary folder and stops it at the end of the test.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,13 +16,14 @@ pub(crate) use apus_testkit::wait_until;
 use rustix::process::{Pid, Signal, getegid, geteuid, kill_process};
 use tempfile::TempDir;
 
-/// How long anything may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a read or a write may block before the test fails.
+const IO_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long a server may take to end with its test before it is killed.
-const LAST_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a server may take to stop at the end of its test before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A folder with files to serve, configurations, and the home of the user who does.
+/// A temporary folder with the files to serve and the configuration. It is the working directory and `HOME`
+/// of the commands.
 pub(crate) struct Home {
     folder: TempDir,
 }
@@ -31,8 +32,7 @@ impl Home {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("site")).unwrap();
-        // A server that is started as root becomes this user, and writes logs and sockets here, as
-        // programs write beside themselves.
+        // A server that is started as root changes to this user and writes its logs and sockets here.
         if is_root() {
             let (uid, gid) = unprivileged();
             for path in [folder.path(), &folder.path().join("site")] {
@@ -44,11 +44,11 @@ impl Home {
         home
     }
 
-    /// Gives the folder back to who runs the tests: for a server that stays who starts it, as in a user
-    /// namespace that has no other user.
+    /// Makes the user who runs the tests the owner of the folder, for a server that does not change its
+    /// user, as in a user namespace that has no other user.
     pub(crate) fn take_back(&self) {
-        let us = (geteuid().as_raw(), getegid().as_raw());
-        chown(self.folder.path(), Some(us.0), Some(us.1)).unwrap();
+        let owner = (geteuid().as_raw(), getegid().as_raw());
+        chown(self.folder.path(), Some(owner.0), Some(owner.1)).unwrap();
     }
 
     /// Makes a folder that the server can write to.
@@ -74,12 +74,12 @@ impl Home {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// The command in this home, in its folder.
+    /// The `apus` command with this folder as its working directory and `HOME`.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         self.command_through(&[], arguments)
     }
 
-    /// The same, started by a program that becomes it.
+    /// As [`Home::command`], run by a program that executes it.
     pub(crate) fn command_through(&self, program: &[&str], arguments: &[&str]) -> Command {
         let words = [program, &[env!("CARGO_BIN_EXE_apus")], arguments].concat();
         let mut command = Command::new(words[0]);
@@ -100,7 +100,7 @@ impl Home {
         self.command(arguments).output().unwrap()
     }
 
-    /// Runs the command to its end and expects this exit status; standard output and error.
+    /// Runs the command to its end and expects this exit status. Returns standard output and error.
     pub(crate) fn expect(&self, arguments: &[&str], status: i32) -> (String, String) {
         let output = self.run(arguments);
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -113,12 +113,12 @@ impl Home {
         (out, err)
     }
 
-    /// Starts `apus serve` with these arguments and waits until it serves.
+    /// Starts `apus serve` with these arguments and waits until it listens.
     pub(crate) fn serve(&self, arguments: &[&str]) -> Apus {
         self.serve_through(&[], arguments)
     }
 
-    /// The same, started by a program that becomes it.
+    /// As [`Home::serve`], run by a program that executes the server.
     pub(crate) fn serve_through(&self, program: &[&str], arguments: &[&str]) -> Apus {
         let arguments = [&["serve"], arguments].concat();
         let mut apus = Apus::start(self.command_through(program, &arguments));
@@ -128,18 +128,18 @@ impl Home {
         apus
     }
 
-    /// As [`Home::serve`], but nobody reads what the server goes on to print.
+    /// As [`Home::serve`], but standard output is not read after the first line.
     pub(crate) fn serve_unread(&self, arguments: &[&str]) -> Apus {
         Apus::start(self.command(&[&["serve"], arguments].concat()))
     }
 }
 
-/// Whether this is root's process, so that a server which it starts gives that up.
+/// Whether the tests run as root, so that a server that they start changes to an unprivileged user.
 pub(crate) fn is_root() -> bool {
     geteuid().is_root()
 }
 
-/// The user and the group that a server has by default which is started as root.
+/// The default user and group of a server that is started as root.
 pub(crate) fn unprivileged() -> (u32, u32) {
     let users = fs::read_to_string("/etc/passwd").unwrap();
     let find = |name: &str| {
@@ -155,17 +155,17 @@ pub(crate) fn unprivileged() -> (u32, u32) {
     find("www-data").or_else(|| find("nobody")).unwrap()
 }
 
-/// A server that runs. Ended when dropped.
+/// A running server. It is stopped when this is dropped.
 pub(crate) struct Apus {
     child: Child,
-    /// Standard output after the first line, if nobody is to read it.
+    /// Standard output after the first line, while nobody reads it.
     unread: Option<BufReader<ChildStdout>>,
     urls: Vec<String>,
     log: Arc<Mutex<String>>,
 }
 
 impl Apus {
-    /// Starts the command and waits until it tells where it serves.
+    /// Starts the command and waits until it prints its URLs.
     pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
@@ -200,7 +200,7 @@ impl Apus {
         }
     }
 
-    /// Where it serves, in the order of the configuration.
+    /// The URLs of its listeners, in the order of the configuration.
     pub(crate) fn urls(&self) -> &[String] {
         &self.urls
     }
@@ -214,7 +214,7 @@ impl Apus {
         self.child.id()
     }
 
-    /// What it has written to standard error so far.
+    /// What the server has written to standard error so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
@@ -223,7 +223,7 @@ impl Apus {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits until the process has exited.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let mut status = None;
         wait_until("the server ends", || {
@@ -238,7 +238,7 @@ impl Apus {
         connect(self.address())
     }
 
-    /// The answer to `GET path`, over a connection of its own.
+    /// The response to `GET path`, over a new connection.
     pub(crate) fn get(&self, path: &str) -> Reply {
         get(self.address(), path)
     }
@@ -246,9 +246,9 @@ impl Apus {
 
 impl Drop for Apus {
     fn drop(&mut self) {
-        // A second signal ends it at once; it leaves no control socket behind then.
+        // A second signal stops the server at once, and it still removes its control socket.
         let start = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < LAST_PATIENCE {
+        while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < STOP_TIMEOUT {
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
             thread::park_timeout(Duration::from_millis(5));
         }
@@ -260,28 +260,28 @@ impl Drop for Apus {
     }
 }
 
-/// The address in `http://address:port/`, where this machine may be called localhost.
+/// The address in `http://address:port/`, where the address may be `localhost`.
 pub(crate) fn address_of(url: &str) -> SocketAddr {
     let authority = url.split('/').nth(2).unwrap();
     authority.replace("localhost", "127.0.0.1").parse().unwrap()
 }
 
-/// A connection that does not wait for ever.
+/// A connection whose reads and writes time out.
 #[expect(clippy::disallowed_methods, reason = "a test may block")]
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(IO_TIMEOUT)).unwrap();
     stream
 }
 
-/// Whether somebody listens there.
+/// Whether the address accepts connections.
 #[expect(clippy::disallowed_methods, reason = "a test may block")]
 pub(crate) fn is_open(address: SocketAddr) -> bool {
     TcpStream::connect(address).is_ok()
 }
 
-/// The answer to `GET path`.
+/// The response to `GET path`, over a new connection.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Reply {
     let mut stream = connect(address);
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -289,7 +289,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> Reply {
     Reply::read(stream)
 }
 
-/// An answer whose end is that of the connection.
+/// A response that ends with its connection.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -304,7 +304,7 @@ impl Reply {
         Self::parse(&String::from_utf8_lossy(&bytes))
     }
 
-    /// The status of a response to come on a connection; 0 if that closes without one.
+    /// Reads a status line and returns its status, or 0 if the connection closes without a response.
     pub(crate) fn read_head(stream: impl Read) -> u16 {
         let mut line = String::new();
         let _ = BufReader::new(stream).read_line(&mut line);
@@ -322,7 +322,7 @@ impl Reply {
     }
 }
 
-/// A port that nobody uses now, and no other test gets: below those that the system picks for
+/// A port that is not in use and that no other test gets. It is below the ports that the system assigns to
 /// connections and for port 0.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -336,7 +336,7 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// A Unix socket as systemd listens on for news of its services.
+/// A Unix socket that receives the notifications of a service, as that of systemd does.
 pub(crate) struct Systemd {
     socket: std::os::unix::net::UnixDatagram,
     path: PathBuf,
@@ -346,7 +346,7 @@ impl Systemd {
     pub(crate) fn listen(path: &Path) -> Self {
         let socket = std::os::unix::net::UnixDatagram::bind(path).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
         Self {
             socket,
             path: path.to_owned(),
@@ -364,16 +364,17 @@ impl Systemd {
     }
 }
 
-/// The answer to `GET path` over a Unix socket.
+/// The response to `GET path` over a Unix socket.
 pub(crate) fn get_unix(socket: &Path, path: &str) -> Reply {
     let mut stream = UnixStream::connect(socket).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     Reply::read(stream)
 }
 
-/// Tells those who look at it that something is over, however it ends: who waits for them in vain would not see why.
+/// Sets the flag when it is dropped, also by a panic. Threads that loop until the flag is set then end, and
+/// the panic is reported.
 pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Ends<'_> {

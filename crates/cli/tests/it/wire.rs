@@ -1,23 +1,23 @@
-//! A client that sends any bytes at all and reads answers by their framing.
+//! A client that sends arbitrary bytes and reads responses by their framing.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::harness::connect;
 
-/// A connection in clear text.
+/// An HTTP/1 connection in clear text.
 pub(crate) struct Wire {
     stream: BufReader<TcpStream>,
 }
 
-/// An answer as it came.
+/// A response as it was received.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) status: u16,
     /// Status line and field lines, names in lower case.
     pub(crate) head: Vec<String>,
     pub(crate) body: Vec<u8>,
-    /// Field lines after chunked content.
+    /// Field lines of the trailer section of a chunked body.
     pub(crate) trailers: Vec<String>,
 }
 
@@ -41,12 +41,12 @@ impl Wire {
         }
     }
 
-    /// Sends it, as far as the server takes it.
+    /// Sends all bytes. Returns whether the server accepted them.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.get_mut().write_all(bytes.as_ref()).is_ok()
     }
 
-    /// Writes what the server takes at once.
+    /// Writes as much as the socket takes without blocking.
     pub(crate) fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let stream = self.stream.get_mut();
         stream.set_nonblocking(true)?;
@@ -55,7 +55,7 @@ impl Wire {
         written
     }
 
-    /// The next answer to a request that is not HEAD.
+    /// The next response to a request whose method is not HEAD.
     pub(crate) fn read(&mut self) -> Received {
         let mut received = self.read_head();
         if received.status < 200 || matches!(received.status, 204 | 304) {
@@ -81,7 +81,7 @@ impl Wire {
         received
     }
 
-    /// The head of the next answer, whatever follows it.
+    /// The head of the next response. The body is not read.
     pub(crate) fn read_head(&mut self) -> Received {
         let head = self.read_lines();
         assert!(!head.is_empty(), "no status line");
@@ -93,7 +93,7 @@ impl Wire {
         }
     }
 
-    /// The next bytes, which have to come.
+    /// The next `count` bytes. Panics if the connection ends before.
     pub(crate) fn read_bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(count);
         self.take(count as u64, &mut bytes);
@@ -102,7 +102,7 @@ impl Wire {
 
     fn take(&mut self, length: u64, body: &mut Vec<u8>) {
         let read = self.stream.by_ref().take(length).read_to_end(body).unwrap();
-        assert_eq!(read as u64, length, "the answer is cut");
+        assert_eq!(read as u64, length, "the response is truncated");
     }
 
     fn read_lines(&mut self) -> Vec<String> {
@@ -122,12 +122,12 @@ impl Wire {
         }
     }
 
-    /// Waits until an answer has begun to come.
+    /// Waits until a response has begun to arrive.
     pub(crate) fn wait(&mut self) {
         self.stream.fill_buf().unwrap();
     }
 
-    /// Everything up to the end of the connection, which has to come.
+    /// All bytes until the connection is closed. Panics if it stays open.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         match self.stream.read_to_end(&mut rest) {
@@ -138,23 +138,23 @@ impl Wire {
         }
     }
 
-    /// Sees the connection end with nothing more.
+    /// Expects the connection to be closed without another byte.
     pub(crate) fn assert_closed(&mut self) {
         let rest = self.rest();
         assert!(rest.is_empty(), "{:?}", String::from_utf8_lossy(&rest));
     }
 
-    /// Whether the server has closed it, or cut it.
+    /// Whether the server has closed or reset the connection.
     pub(crate) fn is_closed(&self) -> bool {
         !matches!(self.peek(), Some(Ok(1)) | None)
     }
 
-    /// Whether there is something to read, be it the end.
+    /// Whether there are bytes to read or the connection is closed.
     pub(crate) fn is_readable(&self) -> bool {
         self.peek().is_some()
     }
 
-    /// What a read would say, if it would say anything at once.
+    /// The result of a read of one byte, or none if the read would block.
     fn peek(&self) -> Option<std::io::Result<usize>> {
         let stream = self.stream.get_ref();
         stream.set_nonblocking(true).unwrap();

@@ -1,4 +1,4 @@
-//! Many and large: heads, targets, connections, log lines, descriptors, a full disk.
+//! Floods of large heads and targets, connections and log lines, exhausted descriptors and a full disk.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ fn header_and_cookie_bombs_are_refused() {
         }
     }
     assert_eq!(victim.total("bad_requests"), 80);
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn heads_at_the_limit_on_many_connections_fit_into_memory() {
     for client in &mut clients {
         client.send(&almost);
     }
-    victim.assert_stands();
+    victim.assert_healthy();
     for client in &mut clients {
         client.send("\r\n\r\n");
         assert_eq!(client.read().status, 200);
@@ -66,11 +66,11 @@ fn very_long_targets_are_refused() {
     let longest = format!("/?{}", "q".repeat(8 * 1024 - 2));
     assert_eq!(victim.get(&longest, "").status, 200);
     assert_eq!(victim.total("bad_requests"), 12);
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn pipelined_requests_without_end_take_no_memory_while_nobody_reads() {
+fn endless_pipelined_requests_of_a_client_that_reads_nothing_take_no_memory() {
     let victim = Victim::with_defaults();
     let requests = "GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
     let mut clients: Vec<_> = (0..50).map(|_| victim.connect()).collect();
@@ -80,11 +80,11 @@ fn pipelined_requests_without_end_take_no_memory_while_nobody_reads() {
             .is_ok_and(|sent| sent > 0)
         {}
     }
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn a_flood_from_one_address_is_bounded_where_the_configuration_says_so() {
+fn connections_from_one_address_are_limited_as_configured() {
     let victim = Victim::configured("worker_threads = 1\nconnections_per_address = 10", "");
     let mut clients = Vec::new();
     let mut refused = 0;
@@ -94,7 +94,9 @@ fn a_flood_from_one_address_is_bounded_where_the_configuration_says_so() {
         clients.push(client);
     }
     for client in &mut clients {
-        wait_until("it is answered or closed", || client.is_readable());
+        wait_until("there is a response or it is closed", || {
+            client.is_readable()
+        });
         match client.is_closed() {
             true => refused += 1,
             false => assert_eq!(client.read().status, 200),
@@ -103,17 +105,19 @@ fn a_flood_from_one_address_is_bounded_where_the_configuration_says_so() {
     assert_eq!(refused, 90);
     assert_eq!(victim.total("refused"), 90);
     drop(clients);
-    wait_until("there is room again", || {
+    wait_until("a new connection is accepted", || {
         let mut client = victim.connect();
         client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        wait_until("it is answered or closed", || client.is_readable());
+        wait_until("there is a response or it is closed", || {
+            client.is_readable()
+        });
         !client.is_closed()
     });
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn a_flood_of_long_log_lines_takes_no_memory_and_loses_nothing_silently() {
+fn a_flood_of_long_log_lines_takes_no_memory_and_lost_lines_are_counted() {
     const CONNECTIONS: usize = 8;
     const REQUESTS: usize = 300;
     let mut victim = Victim::configured("access_log = \"access.log\"", "");
@@ -136,10 +140,10 @@ fn a_flood_of_long_log_lines_takes_no_memory_and_loses_nothing_silently() {
         }
     });
     drop(clients);
-    victim.assert_stands();
+    victim.assert_healthy();
     let requests = victim.total("requests");
     let mut status = victim.status();
-    wait_until("all lines are accounted for", || {
+    wait_until("all lines are counted", || {
         status = victim.status();
         let log = &status["access_logs"][0];
         log["lines_written"].as_u64().unwrap() + log["lines_lost"].as_u64().unwrap() == requests
@@ -156,7 +160,7 @@ fn a_flood_of_long_log_lines_takes_no_memory_and_loses_nothing_silently() {
     );
 }
 
-/// A server that may open this many files, with one worker.
+/// A server with one worker and this limit of open files.
 fn with_descriptors(number: u32) -> Victim {
     let home = Home::new();
     fill(&home);
@@ -190,19 +194,18 @@ fn idle_connections_leave_descriptors_for_files() {
         assert_eq!(client.read().status, 200);
         clients.push(client);
     }
-    // Files that were not asked for before have to be opened.
+    // Files that were not requested before have to be opened.
     for name in ["a", "b", "c"] {
         assert_eq!(victim.get(&format!("/{name}"), "").text(), name);
     }
     assert!(victim.total("evicted") > 100);
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn without_descriptors_accept_rests_and_goes_on_when_they_are_back() {
+fn accept_pauses_without_descriptors_and_resumes_when_there_are_some() {
     let victim = with_descriptors(64);
-    // Answers that are not read, and longer than the kernel holds, keep their connections from being
-    // closed for others.
+    // A connection is not evicted while its response is unread and larger than the buffers of the kernel.
     victim.home.write("site/film.bin", vec![b'x'; 32 << 20]);
     let mut clients: Vec<_> = (0..100).map(|_| victim.connect()).collect();
     for client in &mut clients {
@@ -211,13 +214,13 @@ fn without_descriptors_accept_rests_and_goes_on_when_they_are_back() {
     wait_until("it is out of descriptors", || {
         victim.apus.log().contains("cannot accept")
     });
-    // An honest client that has to wait meanwhile.
+    // An honest client waits meanwhile.
     let mut waiting = victim.connect();
     waiting.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    // It still fills the sockets for a while. A server that tried again and again would never rest.
+    // The server still fills the sockets for a while. One that retried `accept` in a loop would stay busy.
     let (mut since, mut ticks) = (Instant::now(), victim.ticks());
     wait_until(
-        "a second has gone by with a fifth of it spent at most",
+        "the server uses at most a fifth of a second of CPU time in a second",
         || {
             if victim.ticks() - ticks >= 20 {
                 (since, ticks) = (Instant::now(), victim.ticks());
@@ -228,16 +231,16 @@ fn without_descriptors_accept_rests_and_goes_on_when_they_are_back() {
     drop(clients);
     assert_eq!(waiting.read().text(), "<h1>hello</h1>");
     assert!(victim.total("accept_failures") > 0);
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
-/// A small file system in memory, for as long as the test.
+/// A small file system in memory, which is unmounted when this is dropped.
 struct SmallDisk {
     folder: PathBuf,
 }
 
 impl SmallDisk {
-    /// None where the user may not mount.
+    /// None if the user may not mount.
     fn mount(folder: PathBuf) -> Option<Self> {
         fs::create_dir(&folder).unwrap();
         let mounted = Command::new("mount")
@@ -260,10 +263,10 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_disk_that_is_full_costs_log_lines_alone_and_they_are_counted() {
+fn a_full_disk_loses_only_log_lines_and_they_are_counted() {
     let home = Home::new();
     fill(&home);
-    // Where the test may not mount, the device that is always full has to do.
+    // If the test may not mount, it uses the device that is always full.
     let disk = SmallDisk::mount(home.path("disk"));
     let path = if disk.is_some() {
         "disk/access.log"
@@ -289,15 +292,15 @@ fn a_disk_that_is_full_costs_log_lines_alone_and_they_are_counted() {
         }
         log(&victim.status(), "lines_lost") > 0
     });
-    wait_until("all are accounted for", || {
+    wait_until("all are counted", || {
         let status = victim.status();
         log(&status, "lines_lost") + log(&status, "lines_written") == requests
     });
-    victim.assert_stands();
+    victim.assert_healthy();
     if disk.is_none() {
         return;
     }
-    // When there is room again, the log goes on with a line of its own.
+    // When there is space again, the log continues with a complete line.
     fs::write(victim.home.path("disk/access.log"), "").unwrap();
     let written = log(&victim.status(), "lines_written");
     wait_until("lines are written again", || {
@@ -309,6 +312,6 @@ fn a_disk_that_is_full_costs_log_lines_alone_and_they_are_counted() {
         text.lines()
             .any(|line| line.starts_with("127.0.0.1 ") && line.contains("\"GET /?again HTTP/1.1\""))
     });
-    // Before the folder that it is mounted in is removed.
+    // The file system is unmounted before its folder is removed.
     drop(disk);
 }

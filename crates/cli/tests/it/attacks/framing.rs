@@ -1,13 +1,13 @@
-//! HTTP/1 framing (RFC 9112 sections 2 to 7): what two programs could read in two ways is refused,
-//! the connection ends, and what was smuggled behind it is never answered.
+//! HTTP/1 framing (RFC 9112 sections 2 to 7): ambiguous messages are rejected, the connection is closed,
+//! and a request that is smuggled after them gets no response.
 
 use super::Victim;
 
-/// What an attacker wants to be taken for a request of its own.
+/// The request that an attacker smuggles.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// A message and the status that refuses it. A handler that wants no content, as that of files,
-/// answers before content is read that turns out to be malformed.
+/// A message and the status that rejects it. The file handler responds with 405 before a malformed body is
+/// read.
 type Message = (u16, String);
 
 fn assert_refused(messages: &[Message]) {
@@ -26,7 +26,7 @@ fn assert_refused(messages: &[Message]) {
         }
         let counted = victim.total("bad_requests") - before;
         assert_eq!(counted, messages.len() as u64);
-        victim.assert_stands();
+        victim.assert_healthy();
     }
 }
 
@@ -36,7 +36,7 @@ fn with_field(status: u16, field: &str) -> Message {
 }
 
 #[test]
-fn content_length_with_transfer_encoding() {
+fn rejects_content_length_with_transfer_encoding() {
     assert_refused(&[
         with_field(400, "Content-Length: 5\r\nTransfer-Encoding: chunked"),
         with_field(400, "Transfer-Encoding: chunked\r\nContent-Length: 5"),
@@ -45,7 +45,7 @@ fn content_length_with_transfer_encoding() {
 }
 
 #[test]
-fn lengths_that_are_not_one_number() {
+fn rejects_content_lengths_that_are_not_one_number() {
     let lengths = [
         "+5",
         "-5",
@@ -71,7 +71,7 @@ fn lengths_that_are_not_one_number() {
 }
 
 #[test]
-fn transfer_encodings_that_are_not_exactly_chunked() {
+fn rejects_transfer_encodings_other_than_exactly_chunked() {
     let mut messages: Vec<_> = [
         "Transfer-Encoding: xchunked",
         "Transfer-Encoding: chunked, chunked",
@@ -99,7 +99,7 @@ fn transfer_encodings_that_are_not_exactly_chunked() {
 }
 
 #[test]
-fn line_ends_folding_and_control_bytes() {
+fn rejects_bare_line_endings_line_folding_and_control_bytes() {
     let messages: Vec<_> = [
         "GET / HTTP/1.1\nHost: localhost\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: localhost\n\r\n",
@@ -122,7 +122,7 @@ fn line_ends_folding_and_control_bytes() {
 }
 
 #[test]
-fn request_lines_and_hosts_that_are_not_exact() {
+fn rejects_malformed_request_lines_and_hosts() {
     let messages: Vec<_> = [
         (400, "GET  / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
         (400, "GET / HTTP/1.1 \r\nHost: localhost\r\n\r\n"),
@@ -150,7 +150,7 @@ fn request_lines_and_hosts_that_are_not_exact() {
 }
 
 #[test]
-fn chunked_content_that_is_framed_otherwise() {
+fn rejects_malformed_chunked_bodies() {
     let long = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(20_000));
     let messages: Vec<_> = [
         "zz\r\n",
@@ -170,16 +170,16 @@ fn chunked_content_that_is_framed_otherwise() {
         "0\r\nX: y\r\n folded\r\n\r\n",
     ]
     .iter()
-    .map(|content| {
+    .map(|body| {
         let head = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
-        (405, format!("{head}{content}"))
+        (405, format!("{head}{body}"))
     })
     .collect();
     assert_refused(&messages);
 }
 
 #[test]
-fn a_request_behind_a_refused_connect_or_upgrade() {
+fn a_refused_connect_closes_the_connection_and_a_refused_upgrade_keeps_it() {
     let victim = Victim::with_defaults();
     let mut wire = victim.connect();
     wire.send(format!(
@@ -190,18 +190,18 @@ fn a_request_behind_a_refused_connect_or_upgrade() {
     assert_eq!(received.field("connection"), Some("close"));
     wire.assert_closed();
 
-    // An Upgrade that is not taken leaves HTTP/1.1, with a request of its own behind it.
+    // After an Upgrade that is refused, the connection stays HTTP/1.1 and the next request is served.
     let mut wire = victim.connect();
     wire.send(format!(
         "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n{SMUGGLED}"
     ));
     assert_eq!(wire.read().text(), "<h1>hello</h1>");
     assert_eq!(wire.read().text(), "what was smuggled");
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn an_expectation_is_answered_early_and_its_content_is_no_request() {
+fn an_expectation_gets_an_early_response_and_its_body_is_not_read_as_a_request() {
     let victim = Victim::with_defaults();
     let length = SMUGGLED.len();
     let mut wire = victim.connect();
@@ -213,11 +213,11 @@ fn an_expectation_is_answered_early_and_its_content_is_no_request() {
     assert_eq!(received.field("connection"), Some("close"));
     wire.send(SMUGGLED);
     wire.assert_closed();
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn bytes_behind_content_are_a_request_of_their_own() {
+fn bytes_after_a_body_are_read_as_the_next_request() {
     let victim = Victim::with_defaults();
     let mut wire = victim.connect();
     wire.send(format!(
@@ -226,5 +226,5 @@ fn bytes_behind_content_are_a_request_of_their_own() {
     assert_eq!(wire.read().status, 405);
     assert_eq!(wire.read().status, 400);
     wire.assert_closed();
-    victim.assert_stands();
+    victim.assert_healthy();
 }

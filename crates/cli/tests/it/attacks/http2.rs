@@ -1,6 +1,5 @@
-//! HTTP/2 as attackers speak it, with raw frames in clear text: floods, bombs and hoards on many
-//! connections at once. What each one costs the connection is tested in the engine; here it is memory,
-//! honest clients beside them, and the counters that tell.
+//! HTTP/2 attacks with raw frames in clear text, on many connections at once. The tests of the engine check
+//! the error of each connection; these check memory, honest clients and the counters.
 
 use std::net::TcpStream;
 use std::thread;
@@ -12,7 +11,7 @@ use crate::h2_client::{
 };
 use crate::harness::{connect, wait_until};
 
-/// Attackers of one kind, each on a connection of its own.
+/// The number of attackers, each with its own connection.
 const ATTACKERS: usize = 10;
 
 impl Victim {
@@ -20,25 +19,25 @@ impl Victim {
         Peer::open_with(connect(self.apus.address()), settings)
     }
 
-    /// Has attackers take their turns until each was sent away, while honest clients of both versions
-    /// are answered.
+    /// Runs attackers until the server has closed the connection of each, while honest clients of both
+    /// versions are served. `frames` makes the frames of a round.
     fn assert_stops(
         &self,
         counter: &str,
         settings: &[(u16, u32)],
-        turn: impl Fn(&mut Peer<TcpStream>, usize) -> Vec<u8> + Sync,
+        frames: impl Fn(&mut Peer<TcpStream>, usize) -> Vec<u8> + Sync,
     ) {
-        const TURNS: usize = 50_000;
+        const ROUNDS: usize = 50_000;
         thread::scope(|scope| {
             let attackers: Vec<_> = (0..ATTACKERS)
                 .map(|_| {
                     scope.spawn(|| {
                         let mut peer = self.open(settings);
                         peer.fence();
-                        let mut turns = 0;
-                        let (_, code) = peer.flood(TURNS, |peer| {
-                            turns += 1;
-                            turn(peer, turns)
+                        let mut round = 0;
+                        let (_, code) = peer.flood(ROUNDS, |peer| {
+                            round += 1;
+                            frames(peer, round)
                         });
                         assert_eq!(code, code::ENHANCE_YOUR_CALM, "{counter}");
                     })
@@ -52,7 +51,7 @@ impl Victim {
             assert_eq!(honest.fetch("/").text(), "<h1>hello</h1>");
         });
         assert_eq!(self.total(counter), ATTACKERS as u64, "{counter}");
-        self.assert_stands();
+        self.assert_healthy();
     }
 }
 
@@ -69,7 +68,7 @@ fn rapid_reset_is_stopped_cve_2023_44487() {
 fn resets_that_the_server_is_made_to_send_are_stopped_cve_2025_8671() {
     let large = block(&request("GET", "/large.bin"));
     let malformed = block(&request_with("GET", "/", &[("connection", "close")]));
-    for turn in [
+    for frames in [
         (|large, _, stream| [head(stream, large, true), window_update(stream, 0)].concat())
             as fn(&[u8], &[u8], u32) -> Vec<u8>,
         |large, _, stream| {
@@ -85,7 +84,7 @@ fn resets_that_the_server_is_made_to_send_are_stopped_cve_2025_8671() {
     ] {
         let victim = Victim::with_defaults();
         victim.assert_stops("stopped_reset_floods", &[], |peer, _| {
-            turn(&large, &malformed, peer.next_stream())
+            frames(&large, &malformed, peer.next_stream())
         });
     }
 }
@@ -93,15 +92,15 @@ fn resets_that_the_server_is_made_to_send_are_stopped_cve_2025_8671() {
 #[test]
 fn streams_that_are_opened_faster_than_they_are_served_are_stopped() {
     let victim = Victim::with_defaults();
-    // Nothing of their answers can leave.
-    let shut = [(setting::INITIAL_WINDOW_SIZE, 0)];
-    victim.assert_stops("stopped_reset_floods", &shut, |peer, _| {
+    // The server can send no body.
+    let closed = [(setting::INITIAL_WINDOW_SIZE, 0)];
+    victim.assert_stops("stopped_reset_floods", &closed, |peer, _| {
         get(peer.next_stream(), "/large.bin")
     });
 }
 
 #[test]
-fn field_blocks_without_end_are_stopped_cve_2024_27316() {
+fn endless_field_blocks_are_stopped_cve_2024_27316() {
     let victim = Victim::with_defaults();
     let start = frame(
         kind::HEADERS,
@@ -115,13 +114,13 @@ fn field_blocks_without_end_are_stopped_cve_2024_27316() {
         1,
         literal("x", vec![b'y'; FRAME - 100]),
     );
-    victim.assert_stops("stopped_field_block_floods", &[], |_, turn| match turn {
+    victim.assert_stops("stopped_field_block_floods", &[], |_, round| match round {
         1 => start.clone(),
         _ => large.clone(),
     });
     let victim = Victim::with_defaults();
     let empty = frame(kind::CONTINUATION, 0, 1, []);
-    victim.assert_stops("stopped_field_block_floods", &[], |_, turn| match turn {
+    victim.assert_stops("stopped_field_block_floods", &[], |_, round| match round {
         1 => start.clone(),
         _ => empty.clone(),
     });
@@ -133,17 +132,17 @@ fn compression_bombs_are_stopped_cve_2016_6581() {
     let get = block(&request("GET", "/"));
     let fill = [get.clone(), indexed_literal("x", "y".repeat(4000))].concat();
     let bomb = [get, vec![0x80 | 62; 16_000]].concat();
-    victim.assert_stops("stopped_field_block_floods", &[], |peer, turn| {
+    victim.assert_stops("stopped_field_block_floods", &[], |peer, round| {
         let stream = peer.next_stream();
-        head(stream, if turn == 1 { &fill } else { &bomb }, true)
+        head(stream, if round == 1 { &fill } else { &bomb }, true)
     });
 }
 
 #[test]
-fn fields_by_the_thousand_behind_a_shut_window_take_no_memory_cve_2026_49975() {
+fn thousands_of_fields_on_streams_with_closed_windows_take_no_memory_cve_2026_49975() {
     let victim = Victim::with_defaults();
     let get = block(&request("GET", "/large.bin"));
-    // Each byte is a cookie, of which as many fit as the limit of a head allows.
+    // Each byte is a cookie. There are as many as the limit of a head allows.
     let fill = [get.clone(), indexed_literal("cookie", "")].concat();
     let many = [get, vec![0x80 | 62; 800]].concat();
     let mut peers: Vec<_> = (0..40)
@@ -161,11 +160,11 @@ fn fields_by_the_thousand_behind_a_shut_window_take_no_memory_cve_2026_49975() {
             assert_eq!(peer.head(stream).status, 200);
         }
     }
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn frames_that_have_to_be_answered_are_stopped_cve_2019_9512_and_9515() {
+fn frames_that_require_a_reply_are_stopped_cve_2019_9512_and_9515() {
     let victim = Victim::with_defaults();
     victim.assert_stops("stopped_answer_floods", &[], |_, _| ping(1));
     let victim = Victim::with_defaults();
@@ -184,56 +183,56 @@ fn pings_of_clients_that_read_nothing_take_no_memory_cve_2019_9512() {
             }
         }
     }
-    victim.assert_stands();
+    victim.assert_healthy();
     assert_eq!(victim.total("stopped_answer_floods"), 20);
 }
 
 #[test]
-fn content_in_crumbs_is_stopped_cve_2019_9511() {
+fn tiny_windows_are_stopped_cve_2019_9511() {
     let victim = Victim::with_defaults();
     let one = [(setting::INITIAL_WINDOW_SIZE, 1)];
-    victim.assert_stops("stopped_crumb_floods", &one, |peer, turn| {
+    victim.assert_stops("stopped_crumb_floods", &one, |peer, round| {
         peer.opens_windows = false;
-        if turn == 1 {
+        if round == 1 {
             return get(1, "/large.bin");
         }
-        let got = turn - 1;
-        let _ = peer.read_until(|peer| peer.received(1).body.len() >= got);
+        let expected = round - 1;
+        let _ = peer.read_until(|peer| peer.received(1).body.len() >= expected);
         window_update(1, 1)
     });
 }
 
 #[test]
 fn frames_that_carry_nothing_are_stopped_cve_2019_9513_and_9518() {
-    let nothing: [fn(usize) -> Vec<u8>; 4] = [
-        |turn| priority(turn as u32 % 1000 * 2 + 3, 0, turn as u8),
+    let empty_frames: [fn(usize) -> Vec<u8>; 4] = [
+        |round| priority(round as u32 % 1000 * 2 + 3, 0, round as u8),
         |_| data(1, "", false),
         |_| frame(0xbe, 0, 0, []),
         |_| window_update(0, 1),
     ];
-    for frame in nothing {
+    for frame in empty_frames {
         let victim = Victim::with_defaults();
         let post = head(1, &block(&request("POST", "/")), false);
-        victim.assert_stops("stopped_idle_floods", &[], |_, turn| match turn {
-            // 405, but its stream is open for what follows.
+        victim.assert_stops("stopped_idle_floods", &[], |_, round| match round {
+            // The response is 405, but the stream stays open for the next frames.
             1 => post.clone(),
-            _ => frame(turn).repeat(20),
+            _ => frame(round).repeat(20),
         });
     }
 }
 
 #[test]
 fn frames_that_carry_nothing_on_a_stream_that_was_reset_are_stopped() {
-    let nothing: [fn() -> Vec<u8>; 2] = [
+    let empty_frames: [fn() -> Vec<u8>; 2] = [
         || data(1, "", true),
         || head(1, &block(&[("x", "y")]), true),
     ];
-    for frame in nothing {
+    for frame in empty_frames {
         let victim = Victim::with_defaults();
         let mut post = head(1, &block(&request("POST", "/")), false);
-        // Which resets the stream.
+        // An increment of 0 makes the server reset the stream.
         post.extend(window_update(1, 0));
-        victim.assert_stops("stopped_idle_floods", &[], |_, turn| match turn {
+        victim.assert_stops("stopped_idle_floods", &[], |_, round| match round {
             1 => post.clone(),
             _ => frame().repeat(20),
         });
@@ -241,7 +240,7 @@ fn frames_that_carry_nothing_on_a_stream_that_was_reset_are_stopped() {
 }
 
 #[test]
-fn large_answers_to_clients_that_read_nothing_take_no_memory_cve_2019_9517() {
+fn large_responses_to_clients_that_read_nothing_take_no_memory_cve_2019_9517() {
     let victim = Victim::with_defaults();
     let open = [(setting::INITIAL_WINDOW_SIZE, 0x7fff_ffff)];
     let mut peers: Vec<_> = (0..30).map(|_| victim.open(&open)).collect();
@@ -253,40 +252,40 @@ fn large_answers_to_clients_that_read_nothing_take_no_memory_cve_2019_9517() {
         peer.send(bytes);
     }
     let mut before = 0;
-    wait_until("nothing moves any more", || {
+    wait_until("the server sends no more bytes", || {
         let now = victim.total("bytes_out");
-        let is_still = now - std::mem::replace(&mut before, now) < 100_000;
-        is_still && victim.total("requests") > 30 * 100
+        let is_idle = now - std::mem::replace(&mut before, now) < 100_000;
+        is_idle && victim.total("requests") > 30 * 100
     });
     let mut honest = victim.open(&[]);
     assert_eq!(honest.fetch("/").status, 200);
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn many_idle_connections_are_small() {
+fn many_idle_connections_take_little_memory() {
     let victim = Victim::with_defaults();
     let mut peers: Vec<_> = (0..1000).map(|_| victim.open(&[])).collect();
     for peer in &mut peers {
         assert_eq!(peer.fetch("/").status, 200);
     }
-    victim.assert_stands();
+    victim.assert_healthy();
     let mut honest = victim.open(&[]);
     assert_eq!(honest.fetch("/").status, 200);
 }
 
 #[test]
-fn a_window_past_its_end_closes_the_connection() {
+fn a_window_beyond_the_maximum_closes_the_connection() {
     let victim = Victim::with_defaults();
     let mut peer = victim.open(&[]);
     peer.send(window_update(0, 0x7fff_ffff));
     assert_eq!(peer.goaway(), code::FLOW_CONTROL_ERROR);
     assert_eq!(victim.total("bad_requests"), 1);
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn slow_prefaces_heads_and_streams_are_given_up_and_counted() {
+fn slow_prefaces_heads_and_streams_time_out_and_are_counted() {
     let victim = Victim::configured("client_header_timeout = 1\nsend_timeout = 1", "");
     let mut honest = victim.open(&[]);
     let mut silent: Vec<_> = (0..50)
@@ -309,7 +308,7 @@ fn slow_prefaces_heads_and_streams_are_given_up_and_counted() {
         peer.send(&half);
         silent.push(peer);
     }
-    let mut shut: Vec<_> = (0..50)
+    let mut stalled: Vec<_> = (0..50)
         .map(|_| {
             let mut peer = victim.open(&[(setting::INITIAL_WINDOW_SIZE, 1)]);
             peer.opens_windows = false;
@@ -321,16 +320,16 @@ fn slow_prefaces_heads_and_streams_are_given_up_and_counted() {
         assert_eq!(honest.fetch("/").status, 200);
         assert_eq!(peer.goaway(), code::ENHANCE_YOUR_CALM);
     }
-    for peer in &mut shut {
+    for peer in &mut stalled {
         assert_eq!(peer.reset_of(1), code::CANCEL);
     }
     assert_eq!(victim.total("timeouts"), 100);
     assert_eq!(victim.total("stalled_streams"), 50);
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn fields_never_become_other_requests_or_leave_the_root() {
+fn fields_never_become_other_requests_or_reach_files_outside_the_root() {
     let victim = Victim::with_defaults();
     for target in [
         "/ HTTP/1.1\r\nHost: localhost\r\n\r\nGET /smuggled",
@@ -352,13 +351,13 @@ fn fields_never_become_other_requests_or_leave_the_root() {
         "/.git/config",
         "/page.php",
     ] {
-        let answer = peer.fetch(target);
+        let response = peer.fetch(target);
         assert!(
-            (400..500).contains(&answer.status),
+            (400..500).contains(&response.status),
             "{target}: {}",
-            answer.status
+            response.status
         );
-        assert!(!answer.text().contains(SECRET), "{target}");
+        assert!(!response.text().contains(SECRET), "{target}");
     }
     for (name, value) in [
         (":authority", "localhost"),
@@ -383,11 +382,11 @@ fn fields_never_become_other_requests_or_leave_the_root() {
     let stream = peer.request(&late, true);
     assert_eq!(peer.reset_of(stream), code::PROTOCOL_ERROR);
     assert_eq!(peer.fetch("/").text(), "<h1>hello</h1>");
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn a_browser_that_leaves_a_page_is_no_attacker() {
+fn a_browser_that_leaves_a_page_is_not_stopped() {
     let victim = Victim::with_defaults();
     let mut peer = victim.open(&[(setting::INITIAL_WINDOW_SIZE, 6 << 20)]);
     for _ in 0..2 {
@@ -401,13 +400,13 @@ fn a_browser_that_leaves_a_page_is_no_attacker() {
         assert_eq!(peer.fetch("/").status, 200);
     }
     let cookies: Vec<String> = (0..180).map(|index| format!("c{index}=value")).collect();
-    let crumbs: Vec<_> = cookies
+    let fields: Vec<_> = cookies
         .iter()
         .map(|cookie| ("cookie", cookie.as_str()))
         .collect();
-    let stream = peer.request(&request_with("GET", "/", &crumbs), true);
+    let stream = peer.request(&request_with("GET", "/", &fields), true);
     assert_eq!(peer.response(stream).status, 200);
     peer.fence();
     assert_eq!(peer.goaways, []);
-    victim.assert_stands();
+    victim.assert_healthy();
 }

@@ -1,4 +1,4 @@
-//! TLS and identity: which site a client reaches, by which name, and who it is.
+//! Identity: server names, client certificates, TLS sessions, the control socket and private keys.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -10,7 +10,7 @@ use crate::clients::{Curl, certificate, program};
 use crate::harness::{Home, address_of, wait_until};
 use crate::wire::Wire;
 
-/// `open` is for everybody, `private` for clients with certificates; both on one address.
+/// Two sites on one address: `open` serves every client, `private` requires client certificates.
 fn two_sites() -> Victim {
     two_sites_with("handshake_timeout = 1")
 }
@@ -39,7 +39,7 @@ fn two_sites_with(global: &str) -> Victim {
         "#
         ),
     );
-    // The second site needs the port that the first one gets.
+    // Both sites need the same port.
     let port = crate::harness::free_port();
     let text = home.read("apus.toml").replace(
         "listen_tls = [\"127.0.0.1:0\"]",
@@ -71,8 +71,8 @@ fn tls_port(victim: &Victim) -> u16 {
     port.parse().unwrap()
 }
 
-/// Asks the server under the name `sni` for `host`.
-fn ask(victim: &Victim, sni: &str, host: &str, more: &[&str]) -> Option<(u16, String)> {
+/// Sends a request for `host` on a connection with the server name `sni`.
+fn request(victim: &Victim, sni: &str, host: &str, more: &[&str]) -> Option<(u16, String)> {
     let port = tls_port(victim);
     let curl = Curl::new()
         .args(&["--insecure", "--connect-to", &format!("::127.0.0.1:{port}")])
@@ -83,54 +83,54 @@ fn ask(victim: &Victim, sni: &str, host: &str, more: &[&str]) -> Option<(u16, St
 }
 
 #[test]
-fn a_host_that_the_handshake_was_not_for_is_misdirected() {
+fn a_host_that_differs_from_the_server_name_of_the_handshake_gets_421() {
     let victim = two_sites();
     let page = || Some((200, "<h1>hello</h1>".to_owned()));
-    assert_eq!(ask(&victim, "open.test", "open.test", &[]), page());
+    assert_eq!(request(&victim, "open.test", "open.test", &[]), page());
     for (sni, host) in [
         ("open.test", "private.test"),
         ("open.test", "PRIVATE.test"),
         ("open.test", "private.test."),
         ("other.test", "private.test"),
     ] {
-        let (status, text) = ask(&victim, sni, host, &[]).unwrap();
+        let (status, text) = request(&victim, sni, host, &[]).unwrap();
         assert_eq!(status, 421, "{sni} {host}");
         assert!(!text.contains(SECRET));
     }
-    // In clear text the private site is not there at all.
-    let received = victim.ask("GET / HTTP/1.1\r\nHost: private.test\r\n\r\n");
+    // The private site has no listener in clear text.
+    let received = victim.request("GET / HTTP/1.1\r\nHost: private.test\r\n\r\n");
     assert!(!received.text().contains(SECRET));
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn a_site_that_wants_certificates_gives_nothing_without_one() {
+fn a_site_that_requires_client_certificates_serves_nothing_without_one() {
     let victim = two_sites();
-    assert_eq!(ask(&victim, "private.test", "private.test", &[]), None);
+    assert_eq!(request(&victim, "private.test", "private.test", &[]), None);
     let path = |name: &str| victim.home.path(name).to_str().unwrap().to_owned();
     let identity = ["--cert", &path("client.pem"), "--key", &path("client.key")];
     assert_eq!(
-        ask(&victim, "private.test", "private.test", &identity),
+        request(&victim, "private.test", "private.test", &identity),
         Some((200, SECRET.to_owned()))
     );
-    // Signed by nobody whom the site trusts.
-    let stranger = [
+    // The site does not trust this certificate.
+    let untrusted = [
         "--cert",
         &path("open.test.pem"),
         "--key",
         &path("open.test.key"),
     ];
     assert_eq!(
-        ask(&victim, "private.test", "private.test", &stranger),
+        request(&victim, "private.test", "private.test", &untrusted),
         None
     );
     wait_until("the refusals are counted", || {
         victim.total("handshake_failures") >= 2
     });
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
-/// One session of `openssl s_client`: what the server answered to `GET /`.
+/// Runs `openssl s_client` with `GET /` and returns what it printed, with the response.
 fn s_client(victim: &Victim, sni: &str, arguments: &[&str], session: (&str, &Path)) -> String {
     let mut child = program("openssl")
         .args(["s_client", "-ign_eof", "-servername", sni])
@@ -152,7 +152,7 @@ fn s_client(victim: &Victim, sni: &str, arguments: &[&str], session: (&str, &Pat
 }
 
 #[test]
-fn a_session_of_one_site_opens_no_other() {
+fn a_tls_session_of_one_site_is_not_resumed_on_another() {
     let victim = two_sites();
     let session = victim.home.path("session");
     for version in ["-tls1_2", "-tls1_3"] {
@@ -164,11 +164,11 @@ fn a_session_of_one_site_opens_no_other() {
         assert!(!text.contains("Reused, TLS"), "{version}: {text}");
         assert!(!text.contains(SECRET), "{version}: {text}");
     }
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn half_open_and_broken_handshakes_end_in_time() {
+fn incomplete_and_malformed_handshakes_are_closed_and_counted() {
     let victim = two_sites();
     let url = victim
         .apus
@@ -190,7 +190,7 @@ fn half_open_and_broken_handshakes_end_in_time() {
     victim.assert_serves();
     wait_until("all are closed", || {
         clients.iter().all(|client| {
-            client.is_readable() // an alert, or the end
+            client.is_readable() // an alert, or the close
         })
     });
     for garbage in [
@@ -209,12 +209,12 @@ fn half_open_and_broken_handshakes_end_in_time() {
     wait_until("they are counted", || {
         victim.total("handshake_failures") + victim.total("timeouts") >= 100
     });
-    assert!(ask(&victim, "open.test", "open.test", &[]).is_some());
-    victim.assert_stands();
+    assert!(request(&victim, "open.test", "open.test", &[]).is_some());
+    victim.assert_healthy();
 }
 
 #[test]
-fn handshakes_that_never_end_keep_no_client_out() {
+fn unfinished_handshakes_keep_no_client_out() {
     let victim = two_sites_with("worker_threads = 1\nworker_connections = 20");
     let urls = victim.apus.urls();
     let address = address_of(urls.iter().find(|url| url.starts_with("https")).unwrap());
@@ -224,17 +224,17 @@ fn handshakes_that_never_end_keep_no_client_out() {
         client.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
         clients.push(client);
         if number % 20 == 0 {
-            assert!(ask(&victim, "open.test", "open.test", &[]).is_some());
+            assert!(request(&victim, "open.test", "open.test", &[]).is_some());
             victim.assert_serves();
         }
     }
     assert_eq!(victim.total("refused"), 0);
     assert!(victim.total("evicted") >= 80);
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn the_control_socket_is_for_its_user_alone() {
+fn only_its_user_can_use_the_control_socket_and_it_accepts_no_http() {
     use std::os::unix::fs::PermissionsExt;
     let victim = Victim::configured("control_socket = \"apus.sock\"", "");
     let mode = |name: &str| {
@@ -242,18 +242,18 @@ fn the_control_socket_is_for_its_user_alone() {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
     };
     assert_eq!(mode("apus.sock"), 0o600);
-    // It speaks no HTTP, so no page of a browser can have it reload or stop.
+    // A page in a browser can send HTTP only, so it cannot make the server reload or stop.
     let mut socket =
         std::os::unix::net::UnixStream::connect(victim.home.path("apus.sock")).unwrap();
     let _ = socket.write_all(b"POST /stop HTTP/1.1\r\nHost: localhost\r\n\r\nstop\n");
-    let mut answer = String::new();
-    let _ = socket.read_to_string(&mut answer);
-    assert!(!answer.contains("stopp"), "{answer}");
-    victim.assert_stands();
+    let mut reply = String::new();
+    let _ = socket.read_to_string(&mut reply);
+    assert!(!reply.contains("stopp"), "{reply}");
+    victim.assert_healthy();
 }
 
 #[test]
-fn a_private_key_that_others_can_read_is_told() {
+fn check_warns_of_a_private_key_that_others_can_read() {
     use std::os::unix::fs::PermissionsExt;
     let victim = two_sites();
     let key = victim.home.path("open.test.key");

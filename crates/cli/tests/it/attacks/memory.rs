@@ -1,5 +1,5 @@
-//! Memory and work for clients that take nothing: streams with a compressor or a shared response behind
-//! each, and compression that many ask for at once or nobody waits for any more.
+//! Memory and CPU time for clients that read nothing: streams with a compressor or a shared response each,
+//! and compression that many clients request at once.
 
 use std::collections::HashMap;
 use std::net::TcpStream;
@@ -12,14 +12,14 @@ use crate::harness::{connect, wait_until};
 use crate::proxy::scripted_origin::ScriptedOrigin;
 use crate::wire::Received;
 
-/// Connections of an attacker, each with as many streams as it may have.
+/// The connections of an attacker, and the streams of each.
 const CONNECTIONS: usize = 4;
 const STREAMS: usize = 256;
 
-/// What SECURITY.md promises of so many streams: the budget of responses, and a piece for each stream.
+/// The bound in SECURITY.md for this many streams: the budget of responses, and a piece for each stream.
 const BOUND: u64 = (128 + 64) << 20;
 
-/// Three megabytes of text that does not compress to nothing.
+/// Three megabytes of text that compresses moderately.
 fn text() -> String {
     let mut state = 1_u64;
     let mut text = String::new();
@@ -33,7 +33,7 @@ fn text() -> String {
     text
 }
 
-/// An origin that responds to everything with that text.
+/// An origin that responds to every request with that text.
 fn origin() -> ScriptedOrigin {
     let text = Arc::new(text());
     ScriptedOrigin::start(move |stage| {
@@ -56,8 +56,8 @@ fn in_front_of(origin: &ScriptedOrigin, global: &str, location: &str) -> Victim 
     Victim::configured(global, &locations)
 }
 
-/// Opens streams whose windows let so much of their responses out, and reads their heads. Returns how
-/// many have which coding.
+/// Opens streams with this window and reads the heads of their responses. Returns the connections and the
+/// number of responses by content coding.
 fn stall(
     victim: &Victim,
     window: u32,
@@ -97,18 +97,18 @@ fn megabytes_above_start(victim: &Victim) -> u64 {
     victim.resident().saturating_sub(victim.at_start) >> 20
 }
 
-/// Looks at the memory until it does not grow any more, and tells the most.
+/// Samples the memory until it does not grow any more, and returns the maximum.
 fn most_megabytes(victim: &Victim) -> u64 {
     let mut most = 0;
-    let mut looks_without_growth = 0;
+    let mut samples_without_growth = 0;
     wait_until("memory does not grow any more", || {
         let now = megabytes_above_start(victim);
-        looks_without_growth = match now > most {
+        samples_without_growth = match now > most {
             true => 0,
-            false => looks_without_growth + 1,
+            false => samples_without_growth + 1,
         };
         most = most.max(now);
-        looks_without_growth > 50
+        samples_without_growth > 50
     });
     most
 }
@@ -119,39 +119,39 @@ fn assert_bounded(victim: &Victim) {
     victim.assert_serves();
 }
 
-/// The attackers leave, and what they took goes back to the system.
-fn assert_goes_back(victim: &Victim, peers: Vec<Peer<TcpStream>>) {
+/// Closes the connections and waits until their memory is freed.
+fn assert_freed(victim: &Victim, peers: Vec<Peer<TcpStream>>) {
     drop(peers);
     wait_until("nothing is reserved any more", || {
         victim.status()["response_memory"]["used_bytes"] == 0
     });
-    wait_until("memory goes back to the system", || {
+    wait_until("the memory is returned to the system", || {
         victim.assert_serves();
         megabytes_above_start(victim) < 48
     });
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn streams_with_shut_windows_hold_no_compressor() {
+fn streams_with_closed_windows_hold_a_bounded_number_of_compressors() {
     let origin = origin();
     let victim = in_front_of(&origin, "", "");
     let (peers, codings) = stall(&victim, 0, "br");
-    // An eighth of the budget is for one connection.
+    // Each connection may use an eighth of the budget.
     assert_eq!(codings["br"], 7 * CONNECTIONS, "{codings:?}");
     assert_bounded(&victim);
-    assert_goes_back(&victim, peers);
+    assert_freed(&victim, peers);
 }
 
 #[test]
-fn streams_that_take_little_share_one_budget_of_compressors() {
+fn compressors_of_slow_streams_share_one_memory_budget() {
     let origin = origin();
     let victim = in_front_of(
         &origin,
         "response_memory = 32\ncompress.brotli_level = 0",
         "",
     );
-    // As many as there are in 4 MB for each connection.
+    // The numbers of compressors that fit into 4 MB for each connection.
     for (accept, compressed) in [("br", 7), ("zstd", 2), ("gzip", 7)] {
         let (peers, codings) = stall(&victim, 1000, accept);
         assert_eq!(codings[accept], compressed * CONNECTIONS, "{codings:?}");
@@ -162,22 +162,22 @@ fn streams_that_take_little_share_one_budget_of_compressors() {
         );
         assert!(memory["refused"].as_u64().unwrap() > 0, "{memory}");
         assert_bounded(&victim);
-        assert_goes_back(&victim, peers);
+        assert_freed(&victim, peers);
     }
 }
 
 #[test]
-fn streams_that_read_what_cannot_be_stored_share_one_budget() {
+fn streams_that_read_uncacheable_responses_share_one_memory_budget() {
     let origin = origin();
     let victim = in_front_of(&origin, "", "cache = true");
     for accept in ["identity", "br"] {
         let (peers, _) = stall(&victim, 0, accept);
         assert_bounded(&victim);
-        assert_goes_back(&victim, peers);
+        assert_freed(&victim, peers);
     }
 }
 
-/// A response whose form the client cannot do without.
+/// The compressed response to a client that does not accept identity.
 fn compressed(victim: &Victim, target: &str, fields: &str) -> Received {
     victim.get(
         target,
@@ -186,11 +186,11 @@ fn compressed(victim: &Victim, target: &str, fields: &str) -> Received {
 }
 
 #[test]
-fn a_file_is_compressed_once_for_all_who_refuse_identity_and_want_a_few_bytes() {
+fn a_file_is_compressed_once_for_all_range_requests_that_refuse_identity() {
     let victim = Victim::with_defaults();
     let text = text();
     victim.home.write("site/page.html", &text);
-    wait_until("the metadata of the file are to be trusted", || {
+    wait_until("the file has an entity tag", || {
         victim.get("/page.html", "").field("etag").is_some()
     });
     let part = |victim: &Victim| compressed(victim, "/page.html", "Range: bytes=0-10\r\n");
@@ -199,9 +199,9 @@ fn a_file_is_compressed_once_for_all_who_refuse_identity_and_want_a_few_bytes() 
     let once = victim.ticks() - before;
     assert_eq!((first.status, first.body.len()), (206, 11));
     assert_eq!(first.field("content-encoding"), Some("zstd"));
-    // What is made in the background for others is not what is measured.
+    // The compression in the background is not part of the measurement.
     let mut last = 0;
-    wait_until("the best form is made", || {
+    wait_until("the server is idle", || {
         let now = victim.ticks();
         std::mem::replace(&mut last, now) == now
     });
@@ -218,5 +218,5 @@ fn a_file_is_compressed_once_for_all_who_refuse_identity_and_want_a_few_bytes() 
     );
     let whole = compressed(&victim, "/page.html", "");
     assert_eq!(zstd::decode_all(&whole.body[..]).unwrap(), text.as_bytes());
-    victim.assert_stands();
+    victim.assert_healthy();
 }

@@ -1,8 +1,8 @@
-//! The classes of attack on servers and programs, against the binary as it is shipped: with the
-//! defaults, and with a configuration of a few lines. Honest requests beside it are answered, memory
-//! stays within a bound, and the counters tell what was stopped.
+//! Attacks on the shipped binary, with the defaults and with a short configuration. Each test checks that
+//! honest requests are served during the attack, that memory stays within a bound, and that the counters
+//! report what was rejected.
 
-mod content;
+mod bodies;
 mod floods;
 mod framing;
 mod http2;
@@ -18,24 +18,24 @@ use serde_json::Value;
 use crate::harness::{Apus, Home};
 use crate::wire::Wire;
 
-/// What no client may see. It lies in files that are not to be served.
+/// The text of files that must not be served.
 const SECRET: &str = "the secret";
 
-/// Bytes of memory that no attack of these tests may have the server take, above what it has at its
-/// start.
+/// The bytes of memory by which the server may grow during an attack.
 const MEMORY: u64 = 64 << 20;
 
 /// A server under attack.
 struct Victim {
     home: Home,
     apus: Apus,
-    /// What `apus status` is told.
+    /// The argument that names the server to `apus status`.
     source: &'static str,
+    /// Resident bytes after the first request.
     at_start: u64,
 }
 
 impl Victim {
-    /// `apus serve site`: nothing is configured.
+    /// `apus serve site`, without a configuration.
     fn with_defaults() -> Self {
         let home = Home::new();
         fill(&home);
@@ -43,7 +43,7 @@ impl Victim {
         Self::new(home, apus, "site")
     }
 
-    /// A site with a few lines of configuration: some of `[global]`, some of its own.
+    /// A site with these lines in `[global]` and in `[[sites]]`.
     fn configured(global: &str, site: &str) -> Self {
         let home = Home::new();
         fill(&home);
@@ -65,7 +65,7 @@ impl Victim {
             source,
             at_start: 0,
         };
-        // The first request has the worker make what it keeps.
+        // The worker allocates its long-lived state for the first request.
         victim.assert_serves();
         victim.at_start = victim.resident();
         victim
@@ -75,16 +75,16 @@ impl Victim {
         Wire::connect(self.apus.address())
     }
 
-    /// The answer to these bytes over a new connection, whatever follows it.
-    fn ask(&self, request: impl AsRef<[u8]>) -> crate::wire::Received {
+    /// The first response to these bytes, over a new connection.
+    fn request(&self, request: impl AsRef<[u8]>) -> crate::wire::Received {
         let mut wire = self.connect();
         wire.send(request);
         wire.read()
     }
 
-    /// The answer to `GET target` with these field lines, each with its line end.
+    /// The response to `GET target` with these field lines, each with its CRLF.
     fn get(&self, target: &str, fields: &str) -> crate::wire::Received {
-        self.ask(format!(
+        self.request(format!(
             "GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"
         ))
     }
@@ -100,7 +100,7 @@ impl Victim {
         status["totals"][name].as_u64().expect(name)
     }
 
-    /// Bytes of memory that the server takes.
+    /// Resident bytes of the server.
     fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.apus.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -110,7 +110,7 @@ impl Victim {
         kilobytes << 10
     }
 
-    /// Seconds of processor time that the server has used, in clock ticks.
+    /// CPU time that the server has used, in clock ticks.
     fn ticks(&self) -> u64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.apus.pid())).unwrap();
         let (_, fields) = stat.rsplit_once(") ").unwrap();
@@ -118,14 +118,14 @@ impl Victim {
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     }
 
-    /// An honest request is answered.
+    /// Expects a response to an honest request.
     fn assert_serves(&self) {
         let reply = self.apus.get("/");
         assert_eq!((reply.status, reply.body.as_str()), (200, "<h1>hello</h1>"));
     }
 
-    /// Honest requests are answered, memory is within its bound, no handler panicked.
-    fn assert_stands(&self) {
+    /// Expects a response to an honest request, memory within its bound, and no panic of a handler.
+    fn assert_healthy(&self) {
         self.assert_serves();
         let grown = self.resident().saturating_sub(self.at_start);
         assert!(grown < MEMORY, "{} MB more than at start", grown >> 20);
@@ -133,7 +133,7 @@ impl Victim {
     }
 }
 
-/// Files to serve, and such as are not.
+/// Writes files to serve and files that must not be served.
 fn fill(home: &Home) {
     for folder in ["site/files", "site/.git", "outside"] {
         fs::create_dir(home.path(folder)).unwrap();
@@ -143,7 +143,7 @@ fn fill(home: &Home) {
     home.write("site/large.bin", vec![b'x'; 4 << 20]);
     home.write("site/smuggled", "what was smuggled");
     home.write("site/files/a.txt", "a");
-    for hidden in [
+    for secret in [
         "outside/secret.txt",
         "secret.txt",
         "site/.env",
@@ -153,6 +153,6 @@ fn fill(home: &Home) {
         "site/files/run.PHP",
         "site/page.phtml",
     ] {
-        home.write(hidden, SECRET);
+        home.write(secret, SECRET);
     }
 }

@@ -1,13 +1,13 @@
-//! Paths and programs: nothing but what lies below the root is served, hidden files and source never,
-//! and no field of a client passes for something that the server says.
+//! Paths and client fields: only files below the root are served, hidden files and source files never are,
+//! and no field of a client is taken for a fact of the request.
 
 use std::os::unix::fs::symlink;
 
 use super::{SECRET, Victim};
 use crate::harness::wait_until;
 
-/// None of these targets may be answered with the secret, nor with anything else that is whole.
-fn assert_kept(victim: &Victim, targets: &[&str]) {
+/// Expects an error without the secret for each target.
+fn assert_not_served(victim: &Victim, targets: &[&str]) {
     for target in targets {
         let received = victim.get(target, "");
         assert!(
@@ -17,12 +17,12 @@ fn assert_kept(victim: &Victim, targets: &[&str]) {
         );
         assert!(!received.text().contains(SECRET), "{target}");
     }
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn dots_lead_nowhere_however_they_are_written() {
-    assert_kept(
+fn encoded_and_plain_dot_segments_never_leave_the_root() {
+    assert_not_served(
         &Victim::with_defaults(),
         &[
             "/../secret.txt",
@@ -57,8 +57,8 @@ fn dots_lead_nowhere_however_they_are_written() {
 }
 
 #[test]
-fn an_encoded_slash_is_no_slash() {
-    assert_kept(
+fn an_encoded_slash_does_not_separate_segments() {
+    assert_not_served(
         &Victim::with_defaults(),
         &[
             "/files%2fa.txt",
@@ -70,8 +70,8 @@ fn an_encoded_slash_is_no_slash() {
 }
 
 #[test]
-fn hidden_files_are_not_there() {
-    assert_kept(
+fn hidden_files_are_not_served() {
+    assert_not_served(
         &Victim::with_defaults(),
         &[
             "/.env",
@@ -88,8 +88,8 @@ fn hidden_files_are_not_there() {
 }
 
 #[test]
-fn source_is_never_sent() {
-    assert_kept(
+fn source_files_are_never_sent() {
+    assert_not_served(
         &Victim::with_defaults(),
         &[
             "/page.php",
@@ -111,15 +111,15 @@ fn source_is_never_sent() {
 }
 
 #[test]
-fn names_that_differ_by_case_are_other_names() {
-    assert_kept(
+fn file_names_are_case_sensitive() {
+    assert_not_served(
         &Victim::with_defaults(),
         &["/INDEX.HTML", "/Files/a.txt", "/files/A.TXT"],
     );
 }
 
 #[test]
-fn links_out_of_the_root_are_not_followed() {
+fn symbolic_links_out_of_the_root_are_not_followed() {
     let victim = Victim::with_defaults();
     let link = |from: &str, to: &str| symlink(from, victim.home.path(to)).unwrap();
     let outside = victim.home.path("outside");
@@ -130,7 +130,7 @@ fn links_out_of_the_root_are_not_followed() {
     link("loop", "site/loop");
     link(".env", "site/plain.txt");
     link("files", "site/inside");
-    assert_kept(
+    assert_not_served(
         &victim,
         &[
             "/out/secret.txt",
@@ -145,13 +145,13 @@ fn links_out_of_the_root_are_not_followed() {
 }
 
 #[test]
-fn a_prefix_without_its_slash_is_no_way_out_of_an_alias() {
+fn a_location_prefix_without_a_trailing_slash_does_not_escape_its_alias() {
     let victim = Victim::configured(
         "",
         "[[sites.locations]]\npath = \"/docs\"\nalias = \"outside/\"\n\
          [[sites.locations]]\npath = \"/pages/\"\nalias = \"site/files\"",
     );
-    assert_kept(
+    assert_not_served(
         &victim,
         &[
             "/docs../secret.txt",
@@ -169,7 +169,7 @@ fn a_prefix_without_its_slash_is_no_way_out_of_an_alias() {
 }
 
 #[test]
-fn location_and_file_are_found_by_the_same_path() {
+fn the_location_and_the_file_are_selected_by_the_same_normalized_path() {
     let victim = Victim::configured(
         "",
         "[[sites.locations]]\npath = \"/files/\"\nreturn = { status = 403 }",
@@ -186,11 +186,11 @@ fn location_and_file_are_found_by_the_same_path() {
     ] {
         assert_eq!(victim.get(target, "").status, 403, "{target}");
     }
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn names_like_those_of_framing_fields_do_not_frame() {
+fn fields_with_names_similar_to_framing_fields_do_not_affect_framing() {
     let victim = Victim::with_defaults();
     for field in [
         "Content_Length: 100",
@@ -208,11 +208,11 @@ fn names_like_those_of_framing_fields_do_not_frame() {
             assert_eq!(wire.read().text(), "<h1>hello</h1>", "{field}");
         }
     }
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn fields_of_a_client_pass_for_no_address_no_scheme_and_no_host() {
+fn fields_of_a_client_change_neither_its_address_nor_scheme_nor_host() {
     let victim = Victim::configured(
         "",
         "access_log = { path = \"access.log\", format = \"$remote_addr $scheme $host\" }\n\
@@ -227,13 +227,13 @@ fn fields_of_a_client_pass_for_no_address_no_scheme_and_no_host() {
     let received = victim.get("/moved", fields);
     assert_eq!(received.field("location"), Some("http://localhost/"));
     let lines = "127.0.0.1 http localhost\n".repeat(3);
-    wait_until("the lines are there", || {
+    wait_until("the lines are in the log", || {
         victim.home.read("access.log") == lines
     });
 }
 
 #[test]
-fn a_stranger_is_nobody_else_by_the_proxy_protocol() {
+fn a_proxy_protocol_header_of_an_untrusted_client_is_refused() {
     let victim = Victim::with_defaults();
     for head in [
         &b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n"[..],
@@ -245,5 +245,5 @@ fn a_stranger_is_nobody_else_by_the_proxy_protocol() {
         wire.assert_closed();
     }
     assert_eq!(victim.total("bad_requests"), 2);
-    victim.assert_stands();
+    victim.assert_healthy();
 }

@@ -1,10 +1,10 @@
-//! Attacks on caches: every client gets what is its own, and nobody can place an answer for others.
+//! Attacks on caches: no client gets a response that belongs to another, and no client can poison the cache.
 
-use super::{MINUTE, asked, cached, configured, configured_with, get, is_hit, numbered};
+use super::{MINUTE, cached, configured, configured_with, get, is_hit, numbered, requests_to};
 use crate::proxy::scripted_origin::ScriptedOrigin;
 
 #[test]
-fn scheme_host_port_and_query_have_answers_of_their_own() {
+fn each_scheme_host_port_and_query_has_its_own_stored_response() {
     let origin = numbered(|head| {
         let lower = head.to_ascii_lowercase();
         let line = |name: &str| {
@@ -15,19 +15,22 @@ fn scheme_host_port_and_query_have_answers_of_their_own() {
         format!("{MINUTE}X-For: {host} {scheme}\r\n")
     });
     let front = configured(&origin).tls().serve();
-    let ask = |host: &str, target: &str| {
+    let field_for = |host: &str, target: &str| {
         let reply = front.ask(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         reply.field("x-for").unwrap().to_owned()
     };
     for _ in 0..2 {
         for host in ["localhost", "a.test", "b.test", "a.test:8080"] {
-            let told = ask(host, "/page");
-            assert!(told.starts_with(&format!("host={host} ")), "{host}: {told}");
+            let field = field_for(host, "/page");
+            assert!(
+                field.starts_with(&format!("host={host} ")),
+                "{host}: {field}"
+            );
         }
     }
-    assert_eq!(asked(&origin), 4);
-    // Hosts that differ in case only are one.
-    assert!(ask("A.test", "/page").starts_with("host=a.test "));
+    assert_eq!(requests_to(&origin), 4);
+    // Host names are compared without case.
+    assert!(field_for("A.test", "/page").starts_with("host=a.test "));
     let authority = front.authority_file();
     for version in crate::proxy::VERSIONS {
         let version = version.replace("-prior-knowledge", "");
@@ -48,7 +51,7 @@ fn scheme_host_port_and_query_have_answers_of_their_own() {
 }
 
 #[test]
-fn one_sites_answer_is_not_served_for_another() {
+fn a_stored_response_of_one_site_is_not_served_for_another() {
     let origins = [
         numbered(|_| MINUTE.to_owned()),
         numbered(|_| MINUTE.to_owned()),
@@ -61,7 +64,7 @@ fn one_sites_answer_is_not_served_for_another() {
     let front = configured(&origins[0]).after(&other).serve();
     for _ in 0..2 {
         assert_eq!(front.get("/page").text(), "answer 1");
-        // The names of one site on the address of the other.
+        // The name of the second site is requested on the addresses of both.
         for url in front.apus.urls() {
             let address = crate::harness::address_of(url);
             let mut wire = crate::wire::Wire::connect(address);
@@ -69,25 +72,28 @@ fn one_sites_answer_is_not_served_for_another() {
             assert_eq!(wire.read().status, 200);
         }
     }
-    assert!(asked(&origins[0]) >= 1 && asked(&origins[1]) == 1);
+    assert!(requests_to(&origins[0]) >= 1 && requests_to(&origins[1]) == 1);
 }
 
 #[test]
-fn answers_to_requests_with_credentials_are_for_those_alone() {
+fn responses_to_requests_with_credentials_are_not_shared() {
     let origin = numbered(|_| MINUTE.to_owned());
     let front = cached(&origin);
     let mine = get(&front, "/", "Authorization: Basic bWU6bWU=\r\n");
     assert_eq!(mine.text(), "answer 1");
     assert_eq!(front.get("/").text(), "answer 2");
-    // What is for all is no answer to who has credentials, unless it says that it is (section 3.5).
+    // A request with credentials may get the stored response only if that permits it (section 3.5).
     let theirs = get(&front, "/", "Authorization: Basic eW91OnlvdQ==\r\n");
     assert!(["answer 2", "answer 3"].contains(&theirs.text().as_str()));
     let next = front.get("/").text();
-    assert_eq!(next, "answer 2", "an answer to credentials was kept");
+    assert_eq!(
+        next, "answer 2",
+        "a response to a request with credentials was stored"
+    );
 }
 
 #[test]
-fn answers_that_set_cookies_are_not_kept() {
+fn responses_that_set_cookies_are_not_stored() {
     let origin = numbered(|_| format!("{MINUTE}Set-Cookie: session=secret\r\n"));
     let front = cached(&origin);
     assert_eq!(front.get("/").text(), "answer 1");
@@ -96,7 +102,7 @@ fn answers_that_set_cookies_are_not_kept() {
 }
 
 #[test]
-fn vary_keeps_answers_apart() {
+fn vary_selects_among_stored_responses() {
     let origin = numbered(|head| {
         let lower = head.to_ascii_lowercase();
         let language = lower.split("accept-language: ").nth(1).unwrap_or("none");
@@ -111,11 +117,11 @@ fn vary_keeps_answers_apart() {
         }
         assert_eq!(front.get("/").field("content-language"), Some("none"));
     }
-    assert_eq!(asked(&origin), 4);
+    assert_eq!(requests_to(&origin), 4);
 }
 
 #[test]
-fn what_varies_with_everything_is_not_kept() {
+fn responses_with_vary_star_are_not_stored() {
     let origin = numbered(|_| format!("{MINUTE}Vary: *\r\n"));
     let front = cached(&origin);
     assert_eq!(front.get("/").text(), "answer 1");
@@ -123,7 +129,7 @@ fn what_varies_with_everything_is_not_kept() {
 }
 
 #[test]
-fn variants_without_end_cost_no_memory_and_no_time() {
+fn endless_variants_take_bounded_memory() {
     let origin = numbered(|_| {
         format!(
             "{MINUTE}Vary: Accept-Language\r\nX-Filler: {}\r\n",
@@ -143,8 +149,8 @@ fn variants_without_end_cost_no_memory_and_no_time() {
 }
 
 #[test]
-fn a_page_behind_a_name_like_a_file_is_not_kept() {
-    // Web cache deception: the application answers /account/x.css with the account.
+fn a_page_whose_path_looks_like_a_file_is_not_stored() {
+    // Web cache deception: the application responds to /account/x.css with the account page.
     let origin = numbered(|_| "Content-Type: text/html\r\n".to_owned());
     let front = cached(&origin);
     for path in [
@@ -162,7 +168,7 @@ fn a_page_behind_a_name_like_a_file_is_not_kept() {
 }
 
 #[test]
-fn spellings_of_a_path_are_one_answer_and_no_other_path_is_it() {
+fn equivalent_paths_share_one_stored_response_and_other_paths_do_not() {
     let origin = numbered(|_| MINUTE.to_owned());
     let front = cached(&origin);
     assert_eq!(front.get("/a/b").text(), "answer 1");
@@ -179,13 +185,13 @@ fn spellings_of_a_path_are_one_answer_and_no_other_path_is_it() {
     for other in ["/a/b/", "/A/b", "/a%2fb", "/a/b;x", "/a/b?", "/a/b%20"] {
         assert!(!is_hit(&front, other), "{other}");
     }
-    // What the origin was asked for is what the key was made of.
+    // The origin receives the normalized path of the cache key.
     let received = origin.received();
     assert_eq!(received.matches("GET /a/b HTTP").count(), 1, "{received}");
 }
 
 #[test]
-fn errors_that_a_crafted_request_provokes_are_not_kept() {
+fn errors_that_a_crafted_request_causes_are_not_stored() {
     let origin = numbered(|head| {
         let evil = head.to_ascii_lowercase().contains("x-oversized: ");
         if evil {
@@ -205,7 +211,7 @@ fn errors_that_a_crafted_request_provokes_are_not_kept() {
         let honest = get(&front, &target, "");
         assert_eq!(honest.field("x-evil"), None, "{status}");
     }
-    // Requests that the server refuses itself leave nothing behind.
+    // Responses to requests that the server rejects itself are not stored.
     for crafted in [
         "GET /page HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n".to_owned(),
         format!(
@@ -220,7 +226,7 @@ fn errors_that_a_crafted_request_provokes_are_not_kept() {
 }
 
 #[test]
-fn what_no_key_holds_does_not_reach_the_origin_or_is_not_kept() {
+fn fields_outside_the_cache_key_do_not_poison_stored_responses() {
     for field in [
         "X-Forwarded-Host: evil.test",
         "X_Forwarded_Host: evil.test",
@@ -238,15 +244,15 @@ fn what_no_key_holds_does_not_reach_the_origin_or_is_not_kept() {
         "X-HTTP-Method-Override: POST",
         "Forwarded: host=evil.test",
     ] {
-        // An application that believes each of them, and tells so in its answer.
+        // The application trusts each of these fields and reports so in its response.
         let name = field.split(':').next().unwrap().to_ascii_lowercase();
         let value = field.split(": ").nth(1).unwrap();
         let origin = numbered(move |head| {
             let lower = head.to_ascii_lowercase();
-            let told = lower
+            let is_poisoned = lower
                 .lines()
                 .any(|line| line.starts_with(&name) && line.ends_with(value));
-            format!("{MINUTE}X-Poisoned: {told}\r\n")
+            format!("{MINUTE}X-Poisoned: {is_poisoned}\r\n")
         });
         let front = cached(&origin);
         assert_eq!(get(&front, "/", &format!("{field}\r\n")).status, 200);
@@ -256,7 +262,7 @@ fn what_no_key_holds_does_not_reach_the_origin_or_is_not_kept() {
 }
 
 #[test]
-fn content_of_a_get_leaves_nothing_for_others() {
+fn the_response_to_a_get_with_a_body_is_not_served_to_others() {
     let origin = numbered(|head| {
         let fat = head.to_ascii_lowercase().contains("content-length: 4");
         format!("{MINUTE}X-Fat: {fat}\r\n")
@@ -268,7 +274,7 @@ fn content_of_a_get_leaves_nothing_for_others() {
 }
 
 #[test]
-fn an_answer_to_head_is_not_one_to_get() {
+fn the_response_to_head_is_not_served_to_get() {
     let origin = numbered(|_| MINUTE.to_owned());
     let front = cached(&origin);
     let mut wire = front.connect();
@@ -276,14 +282,14 @@ fn an_answer_to_head_is_not_one_to_get() {
     assert_eq!(wire.read_head().status, 200);
     let whole = front.get("/");
     assert!(whole.text().starts_with("answer "), "{:?}", whole.text());
-    // That to GET is one to HEAD, without content.
+    // The stored response to GET is served to HEAD, without its body.
     wire.send("HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     assert_eq!(wire.read_head().field("content-length"), Some("8"));
     wire.assert_closed();
 }
 
 #[test]
-fn a_part_is_not_the_whole() {
+fn a_partial_response_is_not_served_as_the_whole() {
     let origin = ScriptedOrigin::start(|stage| {
         while let Some(head) = stage.read_request() {
             let lower = head.to_ascii_lowercase();
@@ -315,7 +321,7 @@ fn a_part_is_not_the_whole() {
 }
 
 #[test]
-fn an_answer_that_was_cut_is_not_kept_as_whole() {
+fn a_truncated_response_is_not_stored_as_complete() {
     for cut in [
         "Content-Length: 100\r\n\r\npart",
         "Transfer-Encoding: chunked\r\n\r\n4\r\npart\r\n",
@@ -345,7 +351,7 @@ fn an_answer_that_was_cut_is_not_kept_as_whole() {
 }
 
 #[test]
-fn strangers_cannot_purge() {
+fn clients_without_the_token_cannot_purge() {
     let origin = ScriptedOrigin::start(|stage| {
         while let Some(head) = stage.read_request() {
             if head.starts_with("GET ") {
@@ -376,6 +382,6 @@ fn strangers_cannot_purge() {
         assert!((400..500).contains(&status), "{request} {status}");
     }
     assert_eq!(front.get("/").text(), "good");
-    let asked = origin.received().matches("GET / HTTP").count();
-    assert_eq!(asked, 1, "something was purged");
+    let requests = origin.received().matches("GET / HTTP").count();
+    assert_eq!(requests, 1, "something was purged");
 }

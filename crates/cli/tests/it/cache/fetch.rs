@@ -1,5 +1,5 @@
-//! An answer that is read while it is fetched: by many at once, in parts, by some who stand still, and
-//! without the one who caused it. What breaks off is completed, or looks cut.
+//! A response that clients read while it is fetched: many at once, ranges of it, slow readers, and after the
+//! client that caused the fetch has left. An interrupted fetch is completed, or clients see it truncated.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::{MINUTE, asked, cached_on_disk, configured, get, is_hit, large};
+use super::{MINUTE, cached_on_disk, configured, get, is_hit, large, requests_to};
 use crate::harness::{Home, free_port, wait_until};
 use crate::proxy::Front;
 use crate::proxy::scripted_origin::{ScriptedOrigin, Stage};
 use crate::wire::Wire;
 
-/// What becomes of an answer after its first half.
+/// Holds the origin after the first half of a response and decides how it continues.
 #[derive(Clone, Default)]
 struct Gate(Arc<AtomicU8>);
 
 const HELD: u8 = 0;
-const GOES_ON: u8 = 1;
+const CONTINUES: u8 = 1;
 const CLOSES: u8 = 2;
 const RESETS: u8 = 3;
 const FREEZES: u8 = 4;
@@ -39,36 +39,36 @@ impl Gate {
     }
 }
 
-/// Says that the answer may be completed by parts, which it can be only with a strong validator.
+/// The fields that permit the completion by range requests, which requires a strong validator.
 const RESUMABLE: &str = "ETag: \"one\"\r\nAccept-Ranges: bytes\r\n";
 
-/// An origin that sends half of its content, with these field lines, and then what the gate says. Parts
-/// it sends at once.
-fn halting(content: &[u8], fields: &'static str, gate: &Gate) -> ScriptedOrigin {
-    halting_at(([127, 0, 0, 1], 0).into(), content, fields, gate)
+/// An origin that sends these field lines and half of its body, and then continues as the gate says. It
+/// sends ranges at once.
+fn halting(body: &[u8], fields: &'static str, gate: &Gate) -> ScriptedOrigin {
+    halting_at(([127, 0, 0, 1], 0).into(), body, fields, gate)
 }
 
 fn halting_at(
     address: SocketAddr,
-    content: &[u8],
+    body: &[u8],
     fields: &'static str,
     gate: &Gate,
 ) -> ScriptedOrigin {
-    let (content, gate) = (content.to_vec(), gate.clone());
+    let (body, gate) = (body.to_vec(), gate.clone());
     ScriptedOrigin::start_at(address, move |stage| {
         while let Some(head) = stage.read_request() {
-            if let Some(range) = range_of(&head, content.len()) {
-                send_part(stage, &content, range, fields);
+            if let Some(range) = range_of(&head, body.len()) {
+                send_part(stage, &body, range, fields);
                 continue;
             }
-            let length = content.len();
+            let length = body.len();
             stage.send(format!(
                 "HTTP/1.1 200 OK\r\n{MINUTE}{fields}Content-Length: {length}\r\n\r\n"
             ));
-            let (first, second) = content.split_at(length / 2);
+            let (first, second) = body.split_at(length / 2);
             stage.send(first);
             match gate.wait() {
-                GOES_ON => stage.send(second),
+                CONTINUES => stage.send(second),
                 RESETS => return stage.reset(),
                 FREEZES => return stage.freeze(),
                 _ => return,
@@ -87,14 +87,14 @@ fn range_of(head: &str, length: usize) -> Option<Range<usize>> {
     })
 }
 
-fn send_part(stage: &mut Stage, content: &[u8], range: Range<usize>, fields: &str) {
-    let part = &content[range.clone()];
+fn send_part(stage: &mut Stage, body: &[u8], range: Range<usize>, fields: &str) {
+    let part = &body[range.clone()];
     stage.send(format!(
         "HTTP/1.1 206 Partial Content\r\n{MINUTE}{fields}Content-Range: bytes {}-{}/{}\r\n\
          Content-Length: {}\r\n\r\n",
         range.start,
         range.end - 1,
-        content.len(),
+        body.len(),
         part.len()
     ));
     stage.send(part);
@@ -108,42 +108,40 @@ const OVER_HTTP_2: [(&str, &str); 4] = [
     (":path", "/"),
 ];
 
-/// Clients that all have the first half, while the origin holds back the second.
-fn readers(front: &Front, content: &[u8]) -> Vec<Wire> {
-    let half = content.len() / 2;
+/// Clients that have read the first half while the origin holds the second.
+fn readers(front: &Front, body: &[u8]) -> Vec<Wire> {
+    let half = body.len() / 2;
     let wires = (0..5).map(|_| {
         let mut wire = front.connect();
         wire.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let head = wire.read_head();
         assert_eq!(head.status, 200);
-        assert_eq!(
-            head.field("content-length"),
-            Some(&*content.len().to_string())
-        );
-        assert!(wire.read_bytes(half) == content[..half]);
+        assert_eq!(head.field("content-length"), Some(&*body.len().to_string()));
+        assert!(wire.read_bytes(half) == body[..half]);
         wire
     });
     wires.collect()
 }
 
 #[test]
-fn readers_get_what_is_there_while_another_fills() {
-    let (content, gate) = (large(), Gate::default());
-    let half = content.len() / 2;
-    let origin = halting(&content, RESUMABLE, &gate);
+fn readers_get_the_first_half_while_the_rest_is_fetched() {
+    let (body, gate) = (large(), Gate::default());
+    let half = body.len() / 2;
+    let origin = halting(&body, RESUMABLE, &gate);
     let front = cached_on_disk(&origin, Home::new(), free_port());
-    let mut wires = readers(&front, &content);
+    let mut wires = readers(&front, &body);
     let mut peer = front.open();
     let stream = peer.request(&OVER_HTTP_2, true);
     peer.until("the first half", |peer| {
         peer.received(stream).body.len() >= half
     });
-    assert_eq!(asked(&origin), 1);
-    // A part that is there, one across what is not, and one that is far from what is fetched now.
+    assert_eq!(requests_to(&origin), 1);
+    // Three ranges: one that is stored, one that is stored in part, and one far after the position of the
+    // fetch.
     let reply = get(&front, "/", "Range: bytes=10-99\r\n");
     assert_eq!(reply.status, 206);
-    assert!(reply.body == content[10..100]);
-    assert_eq!(asked(&origin), 1);
+    assert!(reply.body == body[10..100]);
+    assert_eq!(requests_to(&origin), 1);
     let mut across = front.connect();
     across.send(format!(
         "GET / HTTP/1.1\r\nHost: localhost\r\nRange: bytes={}-{}\r\n\r\n",
@@ -151,77 +149,77 @@ fn readers_get_what_is_there_while_another_fills() {
         half + 99
     ));
     assert_eq!(across.read_head().status, 206);
-    assert!(across.read_bytes(100) == content[half - 100..half]);
+    assert!(across.read_bytes(100) == body[half - 100..half]);
     let reply = get(&front, "/", "Range: bytes=-1000\r\n");
     assert_eq!(reply.status, 206);
-    assert!(reply.body == content[content.len() - 1000..]);
-    assert_eq!(asked(&origin), 2);
-    gate.set(GOES_ON);
+    assert!(reply.body == body[body.len() - 1000..]);
+    assert_eq!(requests_to(&origin), 2);
+    gate.set(CONTINUES);
     for wire in &mut wires {
-        assert!(wire.read_bytes(content.len() - half) == content[half..]);
+        assert!(wire.read_bytes(body.len() - half) == body[half..]);
     }
-    assert!(across.read_bytes(100) == content[half..half + 100]);
-    assert!(peer.response(stream).body == content);
-    wait_until("it is kept", || is_hit(&front, "/"));
-    assert!(front.get("/").body == content);
-    assert_eq!(asked(&origin), 2);
+    assert!(across.read_bytes(100) == body[half..half + 100]);
+    assert!(peer.response(stream).body == body);
+    wait_until("it is stored", || is_hit(&front, "/"));
+    assert!(front.get("/").body == body);
+    assert_eq!(requests_to(&origin), 2);
 }
 
 #[test]
-fn who_leaves_takes_the_answer_from_nobody() {
+fn a_client_that_leaves_does_not_stop_the_fetch_for_others() {
     for staying in [4, 0] {
-        let (content, gate) = (large(), Gate::default());
-        let half = content.len() / 2;
-        let origin = halting(&content, "", &gate);
+        let (body, gate) = (large(), Gate::default());
+        let half = body.len() / 2;
+        let origin = halting(&body, "", &gate);
         let front = cached_on_disk(&origin, Home::new(), free_port());
-        let mut wires = readers(&front, &content);
-        // The one who caused it is the first of them.
+        let mut wires = readers(&front, &body);
+        // The first of them caused the fetch.
         wires.drain(..wires.len() - staying);
-        wait_until("it is known that the others left", || {
+        wait_until("the connections of the others are closed", || {
             front.status()["totals"]["connections"] == staying
         });
-        gate.set(GOES_ON);
+        gate.set(CONTINUES);
         for wire in &mut wires {
-            assert!(wire.read_bytes(content.len() - half) == content[half..]);
+            assert!(wire.read_bytes(body.len() - half) == body[half..]);
         }
-        assert!(front.get("/").body == content);
-        wait_until("it is kept", || is_hit(&front, "/"));
-        assert_eq!(asked(&origin), 1, "{staying} stay");
+        assert!(front.get("/").body == body);
+        wait_until("it is stored", || is_hit(&front, "/"));
+        assert_eq!(requests_to(&origin), 1, "{staying} stay");
     }
 }
 
 #[test]
-fn what_breaks_off_is_completed_where_it_can_be() {
+fn an_interrupted_fetch_is_completed_by_a_range_request() {
     for how in [CLOSES, RESETS] {
-        let (content, gate) = (large(), Gate::default());
-        let half = content.len() / 2;
-        let origin = halting(&content, RESUMABLE, &gate);
+        let (body, gate) = (large(), Gate::default());
+        let half = body.len() / 2;
+        let origin = halting(&body, RESUMABLE, &gate);
         let front = cached_on_disk(&origin, Home::new(), free_port());
-        let mut wires = readers(&front, &content);
+        let mut wires = readers(&front, &body);
         gate.set(how);
         for wire in &mut wires {
-            assert!(wire.read_bytes(content.len() - half) == content[half..]);
+            assert!(wire.read_bytes(body.len() - half) == body[half..]);
         }
-        assert!(front.get("/").body == content);
+        assert!(front.get("/").body == body);
         let received = origin.received().to_ascii_lowercase();
-        let rest = format!("\r\nrange: bytes={half}-{}\r\n", content.len() - 1);
+        let rest = format!("\r\nrange: bytes={half}-{}\r\n", body.len() - 1);
         assert_eq!(received.matches(&rest).count(), 1, "{received}");
         assert!(received.contains("\r\nif-range: \"one\"\r\n"), "{received}");
-        assert_eq!(asked(&origin), 2);
+        assert_eq!(requests_to(&origin), 2);
     }
 }
 
 #[test]
-fn what_breaks_off_for_good_looks_cut_and_is_not_kept() {
+fn a_fetch_that_cannot_be_completed_looks_truncated_and_is_not_stored() {
     for how in [CLOSES, RESETS, FREEZES] {
-        let (content, gate) = (large(), Gate::default());
-        let half = content.len() / 2;
-        let origin = halting(&content, "", &gate);
+        let (body, gate) = (large(), Gate::default());
+        let half = body.len() / 2;
+        let origin = halting(&body, "", &gate);
         let front = configured(&origin)
             .global("cache = { dir = \"cache\", size = 512 }")
             .group("read_timeout = \"500ms\"")
             .serve();
-        let wires = readers(&front, &content);
+        let wires = readers(&front, &body);
         let mut peer = front.open();
         let stream = peer.request(&OVER_HTTP_2, true);
         peer.until("the first half", |peer| {
@@ -234,41 +232,41 @@ fn what_breaks_off_for_good_looks_cut_and_is_not_kept() {
         }
         peer.reset_of(stream);
         assert!(peer.received(stream).body.len() == half);
-        gate.set(GOES_ON);
-        assert!(front.get("/").body == content);
-        assert_eq!(asked(&origin), 2);
+        gate.set(CONTINUES);
+        assert!(front.get("/").body == body);
+        assert_eq!(requests_to(&origin), 2);
     }
 }
 
 #[test]
-fn a_reload_takes_the_answer_from_nobody() {
-    let (content, gate) = (large(), Gate::default());
-    let half = content.len() / 2;
-    let origin = halting(&content, RESUMABLE, &gate);
+fn a_reload_does_not_stop_a_fetch() {
+    let (body, gate) = (large(), Gate::default());
+    let half = body.len() / 2;
+    let origin = halting(&body, RESUMABLE, &gate);
     let front = cached_on_disk(&origin, Home::new(), free_port());
-    let mut wires = readers(&front, &content);
+    let mut wires = readers(&front, &body);
     front.reload();
-    // Who comes after it reads along, too.
-    wires.extend(readers(&front, &content));
+    // Clients that connect after the reload read the same fetch.
+    wires.extend(readers(&front, &body));
     front.reload();
-    gate.set(GOES_ON);
+    gate.set(CONTINUES);
     for wire in &mut wires {
-        assert!(wire.read_bytes(content.len() - half) == content[half..]);
+        assert!(wire.read_bytes(body.len() - half) == body[half..]);
     }
-    wait_until("it is kept", || is_hit(&front, "/"));
+    wait_until("it is stored", || is_hit(&front, "/"));
     front.reload();
     assert!(is_hit(&front, "/"));
-    assert_eq!(asked(&origin), 1);
+    assert_eq!(requests_to(&origin), 1);
 }
 
 #[test]
-fn half_of_an_answer_is_kept_until_its_origin_is_back() {
-    let (content, gate) = (large(), Gate::default());
-    let half = content.len() / 2;
-    let origin = halting(&content, RESUMABLE, &gate);
+fn half_of_a_response_stays_stored_until_the_origin_is_back() {
+    let (body, gate) = (large(), Gate::default());
+    let half = body.len() / 2;
+    let origin = halting(&body, RESUMABLE, &gate);
     let address = origin.address();
     let front = cached_on_disk(&origin, Home::new(), free_port());
-    let wires = readers(&front, &content);
+    let wires = readers(&front, &body);
     drop(origin);
     for mut wire in wires {
         let rest = wire.rest();
@@ -277,40 +275,40 @@ fn half_of_an_answer_is_kept_until_its_origin_is_back() {
     let first = format!("Range: bytes=0-{}\r\n", half - 1);
     let reply = get(&front, "/", &first);
     assert_eq!(reply.status, 206);
-    assert!(reply.body == content[..half]);
-    let origin = halting_at(address, &content, RESUMABLE, &gate);
-    wait_until("it is asked again", || {
+    assert!(reply.body == body[..half]);
+    let origin = halting_at(address, &body, RESUMABLE, &gate);
+    wait_until("the response is completed", || {
         let reply = front.get("/");
-        assert!(reply.status == 502 || reply.body == content);
+        assert!(reply.status == 502 || reply.body == body);
         reply.status == 200
     });
     let received = origin.received().to_ascii_lowercase();
-    let rest = format!("\r\nrange: bytes={half}-{}\r\n", content.len() - 1);
+    let rest = format!("\r\nrange: bytes={half}-{}\r\n", body.len() - 1);
     assert!(received.contains(&rest), "{received}");
 }
 
 #[test]
-fn who_stands_still_holds_up_nobody_else() {
-    // More than what the system holds for a connection, and more than memory keeps of one answer, which
-    // nobody can tell at first.
+fn a_client_that_stops_reading_does_not_delay_others() {
+    // The body is larger than the buffers of a connection and than an object in memory may be. Its length is
+    // not known at first.
     let (first, rest) = (large(), large().repeat(8));
     let first = &first[..500_000];
     let whole = [first, &rest].concat();
     for on_disk in [true, false] {
         let gate = Gate::default();
-        let chunk = |content: &[u8]| {
-            let size = format!("{:x}\r\n", content.len());
-            [size.as_bytes(), content, b"\r\n"].concat()
+        let chunk = |data: &[u8]| {
+            let size = format!("{:x}\r\n", data.len());
+            [size.as_bytes(), data, b"\r\n"].concat()
         };
         let chunks = [chunk(first), chunk(&rest)];
-        let may_go_on = gate.clone();
+        let origin_gate = gate.clone();
         let origin = ScriptedOrigin::start(move |stage| {
             while stage.read_request().is_some() {
                 stage.send(format!(
                     "HTTP/1.1 200 OK\r\n{MINUTE}Transfer-Encoding: chunked\r\n\r\n"
                 ));
                 stage.send(&chunks[0]);
-                may_go_on.wait();
+                origin_gate.wait();
                 stage.send(&chunks[1]);
                 stage.send("0\r\n\r\n");
             }
@@ -326,15 +324,15 @@ fn who_stands_still_holds_up_nobody_else() {
             wire.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
             wire.wait();
         }
-        gate.set(GOES_ON);
-        // The first does not read on.
+        gate.set(CONTINUES);
+        // The first client does not read.
         thread::scope(|scope| {
             for wire in &mut wires[1..] {
                 let whole = &whole;
                 scope.spawn(move || assert!(wire.read().body == *whole));
             }
         });
-        assert_eq!(asked(&origin), 1);
+        assert_eq!(requests_to(&origin), 1);
         front.assert_memory_is_bounded();
     }
 }

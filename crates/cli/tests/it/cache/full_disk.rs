@@ -1,5 +1,5 @@
-//! A full disk below the cache: what it does not take is passed on whole, and it is used again when
-//! there is room.
+//! A full disk below the cache: responses that it cannot store are passed on whole, and it stores responses
+//! again when there is space.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,8 +12,8 @@ use super::{configured, is_hit, large, large_origin};
 use crate::harness::{Home, wait_until};
 use crate::proxy::{Configuration, Front};
 
-/// Mounts a small file system that only the server sees, which needs no privileges where user
-/// namespaces are allowed.
+/// Mounts a small file system in the namespace of the server. This needs no privileges if user namespaces
+/// are allowed.
 const MOUNT: [&str; 8] = [
     "unshare",
     "--user",
@@ -25,18 +25,17 @@ const MOUNT: [&str; 8] = [
     "sh",
 ];
 
-/// Where they are not, a limit of the size of files has to do. The server gets an error then, and no
-/// signal.
+/// Without user namespaces, the size of files is limited. The server gets an error then, and no signal.
 const LIMIT: [&str; 4] = ["sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh"];
 
-/// The disk of a server.
+/// The disk below the cache of a server.
 enum Disk {
     Mounted { ballast: PathBuf },
     Limited { server: Pid },
 }
 
 impl Disk {
-    /// Starts the server with a cache on a disk of its own.
+    /// Starts the server with a cache on this disk.
     fn serve(configuration: Configuration) -> (Front, Self) {
         let home = Home::new();
         fs::create_dir(home.path("disk")).unwrap();
@@ -49,7 +48,7 @@ impl Disk {
         if may_mount {
             home.take_back();
         }
-        // Where it takes itself for root, it would have its socket where root does.
+        // In the user namespace the server is root, so its default control socket would be that of root.
         let configuration = configuration
             .global("cache = { dir = \"disk/cache\", size = 512 }")
             .global("control_socket = \"apus.sock\"");
@@ -57,7 +56,7 @@ impl Disk {
         let front = configuration.serve_through(program, home);
         let pid = front.apus.pid();
         let disk = if may_mount {
-            // As the server sees it.
+            // The path in the namespace of the server.
             let folder = front.home.path("disk");
             let ballast = format!("/proc/{pid}/root{}/ballast", folder.display());
             Self::Mounted {
@@ -100,29 +99,29 @@ fn limit(server: Pid, bytes: Option<u64>) {
 }
 
 #[test]
-fn what_a_full_disk_does_not_take_is_passed_on_whole() {
-    let content = large();
-    let origin = large_origin(&content);
+fn responses_that_a_full_disk_cannot_store_are_passed_on_whole() {
+    let body = large();
+    let origin = large_origin(&body);
     let (front, disk) = Disk::serve(configured(&origin));
     disk.fill();
     for round in 0..3 {
         let mut wires: Vec<_> = (0..8).map(|_| front.connect()).collect();
         for (index, wire) in wires.iter_mut().enumerate() {
-            // Two are after the same each time.
+            // Two clients request each target.
             let target = format!("/{round}/{}", index / 2);
             wire.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         }
         for wire in &mut wires {
             let reply = wire.read();
             assert_eq!(reply.status, 200);
-            assert!(reply.body == content);
+            assert!(reply.body == body);
         }
     }
-    // What is small is kept in memory.
+    // Small responses are stored in memory.
     front.get("/small");
     assert!(is_hit(&front, "/small"));
     assert!(!is_hit(&front, "/0/0"));
-    // A purge holds all the same, and what cannot be written down is told.
+    // A purge works nevertheless, and reports what it cannot write to disk.
     front.home.run(&["cache", "purge", "--all"]);
     assert!(!is_hit(&front, "/small"));
     let tag = "x".repeat(5000);
@@ -130,10 +129,10 @@ fn what_a_full_disk_does_not_take_is_passed_on_whole() {
     assert!(errors.contains("purged, but "), "{errors}");
     front.assert_memory_is_bounded();
     let log = front.apus.log();
-    let told = log.matches("the cache cannot write to disk").count();
-    assert_eq!(told, 1, "{log}");
+    let reports = log.matches("the cache cannot write to disk").count();
+    assert_eq!(reports, 1, "{log}");
     disk.empty();
-    wait_until("it is kept again", || is_hit(&front, "/0/0"));
-    assert!(front.get("/0/0").body == content);
+    wait_until("it is stored again", || is_hit(&front, "/0/0"));
+    assert!(front.get("/0/0").body == body);
     assert!(is_hit(&front, "/small"));
 }

@@ -1,5 +1,5 @@
-//! The binary as a cache in front of origins (RFC 9111): what it keeps and for whom, what it never
-//! keeps, and what survives its end.
+//! The binary as a shared cache in front of origins (RFC 9111): what it stores and for which requests, what
+//! it never stores, and what survives a restart.
 
 mod attacks;
 mod fetch;
@@ -16,11 +16,11 @@ use crate::proxy::scripted_origin::ScriptedOrigin;
 use crate::proxy::{Configuration, Front};
 use crate::wire::Received;
 
-/// What an answer may be used for a minute by everybody.
+/// The field of a response that every cache may reuse for a minute.
 const MINUTE: &str = "Cache-Control: max-age=60\r\n";
 
-/// An origin whose answers to a target are numbered from 1, with these field lines. With `?status=N`
-/// in the target, they have that status.
+/// An origin that numbers its responses to each target from 1 and adds these field lines. With `?status=N`
+/// in the target, the response has that status.
 fn numbered(fields: impl Fn(&str) -> String + Send + Sync + 'static) -> ScriptedOrigin {
     let counts: Mutex<HashMap<String, usize>> = Mutex::default();
     ScriptedOrigin::start(move |stage| {
@@ -44,32 +44,32 @@ fn numbered(fields: impl Fn(&str) -> String + Send + Sync + 'static) -> Scripted
     })
 }
 
-/// More than memory keeps of one object, and unlike in all its parts.
+/// A body that is larger than an object in memory may be, and that repeats no part.
 fn large() -> Vec<u8> {
     (0..500_000_u32)
         .flat_map(|number| format!("{number:07}\n").into_bytes())
         .collect()
 }
 
-/// An origin that answers everything with this content, but `/small` with little.
-fn large_origin(content: &[u8]) -> ScriptedOrigin {
-    let content = content.to_vec();
+/// An origin that responds to `/small` with a small body and to everything else with this body.
+fn large_origin(body: &[u8]) -> ScriptedOrigin {
+    let body = body.to_vec();
     ScriptedOrigin::start(move |stage| {
         while let Some(head) = stage.read_request() {
-            let content = match head.starts_with("GET /small ") {
+            let body = match head.starts_with("GET /small ") {
                 true => b"little",
-                false => &content[..],
+                false => &body[..],
             };
-            let length = content.len();
+            let length = body.len();
             stage.send(format!(
                 "HTTP/1.1 200 OK\r\n{MINUTE}ETag: \"one\"\r\nContent-Length: {length}\r\n\r\n"
             ));
-            stage.send(content);
+            stage.send(body);
         }
     })
 }
 
-/// A server that caches what this origin answers.
+/// A server that caches the responses of this origin.
 fn cached(origin: &ScriptedOrigin) -> Front {
     configured(origin).serve()
 }
@@ -82,7 +82,7 @@ fn configured_with(origin: &ScriptedOrigin, cache: &str) -> Configuration {
     Configuration::of([origin.address()]).location(cache)
 }
 
-/// One that keeps it on disk too, below `cache` in its home.
+/// A server that caches the responses on disk too, in the folder `cache`.
 fn cached_on_disk(origin: &ScriptedOrigin, home: Home, port: u16) -> Front {
     configured(origin)
         .global("cache = { dir = \"cache\", size = 512 }")
@@ -90,19 +90,19 @@ fn cached_on_disk(origin: &ScriptedOrigin, home: Home, port: u16) -> Front {
         .serve_in(home)
 }
 
-/// How many requests the origin was sent.
-fn asked(origin: &ScriptedOrigin) -> usize {
+/// The number of requests that the origin received.
+fn requests_to(origin: &ScriptedOrigin) -> usize {
     origin.received().matches(" HTTP/1.1\r\n").count()
 }
 
-/// The answer to `GET target` with these field lines, each with its line end.
+/// The response to `GET target` with these field lines, each with its CRLF.
 fn get(front: &Front, target: &str, fields: &str) -> Received {
     front.ask(format!(
         "GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"
     ))
 }
 
-/// Whether the answer to `GET target` came from the cache.
+/// Whether the response to `GET target` comes from the cache.
 fn is_hit(front: &Front, target: &str) -> bool {
     let reply = get(front, target, "");
     assert_eq!(reply.status, 200, "{target}");

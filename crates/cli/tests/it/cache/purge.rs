@@ -1,17 +1,19 @@
-//! What is purged is fetched again and nothing else is: by `apus cache purge`, and by PURGE from who
-//! has the token.
+//! Only purged responses are fetched again, after `apus cache purge` and after PURGE from clients with the
+//! token.
 
 use rustix::process::Signal;
 
-use super::{MINUTE, asked, cached_on_disk, configured, configured_with, get, is_hit, numbered};
+use super::{
+    MINUTE, cached_on_disk, configured, configured_with, get, is_hit, numbered, requests_to,
+};
 use crate::harness::{Home, free_port, wait_until};
 use crate::proxy::scripted_origin::ScriptedOrigin;
 use crate::proxy::{Front, VERSIONS, curl};
 
-/// What is stored before each purge.
+/// The targets whose responses are stored before each purge.
 const TARGETS: [&str; 5] = ["/a/1", "/a/1?q", "/a/2", "/ab", "/b/1"];
 
-/// An origin whose answers have the tag `one` if a 1 is in their target, and the tag `all`.
+/// An origin whose responses have the tag `all`, and the tag `one` if their target contains a 1.
 fn tagged() -> ScriptedOrigin {
     numbered(|head| {
         let target = head.split(' ').nth(1).unwrap();
@@ -24,19 +26,19 @@ fn tagged() -> ScriptedOrigin {
     })
 }
 
-/// Has everything stored, purges, and says what is gone.
-fn gone(front: &Front, purge: impl FnOnce()) -> Vec<&'static str> {
+/// Stores the responses to all targets, purges, and returns the targets that are not stored any more.
+fn purged(front: &Front, purge: impl FnOnce()) -> Vec<&'static str> {
     for target in TARGETS {
         get(front, target, "");
         assert!(is_hit(front, target), "{target}");
     }
     purge();
-    let gone = TARGETS.into_iter().filter(|target| !is_hit(front, target));
-    gone.collect()
+    let purged = TARGETS.into_iter().filter(|target| !is_hit(front, target));
+    purged.collect()
 }
 
 #[test]
-fn what_an_operator_purges_is_fetched_again_and_nothing_else() {
+fn apus_cache_purge_removes_exactly_what_it_names() {
     let origin = tagged();
     let front = configured(&origin).serve();
     let cases: [(&[&str], &[&str]); 8] = [
@@ -57,14 +59,14 @@ fn what_an_operator_purges_is_fetched_again_and_nothing_else() {
             let arguments = [&["cache", "purge"], arguments].concat();
             assert_eq!(front.home.expect(&arguments, 0).0, "purged\n");
         };
-        assert_eq!(gone(&front, purge), expected, "{arguments:?}");
+        assert_eq!(purged(&front, purge), expected, "{arguments:?}");
     }
     let (_, errors) = front.home.expect(&["cache", "purge", "--url", "/a/1"], 1);
     assert!(errors.contains("`/a/1` is not a URL"), "{errors}");
 }
 
 #[test]
-fn a_site_is_purged_without_the_others() {
+fn a_purge_of_one_site_leaves_the_others() {
     let origins = [tagged(), tagged()];
     let other = format!(
         "[[sites]]\nserver_name = \"other.test\"\nlisten = [\"127.0.0.1:{}\"]\n\
@@ -74,24 +76,24 @@ fn a_site_is_purged_without_the_others() {
     );
     let front = configured(&origins[0]).after(&other).serve();
     let address = crate::harness::address_of(&front.apus.urls()[1]);
-    let of_other = || {
+    let fetch_from_other = || {
         let mut wire = crate::wire::Wire::connect(address);
         wire.send("GET /a/1 HTTP/1.1\r\nHost: other.test\r\n\r\n");
         wire.read().text()
     };
     for (number, what) in [["--all", ""], ["--tag", "all"]].into_iter().enumerate() {
-        assert_eq!(of_other(), format!("answer {}", number + 1));
+        assert_eq!(fetch_from_other(), format!("answer {}", number + 1));
         let what = what.into_iter().filter(|word| !word.is_empty());
         let site = ["cache", "purge", "--site", "other.test"];
         let arguments: Vec<_> = site.into_iter().chain(what).collect();
         let purge = || drop(front.home.expect(&arguments, 0));
-        assert_eq!(gone(&front, purge), [""; 0], "{arguments:?}");
+        assert_eq!(purged(&front, purge), [""; 0], "{arguments:?}");
     }
-    assert_eq!(of_other(), "answer 3");
+    assert_eq!(fetch_from_other(), "answer 3");
 }
 
 #[test]
-fn a_soft_purge_makes_stale_what_may_stand_in_for_an_origin_that_fails() {
+fn a_soft_purge_makes_responses_stale_that_stale_if_error_may_still_serve() {
     let lines = "Cache-Control: max-age=60, stale-if-error=600\r\nSurrogate-Key: all\r\n";
     let origin = numbered(move |_| lines.to_owned());
     let front = configured(&origin).serve();
@@ -111,9 +113,9 @@ fn a_soft_purge_makes_stale_what_may_stand_in_for_an_origin_that_fails() {
     .enumerate()
     {
         purge(&[what, &["--soft"]].concat());
-        let asked_before = asked(&origin);
+        let before = requests_to(&origin);
         assert_eq!(front.get("/").text(), format!("answer {}", number + 2));
-        assert_eq!(asked(&origin), asked_before + 1, "{what:?}");
+        assert_eq!(requests_to(&origin), before + 1, "{what:?}");
         assert!(is_hit(&front, "/"), "{what:?}");
     }
     let last = front.get("/").text();
@@ -128,7 +130,7 @@ fn a_soft_purge_makes_stale_what_may_stand_in_for_an_origin_that_fails() {
 }
 
 #[test]
-fn who_has_the_token_purges_over_http() {
+fn clients_with_the_token_purge_over_http() {
     let origin = tagged();
     let token = "a-long-secret-that-nobody-knows";
     let cache = format!("cache = {{ purge_token = \"{token}\" }}");
@@ -160,19 +162,19 @@ fn who_has_the_token_purges_over_http() {
                 assert_eq!(reply.status, 204, "{version} {target}");
             };
             assert_eq!(
-                gone(&front, purge),
+                purged(&front, purge),
                 expected,
                 "{version} {target} {fields:?}"
             );
         }
     }
-    // The token stays here.
+    // The origin receives neither PURGE nor the token.
     let received = origin.received();
     assert!(!received.contains("PURGE") && !received.contains(token));
 }
 
 #[test]
-fn what_was_purged_does_not_come_back_after_a_crash() {
+fn purged_responses_do_not_return_after_a_crash() {
     for what in [
         &["--prefix", "http://localhost/"][..],
         &["--tag", "all"],

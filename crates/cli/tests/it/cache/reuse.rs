@@ -1,18 +1,18 @@
-//! What is stored is used again: fresh, validated, in parts, stale where that is allowed, and asked for
-//! once however many want it.
+//! Stored responses are reused: while fresh, after validation, for ranges, and stale where that is allowed.
+//! Concurrent requests for one response become one request to the origin.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::{MINUTE, asked, cached, get, numbered};
+use super::{MINUTE, cached, get, numbered, requests_to};
 use crate::harness::wait_until;
 use crate::proxy::scripted_origin::ScriptedOrigin;
 use crate::proxy::{VERSIONS, curl};
 
 #[test]
-fn a_fresh_answer_is_asked_for_once() {
+fn a_fresh_response_is_fetched_once() {
     let origin = numbered(|_| MINUTE.to_owned());
     let front = cached(&origin);
     let first = front.get("/");
@@ -33,11 +33,11 @@ fn a_fresh_answer_is_asked_for_once() {
         assert!(reply.field("cache-status").contains("; hit"), "{version}");
         assert!(reply.field("age").parse::<u32>().is_ok(), "{version}");
     }
-    assert_eq!(asked(&origin), 1);
+    assert_eq!(requests_to(&origin), 1);
 }
 
 #[test]
-fn an_answer_that_says_nothing_of_freshness_is_asked_for_each_time() {
+fn a_response_without_freshness_information_is_fetched_each_time() {
     let origin = numbered(|_| String::new());
     let front = cached(&origin);
     assert_eq!(front.get("/").text(), "answer 1");
@@ -45,7 +45,7 @@ fn an_answer_that_says_nothing_of_freshness_is_asked_for_each_time() {
 }
 
 #[test]
-fn private_and_no_store_are_never_kept() {
+fn responses_with_private_or_no_store_are_never_stored() {
     for directive in [
         "private",
         "no-store",
@@ -60,7 +60,7 @@ fn private_and_no_store_are_never_kept() {
 }
 
 #[test]
-fn no_cache_is_validated_each_time() {
+fn a_response_with_no_cache_is_validated_each_time() {
     let origin = ScriptedOrigin::start(|stage| {
         while let Some(head) = stage.read_request() {
             let lines = "Cache-Control: no-cache\r\nETag: \"one\"\r\n";
@@ -83,7 +83,7 @@ fn no_cache_is_validated_each_time() {
 }
 
 #[test]
-fn a_client_that_has_it_is_told_so_without_the_origin() {
+fn a_matching_if_none_match_gets_304_without_a_request_to_the_origin() {
     let origin = numbered(|_| format!("{MINUTE}ETag: \"one\"\r\n"));
     let front = cached(&origin);
     assert_eq!(front.get("/").status, 200);
@@ -91,11 +91,11 @@ fn a_client_that_has_it_is_told_so_without_the_origin() {
     assert_eq!((reply.status, reply.body.len()), (304, 0));
     let reply = get(&front, "/", "If-None-Match: \"two\"\r\n");
     assert_eq!((reply.status, reply.text()), (200, "answer 1".into()));
-    assert_eq!(asked(&origin), 1);
+    assert_eq!(requests_to(&origin), 1);
 }
 
 #[test]
-fn parts_of_a_stored_answer_need_no_origin() {
+fn ranges_of_a_stored_response_are_served_without_the_origin() {
     let origin = numbered(|_| format!("{MINUTE}ETag: \"one\"\r\n"));
     let front = cached(&origin);
     assert_eq!(front.get("/").text(), "answer 1");
@@ -106,16 +106,16 @@ fn parts_of_a_stored_answer_need_no_origin() {
     let reply = get(&front, "/", "Range: bytes=0-5\r\nIf-Range: \"two\"\r\n");
     assert_eq!((reply.status, reply.text()), (200, "answer 1".into()));
     assert_eq!(get(&front, "/", "Range: bytes=8-\r\n").status, 416);
-    assert_eq!(asked(&origin), 1);
+    assert_eq!(requests_to(&origin), 1);
 }
 
 #[test]
-fn many_who_want_the_same_are_one_request() {
-    let goes_on = Arc::new(AtomicBool::new(false));
-    let may_go_on = goes_on.clone();
+fn concurrent_requests_for_one_response_become_one_request_to_the_origin() {
+    let may_continue = Arc::new(AtomicBool::new(false));
+    let gate = may_continue.clone();
     let origin = ScriptedOrigin::start(move |stage| {
         while stage.read_request().is_some() {
-            while !may_go_on.load(Ordering::SeqCst) {
+            while !gate.load(Ordering::SeqCst) {
                 thread::park_timeout(Duration::from_millis(5));
             }
             stage.send(format!(
@@ -128,16 +128,16 @@ fn many_who_want_the_same_are_one_request() {
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     }
-    wait_until("it is asked", || asked(&origin) > 0);
-    goes_on.store(true, Ordering::SeqCst);
+    wait_until("the origin has a request", || requests_to(&origin) > 0);
+    may_continue.store(true, Ordering::SeqCst);
     for client in &mut clients {
         assert_eq!(client.read().text(), "good");
     }
-    assert_eq!(asked(&origin), 1);
+    assert_eq!(requests_to(&origin), 1);
 }
 
 #[test]
-fn unsafe_methods_take_out_what_they_may_have_changed() {
+fn unsafe_methods_invalidate_the_stored_response() {
     let origin = numbered(|_| MINUTE.to_owned());
     let front = cached(&origin);
     assert_eq!(front.get("/a").text(), "answer 1");
@@ -153,7 +153,7 @@ fn unsafe_methods_take_out_what_they_may_have_changed() {
 }
 
 #[test]
-fn a_stale_answer_stands_in_for_an_origin_that_fails() {
+fn a_stale_response_is_served_when_the_origin_fails() {
     let lines = "Cache-Control: max-age=0, stale-if-error=600\r\n";
     let fails = Arc::new(AtomicBool::new(false));
     let fails_now = fails.clone();
@@ -178,14 +178,14 @@ fn a_stale_answer_stands_in_for_an_origin_that_fails() {
 }
 
 #[test]
-fn a_stale_answer_is_sent_at_once_while_another_is_fetched() {
+fn a_stale_response_is_served_at_once_while_it_is_revalidated() {
     let origin =
         numbered(|_| "Cache-Control: max-age=0, stale-while-revalidate=600\r\n".to_owned());
     let front = cached(&origin);
     assert_eq!(front.get("/").text(), "answer 1");
     let mut last = front.get("/").text();
     assert_eq!(last, "answer 1");
-    wait_until("a newer one is there", || {
+    wait_until("a newer response is stored", || {
         last = front.get("/").text();
         last != "answer 1"
     });

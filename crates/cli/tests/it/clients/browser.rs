@@ -1,4 +1,4 @@
-//! A browser: every page of the example site loads whole, and a listing can be clicked through.
+//! A browser: every page of the example site loads completely, and every link of a listing works.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Stdio;
 use super::{Curl, ExampleSite, program};
 use crate::harness::{Home, wait_until};
 
-/// The page as the browser has it in the end, and what it wrote to its console.
+/// The DOM of the loaded page and the messages of the console.
 fn visit(profile: &Path, url: &str) -> (String, String) {
     let output = program("chromium")
         .args([
@@ -36,7 +36,7 @@ fn visit(profile: &Path, url: &str) -> (String, String) {
     (page, console)
 }
 
-/// What a page and its style sheets have the browser load, as paths of the site.
+/// The style sheets and the `src` attributes of a page, as paths of the site.
 fn assets(page: &str) -> BTreeSet<String> {
     let mut assets = BTreeSet::new();
     for attribute in ["src=\"", "<link rel=\"stylesheet\" href=\""] {
@@ -49,7 +49,7 @@ fn assets(page: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_browser_loads_every_page_whole() {
+fn a_browser_loads_every_page_completely() {
     let site = ExampleSite::serve();
     for (origin, scheme) in [(&site.http, "http"), (&site.https, "https")] {
         let profile = site.home.path(scheme);

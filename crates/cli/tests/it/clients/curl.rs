@@ -1,4 +1,4 @@
-//! curl: each way to ask, in clear text and over TLS.
+//! curl: each kind of request, in clear text and over TLS.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use super::{ExampleSite, LARGE, example_site, program};
 /// A command line of curl.
 pub(crate) struct Curl(Command);
 
-/// What curl got.
+/// The response that curl received.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -51,7 +51,7 @@ impl Curl {
         self
     }
 
-    /// What curl got, or what it says went wrong.
+    /// The response, or the error that curl reports.
     pub(crate) fn run(mut self, url: &str) -> Result<Reply, String> {
         let output = self.0.arg(url).output().unwrap();
         let report = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -87,7 +87,7 @@ fn curl_loads_every_file_of_the_example_site() {
         "gallery/dawn.webp",
     ] {
         for origin in site.origins() {
-            // With TLS, ALPN gives the best version that both speak.
+            // With TLS, ALPN selects the best version that both support.
             let best = if origin.starts_with("https:") {
                 "2"
             } else {
@@ -113,7 +113,7 @@ fn curl_loads_every_file_of_the_example_site() {
 }
 
 #[test]
-fn curl_speaks_http_1_0() {
+fn curl_gets_a_page_over_http_1_0() {
     let site = ExampleSite::serve();
     for origin in site.origins() {
         let reply = site.curl().args(&["--http1.0"]).get(&format!("{origin}/"));
@@ -123,7 +123,7 @@ fn curl_speaks_http_1_0() {
 }
 
 #[test]
-fn curl_takes_ranges_and_resumes() {
+fn curl_loads_ranges_and_resumes_a_download() {
     let site = ExampleSite::serve();
     let url = format!("{}/large.csv", site.downloads);
     let whole = fs::read(site.home.path("site/large.csv")).unwrap();
@@ -161,25 +161,29 @@ fn curl_decodes_each_coding_and_revalidates_it() {
         let mut tags = Vec::new();
         for coding in ["identity", "gzip", "br", "zstd"] {
             let accept = format!("Accept-Encoding: {coding}");
-            let ask = || site.curl().args(&["--compressed", "--header", &accept]);
-            let mut reply = ask().get(&url);
+            let curl = || site.curl().args(&["--compressed", "--header", &accept]);
+            let mut reply = curl().get(&url);
             assert!(reply.body == whole, "{coding}");
-            crate::harness::wait_until("the compressed form is kept", || {
-                reply = ask().get(&url);
+            crate::harness::wait_until("the compressed form is stored", || {
+                reply = curl().get(&url);
                 coding == "identity" || reply.field("content-encoding") == coding
             });
             assert!(reply.body == whole, "{coding}");
             assert!(reply.field("vary").eq_ignore_ascii_case("accept-encoding"));
             let tag = reply.field("etag").to_owned();
             let condition = format!("If-None-Match: {tag}");
-            let reply = ask().args(&["--header", &condition]).get(&url);
+            let reply = curl().args(&["--header", &condition]).get(&url);
             assert_eq!((reply.status, reply.body.len()), (304, 0), "{coding}");
             assert_eq!(reply.field("etag"), tag);
             tags.push(tag);
         }
         tags.sort();
         tags.dedup();
-        assert_eq!(tags.len(), 4, "forms share a tag: {tags:?}");
+        assert_eq!(
+            tags.len(),
+            4,
+            "representations share an entity tag: {tags:?}"
+        );
         let since = site.curl().get(&url).field("last-modified").to_owned();
         let reply = site.curl().args(&["--time-cond", &since]).get(&url);
         assert_eq!(reply.status, 304);
@@ -208,7 +212,7 @@ fn curl_loads_a_large_file_over_http_2_whole_and_in_parts() {
 }
 
 #[test]
-fn curl_that_waits_for_100_continue_sends_nothing_to_a_405() {
+fn curl_that_uploads_gets_a_405_with_and_without_100_continue() {
     let site = ExampleSite::serve();
     let upload = format!("@{}", site.home.path("site/large.csv").display());
     for (origin, version) in [
@@ -217,23 +221,23 @@ fn curl_that_waits_for_100_continue_sends_nothing_to_a_405() {
         (&site.https, "--http1.1"),
         (&site.https, "--http2"),
     ] {
-        let ask = |expect| {
+        let upload_with = |expect| {
             let arguments = [version, "--header", expect, "--data-binary", &upload];
             let reply = site.curl().args(&arguments).get(&format!("{origin}/"));
             assert_eq!(reply.status, 405, "{origin} {version}");
             assert!(reply.field("allow").contains("GET"));
         };
-        ask("Expect: 100-continue");
+        upload_with("Expect: 100-continue");
         if version == "--http1.1" {
-            // Without waiting, it gets the same answer, however much it sends. Over HTTP/2, curl 7.88
-            // loses an answer that comes with the wish to send no more, whoever the server is.
-            ask("Expect:");
+            // Without 100-continue, curl gets the same response, however much it sends. Over HTTP/2, curl
+            // 7.88 loses a response that comes with RST_STREAM(NO_ERROR), from any server.
+            upload_with("Expect:");
         }
     }
 }
 
 #[test]
-fn curl_that_sends_little_to_a_405_gets_its_answer_over_http_2() {
+fn curl_that_sends_a_small_body_gets_a_405_over_http_2() {
     let site = ExampleSite::serve();
     let upload = site.home.write("little", vec![b'x'; 20_000]);
     let upload = format!("@{}", upload.display());
@@ -250,7 +254,7 @@ fn curl_that_sends_little_to_a_405_gets_its_answer_over_http_2() {
 #[test]
 fn curl_loads_many_in_parallel() {
     let site = ExampleSite::serve();
-    // In clear text, curl 7.88 cannot do this with prior knowledge, whoever the server is.
+    // In clear text, curl 7.88 cannot do this with prior knowledge, with any server.
     for (origin, version) in [
         (&site.http, "--http1.1"),
         (&site.https, "--http1.1"),

@@ -2,7 +2,7 @@
 
 use super::{ExampleSite, program};
 
-/// Runs h2load to its end: none of its requests may fail. How many were answered.
+/// Runs h2load to its end and expects that every request succeeds. Returns the number of responses.
 pub(crate) fn h2load(arguments: &[&str], url: &str) -> u64 {
     let report = report("h2load", arguments, url);
     let line = |start: &str| {
@@ -75,7 +75,7 @@ fn h2load_gets_no_error() {
         assert_eq!(h2load(&["-n20000", "-c20", "-m100", "-t1"], &url), 20_000);
         let url = format!("{origin}/gallery/noon.webp");
         assert_eq!(h2load(&["-n1000", "-c10", "-m32", "-t1"], &url), 1000);
-        // Windows that are small, and one that is not.
+        // Small windows, then a large one.
         let arguments = ["-n200", "-c4", "-m10", "-t1", "-w11", "-W12"];
         assert_eq!(h2load(&arguments, &url), 200);
         let arguments = ["-n1000", "-c1", "-m200", "-t1", "-w30", "-W30"];

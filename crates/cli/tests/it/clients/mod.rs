@@ -1,4 +1,4 @@
-//! Real clients: how they are started, and what they load from the example site.
+//! Real clients: curl, nghttp, load generators and a browser load the example site.
 
 mod browser;
 mod curl;
@@ -22,7 +22,7 @@ pub(crate) fn program(name: &str) -> Command {
     Command::new(name)
 }
 
-/// Makes `FILE.pem` and `FILE.key`: a certificate for a name, signed by itself.
+/// Makes `FILE.pem` and `FILE.key`: a self-signed certificate for a name.
 pub(crate) fn certificate(home: &Home, file: &str, name: &str) {
     let settings = home.write(
         "openssl.cnf",
@@ -46,8 +46,8 @@ pub(crate) fn certificate(home: &Home, file: &str, name: &str) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// The example site, in clear text and with a certificate of the local authority; beside it a site
-/// with a large file.
+/// A server with the example site, in clear text and with a certificate of the local authority, and with a
+/// site that has a large file.
 struct ExampleSite {
     home: Home,
     _apus: Apus,
@@ -62,12 +62,12 @@ const LARGE: usize = 20 << 20;
 impl ExampleSite {
     fn serve() -> Self {
         let home = Home::new();
-        // No two parts of it are alike.
+        // The file repeats no part.
         let large: Vec<u8> = (0..LARGE / 8)
             .flat_map(|number| format!("{number:07}\n").into_bytes())
             .collect();
         home.write("site/large.csv", large);
-        // The checkout may be where the user that the server becomes cannot read.
+        // The user of the server may not be able to read the checkout.
         copy(&example_site(), &home.path("example"));
         let port = free_port();
         home.write(
@@ -97,7 +97,7 @@ impl ExampleSite {
         }
     }
 
-    /// Both ways to the example site.
+    /// The origins of the example site: in clear text and over TLS.
     fn origins(&self) -> [&str; 2] {
         [&self.http, &self.https]
     }

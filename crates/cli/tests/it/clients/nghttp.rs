@@ -1,10 +1,10 @@
-//! nghttp, the client of nghttp2: what it does on request and curl does not.
+//! nghttp, the client of nghttp2: frames and settings that curl does not send.
 
 use std::fs;
 
 use super::{ExampleSite, example_site, program};
 
-/// What nghttp prints with these arguments.
+/// The output of nghttp with these arguments.
 fn nghttp(arguments: &[&str], url: &str) -> Vec<u8> {
     let output = program("nghttp")
         .args(["--no-verify-peer", "--timeout=60"])
@@ -19,7 +19,7 @@ fn nghttp(arguments: &[&str], url: &str) -> Vec<u8> {
 }
 
 #[test]
-fn nghttp_gets_every_byte_however_it_asks() {
+fn nghttp_gets_every_byte_with_any_settings() {
     let site = ExampleSite::serve();
     let whole = fs::read(example_site().join("public/gallery/noon.webp")).unwrap();
     for origin in site.origins() {
@@ -46,7 +46,7 @@ fn nghttp_gets_every_byte_however_it_asks() {
                 assert!(printed == whole, "{arguments:?} {url}");
             }
         }
-        // They come interleaved, and nghttp prints them so.
+        // The responses are interleaved, and nghttp prints them so.
         let printed = nghttp(&["--multiply=50"], &url);
         assert_eq!(printed.len(), 50 * whole.len(), "{url}");
     }
@@ -57,23 +57,26 @@ fn nghttp_loads_a_page_with_its_parts_by_its_priorities() {
     let site = ExampleSite::serve();
     for origin in site.origins() {
         let url = format!("{origin}/gallery/");
-        let said = nghttp(&["--get-assets", "--null-out", "--stat"], &url);
-        let said = String::from_utf8_lossy(&said).into_owned();
-        let answered: Vec<&str> = said.lines().filter(|line| line.contains(" 200 ")).collect();
-        assert!(answered.len() > 3, "{said}");
-        assert!(said.contains("site.css"), "{said}");
+        let printed = nghttp(&["--get-assets", "--null-out", "--stat"], &url);
+        let printed = String::from_utf8_lossy(&printed).into_owned();
+        let succeeded: Vec<&str> = printed
+            .lines()
+            .filter(|line| line.contains(" 200 "))
+            .collect();
+        assert!(succeeded.len() > 3, "{printed}");
+        assert!(printed.contains("site.css"), "{printed}");
     }
 }
 
 #[test]
-fn nghttp_sends_content_and_trailers() {
+fn nghttp_sends_a_body_and_trailers() {
     let site = ExampleSite::serve();
     let upload = site.home.write("upload", vec![b'x'; 20_000]);
     let data = format!("--data={}", upload.display());
     for origin in site.origins() {
         let arguments = [&data, "--trailer=x-sum: 7", "--verbose", "--null-out"];
-        let said = nghttp(&arguments, &format!("{origin}/"));
-        let said = String::from_utf8_lossy(&said).into_owned();
-        assert!(said.contains(":status: 405"), "{said}");
+        let printed = nghttp(&arguments, &format!("{origin}/"));
+        let printed = String::from_utf8_lossy(&printed).into_owned();
+        assert!(printed.contains(":status: 405"), "{printed}");
     }
 }

@@ -13,7 +13,7 @@ async fn show(Path(id): Path<u32>) -> String {
     id.to_string()
 }
 
-/// An application in this process, and where it listens.
+/// An application in this process, and its address.
 fn application(socket: PathBuf) -> (Running, SocketAddr) {
     let admin = App::new().get("/figures", async || "1");
     let app = App::new()
@@ -29,7 +29,7 @@ fn application(socket: PathBuf) -> (Running, SocketAddr) {
 }
 
 #[test]
-fn the_status_of_an_application_has_its_routes() {
+fn the_status_of_an_application_lists_its_routes() {
     let home = Home::new();
     let (_running, address) = application(home.path("app.sock"));
     assert_eq!(get(address, "/users/7").body, "7");
@@ -72,14 +72,15 @@ fn the_status_of_an_application_has_its_routes() {
 }
 
 #[test]
-fn an_application_is_stopped_and_says_what_it_is_not_asked() {
+fn an_application_stops_on_command_and_refuses_to_reload() {
     let home = Home::new();
     let (running, address) = application(home.path("app.sock"));
     let (_, errors) = home.expect(&["reload", "--socket", "app.sock"], 1);
     assert!(errors.contains("no configuration to reload"), "{errors}");
     let (out, _) = home.expect(&["stop", "--socket", "app.sock"], 0);
     assert_eq!(out, "stopped\n");
-    // The application is in this process: programs that other tests start hold its sockets until they run.
+    // The application is in this process. Programs that other tests start inherit its sockets until they call
+    // `execve`.
     wait_until("the socket is closed", || !is_open(address));
     running.wait();
     assert!(!home.path("app.sock").exists());

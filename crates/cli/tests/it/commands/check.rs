@@ -3,7 +3,7 @@
 use crate::harness::Home;
 
 #[test]
-fn a_good_file_is_good() {
+fn a_file_without_mistakes_passes() {
     let home = Home::new();
     home.write("apus.toml", "[[sites]]\nroot = \"site\"\nlisten = [0]\n");
     let (out, _) = home.expect(&["check"], 0);
@@ -11,7 +11,7 @@ fn a_good_file_is_good() {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_place() {
+fn every_mistake_is_reported_with_its_position() {
     let home = Home::new();
     home.write(
         "bad.toml",
@@ -27,7 +27,7 @@ fn every_mistake_is_told_with_its_place() {
 }
 
 #[test]
-fn a_check_makes_no_file() {
+fn check_and_explain_create_no_file() {
     let home = Home::new();
     home.write(
         "apus.toml",

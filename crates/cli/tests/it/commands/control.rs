@@ -1,4 +1,4 @@
-//! `apus reload`, `stop`, `status`, and the signals that do the same.
+//! `apus reload`, `stop` and `status`, and the equivalent signals.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -16,18 +16,19 @@ fn config(port: u16, text: &str) -> String {
 }
 
 #[test]
-fn a_reload_returns_when_the_new_configuration_serves() {
+fn a_reload_returns_when_the_new_configuration_is_live() {
     let home = Home::new();
     let (first, second) = (free_port(), free_port());
     home.write("apus.toml", config(first, "old"));
     let apus = home.serve(&[]);
     assert_eq!(apus.get("/").body, "old");
-    // A connection of before lives on, and meets the new plan.
-    let mut kept = apus.connect();
-    kept.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    // A connection from before the reload stays open and gets the new plan.
+    let mut connection = apus.connect();
+    connection
+        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();
     let mut head = [0; 15];
-    kept.read_exact(&mut head).unwrap();
+    connection.read_exact(&mut head).unwrap();
 
     home.write(
         "apus.toml",
@@ -41,10 +42,11 @@ fn a_reload_returns_when_the_new_configuration_serves() {
         crate::harness::get(([127, 0, 0, 1], second).into(), "/").body,
         "second"
     );
-    kept.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    connection
+        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         .unwrap();
     let mut rest = String::new();
-    kept.read_to_string(&mut rest).unwrap();
+    connection.read_to_string(&mut rest).unwrap();
     assert!(rest.ends_with("new"), "{rest}");
 
     home.write("apus.toml", config(first, "third"));
@@ -56,7 +58,7 @@ fn a_reload_returns_when_the_new_configuration_serves() {
 }
 
 #[test]
-fn a_bad_file_leaves_the_old_plan_live_and_is_told() {
+fn a_file_with_mistakes_leaves_the_old_plan_live_and_is_reported() {
     let home = Home::new();
     home.write("apus.toml", config(free_port(), "old"));
     let apus = home.serve(&[]);
@@ -82,7 +84,7 @@ fn a_bad_file_leaves_the_old_plan_live_and_is_told() {
         "{status}"
     );
     assert!(apus.log().contains("the reload failed"), "{}", apus.log());
-    // It can still be stopped.
+    // `stop` works with a file that has mistakes.
     home.expect(&["stop"], 0);
 }
 
@@ -101,7 +103,7 @@ fn an_address_that_cannot_be_bound_leaves_the_old_plan_live() {
 }
 
 #[test]
-fn stop_returns_when_the_server_has_ended() {
+fn stop_returns_when_the_server_has_exited() {
     let home = Home::new();
     let mut apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
     let address = apus.address();
@@ -139,7 +141,7 @@ fn a_second_server_for_the_same_source_is_refused() {
 }
 
 #[test]
-fn a_server_that_was_killed_leaves_nothing_in_the_way() {
+fn a_server_that_was_killed_does_not_prevent_the_next_start() {
     let home = Home::new();
     let mut apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
     apus.signal(Signal::KILL);
@@ -151,7 +153,7 @@ fn a_server_that_was_killed_leaves_nothing_in_the_way() {
 }
 
 #[test]
-fn the_control_socket_is_where_the_configuration_says_and_private() {
+fn the_control_socket_has_the_configured_path_and_is_private() {
     let home = Home::new();
     let socket = "[global]\ncontrol_socket = \"own.sock\"\n";
     home.write("apus.toml", format!("{socket}{}", config(free_port(), "x")));
@@ -161,14 +163,14 @@ fn the_control_socket_is_where_the_configuration_says_and_private() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
-    // It is found even when the file has mistakes.
+    // The socket is found even if the file has mistakes.
     home.write("apus.toml", format!("{socket}mistake = 1\n"));
     home.expect(&["stop"], 0);
     assert!(!home.path("own.sock").exists());
 }
 
 #[test]
-fn a_server_with_a_socket_of_its_own_is_found_when_the_file_cannot_be_parsed() {
+fn a_server_with_a_configured_socket_is_found_when_the_file_cannot_be_parsed() {
     let home = Home::new();
     let good = format!(
         "[global]\ncontrol_socket = \"own.sock\"\n{}",
@@ -182,7 +184,7 @@ fn a_server_with_a_socket_of_its_own_is_found_when_the_file_cannot_be_parsed() {
     let (_, errors) = home.expect(&["reload"], 1);
     assert!(errors.contains("apus.toml:3:"), "{errors}");
     assert_eq!(apus.get("/").body, "x");
-    // Nor does another socket in the file hide the one that is in use.
+    // A changed socket in the file does not hide the one that is in use.
     home.write("apus.toml", good.replace("own.sock", "other.sock"));
     let (out, _) = home.expect(&["reload"], 0);
     assert!(
@@ -191,7 +193,7 @@ fn a_server_with_a_socket_of_its_own_is_found_when_the_file_cannot_be_parsed() {
     );
     home.write("apus.toml", good.replace("[[sites]]", "[[sites]"));
     home.expect(&["stop"], 0);
-    // Without a server, the mistake is told, as it may be the reason.
+    // Without a server, the mistake is reported, because it may be the reason.
     let (_, errors) = home.expect(&["status"], 1);
     assert!(
         errors.contains("no server is running") && errors.contains("apus.toml:3:"),
@@ -200,12 +202,12 @@ fn a_server_with_a_socket_of_its_own_is_found_when_the_file_cannot_be_parsed() {
 }
 
 #[test]
-fn warnings_of_a_reload_stand_in_lines_of_their_own() {
+fn each_warning_of_a_reload_is_on_its_own_line() {
     let home = Home::new();
     let port = free_port();
     home.write("apus.toml", config(port, "x"));
     let _apus = home.serve(&[]);
-    // A cache that nobody uses is warned of, and a changed number of workers beside it.
+    // The unused cache and the changed number of workers each cause a warning.
     home.write(
         "apus.toml",
         format!(
@@ -224,7 +226,7 @@ fn warnings_of_a_reload_stand_in_lines_of_their_own() {
 }
 
 #[test]
-fn signals_that_mean_nothing_do_not_end_the_server() {
+fn signals_without_a_meaning_do_not_end_the_server() {
     let home = Home::new();
     let apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
     let ignored = [
@@ -252,7 +254,7 @@ fn signals_that_mean_nothing_do_not_end_the_server() {
 }
 
 #[test]
-fn sigquit_lets_open_requests_end() {
+fn sigquit_completes_open_requests() {
     let home = Home::new();
     home.write("site/page", "x".repeat(1_000_000));
     let mut apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
@@ -263,7 +265,7 @@ fn sigquit_lets_open_requests_end() {
     open.read_exact(&mut begun).unwrap();
     apus.signal(Signal::QUIT);
     let address = apus.address();
-    wait_until("nobody is accepted any more", || !is_open(address));
+    wait_until("new connections are refused", || !is_open(address));
     let mut rest = Vec::new();
     open.read_to_end(&mut rest).unwrap();
     assert!(rest.len() > 1_000_000);
@@ -271,7 +273,7 @@ fn sigquit_lets_open_requests_end() {
 }
 
 #[test]
-fn an_address_in_use_keeps_the_old_plan_and_is_shown_in_the_file() {
+fn an_address_in_use_keeps_the_old_plan_and_is_reported_with_its_position() {
     let home = Home::new();
     home.write("apus.toml", config(free_port(), "old"));
     let apus = home.serve(&[]);
@@ -289,7 +291,7 @@ fn an_address_in_use_keeps_the_old_plan_and_is_shown_in_the_file() {
 }
 
 #[test]
-fn a_release_put_in_force_by_a_link_is_found_by_the_next_reload() {
+fn a_reload_follows_a_symbolic_link_that_was_changed() {
     let home = Home::new();
     for (release, port) in [("one", free_port()), ("two", free_port())] {
         std::fs::create_dir(home.path(release)).unwrap();
@@ -311,7 +313,7 @@ fn a_release_put_in_force_by_a_link_is_found_by_the_next_reload() {
 }
 
 #[test]
-fn no_request_is_refused_or_cut_by_reloads() {
+fn reloads_refuse_and_truncate_no_request() {
     let home = Home::new();
     home.write("site/page", "x".repeat(100_000));
     home.write(
@@ -327,21 +329,21 @@ fn no_request_is_refused_or_cut_by_reloads() {
         let clients: Vec<_> = (0..3)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut answered = 0;
+                    let mut responses = 0;
                     while !done.load(Ordering::Relaxed) {
                         let reply = apus.get("/page");
                         assert_eq!((reply.status, reply.body.len()), (200, 100_000));
-                        answered += 1;
+                        responses += 1;
                     }
-                    answered
+                    responses
                 })
             })
             .collect();
-        let over = Ends(&done);
+        let ends = Ends(&done);
         for _ in 0..15 {
             home.expect(&["reload"], 0);
         }
-        drop(over);
+        drop(ends);
         for client in clients {
             assert!(client.join().unwrap() > 0);
         }

@@ -3,7 +3,7 @@
 use crate::harness::Home;
 
 #[test]
-fn tells_site_location_file_and_why() {
+fn explain_shows_the_site_the_location_the_file_and_the_response() {
     let home = Home::new();
     home.write("site/a.css", "a {}");
     home.write(
@@ -41,7 +41,7 @@ fn tells_site_location_file_and_why() {
 }
 
 #[test]
-fn a_listener_that_is_not_there_is_named() {
+fn a_url_without_a_listener_is_an_error_that_names_both() {
     let home = Home::new();
     home.write("apus.toml", "[[sites]]\nroot = \"site\"\nlisten = [8081]\n");
     let (_, errors) = home.expect(&["explain", "GET", "https://example.com/"], 1);
@@ -53,7 +53,7 @@ fn a_listener_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_folder_can_be_asked_about() {
+fn explain_accepts_a_folder() {
     let home = Home::new();
     let (out, _) = home.expect(
         &[

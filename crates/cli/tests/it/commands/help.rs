@@ -1,4 +1,4 @@
-//! Help, completions, manual pages, exit statuses.
+//! Help, completions, manual pages and exit statuses.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -31,7 +31,7 @@ fn help_has_examples_and_exit_statuses() {
 }
 
 #[test]
-fn misuse_ends_with_2_and_failure_with_1() {
+fn misuse_exits_with_2_and_failure_with_1() {
     let home = Home::new();
     home.write("a.toml", "[[sites]]\nroot = \"site\"\nlisten = [0]\n");
     for misuse in [
@@ -90,7 +90,7 @@ fn there_is_a_manual_page_for_each_command() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_panic() {
+fn a_closed_standard_output_causes_no_panic() {
     let home = Home::new();
     let mut child = home
         .command(&["completions", "zsh"])

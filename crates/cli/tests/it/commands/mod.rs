@@ -1,4 +1,4 @@
-//! Commands of `apus`, run as an operator does.
+//! The commands of `apus`, run as an operator runs them.
 
 mod application;
 mod check;

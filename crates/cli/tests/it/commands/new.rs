@@ -14,15 +14,15 @@ fn workspace() -> PathBuf {
     package.ancestors().nth(2).unwrap().to_owned()
 }
 
-/// What Cargo says of a project, which is built offline from what this workspace is built from and beside
-/// it, so that the dependencies are there already.
+/// Runs Cargo in a project, offline and with the target folder of this workspace, so that the dependencies
+/// are built already.
 fn cargo(project: &Path, arguments: &[&str]) {
     let target = Path::new(env!("CARGO_BIN_EXE_apus")).ancestors().nth(2);
     let output = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
         .args(arguments)
         .current_dir(project)
         .env("CARGO_TARGET_DIR", target.unwrap())
-        // As the profile of this workspace has it.
+        // The value of the profile of this workspace.
         .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
         .output()
         .unwrap();
@@ -37,7 +37,7 @@ fn cargo(project: &Path, arguments: &[&str]) {
 #[test]
 fn a_new_project_builds_and_passes_its_tests() {
     let home = Home::new();
-    // Always at the same place, so that what Cargo makes of it takes the place of what it made before.
+    // The folder is the same in each run, so that Cargo replaces what it built before.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new");
     fs::create_dir_all(&folder).unwrap();
     let lock = File::create(folder.join("lock")).unwrap();
@@ -56,11 +56,11 @@ fn a_new_project_builds_and_passes_its_tests() {
     fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
     cargo(&project, &["test", "--offline", "--quiet"]);
     cargo(&project, &["fmt", "--check"]);
-    runs(&home);
+    assert_project_runs(&home);
 }
 
-/// The program that the tests of the project have built serves, says what it does, and stops when it is told.
-fn runs(home: &Home) {
+/// Expects that the program that `cargo test` has built serves, reports its status and stops on command.
+fn assert_project_runs(home: &Home) {
     let program = Path::new(env!("CARGO_BIN_EXE_apus")).with_file_name("my-shop");
     let mut child = Command::new(program)
         .env("LISTEN", "127.0.0.1:0")
@@ -69,27 +69,27 @@ fn runs(home: &Home) {
         .spawn()
         .unwrap();
     let status = ["status", "--socket", "control.sock", "--json"];
-    let mut told = Value::Null;
-    wait_until("the application can be asked", || {
+    let mut report = Value::Null;
+    wait_until("the application reports its status", || {
         let output = home.run(&status);
-        told = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        report = serde_json::from_slice(&output.stdout).unwrap_or_default();
         output.status.success() || child.try_wait().unwrap().is_some()
     });
-    let address = told["listening"][0].as_str().unwrap().parse().unwrap();
+    let address = report["listening"][0].as_str().unwrap().parse().unwrap();
     assert!(get(address, "/").body.contains("<h1>my-shop</h1>"));
-    let routes = told["routes"].as_array().unwrap();
+    let routes = report["routes"].as_array().unwrap();
     let home_page = routes.iter().find(|route| route["path"] == "/").unwrap();
     assert_eq!(home_page["handler"], "my_shop::home");
     assert!(
         home_page["at"].as_str().unwrap().starts_with("src/lib.rs:"),
-        "{told}"
+        "{report}"
     );
     home.expect(&["stop", "--socket", "control.sock"], 0);
     assert!(child.wait().unwrap().success());
 }
 
 #[test]
-fn a_new_project_is_named_throughout() {
+fn all_files_of_a_new_project_have_its_name() {
     let home = Home::new();
     home.expect(&["new", "my-shop"], 0);
     let crates = workspace().join("crates/web");
@@ -106,17 +106,20 @@ fn a_new_project_is_named_throughout() {
         (".gitignore", "/target"),
         ("README.md", "# my-shop"),
     ] {
-        let content = home.read(&format!("my-shop/{file}"));
-        assert!(content.contains(text), "{file} lacks {text}:\n{content}");
+        let file_text = home.read(&format!("my-shop/{file}"));
+        assert!(
+            file_text.contains(text),
+            "{file} lacks {text}:\n{file_text}"
+        );
         for left in ["@name@", "@crate@", "@apus@", "@checkout@"] {
-            assert!(!content.contains(left), "{file} has {left}");
+            assert!(!file_text.contains(left), "{file} has {left}");
         }
     }
 }
 
 /// Cargo reads the manifests of all members of a workspace.
 #[test]
-fn the_image_gets_all_members_of_the_workspace_that_it_builds_from() {
+fn the_dockerfile_copies_all_members_of_the_workspace() {
     let home = Home::new();
     home.expect(&["new", "my-shop"], 0);
     let image = home.read("my-shop/Dockerfile");
@@ -135,7 +138,7 @@ fn the_image_gets_all_members_of_the_workspace_that_it_builds_from() {
 }
 
 #[test]
-fn a_source_of_the_crate_can_be_named() {
+fn the_path_option_sets_the_source_of_the_crate() {
     let home = Home::new();
     let workspace = workspace();
     for (name, path) in [
@@ -153,7 +156,7 @@ fn a_source_of_the_crate_can_be_named() {
 }
 
 #[test]
-fn what_is_there_already_stays() {
+fn existing_files_are_not_overwritten() {
     let home = Home::new();
     let (_, error) = home.expect(&["new", "site"], 1);
     assert!(error.contains("site exists already"), "{error}");
@@ -174,9 +177,9 @@ fn a_name_that_no_package_can_have_is_refused() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_told() {
+fn a_folder_that_cannot_be_created_is_reported() {
     let home = Home::new();
-    // Not even root makes a folder there.
+    // Not even root can create a folder there.
     let output = home
         .command(&["new", "my-shop"])
         .current_dir("/proc")
@@ -188,10 +191,10 @@ fn a_folder_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn the_help_says_which_source_is_meant() {
+fn the_help_describes_the_default_source_of_the_crate() {
     let home = Home::new();
     let (help, _) = home.expect(&["new", "--help"], 0);
-    // However wide it is.
+    // The lines are wrapped to any width.
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for text in ["NAME", "--path", "was built from", "not published"] {
         assert!(help.contains(text), "{text} is missing:\n{help}");

@@ -1,4 +1,4 @@
-//! `apus serve`: folders and configurations, signals, systemd.
+//! `apus serve`: folders and configurations, signals and systemd.
 
 use std::io::{Read, Write};
 
@@ -7,7 +7,7 @@ use rustix::process::{Resource, Signal, getrlimit};
 use crate::harness::{Apus, Home, Reply, Systemd, get_unix, is_open, wait_until};
 
 #[test]
-fn serves_a_folder_without_a_file() {
+fn serves_a_folder_without_a_configuration() {
     let home = Home::new();
     let apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
     assert!(
@@ -26,7 +26,7 @@ fn serves_a_folder_without_a_file() {
 }
 
 #[test]
-fn takes_the_configuration_of_the_current_folder_if_there_is_one() {
+fn uses_the_configuration_of_the_current_folder_if_there_is_one() {
     let home = Home::new();
     home.write(
         "apus.toml",
@@ -40,7 +40,7 @@ fn takes_the_configuration_of_the_current_folder_if_there_is_one() {
 }
 
 #[test]
-fn takes_the_next_port_if_the_default_one_is_used() {
+fn uses_the_next_port_if_the_default_one_is_in_use() {
     let home = Home::new();
     std::fs::create_dir(home.path("other")).unwrap();
     let first = home.serve(&["site"]);
@@ -58,7 +58,7 @@ fn serves_over_a_unix_socket() {
 }
 
 #[test]
-fn open_requests_end_after_sigterm_and_new_connections_are_refused() {
+fn sigterm_completes_open_requests_and_refuses_new_connections() {
     let home = Home::new();
     home.write("site/large", vec![b'x'; 64 << 20]);
     let mut apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
@@ -82,7 +82,7 @@ fn open_requests_end_after_sigterm_and_new_connections_are_refused() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once() {
+fn a_second_signal_stops_the_server_at_once() {
     let home = Home::new();
     home.write("site/large", vec![b'x'; 64 << 20]);
     let mut apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
@@ -93,7 +93,7 @@ fn a_second_signal_ends_at_once() {
     let mut start = [0; 1];
     stream.read_exact(&mut start).unwrap();
     apus.signal(Signal::INT);
-    wait_until("it is stopping", || {
+    wait_until("the server is stopping", || {
         apus.log().contains("stopping after the open requests")
     });
     apus.signal(Signal::INT);
@@ -102,7 +102,7 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
-fn a_mistake_keeps_it_from_starting() {
+fn a_mistake_in_the_configuration_prevents_the_start() {
     let home = Home::new();
     home.write("bad.toml", "[[sites]]\nroots = \"site\"\n");
     let (out, errors) = home.expect(&["serve", "bad.toml"], 1);
@@ -113,7 +113,7 @@ fn a_mistake_keeps_it_from_starting() {
 }
 
 #[test]
-fn an_address_in_use_is_named_with_what_to_do() {
+fn an_address_in_use_is_reported_with_its_position_and_a_remedy() {
     let home = Home::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -124,13 +124,13 @@ fn an_address_in_use_is_named_with_what_to_do() {
         format!("[[sites]]\nroot = \"site\"\nlisten = [\"127.0.0.1:0\", \"{address}\"]\n"),
     );
     let (_, errors) = home.expect(&["serve"], 1);
-    for told in [&*address, "apus.toml:3:26", "ss -ltnp"] {
-        assert!(errors.contains(told), "{errors}");
+    for text in [&*address, "apus.toml:3:26", "ss -ltnp"] {
+        assert!(errors.contains(text), "{errors}");
     }
 }
 
 #[test]
-fn asks_for_all_descriptors_that_there_are() {
+fn raises_the_limit_of_open_files_to_the_hard_limit() {
     let home = Home::new();
     let apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", apus.pid())).unwrap();
@@ -145,7 +145,7 @@ fn asks_for_all_descriptors_that_there_are() {
 }
 
 #[test]
-fn systemd_hears_of_start_reload_and_stop() {
+fn systemd_is_notified_of_start_reload_and_stop() {
     let home = Home::new();
     let systemd = Systemd::listen(&home.path("notify"));
     let mut command = home.command(&["serve", "site", "--listen", "127.0.0.1:0"]);
@@ -182,7 +182,7 @@ fn the_log_is_json_in_a_pipe_with_the_level_of_the_environment() {
 }
 
 #[test]
-fn one_connection_takes_many_requests() {
+fn one_connection_serves_many_pipelined_requests() {
     let home = Home::new();
     let apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);
     let mut stream = apus.connect();

@@ -29,7 +29,7 @@ fn curl_trusts_the_local_authority() {
     assert_eq!(curl(&home, &by_name), (true, "<h1>hello</h1>".to_owned()));
     assert!(
         apus.log().contains("root.pem"),
-        "how to trust it is not told: {}",
+        "the log does not name the root certificate: {}",
         apus.log()
     );
 
@@ -41,7 +41,7 @@ fn curl_trusts_the_local_authority() {
 }
 
 #[test]
-fn the_authority_is_made_once() {
+fn the_local_authority_is_created_once() {
     let home = Home::new();
     let root = || fs::read(home.path(".local/share/apus/ca/root.pem")).unwrap();
     drop(home.serve(&["site", "--tls", "--listen", "127.0.0.1:0"]));
@@ -77,7 +77,7 @@ root = "site"
 "#;
 
 #[test]
-fn sites_that_name_no_certificate_have_one_of_the_local_authority() {
+fn sites_without_a_certificate_get_one_of_the_local_authority() {
     let home = Home::new();
     home.write("apus.toml", SITES);
     home.expect(&["check"], 1);
@@ -87,7 +87,7 @@ fn sites_that_name_no_certificate_have_one_of_the_local_authority() {
     assert!(out.contains("200 OK"), "{out}");
     assert!(
         !home.path(".local").exists(),
-        "looking at a configuration has made an authority"
+        "check or explain has created an authority"
     );
 
     let apus = home.serve(&["apus.toml", "--tls"]);

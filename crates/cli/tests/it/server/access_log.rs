@@ -1,4 +1,4 @@
-//! The access log, from a request to the file.
+//! The access log: its lines, formats, rotation and lost lines.
 
 use std::fs;
 use std::io::Write;
@@ -14,12 +14,14 @@ fn config(log: &str) -> String {
 }
 
 #[test]
-fn a_line_is_in_the_file_soon_after_its_request() {
+fn a_line_is_written_soon_after_its_request() {
     let home = Home::new();
     home.write("apus.toml", config("\"access.log\""));
     let apus = home.serve(&[]);
     apus.get("/?a=b");
-    wait_until("the line is there", || !home.read("access.log").is_empty());
+    wait_until("the line is in the log", || {
+        !home.read("access.log").is_empty()
+    });
     let line = home.read("access.log");
     assert!(
         line.starts_with("127.0.0.1 - - [") && line.ends_with("\n"),
@@ -56,7 +58,7 @@ fn a_rotated_log_is_reopened_by_sigusr1() {
     );
     let apus = home.serve(&[]);
     apus.get("/1");
-    wait_until("the first line is there", || {
+    wait_until("the first line is in the log", || {
         home.read("access.log") == "/1\n"
     });
     fs::rename(home.path("access.log"), home.path("access.log.1")).unwrap();
@@ -65,7 +67,7 @@ fn a_rotated_log_is_reopened_by_sigusr1() {
         home.read("access.log.1") == "/1\n/2\n"
     });
     apus.signal(Signal::USR1);
-    wait_until("the new file is there", || home.path("access.log").exists());
+    wait_until("the new file exists", || home.path("access.log").exists());
     apus.get("/3");
     wait_until("the new file is written", || {
         home.read("access.log") == "/3\n"
@@ -73,7 +75,7 @@ fn a_rotated_log_is_reopened_by_sigusr1() {
 }
 
 #[test]
-fn a_client_cannot_forge_lines_of_json() {
+fn a_client_cannot_forge_json_lines() {
     let home = Home::new();
     home.write(
         "apus.toml",
@@ -88,7 +90,9 @@ fn a_client_cannot_forge_lines_of_json() {
         )
         .unwrap();
     Reply::read(stream);
-    wait_until("the line is there", || !home.read("access.log").is_empty());
+    wait_until("the line is in the log", || {
+        !home.read("access.log").is_empty()
+    });
     let line = home.read("access.log");
     let object: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(object["status"], 404, "{line}");
@@ -97,7 +101,7 @@ fn a_client_cannot_forge_lines_of_json() {
 }
 
 #[test]
-fn a_full_disk_costs_lines_but_no_answer() {
+fn a_full_disk_loses_lines_but_no_response() {
     let home = Home::new();
     home.write("apus.toml", config("\"/dev/full\""));
     let apus = home.serve(&[]);
@@ -113,7 +117,7 @@ fn a_full_disk_costs_lines_but_no_answer() {
 }
 
 #[test]
-fn a_log_that_cannot_be_opened_keeps_it_from_starting() {
+fn a_log_that_cannot_be_opened_prevents_the_start() {
     let home = Home::new();
     home.write("apus.toml", config("\"none/access.log\""));
     let (_, errors) = home.expect(&["serve"], 1);
@@ -121,7 +125,7 @@ fn a_log_that_cannot_be_opened_keeps_it_from_starting() {
 }
 
 #[test]
-fn a_reader_that_hangs_holds_up_neither_answers_nor_the_end() {
+fn a_log_that_is_not_read_delays_neither_responses_nor_the_stop() {
     let home = Home::new();
     let line = "x".repeat(4000);
     let format = format!("{{ path = \"/dev/stdout\", format = \"$uri {line}\" }}");

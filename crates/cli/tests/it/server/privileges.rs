@@ -1,4 +1,5 @@
-//! A server that is started as root: what it gives up, and what it can do without.
+//! A server that is started as root: the privileges that it drops, and the operations that it can do without
+//! them.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
@@ -12,19 +13,19 @@ use crate::clients::{Curl, certificate};
 use crate::harness::{Apus, Home, free_port, get, is_root, unprivileged, wait_until};
 
 /// A folder that only root can enter.
-fn closed() -> TempDir {
+fn root_only_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
     folder
 }
 
-/// A port for which it takes root to listen on it.
+/// A free port that only root can listen on.
 fn low_port() -> u16 {
     let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
     (700..1000).find(free).unwrap()
 }
 
-/// What the system says of each thread of a process.
+/// The text of `/proc/PID/task/*/status` of each thread of a process.
 fn threads(pid: u32) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     tasks
@@ -32,13 +33,13 @@ fn threads(pid: u32) -> Vec<String> {
         .collect()
 }
 
-/// A line of what the system says.
+/// The words of a line of such a text.
 fn line<'a>(status: &'a str, name: &str) -> Vec<&'a str> {
     let found = status.lines().find_map(|line| line.strip_prefix(name));
     found.expect(name).split_whitespace().collect()
 }
 
-/// The children of a process, by their names.
+/// The child processes of a process, with their names.
 fn children(pid: u32) -> Vec<(u32, String)> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let numbers = processes.filter_map(|one| one.file_name().to_str()?.parse::<u32>().ok());
@@ -74,7 +75,7 @@ fn assert_unprivileged(pid: u32) {
 }
 
 #[test]
-fn no_thread_of_a_server_that_was_started_as_root_keeps_anything_of_it() {
+fn no_thread_of_a_server_that_is_started_as_root_keeps_a_privilege() {
     if !is_root() {
         return;
     }
@@ -93,11 +94,15 @@ fn no_thread_of_a_server_that_was_started_as_root_keeps_anything_of_it() {
     let curl = Curl::new().args(&["--compressed"]);
     let compressed = curl.get(&format!("http://{}/large.css", apus.address()));
     assert_eq!(compressed.status, 200);
-    assert_ne!(apus.get("/secret").status, 200, "root's alone");
+    assert_ne!(apus.get("/secret").status, 200, "only root may read it");
     assert_unprivileged(apus.pid());
     let (uid, _) = unprivileged();
-    for made in ["access.log", "stored"] {
-        assert_eq!(fs::metadata(home.path(made)).unwrap().uid(), uid, "{made}");
+    for created in ["access.log", "stored"] {
+        assert_eq!(
+            fs::metadata(home.path(created)).unwrap().uid(),
+            uid,
+            "{created}"
+        );
     }
     home.expect(&["reload"], 0);
     assert_eq!(apus.get("/").status, 200);
@@ -105,12 +110,12 @@ fn no_thread_of_a_server_that_was_started_as_root_keeps_anything_of_it() {
 }
 
 #[test]
-fn the_helper_ends_with_its_server_however_that_ends() {
+fn the_helper_exits_with_its_server_after_sigkill_and_sigterm() {
     if !is_root() {
         return;
     }
     let home = Home::new();
-    let closed = closed();
+    let closed = root_only_folder();
     home.write(
         "apus.toml",
         format!(
@@ -126,25 +131,26 @@ fn the_helper_ends_with_its_server_however_that_ends() {
         let found = fs::metadata(&socket).unwrap();
         assert_eq!((found.uid(), found.mode() & 0o777), (0, 0o600));
         let helper = helper(&apus);
-        // What systemd sends to the whole group of a service does not end it before its server.
+        // The signals that systemd sends to all processes of a service do not end the helper before its
+        // server.
         for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
             kill_process(Pid::from_raw(helper as i32).unwrap(), signal).unwrap();
         }
         home.expect(&["reload"], 0);
         apus.signal(signal);
         apus.wait();
-        wait_until("the helper is gone", || is_gone(helper));
+        wait_until("the helper has exited", || is_gone(helper));
     }
     assert_eq!(fs::read_dir(closed.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn a_reload_reads_a_new_key_of_root_and_listens_on_a_low_port() {
+fn a_reload_reads_a_new_key_of_root_and_listens_on_a_privileged_port() {
     if !is_root() {
         return;
     }
     let home = Home::new();
-    let closed = closed();
+    let closed = root_only_folder();
     certificate(&home, "cert", "localhost");
     for name in ["cert.pem", "cert.key"] {
         fs::copy(home.path(name), closed.path().join(name)).unwrap();
@@ -170,7 +176,7 @@ fn a_reload_reads_a_new_key_of_root_and_listens_on_a_low_port() {
     let curl = Curl::new().args(&["--cacert", authority.to_str().unwrap()]);
     assert_eq!(curl.get(&format!("https://localhost:{tls}/")).status, 200);
     assert_unprivileged(apus.pid());
-    // A configuration that only root reads is as good.
+    // A reload also works with a configuration that only root can read.
     fs::set_permissions(home.path("apus.toml"), Permissions::from_mode(0o600)).unwrap();
     home.write("apus.toml", &site);
     home.expect(&["reload"], 0);
@@ -178,12 +184,12 @@ fn a_reload_reads_a_new_key_of_root_and_listens_on_a_low_port() {
 }
 
 #[test]
-fn a_log_in_a_folder_of_root_goes_on_after_a_rotation() {
+fn a_log_in_a_folder_of_root_is_reopened_after_a_rotation() {
     if !is_root() {
         return;
     }
     let home = Home::new();
-    let closed = closed();
+    let closed = root_only_folder();
     let log = closed.path().join("access.log");
     home.write(
         "apus.toml",
@@ -196,13 +202,17 @@ fn a_log_in_a_folder_of_root_goes_on_after_a_rotation() {
     let apus = home.serve(&[]);
     let logged = |path: &Path| fs::read_to_string(path).unwrap_or_default();
     assert_eq!(apus.get("/?first").status, 200);
-    wait_until("it is logged", || logged(&log).contains("first"));
+    wait_until("the first request is logged", || {
+        logged(&log).contains("first")
+    });
     let old = closed.path().join("access.log.1");
     fs::rename(&log, &old).unwrap();
     apus.signal(Signal::USR1);
-    wait_until("the log is there again", || log.exists());
+    wait_until("the log exists again", || log.exists());
     assert_eq!(apus.get("/?second").status, 200);
-    wait_until("it is logged anew", || logged(&log).contains("second"));
+    wait_until("the second request is logged", || {
+        logged(&log).contains("second")
+    });
     assert!(!logged(&old).contains("second"));
 }
 
@@ -231,12 +241,12 @@ fn root_opens_no_log_in_a_folder_that_another_user_can_change() {
 }
 
 #[test]
-fn a_folder_that_the_user_cannot_read_is_refused_and_root_has_to_be_asked_for() {
+fn a_folder_that_the_user_cannot_read_is_refused_without_user_root() {
     if !is_root() {
         return;
     }
     let home = Home::new();
-    let closed = closed();
+    let closed = root_only_folder();
     fs::write(closed.path().join("index.html"), "closed").unwrap();
     let folder = closed.path().to_str().unwrap();
     let (_, errors) = home.expect(&["serve", folder, "--listen", "127.0.0.1:0"], 1);
@@ -252,12 +262,12 @@ fn a_folder_that_the_user_cannot_read_is_refused_and_root_has_to_be_asked_for() 
 }
 
 #[test]
-fn a_root_that_the_user_cannot_read_is_warned_of() {
+fn a_root_that_the_user_cannot_read_causes_a_warning() {
     if !is_root() {
         return;
     }
     let home = Home::new();
-    let closed = closed();
+    let closed = root_only_folder();
     home.write(
         "apus.toml",
         format!(
@@ -277,7 +287,7 @@ fn a_root_that_the_user_cannot_read_is_warned_of() {
 }
 
 #[test]
-fn user_and_group_are_those_of_the_configuration() {
+fn the_server_runs_as_the_configured_user_and_group() {
     if !is_root() {
         return;
     }
@@ -318,7 +328,7 @@ fn application(home: &Home, user: &str) {
     );
 }
 
-/// The process that answers, and its user.
+/// The PHP process that responds, and its user.
 fn process_of(apus: &Apus) -> (u32, u32) {
     let body = apus.get("/").body;
     let (pid, user) = body.split_once(' ').expect(&body);
@@ -352,7 +362,7 @@ fn php_of_another_user_is_started_killed_and_replaced() {
     assert_eq!(line(&status, "CapEff:"), ["0000000000000000"]);
     assert_eq!(line(&status, "NoNewPrivs:"), ["1"]);
     assert_unprivileged(apus.pid());
-    // A process that hangs is killed, though it is not the server's.
+    // A process that hangs is killed, although it has another user than the server.
     assert_eq!(apus.get("/?hang").status, 504);
     assert!(
         !apus.log().contains("could not be killed"),
@@ -365,18 +375,18 @@ fn php_of_another_user_is_started_killed_and_replaced() {
     assert_ne!(first, second);
     apus.signal(Signal::TERM);
     apus.wait();
-    wait_until("PHP is gone", || {
+    wait_until("the PHP process has exited", || {
         !Path::new("/proc").join(second.to_string()).exists()
     });
 }
 
 #[test]
-fn php_of_another_user_takes_root() {
+fn php_of_another_user_requires_a_start_as_root() {
     let home = Home::new();
     let user = if is_root() { "nobody" } else { "root" };
     application(&home, &format!("user = \"{user}\"\n"));
     if is_root() {
-        // A server that was started as an ordinary user, in a folder of its own.
+        // This server is started as an ordinary user, in a folder that the user owns.
         chown(home.path("apus.toml"), Some(unprivileged().0), None).unwrap();
         let (uid, gid) = unprivileged();
         let ids = [format!("--reuid={uid}"), format!("--regid={gid}")];

@@ -1,5 +1,5 @@
-//! Who a client is and what it asked for: the same to everybody who looks, whatever tells it. Each source of
-//! it is put to each consumer, where it is trusted and where it is not.
+//! Request facts: client address, scheme, host and port have the same values for every consumer. Each source
+//! is tested with each consumer, trusted and not trusted.
 
 use crate::clients::certificate;
 use crate::harness::{Apus, Home, free_port, wait_until};
@@ -7,12 +7,12 @@ use crate::php::stack::Stack;
 use crate::proxy::scripted_origin::ScriptedOrigin;
 use crate::wire::{Received, Wire};
 
-/// A way in which somebody tells who the client is.
+/// The source of the request facts.
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// Nobody does.
+    /// The socket and the request itself.
     Direct,
-    /// A head of the PROXY protocol, before the first request.
+    /// A PROXY protocol header before the first request.
     ProxyProtocol,
     /// `X-Forwarded-For` and its relatives.
     XForwarded,
@@ -20,7 +20,7 @@ enum Source {
     Forwarded,
 }
 
-/// Everything that a site can do with what it knows of a client.
+/// A server with every consumer of request facts.
 struct Site {
     home: Home,
     apus: Apus,
@@ -28,7 +28,7 @@ struct Site {
     origins: [ScriptedOrigin; 2],
 }
 
-/// What origins answer.
+/// The response of the origins.
 const STORED: &str = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 2\r\n\r\nok";
 
 const PROGRAM: &str = "<?php foreach (['REMOTE_ADDR', 'REQUEST_SCHEME', 'HTTPS', 'HTTP_HOST', \
@@ -54,7 +54,7 @@ impl Site {
                 "",
             ),
         };
-        // Where no proxy in front is trusted, it takes a listener with TLS.
+        // Without a trusted proxy in front, `force_https` requires a listener with TLS.
         let tls = match global {
             "" => format!(
                 "listen_tls = \"127.0.0.1:{}\"\n\
@@ -97,13 +97,13 @@ impl Site {
         }
     }
 
-    /// The answer to a request by a client at this address, which reached somebody in front as
+    /// The response to a request of a client at this address, which reached the proxy in front as
     /// `https://HOST`.
-    fn ask(&self, path: &str, ip: &str, host: &str) -> Received {
-        self.ask_by(path, ip, "https", host)
+    fn request(&self, path: &str, ip: &str, host: &str) -> Received {
+        self.request_with(path, ip, "https", host)
     }
 
-    fn ask_by(&self, path: &str, ip: &str, scheme: &str, host: &str) -> Received {
+    fn request_with(&self, path: &str, ip: &str, scheme: &str, host: &str) -> Received {
         let mut wire = Wire::connect(self.apus.address());
         let (before, named, lines) = match self.source {
             Source::Direct => (String::new(), host, String::new()),
@@ -137,13 +137,13 @@ impl Site {
         wire.read()
     }
 
-    /// Everything that the first origin got.
+    /// Everything that the first origin has received.
     fn received(&self) -> String {
         self.origins[0].received()
     }
 }
 
-/// What is true of the client of a request.
+/// The expected facts of a request.
 struct Facts {
     ip: &'static str,
     scheme: &'static str,
@@ -152,7 +152,7 @@ struct Facts {
 }
 
 #[test]
-fn everybody_sees_the_same_client_whoever_told_of_it() {
+fn all_consumers_see_the_same_request_facts_from_each_source() {
     let ip = "203.0.113.7";
     let own = Facts {
         ip: "127.0.0.1",
@@ -169,7 +169,7 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
                 ..own
             },
         ),
-        // Who sends a PROXY head uninvited is refused.
+        // The test below covers a PROXY header on a listener that does not expect one.
         (
             Source::ProxyProtocol,
             true,
@@ -210,9 +210,9 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
             authority,
             port,
         } = facts;
-        // Normal forms are those of everybody, too.
+        // All consumers get the host in its normal form.
         let host = "OUTER.example:";
-        let variables = site.ask("/variables", ip, host).text();
+        let variables = site.request("/variables", ip, host).text();
         assert_eq!(
             variables,
             format!("{seen} {scheme} {authority} {authority} {port}"),
@@ -223,11 +223,11 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
         });
         let https = if scheme == "https" { "on" } else { "-" };
         assert_eq!(
-            site.ask("/tell.php", ip, host).text(),
+            site.request("/tell.php", ip, host).text(),
             format!("{seen} {scheme} {https} {authority} {port} "),
             "{case}"
         );
-        assert_eq!(site.ask("/origin", ip, host).status, 200, "{case}");
+        assert_eq!(site.request("/origin", ip, host).status, 200, "{case}");
         let received = site.received();
         let behind = match (source, is_trusted) {
             (Source::XForwarded | Source::Forwarded, true) => ", 127.0.0.1",
@@ -253,16 +253,16 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
                 .collect();
             assert_eq!(lines, [value], "{case}: {name}\n{received}");
         }
-        let told_port = !matches!(
+        let has_port = !matches!(
             (source, is_trusted),
             (Source::XForwarded | Source::Forwarded, true)
         );
         let is_redirected = |scheme| {
-            let reply = site.ask_by("/", ip, scheme, "secure.example");
-            // Of our own listener the port is known.
+            let reply = site.request_with("/", ip, scheme, "secure.example");
+            // Only the port of the server's own listener is known.
             let location = reply.field("location");
             let location = location.map(|location| match location.rsplit_once(':') {
-                Some((origin, _)) if told_port => format!("{origin}/"),
+                Some((origin, _)) if has_port => format!("{origin}/"),
                 _ => location.to_owned(),
             });
             (reply.status, location)
@@ -273,7 +273,7 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
                 assert_eq!(is_redirected("https"), (200, None), "{case}");
                 assert_eq!(is_redirected("http"), (301, location), "{case}");
             }
-            // The site is not the one that strangers name in such a field.
+            // The site is not selected by the field of an untrusted client.
             (Source::XForwarded | Source::Forwarded, false) => {
                 assert_ne!(is_redirected("https").1, location, "{case}");
             }
@@ -284,25 +284,26 @@ fn everybody_sees_the_same_client_whoever_told_of_it() {
     }
 }
 
-/// Clients are told apart by their addresses, or all are the proxy in front.
-fn assert_hashed(site: &Site, are_told_apart: bool, case: &str) {
-    let asked = |origin: &ScriptedOrigin| origin.received().matches("GET /hashed").count();
+/// Expects that `ip_hash` distinguishes clients by their addresses, or that all share the address of the
+/// proxy in front.
+fn assert_hashed(site: &Site, are_distinguished: bool, case: &str) {
+    let requests_to = |origin: &ScriptedOrigin| origin.received().matches("GET /hashed").count();
     for last in 1..=32 {
-        let reply = site.ask("/hashed", &format!("192.0.2.{last}"), "outer.example");
+        let reply = site.request("/hashed", &format!("192.0.2.{last}"), "outer.example");
         assert_eq!(reply.status, 200, "{case}");
     }
-    let asked = site.origins.each_ref().map(asked);
-    assert_eq!(asked.iter().sum::<usize>(), 32, "{case}");
+    let requests = site.origins.each_ref().map(requests_to);
+    assert_eq!(requests.iter().sum::<usize>(), 32, "{case}");
     assert_eq!(
-        asked.iter().all(|asked| *asked > 0),
-        are_told_apart,
-        "{case}: {asked:?}"
+        requests.iter().all(|requests| *requests > 0),
+        are_distinguished,
+        "{case}: {requests:?}"
     );
 }
 
-/// What was stored for one scheme and host is not sent for another.
-fn assert_stored(site: &Site, are_told_apart: bool, case: &str) {
-    let asked = || site.received().matches("GET /stored").count();
+/// Expects that a response that is stored for one scheme and host is not served for another.
+fn assert_stored(site: &Site, are_distinguished: bool, case: &str) {
+    let requests = || site.received().matches("GET /stored").count();
     for (scheme, host) in [
         ("https", "outer.example"),
         ("http", "outer.example"),
@@ -310,22 +311,23 @@ fn assert_stored(site: &Site, are_told_apart: bool, case: &str) {
         ("https", "outer.example"),
     ] {
         assert_eq!(
-            site.ask_by("/stored", "192.0.2.1", scheme, host).status,
+            site.request_with("/stored", "192.0.2.1", scheme, host)
+                .status,
             200
         );
     }
     let expected = match site.source {
-        _ if are_told_apart => 3,
-        // The scheme is not told, but the host is the request's own.
+        _ if are_distinguished => 3,
+        // The source has no scheme, but the request has its own host.
         Source::Direct | Source::ProxyProtocol => 2,
         Source::XForwarded | Source::Forwarded => 1,
     };
-    assert_eq!(asked(), expected, "{case}");
+    assert_eq!(requests(), expected, "{case}");
 }
 
 #[test]
-fn a_proxy_head_that_nobody_asked_for_is_refused() {
+fn a_proxy_protocol_header_on_a_listener_that_expects_none_is_refused() {
     let site = Site::start(Source::ProxyProtocol, false);
-    let reply = site.ask("/variables", "203.0.113.7", "outer.example");
+    let reply = site.request("/variables", "203.0.113.7", "outer.example");
     assert_eq!(reply.status, 400);
 }

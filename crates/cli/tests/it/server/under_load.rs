@@ -1,4 +1,4 @@
-//! Reload, stop and sudden death while clients are at work.
+//! Reload, stop and SIGKILL under load.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ use crate::wire::Wire;
 
 const PAGE: usize = 30_000;
 
-/// The configuration of a site in clear text, over TLS and on a Unix socket.
+/// Writes the configuration of a site in clear text, over TLS and on a Unix socket.
 fn configure(home: &Home, ports: (u16, u16), more: &str) {
     home.write("site/page.txt", "x".repeat(PAGE));
     home.write(
@@ -35,21 +35,21 @@ fn configure(home: &Home, ports: (u16, u16), more: &str) {
     );
 }
 
-/// Two certificates; the first is in force.
+/// Makes two certificates and selects the first.
 fn certificates(home: &Home) {
     for folder in ["first", "second"] {
         fs::create_dir(home.path(folder)).unwrap();
         certificate(home, &format!("{folder}/localhost"), "localhost");
     }
-    put_in_force(home, "first");
+    select_certificate(home, "first");
 }
 
-fn put_in_force(home: &Home, folder: &str) {
+fn select_certificate(home: &Home, folder: &str) {
     symlink(folder, home.path("next")).unwrap();
     fs::rename(home.path("next"), home.path("current")).unwrap();
 }
 
-/// Runs ab to its end: none of its requests may fail.
+/// Runs ab to its end and expects that no request fails. Returns the number of responses.
 fn ab(arguments: &[&str], url: &str) -> u64 {
     let output = program("ab")
         .args(arguments)
@@ -72,8 +72,8 @@ fn ab(arguments: &[&str], url: &str) -> u64 {
     number("Complete requests:").unwrap()
 }
 
-/// One connection that is kept, however often the server reloads.
-fn keep_asking(apus: &Apus, requests: u64) -> u64 {
+/// Sends requests over one connection that stays open, however often the server reloads.
+fn send_requests(apus: &Apus, requests: u64) -> u64 {
     let mut wire = Wire::connect(apus.address());
     for _ in 0..requests {
         assert!(wire.send("GET /page.txt HTTP/1.1\r\nHost: localhost\r\n\r\n"));
@@ -84,7 +84,7 @@ fn keep_asking(apus: &Apus, requests: u64) -> u64 {
 }
 
 #[test]
-fn no_request_fails_while_reloads_exchange_certificates_and_no_log_line_is_missing() {
+fn no_request_fails_and_no_log_line_is_missing_while_reloads_exchange_certificates() {
     let home = Home::new();
     certificates(&home);
     let ports = (free_port(), free_port());
@@ -92,12 +92,12 @@ fn no_request_fails_while_reloads_exchange_certificates_and_no_log_line_is_missi
     let mut apus = home.serve(&[]);
     let http = format!("http://127.0.0.1:{}/page.txt", ports.0);
     let https = format!("https://localhost:{}/page.txt", ports.1);
-    let answered = AtomicU64::new(0);
+    let responses = AtomicU64::new(0);
     let (apus_now, home_now) = (&apus, &home);
-    let count = |requests: u64| answered.fetch_add(requests, Ordering::Relaxed);
+    let count = |requests: u64| responses.fetch_add(requests, Ordering::Relaxed);
     thread::scope(|scope| {
         let clients = [
-            scope.spawn(|| count(keep_asking(apus_now, 4000))),
+            scope.spawn(|| count(send_requests(apus_now, 4000))),
             scope.spawn(|| count(ab(&["-n", "3000", "-c", "4"], &http))),
             scope.spawn(|| count(ab(&["-k", "-n", "8000", "-c", "8"], &http))),
             scope.spawn(|| count(ab(&["-n", "800", "-c", "4"], &https))),
@@ -108,11 +108,11 @@ fn no_request_fails_while_reloads_exchange_certificates_and_no_log_line_is_missi
         let mut reloads = 0;
         while reloads < 10 || clients.iter().any(|client| !client.is_finished()) {
             let folder = ["second", "first"][reloads % 2];
-            put_in_force(home_now, folder);
+            select_certificate(home_now, folder);
             let location = "[[sites.locations]]\npath = \"/other/\"\nroot = \"site\"";
             configure(home_now, ports, ["", location][reloads % 2]);
             home_now.expect(&["reload"], 0);
-            // Whoever connects now gets the new certificate.
+            // New connections get the new certificate.
             let authority = home_now.path(&format!("{folder}/localhost.pem"));
             let reply = Curl::new()
                 .args(&["--cacert", authority.to_str().unwrap(), "--noproxy", "*"])
@@ -122,14 +122,14 @@ fn no_request_fails_while_reloads_exchange_certificates_and_no_log_line_is_missi
             reloads += 1;
         }
     });
-    let answered = answered.load(Ordering::Relaxed);
+    let responses = responses.load(Ordering::Relaxed);
     home.expect(&["stop"], 0);
     assert!(apus.wait().success());
     let lines = home.read("access.log").lines().count() as u64;
-    // ab may have a request more under way than it was to complete.
+    // Each connection of ab may have sent one request more than ab counts.
     assert!(
-        (answered..=answered + 24).contains(&lines),
-        "{lines} lines for {answered} answers"
+        (responses..=responses + 24).contains(&lines),
+        "{lines} lines for {responses} responses"
     );
     let whole = home
         .read("access.log")
@@ -147,7 +147,7 @@ fn every_request_before_a_stop_is_in_the_log() {
     let mut apus = home.serve(&[]);
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| keep_asking(&apus, 500));
+            scope.spawn(|| send_requests(&apus, 500));
         }
     });
     apus.signal(Signal::TERM);
@@ -156,7 +156,7 @@ fn every_request_before_a_stop_is_in_the_log() {
 }
 
 #[test]
-fn sudden_death_under_load_leaves_nothing_that_stops_the_next_start() {
+fn sigkill_under_load_does_not_prevent_the_next_start() {
     let home = Home::new();
     certificates(&home);
     let ports = (free_port(), free_port());
@@ -171,14 +171,14 @@ fn sudden_death_under_load_leaves_nothing_that_stops_the_next_start() {
     assert!(!apus.wait().success());
     let before = home.read("access.log").len();
 
-    // The same ports, the same Unix socket, the same log.
+    // The next server uses the same ports, Unix socket and log.
     let apus = home.serve(&[]);
     assert_eq!(apus.get("/page.txt").body.len(), PAGE);
     assert_eq!(get_unix(&home.path("web.sock"), "/page.txt").status, 200);
-    wait_until("the log goes on", || home.read("access.log").len() > before);
+    wait_until("the log grows", || home.read("access.log").len() > before);
     home.expect(&["reload"], 0);
     home.expect(&["stop"], 0);
-    for left in ["web.sock", "apus.toml.sock"] {
-        assert!(!home.path(left).exists(), "{left} is left");
+    for socket in ["web.sock", "apus.toml.sock"] {
+        assert!(!home.path(socket).exists(), "{socket} is left");
     }
 }

@@ -1,5 +1,5 @@
-//! Ranges and compression: no answer larger than the file, none that is wrong, and no work or memory
-//! that a client could multiply.
+//! Ranges, compression and large bodies: no response is wrong or larger than the file, and no client can
+//! multiply work or memory.
 
 use super::Victim;
 use crate::wire::Received;
@@ -17,7 +17,7 @@ fn ranged(victim: &Victim, ranges: &str, fields: &str) -> Received {
 }
 
 #[test]
-fn many_or_overlapping_ranges_cost_no_more_than_the_file() {
+fn many_or_overlapping_ranges_send_no_more_than_the_file() {
     let victim = Victim::with_defaults();
     let many: Vec<_> = (0..1300).map(|start| format!("5-{start}")).collect();
     let tiny: Vec<_> = (0..1300).map(|at| format!("{at}-{at}")).collect();
@@ -36,7 +36,7 @@ fn many_or_overlapping_ranges_cost_no_more_than_the_file() {
             received.body.len()
         );
     }
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn ranges_that_overflow_are_not_served() {
                 Some("bytes */208890"),
                 "{ranges}"
             ),
-            // All of these that are served begin at the first byte, or are all there is.
+            // Each range that is served begins at the first byte.
             206 | 200 => assert!(
                 text.starts_with(received.text().get(..9).unwrap()),
                 "{ranges}"
@@ -76,15 +76,15 @@ fn ranges_that_overflow_are_not_served() {
             received.status
         );
     }
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn a_range_is_one_of_the_form_that_its_tag_names() {
+fn a_range_is_of_the_representation_that_its_etag_names() {
     let victim = Victim::with_defaults();
     let coded = "Accept-Encoding: gzip\r\n";
-    // The form that is kept is made beside the first answer.
-    crate::harness::wait_until("the compressed form is kept", || {
+    // The stored form is made while the first response is sent.
+    crate::harness::wait_until("the compressed form is stored", || {
         victim
             .get("/text.txt", coded)
             .field("content-encoding")
@@ -105,7 +105,7 @@ fn a_range_is_one_of_the_form_that_its_tag_names() {
     assert_eq!(part.body, whole.body[10..110]);
     assert_eq!(part.field("etag"), whole.field("etag"));
 
-    // If-Range with the tag of the other form, or of none, has the whole in one piece.
+    // If-Range with the entity tag of another representation, or of none, gets the whole body.
     for tag in [gzip.field("etag").unwrap(), "\"other\"", "W/\"weak\""] {
         let received = ranged(&victim, "10-109", &format!("If-Range: {tag}\r\n"));
         assert_eq!((received.status, received.body.len()), (200, TEXT), "{tag}");
@@ -113,11 +113,11 @@ fn a_range_is_one_of_the_form_that_its_tag_names() {
     let tag = plain.field("etag").unwrap();
     let received = ranged(&victim, "10-109", &format!("If-Range: {tag}\r\n"));
     assert_eq!((received.status, received.body.len()), (206, 100));
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn invented_codings_multiply_nothing() {
+fn unknown_content_codings_change_no_response() {
     let victim = Victim::with_defaults();
     let text = text();
     for number in 0..300 {
@@ -146,11 +146,11 @@ fn invented_codings_multiply_nothing() {
         .join(",");
     let received = victim.get("/text.txt", &format!("Accept-Encoding: {all}\r\n"));
     assert_eq!((received.status, received.body.len()), (200, TEXT));
-    victim.assert_stands();
+    victim.assert_healthy();
 }
 
 #[test]
-fn large_and_endless_content_is_refused_and_takes_no_memory() {
+fn large_and_endless_request_bodies_are_refused_and_take_no_memory() {
     for victim in [Victim::with_defaults(), Victim::configured("", "")] {
         for length in ["104857600", "18446744073709551615"] {
             let mut wire = victim.connect();
@@ -165,13 +165,13 @@ fn large_and_endless_content_is_refused_and_takes_no_memory() {
         wire.send("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
         let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
         let mut sent = 0;
-        // What comes behind an answer is thrown away for a while, so that the client gets it.
+        // The server discards the rest of the body for a while, so that the client gets the response.
         while sent < 128 << 20 && wire.send(&chunk) {
             sent += chunk.len();
         }
         let received = wire.read();
         assert_eq!(received.status, 405);
         wire.assert_closed();
-        victim.assert_stands();
+        victim.assert_healthy();
     }
 }
