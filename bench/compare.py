@@ -22,6 +22,8 @@ def arguments():
     parser.add_argument("--seconds", type=int, default=3, help="seconds of load in a round (default 3)")
     parser.add_argument("--case", action="append", choices=names, help="only this case; may be repeated")
     parser.add_argument("--apus", type=Path, help="an apus binary, instead of building this checkout's")
+    parser.add_argument("--beside", type=Path, action="append", default=[], metavar="BINARY",
+                        help="another apus binary, measured in the same rounds under its file's name; may be repeated")
     parser.add_argument("--without-apus", action="store_true", help="the others alone")
     parser.add_argument("--write", action="store_true",
                         help="put the figures into BENCHMARKS.md; with --case the others stay as they were")
@@ -39,6 +41,7 @@ def main():
     chosen = [case for case in cases.ALL if not options.case or case.name in options.case]
     with_frameworks = [case for case in chosen if isinstance(case, cases.FrameworkCase)]
     binary = None
+    beside = {path.name: path.resolve() for path in options.beside}
     if not options.without_apus and len(chosen) > len(with_frameworks):
         binary = options.apus or servers.build_apus()
     frameworks.build({frameworks.APUS}.union(*(case.rivals for case in with_frameworks)) if with_frameworks else set())
@@ -58,6 +61,7 @@ def main():
                 pool = started(php.Stack(*php.PARTS[case.kind]))
                 if binary:
                     running.append(started(php.start_apus(case, cores[0], pool, binary.resolve())))
+                    running.extend(started(php.start_apus(case, cores[0], pool, other, name)) for name, other in beside.items())
                     if case.resident:
                         running.append(started(php.start_resident(case, cores[0], pool, binary.resolve())))
                 running.append(started(php.start_nginx(case, cores[0], pool)))
@@ -75,11 +79,14 @@ def main():
                 shared = None if case.kind == cases.QUEUE else origin()
                 if binary:
                     running.append(started(proxies.start_apus(case, cores[0], binary.resolve(), shared or origin())))
+                    running.extend(started(proxies.start_apus(case, cores[0], other, shared or origin(), name))
+                                   for name, other in beside.items())
                 for rival in case.rivals:
                     running.append(started(proxies.START[rival](case, cores[0], shared or origin())))
             else:
                 if binary:
                     running.append(started(servers.start_apus(cores[0], binary.resolve())))
+                    running.extend(started(servers.start_apus(cores[0], other, name)) for name, other in beside.items())
                 running.append(started(servers.start_nginx(cores[0])))
                 if case.is_http2:
                     running.append(started(servers.start_h2o(cores[0])))

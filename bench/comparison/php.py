@@ -10,7 +10,7 @@ import sys
 import urllib.request
 
 from . import host
-from .servers import BENCH, RUN, Server, run_nginx
+from .servers import BENCH, RUN, run_apus, run_nginx
 
 STACK = BENCH.parent / "crates" / "cli" / "tests" / "origins" / "php" / "stack"
 
@@ -136,7 +136,7 @@ def start_nginx(case, core, stack):
     return run_nginx(http, core, port, php_pid=pid)
 
 
-def start_apus(case, core, stack, binary):
+def start_apus(case, core, stack, binary, name="apus"):
     lines = []
     if case.kind == WORDPRESS:
         lines.append('preset = "wordpress"')
@@ -144,7 +144,7 @@ def start_apus(case, core, stack, binary):
         lines.append('fastcgi.front_controller = "/index.php"')
     if case.cached:
         lines.append("fastcgi.cache = { ttl = 3600 }")
-    return _start_apus("apus", case, core, stack, binary, lines, stack.start_fpm("apus"))
+    return _start_apus(name, case, core, stack, binary, lines, stack.start_fpm(name))
 
 
 def start_resident(case, core, stack, binary):
@@ -166,5 +166,4 @@ def _start_apus(name, case, core, stack, binary, lines, fpm):
     socket, pid = fpm
     lines = [f'php_fastcgi = "{socket}"', *lines]
     text = APUS.format(name=name, port=port, root=stack.root(case.kind), site="\n".join(lines))
-    (RUN / f"{name}.toml").write_text(text)
-    return Server(name, [binary, "serve", RUN / f"{name}.toml"], port, None, core, pid)
+    return run_apus(name, binary, text, core, port, php_pid=pid)

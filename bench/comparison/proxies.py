@@ -6,7 +6,7 @@ All send the origin the address of the client, in the usual fields; all keep con
 import shutil
 
 from . import cases, host
-from .servers import BUILD, RUN, Server, run_nginx
+from .servers import BUILD, RUN, Server, run_apus, run_nginx
 
 NGINX_HTTP = """\
     proxy_cache_path cache keys_zone=bench:10m max_size=4g inactive=1h use_temp_path=off;
@@ -67,7 +67,7 @@ APUS = """\
 [global]
 worker_threads = 1
 keepalive_timeout = 300
-control_socket = "apus.sock"
+control_socket = "{name}.sock"
 {store}
 
 [[sites]]
@@ -82,7 +82,7 @@ nodes = [{{ addr = "127.0.0.1:{origin}"{limit} }}]
 keepalive = {{ max_idle = 512 }}
 """
 
-APUS_STORE = 'cache = { dir = "cache-of-apus", size = 4096, object_size = 2048 }'
+APUS_STORE = 'cache = {{ dir = "cache-of-{name}", size = 4096, object_size = 2048 }}'
 APUS_CACHE = "cache = { ttl = 3600, max_size = 2048 }"
 
 
@@ -95,15 +95,15 @@ def start_origin(case, core):
     return Server("origin", command, port, None, core)
 
 
-def start_apus(case, core, binary, origin):
+def start_apus(case, core, binary, origin, name="apus"):
     port = host.free_port()
     limit = f", max_conns = {case.at_a_time}" if case.kind == cases.QUEUE else ""
     store = cache = ""
     if case.kind == cases.CACHED:
-        shutil.rmtree(RUN / "cache-of-apus", ignore_errors=True)
-        store, cache = APUS_STORE, APUS_CACHE
-    (RUN / "apus.toml").write_text(APUS.format(port=port, origin=origin, limit=limit, store=store, cache=cache))
-    return Server("apus", [binary, "serve", RUN / "apus.toml"], port, None, core)
+        shutil.rmtree(RUN / f"cache-of-{name}", ignore_errors=True)
+        store, cache = APUS_STORE.format(name=name), APUS_CACHE
+    configuration = APUS.format(name=name, port=port, origin=origin, limit=limit, store=store, cache=cache)
+    return run_apus(name, binary, configuration, core, port)
 
 
 def start_nginx(case, core, origin):

@@ -52,7 +52,7 @@ APUS_CONFIGURATION = """\
 [global]
 worker_threads = 1
 keepalive_timeout = 300
-control_socket = "apus.sock"
+control_socket = "{name}.sock"
 
 [[sites]]
 name = "bench"
@@ -163,10 +163,14 @@ def start_h2o(core):
     return Server("h2o", [host.find("h2o"), "-c", RUN / "h2o.yaml"], None, tls, core)
 
 
-def start_apus(core, binary):
+def start_apus(core, binary, name="apus"):
     clear, tls = host.free_port(), host.free_port()
-    (RUN / "apus.toml").write_text(APUS_CONFIGURATION.format(clear=clear, tls=tls))
-    return Server("apus", [binary, "serve", RUN / "apus.toml"], clear, tls, core)
+    return run_apus(name, binary, APUS_CONFIGURATION.format(name=name, clear=clear, tls=tls), core, clear, tls)
+
+
+def run_apus(name, binary, configuration, core, clear, tls=None, php_pid=None):
+    (RUN / f"{name}.toml").write_text(configuration)
+    return Server(name, [binary, "serve", RUN / f"{name}.toml"], clear, tls, core, php_pid)
 
 
 def start_floor(core, body_bytes):
