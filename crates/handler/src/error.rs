@@ -178,12 +178,12 @@ impl Error {
     /// The response in a format. It always has a body if the application chose the format.
     fn render(mut self, format: ErrorFormat, is_chosen: bool) -> Response {
         let mut response = Response::new(self.0.status);
-        let said = self.0.detail.is_some()
+        let has_details = self.0.detail.is_some()
             || self.0.kind.is_some()
             || self.0.title.is_some()
             || !self.0.members.is_empty();
         // A response without a detail gets the error page of the site.
-        if said || is_chosen {
+        if has_details || is_chosen {
             let details = ErrorDetails {
                 kind: self.0.kind.as_deref(),
                 title: self.0.title.as_deref(),
@@ -261,7 +261,7 @@ pub type OnError = dyn Fn(&Error, ErrorFormat) -> Option<Response> + Send + Sync
 pub struct ErrorRules {
     /// The function of the application.
     pub on_error: Option<Arc<OnError>>,
-    /// The form for all clients.
+    /// The format for all clients.
     pub format: Option<ErrorFormat>,
     /// Whether the service around the layers makes the responses to errors: they keep their [`Error`] until
     /// [`Rendering::apply`] of that service makes the body.
@@ -332,7 +332,7 @@ impl Rendering {
         match attached.downcast::<Error>() {
             Ok(error) => {
                 let status = response.status();
-                self.answer(error.status(status))
+                self.respond(error.status(status))
             }
             Err(other) => {
                 response.attach(other);
@@ -341,7 +341,7 @@ impl Rendering {
         }
     }
 
-    fn answer(&self, error: Error) -> Response {
+    fn respond(&self, error: Error) -> Response {
         error.log();
         let hook = self.on_error.as_ref();
         hook.and_then(|hook| hook(&error, self.format))

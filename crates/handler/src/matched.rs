@@ -15,7 +15,7 @@ pub struct RouteScope {
     pub states: States,
     /// The most bytes of a body that an extractor keeps in memory.
     pub body_limit: u64,
-    /// The form of the responses to errors.
+    /// The format of the responses to errors.
     pub errors: ErrorRules,
 }
 
@@ -52,7 +52,7 @@ impl Matched<'_> {
         self.scope.body_limit
     }
 
-    /// The form of the response to an error.
+    /// The format of the response to an error.
     pub fn rendering(&self, request: &Request) -> Rendering {
         Rendering::of(request, &self.scope.errors)
     }

@@ -19,7 +19,7 @@ pub trait Chain {
     /// The path of the route that is going to respond, as it was written.
     fn route<'c>(&'c self, position: &'c Position, request: &Request) -> Option<&'c str>;
 
-    /// The form of the responses to errors of a layer at this position.
+    /// The format of the responses to errors of a layer at this position.
     fn errors(&self, position: &Position) -> &ErrorRules;
 }
 
@@ -54,12 +54,12 @@ impl Next {
     }
 
     /// The path of the route that is going to respond, as it was written: `/users/{id}`. A layer around
-    /// a whole application asks the router ahead for this; in a group it is known.
+    /// a whole application runs the router early for this; in a group it is known.
     pub fn route(&self, request: &Request) -> Option<&str> {
         self.chain.route(&self.position, request)
     }
 
-    /// The form of the responses to errors of a layer.
+    /// The format of the responses to errors of a layer.
     pub fn rendering(&self, request: &Request) -> Rendering {
         Rendering::of(request, self.chain.errors(&self.position))
     }
@@ -78,7 +78,7 @@ impl fmt::Debug for Next {
     note = "middleware is `async fn(Request, Next) -> impl IntoResponse`"
 )]
 pub trait Middleware<Marker>: Send + Sync + 'static {
-    /// Sees a request on its way in and its response on the way out.
+    /// Handles a request before, and its response after, the rest of the chain.
     fn call(&self, request: Request, next: Next) -> ResponseFuture;
 }
 

@@ -34,7 +34,7 @@ pub struct MultipartParser {
 enum ParseStage {
     /// Bytes before the first delimiter are ignored.
     Preamble,
-    /// The bytes behind a delimiter say whether it was the last.
+    /// The bytes behind a delimiter show whether it was the last.
     Delimiter,
     Head,
     Data,
@@ -379,10 +379,10 @@ fn last_segment(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn all(content: &[u8], size: usize) -> Result<Vec<MultipartEvent>, MultipartError> {
+    fn all(body: &[u8], size: usize) -> Result<Vec<MultipartEvent>, MultipartError> {
         let mut parser = MultipartParser::new("b-1").unwrap();
         let mut events: Vec<MultipartEvent> = Vec::new();
-        for piece in content.chunks(size) {
+        for piece in body.chunks(size) {
             parser.push(Bytes::copy_from_slice(piece));
             while let Some(event) = parser.next()? {
                 if event == MultipartEvent::End {
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn reads_parts_in_pieces_of_any_size() {
-        let content = b"preamble\r\n--b-1\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n\
+        let body = b"preamble\r\n--b-1\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n\
             one\r\n--b-\r\n--b-1 \t\r\ncontent-disposition:form-data;filename=x.txt;name=b\r\n\
             Content-Type: text/plain\r\nX-Other: y\r\n\r\n\r\n--b-1\r\n\
             Content-Disposition: form-data; name=c\r\n\r\n\r\r\n-\r\n--b-1--\r\nepilogue";
@@ -425,21 +425,21 @@ mod tests {
             MultipartEvent::PartEnd,
             MultipartEvent::End,
         ];
-        for size in 1..=content.len() {
-            assert_eq!(all(content, size).unwrap(), expected, "in pieces of {size}");
+        for size in 1..=body.len() {
+            assert_eq!(all(body, size).unwrap(), expected, "in pieces of {size}");
         }
     }
 
     #[test]
     fn data_is_a_slice_of_what_was_pushed() {
         let front = b"\r\n--b-1\r\nContent-Disposition: form-data; name=a\r\n\r\n";
-        let content = Bytes::from([b"\r", &front[..], &[b'x'; 5000], b"\r\n--b-1--"].concat());
+        let body = Bytes::from([b"\r", &front[..], &[b'x'; 5000], b"\r\n--b-1--"].concat());
         let mut parser = MultipartParser::new("b-1").unwrap();
-        parser.push(content.clone());
+        parser.push(body.clone());
         let (mut copied, mut shared) = (0, 0);
         while let Some(event) = parser.next().unwrap() {
             match event {
-                MultipartEvent::Data(bytes) if content.as_ptr_range().contains(&bytes.as_ptr()) => {
+                MultipartEvent::Data(bytes) if body.as_ptr_range().contains(&bytes.as_ptr()) => {
                     shared += bytes.len();
                 }
                 MultipartEvent::Data(bytes) => copied += bytes.len(),

@@ -20,7 +20,7 @@ use apus_handler::{Middleware, Next};
 /// response, which [`CatchPanic::answer`] can make.
 #[derive(Clone, Default)]
 pub struct CatchPanic {
-    answer: Option<Arc<PanicResponse>>,
+    make_response: Option<Arc<PanicResponse>>,
 }
 
 type PanicResponse = dyn Fn(&str) -> Response + Send + Sync;
@@ -35,7 +35,7 @@ impl CatchPanic {
     /// log; do not send it to clients.
     #[must_use]
     pub fn answer(mut self, make: impl Fn(&str) -> Response + Send + Sync + 'static) -> Self {
-        self.answer = Some(Arc::new(make));
+        self.make_response = Some(Arc::new(make));
         self
     }
 
@@ -48,7 +48,7 @@ impl CatchPanic {
         let text = panic_message(panic);
         let id = id.map(RequestId::as_str);
         tracing::error!(panic = text, request_id = id, "a handler panicked");
-        match &self.answer {
+        match &self.make_response {
             Some(make) => make(text),
             None => rendering.apply(Error::of(StatusCode::INTERNAL_SERVER_ERROR).into_response()),
         }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 pub(crate) fn client_network(ip: IpAddr) -> u128 {
     match ip.to_canonical() {
         IpAddr::V4(ip) => u128::from(ip.to_bits()),
-        // IPv4 addresses are below, as no network of 64 bits is but the unspecified one.
+        // All networks but the unspecified one are greater than the number of any IPv4 address.
         IpAddr::V6(ip) => ip.to_bits() & !u128::from(u64::MAX),
     }
 }

@@ -161,7 +161,7 @@ impl<Origins: AllowedOrigins> Cors<Origins> {
     /// The response to a preflight request.
     fn preflight(&self, request: &Request) -> Response {
         let mut response = Response::new(StatusCode::NO_CONTENT);
-        let asked = request.headers();
+        let fields = request.headers();
         let headers = response.headers_mut();
         headers.append(
             &header::VARY,
@@ -169,7 +169,7 @@ impl<Origins: AllowedOrigins> Cors<Origins> {
                 "origin, access-control-request-method, access-control-request-headers",
             ),
         );
-        let Some(allowed) = self.origins.allowed(asked.get("origin")) else {
+        let Some(allowed) = self.origins.allowed(fields.get("origin")) else {
             response.set_status(StatusCode::FORBIDDEN);
             return response;
         };
@@ -178,7 +178,7 @@ impl<Origins: AllowedOrigins> Cors<Origins> {
         set(headers, "access-control-allow-methods", methods.join(", "));
         let names = match &self.request_headers {
             RequestHeaders::Listed(names) => joined(names),
-            RequestHeaders::Any => asked
+            RequestHeaders::Any => fields
                 .get_str("access-control-request-headers")
                 .unwrap_or("")
                 .to_owned(),
@@ -193,14 +193,14 @@ impl<Origins: AllowedOrigins> Cors<Origins> {
 
 impl<Origins: AllowedOrigins> Middleware<()> for Cors<Origins> {
     fn call(&self, request: Request, next: Next) -> ResponseFuture {
-        let asked = request.headers();
+        let fields = request.headers();
         let is_preflight = *request.method() == Method::OPTIONS
-            && asked.contains("origin")
-            && asked.contains("access-control-request-method");
+            && fields.contains("origin")
+            && fields.contains("access-control-request-method");
         if is_preflight {
             return self.preflight(&request).into();
         }
-        let allowed = self.origins.allowed(asked.get("origin"));
+        let allowed = self.origins.allowed(fields.get("origin"));
         let (allow_credentials, exposed) = (self.allow_credentials, self.exposed.clone());
         next.call(request).map(move |mut response| {
             let headers = response.headers_mut();
@@ -298,7 +298,7 @@ fn joined(names: &[HeaderName]) -> String {
     names.join(", ")
 }
 
-/// Sets a field that says something. What names and browsers say are field values.
+/// Sets a field unless its value is empty. Names, and what browsers send, are valid field values.
 fn set(headers: &mut Headers, name: &str, value: String) {
     if !value.is_empty() {
         let _ = headers.try_insert(name, value);

@@ -62,13 +62,13 @@ impl Etag {
 
     /// Adds a tag if the response has none and its body allows it.
     fn tag(self, response: &mut Response) {
-        let Some(content) = response.body().in_memory() else {
+        let Some(body) = response.body().in_memory() else {
             return;
         };
-        if response.headers().contains("etag") || content.len() > self.max_bytes {
+        if response.headers().contains("etag") || body.len() > self.max_bytes {
             return;
         }
-        let hash = digest::digest(&digest::SHA256, content);
+        let hash = digest::digest(&digest::SHA256, body);
         let opaque = URL_SAFE_NO_PAD.encode(hash.as_ref().get(..TAG_BYTES).unwrap_or_default());
         let tag = match self.is_weak {
             true => format!("W/\"{opaque}\""),
@@ -115,12 +115,12 @@ impl ConditionalRequest {
     ];
 
     fn of(request: &Request) -> Option<Self> {
-        let asked = request.headers();
-        if !Self::FIELDS.iter().any(|name| asked.contains(name)) {
+        let fields = request.headers();
+        if !Self::FIELDS.iter().any(|name| fields.contains(name)) {
             return None;
         }
         let mut headers = Headers::new();
-        headers.append_from(asked, |name, _| {
+        headers.append_from(fields, |name, _| {
             Self::FIELDS
                 .iter()
                 .any(|field| field.eq_ignore_ascii_case(name))

@@ -3,7 +3,7 @@
 use apus_handler::{Middleware, Next};
 use apus_http::{HeaderValue, Method, Request, Response, ResponseFuture, StatusCode, header};
 
-/// Where clear-text requests are sent: of a site by `Site::force_https`, of an application as a layer.
+/// The redirect of clear-text requests: of a site by `Site::force_https`, of an application as a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForceHttps {
     /// The port of the `https` listener as clients reach it.
@@ -48,8 +48,8 @@ impl ForceHttps {
     }
 }
 
-/// As a layer it redirects what came without TLS: to us, or to the proxy that the client reached, which
-/// [`TrustedProxies`](apus_handler::TrustedProxies) has to establish before.
+/// As a layer it redirects requests that the client sent without TLS, to this server or to its proxy, which the
+/// layer [`TrustedProxies`](apus_handler::TrustedProxies) further out detects.
 impl Middleware<()> for ForceHttps {
     fn call(&self, request: Request, next: Next) -> ResponseFuture {
         match request.is_secure() {

@@ -6,13 +6,13 @@ use apus_http::{HeaderValue, Request, ResponseFuture, header};
 
 use apus_handler::{Middleware, Next};
 
-/// Has browsers come over TLS only, for so long after each response. It is sent over TLS alone: to us, or to a
-/// trusted proxy. Begin with minutes: there is no way back but to wait.
+/// Makes browsers use TLS only, for a time after each response. The field is sent only over TLS, to this server or
+/// to a trusted proxy. Begin with minutes, since browsers keep to it until the time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hsts {
     /// How long browsers keep to `https`, in seconds.
     pub max_age: u64,
-    /// Whether subdomains are meant too.
+    /// Whether it applies to subdomains too.
     pub include_subdomains: bool,
     /// Whether browsers may have the host in their built-in list.
     pub preload: bool,
@@ -26,7 +26,7 @@ impl Default for Hsts {
 }
 
 impl Hsts {
-    /// For so long, in whole seconds, and for this host alone.
+    /// For this duration, in whole seconds, and for this host alone.
     pub fn new(max_age: Duration) -> Self {
         Self {
             max_age: max_age.as_secs(),
@@ -56,7 +56,7 @@ impl From<Duration> for Hsts {
     }
 }
 
-/// As a layer it replaces what a response has of the field.
+/// As a layer it replaces the field of a response.
 impl Middleware<()> for Hsts {
     fn call(&self, request: Request, next: Next) -> ResponseFuture {
         if !request.is_secure() {

@@ -78,8 +78,8 @@ impl SecurityHeaders {
         self.policy(header::CONTENT_SECURITY_POLICY, policy)
     }
 
-    /// As [`SecurityHeaders::content_security_policy`], but browsers only report violations, to where the
-    /// policy says.
+    /// As [`SecurityHeaders::content_security_policy`], but browsers only report violations, to the
+    /// endpoint in the policy.
     #[must_use]
     pub fn content_security_policy_report_only(self, policy: &str) -> Self {
         self.policy(header::CONTENT_SECURITY_POLICY_REPORT_ONLY, policy)
@@ -93,14 +93,14 @@ impl SecurityHeaders {
             Ok(value) => ContentSecurityPolicy::Fixed(name, value),
             Err(_) => {
                 tracing::error!(policy, "this content security policy cannot be a field");
-                // Nothing loads, so that it is seen.
+                // Browsers load nothing, so the error is noticed.
                 ContentSecurityPolicy::Fixed(name, HeaderValue::from_static("default-src 'none'"))
             }
         };
         self
     }
 
-    /// Has browsers come over TLS only, for this host; see [`Hsts`].
+    /// Makes browsers use TLS only, for this host; see [`Hsts`].
     #[must_use]
     pub fn hsts(mut self, hsts: impl Into<Hsts>) -> Self {
         self.hsts = Some(hsts.into());

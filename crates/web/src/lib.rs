@@ -85,5 +85,5 @@ pub use apus_net::Limits;
 pub use apus_net::tls::Certificate;
 pub use http::HeaderMap;
 /// The tokio that workers and tasks run on: for timers, channels, sockets. Each worker has a runtime for
-/// itself, on one thread, so that `tokio::task::spawn_local` is what starts a task beside a request.
+/// itself, on one thread, so `tokio::task::spawn_local` starts a task beside a request.
 pub use tokio;

@@ -29,11 +29,11 @@ struct ServerService(Rc<dyn Service>);
 impl Service for ServerService {
     fn call(&self, request: Request) -> ResponseFuture {
         let format = ErrorFormat::of(&request);
-        let answer = match request.plain_path() {
+        let future = match request.plain_path() {
             Ok(_) => self.0.call(request),
             Err(_) => Response::new(invalid_path_status(&request)).into(),
         };
-        answer.map(move |mut response| {
+        future.map(move |mut response| {
             if lacks_body(&response) {
                 write_body(&mut response, format, ErrorDetails::default());
             }

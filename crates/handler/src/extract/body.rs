@@ -20,8 +20,8 @@ impl FromRequest for String {
     type Rejection = Rejection;
 
     async fn from_request(mut request: Request, body_limit: u64) -> Result<Self, Rejection> {
-        let content = read(request.take_body(), body_limit).await?;
-        Self::from_utf8(content.into())
+        let body = read(request.take_body(), body_limit).await?;
+        Self::from_utf8(body.into())
             .map_err(|_| Rejection::new(StatusCode::BAD_REQUEST, "the content is not UTF-8"))
     }
 }
@@ -43,8 +43,8 @@ impl<T: DeserializeOwned + 'static> FromRequest for Json<T> {
                 "the content type must be application/json",
             ));
         }
-        let content = read(request.take_body(), body_limit).await?;
-        match serde_json::from_slice(&content) {
+        let body = read(request.take_body(), body_limit).await?;
+        match serde_json::from_slice(&body) {
             Ok(value) => Ok(Self(value)),
             Err(error) if error.is_data() => Err(Rejection::misfit(
                 StatusCode::UNPROCESSABLE_ENTITY,
@@ -75,8 +75,8 @@ impl<T: DeserializeOwned + 'static> FromRequest for Form<T> {
                 "the content type must be application/x-www-form-urlencoded",
             ));
         }
-        let content = read(request.take_body(), body_limit).await?;
-        let read = FormFields::parse(&content).and_then(|fields| T::deserialize(fields));
+        let body = read(request.take_body(), body_limit).await?;
+        let read = FormFields::parse(&body).and_then(|fields| T::deserialize(fields));
         read.map(Self)
             .map_err(|error| Rejection::misfit(StatusCode::UNPROCESSABLE_ENTITY, "form", error))
     }
@@ -92,15 +92,15 @@ async fn read(body: Body, limit: u64) -> Result<Bytes, Rejection> {
         return Err(too_large(limit));
     }
     let mut body = body.limit(limit);
-    let mut content = BytesMut::new();
+    let mut collected = BytesMut::new();
     let mut first = Bytes::new();
     while let Some(frame) = body.frame().await {
         match frame {
             // Most bodies come in one piece, which is not copied.
-            Ok(Frame::Data(bytes)) if first.is_empty() && content.is_empty() => first = bytes,
+            Ok(Frame::Data(bytes)) if first.is_empty() && collected.is_empty() => first = bytes,
             Ok(Frame::Data(bytes)) => {
-                content.extend_from_slice(&std::mem::take(&mut first));
-                content.extend_from_slice(&bytes);
+                collected.extend_from_slice(&std::mem::take(&mut first));
+                collected.extend_from_slice(&bytes);
             }
             Ok(Frame::File(_) | Frame::Trailers(_)) => {}
             Err(BodyError::TooLarge) => return Err(too_large(limit)),
@@ -113,10 +113,10 @@ async fn read(body: Body, limit: u64) -> Result<Bytes, Rejection> {
             Err(error) => return Err(Rejection::new(StatusCode::BAD_REQUEST, error)),
         }
     }
-    Ok(if content.is_empty() {
+    Ok(if collected.is_empty() {
         first
     } else {
-        content.freeze()
+        collected.freeze()
     })
 }
 

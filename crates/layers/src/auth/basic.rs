@@ -52,7 +52,7 @@ pub struct Credentials {
     pub client: Option<IpAddr>,
 }
 
-/// What a check of [`BasicAuth`] ends with: a `bool`, or an [`Error`] that the client gets.
+/// The result of a check of [`BasicAuth`]: a `bool`, or an [`Error`] that the client gets.
 pub trait CredentialsCheck {
     /// Whether the request is allowed.
     ///
@@ -83,10 +83,10 @@ impl fmt::Debug for Credentials {
 }
 
 impl BasicAuth {
-    /// With a function that says who may come in. `realm` is what the browser shows. The function
-    /// should take as long for a name that it does not know as for one that it does; with
-    /// passwords as they should be stored, `password::verify` sees to that. An error of the function is
-    /// what the client gets, as 429 where passwords of it are being compared already.
+    /// With a function that decides which users are allowed. The browser shows `realm`. The function
+    /// should take as long for an unknown name as for a known one; `password::verify` does so for
+    /// hashed passwords. The client gets an error of the function, for example a 429 if too many of
+    /// its passwords are being compared.
     pub fn new<F, R>(realm: &str, check: F) -> Self
     where
         F: Fn(Credentials) -> R + Send + Sync + 'static,

@@ -5,12 +5,11 @@
 //!
 //! - As many run at a time as half of the cores, and at least one.
 //! - Of one client at most [`OF_ONE_CLIENT`] run or wait at a time, an IPv6 network of 64 bits being one
-//!   client. What is more is refused with 429 and `Retry-After`.
-//! - Of all clients at most [`WAITING`] for each that runs. What is more is refused with 503 and
+//!   client. More are rejected with 429 and `Retry-After`.
+//! - Of all clients at most [`WAITING`] for each that runs. More are rejected with 503 and
 //!   `Retry-After`.
 //!
-//! Work whose client is gone counts until it is done. How often one may guess in an hour is another
-//! question, for a rate limit.
+//! Work whose client is gone counts until it is done. Guesses per hour need a rate limit.
 //!
 //! ```
 //! use apus::auth::password;
@@ -50,14 +49,14 @@ pub const OF_ONE_CLIENT: usize = 4;
 /// How many may wait for each that is worked on.
 pub const WAITING: usize = 64;
 
-/// What all workers share.
+/// The queue that all workers share.
 static QUEUE: LazyLock<PasswordQueue> = LazyLock::new(|| {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     PasswordQueue::new((cores / 2).max(1))
 });
 
-/// What to store in place of a password: `$argon2id$...`, about 100 characters. The client is the one
-/// who asks for it; `None` is the program itself, or a client on a Unix socket.
+/// The hash to store in place of a password: `$argon2id$...`, about 100 characters. The client is the one
+/// who sent the password; `None` is the program itself, or a client on a Unix socket.
 ///
 /// # Errors
 /// 429 or 503 if too many wait; 500 if the system has no random bytes or no thread.
@@ -331,7 +330,7 @@ mod tests {
                 Ok(())
             }));
             tokio::select! {
-                _ = &mut work => panic!("nobody told it to go on"),
+                _ = &mut work => panic!("the work ends before its signal"),
                 begun = has_begun => begun.unwrap(),
             }
             drop(work);

@@ -21,7 +21,7 @@ pub struct Users {
     key: Option<hmac::Key>,
 }
 
-/// A line of an `htpasswd` file that is no user.
+/// A line of an `htpasswd` file that is not a valid user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidUser {
     /// The number of the line, from 1.
@@ -35,7 +35,7 @@ impl Users {
     /// of bcrypt (`htpasswd -B`), SHA-crypt (`openssl passwd -6`) and Argon2 ([`password::hash`]).
     ///
     /// # Errors
-    /// All lines that are no users. MD5, SHA-1, DES and plain text are refused: who reads the file would know
+    /// All lines that are not valid users. MD5, SHA-1, DES and plain text are rejected: a reader of the file could find
     /// the passwords soon.
     pub fn from_htpasswd(text: &str) -> Result<Self, Vec<InvalidUser>> {
         let mut hashes = HashMap::new();

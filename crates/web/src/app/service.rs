@@ -1,4 +1,4 @@
-//! An application on one worker: from a request to what answers it.
+//! An application on one worker: it routes requests and calls their handlers.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct AppService {
     hosts: Vec<HostService>,
     names_of_hosts: ServerNames,
     groups: Vec<GroupService>,
-    /// Those of what is in no group, which nothing is.
+    /// The rules for an unknown group, which does not occur.
     no_rules: ErrorRules,
 }
 
@@ -46,7 +46,7 @@ struct GroupService {
     scope: Rc<RouteScope>,
 }
 
-/// What a request was routed to.
+/// The target that a request was routed to.
 pub(crate) struct RouteTarget {
     host: usize,
     what: RouteTargetKind,
@@ -59,13 +59,13 @@ enum RouteTargetKind {
     Endpoint(usize, usize, Ranges),
     /// A route without this method.
     NoMethod(usize),
-    /// A mount, and where the path goes on behind its own.
+    /// A mount, and the length of its path.
     Mount(usize, usize),
     Fallback(usize),
     Nothing,
 }
 
-/// What the worker holds; layers hold on to the inside while they wait.
+/// The service of the worker. Layers share the ownership of the application while they wait.
 struct AppHandle(Rc<AppService>);
 
 impl Service for AppHandle {
@@ -178,8 +178,8 @@ impl AppService {
         group.map_or(&self.no_rules, |group| &group.scope.errors)
     }
 
-    /// An answer of the application itself, in the form that is the choice of the group.
-    fn own(&self, request: &Request, group: usize, response: Response) -> ResponseFuture {
+    /// A response of the application itself, in the format that the group chose.
+    fn own_response(&self, request: &Request, group: usize, response: Response) -> ResponseFuture {
         let rules = self.errors_of(group);
         match rules.format {
             Some(_) => Rendering::of(request, rules).apply(response).into(),
@@ -187,11 +187,11 @@ impl AppService {
         }
     }
 
-    /// Finds what answers a request, and passes it through the layers around that.
+    /// Finds the target of a request, and passes the request through the layers around it.
     fn route(this: &Rc<Self>, request: Request) -> ResponseFuture {
         let target = match this.target(&request) {
             Ok(target) => target,
-            Err(answer) => return answer,
+            Err(response) => return response,
         };
         match this.layers_of(&target).is_empty() {
             true => this.finish(request, &target),
@@ -201,7 +201,7 @@ impl AppService {
         }
     }
 
-    /// What answers a request; an answer at once if the path has no meaning.
+    /// The target of a request, or the response if the path is `*` or not valid.
     fn target(&self, request: &Request) -> Result<RouteTarget, ResponseFuture> {
         let decoded = match request.plain_path() {
             Ok(path) if path == request.path().as_bytes() => None,
@@ -209,7 +209,7 @@ impl AppService {
                 Ok(path) => Some(path.to_owned()),
                 Err(_) => {
                     let refused = Response::new(StatusCode::BAD_REQUEST);
-                    return Err(self.own(request, 0, refused));
+                    return Err(self.own_response(request, 0, refused));
                 }
             },
             Err(_) if request.path() == "*" => {
@@ -217,7 +217,7 @@ impl AppService {
             }
             Err(_) => {
                 let refused = Response::new(StatusCode::BAD_REQUEST);
-                return Err(self.own(request, 0, refused));
+                return Err(self.own_response(request, 0, refused));
             }
         };
         let path = decoded.as_deref().unwrap_or(request.path());
@@ -235,7 +235,7 @@ impl AppService {
         ) && let Some(host) = self.hosts.first()
         {
             let found = host.find(request.method(), path);
-            // Of two fallbacks that of the host goes first.
+            // The fallback of the host has priority.
             if !matches!(
                 (&place.1, &found),
                 (
@@ -254,7 +254,7 @@ impl AppService {
         })
     }
 
-    /// The layers between the application's and a target.
+    /// The layers around a target, inside those of the application.
     fn layers_of(&self, target: &RouteTarget) -> &[Arc<dyn AnyMiddleware>] {
         if let RouteTargetKind::Endpoint(route, endpoint, _) = target.what {
             let host = self.hosts.get(target.host);
@@ -284,7 +284,7 @@ impl AppService {
         group.unwrap_or(0)
     }
 
-    /// Answers, behind all layers.
+    /// Responds to a request that passed all layers.
     fn finish(&self, request: Request, target: &RouteTarget) -> ResponseFuture {
         let Some(host) = self.hosts.get(target.host) else {
             return Response::new(StatusCode::NOT_FOUND).into();
@@ -311,7 +311,7 @@ impl AppService {
             }
             (RouteTargetKind::NoMethod(route), _) => {
                 if let Some(route) = host.router.route(*route) {
-                    return self.own(&request, number, no_method(route, &request));
+                    return self.own_response(&request, number, no_method(route, &request));
                 }
             }
             (RouteTargetKind::Mount(mount, rest), _) => {
@@ -332,7 +332,7 @@ impl AppService {
             }
             _ => {}
         }
-        self.own(&request, number, Response::new(StatusCode::NOT_FOUND))
+        self.own_response(&request, number, Response::new(StatusCode::NOT_FOUND))
     }
 }
 
@@ -363,7 +363,7 @@ fn is_under(path: &str, prefix: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Answers OPTIONS, and refuses the other methods that a route does not have (RFC 9110 sections
+/// Responds to OPTIONS, and rejects the other methods that a route does not have (RFC 9110 sections
 /// 9.3.7 and 15.5.6).
 fn no_method(route: &Route, request: &Request) -> Response {
     let status = match *request.method() {
@@ -374,7 +374,7 @@ fn no_method(route: &Route, request: &Request) -> Response {
 }
 
 impl MountService {
-    /// Calls the service with what is left of the path.
+    /// Calls the service with the rest of the path.
     fn call(&self, mut request: Request, decoded: Option<&str>, rest: usize) -> ResponseFuture {
         if self.path.is_empty() {
             return self.service.call(request);
@@ -409,13 +409,13 @@ impl MountService {
     }
 }
 
-/// Redirects to the same path with a slash behind it.
+/// Redirects to the same path with a slash at the end.
 fn add_slash(request: &Request) -> ResponseFuture {
     let query = request
         .query()
         .map_or_else(String::new, |query| format!("?{query}"));
     let location = format!("{}{}/{query}", mount_prefix(request), request.path());
-    // Two slashes at the front would name another host.
+    // Two slashes at the start would name another host.
     let location = format!("/{}", location.trim_start_matches('/'));
     match HeaderValue::from_str(&location) {
         Ok(location) => Response::new(StatusCode::PERMANENT_REDIRECT)

@@ -40,22 +40,22 @@ impl Service for AssetsService {
         match manifest.find(path.trim_start_matches('/')) {
             AssetName::Plain => self.plain.call(request),
             AssetName::Other(name) => {
-                turn(&mut request, &name);
+                set_file(&mut request, &name);
                 self.plain.call(request)
             }
             AssetName::Current(name) => {
-                turn(&mut request, name);
+                set_file(&mut request, name);
                 let shared = self.shared.clone();
                 let name: Rc<str> = name.into();
-                let answer = self.hashed.call(request);
-                answer.map(move |response| forget_if_changed(&shared, &name, response))
+                let future = self.hashed.call(request);
+                future.map(move |response| forget_if_changed(&shared, &name, response))
             }
         }
     }
 }
 
 /// Changes the request to the file of this name.
-fn turn(request: &mut Request, name: &str) {
+fn set_file(request: &mut Request, name: &str) {
     let encoded = path::encode(name.as_bytes());
     // An encoded path is always valid.
     let _ = request.set_path_and_query(&format!("/{encoded}"));

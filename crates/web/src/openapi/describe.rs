@@ -75,7 +75,7 @@ impl<T: JsonSchema> DescribeResponse for Json<T> {
 }
 
 /// Responses with one media type.
-macro_rules! content {
+macro_rules! describe_media_type {
     ($($type:ty: $media_type:literal;)*) => {$(
         impl DescribeResponse for $type {
             fn describe(operation: &mut Operation<'_>) {
@@ -86,7 +86,7 @@ macro_rules! content {
     )*};
 }
 
-content! {
+describe_media_type! {
     String: "text/plain";
     &'static str: "text/plain";
     Cow<'static, str>: "text/plain";
@@ -102,7 +102,7 @@ impl<T> DescribeResponse for Html<T> {
 }
 
 #[cfg(feature = "templates")]
-content! {
+describe_media_type! {
     crate::template::Page: "text/html";
 }
 

@@ -192,19 +192,19 @@ impl App {
         let page = Bytes::from(page::html(&document, &api.document));
         let document = Bytes::from(document.to_string());
         self.get(&api.document, move || {
-            sent("application/json", document.clone())
+            ok("application/json", document.clone())
         })
         .get(&api.page, move || {
-            sent("text/html; charset=utf-8", page.clone())
+            ok("text/html; charset=utf-8", page.clone())
         })
     }
 }
 
-fn sent(content_type: &'static str, content: Bytes) -> Response {
+fn ok(content_type: &'static str, body: Bytes) -> Response {
     Response::new(StatusCode::OK)
         .with_header(
             &header::CONTENT_TYPE,
             &HeaderValue::from_static(content_type),
         )
-        .with_body(content)
+        .with_body(body)
 }

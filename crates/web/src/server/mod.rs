@@ -164,7 +164,7 @@ impl Server {
         self
     }
 
-    /// Runs a background task on a thread that all tasks share. When the server stops, [`Stopping`] tells
+    /// Runs a background task on a thread that all tasks share. When the server stops, [`Stopping`] notifies
     /// the task, and the server waits for it as long as for connections.
     ///
     /// A panic is logged at once, and the server continues without the task. A task of [`Server::every`]

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use apus_net::ListenAddress;
 use tokio::sync::watch;
 
-/// Tells a task that the server stops.
+/// Notifies a task when the server stops.
 #[derive(Clone, Debug)]
 pub struct Stopping(pub(super) watch::Receiver<bool>);
 

@@ -86,12 +86,12 @@ impl RedisStore {
     }
 
     /// Sends commands, and retries once if the connection broke: all of them are idempotent.
-    async fn ask<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, StoreError> {
+    async fn query<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, StoreError> {
         let mut connection = self.connection()?;
-        let answer = pipeline.query_async(&mut connection).await;
-        match answer {
+        let result = pipeline.query_async(&mut connection).await;
+        match result {
             Err(error) if is_broken(&error) => pipeline.query_async(&mut connection).await,
-            answer => answer,
+            result => result,
         }
         .map_err(StoreError::new)
     }
@@ -107,10 +107,10 @@ impl RedisStore {
         for argument in arguments {
             call.arg(*argument);
         }
-        let answer = call.invoke_async(&mut connection).await;
-        match answer {
+        let result = call.invoke_async(&mut connection).await;
+        match result {
             Err(error) if is_broken(&error) => call.invoke_async(&mut connection).await,
-            answer => answer,
+            result => result,
         }
         .map_err(StoreError::new)
     }
@@ -126,7 +126,7 @@ impl SessionStore for RedisStore {
             let key = self.key(key);
             let mut pipeline = redis::pipe();
             pipeline.get(&key).pttl(&key);
-            let (text, left): (Option<String>, i64) = self.ask(&pipeline).await?;
+            let (text, left): (Option<String>, i64) = self.query(&pipeline).await?;
             // The format is the version, a line feed, and the values.
             let stored = text.as_deref().and_then(|text| text.split_once('\n'));
             let left = u64::try_from(left).unwrap_or(0);
@@ -157,7 +157,7 @@ impl SessionStore for RedisStore {
             let expires = i64::try_from(expires).unwrap_or(i64::MAX);
             let mut pipeline = redis::pipe();
             pipeline.expire_at(self.key(key), expires).ignore();
-            self.ask(&pipeline).await
+            self.query(&pipeline).await
         })
     }
 
@@ -169,7 +169,7 @@ impl SessionStore for RedisStore {
             }
             let mut pipeline = redis::pipe();
             pipeline.del(key);
-            let (removed,): (bool,) = self.ask(&pipeline).await?;
+            let (removed,): (bool,) = self.query(&pipeline).await?;
             Ok(removed)
         })
     }

@@ -1,7 +1,7 @@
 //! Databases through sqlx: SQLite, PostgreSQL, MariaDB and MySQL.
 //!
-//! [`Db`] is a database by its address. It has one pool of connections for each worker, so that no
-//! connection is ever waited for on another thread than the one that reads it:
+//! [`Db`] is a database by its address. It has one pool of connections for each worker, so that a
+//! connection is used only on the thread that reads it:
 //!
 //! ```no_run
 //! use apus::sql::{Db, sqlx};
@@ -22,20 +22,19 @@
 //! }
 //! ```
 //!
-//! sqlx is [`sqlx`] here. Its macros, as `#[derive(sqlx::FromRow)]`, look for it among the dependencies of
-//! the application, which has to name it then, in the same version.
+//! The crate sqlx is exported as [`sqlx`]. Its macros, as `#[derive(sqlx::FromRow)]`, need it as a dependency of
+//! the application, in the same version.
 //!
 //! # Which database
 //!
-//! `Db` alone is `Db<Any>`: the address says at run time which of the three it is, and what is read
-//! and written are integers, floating point numbers, booleans, text and bytes. [`Db::sql`] writes
-//! the parameters of a statement, `?`, in the way of the database. An application that is written
-//! for one of them names it, as `Db<Sqlite>`, has all types that sqlx knows for it, and is somewhat
-//! faster.
+//! `Db` alone is `Db<Any>`: the address determines the database system at run time, and values are
+//! integers, floating point numbers, booleans, text and bytes. [`Db::sql`] writes the parameters `?`
+//! of a statement in the syntax of the database. An application for one system can name it, as
+//! `Db<Sqlite>`: it can use all types that sqlx has for that system, and is somewhat faster.
 //!
 //! The addresses are those of sqlx: `sqlite:shop.db`, `postgres://user:password@host/database`,
-//! `mysql://user:password@host/database?socket=/run/mysqld/mysqld.sock`. A database of SQLite is
-//! made if there is none, and writes ahead (`journal_mode=WAL`).
+//! `mysql://user:password@host/database?socket=/run/mysqld/mysqld.sock`. An SQLite database is
+//! created if it does not exist, with a write-ahead log (`journal_mode=WAL`).
 //!
 //! Accounts of MySQL that log in by `caching_sha2_password` need TLS or a Unix socket. TLS is
 //! rustls with aws-lc-rs.

@@ -19,7 +19,7 @@ use apus_handler::respond::IntoResponse;
 
 /// A response whose body is a stream of events.
 ///
-/// It is not cached and not compressed, and proxies are asked not to buffer it.
+/// It is not cached and not compressed, and has a field that disables buffering in proxies.
 pub struct Sse {
     events: Pin<Box<dyn Stream<Item = EncodedEvent>>>,
     heartbeat: Option<Duration>,
@@ -139,14 +139,14 @@ impl BodyStream for SseBody {
         if self.has_ended || self.stopping.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
         }
-        let content = match self.gather(cx) {
-            Some(content) => content,
+        let data = match self.gather(cx) {
+            Some(data) => data,
             None if self.has_ended => return Poll::Ready(None),
             None if self.needs_heartbeat(cx) => HEARTBEAT_COMMENT,
             None => return Poll::Pending,
         };
         self.sent_at = Some(Instant::now());
-        Poll::Ready(Some(Ok(Frame::Data(content))))
+        Poll::Ready(Some(Ok(Frame::Data(data))))
     }
 }
 

@@ -124,10 +124,10 @@ impl TestRequest {
     /// There is no response.
     #[track_caller]
     pub fn send(self) -> TestResponse {
-        let asked = format!("{} {}", self.method, self.target);
+        let request = format!("{} {}", self.method, self.target);
         let client = self.client.clone();
         let incoming = self.exchange();
-        TestResponse::new(client, asked, incoming)
+        TestResponse::new(client, request, incoming)
     }
 
     /// Opens a WebSocket connection (RFC 6455).
@@ -136,7 +136,7 @@ impl TestRequest {
     /// The response is not 101.
     #[track_caller]
     pub fn websocket(self) -> TestSocket {
-        let asked = format!("{} {}", self.method, self.target);
+        let request = format!("{} {}", self.method, self.target);
         let client = self.client.clone();
         let mut incoming = self
             .header("connection", "upgrade")
@@ -150,7 +150,7 @@ impl TestRequest {
                 let protocol = protocol.map(str::to_owned);
                 TestSocket::new(client, tunnel, protocol)
             }
-            None => fail(TestResponse::new(client, asked, incoming).describe()),
+            None => fail(TestResponse::new(client, request, incoming).describe()),
         }
     }
 
@@ -167,7 +167,7 @@ impl TestRequest {
             // Cookies of responses are valid field values.
             let _ = self.headers.try_insert("cookie", both);
         }
-        let asked = format!("{} {}", self.method, self.target);
+        let request = format!("{} {}", self.method, self.target);
         let exchange = shared.transport.exchange(OutgoingTestRequest {
             method: self.method,
             target: self.target,
@@ -182,7 +182,7 @@ impl TestRequest {
                 }
                 incoming
             }
-            Err(error) => fail(format_args!("{asked}: {error}")),
+            Err(error) => fail(format_args!("{request}: {error}")),
         }
     }
 }

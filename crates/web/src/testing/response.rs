@@ -12,12 +12,12 @@ use super::{TestClient, fail};
 pub struct TestResponse {
     client: TestClient,
     /// Method and target.
-    asked: String,
+    request: String,
     status: StatusCode,
     headers: Headers,
     body: Body,
     /// The body, once [`TestResponse::bytes`] read it.
-    content: Option<Bytes>,
+    bytes: Option<Bytes>,
     trailers: Option<Headers>,
 }
 
@@ -25,14 +25,14 @@ pub struct TestResponse {
 const SHOWN: usize = 2000;
 
 impl TestResponse {
-    pub(super) fn new(client: TestClient, asked: String, incoming: IncomingTestResponse) -> Self {
+    pub(super) fn new(client: TestClient, request: String, incoming: IncomingTestResponse) -> Self {
         Self {
             client,
-            asked,
+            request,
             status: incoming.status,
             headers: incoming.headers,
             body: incoming.body,
-            content: None,
+            bytes: None,
             trailers: None,
         }
     }
@@ -76,7 +76,7 @@ impl TestResponse {
                 Some(Ok(Frame::Trailers(trailers))) => self.trailers = Some(trailers),
                 Some(frame) => match frame.and_then(bytes_of) {
                     Ok(bytes) => return Some(bytes),
-                    Err(error) => fail(format_args!("{}: {error}", self.asked)),
+                    Err(error) => fail(format_args!("{}: {error}", self.request)),
                 },
             }
         }
@@ -88,16 +88,16 @@ impl TestResponse {
     /// The body is incomplete.
     #[track_caller]
     pub fn bytes(&mut self) -> Bytes {
-        if let Some(content) = &self.content {
-            return content.clone();
+        if let Some(bytes) = &self.bytes {
+            return bytes.clone();
         }
-        let mut content = Vec::new();
+        let mut bytes = Vec::new();
         while let Some(chunk) = self.chunk() {
-            content.extend_from_slice(&chunk);
+            bytes.extend_from_slice(&chunk);
         }
-        let content = Bytes::from(content);
-        self.content = Some(content.clone());
-        content
+        let bytes = Bytes::from(bytes);
+        self.bytes = Some(bytes.clone());
+        bytes
     }
 
     /// The body as text.
@@ -108,7 +108,7 @@ impl TestResponse {
     pub fn text(&mut self) -> String {
         match String::from_utf8(self.bytes().into()) {
             Ok(text) => text,
-            Err(error) => fail(format_args!("{}: {error}", self.asked)),
+            Err(error) => fail(format_args!("{}: {error}", self.request)),
         }
     }
 
@@ -217,14 +217,14 @@ impl TestResponse {
     /// The response as text, for messages.
     #[track_caller]
     pub(super) fn describe(&mut self) -> String {
-        let mut text = format!("{}\n  is answered {}\n", self.asked, self.status);
+        let mut text = format!("{}\n  is answered {}\n", self.request, self.status);
         for (name, value) in self.headers.iter() {
             text.push_str(&format!("  {name}: {}\n", String::from_utf8_lossy(value)));
         }
-        let mut content = self.bytes();
-        content.truncate(SHOWN);
+        let mut bytes = self.bytes();
+        bytes.truncate(SHOWN);
         text.push('\n');
-        text.push_str(&String::from_utf8_lossy(&content));
+        text.push_str(&String::from_utf8_lossy(&bytes));
         text
     }
 }
@@ -232,7 +232,7 @@ impl TestResponse {
 impl std::fmt::Debug for TestResponse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TestResponse")
-            .field("asked", &self.asked)
+            .field("request", &self.request)
             .field("status", &self.status)
             .field("headers", &self.headers)
             .field("body", &self.body)

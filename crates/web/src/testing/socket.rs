@@ -13,7 +13,7 @@ use super::{TestClient, fail};
 
 /// The client's end of a WebSocket connection (RFC 6455), without extensions.
 ///
-/// Pings are answered as messages are read.
+/// It responds to pings while it reads messages.
 pub struct TestSocket {
     client: TestClient,
     duplex: Box<dyn Duplex>,
@@ -66,7 +66,7 @@ impl TestSocket {
     /// The next message; `None` once the application closed the connection.
     ///
     /// # Panics
-    /// The application breaks RFC 6455, or says nothing.
+    /// The application breaks RFC 6455, or sends nothing.
     #[track_caller]
     pub fn recv(&mut self) -> Option<Message> {
         loop {
@@ -101,8 +101,8 @@ impl TestSocket {
         self
     }
 
-    /// Closes the connection and waits until the application did; messages on the way are dropped.
-    /// Returns what the application closed with.
+    /// Closes the connection and waits until the application did; messages in transit are dropped.
+    /// Returns the close of the application.
     #[track_caller]
     pub fn close(mut self) -> Option<Close> {
         // It may be closed already.
@@ -111,7 +111,7 @@ impl TestSocket {
         self.closed()
     }
 
-    /// Waits until the application closes the connection, and returns what it says; messages before
+    /// Waits until the application closes the connection, and returns its close; messages before
     /// it are dropped.
     ///
     /// # Panics
@@ -167,7 +167,7 @@ impl TestSocket {
             }
             poll_fn(|cx| duplex.poll_flush(cx)).await
         });
-        // An application that closed need not read what is said behind it.
+        // An application that closed need not read further frames.
         if let Err(error) = flushed
             && !self.connection.is_closing()
         {

@@ -20,7 +20,7 @@ use http::Extensions;
 
 use super::pipe;
 
-/// The way of requests to the application.
+/// The transport of requests to the application.
 pub(super) enum TestTransport {
     InProcess {
         service: Rc<dyn Service>,
@@ -98,7 +98,7 @@ async fn call(
     let local = SocketAddr::from(([127, 0, 0, 1], 80));
     let peer = SocketAddr::from(([127, 0, 0, 1], 50_000));
     let started = Instant::now();
-    let answer = service.call(Request::new(RequestParts {
+    let future = service.call(Request::new(RequestParts {
         method: outgoing.method,
         target,
         version: Version::HTTP_11,
@@ -112,7 +112,7 @@ async fn call(
         }),
         extensions: Extensions::new(),
     }));
-    let mut response = answer.wait().await;
+    let mut response = future.wait().await;
     let tunnel = response.take_tunnel().map(|tunnel| {
         let (ours, theirs) = pipe::pair();
         tokio::task::spawn_local(tunnel(Box::new(theirs)));

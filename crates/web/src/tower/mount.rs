@@ -75,7 +75,7 @@ impl<S: TowerService> Service for TowerMountService<S> {
             let Ok(request) = message::request_to(request, SendBody::of) else {
                 return Response::new(StatusCode::BAD_REQUEST);
             };
-            match ask(service, request).await {
+            match call_when_ready(service, request).await {
                 Ok(response) => message::response_from(response).await,
                 Err(error) => failed(error),
             }
@@ -87,7 +87,7 @@ impl<S: TowerService> Service for TowerMountService<S> {
 ///
 /// # Errors
 /// The errors of the service.
-pub(super) async fn ask<S: TowerService>(
+pub(super) async fn call_when_ready<S: TowerService>(
     mut service: S,
     request: http::Request<SendBody>,
 ) -> Result<http::Response<S::Content>, BoxError> {

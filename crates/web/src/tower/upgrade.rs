@@ -15,18 +15,18 @@ use hyper::service::service_fn;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
 use super::body::SendBody;
-use super::mount::{TowerService, ask, failed};
+use super::mount::{TowerService, call_when_ready, failed};
 use super::{BoxError, message};
 
 /// The size of the buffer of the in-memory connection, in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// Whether a request asks for another protocol.
+/// Whether a request is for another protocol.
 pub(super) fn is_upgrade(request: &Request) -> bool {
     request.upgrade().is_some()
 }
 
-/// Responds to a request that asks for another protocol.
+/// Responds to a request for another protocol.
 pub(super) async fn respond<S: TowerService>(service: S, request: Request) -> Response {
     match exchange(service, request).await {
         Ok(response) => response,
@@ -35,7 +35,7 @@ pub(super) async fn respond<S: TowerService>(service: S, request: Request) -> Re
 }
 
 async fn exchange<S: TowerService>(service: S, mut request: Request) -> Result<Response, BoxError> {
-    // HTTP/2 has neither field, but extended CONNECT asks for the same (RFC 8441 section 5).
+    // HTTP/2 has neither field, but extended CONNECT means the same (RFC 8441 section 5).
     let is_http1 = request.version() == Version::HTTP_11;
     let offered = request.upgrade().unwrap_or_default().to_owned();
     request.headers_mut().try_insert("connection", "upgrade")?;
@@ -55,7 +55,7 @@ async fn exchange<S: TowerService>(service: S, mut request: Request) -> Result<R
         request.extensions_mut().extend(extensions.clone());
         let service = service.clone();
         async move {
-            let response = ask(service, request).await?;
+            let response = call_when_ready(service, request).await?;
             Ok::<_, BoxError>(response.map(PinnedBody::new))
         }
     });

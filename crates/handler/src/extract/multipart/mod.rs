@@ -142,7 +142,7 @@ impl FromRequest for Multipart {
             in_memory: body_limit,
             is_in_part: false,
         };
-        // Checked before a client with `Expect: 100-continue` is asked for the body.
+        // The length is checked before a client with `Expect: 100-continue` gets a 100.
         form.check_total(form.body.len().unwrap_or(0))?;
         Ok(form)
     }
@@ -204,21 +204,21 @@ impl Part<'_> {
     /// application.
     pub async fn bytes(mut self) -> Result<Bytes, Rejection> {
         let mut first = Bytes::new();
-        let mut content = BytesMut::new();
+        let mut data = BytesMut::new();
         while let Some(piece) = self.chunk().await? {
             let left = self.form.in_memory.checked_sub(piece.len() as u64);
             self.form.in_memory =
                 left.ok_or_else(|| too_large("the fields of the form are too long"))?;
-            if first.is_empty() && content.is_empty() {
+            if first.is_empty() && data.is_empty() {
                 first = piece;
             } else {
-                content.extend_from_slice(&std::mem::take(&mut first));
-                content.extend_from_slice(&piece);
+                data.extend_from_slice(&std::mem::take(&mut first));
+                data.extend_from_slice(&piece);
             }
         }
-        Ok(match content.is_empty() {
+        Ok(match data.is_empty() {
             true => first,
-            false => content.freeze(),
+            false => data.freeze(),
         })
     }
 

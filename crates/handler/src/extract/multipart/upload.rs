@@ -22,7 +22,7 @@ pub struct Upload {
     name: String,
     file_name: String,
     content_type: Option<String>,
-    content: UploadData,
+    data: UploadData,
 }
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Upload {
 
     /// The length in bytes.
     pub fn len(&self) -> u64 {
-        match &self.content {
+        match &self.data {
             UploadData::Memory(bytes) => bytes.len() as u64,
             UploadData::File(range) => range.len,
         }
@@ -62,7 +62,7 @@ impl Upload {
 
     /// Whether it is kept in memory.
     pub fn is_in_memory(&self) -> bool {
-        matches!(self.content, UploadData::Memory(_))
+        matches!(self.data, UploadData::Memory(_))
     }
 
     /// Reads all of the file into memory.
@@ -70,7 +70,7 @@ impl Upload {
     /// # Errors
     /// The temporary file cannot be read.
     pub async fn bytes(&self) -> io::Result<Bytes> {
-        match &self.content {
+        match &self.data {
             UploadData::Memory(bytes) => Ok(bytes.clone()),
             UploadData::File(range) => {
                 let range = range.clone();
@@ -91,13 +91,13 @@ impl Upload {
     /// The file already exists, or it cannot be written. An incomplete file is removed.
     pub async fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref().to_owned();
-        let content = match &self.content {
+        let data = match &self.data {
             UploadData::Memory(bytes) => UploadData::Memory(bytes.clone()),
             UploadData::File(range) => UploadData::File(range.clone()),
         };
         run_blocking(move || {
             let mut new = File::create_new(&path)?;
-            let written = match content {
+            let written = match data {
                 UploadData::Memory(bytes) => new.write_all(&bytes),
                 UploadData::File(range) => copy(&range, &mut new),
             };
@@ -111,7 +111,7 @@ impl Upload {
 
     /// A body for a response or a client request, which is sent without reading the file into memory.
     pub fn into_body(self) -> Body {
-        match self.content {
+        match self.data {
             UploadData::Memory(bytes) => bytes.into(),
             UploadData::File(range) => Body::File(range),
         }
@@ -205,7 +205,7 @@ impl UploadBuffer {
             self.write(limits).await?;
         }
         self.join_small();
-        let content = match self.file {
+        let data = match self.file {
             Some(range) => UploadData::File(range),
             None => UploadData::Memory(match &mut *self.pieces {
                 [] => Bytes::new(),
@@ -217,7 +217,7 @@ impl UploadBuffer {
             name: head.name,
             file_name: head.file_name.unwrap_or_default(),
             content_type: head.content_type,
-            content,
+            data,
         })
     }
 }

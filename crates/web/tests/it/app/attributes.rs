@@ -50,8 +50,8 @@ async fn both(method: Method) -> apus::Result<String> {
 #[ws("/macros/chat/{name}")]
 async fn chat(mut socket: WebSocket, Path(name): Path<String>) {
     while let Some(message) = socket.recv().await {
-        let said = format!("{name}: {}", message.as_text().unwrap_or("?"));
-        if socket.send(said).await.is_err() {
+        let echoed = format!("{name}: {}", message.as_text().unwrap_or("?"));
+        if socket.send(echoed).await.is_err() {
             break;
         }
     }
@@ -177,11 +177,11 @@ fn folders_can_be_embedded() {
     let files = embedded!("tests/it/app/attributes");
     let names: Vec<_> = files.iter().map(|(name, _)| *name).collect();
     assert!(names.is_sorted(), "{names:?}");
-    let (_, content) = files
+    let (_, bytes) = files
         .iter()
         .find(|(name, _)| *name == "no_extractor.rs")
         .unwrap();
-    assert!(content.starts_with(b"//!"));
+    assert!(bytes.starts_with(b"//!"));
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn compile_errors_are_clear_and_at_the_right_place() {
     assert!(count >= 20, "{count}");
 }
 
-/// Programs that do not compile. `//~` says what the error at a line says.
+/// Programs that do not compile. A comment `//~` has a part of the error message for its line.
 const UI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/app/attributes");
 
 /// The compiler, with `apus` as this program has it.

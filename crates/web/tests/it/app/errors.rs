@@ -69,8 +69,9 @@ fn an_error_type_sets_status_and_detail() {
     let client = TestClient::new(app);
     client.get("/1").send().assert_text("tea");
     for path in ["/7", "/kept/7"] {
-        let mut told = client.get(path).send();
-        told.assert_status(404)
+        let mut response = client.get(path).send();
+        response
+            .assert_status(404)
             .assert_text("there is no product 7\n");
     }
     let mut broken = client.get("/2").send();
@@ -128,11 +129,11 @@ fn an_application_sets_the_format_of_errors() {
         ("/api/else", 404),
         ("/api/closed", 403),
     ] {
-        let mut answer = browser.get(path).send();
-        answer
+        let mut response = browser.get(path).send();
+        response
             .assert_status(status)
             .assert_header("content-type", "application/problem+json");
-        assert_eq!(answer.json::<Value>()["status"], status, "{path}");
+        assert_eq!(response.json::<Value>()["status"], status, "{path}");
     }
     let mut refused = browser.delete("/api/told").send();
     refused
@@ -144,7 +145,7 @@ fn an_application_sets_the_format_of_errors() {
         .send()
         .assert_status(410)
         .assert_header("content-type", "text/html; charset=utf-8");
-    // Of the whole application, also what meets no route.
+    // The format of the whole application also applies to requests without a route.
     let client = TestClient::new(app.error_format(ErrorFormat::Json));
     for path in ["/page", "/nowhere"] {
         client

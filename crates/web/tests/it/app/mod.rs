@@ -143,10 +143,10 @@ fn query_and_form_are_decoded() {
 fn json_is_read_and_written() {
     let app = App::new().post("/", async |Json(user): Json<User>| Json(user));
     let service = app.service();
-    let post = |content_type: &str, content: &str| {
+    let post = |content_type: &str, body: &str| {
         ask("POST", "/")
             .with("content-type", content_type)
-            .body(content.to_owned())
+            .body(body.to_owned())
             .of(&service)
     };
     let reply = post("application/json", r#"{"id": 1, "name": "ann"}"#);
@@ -165,8 +165,8 @@ fn json_is_read_and_written() {
 fn bodies_are_read_up_to_the_limit() {
     let app = App::new()
         .body_limit(8)
-        .post("/bytes", async |content: Bytes| content.len().to_string())
-        .post("/text", async |content: String| content);
+        .post("/bytes", async |body: Bytes| body.len().to_string())
+        .post("/text", async |body: String| body);
     let service = app.service();
     assert_eq!(
         ask("POST", "/bytes").body("12345678").of(&service).text(),

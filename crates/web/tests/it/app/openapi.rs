@@ -25,7 +25,7 @@ struct Search {
     page: Option<u32>,
 }
 
-/// What the library knows nothing of.
+/// A response type without a description.
 struct Opaque;
 
 impl apus::IntoResponse for Opaque {
@@ -107,8 +107,8 @@ fn operations_are_described_by_the_types_of_their_handlers() {
     assert_eq!(show["parameters"][0]["schema"]["type"], "integer");
     assert_eq!(show["responses"]["default"]["description"], "an error");
     let create = &api["paths"]["/openapi/users"]["post"];
-    let taken = &create["requestBody"]["content"]["application/json"]["schema"];
-    assert_eq!(taken, &user);
+    let body_schema = &create["requestBody"]["content"]["application/json"]["schema"];
+    assert_eq!(body_schema, &user);
     let untag = &api["paths"]["/openapi/users/{id}/{tag}"]["delete"];
     assert_eq!(untag["parameters"][0]["schema"]["type"], "integer");
     assert_eq!(untag["parameters"][1]["schema"]["type"], "string");

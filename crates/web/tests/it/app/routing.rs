@@ -68,7 +68,7 @@ fn a_group_has_prefix_layers_state_and_groups() {
         (reply.text(), layers(&reply)),
         ("echo /x", vec!["api".into(), "app".into()])
     );
-    // What a group answers for a method it lacks is the group's, too; what it knows nothing of is not.
+    // The layers of a group also apply to its 405 responses, but not to a 404 for a path without a route.
     let reply = ask("PUT", "/api/v2/users/7").of(&service);
     assert_eq!((reply.status, layers(&reply).len()), (405, 3));
     let reply = get("/api/vx/users/7").of(&service);
@@ -112,7 +112,7 @@ fn constraints_choose_among_routes_of_one_shape() {
         ("/p/2026-11", "date 2026-11"),
         ("/p/seven", "name seven"),
         ("/q/7/x", "q"),
-        // The tree leads to the route above, whose constraint refuses it.
+        // The tree finds the route above, whose constraint does not match.
         ("/q/a/x", "rest a/x"),
     ] {
         assert_eq!(get(path).of(&service).text(), text, "{path}");
@@ -213,7 +213,7 @@ fn hooks_run_before_requests_and_after_responses() {
     assert_eq!(get("/later").of(&service).field("x-after"), Some("seen"));
     let reply = get("/closed").of(&service);
     assert_eq!((reply.status, reply.field("x-after")), (403, None));
-    // Hooks cost no future.
+    // Hooks need no future.
     assert!(matches!(
         service.call(get("/").request()),
         apus::ResponseFuture::Now(_)
@@ -312,7 +312,7 @@ fn errors_have_the_format_that_the_client_accepts() {
         "{}",
         reply.text()
     );
-    // What went wrong inside is for the log.
+    // The cause of an internal error is only logged.
     let reply = get("/secret")
         .with("accept", "application/json")
         .of(&service);
@@ -323,8 +323,8 @@ fn errors_have_the_format_that_the_client_accepts() {
 fn applications_and_groups_can_set_error_responses() {
     let app = App::new()
         .on_error(|error, format| {
-            let told = format!("{} {format:?}", error.status_code().as_u16());
-            Some((error.status_code(), told).into_response())
+            let text = format!("{} {format:?}", error.status_code().as_u16());
+            Some((error.status_code(), text).into_response())
         })
         .nest("/plain", failing())
         .group("/quiet", |group| {

@@ -35,7 +35,7 @@ fn app() -> App {
             "/form",
             async |Form(fields): Form<BTreeMap<String, String>>| Json(fields),
         )
-        .post("/bytes", async |content: Bytes| content.len().to_string())
+        .post("/bytes", async |body: Bytes| body.len().to_string())
         .get("/fields", async |headers: Headers| {
             let line = |name| headers.get_str(name).unwrap_or("").to_owned();
             Json([line("authorization"), line("accept"), line("cookie")])
@@ -54,7 +54,7 @@ fn app() -> App {
         })
 }
 
-/// Says the same of both kinds of clients.
+/// Runs a test with both kinds of clients.
 fn both(test: impl Fn(TestClient)) {
     test(TestClient::new(app()));
     let server = TestServer::start(app());
@@ -198,11 +198,11 @@ fn observers_run_when_the_body_was_read() {
 #[test]
 fn spawned_tasks_run_while_a_test_waits() {
     let app = App::new().get("/", async || {
-        let heard = Rc::new(RefCell::new(false));
-        let told = heard.clone();
-        let task = tokio::task::spawn_local(async move { *told.borrow_mut() = true });
+        let has_run = Rc::new(RefCell::new(false));
+        let flag = has_run.clone();
+        let task = tokio::task::spawn_local(async move { *flag.borrow_mut() = true });
         task.await.unwrap();
-        heard.borrow().to_string().into_response()
+        has_run.borrow().to_string().into_response()
     });
     TestClient::new(app).get("/").send().assert_text("true");
 }
@@ -230,6 +230,6 @@ fn several_workers_serve_one_server() {
     let address = server.address();
     drop(server);
     #[expect(clippy::disallowed_methods, reason = "a test may block")]
-    let gone = std::net::TcpStream::connect(address);
-    assert!(gone.is_err());
+    let connection = std::net::TcpStream::connect(address);
+    assert!(connection.is_err());
 }

@@ -22,7 +22,7 @@ use apus_testkit::{PieceStream, block_on};
 #[derive(Clone)]
 struct Attached(&'static str);
 
-/// A router of axum that says what it got.
+/// A router of axum whose responses describe its requests.
 fn router() -> Router {
     Router::new()
         .route("/", get(async || "root"))
@@ -53,7 +53,7 @@ fn router() -> Router {
             get(async |upgrade: WebSocketUpgrade| {
                 upgrade.on_upgrade(async |mut socket| {
                     while let Some(Ok(message)) = socket.recv().await {
-                        // A close is answered as the next message is waited for.
+                        // axum responds to a close when the next message is read.
                         let is_close = matches!(message, axum::extract::ws::Message::Close(_));
                         if !is_close && socket.send(message).await.is_err() {
                             break;
@@ -105,7 +105,7 @@ fn an_axum_router_can_be_mounted() {
 }
 
 #[test]
-fn bodies_are_streamed_both_ways() {
+fn bodies_are_streamed_in_both_directions() {
     both(|client| {
         let pieces = Body::stream(PieceStream::of(&["one", "two", "three"]));
         client
@@ -165,16 +165,16 @@ fn websockets_of_axum_work_over_http2() {
             .unwrap();
         let protocol = h2::ext::Protocol::from_static("websocket");
         request.extensions_mut().insert(protocol);
-        let (answer, mut sending) = client.send_request(request, false).unwrap();
-        let answer = answer.await.unwrap();
-        assert_eq!(answer.status(), 200);
-        assert!(!answer.headers().contains_key("sec-websocket-accept"));
-        let mut receiving = answer.into_body();
+        let (response, mut sending) = client.send_request(request, false).unwrap();
+        let response = response.await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert!(!response.headers().contains_key("sec-websocket-accept"));
+        let mut receiving = response.into_body();
         let mut ours = WebSocketConnection::client(&CodecSettings::default(), || [4, 3, 2, 1]);
         ours.send("over HTTP/2".into()).unwrap();
         ours.close_with(CloseCode::NORMAL).unwrap();
-        let said = ours.output().to_vec();
-        sending.send_data(said.into(), false).unwrap();
+        let output = ours.output().to_vec();
+        sending.send_data(output.into(), false).unwrap();
         let mut input = BytesMut::new();
         let mut events = Vec::new();
         while let Some(data) = receiving.data().await {
@@ -194,10 +194,10 @@ fn websockets_of_axum_work_over_http2() {
     });
 }
 
-/// A service that is ready at the second time it is asked, and then fails.
+/// A service that is ready at the second poll, and whose call fails.
 #[derive(Clone, Default)]
 struct Failing {
-    was_asked: bool,
+    was_polled: bool,
 }
 
 impl<B> Service<http::Request<B>> for Failing {
@@ -206,7 +206,7 @@ impl<B> Service<http::Request<B>> for Failing {
     type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        if std::mem::replace(&mut self.was_asked, true) {
+        if std::mem::replace(&mut self.was_polled, true) {
             return Poll::Ready(Ok(()));
         }
         cx.waker().wake_by_ref();
@@ -214,7 +214,7 @@ impl<B> Service<http::Request<B>> for Failing {
     }
 
     fn call(&mut self, _: http::Request<B>) -> Self::Future {
-        assert!(self.was_asked);
+        assert!(self.was_polled);
         std::future::ready(Err(std::io::Error::other("secret")))
     }
 }
@@ -227,7 +227,7 @@ fn a_service_is_called_when_ready_and_its_error_is_a_500() {
     assert!(!reply.text().contains("secret"));
 }
 
-/// An application that others serve.
+/// An application that another server serves.
 fn app(folder: &TempDir) -> App {
     std::fs::write(folder.path().join("long.txt"), "z".repeat(600_000)).unwrap();
     App::new()
@@ -282,15 +282,15 @@ fn an_application_is_a_tower_service() {
         ] {
             let ready = ServiceExt::<http::Request<axum::body::Body>>::ready(&mut service).await;
             let response = ready.unwrap().call(request(method, uri, body)).await;
-            let (found, content) = text(response.unwrap()).await;
+            let (found, received) = text(response.unwrap()).await;
             assert_eq!(found.as_u16(), status, "{method} {uri}");
             if !expected.is_empty() {
-                assert_eq!(content, expected, "{method} {uri}");
+                assert_eq!(received, expected, "{method} {uri}");
             }
         }
         let response = service.call(request("GET", "/files/long.txt", "")).await;
-        let (_, content) = text(response.unwrap()).await;
-        assert_eq!(content.len(), 600_000);
+        let (_, received) = text(response.unwrap()).await;
+        assert_eq!(received.len(), 600_000);
     });
 }
 
@@ -329,7 +329,7 @@ fn an_invalid_application_cannot_become_a_service() {
     );
 }
 
-/// Content of a service that is not `Send`, with trailers.
+/// The response body of a service: it is not `Send`, and has trailers.
 struct Local(VecDeque<http_body::Frame<Bytes>>, std::rc::Rc<()>);
 
 impl http_body::Body for Local {

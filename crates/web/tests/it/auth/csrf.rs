@@ -19,7 +19,7 @@ fn app(csrf: Csrf) -> App {
         })
         .get("/plain", async || "plain")
         .get("/renew", async |session: Session| session.renew())
-        .post("/", async |content: String| content)
+        .post("/", async |body: String| body)
         .delete("/", async || "deleted")
 }
 
@@ -34,21 +34,21 @@ fn token(client: &TestClient) -> String {
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
-fn form(client: &TestClient, content: impl Into<String>) -> TestRequest {
+fn form(client: &TestClient, body: impl Into<String>) -> TestRequest {
     client
         .post("/")
         .header("content-type", FORM)
-        .body(content.into())
+        .body(body.into())
 }
 
 #[test]
 fn a_form_with_token_reaches_the_handler_unchanged() {
     for client in both() {
         let token = token(&client);
-        let content = format!("a=b&csrf_token={token}&c=d");
-        form(&client, content.clone()).send().assert_text(&content);
+        let body = format!("a=b&csrf_token={token}&c=d");
+        form(&client, body.clone()).send().assert_text(&body);
         let head = "--B\r\nContent-Disposition: form-data; name=";
-        let content = format!(
+        let body = format!(
             "{head}\"csrf_token\"\r\n\r\n{token}\r\n\
              {head}\"file\"; filename=\"a\"\r\n\r\n{}\r\n--B--\r\n",
             "x".repeat(100_000)
@@ -56,9 +56,9 @@ fn a_form_with_token_reaches_the_handler_unchanged() {
         client
             .post("/")
             .header("content-type", "multipart/form-data; boundary=\"B\"")
-            .body(content.clone())
+            .body(body.clone())
             .send()
-            .assert_text(&content);
+            .assert_text(&body);
     }
 }
 
@@ -67,13 +67,13 @@ fn a_form_in_pieces_reaches_the_handler_unchanged() {
     for client in both() {
         let token = token(&client);
         let (start, end) = token.split_at(10);
-        let content = ["a=b&csrf_", "token=", start, end, "&c=", "d"];
+        let body = ["a=b&csrf_", "token=", start, end, "&c=", "d"];
         client
             .post("/")
             .header("content-type", FORM)
-            .body(apus::Body::stream(PieceStream::of(&content)))
+            .body(apus::Body::stream(PieceStream::of(&body)))
             .send()
-            .assert_text(&content.concat());
+            .assert_text(&body.concat());
     }
 }
 
@@ -81,14 +81,14 @@ fn a_form_in_pieces_reaches_the_handler_unchanged() {
 fn a_form_in_tiny_pieces_is_searched_in_linear_time() {
     let client = TestClient::new(app(Csrf::new()));
     let token = token(&client);
-    let content = format!("x={}&csrf_token={token}", "y".repeat(60_000));
-    let crumbs: Vec<&str> = content.split_inclusive(|_| true).collect();
+    let body = format!("x={}&csrf_token={token}", "y".repeat(60_000));
+    let pieces: Vec<&str> = body.split_inclusive(|_| true).collect();
     client
         .post("/")
         .header("content-type", FORM)
-        .body(apus::Body::stream(PieceStream::of(&crumbs)))
+        .body(apus::Body::stream(PieceStream::of(&pieces)))
         .send()
-        .assert_text(&content);
+        .assert_text(&body);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn requests_without_the_token_of_the_visitor_are_rejected() {
                 .send()
                 .assert_status(403);
         }
-        // What is no form is not searched.
+        // A body that is not a form is not searched.
         client
             .post("/")
             .header("content-type", "text/plain")
@@ -264,8 +264,8 @@ fn a_form_is_searched_up_to_a_limit() {
     let client = TestClient::new(app(Csrf::new().form_limit(1000)));
     let token = token(&client);
     let pieces = |before: usize| {
-        let content = ["x=", &"y".repeat(before), "&csrf_token=", &token, "&", "z"];
-        let body = apus::Body::stream(PieceStream::of(&content));
+        let parts = ["x=", &"y".repeat(before), "&csrf_token=", &token, "&", "z"];
+        let body = apus::Body::stream(PieceStream::of(&parts));
         client.post("/").header("content-type", FORM).body(body)
     };
     pieces(500).send().assert_ok();

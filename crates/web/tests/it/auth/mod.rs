@@ -91,7 +91,7 @@ fn stored_passwords_are_compared() {
         "x",
         [("ann", hash.as_str()), ("bob", "nonsense")],
     ));
-    // The second time it is known to be right.
+    // The second request uses the remembered password.
     for _ in 0..2 {
         client
             .get("/")
@@ -139,9 +139,9 @@ fn hashes_of_the_same_password_differ() {
     });
 }
 
-/// Four of a client are compared at a time; the others are not queued without end.
+/// At most four passwords of one client are compared or wait at a time, so the queue is bounded.
 #[test]
-fn passwords_of_one_client_beyond_four_at_a_time_are_answered_429() {
+fn passwords_of_one_client_beyond_four_at_a_time_get_a_429() {
     let hash = block_on(password::hash(None, "correct horse")).unwrap();
     let stored = hash.clone();
     let own_check = BasicAuth::new("x", move |given: Credentials| {
@@ -154,8 +154,8 @@ fn passwords_of_one_client_beyond_four_at_a_time_are_answered_429() {
         let replies = block_on(async {
             let tasks: Vec<_> = (0..12)
                 .map(|_| {
-                    let answer = service.call(guess().request());
-                    tokio::task::spawn_local(async { Reply::read(answer.wait().await).await })
+                    let response = service.call(guess().request());
+                    tokio::task::spawn_local(async { Reply::read(response.wait().await).await })
                 })
                 .collect();
             let mut replies = Vec::new();
@@ -173,7 +173,7 @@ fn passwords_of_one_client_beyond_four_at_a_time_are_answered_429() {
                 .iter()
                 .all(|reply| reply.field("retry-after") == Some("1"))
         );
-        // Afterwards there is room again.
+        // Later passwords are compared again.
         assert_eq!(guess().of(&service).status, 401);
     }
 }

@@ -4,7 +4,7 @@ use crate::harness::{Client, Reply, Server};
 use apus::layers::BodyLimit;
 use apus::{App, Body, BodyError, Frame, HandlerExt, Request, Response, StatusCode};
 
-/// Reads all content as it comes, and fails with whatever goes wrong.
+/// Reads the whole body frame by frame, and responds with its length or an error.
 async fn count(mut body: Body) -> Result<String, StatusCode> {
     let mut bytes = 0;
     while let Some(frame) = body.frame().await {
@@ -84,8 +84,8 @@ fn a_client_that_expects_100_continue_is_rejected_early() {
 }
 
 #[test]
-fn the_innermost_limit_counts() {
-    // Wider, though the outer one is narrow.
+fn the_innermost_limit_applies() {
+    // The inner limit is larger than the outer one.
     let server = Server::start(app(10));
     for path in ["/uploads/count", "/uploads/text"] {
         for (length, status) in [(11, 200), (100, 200), (101, 413)] {
@@ -94,7 +94,7 @@ fn the_innermost_limit_counts() {
             assert_eq!(reply.status, status, "{path} {length}");
         }
     }
-    // Narrower.
+    // The inner limit is smaller than the outer one.
     let server = Server::start(app(1000));
     let mut client = Client::connect(server.address());
     assert_eq!(post(&mut client, "/count", 101).status, 200);

@@ -20,8 +20,8 @@ async fn maybe(identity: Option<Identity>) -> &'static str {
     }
 }
 
-/// The answer to a client with this certificate.
-fn ask(service: &Rc<dyn Service>, path: &str, subject: Option<&str>) -> Reply {
+/// The response to a client with this certificate.
+fn response_to(service: &Rc<dyn Service>, path: &str, subject: Option<&str>) -> Reply {
     let parts = get(path).request().into_parts();
     let certificate = subject.map(|subject| {
         Arc::new(ClientCertificate {
@@ -53,9 +53,9 @@ fn ask(service: &Rc<dyn Service>, path: &str, subject: Option<&str>) -> Reply {
 fn a_verified_certificate_names_the_client() {
     let service = App::new().get("/", who).get("/maybe", maybe).service();
     let alice = Some("CN=alice");
-    assert_eq!(ask(&service, "/", alice).text(), "CN=alice 0a");
-    assert_eq!(ask(&service, "/", None).status, 403);
-    assert_eq!(ask(&service, "/maybe", alice).text(), "known");
-    assert_eq!(ask(&service, "/maybe", None).text(), "stranger");
+    assert_eq!(response_to(&service, "/", alice).text(), "CN=alice 0a");
+    assert_eq!(response_to(&service, "/", None).status, 403);
+    assert_eq!(response_to(&service, "/maybe", alice).text(), "known");
+    assert_eq!(response_to(&service, "/maybe", None).text(), "stranger");
     assert_eq!(get("/").of(&service).status, 403, "without TLS");
 }

@@ -40,13 +40,13 @@ fn the_client_is_the_last_address_that_is_not_a_trusted_proxy() {
         (&["X-Forwarded-For: [2001:db8::7]:80"], "2001:db8::7 false"),
         (&["X-Forwarded-For: [2001:db8::7]"], "2001:db8::7 false"),
         (&["X-Forwarded-For: ::ffff:192.0.2.1"], "192.0.2.1 false"),
-        // What cannot be read hides what is behind it.
+        // An invalid member hides the members before it.
         (
             &["X-Forwarded-For: 1.2.3.4, unknown, 10.0.0.1"],
             "10.0.0.1 false",
         ),
         (&["X-Forwarded-For: "], "127.0.0.1 false"),
-        // A quotation mark of the client does not swallow what the proxy wrote behind it.
+        // A quotation mark of the client does not hide what the proxy appended.
         (
             &["X-Forwarded-For: \"1.2.3.4, 203.0.113.5"],
             "203.0.113.5 false",
@@ -61,10 +61,10 @@ fn the_client_is_the_last_address_that_is_not_a_trusted_proxy() {
             &["X-Forwarded-For: 203.0.113.5", "X-Forwarded-Proto: HTTPS"],
             "203.0.113.5 true",
         ),
-        // The other field is the client's own.
+        // `Forwarded` comes from the client and is ignored.
         (&["Forwarded: for=1.2.3.4;proto=https"], "127.0.0.1 false"),
     ] {
-        let reply = client.ask(&head("GET", "/", lines));
+        let reply = client.request(&head("GET", "/", lines));
         assert_eq!(reply.text(), expected, "{lines:?}");
     }
 }
@@ -100,7 +100,7 @@ fn forwarded_is_parsed_as_in_rfc_7239() {
         ),
         ("X-Forwarded-For: 1.2.3.4", "127.0.0.1 false"),
     ] {
-        let reply = client.ask(&head("GET", "/", &[line]));
+        let reply = client.request(&head("GET", "/", &[line]));
         assert_eq!(reply.text(), expected, "{line}");
     }
 }

@@ -1,4 +1,4 @@
-//! Cookies that requests bring and responses set (RFC 6265).
+//! Cookies of requests and responses (RFC 6265).
 
 use apus::extract::Cookies;
 use apus::extract::cookie::{Cookie, SameSite, time::Duration};
@@ -33,7 +33,7 @@ fn cookies_are_read_from_several_lines() {
         (&["Cookie: no-value; =no-name; ; a=1"], "a=1"),
         (&["Cookie: a=\u{e9}"], "a=é"),
     ] {
-        let reply = client.ask(&head("GET", "/", lines));
+        let reply = client.request(&head("GET", "/", lines));
         assert_eq!((reply.status, reply.text()), (200, expected), "{lines:?}");
     }
 }
@@ -47,7 +47,7 @@ fn cookies_are_parsed_in_linear_time() {
     assert_eq!(Cookies::of(&request).iter().count(), COUNT);
 }
 
-/// The lines that a handler's changes set.
+/// The `Set-Cookie` lines of a handler that makes these changes.
 fn set(
     change: impl Fn(&mut Cookies) + Clone + Send + Sync + 'static,
     lines: &[&str],
@@ -150,7 +150,7 @@ fn a_cookie_is_removed_as_it_was_set() {
 }
 
 #[test]
-fn the_last_change_of_a_cookie_counts() {
+fn the_last_change_of_a_cookie_applies() {
     let lines = set(
         |cookies| {
             cookies.add(("a", "1"));

@@ -9,44 +9,44 @@ use apus::layers::BodyLimit;
 use apus::{App, Rejection, StatusCode};
 use serde::Deserialize;
 
-/// A part by its disposition and content.
-fn part(disposition: &str, content: &str) -> String {
-    format!("--frontier\r\nContent-Disposition: form-data; {disposition}\r\n\r\n{content}\r\n")
+/// A part with this disposition and data.
+fn part(disposition: &str, data: &str) -> String {
+    format!("--frontier\r\nContent-Disposition: form-data; {disposition}\r\n\r\n{data}\r\n")
 }
 
-fn file(name: &str, file_name: &str, content: &str) -> String {
+fn file(name: &str, file_name: &str, data: &str) -> String {
     format!(
         "--frontier\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"{file_name}\"\r\n\
-         Content-Type: text/plain\r\n\r\n{content}\r\n"
+         Content-Type: text/plain\r\n\r\n{data}\r\n"
     )
 }
 
 const END: &str = "--frontier--\r\n";
 
-fn request(content: &str, framing: &str) -> String {
+fn form_request(body: &str, framing: &str) -> String {
     format!(
         "POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\
-         Content-Type: multipart/form-data; boundary=frontier\r\n\r\n{content}"
+         Content-Type: multipart/form-data; boundary=frontier\r\n\r\n{body}"
     )
 }
 
-/// The answer to a form, whose length is told.
-fn post(app: App, content: &str) -> Reply {
+/// The response to a form that is sent with `Content-Length`.
+fn post(app: App, body: &str) -> Reply {
     let server = Server::start(app);
-    let framing = format!("Content-Length: {}", content.len());
-    Client::connect(server.address()).ask(&request(content, &framing))
+    let framing = format!("Content-Length: {}", body.len());
+    Client::connect(server.address()).request(&form_request(body, &framing))
 }
 
-/// The answer to a form that comes in small chunks.
-fn post_chunked(app: App, content: &str) -> Reply {
+/// The response to a form that is sent in small chunks.
+fn post_chunked(app: App, body: &str) -> Reply {
     let server = Server::start(app);
     let mut chunks = String::new();
-    for piece in content.as_bytes().chunks(7) {
+    for piece in body.as_bytes().chunks(7) {
         let piece = std::str::from_utf8(piece).unwrap();
         chunks += &format!("{:x}\r\n{piece}\r\n", piece.len());
     }
-    let content = format!("{chunks}0\r\n\r\n");
-    Client::connect(server.address()).ask(&request(&content, "Transfer-Encoding: chunked"))
+    let body = format!("{chunks}0\r\n\r\n");
+    Client::connect(server.address()).request(&form_request(&body, "Transfer-Encoding: chunked"))
 }
 
 #[derive(Deserialize)]
@@ -62,15 +62,15 @@ async fn picture(form: MultipartForm<Picture>) -> Result<String, StatusCode> {
     let Picture { title, year, tags } = form.fields;
     let mut text = format!("{title} {year:?} {tags:?}");
     for file in &form.files {
-        let content = file.bytes().await.map_err(|_| StatusCode::IM_A_TEAPOT)?;
-        assert_eq!(content.len() as u64, file.len());
+        let bytes = file.bytes().await.map_err(|_| StatusCode::IM_A_TEAPOT)?;
+        assert_eq!(bytes.len() as u64, file.len());
         text += &format!(
             "; {} {:?} {:?} {} {}",
             file.name(),
             file.file_name(),
             file.content_type(),
             file.is_in_memory(),
-            String::from_utf8_lossy(&content)
+            String::from_utf8_lossy(&bytes)
         );
     }
     Ok(text)
@@ -78,7 +78,7 @@ async fn picture(form: MultipartForm<Picture>) -> Result<String, StatusCode> {
 
 #[test]
 fn a_form_has_typed_fields_and_files() {
-    let content = [
+    let body = [
         &part("name=\"title\"", "A swift")[..],
         &part("name=tags", "bird"),
         &file("picture", "C:\\swift.jpg", "\u{1f426}\r\n--front"),
@@ -87,25 +87,25 @@ fn a_form_has_typed_fields_and_files() {
         &part("name=tags", "blue, sky"),
         END,
     ];
-    let content = content.concat();
+    let body = body.concat();
     let expected = "A swift Some(2026) [\"bird\", \"blue, sky\"]; \
                     picture \"swift.jpg\" Some(\"text/plain\") true \u{1f426}\r\n--front";
     let app = || App::new().post("/", picture);
-    let reply = post(app(), &content);
+    let reply = post(app(), &body);
     assert_eq!((reply.status, reply.text()), (200, expected));
 }
 
 #[test]
 fn a_form_can_arrive_in_pieces_of_any_size() {
     let long = "0123456789".repeat(30_000);
-    let content = format!(
+    let body = format!(
         "{}{}{END}",
         part("name=title", "t"),
         file("f", "f.txt", &long)
     );
     for send in [post, post_chunked] {
         let app = App::new().post("/", picture);
-        let reply = send(app, &content);
+        let reply = send(app, &body);
         let expected = format!("t None []; f \"f.txt\" Some(\"text/plain\") false {long}");
         assert_eq!((reply.status, reply.text()), (200, &*expected));
     }
@@ -114,7 +114,7 @@ fn a_form_can_arrive_in_pieces_of_any_size() {
 #[test]
 fn an_invalid_form_is_rejected_with_a_reason() {
     let app = || App::new().post("/", picture);
-    for (content, status, reason) in [
+    for (body, status, reason) in [
         (format!("{}{END}", part("name=year", "2026")), 422, "title"),
         (
             format!("{}{}{END}", part("name=title", "t"), part("name=year", "x")),
@@ -141,8 +141,8 @@ fn an_invalid_form_is_rejected_with_a_reason() {
             "too long",
         ),
     ] {
-        let reply = post(app(), &content);
-        assert_eq!(reply.status, status, "{content}: {}", reply.text());
+        let reply = post(app(), &body);
+        assert_eq!(reply.status, status, "{body}: {}", reply.text());
         assert!(reply.text().contains(reason), "{}", reply.text());
     }
 }
@@ -172,7 +172,7 @@ fn only_multipart_with_a_valid_boundary_is_accepted() {
         ),
         ("", 415, "multipart/form-data"),
     ] {
-        let reply = Client::connect(server.address()).ask(&format!(
+        let reply = Client::connect(server.address()).request(&format!(
             "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: {content_type}\r\nContent-Length: 0\r\n\r\n"
         ));
         assert_eq!(reply.status, status, "{content_type}");
@@ -181,7 +181,7 @@ fn only_multipart_with_a_valid_boundary_is_accepted() {
 }
 
 #[test]
-fn each_limit_is_a_413_that_says_which() {
+fn each_limit_is_a_413_that_names_the_limit() {
     let app = |limits: UploadLimits| App::new().body_limit(50).layer(limits).post("/", picture);
     let fields = part("name=title", "t");
     let several = [
@@ -194,7 +194,7 @@ fn each_limit_is_a_413_that_says_which() {
     let with_file = [&fields[..], &file("f", "f", &"x".repeat(300)), END].concat();
     let with_text = [&fields[..], &part("name=tags", &"x".repeat(60)), END].concat();
     let limits = UploadLimits::new();
-    for (limits, content, reason) in [
+    for (limits, body, reason) in [
         (
             limits.clone().total(200),
             &with_file,
@@ -213,7 +213,7 @@ fn each_limit_is_a_413_that_says_which() {
         ),
     ] {
         for send in [post, post_chunked] {
-            let reply = send(app(limits.clone()), content);
+            let reply = send(app(limits.clone()), body);
             assert_eq!(reply.status, 413, "{reason}");
             assert!(reply.text().contains(reason), "{}", reply.text());
         }
@@ -231,25 +231,25 @@ fn uploads_can_be_longer_than_other_bodies() {
             .post("/other", picture);
         limited.post("/", picture)
     };
-    let content = [
+    let body = [
         &part("name=title", "t")[..],
         &file("f", "f", &"x".repeat(500)),
         END,
     ]
     .concat();
-    assert_eq!(post(app(), &content).status, 413);
+    assert_eq!(post(app(), &body).status, 413);
     let wider = App::new()
         .layer(BodyLimit::new(100))
         .layer(UploadLimits::new())
         .post("/", picture);
-    assert_eq!(post(wider, &content).status, 200);
-    // But no more of it is kept in memory.
+    assert_eq!(post(wider, &body).status, 200);
+    // The body limit still applies to what is kept in memory.
     let wider = App::new()
         .layer(BodyLimit::new(100))
         .layer(UploadLimits::new())
         .post("/", picture);
-    let content = [&part("name=title", &"t".repeat(101))[..], END].concat();
-    assert_eq!(post(wider, &content).status, 413);
+    let body = [&part("name=title", &"t".repeat(101))[..], END].concat();
+    assert_eq!(post(wider, &body).status, 413);
 }
 
 fn entries(folder: &Path) -> usize {
@@ -279,13 +279,13 @@ fn long_files_are_temporary_files() {
     let app = || App::new().layer(limits.clone()).post("/", save.clone());
     for (length, kind) in [(1000, "memory "), (1001, "file "), (700_000, "file ")] {
         let long: String = ('a'..='z').cycle().take(length).collect();
-        let content = format!("{}{END}", file("f", "../f.txt", &long));
+        let body = format!("{}{END}", file("f", "../f.txt", &long));
         for send in [post, post_chunked] {
-            let reply = send(app(), &content);
+            let reply = send(app(), &body);
             assert_eq!((reply.status, reply.text()), (200, kind), "{length}");
             assert!(std::fs::read_to_string(&target).unwrap() == long);
-            // What is there stays.
-            assert_eq!(send(app(), &content).status, 409);
+            // An existing file is not replaced.
+            assert_eq!(send(app(), &body).status, 409);
             std::fs::remove_file(&target).unwrap();
         }
         assert_eq!(entries(temporary.path()), 0);
@@ -296,13 +296,13 @@ fn long_files_are_temporary_files() {
 fn an_unwritable_folder_is_a_500() {
     let limits = UploadLimits::new().in_memory(10).folder("/no/such/folder");
     let app = App::new().layer(limits).post("/", picture);
-    let content = [
+    let body = [
         &part("name=title", "t")[..],
         &file("f", "f", &"x".repeat(500)),
         END,
     ]
     .concat();
-    assert_eq!(post(app, &content).status, 500);
+    assert_eq!(post(app, &body).status, 500);
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn parts_can_be_streamed_and_skipped() {
         assert!(form.next().await?.is_none());
         Ok(text)
     }
-    let content = [
+    let body = [
         &file("a", "a", &"x".repeat(200_000))[..],
         &part("name=skipped", &"x".repeat(100_000)),
         &part("name=c", ""),
@@ -335,7 +335,7 @@ fn parts_can_be_streamed_and_skipped() {
     ]
     .concat();
     let app = App::new().post("/", sizes);
-    assert_eq!(post(app, &content).text(), "a=200000 skippedc=0 ");
+    assert_eq!(post(app, &body).text(), "a=200000 skippedc=0 ");
 }
 
 #[test]
@@ -351,12 +351,12 @@ fn files_of_an_aborted_upload_are_removed() {
         });
     let server = Server::start(app);
     let mut client = Client::connect(server.address());
-    let content = [
+    let body = [
         &part("name=title", "t")[..],
         &file("f", "f", &"x".repeat(5000)),
     ]
     .concat();
-    client.send(request(&content, "Content-Length: 100000"));
+    client.send(form_request(&body, "Content-Length: 100000"));
     drop(client);
     drop(server);
     wait_until("the end of the handler", || {

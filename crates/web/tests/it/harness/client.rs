@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use super::PATIENCE;
 
-/// A connection that is kept.
+/// A keep-alive connection.
 pub(crate) struct Client(BufReader<TcpStream>);
 
 /// A response, read to its end.
@@ -13,7 +13,7 @@ pub(crate) struct Client(BufReader<TcpStream>);
 pub(crate) struct Reply {
     pub(crate) status: u16,
     lines: Vec<(String, String)>,
-    pub(crate) content: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Client {
@@ -24,7 +24,7 @@ impl Client {
         Self(BufReader::new(stream))
     }
 
-    pub(crate) fn ask(&mut self, request: &str) -> Reply {
+    pub(crate) fn request(&mut self, request: &str) -> Reply {
         self.send(request);
         self.read(request.starts_with("HEAD "))
     }
@@ -33,7 +33,7 @@ impl Client {
         self.0.get_mut().write_all(bytes.as_ref()).unwrap();
     }
 
-    /// Reads a response; one to HEAD has no content.
+    /// Reads a response, which has no body if the method was HEAD.
     pub(crate) fn read(&mut self, is_head: bool) -> Reply {
         let status_line = self.line();
         let status = status_line.split(' ').nth(1).unwrap().parse().unwrap();
@@ -50,7 +50,7 @@ impl Client {
         let mut reply = Reply {
             status,
             lines,
-            content: Vec::new(),
+            body: Vec::new(),
         };
         if is_head || status == 204 || status == 304 {
             return reply;
@@ -60,7 +60,7 @@ impl Client {
                 let size = usize::from_str_radix(&self.line(), 16).unwrap();
                 let mut chunk = vec![0; size];
                 self.0.read_exact(&mut chunk).unwrap();
-                reply.content.extend_from_slice(&chunk);
+                reply.body.extend_from_slice(&chunk);
                 self.line();
                 if size == 0 {
                     return reply;
@@ -68,8 +68,8 @@ impl Client {
             }
         }
         let length = reply.field("content-length").map(|text| text.parse());
-        reply.content = vec![0; length.unwrap().unwrap()];
-        self.0.read_exact(&mut reply.content).unwrap();
+        reply.body = vec![0; length.unwrap().unwrap()];
+        self.0.read_exact(&mut reply.body).unwrap();
         reply
     }
 
@@ -102,6 +102,6 @@ impl Reply {
     }
 
     pub(crate) fn text(&self) -> &str {
-        std::str::from_utf8(&self.content).unwrap()
+        std::str::from_utf8(&self.body).unwrap()
     }
 }

@@ -57,14 +57,14 @@ impl Server {
 }
 
 /// The response to one request, sent over a connection of its own.
-pub(crate) fn ask(app: App, request: &str) -> Reply {
+pub(crate) fn request(app: App, request: &str) -> Reply {
     let server = Server::start(app);
-    Client::connect(server.address()).ask(request)
+    Client::connect(server.address()).request(request)
 }
 
 /// The response to a GET request with these field lines, sent over a connection of its own.
 pub(crate) fn get(app: App, path: &str, lines: &[&str]) -> Reply {
-    ask(app, &head("GET", path, lines))
+    request(app, &head("GET", path, lines))
 }
 
 /// A request without a body.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{Client, Server, ask, get, head};
+use crate::harness::{Client, Server, get, head, request};
 use apus::layers::{Cors, RequestIds};
 use apus::{App, HeaderName, Method, StatusCode};
 
@@ -31,14 +31,14 @@ fn only_allowed_origins_can_read() {
         ("null", false),
         ("", false),
     ] {
-        let reply = client.ask(&head("GET", "/", &[&format!("Origin: {origin}")]));
+        let reply = client.request(&head("GET", "/", &[&format!("Origin: {origin}")]));
         assert_eq!((reply.status, reply.text()), (200, "for the shop"));
-        let told = reply.field("access-control-allow-origin");
-        assert_eq!(told, allowed.then_some(origin), "{origin}");
+        let allowed_origin = reply.field("access-control-allow-origin");
+        assert_eq!(allowed_origin, allowed.then_some(origin), "{origin}");
         assert_eq!(reply.members("vary"), ["origin"], "{origin}");
         assert_eq!(reply.field("access-control-allow-credentials"), None);
     }
-    let reply = client.ask(&head("GET", "/", &[]));
+    let reply = client.request(&head("GET", "/", &[]));
     assert_eq!(reply.members("vary"), ["origin"], "a cache must know");
 }
 
@@ -54,17 +54,17 @@ fn a_function_may_accept_origins() {
         ("http://a.shop.example", false),
         ("https://shop.example.evil", false),
     ] {
-        let reply = client.ask(&head("GET", "/", &[&format!("Origin: {origin}")]));
-        let told = reply.field("access-control-allow-origin");
-        assert_eq!(told, allowed.then_some(origin), "{origin}");
+        let reply = client.request(&head("GET", "/", &[&format!("Origin: {origin}")]));
+        let allowed_origin = reply.field("access-control-allow-origin");
+        assert_eq!(allowed_origin, allowed.then_some(origin), "{origin}");
     }
 }
 
 #[test]
-fn credentials_are_for_origins_by_name() {
+fn credentials_are_allowed_only_for_listed_origins() {
     let reply = get(app(shop().credentials()), "/", &[SHOP]);
-    let told = reply.field("access-control-allow-origin");
-    assert_eq!(told, Some("https://shop.example"));
+    let allowed_origin = reply.field("access-control-allow-origin");
+    assert_eq!(allowed_origin, Some("https://shop.example"));
     let credentials = reply.field("access-control-allow-credentials");
     assert_eq!(credentials, Some("true"));
     let reply = get(
@@ -107,9 +107,9 @@ fn preflight_requests_do_not_reach_routes() {
         "Access-Control-Request-Method: PUT",
         "Access-Control-Request-Headers: x-token, x-other",
     ];
-    // Even where there is no route: the answer to the request itself shall be readable.
+    // This includes paths without a route, since scripts must be able to read the 404 response.
     for path in ["/", "/nothing"] {
-        let reply = client.ask(&head("OPTIONS", path, &preflight));
+        let reply = client.request(&head("OPTIONS", path, &preflight));
         assert_eq!(reply.status, 204);
         for (name, value) in [
             ("access-control-allow-origin", "https://shop.example"),
@@ -128,16 +128,16 @@ fn preflight_requests_do_not_reach_routes() {
         assert_eq!(reply.members("vary"), vary);
     }
     let evil = ["Origin: https://evil.example", preflight[1], preflight[2]];
-    let reply = client.ask(&head("OPTIONS", "/", &evil));
+    let reply = client.request(&head("OPTIONS", "/", &evil));
     assert_eq!(reply.status, 403);
     assert_eq!(reply.field("access-control-allow-origin"), None);
     assert_eq!(reply.field("access-control-allow-methods"), None);
-    // OPTIONS that asks about something else.
-    let reply = client.ask(&head("OPTIONS", "/", &[SHOP]));
+    // This OPTIONS request is not a preflight request.
+    let reply = client.request(&head("OPTIONS", "/", &[SHOP]));
     assert_eq!(reply.status, 204);
     assert!(reply.members("allow").contains(&"get".to_owned()));
-    let told = reply.field("access-control-allow-origin");
-    assert_eq!(told, Some("https://shop.example"));
+    let allowed_origin = reply.field("access-control-allow-origin");
+    assert_eq!(allowed_origin, Some("https://shop.example"));
 }
 
 #[test]
@@ -148,10 +148,10 @@ fn any_requested_field_can_be_allowed() {
         "Access-Control-Request-Method: GET",
         "Access-Control-Request-Headers: authorization,x-a",
     ];
-    let reply = ask(app(), &head("OPTIONS", "/", &lines));
-    let told = reply.field("access-control-allow-headers");
-    assert_eq!(told, Some("authorization,x-a"));
-    let reply = ask(app(), &head("OPTIONS", "/", &lines[..2]));
+    let reply = request(app(), &head("OPTIONS", "/", &lines));
+    let allowed = reply.field("access-control-allow-headers");
+    assert_eq!(allowed, Some("authorization,x-a"));
+    let reply = request(app(), &head("OPTIONS", "/", &lines[..2]));
     assert_eq!(reply.field("access-control-allow-headers"), None);
 }
 
@@ -164,9 +164,9 @@ fn errors_of_inner_layers_have_cors_fields() {
     let server = Server::start(app);
     let mut client = Client::connect(server.address());
     for (path, status) in [("/", 418), ("/nothing", 404)] {
-        let reply = client.ask(&head("GET", path, &[SHOP]));
+        let reply = client.request(&head("GET", path, &[SHOP]));
         assert_eq!(reply.status, status);
-        let told = reply.field("access-control-allow-origin");
-        assert_eq!(told, Some("https://shop.example"));
+        let allowed_origin = reply.field("access-control-allow-origin");
+        assert_eq!(allowed_origin, Some("https://shop.example"));
     }
 }

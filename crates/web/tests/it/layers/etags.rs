@@ -3,7 +3,7 @@
 use apus::layers::{Compression, Etag};
 use apus::{App, Body, IntoResponse, Response};
 
-use crate::harness::{Client, Server, ask, get, head};
+use crate::harness::{Client, Server, get, head, request};
 use apus_testkit::PieceStream;
 
 fn app(etag: Etag) -> App {
@@ -27,7 +27,7 @@ fn tag_of(path: &str, etag: Etag) -> String {
 fn the_same_body_has_the_same_tag_and_a_304() {
     let server = Server::start(app(Etag::new()));
     let mut client = Client::connect(server.address());
-    let first = client.ask(&head("GET", "/", &[]));
+    let first = client.request(&head("GET", "/", &[]));
     assert_eq!((first.status, first.text()), (200, "the same every time"));
     let tag = first.field("etag").unwrap();
     assert!(tag.starts_with('"') && tag.len() > 20, "{tag}");
@@ -38,7 +38,7 @@ fn the_same_body_has_the_same_tag_and_a_304() {
         "If-None-Match: *".to_owned(),
     ] {
         for method in ["GET", "HEAD"] {
-            let again = client.ask(&head(method, "/", &[&condition]));
+            let again = client.request(&head(method, "/", &[&condition]));
             assert_eq!(again.status, 304, "{method} {condition}");
             assert_eq!(again.field("etag"), Some(tag));
             assert_eq!(again.field("content-type"), None);
@@ -50,12 +50,12 @@ fn the_same_body_has_the_same_tag_and_a_304() {
         "If-None-Match: x",
         "If-None-Match: ",
     ] {
-        let again = client.ask(&head("GET", "/", &[condition]));
+        let again = client.request(&head("GET", "/", &[condition]));
         assert_eq!((again.status, again.field("etag")), (200, Some(tag)));
     }
-    let reply = client.ask(&head("GET", "/", &["If-Match: \"x\""]));
+    let reply = client.request(&head("GET", "/", &["If-Match: \"x\""]));
     assert_eq!((reply.status, reply.text()), (412, ""));
-    let reply = client.ask(&head("GET", "/", &[&format!("If-Match: {tag}")]));
+    let reply = client.request(&head("GET", "/", &[&format!("If-Match: {tag}")]));
     assert_eq!(reply.status, 200);
 }
 
@@ -83,12 +83,12 @@ fn only_200_responses_with_a_body_in_memory_are_tagged() {
         ("GET", "/error"),
         ("GET", "/stream"),
     ] {
-        let reply = client.ask(&head(method, path, &["If-None-Match: \"x\""]));
+        let reply = client.request(&head(method, path, &["If-None-Match: \"x\""]));
         assert_eq!(reply.field("etag"), None, "{method} {path}");
     }
     assert!(
         client
-            .ask(&head("GET", "/other", &[]))
+            .request(&head("GET", "/other", &[]))
             .field("etag")
             .is_some()
     );
@@ -100,10 +100,10 @@ fn a_tag_of_the_handler_is_kept_and_compared() {
     assert_eq!((reply.status, reply.field("etag")), (200, Some("\"own\"")));
     let reply = get(app(Etag::new()), "/own", &["If-None-Match: \"own\""]);
     assert_eq!((reply.status, reply.field("etag")), (304, Some("\"own\"")));
-    let reply = ask(app(Etag::new()), &head("POST", "/", &["If-None-Match: *"]));
+    let reply = request(app(Etag::new()), &head("POST", "/", &["If-None-Match: *"]));
     assert_eq!(
         reply.status, 200,
-        "what a POST does is the handler's to decide"
+        "conditions of a POST request are not evaluated"
     );
 }
 
@@ -120,21 +120,21 @@ fn compression_weakens_tags_and_conditions_still_work() {
         .get("/", text);
     let server = Server::start(app);
     let mut client = Client::connect(server.address());
-    let plain = client.ask(&head("GET", "/", &[]));
-    assert_eq!(plain.content.len(), 4900);
+    let plain = client.request(&head("GET", "/", &[]));
+    assert_eq!(plain.body.len(), 4900);
     let strong = plain.field("etag").unwrap();
-    let small = client.ask(&head("GET", "/", &["Accept-Encoding: gzip"]));
+    let small = client.request(&head("GET", "/", &["Accept-Encoding: gzip"]));
     assert_eq!(small.field("content-encoding"), Some("gzip"));
-    assert!(small.content.len() < 1000, "{}", small.content.len());
+    assert!(small.body.len() < 1000, "{}", small.body.len());
     assert_eq!(small.members("vary"), ["accept-encoding"]);
     let weak = small.field("etag").unwrap();
     assert_eq!(weak, format!("W/{strong}"));
     let lines = ["Accept-Encoding: gzip", &format!("If-None-Match: {weak}")];
-    let again = client.ask(&head("GET", "/", &lines));
-    assert_eq!((again.status, again.content.len()), (304, 0));
-    // By which the client finds what it has, and a cache what it depends on.
+    let again = client.request(&head("GET", "/", &lines));
+    assert_eq!((again.status, again.body.len()), (304, 0));
+    // A 304 has the entity tag and the `Vary` of the 200 response.
     assert_eq!(again.field("etag"), Some(weak));
     assert_eq!(again.members("vary"), ["accept-encoding"]);
-    let again = client.ask(&head("GET", "/", &[&format!("If-None-Match: {strong}")]));
+    let again = client.request(&head("GET", "/", &[&format!("If-None-Match: {strong}")]));
     assert_eq!((again.status, again.field("etag")), (304, Some(strong)));
 }

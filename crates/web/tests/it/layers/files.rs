@@ -20,7 +20,7 @@ fn layers_apply_to_mounted_files() {
         .get("/assets/made", async || "a route goes first");
     let server = Server::start(app);
     let mut client = Client::connect(server.address());
-    let mut get = |path: &str, lines: &[&str]| client.ask(&head("GET", path, lines));
+    let mut get = |path: &str, lines: &[&str]| client.request(&head("GET", path, lines));
     assert_eq!(get("/", &[]).text(), "the handler");
     assert_eq!(get("/assets/made", &[]).text(), "a route goes first");
     assert_eq!(get("/assets/", &[]).text(), "<p>the index");

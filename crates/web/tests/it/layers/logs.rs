@@ -19,11 +19,11 @@ fn each_request_has_an_id() {
     let mut client = Client::connect(server.address());
     let mut seen = std::collections::HashSet::new();
     for _ in 0..100 {
-        let reply = client.ask(&head("GET", "/", &["X-Request-Id: mine"]));
-        let told = reply.field("x-request-id").unwrap();
-        assert_eq!(reply.text(), told);
-        assert!(told.len() == 32 && told.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        assert!(seen.insert(told.to_owned()));
+        let reply = client.request(&head("GET", "/", &["X-Request-Id: mine"]));
+        let field = reply.field("x-request-id").unwrap();
+        assert_eq!(reply.text(), field);
+        assert!(field.len() == 32 && field.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        assert!(seen.insert(field.to_owned()));
     }
 }
 
@@ -42,7 +42,7 @@ fn a_valid_id_of_a_trusted_proxy_is_kept() {
         ("quo\"te", false),
         ("\u{e9}", false),
     ] {
-        let reply = client.ask(&head("GET", "/", &[&format!("X-Request-Id: {sent}")]));
+        let reply = client.request(&head("GET", "/", &[&format!("X-Request-Id: {sent}")]));
         assert_eq!(reply.text() == sent, is_kept, "{sent:?}");
         assert_eq!(reply.field("x-request-id"), Some(reply.text()));
     }
@@ -57,7 +57,7 @@ fn an_id_without_the_layer_is_a_500() {
     assert_eq!(get(App::new().get("/", id), "/", &[]).status, 500);
 }
 
-/// What is logged while `run` runs, on this thread.
+/// The log of this thread while `run` runs.
 fn logged(run: impl FnOnce()) -> String {
     #[derive(Clone, Default)]
     struct Buffer(Arc<Mutex<Vec<u8>>>);
@@ -142,8 +142,8 @@ fn a_line_has_request_and_response_without_the_query() {
 fn an_aborted_request_is_logged() {
     let line = logged(|| {
         let service = app().service();
-        let answer = service.call(apus_testkit::get("/never").request());
-        drop(answer);
+        let response = service.call(apus_testkit::get("/never").request());
+        drop(response);
     });
     assert!(
         line.contains("status=0") && line.contains("not sent"),

@@ -14,7 +14,7 @@ fn app(metrics: &Metrics) -> App {
         .get("/panic", async || -> &'static str { panic!("on purpose") })
 }
 
-/// Waits for a line, since requests are counted when they are over.
+/// Waits for a line, since requests are counted when they end.
 fn wait_for(metrics: &Metrics, line: &str) {
     wait_until(line, || metrics.render().lines().any(|found| found == line));
 }
@@ -27,20 +27,25 @@ fn requests_are_counted_by_route_and_not_by_path() {
         let mut client = Client::connect(server.address());
         assert_eq!(
             client
-                .ask(&head("GET", &format!("/users/{id}"), &[]))
+                .request(&head("GET", &format!("/users/{id}"), &[]))
                 .status,
             200
         );
         assert_eq!(
-            client.ask(&head("GET", &format!("/no/{id}"), &[])).status,
+            client
+                .request(&head("GET", &format!("/no/{id}"), &[]))
+                .status,
             404
         );
     }
     let mut client = Client::connect(server.address());
-    assert_eq!(client.ask(&head("POST", "/users/1", &[])).status, 409);
-    assert_eq!(client.ask(&head("GET", "/users/x", &[])).status, 404);
-    assert_eq!(client.ask(&head("BREW", "/users/1", &[])).status, 405);
-    assert_eq!(client.ask(&head("BREW-MORE", "/users/1", &[])).status, 405);
+    assert_eq!(client.request(&head("POST", "/users/1", &[])).status, 409);
+    assert_eq!(client.request(&head("GET", "/users/x", &[])).status, 404);
+    assert_eq!(client.request(&head("BREW", "/users/1", &[])).status, 405);
+    assert_eq!(
+        client.request(&head("BREW-MORE", "/users/1", &[])).status,
+        405
+    );
     for line in [
         "http_requests_total{method=\"GET\",route=\"/users/{id}\",status=\"2xx\"} 30",
         "http_requests_total{method=\"GET\",route=\"\",status=\"4xx\"} 30",
@@ -63,7 +68,7 @@ fn the_handler_returns_the_text_format() {
     let metrics = Metrics::new();
     let server = Server::start(app(&metrics));
     let mut client = Client::connect(server.address());
-    let reply = client.ask(&head("GET", "/metrics", &[]));
+    let reply = client.request(&head("GET", "/metrics", &[]));
     let content_type = reply.field("content-type");
     assert_eq!(
         content_type,
@@ -71,9 +76,9 @@ fn the_handler_returns_the_text_format() {
     );
     assert!(
         reply.text().ends_with("http_requests_in_flight 1\n"),
-        "itself"
+        "the request for the metrics itself"
     );
-    let reply = client.ask(&head("GET", "/metrics", &[]));
+    let reply = client.request(&head("GET", "/metrics", &[]));
     let mut buckets = 0;
     for line in reply.text().lines() {
         if let Some(comment) = line.strip_prefix("# ") {
@@ -106,7 +111,7 @@ fn aborted_requests_are_counted() {
         "http_requests_total{method=\"GET\",route=\"/never\",status=\"none\"} 1",
     );
     let mut client = Client::connect(server.address());
-    assert_eq!(client.ask(&head("GET", "/panic", &[])).status, 500);
+    assert_eq!(client.request(&head("GET", "/panic", &[])).status, 500);
     wait_for(
         &metrics,
         "http_requests_total{method=\"GET\",route=\"/panic\",status=\"5xx\"} 1",

@@ -22,12 +22,12 @@ fn outer_layers_get_a_response_and_the_connection_continues() {
     let server = Server::start(app(CatchPanic::new()));
     let mut client = Client::connect(server.address());
     for path in ["/call", "/future"] {
-        let reply = client.ask(&head("GET", path, &[]));
+        let reply = client.request(&head("GET", path, &[]));
         assert_eq!(reply.status, 500);
         assert_eq!(reply.field("access-control-allow-origin"), Some("*"));
         assert!(reply.field("x-request-id").is_some());
         assert!(!reply.text().contains("in the"));
-        assert_eq!(client.ask(&head("GET", "/well", &[])).text(), "well");
+        assert_eq!(client.request(&head("GET", "/well", &[])).text(), "well");
     }
 }
 
@@ -42,18 +42,18 @@ fn a_function_can_make_the_response() {
         ("/call", "panicked in the call"),
         ("/future", "panicked in the future, 1"),
     ] {
-        let reply = client.ask(&head("GET", path, &[]));
+        let reply = client.request(&head("GET", path, &[]));
         assert_eq!((reply.status, reply.text()), (501, text));
     }
 }
 
 #[test]
-fn without_the_layer_it_is_a_500_too() {
+fn without_the_layer_a_panic_is_a_500_too() {
     let app = App::new()
         .get("/call", || -> &'static str { panic!("in the call") })
         .get("/well", async || "well");
     let server = Server::start(app);
     let mut client = Client::connect(server.address());
-    assert_eq!(client.ask(&head("GET", "/call", &[])).status, 500);
-    assert_eq!(client.ask(&head("GET", "/well", &[])).text(), "well");
+    assert_eq!(client.request(&head("GET", "/call", &[])).status, 500);
+    assert_eq!(client.request(&head("GET", "/well", &[])).text(), "well");
 }

@@ -17,7 +17,7 @@ fn app(limit: RateLimit) -> App {
 /// The status of a request of a client at this address.
 fn status(client: &mut Client, address: &str) -> u16 {
     let line = format!("X-Forwarded-For: {address}");
-    client.ask(&head("GET", "/", &[&line])).status
+    client.request(&head("GET", "/", &[&line])).status
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn a_client_above_its_quota_gets_429() {
     let server = Server::start(app(RateLimit::per_hour(60).burst(3)));
     let mut client = Client::connect(server.address());
     for left in ["2", "1", "0"] {
-        let reply = client.ask(&head("GET", "/", &[]));
+        let reply = client.request(&head("GET", "/", &[]));
         assert_eq!((reply.status, reply.text()), (200, "well"));
         let field = reply.field("ratelimit").unwrap();
         assert!(
@@ -35,24 +35,24 @@ fn a_client_above_its_quota_gets_429() {
         let policy = reply.field("ratelimit-policy");
         assert_eq!(policy, Some("\"default\";q=3;w=180"));
     }
-    let reply = client.ask(&head("GET", "/", &[]));
+    let reply = client.request(&head("GET", "/", &[]));
     assert_eq!(reply.status, 429);
     let wait: u64 = reply.field("retry-after").unwrap().parse().unwrap();
     assert!((50..=60).contains(&wait), "{wait}");
     assert_eq!(reply.field("ratelimit"), Some("\"default\";r=0;t=180"));
     // Over another connection it is the same client.
     let mut other = Client::connect(server.address());
-    assert_eq!(other.ask(&head("GET", "/", &[])).status, 429);
+    assert_eq!(other.request(&head("GET", "/", &[])).status, 429);
 }
 
 #[test]
 fn the_quota_refills_evenly() {
     let server = Server::start(app(RateLimit::new(1, Duration::from_millis(50))));
     let mut client = Client::connect(server.address());
-    let mut answered = 0;
+    let mut accepted = 0;
     wait_until("the next request", || {
-        answered += u32::from(status(&mut client, "192.0.2.1") == 200);
-        answered == 3
+        accepted += u32::from(status(&mut client, "192.0.2.1") == 200);
+        accepted == 3
     });
 }
 
@@ -85,12 +85,12 @@ fn clients_can_be_distinguished_by_a_field_or_a_function() {
     for (limit, without) in [(by_header, 429), (by_function, 200)] {
         let server = Server::start(app(limit));
         let mut client = Client::connect(server.address());
-        let mut ask = |line: &str| client.ask(&head("GET", "/", &[line])).status;
-        assert_eq!(ask("X-Api-Key: a"), 200);
-        assert_eq!(ask("X-Api-Key: b"), 200);
-        assert_eq!(ask("X-Api-Key: a"), 429);
-        assert_eq!(ask("X-Other: a"), 200);
-        assert_eq!(ask("X-Other: a"), without);
+        let mut status_with = |line: &str| client.request(&head("GET", "/", &[line])).status;
+        assert_eq!(status_with("X-Api-Key: a"), 200);
+        assert_eq!(status_with("X-Api-Key: b"), 200);
+        assert_eq!(status_with("X-Api-Key: a"), 429);
+        assert_eq!(status_with("X-Other: a"), 200);
+        assert_eq!(status_with("X-Other: a"), without);
     }
 }
 
@@ -104,11 +104,11 @@ fn several_limits_each_have_their_fields() {
     );
     let server = Server::start(app);
     let mut client = Client::connect(server.address());
-    let reply = client.ask(&head("GET", "/login", &[]));
+    let reply = client.request(&head("GET", "/login", &[]));
     assert_eq!(reply.status, 200);
-    let told: Vec<_> = reply.fields("ratelimit-policy").collect();
-    assert_eq!(told, ["\"login\";q=1;w=60", "\"all\";q=5;w=3600"]);
-    let reply = client.ask(&head("GET", "/login", &[]));
+    let policies: Vec<_> = reply.fields("ratelimit-policy").collect();
+    assert_eq!(policies, ["\"login\";q=1;w=60", "\"all\";q=5;w=3600"]);
+    let reply = client.request(&head("GET", "/login", &[]));
     assert_eq!(reply.status, 429);
     assert_eq!(reply.fields("ratelimit").count(), 2);
     assert_eq!(status(&mut client, "127.0.0.1"), 200);
@@ -159,18 +159,18 @@ fn errors_have_the_format_that_the_client_accepts() {
         );
     let server = Server::start(app);
     let mut client = Client::connect(server.address());
-    assert_eq!(client.ask(&head("GET", "/limited", &[])).status, 200);
+    assert_eq!(client.request(&head("GET", "/limited", &[])).status, 200);
     for (path, status, detail) in [
         ("/slow", 503, "the answer took too long"),
         ("/limited", 429, "there were too many requests"),
     ] {
-        let reply = client.ask(&head("GET", path, &["Accept: application/json"]));
+        let reply = client.request(&head("GET", path, &["Accept: application/json"]));
         let content_type = reply.field("content-type");
         assert_eq!(content_type, Some("application/problem+json"));
         let problem: serde_json::Value = serde_json::from_str(reply.text()).unwrap();
         assert_eq!(problem["status"], status);
         assert!(problem["detail"].as_str().unwrap().starts_with(detail));
-        let reply = client.ask(&head("GET", path, &["Accept: text/html"]));
+        let reply = client.request(&head("GET", path, &["Accept: text/html"]));
         let content_type = reply.field("content-type");
         assert_eq!(content_type, Some("text/html; charset=utf-8"));
         assert_eq!(reply.status, status);

@@ -21,7 +21,7 @@ fn all_responses_have_the_fields() {
     let server = Server::start(app(SecurityHeaders::new()));
     let mut client = Client::connect(server.address());
     for path in ["/", "/nothing"] {
-        let reply = client.ask(&head("GET", path, &[]));
+        let reply = client.request(&head("GET", path, &[]));
         for (name, value) in [
             (
                 "content-security-policy",
@@ -85,9 +85,9 @@ fn hsts_is_sent_over_tls_only() {
     ] {
         let server = Server::start(app(headers));
         let mut client = Client::connect(server.address());
-        assert_eq!(client.ask(&head("GET", "/", &[])).field(name), None);
+        assert_eq!(client.request(&head("GET", "/", &[])).field(name), None);
         let secure = head("GET", "/", &["X-Forwarded-Proto: https"]);
-        assert_eq!(client.ask(&secure).field(name), Some(value));
+        assert_eq!(client.request(&secure).field(name), Some(value));
     }
     let factory = App::new()
         .layer(SecurityHeaders::new().hsts(YEAR))
@@ -103,8 +103,8 @@ fn each_response_has_a_new_nonce() {
     let app = app(headers).get("/nonce", async |nonce: CspNonce| nonce.to_string());
     let server = Server::start(app);
     let mut client = Client::connect(server.address());
-    let mut ask = || client.ask(&head("GET", "/nonce", &[]));
-    let (first, second) = (ask(), ask());
+    let mut get_nonce = || client.request(&head("GET", "/nonce", &[]));
+    let (first, second) = (get_nonce(), get_nonce());
     assert_ne!(first.text(), second.text());
     assert!(first.text().len() >= 22);
     let nonce = first.text();
@@ -118,16 +118,16 @@ fn a_policy_can_be_report_only() {
         .content_security_policy_report_only("default-src 'self'; report-to csp");
     let reply = get(app(headers), "/", &[]);
     assert_eq!(reply.field("content-security-policy"), None);
-    let told = reply.field("content-security-policy-report-only");
-    assert_eq!(told, Some("default-src 'self'; report-to csp"));
+    let policy = reply.field("content-security-policy-report-only");
+    assert_eq!(policy, Some("default-src 'self'; report-to csp"));
 }
 
 #[test]
 fn an_invalid_policy_blocks_everything() {
     let headers = SecurityHeaders::new().content_security_policy("default-src\n'self'");
     let reply = get(app(headers), "/", &[]);
-    let told = reply.field("content-security-policy");
-    assert_eq!(told, Some("default-src 'none'"));
+    let policy = reply.field("content-security-policy");
+    assert_eq!(policy, Some("default-src 'none'"));
     let app = App::new().get("/", async |nonce: CspNonce| nonce.to_string());
     assert_eq!(
         get(app, "/", &[]).status,

@@ -34,12 +34,12 @@ fn a_late_response_is_replaced_by_an_error() {
         let server = Server::start(slow(timeout));
         let mut client = Client::connect(server.address());
         for _ in 0..2 {
-            let reply = client.ask(&head("GET", "/slow", &[]));
+            let reply = client.request(&head("GET", "/slow", &[]));
             assert_eq!(reply.status, expected.as_u16());
             assert_eq!(reply.field("retry-after"), retry_after);
             assert!(reply.field("x-request-id").is_some());
         }
-        assert_eq!(client.ask(&head("GET", "/fast", &[])).text(), "at once");
+        assert_eq!(client.request(&head("GET", "/fast", &[])).text(), "at once");
     }
 }
 

@@ -29,7 +29,7 @@ fn hashed_names_are_immutable_and_plain_names_revalidated() {
     let folder = folder();
     let assets = Assets::folder(folder.path()).reload(false).load().unwrap();
     let address = assets.url("app.css").unwrap().into_owned();
-    // The first four bytes of the SHA-256 of the content.
+    // The hash in the name is the first four bytes of the SHA-256 of the file.
     assert_eq!(address, "/assets/app.62368a1a.css");
     let client = client(&assets);
     let mut reply = client.get(&address).send();

@@ -119,7 +119,7 @@ fn only_development_shows_template_errors_to_the_client() {
 }
 
 #[test]
-fn in_development_files_are_read_again_when_they_change() {
+fn changed_files_are_read_again_in_development() {
     let folder = TempDir::new().unwrap();
     let write = |name: &str, text: &str, age: u64| {
         let path = folder.path().join(name);

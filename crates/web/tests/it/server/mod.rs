@@ -22,11 +22,11 @@ fn connect(address: SocketAddr) -> std::io::Result<std::net::TcpStream> {
     std::net::TcpStream::connect(address)
 }
 
-fn ask(mut stream: impl Read + Write) -> String {
+fn send_request(mut stream: impl Read + Write) -> String {
     stream.write_all(REQUEST).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
 }
 
 fn hello() -> Server {
@@ -48,9 +48,9 @@ fn one_application_serves_several_listeners() {
     let addresses = running.addresses();
     assert_eq!(addresses.len(), 2);
     for address in &addresses {
-        assert!(ask(connect(*address).unwrap()).ends_with("\r\n\r\nhello"));
+        assert!(send_request(connect(*address).unwrap()).ends_with("\r\n\r\nhello"));
     }
-    assert!(ask(UnixStream::connect(&socket).unwrap()).ends_with("\r\n\r\nhello"));
+    assert!(send_request(UnixStream::connect(&socket).unwrap()).ends_with("\r\n\r\nhello"));
     let handle = running.handle();
     std::thread::spawn(move || handle.stop());
     running.wait();
@@ -77,12 +77,12 @@ fn open_requests_are_completed_before_the_stop() {
     let server = Server::new(app).workers(NonZeroUsize::MIN);
     let running = server.listen("127.0.0.1:0").unwrap().start().unwrap();
     let address = running.addresses()[0];
-    let client = std::thread::spawn(move || ask(connect(address).unwrap()));
-    wait_until("the request is there", || {
+    let client = std::thread::spawn(move || send_request(connect(address).unwrap()));
+    wait_until("the request arrives", || {
         entered.load(Ordering::SeqCst) == 1
     });
     let stopping = std::thread::spawn(move || running.stop());
-    wait_until("no more is taken", || connect(address).is_err());
+    wait_until("connections are refused", || connect(address).is_err());
     go.store(1, Ordering::SeqCst);
     assert!(client.join().unwrap().ends_with("\r\n\r\nfinished"));
     stopping.join().unwrap();
@@ -90,14 +90,14 @@ fn open_requests_are_completed_before_the_stop() {
 
 #[test]
 fn tasks_run_beside_the_workers_and_end_with_the_server() {
-    let (turns, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (turns_now, ended_now) = (turns.clone(), ended.clone());
+    let (runs, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (runs_now, ended_now) = (runs.clone(), ended.clone());
     let running = hello()
         .listen("127.0.0.1:0")
         .unwrap()
         .every("counting", Duration::from_millis(1), move || {
-            let turn = turns_now.fetch_add(1, Ordering::SeqCst);
-            async move { assert!(turn != 1, "one turn fails") }
+            let run = runs_now.fetch_add(1, Ordering::SeqCst);
+            async move { assert!(run != 1, "one run fails") }
         })
         .task("waiting", async move |mut stopping: apus::Stopping| {
             stopping.wait().await;
@@ -105,15 +105,15 @@ fn tasks_run_beside_the_workers_and_end_with_the_server() {
         })
         .start()
         .unwrap();
-    wait_until("turns are made", || turns.load(Ordering::SeqCst) > 3);
+    wait_until("the task runs", || runs.load(Ordering::SeqCst) > 3);
     assert_eq!(ended.load(Ordering::SeqCst), 0);
     running.stop();
     assert_eq!(ended.load(Ordering::SeqCst), 1);
-    let after = turns.load(Ordering::SeqCst);
-    assert_eq!(turns.load(Ordering::SeqCst), after);
+    let after = runs.load(Ordering::SeqCst);
+    assert_eq!(runs.load(Ordering::SeqCst), after);
 }
 
-/// What is logged in this process from now on, by any thread that has no log of its own.
+/// The log of all threads without a subscriber of their own, from the first call on.
 fn log() -> &'static Mutex<Vec<u8>> {
     static LOG: OnceLock<Mutex<Vec<u8>>> = OnceLock::new();
     struct Writer;
@@ -144,8 +144,8 @@ fn has_logged(parts: &[&str]) -> bool {
 #[test]
 fn a_panic_of_a_task_is_logged_and_the_server_continues() {
     log();
-    let turns = Arc::new(AtomicUsize::new(0));
-    let turns_now = turns.clone();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let runs_now = runs.clone();
     let running = hello()
         .listen("127.0.0.1:0")
         .unwrap()
@@ -157,7 +157,7 @@ fn a_panic_of_a_task_is_logged_and_the_server_continues() {
             panic!("at first")
         })
         .every("falls-by-turns", Duration::from_millis(1), move || {
-            assert!(turns_now.fetch_add(1, Ordering::SeqCst) != 0, "first turn");
+            assert!(runs_now.fetch_add(1, Ordering::SeqCst) != 0, "first turn");
             std::future::ready(())
         })
         .start()
@@ -173,11 +173,11 @@ fn a_panic_of_a_task_is_logged_and_the_server_continues() {
     ] {
         wait_until("the panic is logged", || has_logged(&parts));
     }
-    wait_until("there are turns after the one that failed", || {
-        turns.load(Ordering::SeqCst) > 2
+    wait_until("the task runs again after the failed run", || {
+        runs.load(Ordering::SeqCst) > 2
     });
     let address = running.addresses()[0];
-    assert!(ask(connect(address).unwrap()).ends_with("\r\n\r\nhello"));
+    assert!(send_request(connect(address).unwrap()).ends_with("\r\n\r\nhello"));
     running.stop();
 }
 
@@ -188,17 +188,20 @@ fn invalid_routes_are_rejected_before_the_server_listens() {
     for app in [twice(), mounted] {
         let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = probe.local_addr().unwrap();
-        // Were it listened on first, that the address is taken would be the error.
+        // If the server listened first, the error would be that the address is in use.
         let error = Server::new(app.clone()).listen(address).unwrap().start();
-        let told = error.unwrap_err().to_string();
-        assert!(told.contains("GET /a already has a handler"), "{told}");
-        let places = told.matches("tests/it/server/mod.rs:").count();
-        assert!(places >= 2, "{told}");
+        let message = error.unwrap_err().to_string();
+        assert!(
+            message.contains("GET /a already has a handler"),
+            "{message}"
+        );
+        let places = message.matches("tests/it/server/mod.rs:").count();
+        assert!(places >= 2, "{message}");
         let served = app.serve(address).unwrap_err();
         assert_eq!(served.kind(), std::io::ErrorKind::InvalidInput);
-        assert_eq!(served.to_string(), told);
-        // It is what a `main` shows that returns it.
-        assert!(format!("{served:?}").contains(&told), "{served:?}");
+        assert_eq!(served.to_string(), message);
+        // A `main` that returns the error prints this text.
+        assert!(format!("{served:?}").contains(&message), "{served:?}");
     }
 }
 
@@ -215,8 +218,11 @@ fn wrappers_of_an_application_return_its_routes_and_errors() {
     assert_eq!(routes[0].path, "/a");
     let twice = App::new().get("/a", async || "1").get("/a", async || "2");
     let server = Server::new(site(twice)).listen("127.0.0.1:0").unwrap();
-    let told = server.start().unwrap_err().to_string();
-    assert!(told.contains("GET /a already has a handler"), "{told}");
+    let message = server.start().unwrap_err().to_string();
+    assert!(
+        message.contains("GET /a already has a handler"),
+        "{message}"
+    );
 }
 
 #[test]

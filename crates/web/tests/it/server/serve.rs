@@ -35,10 +35,10 @@ fn serves_until_sigterm_or_stop() {
     client
         .write_all(b"GET /world HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
         .unwrap();
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert!(answer.ends_with("\r\n\r\nHello, world!\n"), "{answer}");
+    let mut response = String::new();
+    client.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    assert!(response.ends_with("\r\n\r\nHello, world!\n"), "{response}");
 
     kill_process(getpid(), Signal::TERM).unwrap();
     server.join().unwrap().unwrap();

@@ -11,29 +11,29 @@ fn key(byte: u8) -> Key {
     Key::new([byte; 32]).unwrap()
 }
 
-/// Both kinds, with these keys: the first is in use, the others are of the past.
+/// Both kinds of cookie. The first key is current, the others are old.
 fn both(keys: &[u8]) -> [SessionBackend; 2] {
-    let (first, past) = keys.split_first().unwrap();
+    let (first, old) = keys.split_first().unwrap();
     let encrypted = EncryptedCookie::new(&key(*first));
     let signed = SignedCookie::new(&key(*first));
     [
-        past.iter()
+        old.iter()
             .fold(encrypted, |cookie, one| cookie.accept(&key(*one)))
             .into(),
-        past.iter()
+        old.iter()
             .fold(signed, |cookie, one| cookie.accept(&key(*one)))
             .into(),
     ]
 }
 
-fn visitor(place: impl Into<SessionBackend>) -> TestClient {
-    TestClient::new(app(Sessions::new(place)))
+fn visitor(backend: impl Into<SessionBackend>) -> TestClient {
+    TestClient::new(app(Sessions::new(backend)))
 }
 
 #[test]
 fn values_in_a_cookie_can_be_read_changed_and_removed() {
-    for place in both(&[1]) {
-        let visitor = visitor(place);
+    for backend in both(&[1]) {
+        let visitor = visitor(backend);
         visitor
             .get("/get?name=a")
             .send()
@@ -64,8 +64,8 @@ fn values_in_a_cookie_can_be_read_changed_and_removed() {
 
 #[test]
 fn changed_cookies_are_rejected() {
-    let is_readable = both(&[1]).map(|place| {
-        let visitor = visitor(place);
+    let is_readable = both(&[1]).map(|backend| {
+        let visitor = visitor(backend);
         visitor.get("/set?name=secret&value=hidden").send();
         let cookie = visitor.cookie("session").unwrap();
         for at in 0..cookie.len() {
@@ -103,9 +103,9 @@ fn keys_are_replaced_without_ending_a_session() {
 
 #[test]
 fn a_session_in_a_cookie_expires() {
-    for place in both(&[1]) {
+    for backend in both(&[1]) {
         let clock = Clock::new();
-        let sessions = Sessions::new(place)
+        let sessions = Sessions::new(backend)
             .idle(Duration::from_secs(100))
             .absolute(Duration::from_secs(150));
         let visitor = TestClient::new(app(clock.of(sessions)));
@@ -114,7 +114,7 @@ fn a_session_in_a_cookie_expires() {
         clock.forward(99);
         visitor.get("/get?name=a").send().assert_text("1");
         let used = visitor.cookie("session").unwrap();
-        assert_ne!(first, used, "it says when it was used");
+        assert_ne!(first, used, "the cookie contains the time of its last use");
         clock.forward(1);
         visitor.set_cookie("session", &first);
         visitor.get("/get?name=a").send().assert_text("");
@@ -127,8 +127,8 @@ fn a_session_in_a_cookie_expires() {
 
 #[test]
 fn a_too_long_cookie_is_an_error() {
-    for place in both(&[1]) {
-        let visitor = visitor(place);
+    for backend in both(&[1]) {
+        let visitor = visitor(backend);
         let long = "x".repeat(4000);
         visitor
             .get(&format!("/set?name=a&value={long}"))

@@ -19,47 +19,47 @@ use serde::Deserialize;
 
 use apus_testkit::{Reply, block_on, get};
 
-/// Memory that writes down what it is asked for.
+/// A memory store that records its calls.
 #[derive(Clone, Default)]
 struct Watched {
     memory: Arc<MemoryStore>,
-    asked: Arc<Mutex<Vec<String>>>,
+    calls: Arc<Mutex<Vec<String>>>,
 }
 
 impl Watched {
-    /// What it was asked for since the last time.
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+    /// The calls since the last call of this method.
+    fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut *self.calls.lock().unwrap())
     }
 
-    fn note(&self, what: impl Into<String>) {
-        self.asked.lock().unwrap().push(what.into());
+    fn record(&self, what: impl Into<String>) {
+        self.calls.lock().unwrap().push(what.into());
     }
 }
 
 impl SessionStore for Watched {
     fn load<'a>(&'a self, key: &'a SessionKey, now: u64) -> StoreFuture<'a, Option<StoredSession>> {
-        self.note("load");
+        self.record("load");
         self.memory.load(key, now)
     }
 
     fn save<'a>(&'a self, save: SessionWrite<'a>) -> StoreFuture<'a, bool> {
-        self.note(format!("save {} {}", save.key, save.content));
+        self.record(format!("save {} {}", save.key, save.content));
         self.memory.save(save)
     }
 
     fn touch<'a>(&'a self, key: &'a SessionKey, expires: u64) -> StoreFuture<'a, ()> {
-        self.note("touch");
+        self.record("touch");
         self.memory.touch(key, expires)
     }
 
     fn remove<'a>(&'a self, key: &'a SessionKey, version: Option<u64>) -> StoreFuture<'a, bool> {
-        self.note("remove");
+        self.record("remove");
         self.memory.remove(key, version)
     }
 }
 
-/// A clock that stands still until it is set forward.
+/// A clock that only [`Clock::forward`] advances.
 #[derive(Clone)]
 struct Clock(Arc<AtomicU64>);
 
@@ -84,7 +84,7 @@ struct Pair {
     value: Option<String>,
 }
 
-/// An application that does with its session what it is told.
+/// An application whose routes read and change the session.
 fn app(sessions: Sessions) -> App {
     App::new()
         .layer(sessions)
@@ -173,7 +173,7 @@ fn the_cookie_is_http_only_and_has_the_host_prefix() {
     assert_eq!(attributes, " Path=/; HttpOnly; SameSite=Lax; Secure");
     let (name, id) = id.split_once('=').unwrap();
     assert_eq!(name, "__Host-session");
-    // Over TLS a cookie without the prefix may be anybody's.
+    // Over TLS, another host may have set a cookie without the prefix.
     for (cookie, found) in [
         (format!("session={id}"), ""),
         (format!("__Host-session={id}"), "1"),
@@ -215,13 +215,13 @@ fn the_store_is_not_used_without_a_session() {
         "/destroy",
     ] {
         visitor.get(path).send();
-        assert!(store.asked().is_empty(), "{path} without a session");
+        assert!(store.calls().is_empty(), "{path} without a session");
     }
     visitor.get("/set?name=a&value=1").send();
-    store.asked();
+    store.calls();
     for path in ["/plain", "/idle"] {
         visitor.get(path).send();
-        assert!(store.asked().is_empty(), "{path} with a session");
+        assert!(store.calls().is_empty(), "{path} with a session");
     }
 }
 
@@ -230,10 +230,10 @@ fn an_unchanged_session_is_not_written() {
     let store = Watched::default();
     let visitor = visitor(store.clone());
     visitor.get("/set?name=a&value=1").send();
-    store.asked();
+    store.calls();
     for path in ["/get?name=a", "/set?name=a&value=1", "/remove?name=b"] {
         visitor.get(path).send().assert_no_header("set-cookie");
-        assert_eq!(store.asked(), ["load"], "{path}");
+        assert_eq!(store.calls(), ["load"], "{path}");
     }
 }
 
@@ -256,10 +256,10 @@ fn stores_get_only_a_digest_of_the_id() {
     let visitor = visitor(store.clone());
     visitor.get("/set?name=a&value=1").send();
     let id = visitor.cookie("session").unwrap();
-    let asked = store.asked().join("\n");
-    assert!(!asked.contains(&id), "{asked}");
-    // What a store has is worth nothing as a cookie.
-    let key = asked.split(' ').nth(1).unwrap();
+    let calls = store.calls().join("\n");
+    assert!(!calls.contains(&id), "{calls}");
+    // The key in a store is not a valid cookie.
+    let key = calls.split(' ').nth(1).unwrap();
     visitor.set_cookie("session", key);
     visitor.get("/get?name=a").send().assert_text("");
 }
@@ -274,7 +274,7 @@ fn an_unknown_id_is_not_accepted() {
     for nonsense in [planted.as_str(), "x", "", "%00", &"A".repeat(5000)] {
         visitor.set_cookie("session", nonsense);
         visitor.get("/get?name=a").send().assert_text("");
-        assert_eq!(visitor.cookie("session"), None, "{nonsense:?} is forgotten");
+        assert_eq!(visitor.cookie("session"), None, "{nonsense:?} is removed");
     }
 }
 
@@ -303,7 +303,7 @@ fn log_out_removes_the_session() {
     assert!(store.memory.is_empty());
     visitor.set_cookie("session", &old);
     visitor.get("/get?name=a").send().assert_text("");
-    // What is put in afterwards is of another session.
+    // Values that are set afterwards belong to another session.
     visitor.get("/set?name=b&value=2").send();
     let old = visitor.cookie("session").unwrap();
     visitor.get("/switch").send().assert_text("");
@@ -333,17 +333,17 @@ fn a_session_ends_when_it_is_not_used_and_when_it_is_old() {
     let visitor = TestClient::new(app(clock.of(sessions)));
     visitor.get("/set?name=a&value=1").send();
     clock.forward(9);
-    store.asked();
+    store.calls();
     visitor.get("/get?name=a").send().assert_text("1");
-    assert_eq!(store.asked(), ["load"], "too early to be worth a write");
+    assert_eq!(store.calls(), ["load"], "too early to be worth a write");
     clock.forward(90);
     visitor.get("/get?name=a").send().assert_text("1");
-    assert_eq!(store.asked(), ["load", "touch"]);
+    assert_eq!(store.calls(), ["load", "touch"]);
     clock.forward(99);
     visitor.get("/get?name=a").send().assert_text("1");
     clock.forward(51);
     visitor.get("/get?name=a").send().assert_text("1");
-    // 249 seconds old, and used just now.
+    // The session is 249 seconds old, and was just used.
     clock.forward(1);
     visitor.get("/get?name=a").send().assert_text("");
     visitor.get("/set?name=a&value=2").send();
@@ -400,28 +400,28 @@ fn values_of_another_type_and_too_long_sessions_are_errors() {
     visitor.get("/get?name=b").send().assert_text("");
 }
 
-/// A store that has gone away.
+/// A store whose operations fail.
 struct Broken;
 
-fn gone<'a, T: 'a>() -> StoreFuture<'a, T> {
+fn failed<'a, T: 'a>() -> StoreFuture<'a, T> {
     Box::pin(std::future::ready(Err(StoreError::new("gone"))))
 }
 
 impl SessionStore for Broken {
     fn load<'a>(&'a self, _: &'a SessionKey, _: u64) -> StoreFuture<'a, Option<StoredSession>> {
-        gone()
+        failed()
     }
 
     fn save<'a>(&'a self, _: SessionWrite<'a>) -> StoreFuture<'a, bool> {
-        gone()
+        failed()
     }
 
     fn touch<'a>(&'a self, _: &'a SessionKey, _: u64) -> StoreFuture<'a, ()> {
-        gone()
+        failed()
     }
 
     fn remove<'a>(&'a self, _: &'a SessionKey, _: Option<u64>) -> StoreFuture<'a, bool> {
-        gone()
+        failed()
     }
 }
 
@@ -440,9 +440,9 @@ fn a_failed_write_is_a_500() {
     visitor.get("/destroy").send().assert_status(500);
 }
 
-/// Two requests of one session, of which the first reads, waits until the other was answered, and
-/// then sets `c`.
-fn meanwhile(other: &str) -> (MemoryStoreOf, String) {
+/// Sends two requests of one session. The first one reads `a`, waits for the response to the other
+/// one, and then sets `c`.
+fn with_concurrent_request(other: &str) -> (SharedMemoryStore, String) {
     let store = Arc::new(MemoryStore::new());
     let gate = Arc::new(tokio::sync::Notify::new());
     let waits = gate.clone();
@@ -467,7 +467,7 @@ fn meanwhile(other: &str) -> (MemoryStoreOf, String) {
         let slow = tokio::task::spawn_local(async move {
             *result.borrow_mut() = Some(Reply::read(slow.wait().await).await);
         });
-        // It has read by the time that it waits.
+        // The first request reads before it waits.
         tokio::task::yield_now().await;
         let fast = service.call(get(other).with("cookie", &id).request());
         Reply::read(fast.wait().await).await;
@@ -483,22 +483,22 @@ fn meanwhile(other: &str) -> (MemoryStoreOf, String) {
     (store, text)
 }
 
-type MemoryStoreOf = Arc<MemoryStore>;
+type SharedMemoryStore = Arc<MemoryStore>;
 
 #[test]
 fn concurrent_requests_keep_each_others_changes() {
-    let (_, text) = meanwhile("/set?name=b&value=fast");
+    let (_, text) = with_concurrent_request("/set?name=b&value=fast");
     assert_eq!(text, "1,fast,slow");
-    let (_, text) = meanwhile("/set?name=a&value=fast");
+    let (_, text) = with_concurrent_request("/set?name=a&value=fast");
     assert_eq!(text, "fast,,slow");
-    let (_, text) = meanwhile("/set?name=c&value=fast");
+    let (_, text) = with_concurrent_request("/set?name=c&value=fast");
     assert_eq!(text, "1,,slow", "the later write of one value stays");
 }
 
 #[test]
 fn a_session_that_was_ended_meanwhile_stays_ended() {
     for other in ["/destroy", "/renew"] {
-        let (store, text) = meanwhile(other);
+        let (store, text) = with_concurrent_request(other);
         assert_eq!(text, ",,", "{other}");
         assert_eq!(store.len(), usize::from(other == "/renew"));
     }
@@ -515,8 +515,8 @@ fn many_requests_of_one_session_lose_nothing() {
         let mut running = Vec::new();
         for number in 0..10 {
             let target = format!("/set?name=n{number}&value={number}");
-            let answer = service.call(get(&target).with("cookie", &id).request());
-            running.push(tokio::task::spawn_local(answer.wait()));
+            let response = service.call(get(&target).with("cookie", &id).request());
+            running.push(tokio::task::spawn_local(response.wait()));
         }
         for one in running {
             assert_eq!(one.await.unwrap().status(), 204);

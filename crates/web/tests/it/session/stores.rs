@@ -31,7 +31,7 @@ async fn put(
     store.save(save).await.unwrap()
 }
 
-/// The whole contract. Redis goes by its own clock, so times are real.
+/// Tests the whole contract. Times are real, since Redis uses its own clock.
 fn keeps_the_contract(store: &dyn SessionStore) {
     block_on(async {
         let [key, other] = [key_of(1), key_of(2)];
@@ -79,7 +79,7 @@ fn keeps_the_contract(store: &dyn SessionStore) {
         assert_eq!(store.load(&key, now).await.unwrap(), None);
         assert!(store.load(&other, now).await.unwrap().is_some());
         assert!(store.remove(&other, None).await.unwrap());
-        // What has expired is nobody's.
+        // An expired session is not loaded.
         assert!(put(store, &key, "{}", None, (now - 10, now - 5)).await);
         assert_eq!(store.load(&key, now).await.unwrap(), None);
     });
@@ -127,7 +127,7 @@ fn visits(store: impl SessionStore) {
     visitor.post("/login").send().assert_status(204);
     let after = visitor.cookie("session").unwrap();
     assert_ne!(before, after);
-    // With connections of their own, both workers are asked sooner or later.
+    // New connections reach both workers sooner or later.
     for expected in 3..9 {
         let again = server.client();
         again.set_cookie("session", &after);
@@ -197,7 +197,7 @@ fn memory_is_limited_and_the_first_to_expire_is_removed() {
         assert!(put(&store, &key_of(3), "{}", None, (0, 350)).await);
         assert_eq!(store.len(), 2);
         assert_eq!(store.load(&key_of(1), 0).await.unwrap(), None);
-        // What has expired gives way before anybody else does.
+        // Expired sessions are removed first.
         assert!(put(&store, &key_of(4), "{}", None, (390, 900)).await);
         assert!(store.load(&key_of(2), 390).await.unwrap().is_some());
         assert_eq!(store.len(), 2);

@@ -21,7 +21,7 @@ struct User {
     name: String,
 }
 
-/// What a view of users needs: the SQL is in one place.
+/// The SQL statements of the application.
 #[derive(Clone)]
 struct Users(Db);
 
@@ -62,7 +62,7 @@ fn app(db: Db) -> App {
         )
 }
 
-/// Migrations that all three understand, but for the table.
+/// Migrations for all three systems, which differ only in the table.
 fn migrations() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (system, id) in [
@@ -102,7 +102,7 @@ fn an_application_runs_on_each_database_by_its_address() {
             .assert_status(201)
             .text();
         for _ in 0..4 {
-            // Connections of their own reach both workers sooner or later.
+            // New connections reach both workers sooner or later.
             let mut reply = server.client().get(&format!("/users/{id}")).send();
             assert_eq!(reply.json::<User>().name, "Łukasz's ?", "{}", fresh.address);
         }
@@ -284,7 +284,7 @@ fn each_worker_has_its_own_limited_pool() {
     };
     let server = TestServer::with_workers(App::new().state(db).get("/", in_use), 2);
     let mut seen = HashSet::new();
-    // The kernel says which worker gets a connection; both get one before long.
+    // The kernel chooses the worker of each connection; both get one soon.
     for _ in 0..1000 {
         let text = server.client().get("/").send().assert_ok().text();
         let (pid, size) = text.split_once(' ').unwrap();

@@ -11,16 +11,16 @@ use apus::sql::{Db, System};
 
 use apus_testkit::block_on;
 
-/// A server that runs as long as this lives.
+/// A server that runs until this is dropped.
 pub(crate) struct Running {
     child: Child,
     folder: PathBuf,
 }
 
 impl Running {
-    /// One that a test has for itself.
+    /// Starts a server of this kind.
     pub(crate) fn start(kind: &str) -> Self {
-        // The script removes it, since nothing that all tests share is ever dropped.
+        // The script removes the folder, since the servers that all tests share are never dropped.
         let folder = tempfile::Builder::new().prefix("apus-db-").tempdir();
         let folder = folder.unwrap().keep();
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/sql/serve");
@@ -55,7 +55,7 @@ impl Drop for Running {
     }
 }
 
-/// The one that all tests share.
+/// The Redis server that all tests share.
 pub(crate) fn redis() -> &'static Running {
     static REDIS: OnceLock<Running> = OnceLock::new();
     REDIS.get_or_init(|| Running::start("redis"))
@@ -71,10 +71,10 @@ fn mariadb() -> &'static Running {
     MARIADB.get_or_init(|| Running::start("mariadb"))
 }
 
-/// A database that nothing is in yet.
+/// A new, empty database.
 pub(crate) struct Fresh {
     pub(crate) address: String,
-    /// Where it is, if it is a file.
+    /// The folder of a database file.
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -100,11 +100,11 @@ impl Fresh {
                 _folder: Some(folder),
             };
         }
-        let (home, charset) = match system {
+        let (default_database, charset) = match system {
             System::Postgres => ("postgres", ""),
             _ => ("mysql", "CHARACTER SET utf8mb4"),
         };
-        let db: Db = Db::open(&address(home)).unwrap();
+        let db: Db = Db::open(&address(default_database)).unwrap();
         block_on(async {
             sqlx::raw_sql(AssertSqlSafe(format!("CREATE DATABASE {name} {charset}")))
                 .execute(&db.pool())
@@ -118,7 +118,7 @@ impl Fresh {
         }
     }
 
-    /// One of each system.
+    /// A database of each system.
     pub(crate) fn of_each() -> [Self; 3] {
         [System::Sqlite, System::Postgres, System::MySql].map(Self::of)
     }

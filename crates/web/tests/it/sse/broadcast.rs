@@ -19,8 +19,8 @@ fn serve(workers: usize, broadcast: &Broadcast) -> Server {
     Server::with_workers(workers, app)
 }
 
-/// The data of the events that are there.
-fn there(subscription: &mut Subscription) -> (Vec<String>, bool) {
+/// The data of the available events, and whether the stream has ended.
+fn available(subscription: &mut Subscription) -> (Vec<String>, bool) {
     let mut data = Vec::new();
     let mut cx = Context::from_waker(Waker::noop());
     loop {
@@ -43,7 +43,7 @@ fn all_clients_on_all_workers_get_all_events() {
     let mut sources: Vec<_> = (0..12)
         .map(|_| Source::open(server.address(), None))
         .collect();
-    wait_until("12 wait", || broadcast.waiting() == 12);
+    wait_until("12 clients wait", || broadcast.waiting() == 12);
     for n in 0..100 {
         broadcast.publish(Event::new().event("tick").data(format!("{n}")));
     }
@@ -58,8 +58,8 @@ fn all_clients_on_all_workers_get_all_events() {
         assert_eq!(ids.len(), 100);
     }
     drop(sources);
-    wait_until("nobody waits", || {
-        // Who is gone is found when something is sent.
+    wait_until("no client waits", || {
+        // A disconnected client is noticed when an event is sent.
         broadcast.publish("are you there?");
         broadcast.waiting() == 0
     });
@@ -74,7 +74,7 @@ fn a_client_that_reconnects_gets_missed_events_once() {
     });
     let server = serve(2, &broadcast);
     let mut source = Source::open(server.address(), None);
-    wait_until("one waits", || broadcast.waiting() == 1);
+    wait_until("one client waits", || broadcast.waiting() == 1);
     broadcast.publish("first");
     let (id, data) = source.id_and_data();
     assert_eq!(data, "first");
@@ -89,7 +89,7 @@ fn a_client_that_reconnects_gets_missed_events_once() {
     broadcast.publish("live");
     assert_eq!(source.id_and_data().1, "live");
     drop(source);
-    // More than is kept.
+    // These are more events than are kept.
     for n in 0..20 {
         broadcast.publish(n.to_string());
     }
@@ -98,7 +98,7 @@ fn a_client_that_reconnects_gets_missed_events_once() {
     for n in 10..20 {
         assert_eq!(source.id_and_data().1, n.to_string());
     }
-    // An id of another process, or of nobody.
+    // These ids belong to another process or are not valid.
     let number = id.split_once('-').unwrap().1;
     for unknown in [
         &format!("77-{number}"),
@@ -120,14 +120,14 @@ fn new_clients_get_the_replayed_events() {
         ..BroadcastSettings::default()
     });
     let new = LastEventId::default();
-    assert_eq!(there(&mut broadcast.subscribe(&new)), (vec![], false));
+    assert_eq!(available(&mut broadcast.subscribe(&new)), (vec![], false));
     broadcast.publish("a");
     let mut early = broadcast.subscribe(&new);
-    assert_eq!(there(&mut early).0, ["a"]);
+    assert_eq!(available(&mut early).0, ["a"]);
     broadcast.publish("b");
     broadcast.publish("c");
-    assert_eq!(there(&mut early).0, ["b", "c"]);
-    assert_eq!(there(&mut broadcast.subscribe(&new)).0, ["b", "c"]);
+    assert_eq!(available(&mut early).0, ["b", "c"]);
+    assert_eq!(available(&mut broadcast.subscribe(&new)).0, ["b", "c"]);
 }
 
 #[test]
@@ -143,11 +143,11 @@ fn a_slow_client_misses_events_or_its_stream_ends() {
         for n in 0..3 {
             broadcast.publish(n.to_string());
         }
-        assert_eq!(there(&mut subscription).0, ["0", "1", "2"]);
+        assert_eq!(available(&mut subscription).0, ["0", "1", "2"]);
         for n in 3..8 {
             broadcast.publish(n.to_string());
         }
-        let (data, has_ended) = there(&mut subscription);
+        let (data, has_ended) = available(&mut subscription);
         match slow {
             SlowReceivers::Skip => {
                 assert_eq!(data, ["missed", "5", "6", "7"]);

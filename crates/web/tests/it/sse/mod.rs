@@ -18,7 +18,7 @@ use crate::harness::{Server, wait_until};
 use crate::websocket::client::connect;
 use apus_testkit::{block_on, get};
 
-/// A page's `EventSource`.
+/// A client of events, like the `EventSource` of a page.
 pub(crate) struct Source {
     stream: TcpStream,
     pub(crate) head: String,
@@ -26,7 +26,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Asks for `/`; HTTP/1.0 has no framing around the content.
+    /// Requests `/` over HTTP/1.0, so that the body has no framing.
     pub(crate) fn open(address: SocketAddr, last_event_id: Option<&str>) -> Self {
         let last = last_event_id.map(|id| format!("Last-Event-ID: {id}\r\n"));
         let mut source = Self {
@@ -43,7 +43,7 @@ impl Source {
         source
     }
 
-    /// What comes up to this, and with it.
+    /// Reads up to and including `end`.
     fn until(&mut self, end: &str) -> String {
         loop {
             if let Some(at) = self.read.find(end) {
@@ -79,32 +79,32 @@ impl Source {
         )
     }
 
-    /// What comes until the stream ends.
+    /// Reads to the end of the stream.
     pub(crate) fn rest(mut self) -> String {
         self.stream.read_to_string(&mut self.read).unwrap();
         self.read
     }
 }
 
-/// An application that tells what it is given here.
-fn told() -> (App, mpsc::UnboundedSender<Event>) {
-    let (teller, heard) = mpsc::unbounded_channel::<Event>();
-    let heard = Arc::new(Mutex::new(Some(heard)));
+/// An application that sends the events of the returned sender.
+fn event_app() -> (App, mpsc::UnboundedSender<Event>) {
+    let (sender, receiver) = mpsc::unbounded_channel::<Event>();
+    let receiver = Arc::new(Mutex::new(Some(receiver)));
     let app = App::new().get("/", move || {
-        let heard = heard.lock().unwrap().take();
+        let receiver = receiver.lock().unwrap().take();
         std::future::ready(Sse::run(async |mut events| {
-            let mut heard = heard.unwrap();
-            while let Some(event) = heard.recv().await {
+            let mut receiver = receiver.unwrap();
+            while let Some(event) = receiver.recv().await {
                 events.send(event).await;
             }
         }))
     });
-    (app, teller)
+    (app, sender)
 }
 
 #[test]
 fn each_event_is_sent_at_once() {
-    let (app, teller) = told();
+    let (app, sender) = event_app();
     let server = Server::start(app);
     let mut source = Source::open(server.address(), None);
     for line in [
@@ -118,7 +118,7 @@ fn each_event_is_sent_at_once() {
         assert!(!source.head.contains(coding), "{}", source.head);
     }
     for n in 0..3 {
-        teller
+        sender
             .send(Event::new().event("tick").data(format!("{n}\nth")))
             .unwrap();
         assert_eq!(
@@ -126,11 +126,11 @@ fn each_event_is_sent_at_once() {
             format!("event: tick\ndata: {n}\ndata: th\n\n")
         );
     }
-    // EventFutureStream together, they come in order.
+    // Events that are sent together arrive in order.
     for n in 0..2000 {
-        teller.send(format!("{n}").into()).unwrap();
+        sender.send(format!("{n}").into()).unwrap();
     }
-    drop(teller);
+    drop(sender);
     let all: String = (0..2000).map(|n| format!("data: {n}\n\n")).collect();
     assert_eq!(source.rest(), all);
 }
@@ -156,9 +156,9 @@ fn the_future_ends_when_the_client_disconnects() {
         }
     }
     let is_gone = Arc::new(AtomicBool::new(false));
-    let told = is_gone.clone();
+    let shared = is_gone.clone();
     let server = Server::start(App::new().get("/", move || {
-        let flag = Flag(told.clone());
+        let flag = Flag(shared.clone());
         std::future::ready(Sse::run(async move |mut events| {
             let _flag = flag;
             events.send("hello").await;
@@ -169,7 +169,7 @@ fn the_future_ends_when_the_client_disconnects() {
     assert_eq!(source.event(), "data: hello\n\n");
     assert!(!is_gone.load(Ordering::Relaxed));
     drop(source);
-    wait_until("the end", || is_gone.load(Ordering::Relaxed));
+    wait_until("the end of the future", || is_gone.load(Ordering::Relaxed));
 }
 
 #[test]
@@ -189,22 +189,22 @@ fn events_are_not_compressed() {
 
 #[test]
 fn a_stream_ends_between_events_when_the_server_stops() {
-    let (app, teller) = told();
+    let (app, sender) = event_app();
     let server = Server::start(app);
     let mut source = Source::open(server.address(), None);
-    teller.send("last".into()).unwrap();
+    sender.send("last".into()).unwrap();
     assert_eq!(source.event(), "data: last\n\n");
     let stopping = std::thread::spawn(move || {
         block_on(server.engine.stop(Duration::from_secs(600)));
     });
     assert_eq!(source.rest(), "");
     stopping.join().unwrap();
-    drop(teller);
+    drop(sender);
 }
 
 #[test]
-fn events_come_over_http_2() {
-    let (app, teller) = told();
+fn events_are_sent_over_http2() {
+    let (app, sender) = event_app();
     let server = Server::start(app);
     let address = server.address();
     block_on(async move {
@@ -212,16 +212,16 @@ fn events_come_over_http_2() {
         let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
         tokio::spawn(connection);
         let request = http::Request::get("http://example.com/").body(()).unwrap();
-        let (answer, _) = client.send_request(request, true).unwrap();
-        let mut content = answer.await.unwrap().into_body();
+        let (response, _) = client.send_request(request, true).unwrap();
+        let mut body = response.await.unwrap().into_body();
         for n in 0..3 {
-            teller.send(format!("{n}").into()).unwrap();
-            let data = content.data().await.unwrap().unwrap();
+            sender.send(format!("{n}").into()).unwrap();
+            let data = body.data().await.unwrap().unwrap();
             assert_eq!(data, format!("data: {n}\n\n"));
         }
-        drop(teller);
+        drop(sender);
         // The end may be a frame of its own.
-        while let Some(data) = content.data().await {
+        while let Some(data) = body.data().await {
             assert_eq!(data.unwrap(), "");
         }
     });

@@ -1,6 +1,6 @@
-//! Our own client of the Autobahn test suite's cases, over sockets and their HTTP: what is sent goes as it is, right
-//! or wrong, over a connection of HTTP/1.1 or a stream of HTTP/2, and a handler echoes. Compression (12 and 13) is
-//! that of our client's codec, which other tests compare with zlib's streams.
+//! The cases of the Autobahn test suite, against a handler that echoes: a client of ours sends valid and invalid
+//! frames unchanged over a connection of HTTP/1.1 or a stream of HTTP/2. The cases of compression (12 and 13) use the
+//! codec of our client, which other tests compare with zlib's streams.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -25,7 +25,7 @@ use crate::harness::Server;
 use peer::{FIN, Frame, close};
 use table::Outcome;
 
-/// All that may be is compressed.
+/// Compresses all messages.
 const COMPRESSION: Compression = Compression {
     level: 3,
     min_length: 0,
@@ -33,13 +33,13 @@ const COMPRESSION: Compression = Compression {
     keep_received_context: true,
 };
 
-/// A way to a server.
+/// A client of a server, over one version of HTTP.
 enum Http {
     One(SocketAddr),
     Two(h2::client::SendRequest<Bytes>),
 }
 
-/// Bytes to a handler and back, after a handshake.
+/// A connection or a stream after the handshake.
 enum Wire {
     One(TcpStream),
     Two(SendStream<Bytes>, RecvStream),
@@ -57,19 +57,19 @@ impl Http {
         Self::Two(client)
     }
 
-    /// A handshake with this offer of extensions, and the answer to that.
+    /// Performs a handshake with this offer of extensions, and returns the agreed extensions.
     async fn open(&mut self, offer: Option<&str>) -> (Wire, Option<String>) {
         match self {
             Self::One(address) => {
                 let mut stream = client::connect(*address);
                 let offer = offer.map(|offer| format!("Sec-WebSocket-Extensions: {offer}"));
                 let more: Vec<&str> = offer.iter().map(|line| &**line).collect();
-                let head = client::ask(&mut stream, &client::handshake(&more));
+                let head = client::request(&mut stream, &client::handshake(&more));
                 assert!(head.starts_with("http/1.1 101 "), "{head}");
-                let answer = head
+                let agreed = head
                     .lines()
                     .find_map(|line| line.strip_prefix("sec-websocket-extensions: "));
-                (Wire::One(stream), answer.map(str::to_owned))
+                (Wire::One(stream), agreed.map(str::to_owned))
             }
             Self::Two(client) => {
                 let mut request = Request::builder()
@@ -83,12 +83,12 @@ impl Http {
                 let protocol = Protocol::from_static("websocket");
                 request.extensions_mut().insert(protocol);
                 *client = client.clone().ready().await.unwrap();
-                let (answer, sending) = client.send_request(request, false).unwrap();
-                let answer = answer.await.unwrap();
-                assert_eq!(answer.status(), StatusCode::OK);
-                let agreed = answer.headers().get("sec-websocket-extensions");
+                let (response, sending) = client.send_request(request, false).unwrap();
+                let response = response.await.unwrap();
+                assert_eq!(response.status(), StatusCode::OK);
+                let agreed = response.headers().get("sec-websocket-extensions");
                 let agreed = agreed.map(|value| value.to_str().unwrap().to_owned());
-                (Wire::Two(sending, answer.into_body()), agreed)
+                (Wire::Two(sending, response.into_body()), agreed)
             }
         }
     }
@@ -97,13 +97,13 @@ impl Http {
 impl Wire {
     async fn write(&mut self, bytes: Vec<u8>) {
         match self {
-            // Fails only after a close, when nobody listens.
+            // A write fails only after a close, when the server no longer reads.
             Self::One(stream) => drop(stream.write_all(&bytes)),
             Self::Two(sending, _) => drop(sending.send_data(bytes.into(), false)),
         }
     }
 
-    /// What comes next; `None` at the end.
+    /// The next bytes; `None` at the end.
     async fn read(&mut self) -> Option<Vec<u8>> {
         match self {
             Self::One(stream) => {
@@ -125,7 +125,7 @@ impl Wire {
     }
 }
 
-/// Both ways to a server that echoes.
+/// Runs a test over HTTP/1.1 and over HTTP/2, with a server that echoes.
 fn over_both(test: impl AsyncFn(&str, &mut Http)) {
     let server = Server::start(echoing(WebSocketSettings {
         max_message: 32 << 20,
@@ -147,7 +147,7 @@ fn all_cases_of_the_table_pass() {
             let mut bytes: Vec<u8> = case.sent.iter().flat_map(Frame::bytes).collect();
             let (expected, end) = match case.outcome {
                 Outcome::Frames(frames) => {
-                    // The connection is as good as before.
+                    // The connection stays open until the client closes it.
                     bytes.extend(close(1001, "").bytes());
                     (frames, 1001_u16.to_be_bytes().to_vec())
                 }
@@ -159,22 +159,22 @@ fn all_cases_of_the_table_pass() {
             while let Some(more) = wire.read().await {
                 read.extend(more);
             }
-            let mut answers = Frame::read_all(&read);
-            let last = answers.pop().unwrap();
-            let said = last.payload.get(..2).unwrap_or_default();
+            let mut received = Frame::read_all(&read);
+            let last = received.pop().unwrap();
+            let code = last.payload.get(..2).unwrap_or_default();
             assert_eq!(
-                (last.first, said),
+                (last.first, code),
                 (FIN | 8, &*end),
                 "{} over {http}",
                 case.name
             );
             let expected: Vec<_> = expected.into_iter().map(Frame::unmasked).collect();
-            assert!(answers == expected, "{} over {http}", case.name);
+            assert!(received == expected, "{} over {http}", case.name);
         }
     });
 }
 
-/// Offers of 12 and 13, and what the client has to agree to by them.
+/// The offers of the cases 12 and 13, and the extensions that are agreed on.
 const OFFERS: [(&str, &str); 7] = [
     (
         "permessage-deflate; client_max_window_bits",
@@ -206,15 +206,15 @@ const OFFERS: [(&str, &str); 7] = [
     ),
 ];
 
-/// What the client and the server settled on.
-fn agreement(answer: &str) -> Option<DeflateConfig> {
+/// The settings that the client and the server agreed on.
+fn agreement(response: &str) -> Option<DeflateConfig> {
     COMPRESSION
-        .read_response([answer.as_bytes()].into_iter())
+        .read_response([response.as_bytes()].into_iter())
         .unwrap()
 }
 
 /// Text that compresses, but not too well.
-fn content(len: usize, seed: u32) -> String {
+fn compressible_text(len: usize, seed: u32) -> String {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
     let letters = std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -227,8 +227,8 @@ fn content(len: usize, seed: u32) -> String {
 fn compressed_messages_of_all_sizes_are_echoed() {
     over_both(async |http, server| {
         for (offer, expected) in OFFERS {
-            let (mut wire, answer) = server.open(Some(offer)).await;
-            assert_eq!(answer.as_deref(), Some(expected), "{offer} over {http}");
+            let (mut wire, agreed) = server.open(Some(offer)).await;
+            assert_eq!(agreed.as_deref(), Some(expected), "{offer} over {http}");
             let settings = CodecSettings {
                 max_frame: 1 << 20,
                 max_message: 1 << 20,
@@ -238,7 +238,7 @@ fn compressed_messages_of_all_sizes_are_echoed() {
             let (mut input, mut plain, mut compressed) = (BytesMut::new(), 0, 0);
             for round in 0..3 {
                 for len in [0, 16, 64, 256, 1024, 4096, 8192, 16_384, 32_768, 131_072] {
-                    let text = content(len, round);
+                    let text = compressible_text(len, round);
                     let message = match round {
                         1 => Message::binary(text.into_bytes()),
                         _ => Message::text(text),
@@ -250,7 +250,7 @@ fn compressed_messages_of_all_sizes_are_echoed() {
                         if let Some(event) = client.handle_input(&mut input) {
                             break event;
                         }
-                        let read = wire.read().await.expect("an answer");
+                        let read = wire.read().await.expect("a response");
                         compressed += read.len();
                         input.extend_from_slice(&read);
                     };
@@ -276,7 +276,7 @@ fn compressed_messages_of_all_sizes_are_echoed() {
     });
 }
 
-/// What waits to be sent.
+/// Removes and returns the pending output.
 fn sent(client: &mut WebSocketConnection) -> Vec<u8> {
     let mut sent = Vec::new();
     while !client.output().is_empty() {

@@ -22,8 +22,8 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// The head that answers a request with these lines.
-pub(crate) fn ask(stream: &mut TcpStream, lines: &[&str]) -> String {
+/// The head of the response to a request with these lines.
+pub(crate) fn request(stream: &mut TcpStream, lines: &[&str]) -> String {
     let request = format!("GET / HTTP/1.1\r\n{}\r\n\r\n", lines.join("\r\n"));
     stream.write_all(request.as_bytes()).unwrap();
     let mut head = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) fn ask(stream: &mut TcpStream, lines: &[&str]) -> String {
     String::from_utf8(head).unwrap().to_lowercase()
 }
 
-/// A handshake's lines, and some more.
+/// The lines of a handshake, and further lines.
 pub(crate) fn handshake<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let mut lines = vec![
         "Host: example.com",
@@ -56,15 +56,19 @@ impl Client {
     /// A client that offers compression, if it is given.
     pub(crate) fn open_with(address: SocketAddr, compression: Option<Compression>) -> Self {
         let mut stream = connect(address);
-        let offer = compression.map(|wish| format!("Sec-WebSocket-Extensions: {}", wish.offer()));
+        let offer =
+            compression.map(|offered| format!("Sec-WebSocket-Extensions: {}", offered.offer()));
         let more: Vec<&str> = offer.iter().map(|line| &**line).collect();
-        let head = ask(&mut stream, &handshake(&more));
+        let head = request(&mut stream, &handshake(&more));
         assert!(head.starts_with("http/1.1 101 "), "{head}");
-        let answers = head
+        let extensions = head
             .lines()
             .filter_map(|line| line.strip_prefix("sec-websocket-extensions: "));
-        let agreed =
-            compression.and_then(|wish| wish.read_response(answers.map(str::as_bytes)).unwrap());
+        let agreed = compression.and_then(|offered| {
+            offered
+                .read_response(extensions.map(str::as_bytes))
+                .unwrap()
+        });
         assert_eq!(agreed.is_some(), compression.is_some(), "{head}");
         let settings = CodecSettings {
             max_frame: 64 << 20,
@@ -78,7 +82,7 @@ impl Client {
         }
     }
 
-    /// Sends what waits.
+    /// Sends the pending output.
     pub(crate) fn flush(&mut self) {
         while !self.connection.output().is_empty() {
             let written = self.stream.write(self.connection.output()).unwrap();
@@ -114,7 +118,7 @@ impl Client {
         }
     }
 
-    /// The next message; pings and pongs are passed over.
+    /// The next message; pings and pongs are skipped.
     pub(crate) fn message(&mut self) -> Message {
         loop {
             match self.event() {
@@ -125,7 +129,7 @@ impl Client {
         }
     }
 
-    /// What the server closes with; messages before it are passed over. The stream ends behind it.
+    /// The close of the server, after which the stream must end; messages before it are skipped.
     pub(crate) fn closed(&mut self) -> Option<Close> {
         loop {
             match self.event() {

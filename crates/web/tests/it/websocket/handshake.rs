@@ -3,7 +3,7 @@
 use apus::App;
 use apus::websocket::{WebSocketOrigins, WebSocketSettings, WebSocketUpgrade};
 
-use super::client::{ask, connect, handshake};
+use super::client::{connect, handshake, request};
 use super::{echo, echoing};
 use crate::harness::Server;
 
@@ -13,7 +13,7 @@ fn a_handshake_selects_a_subprotocol() {
         upgrade.protocols(["b", "a"]).run(echo)
     }));
     let mut stream = connect(server.address());
-    let head = ask(
+    let head = request(
         &mut stream,
         &handshake(&[
             "Sec-WebSocket-Protocol: x, a, b",
@@ -36,13 +36,13 @@ fn a_handshake_selects_a_subprotocol() {
 fn invalid_handshakes_are_rejected_and_the_connection_stays_open() {
     let server = Server::start(echoing(WebSocketSettings::default()));
     let mut stream = connect(server.address());
-    let head = ask(&mut stream, &["Host: example.com"]);
+    let head = request(&mut stream, &["Host: example.com"]);
     assert!(head.starts_with("http/1.1 426 "), "{head}");
     assert!(head.contains("upgrade: websocket\r\n"), "{head}");
     let mut stream = connect(server.address());
     let mut lines = handshake(&[]);
     lines[4] = "Sec-WebSocket-Key: short";
-    let head = ask(&mut stream, &lines);
+    let head = request(&mut stream, &lines);
     assert!(head.starts_with("http/1.1 400 "), "{head}");
 }
 
@@ -55,7 +55,7 @@ fn handshakes_of_other_origins_are_rejected() {
     for (server, origin, status) in [
         (&own, "http://example.com", 101),
         (&own, "http://EXAMPLE.com:80", 101),
-        // The same host, by way of a page that came over TLS, which this server does not speak.
+        // The origin has the same host, but this server does not use TLS.
         (&own, "https://example.com", 403),
         (&own, "https://evil.test", 403),
         (&own, "https://example.com:8443", 403),
@@ -64,7 +64,7 @@ fn handshakes_of_other_origins_are_rejected() {
     ] {
         let mut stream = connect(server.address());
         let origin = format!("Origin: {origin}");
-        let head = ask(&mut stream, &handshake(&[&origin]));
+        let head = request(&mut stream, &handshake(&[&origin]));
         assert!(
             head.starts_with(&format!("http/1.1 {status} ")),
             "{origin}: {head}"

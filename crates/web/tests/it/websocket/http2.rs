@@ -36,19 +36,19 @@ fn messages_are_echoed_over_http2_streams() {
         while !client.is_extended_connect_protocol_enabled() {
             tokio::task::yield_now().await;
         }
-        let (answer, _) = client
+        let (response, _) = client
             .send_request(request("https://evil.test"), false)
             .unwrap();
-        assert_eq!(answer.await.unwrap().status(), StatusCode::FORBIDDEN);
+        assert_eq!(response.await.unwrap().status(), StatusCode::FORBIDDEN);
         for _ in 0..3 {
             client = client.ready().await.unwrap();
             let origin = "http://example.com";
-            let (answer, mut sending) = client.send_request(request(origin), false).unwrap();
-            let answer = answer.await.unwrap();
-            assert_eq!(answer.status(), StatusCode::OK);
-            assert_eq!(answer.headers()["sec-websocket-protocol"], "echo");
-            assert!(!answer.headers().contains_key("sec-websocket-accept"));
-            let mut receiving = answer.into_body();
+            let (response, mut sending) = client.send_request(request(origin), false).unwrap();
+            let response = response.await.unwrap();
+            assert_eq!(response.status(), StatusCode::OK);
+            assert_eq!(response.headers()["sec-websocket-protocol"], "echo");
+            assert!(!response.headers().contains_key("sec-websocket-accept"));
+            let mut receiving = response.into_body();
             let mut ours = WebSocketConnection::client(&CodecSettings::default(), || [4, 3, 2, 1]);
             let message = Message::from("over HTTP/2 ".repeat(20));
             ours.send(message.clone()).unwrap();

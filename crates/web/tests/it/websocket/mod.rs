@@ -13,7 +13,7 @@ use apus::websocket::{
 };
 use apus::{App, Response};
 
-/// Sends everything back, and closes when told `bye`.
+/// Echoes all messages, and closes the connection on the message `bye`.
 pub(crate) async fn echo(mut socket: WebSocket) {
     while let Some(message) = socket.recv().await {
         if message.as_text() == Some("bye") {

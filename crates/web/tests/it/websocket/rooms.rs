@@ -10,7 +10,7 @@ use super::app;
 use super::client::Client;
 use crate::harness::{Server, wait_until};
 
-/// A chat: the first message names the room, what follows goes to all others there, and `leave` leaves.
+/// A chat: the first message names the room, `leave` leaves it, and all other messages go to its other members.
 async fn chat(
     rooms: &Rooms,
     mut receiver: apus::websocket::Receiver,
@@ -57,7 +57,7 @@ pub(super) fn join(server: &Server, room: &str, compression: Option<Compression>
 fn a_message_reaches_all_others_in_its_room_and_nobody_else() {
     let rooms = Rooms::default();
     let server = serve(3, &rooms);
-    // Enough that every worker has some.
+    // There are enough clients that every worker has some.
     let mut here: Vec<_> = (0..16)
         .map(|n| join(&server, "here", (n % 2 == 0).then(Compression::default)))
         .collect();
@@ -71,11 +71,11 @@ fn a_message_reaches_all_others_in_its_room_and_nobody_else() {
             }
         }
     }
-    // What they get next is not what was said before.
+    // The members of another room got none of these messages.
     let mut also_there = join(&server, "there", None);
     also_there.send("to there");
     assert_eq!(there.message(), "to there".into());
-    // A message from outside of all workers.
+    // A thread that is not a worker publishes a message.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
@@ -120,7 +120,7 @@ fn members_that_leave_or_disconnect_are_removed() {
     assert_eq!(staying.message(), "to who stays".into());
     staying.send("unheard");
     leaving.close(CloseCode::NORMAL);
-    // The answer to the close is all that comes.
+    // The client receives only the response to its close.
     let close = leaving.event();
     assert!(
         matches!(close, Some(apus_websocket::codec::WebSocketEvent::Close(_))),
@@ -128,7 +128,7 @@ fn members_that_leave_or_disconnect_are_removed() {
     );
 }
 
-/// Publishes much to a client that does not read, and to one that does.
+/// Publishes many messages to a client that does not read, and to one that does.
 fn flood(slow: SlowReceivers) -> (Client, Client) {
     let rooms = Rooms::new(slow, None);
     let joined = Arc::new(Mutex::new(0));
@@ -157,7 +157,7 @@ fn flood(slow: SlowReceivers) -> (Client, Client) {
         runtime.block_on(rooms.publish("room", message));
         assert_eq!(quick.message().as_bytes()[..4], n.to_be_bytes());
     }
-    // The server lives as long as the clients look at it.
+    // The server must run as long as the clients use it.
     std::mem::forget(server);
     (slow, quick)
 }
@@ -174,7 +174,7 @@ fn a_slow_receiver_misses_messages_or_is_closed() {
                 let number: [u8; 4] = message.as_bytes()[..4].try_into().unwrap();
                 received.push(u32::from_be_bytes(number));
             }
-            // The answer to our ping comes behind all that waited.
+            // The pong arrives after all messages that waited.
             Some(apus_websocket::codec::WebSocketEvent::Pong(_)) => break,
             other => panic!("{other:?}"),
         }

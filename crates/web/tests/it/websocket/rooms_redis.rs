@@ -57,10 +57,10 @@ fn machine(redis: &Redis, name: &str) -> (Server, Rooms) {
     (serve(2, &rooms), rooms)
 }
 
-/// Asserts that everybody hears all of this and nothing else before it.
-fn all_hear(clients: &mut [Client], what: &[&str]) {
+/// Asserts that these are the next messages of every client.
+fn all_receive(clients: &mut [Client], messages: &[&str]) {
     for client in clients {
-        for text in what {
+        for text in messages {
             assert_eq!(client.message().as_text(), Some(*text));
         }
     }
@@ -76,14 +76,14 @@ fn messages_reach_all_machines_once() {
     let mut there: Vec<_> = (0..6).map(|_| join(&two, "Zürich", None)).collect();
     let mut bern = join(&two, "Bern", None);
     let mut stranger = join(&other, "Zürich", None);
-    // A client does not hear itself, and everybody else once: what is next is the next.
+    // A client does not receive its own messages, and receives each message of others once.
     here[0].send("from one");
-    all_hear(&mut here[1..], &["from one"]);
-    all_hear(&mut there, &["from one"]);
+    all_receive(&mut here[1..], &["from one"]);
+    all_receive(&mut there, &["from one"]);
     there[0].send("from two");
-    all_hear(&mut here, &["from two"]);
-    all_hear(&mut there[1..], &["from two"]);
-    // Content of any kind, and in order.
+    all_receive(&mut here, &["from two"]);
+    all_receive(&mut there[1..], &["from two"]);
+    // Messages of any kind arrive in order.
     let bytes = vec![0xff; 200_000];
     here[0].send(bytes.clone());
     for n in 0..500 {
@@ -99,8 +99,8 @@ fn messages_reach_all_machines_once() {
         .build()
         .unwrap();
     runtime.block_on(rooms.publish("Bern", "for Bern"));
-    all_hear(std::slice::from_mut(&mut bern), &["for Bern"]);
-    // Rooms of another name: the answer to its own ping is all that comes.
+    all_receive(std::slice::from_mut(&mut bern), &["for Bern"]);
+    // The client in the rooms of another name receives only the pong.
     stranger.connection.ping(b"alone?").unwrap();
     stranger.flush();
     let event = stranger.event();
@@ -122,14 +122,14 @@ fn rooms_work_locally_without_redis_and_reconnect() {
         !one_rooms.is_shared() && !two_rooms.is_shared()
     });
     here[0].send("local");
-    all_hear(&mut here[1..], &["local"]);
+    all_receive(&mut here[1..], &["local"]);
     redis.process = Redis::run(&redis.folder);
     wait_until("connections", || {
         one_rooms.is_shared() && two_rooms.is_shared()
     });
-    // What was said in between may come, or not: Redis keeps nothing for those who are not there.
+    // Messages from the time without Redis may be lost: it keeps nothing for disconnected servers.
     there[0].send("again");
-    all_hear(&mut here, &["again"]);
+    all_receive(&mut here, &["again"]);
 }
 
 #[test]

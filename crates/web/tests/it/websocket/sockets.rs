@@ -127,7 +127,7 @@ fn sockets_are_closed_when_the_server_stops() {
 
 #[test]
 fn a_handler_gets_the_reason_of_the_end() {
-    let (told, ends) = mpsc::channel();
+    let (reasons, ends) = mpsc::channel();
     let server = Server::start(app(
         WebSocketSettings {
             max_message: 1000,
@@ -138,7 +138,7 @@ fn a_handler_gets_the_reason_of_the_end() {
             assert!(sender.is_closed());
             assert_eq!(sender.try_send("too late"), Err(SendError::Closed));
             assert!(sender.send("too late").await.is_err());
-            told.send(receiver.disconnect_reason().unwrap()).unwrap();
+            reasons.send(receiver.disconnect_reason().unwrap()).unwrap();
         },
     ));
     let mut client = Client::open(server.address());
@@ -157,11 +157,11 @@ fn a_handler_gets_the_reason_of_the_end() {
 }
 
 #[test]
-fn pings_and_closes_are_answered_without_the_handler() {
+fn the_connection_responds_to_pings_and_closes_without_the_handler() {
     let server = Server::start(app(
         WebSocketSettings::default(),
         async |_receiver, sender| {
-            // `_receiver` is kept, and never asked.
+            // `_receiver` is not dropped, and never read.
             let mut ticks = tokio::time::interval(Duration::from_millis(1));
             while sender.send("tick").await.is_ok() {
                 ticks.tick().await;
@@ -184,7 +184,7 @@ fn a_quiet_client_is_pinged() {
     };
     let server = Server::start(echoing(settings));
     let mut client = Client::open(server.address());
-    // Each ping comes only because the one before it was answered.
+    // Each ping is sent only after the pong to the one before it.
     for _ in 0..5 {
         assert_eq!(client.event(), Some(WebSocketEvent::Ping("".into())));
     }
@@ -193,8 +193,8 @@ fn a_quiet_client_is_pinged() {
 }
 
 #[test]
-fn a_client_that_does_not_answer_pings_times_out() {
-    let (told, ends) = mpsc::channel();
+fn a_client_that_sends_no_pongs_times_out() {
+    let (reasons, ends) = mpsc::channel();
     let settings = WebSocketSettings {
         ping_interval: Some(Duration::from_millis(20)),
         idle_timeout: Duration::from_millis(100),
@@ -202,14 +202,14 @@ fn a_client_that_does_not_answer_pings_times_out() {
     };
     let server = Server::start(app(settings, async move |mut receiver, _| {
         while receiver.recv().await.is_some() {}
-        told.send(receiver.disconnect_reason().unwrap()).unwrap();
+        reasons.send(receiver.disconnect_reason().unwrap()).unwrap();
     }));
     let _silent = Client::open(server.address());
     assert_eq!(ends.recv().unwrap(), DisconnectReason::TimedOut);
 }
 
 #[test]
-fn an_unanswered_close_times_out() {
+fn a_close_without_a_response_times_out() {
     let settings = WebSocketSettings {
         close_timeout: Duration::from_millis(20),
         ..WebSocketSettings::default()
@@ -228,7 +228,7 @@ fn reading_waits_for_the_handler() {
     let (counting, waiting) = (received.clone(), go_on.clone());
     let settings = WebSocketSettings {
         max_message: 100_000,
-        // The silence is ours.
+        // The client is idle only because the server does not read.
         idle_timeout: Duration::from_millis(50),
         ..WebSocketSettings::default()
     };
@@ -240,13 +240,13 @@ fn reading_waits_for_the_handler() {
     }));
     let mut client = Client::open(server.address());
     client.stream.set_nonblocking(true).unwrap();
-    // Until nothing more fits between here and there.
+    // The client sends until all buffers are full.
     let (mut sent, mut full) = (0, 0);
     while full < 100 {
         if client.connection.output().is_empty() {
             client.connection.send(vec![0; 100_000].into()).unwrap();
             sent += 1;
-            assert!(sent < 1000, "somebody takes everything");
+            assert!(sent < 1000, "the server reads everything");
         }
         match client.stream.write(client.connection.output()) {
             Ok(written) => {
@@ -282,7 +282,7 @@ fn sending_waits_for_a_client_that_does_not_read() {
         },
     ));
     let mut client = Client::open(server.address());
-    // It comes to a halt somewhere.
+    // The sender stops when all buffers are full.
     let (mut before, mut same) = (0, 0);
     while same < 50 {
         std::thread::park_timeout(Duration::from_millis(2));
@@ -307,7 +307,7 @@ fn a_sender_of_another_task_reaches_the_client() {
         WebSocketSettings::default(),
         async |mut receiver, sender| {
             let (messages, mut forwarded) = tokio::sync::mpsc::channel::<Message>(1);
-            let answering = tokio::task::spawn_local(async move {
+            let sending = tokio::task::spawn_local(async move {
                 while let Some(message) = forwarded.recv().await {
                     sender.send(message).await.unwrap();
                 }
@@ -318,7 +318,7 @@ fn a_sender_of_another_task_reaches_the_client() {
                 }
             });
             reading.await.unwrap();
-            answering.await.unwrap();
+            sending.await.unwrap();
         },
     ));
     let mut client = Client::open(server.address());
@@ -335,7 +335,7 @@ fn a_handler_that_panics_ends_its_connection_and_no_other() {
     let server = Server::start(App::new().get("/", async |upgrade: WebSocketUpgrade| {
         upgrade.run(async |mut socket| {
             if socket.recv().await == Some("panic".into()) {
-                panic!("as asked");
+                panic!("as requested");
             }
             echo(socket).await;
         })
@@ -349,19 +349,19 @@ fn a_handler_that_panics_ends_its_connection_and_no_other() {
     assert_eq!(other.message(), "still there".into());
 }
 
-/// A transport that takes what is written, and sends it when it is flushed and has room: as TLS does.
+/// A transport that buffers what is written, and sends it on a flush when it is writable, as TLS does.
 #[derive(Clone, Default)]
-struct Keeping(Rc<RefCell<Kept>>);
+struct BufferedTransport(Rc<RefCell<TransportState>>);
 
 #[derive(Default)]
-struct Kept {
+struct TransportState {
     bytes: Vec<u8>,
     sent: Vec<u8>,
-    has_room: bool,
+    is_writable: bool,
     writer: Option<Waker>,
 }
 
-impl Duplex for Keeping {
+impl Duplex for BufferedTransport {
     fn poll_read(&mut self, _: &mut Context<'_>, _: &mut [u8]) -> Poll<io::Result<usize>> {
         Poll::Pending
     }
@@ -372,12 +372,12 @@ impl Duplex for Keeping {
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let kept = &mut *self.0.borrow_mut();
-        if !kept.has_room && !kept.bytes.is_empty() {
-            kept.writer = Some(cx.waker().clone());
+        let state = &mut *self.0.borrow_mut();
+        if !state.is_writable && !state.bytes.is_empty() {
+            state.writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        kept.sent.append(&mut kept.bytes);
+        state.sent.append(&mut state.bytes);
         Poll::Ready(Ok(()))
     }
 
@@ -400,21 +400,21 @@ fn buffered_output_is_sent_when_the_transport_is_writable() {
         .with("sec-websocket-version", "13")
         .with("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
     block_on(async {
-        let answer = app.service().call(request.request());
-        let tunnel = answer.wait().await.take_tunnel().unwrap();
-        let transport = Keeping::default();
-        let kept = Rc::clone(&transport.0);
+        let response = app.service().call(request.request());
+        let tunnel = response.wait().await.take_tunnel().unwrap();
+        let transport = BufferedTransport::default();
+        let state = Rc::clone(&transport.0);
         tokio::task::spawn_local(tunnel(Box::new(transport)));
-        while kept.borrow().writer.is_none() {
+        while state.borrow().writer.is_none() {
             tokio::task::yield_now().await;
         }
-        assert!(kept.borrow().sent.is_empty());
-        kept.borrow_mut().has_room = true;
-        let writer = kept.borrow_mut().writer.take();
+        assert!(state.borrow().sent.is_empty());
+        state.borrow_mut().is_writable = true;
+        let writer = state.borrow_mut().writer.take();
         writer.unwrap().wake();
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(kept.borrow().sent, b"\x81\x05hello");
+        assert_eq!(state.borrow().sent, b"\x81\x05hello");
     });
 }

@@ -1,4 +1,4 @@
-//! A handler that returns an error of which nobody knows how it is answered.
+//! A handler that returns an error type that cannot become a response.
 
 use apus::get;
 

@@ -1,4 +1,4 @@
-//! An argument that is no extractor.
+//! An argument that is not an extractor.
 
 use apus::{Path, get};
 

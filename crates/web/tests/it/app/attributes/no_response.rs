@@ -1,4 +1,4 @@
-//! A handler that returns what is no response.
+//! A handler whose return type is not a response.
 
 use apus::get;
 

@@ -3,7 +3,7 @@
 use apus::{Json, Path, State, get, post, route, ws};
 
 #[post("/users/{id}")]
-async fn content_first(
+async fn body_first(
     Json(name): Json<String>, //~ `Json` reads the body of the request, so it has to be the last
     Path(id): Path<u32>,
 ) -> String {
