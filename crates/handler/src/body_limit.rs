@@ -70,7 +70,7 @@ impl Middleware<()> for BodyLimit {
                 return response;
             }
             let bytes = limit.max();
-            let detail = format_args!("the content must not be longer than {bytes} bytes");
+            let detail = format_args!("the body must not be longer than {bytes} bytes");
             let error = Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail);
             rendering.apply(error.into_response())
         })

@@ -20,7 +20,7 @@ use crate::respond::{IntoResponse, IntoResponseFuture};
     message = "this function is not a handler",
     label = "not a handler",
     note = "a handler is a function of up to eight extractors (`Path`, `Query`, `State`, ...; what \
-            reads the content, as `Json` or `Request`, only as the last) that returns something \
+            reads the body, as `Json` or `Request`, only as the last) that returns something \
             that is `IntoResponse`, or a future of it; the `E` of a `Result` is `apus::Error`, or \
             implements `HttpError`"
 )]

@@ -17,7 +17,7 @@ use apus_handler::{Middleware, Next};
 ///
 /// Without it, the engine responds 500 as well, and the connection and the worker continue. But that response
 /// does not pass through the layers, so it lacks the header fields that they set. With it, they get a
-/// response, which [`CatchPanic::answer`] can make.
+/// response, which [`CatchPanic::respond_with`] can make.
 #[derive(Clone, Default)]
 pub struct CatchPanic {
     make_response: Option<Arc<PanicResponse>>,
@@ -34,7 +34,7 @@ impl CatchPanic {
     /// Sets the function that makes the response from the message of the panic. The message is meant for the
     /// log; do not send it to clients.
     #[must_use]
-    pub fn answer(mut self, make: impl Fn(&str) -> Response + Send + Sync + 'static) -> Self {
+    pub fn respond_with(mut self, make: impl Fn(&str) -> Response + Send + Sync + 'static) -> Self {
         self.make_response = Some(Arc::new(make));
         self
     }

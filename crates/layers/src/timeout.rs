@@ -45,7 +45,7 @@ impl Timeout {
     }
 
     fn error(self) -> Error {
-        let error = Error::new(self.status, "the answer took too long");
+        let error = Error::new(self.status, "the response took too long");
         match self.retry_after {
             Some(after) => error.header(header::RETRY_AFTER, after.as_secs().into()),
             None => error,

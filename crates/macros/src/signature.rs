@@ -154,7 +154,7 @@ pub(crate) fn checks(arguments: &[&Type]) -> TokenStream {
         if index < last || HEAD.contains(&name.as_str()) {
             quote_spanned!(span=> ::apus::attributes::check::head::<#argument>();)
         } else if reads_body {
-            quote_spanned!(span=> ::apus::attributes::check::content::<#argument>();)
+            quote_spanned!(span=> ::apus::attributes::check::body::<#argument>();)
         } else {
             quote_spanned!(span=> ::apus::attributes::check::last::<#argument, _>();)
         }
@@ -171,7 +171,9 @@ pub(crate) fn check_response(function: &ItemFn) -> TokenStream {
                 Some(_) => {
                     quote_spanned!(span=> ::apus::attributes::check::response::<#returned>();)
                 }
-                None => quote_spanned!(span=> ::apus::attributes::check::answer::<#returned, _>();),
+                None => {
+                    quote_spanned!(span=> ::apus::attributes::check::returned::<#returned, _>();)
+                }
             }
         }
         None => TokenStream::new(),

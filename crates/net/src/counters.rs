@@ -98,11 +98,11 @@ counters! {
     /// HTTP/2 connections closed because a field block did not end.
     stopped_field_block_floods,
     /// HTTP/2 connections closed because of too many frames that require a reply.
-    stopped_answer_floods,
+    stopped_reply_floods,
     /// HTTP/2 connections closed because of too many frames that carry nothing.
     stopped_idle_floods,
     /// HTTP/2 connections closed because their windows were too small for any body.
-    stopped_crumb_floods,
+    stopped_tiny_window_floods,
 }
 
 /// The status of one worker.

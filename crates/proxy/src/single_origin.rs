@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use apus_net::client::{Address, ClientTlsSettings, Tls};
 use apus_upstream::Upstreams;
-use apus_upstream::plan::{GroupPlan, NodePlan, Place};
+use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 
 use super::service::Proxy;
 use super::settings::{HostHeader, PathChange, ProxySettings};
@@ -39,8 +39,8 @@ impl Proxy {
         let mut settings = ProxySettings::default();
         let nodes = match address.strip_prefix("unix:") {
             Some(path) => {
-                let place = Place::Address(Address::Unix(std::path::Path::new(path).into()));
-                vec![NodePlan::new(address, place)]
+                let target = NodeTarget::Address(Address::Unix(std::path::Path::new(path).into()));
+                vec![NodePlan::new(address, target)]
             }
             None => nodes(address, &mut settings).map_err(invalid)?,
         };
@@ -106,7 +106,7 @@ fn nodes(address: &str, settings: &mut ProxySettings) -> Result<Vec<NodePlan>, S
     let found = found.map_err(|error| format!("{host} cannot be looked up: {error}"))?;
     let nodes = found.map(|found| NodePlan {
         tls: tls.clone(),
-        ..NodePlan::new(found.to_string(), Place::Address(Address::Ip(found)))
+        ..NodePlan::new(found.to_string(), NodeTarget::Address(Address::Ip(found)))
     });
     Ok(nodes.collect())
 }

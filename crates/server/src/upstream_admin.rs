@@ -137,14 +137,14 @@ fn state(state: NodeAvailability) -> (String, Option<Instant>) {
 
 #[cfg(test)]
 mod tests {
-    use apus_upstream::plan::{GroupPlan, NodePlan, Place};
+    use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 
     use super::*;
 
     fn upstreams(names: &[&str]) -> Upstreams {
         let upstreams = Upstreams::new();
         let address = apus_net::client::Address::Ip("127.0.0.1:1".parse().unwrap());
-        let node = NodePlan::new("node", Place::Address(address));
+        let node = NodePlan::new("node", NodeTarget::Address(address));
         let group = |name: &&str| GroupPlan::new(*name, vec![node.clone()]);
         upstreams.apply(names.iter().map(group).collect());
         upstreams

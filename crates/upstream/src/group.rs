@@ -14,7 +14,7 @@ use crate::health::{
 };
 use crate::node::{HealthCheckResult, Node, NodeKey, NodeState};
 use crate::plan::{
-    AdminState, CheckPlan, EjectionPlan, GroupPlan, NodePlan, Place, RatePlan, Strategy,
+    AdminState, CheckPlan, EjectionPlan, GroupPlan, NodePlan, NodeTarget, RatePlan, Strategy,
 };
 use crate::queue::{NodeId, RequestQueue};
 use crate::retry::RetryTokenBucket;
@@ -66,7 +66,7 @@ pub(crate) struct ResolvedAddress {
 /// The result of the last lookup of a node's name.
 #[derive(Debug)]
 struct ResolvedName {
-    place: Place,
+    target: NodeTarget,
     addresses: Vec<ResolvedAddress>,
     until: Instant,
 }
@@ -136,7 +136,7 @@ impl UpstreamGroup {
         let plan = Arc::new(plan);
         state.resolved.retain(|name, resolved| {
             let mut nodes = plan.nodes.iter();
-            nodes.any(|node| node.name == *name && node.place == resolved.place)
+            nodes.any(|node| node.name == *name && node.target == resolved.target)
         });
         self.rebuild(&mut state, plan, now);
     }
@@ -145,20 +145,20 @@ impl UpstreamGroup {
     pub(crate) fn set_addresses(
         &self,
         node: &Arc<str>,
-        place: &Place,
+        target: &NodeTarget,
         addresses: Vec<ResolvedAddress>,
         until: Instant,
     ) -> bool {
         let mut state = self.state();
         if let Some(known) = state.resolved.get_mut(node)
-            && known.place == *place
+            && known.target == *target
             && known.addresses == addresses
         {
             known.until = until;
             return false;
         }
         let resolved = ResolvedName {
-            place: place.clone(),
+            target: target.clone(),
             addresses,
             until,
         };
@@ -408,13 +408,13 @@ fn eject(set: &NodeSet, plan: &EjectionPlan, state: &NodeState, now: Instant) ->
 
 /// Returns the addresses of a node: its own, or those of its name.
 fn addresses(node: &NodePlan, resolved: &HashMap<Arc<str>, ResolvedName>) -> Vec<ResolvedAddress> {
-    match &node.place {
-        Place::Address(address) => vec![ResolvedAddress {
+    match &node.target {
+        NodeTarget::Address(address) => vec![ResolvedAddress {
             address: address.clone(),
             weight: 1,
             backup: false,
         }],
-        Place::Name { .. } | Place::Service(_) => {
+        NodeTarget::Name { .. } | NodeTarget::Service(_) => {
             let resolved = resolved.get(&node.name);
             resolved.map_or_else(Vec::new, |resolved| resolved.addresses.clone())
         }
@@ -434,8 +434,8 @@ fn build_node(
         backup: node.backup || resolved.backup,
         max_requests: node.max_requests,
         route: route(&plan.name, &address),
-        authority: match (&node.place, &resolved.address) {
-            (Place::Name { host, port }, _) => {
+        authority: match (&node.target, &resolved.address) {
+            (NodeTarget::Name { host, port }, _) => {
                 format!("{}:{port}", host.trim_end_matches('.')).into()
             }
             (_, Address::Ip(address)) => address.to_string().into(),

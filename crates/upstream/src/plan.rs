@@ -88,7 +88,7 @@ pub struct NodePlan {
     /// The name of the node in logs and on the control socket.
     pub name: Arc<str>,
     /// Its address or name.
-    pub place: Place,
+    pub target: NodeTarget,
     /// TLS, if the node speaks it.
     pub tls: Option<Tls>,
     /// Its share of the requests, relative to the other nodes; at least 1.
@@ -103,10 +103,10 @@ pub struct NodePlan {
 
 impl NodePlan {
     /// Creates a node with the defaults.
-    pub fn new(name: impl Into<Arc<str>>, place: Place) -> Self {
+    pub fn new(name: impl Into<Arc<str>>, target: NodeTarget) -> Self {
         Self {
             name: name.into(),
-            place,
+            target,
             tls: None,
             weight: 1,
             backup: false,
@@ -118,7 +118,7 @@ impl NodePlan {
 
 /// The address of a node, or a name that is resolved to addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum NodeTarget {
     /// An address.
     Address(Address),
     /// The addresses of a name. Each is a node of its own.

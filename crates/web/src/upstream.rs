@@ -2,13 +2,13 @@
 //!
 //! ```
 //! use apus::proxy::{Proxy, ProxySettings};
-//! use apus::upstream::plan::{GroupPlan, NodePlan, Place};
+//! use apus::upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 //! use apus::upstream::{Address, Upstreams};
 //! use apus::App;
 //!
 //! let nodes = ["127.0.0.1:9001", "127.0.0.1:9002"].map(|text| {
 //!     let address = Address::Ip(text.parse()?);
-//!     Ok(NodePlan::new(text, Place::Address(address)))
+//!     Ok(NodePlan::new(text, NodeTarget::Address(address)))
 //! });
 //! let nodes = nodes.into_iter().collect::<Result<_, std::net::AddrParseError>>()?;
 //! let upstreams = Upstreams::new();

@@ -404,7 +404,7 @@ impl PhpResolver<'_> {
     fn warn(&self, keys: &keys::Fastcgi, settings: &PhpSettings, reader: &mut ConfigReader<'_>) {
         for server in &self.servers.0 {
             if let PhpServer::Node(address) = &server.value.0
-                && let plan::Place::Address(Address::Unix(socket)) = &address.target
+                && let plan::NodeTarget::Address(Address::Unix(socket)) = &address.target
                 && matches!(socket.try_exists(), Ok(false))
             {
                 let finding = Finding::warning(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use apus_http::url::{UrlParts, split_scheme};
 use apus_net::client::{Address, Protocol};
-use apus_upstream::plan::{self, Place};
+use apus_upstream::plan::{self, NodeTarget};
 use http::HeaderName;
 use serde_json::json;
 use toml::de::DeValue;
@@ -79,7 +79,7 @@ impl StringType for Token {
 pub(crate) struct NodeAddress {
     /// The address as it is written.
     pub(crate) text: String,
-    pub(crate) target: Place,
+    pub(crate) target: NodeTarget,
     /// Whether TLS is used, if the address has a scheme.
     pub(crate) tls: Option<bool>,
 }
@@ -88,17 +88,17 @@ impl NodeAddress {
     /// The host; `None` for a Unix socket or a service.
     pub(crate) fn host(&self) -> Option<String> {
         match &self.target {
-            Place::Address(Address::Ip(address)) => Some(address.ip().to_string()),
-            Place::Name { host, .. } => Some(host.to_string()),
-            Place::Address(Address::Unix(_)) | Place::Service(_) => None,
+            NodeTarget::Address(Address::Ip(address)) => Some(address.ip().to_string()),
+            NodeTarget::Name { host, .. } => Some(host.to_string()),
+            NodeTarget::Address(Address::Unix(_)) | NodeTarget::Service(_) => None,
         }
     }
 
     /// The address with an absolute path.
     pub(crate) fn resolved(mut self, node: &ValueNode<'_>, reader: &ConfigReader<'_>) -> Self {
-        if let Place::Address(Address::Unix(path)) = &self.target {
+        if let NodeTarget::Address(Address::Unix(path)) = &self.target {
             let path: Arc<_> = reader.sources.resolve(&node.span, path).into();
-            self.target = Place::Address(Address::Unix(path));
+            self.target = NodeTarget::Address(Address::Unix(path));
         }
         self
     }
@@ -123,7 +123,7 @@ impl StringType for NodeAddressText {
         };
         let target = match rest.split_once(':') {
             Some(("unix", path)) => unix(path)?,
-            Some(("srv", name)) => Place::Service(name_of_host(name)?.into()),
+            Some(("srv", name)) => NodeTarget::Service(name_of_host(name)?.into()),
             _ => {
                 let default = tls.map(|tls| if tls { 443 } else { 80 });
                 let rest = match tls {
@@ -161,18 +161,20 @@ impl KeyType for NodeAddress {
     }
 }
 
-fn unix(path: &str) -> Result<Place, String> {
+fn unix(path: &str) -> Result<NodeTarget, String> {
     match path.len() {
         0 => Err("the path is missing".to_owned()),
         // The kernel's limit for the address of a Unix socket, with its NUL.
         108.. => Err("the path of a socket has at most 107 bytes".to_owned()),
-        _ => Ok(Place::Address(Address::Unix(PathBuf::from(path).into()))),
+        _ => Ok(NodeTarget::Address(Address::Unix(
+            PathBuf::from(path).into(),
+        ))),
     }
 }
 
-fn host_and_port(text: &str, default: Option<u16>) -> Result<Place, String> {
+fn host_and_port(text: &str, default: Option<u16>) -> Result<NodeTarget, String> {
     if let Ok(address) = text.parse() {
-        return Ok(Place::Address(Address::Ip(address)));
+        return Ok(NodeTarget::Address(Address::Ip(address)));
     }
     let no_port = || "the port is missing".to_owned();
     let bare = text
@@ -183,7 +185,7 @@ fn host_and_port(text: &str, default: Option<u16>) -> Result<Place, String> {
             return Err(format!("write [{ip}]:port"));
         }
         let port = default.ok_or_else(no_port)?;
-        return Ok(Place::Address(Address::Ip(SocketAddr::new(ip, port))));
+        return Ok(NodeTarget::Address(Address::Ip(SocketAddr::new(ip, port))));
     }
     let (host, port) = match text.split_once(':') {
         Some((host, port)) => {
@@ -195,7 +197,7 @@ fn host_and_port(text: &str, default: Option<u16>) -> Result<Place, String> {
             (text, default.ok_or_else(no_port)?)
         }
     };
-    Ok(Place::Name {
+    Ok(NodeTarget::Name {
         host: name_of_host(host)?.into(),
         port,
     })
@@ -603,16 +605,16 @@ impl KeyType for RetryCause {
 mod tests {
     use super::*;
 
-    fn node(text: &str) -> Result<(Place, Option<bool>), String> {
+    fn node(text: &str) -> Result<(NodeTarget, Option<bool>), String> {
         NodeAddressText::parse(text).map(|NodeAddressText(node)| (node.target, node.tls))
     }
 
-    fn ip(text: &str) -> Place {
-        Place::Address(Address::Ip(text.parse().unwrap()))
+    fn ip(text: &str) -> NodeTarget {
+        NodeTarget::Address(Address::Ip(text.parse().unwrap()))
     }
 
-    fn name(host: &str, port: u16) -> Place {
-        Place::Name {
+    fn name(host: &str, port: u16) -> NodeTarget {
+        NodeTarget::Name {
             host: host.into(),
             port,
         }
@@ -630,7 +632,7 @@ mod tests {
             ("https://10.0.0.1:8443", (ip("10.0.0.1:8443"), Some(true))),
             (
                 "srv:_http._tcp.example.com",
-                (Place::Service("_http._tcp.example.com".into()), None),
+                (NodeTarget::Service("_http._tcp.example.com".into()), None),
             ),
         ] {
             assert_eq!(node(text), Ok(expected), "{text}");

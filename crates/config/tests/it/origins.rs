@@ -3,7 +3,7 @@
 use apus_config::HandlerPlan;
 use apus_net::client::Address;
 use apus_proxy::{HostHeader, ProxySettings};
-use apus_upstream::plan::{GroupPlan, NodePlan, Place};
+use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 
 use crate::documents::{findings, folder, parse_in};
 
@@ -243,7 +243,7 @@ fn the_defaults_of_a_group_are_those_of_the_plan() {
                 [[sites.upstreams]]\nname = \"app\"\nnodes = [\"127.0.0.1:1\"]\n";
     let plan = parse_in(folder.path(), text).unwrap();
     let address = Address::Ip("127.0.0.1:1".parse().unwrap());
-    let node = NodePlan::new("127.0.0.1:1", Place::Address(address));
+    let node = NodePlan::new("127.0.0.1:1", NodeTarget::Address(address));
     let expected = GroupPlan::new("one/app", vec![node]);
     assert_eq!(
         format!("{:?}", plan.upstreams[0].group),

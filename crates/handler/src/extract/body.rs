@@ -22,7 +22,7 @@ impl FromRequest for String {
     async fn from_request(mut request: Request, body_limit: u64) -> Result<Self, Rejection> {
         let body = read(request.take_body(), body_limit).await?;
         Self::from_utf8(body.into())
-            .map_err(|_| Rejection::new(StatusCode::BAD_REQUEST, "the content is not UTF-8"))
+            .map_err(|_| Rejection::new(StatusCode::BAD_REQUEST, "the body is not UTF-8"))
     }
 }
 
@@ -53,7 +53,7 @@ impl<T: DeserializeOwned + 'static> FromRequest for Json<T> {
             )),
             Err(error) => Err(Rejection::new(
                 StatusCode::BAD_REQUEST,
-                format_args!("the content is not JSON: {error}"),
+                format_args!("the body is not JSON: {error}"),
             )),
         }
     }
@@ -107,7 +107,7 @@ async fn read(body: Body, limit: u64) -> Result<Bytes, Rejection> {
             Err(BodyError::TimedOut) => {
                 return Err(Rejection::new(
                     StatusCode::REQUEST_TIMEOUT,
-                    "the content came too slowly",
+                    "the body came too slowly",
                 ));
             }
             Err(error) => return Err(Rejection::new(StatusCode::BAD_REQUEST, error)),
@@ -123,6 +123,6 @@ async fn read(body: Body, limit: u64) -> Result<Bytes, Rejection> {
 fn too_large(limit: u64) -> Rejection {
     Rejection::new(
         StatusCode::PAYLOAD_TOO_LARGE,
-        format_args!("the content must not be longer than {limit} bytes"),
+        format_args!("the body must not be longer than {limit} bytes"),
     )
 }

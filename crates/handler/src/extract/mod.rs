@@ -32,7 +32,7 @@ use values::{FormFields, PathParameters};
     message = "`{Self}` cannot be extracted from the head of a request",
     label = "a handler cannot take this here",
     note = "a handler takes `Path`, `Query`, `State`, `Method`, `HeaderMap`, `Peer` and the like in \
-            any order, and last, if at all, what reads the content: `Json`, `Form`, `String`, \
+            any order, and last, if at all, what reads the body: `Json`, `Form`, `String`, \
             `Bytes` or `Request`"
 )]
 pub trait FromRequestHead: Sized {
@@ -51,7 +51,7 @@ pub trait FromRequestHead: Sized {
     message = "`{Self}` cannot be extracted from a request",
     label = "a handler cannot take this",
     note = "a handler takes `Path`, `Query`, `State`, `Method`, `HeaderMap`, `Peer` and the like in \
-            any order, and last, if at all, what reads the content: `Json`, `Form`, `String`, \
+            any order, and last, if at all, what reads the body: `Json`, `Form`, `String`, \
             `Bytes` or `Request`"
 )]
 pub trait FromRequest: Sized {

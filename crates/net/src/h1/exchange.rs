@@ -44,8 +44,8 @@ impl Http1Connection<'_> {
         let mut request = Request::from_head(request.head, body, Rc::clone(&self.info));
         request.set_interim(self.interims.sender(self.requests));
         let service = self.listener.service();
-        let answer = catch_unwind(AssertUnwindSafe(|| service.call(request)));
-        let response = match answer {
+        let returned = catch_unwind(AssertUnwindSafe(|| service.call(request)));
+        let response = match returned {
             Ok(ResponseFuture::Now(response)) => response,
             Ok(ResponseFuture::Later(future)) => {
                 self.wait_for_response(future, &mut request_body).await?

@@ -181,9 +181,9 @@ impl Http2Connection<'_> {
         let counter = match error {
             ConnectionError::Flood(Flood::Resets) => &counters.stopped_reset_floods,
             ConnectionError::Flood(Flood::FieldBlock) => &counters.stopped_field_block_floods,
-            ConnectionError::Flood(Flood::Acks) => &counters.stopped_answer_floods,
+            ConnectionError::Flood(Flood::Acks) => &counters.stopped_reply_floods,
             ConnectionError::Flood(Flood::Overhead) => &counters.stopped_idle_floods,
-            ConnectionError::Flood(Flood::TinyWindows) => &counters.stopped_crumb_floods,
+            ConnectionError::Flood(Flood::TinyWindows) => &counters.stopped_tiny_window_floods,
             _ => &counters.bad_requests,
         };
         counter.add(1);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use apus_net::client::{Address, Protocol};
 use apus_upstream::Upstreams;
-use apus_upstream::plan::{GroupPlan, NodePlan, Place};
+use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 
 use super::service::Php;
 use super::settings::PhpSettings;
@@ -27,11 +27,11 @@ impl Php {
     pub fn fpm(socket: impl AsRef<Path>, root: impl Into<PathBuf>) -> Self {
         let socket = socket.as_ref();
         let name = socket.to_string_lossy();
-        let place = Place::Address(Address::Unix(socket.into()));
+        let target = NodeTarget::Address(Address::Unix(socket.into()));
         let upstreams = Upstreams::new();
         upstreams.apply(vec![GroupPlan {
             protocol: Protocol::FastCgi,
-            ..GroupPlan::new(&*name, vec![NodePlan::new(&*name, place)])
+            ..GroupPlan::new(&*name, vec![NodePlan::new(&*name, target)])
         }]);
         Self::new(&upstreams, &name, PhpSettings::new(root))
     }

@@ -14,7 +14,7 @@ use apus_proxy::{
     RedirectRule, Substitution, Substitutions,
 };
 use apus_upstream::Upstreams;
-use apus_upstream::plan::{GroupPlan, NodePlan, Place};
+use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 
 use apus_testkit::{Reply, ask, block_on, get};
 
@@ -77,7 +77,12 @@ fn proxy(nodes: &[SocketAddr], settings: ProxySettings) -> Rc<dyn Service> {
     let upstreams = Upstreams::new();
     let nodes = nodes
         .iter()
-        .map(|address| NodePlan::new(address.to_string(), Place::Address(Address::Ip(*address))))
+        .map(|address| {
+            NodePlan::new(
+                address.to_string(),
+                NodeTarget::Address(Address::Ip(*address)),
+            )
+        })
         .collect();
     upstreams.apply(vec![GroupPlan::new("app", nodes)]);
     Proxy::new(&upstreams, "app", settings).service()

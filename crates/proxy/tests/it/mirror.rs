@@ -8,7 +8,7 @@ use std::time::Duration;
 use apus_http::{Body, Service, ServiceFactory};
 use apus_net::client::Address;
 use apus_proxy::{HoldSettings, MirrorSettings, Proxy, ProxySettings};
-use apus_upstream::plan::{GroupPlan, NodePlan, Place};
+use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 use apus_upstream::{GroupStatus, Upstreams};
 
 use crate::forwarding::{Origin, SIMPLE};
@@ -49,7 +49,7 @@ impl MirroredProxy {
     ) -> Self {
         let upstreams = Upstreams::new();
         let plan = |name: &str, at: SocketAddr| {
-            let place = Place::Address(Address::Ip(at));
+            let place = NodeTarget::Address(Address::Ip(at));
             GroupPlan::new(name, vec![NodePlan::new(at.to_string(), place)])
         };
         upstreams.apply(vec![plan("app", origin), plan("shadow", shadow)]);

@@ -14,7 +14,7 @@ use hickory_resolver::proto::rr::RData;
 use tokio::time::timeout;
 
 use crate::group::ResolvedAddress;
-use crate::plan::{DnsPlan, Place};
+use crate::plan::{DnsPlan, NodeTarget};
 
 /// The number of queries within the time of a lookup.
 const ATTEMPTS: u32 = 2;
@@ -28,20 +28,20 @@ pub(super) struct LookupResult {
     pub(super) ttl: Duration,
 }
 
-/// Looks up the addresses of a node's place.
+/// Looks up the addresses of a node's target.
 ///
 /// # Errors
 /// There is no response, or one without addresses.
-pub(super) async fn lookup(place: &Place, plan: &DnsPlan) -> Result<LookupResult, Box<str>> {
+pub(super) async fn lookup(target: &NodeTarget, plan: &DnsPlan) -> Result<LookupResult, Box<str>> {
     let looking = async {
         let resolver = resolver(plan)?;
-        match place {
-            Place::Address(address) => Ok(LookupResult {
+        match target {
+            NodeTarget::Address(address) => Ok(LookupResult {
                 addresses: vec![one_address(address.clone())],
                 ttl: plan.max_ttl,
             }),
-            Place::Name { host, port } => addresses(&resolver, host, *port).await,
-            Place::Service(name) => services(&resolver, name).await,
+            NodeTarget::Name { host, port } => addresses(&resolver, host, *port).await,
+            NodeTarget::Service(name) => services(&resolver, name).await,
         }
     };
     let found = match timeout(plan.timeout, looking).await {

@@ -11,7 +11,7 @@ use tokio::time::sleep_until;
 
 use crate::Upstreams;
 use crate::group::UpstreamGroup;
-use crate::plan::{DnsPlan, Place};
+use crate::plan::{DnsPlan, NodeTarget};
 
 /// The pause after the first failed lookup; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ struct NodeName {
     /// The address of the group in memory, which is unique as long as the name is resolved.
     group: usize,
     node: Arc<str>,
-    place: Place,
+    target: NodeTarget,
 }
 
 impl Upstreams {
@@ -80,11 +80,11 @@ impl Upstreams {
         let mut names = Vec::new();
         for group in self.groups() {
             for node in &group.set().plan.nodes {
-                if !matches!(node.place, Place::Address(_)) {
+                if !matches!(node.target, NodeTarget::Address(_)) {
                     let name = NodeName {
                         group: Arc::as_ptr(&group).addr(),
                         node: Arc::clone(&node.name),
-                        place: node.place.clone(),
+                        target: node.target.clone(),
                     };
                     names.push((name, Arc::clone(&group)));
                 }
@@ -133,7 +133,7 @@ async fn resolve(
     failures: u32,
 ) -> Option<Resolution> {
     let plan = dns_plan(&*group.upgrade()?, name)?;
-    let found = lookup::lookup(&name.place, &plan).await;
+    let found = lookup::lookup(&name.target, &plan).await;
     let group = group.upgrade()?;
     dns_plan(&group, name)?;
     let now = Instant::now();
@@ -143,7 +143,7 @@ async fn resolve(
                 .ttl
                 .clamp(plan.min_ttl, plan.max_ttl.max(plan.min_ttl));
             let until = now + ttl;
-            let changed = group.set_addresses(&name.node, &name.place, found.addresses, until);
+            let changed = group.set_addresses(&name.node, &name.target, found.addresses, until);
             if changed {
                 tracing::info!(group = %group.name(), node = %name.node, ?ttl,
                     "a node has new addresses");
@@ -174,6 +174,6 @@ fn dns_plan(group: &UpstreamGroup, name: &NodeName) -> Option<DnsPlan> {
         .plan
         .nodes
         .iter()
-        .any(|node| node.name == name.node && node.place == name.place);
+        .any(|node| node.name == name.node && node.target == name.target);
     has.then(|| set.plan.dns.clone())
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use apus_http::Method;
-use apus_upstream::plan::{GroupPlan, NodePlan, Place};
+use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 use apus_upstream::{UpstreamErrorKind, Upstreams};
 use tokio::net::UdpSocket;
 use tokio::task::spawn_local;
@@ -129,7 +129,7 @@ fn respond(query: &[u8], zone: &[(String, Record)], ttl: u32) -> (String, Vec<u8
 }
 
 fn named(host: &str, port: u16) -> NodePlan {
-    let place = Place::Name {
+    let place = NodeTarget::Name {
         host: host.into(),
         port,
     };
@@ -243,7 +243,7 @@ fn takes_ports_weights_and_backups_from_srv_records() {
             ("two.test", a([127, 0, 0, 1])),
         ]);
         let upstreams = Upstreams::new();
-        let node = NodePlan::new("app", Place::Service(format!("{service}.").into()));
+        let node = NodePlan::new("app", NodeTarget::Service(format!("{service}.").into()));
         upstreams.apply(vec![dns.plan(vec![node])]);
         upstreams.resolve().await;
         let group = upstreams.group("app").unwrap();

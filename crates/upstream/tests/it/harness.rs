@@ -9,7 +9,7 @@ use std::time::Duration;
 use apus_http::{Body, Headers, Method, StatusCode};
 use apus_net::client::{Address, ClientRequest, ClientRequestHead};
 pub(crate) use apus_testkit::eventually;
-use apus_upstream::plan::{GroupPlan, NodePlan, Place};
+use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 use apus_upstream::{
     GroupStatus, NodeStatus, RequestContext, UpstreamError, UpstreamResponse, Upstreams,
     WorkerGroup, is_idempotent,
@@ -187,7 +187,7 @@ pub(crate) async fn refusing() -> SocketAddr {
 
 /// Returns the plan of a node at an address.
 pub(crate) fn node(name: &str, address: SocketAddr) -> NodePlan {
-    NodePlan::new(name, Place::Address(Address::Ip(address)))
+    NodePlan::new(name, NodeTarget::Address(Address::Ip(address)))
 }
 
 /// Applies a plan and returns its group.

@@ -282,7 +282,7 @@ impl App {
     /// and the worker continue in both cases.
     #[must_use]
     pub fn on_panic(self, hook: impl Fn(&str) -> Response + Send + Sync + 'static) -> Self {
-        self.layer(CatchPanic::new().answer(hook))
+        self.layer(CatchPanic::new().respond_with(hook))
     }
 
     /// Adds a value that handlers take as [`crate::State`], one of each type. All workers share it, and

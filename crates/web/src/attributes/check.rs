@@ -9,7 +9,7 @@ use apus_handler::respond::{IntoResponse, IntoResponseFuture};
 pub fn head<T: FromRequestHead>() {}
 
 /// An argument that reads the body.
-pub fn content<T: FromRequest>() {}
+pub fn body<T: FromRequest>() {}
 
 /// The last argument, of either kind.
 pub fn last<T: HandlerArgument<Marker>, Marker>() {}
@@ -18,7 +18,7 @@ pub fn last<T: HandlerArgument<Marker>, Marker>() {}
 pub fn response<T: IntoResponse>() {}
 
 /// The return type of a handler that is not `async`.
-pub fn answer<T: IntoResponseFuture<Marker>, Marker>() {}
+pub fn returned<T: IntoResponseFuture<Marker>, Marker>() {}
 
 /// The first argument of a `#[ws]` function.
 pub fn socket<T: SocketArgument>() {}
@@ -28,7 +28,7 @@ pub fn socket<T: SocketArgument>() {}
     message = "`{Self}` cannot be an argument of a handler",
     label = "a handler cannot take this",
     note = "a handler takes `Path`, `Query`, `State`, `Method`, `HeaderMap`, `Peer` and the like in \
-            any order, and last, if at all, what reads the content: `Json`, `Form`, `String`, \
+            any order, and last, if at all, what reads the body: `Json`, `Form`, `String`, \
             `Bytes` or `Request`; a type of your own can implement `FromRequestHead` or `FromRequest`"
 )]
 pub trait HandlerArgument<Marker> {}

@@ -217,7 +217,7 @@ impl TestResponse {
     /// The response as text, for messages.
     #[track_caller]
     pub(super) fn describe(&mut self) -> String {
-        let mut text = format!("{}\n  is answered {}\n", self.request, self.status);
+        let mut text = format!("{}\n  gets {}\n", self.request, self.status);
         for (name, value) in self.headers.iter() {
             text.push_str(&format!("  {name}: {}\n", String::from_utf8_lossy(value)));
         }

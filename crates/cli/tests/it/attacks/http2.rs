@@ -166,9 +166,9 @@ fn thousands_of_fields_on_streams_with_closed_windows_take_no_memory_cve_2026_49
 #[test]
 fn frames_that_require_a_reply_are_stopped_cve_2019_9512_and_9515() {
     let victim = Victim::with_defaults();
-    victim.assert_stops("stopped_answer_floods", &[], |_, _| ping(1));
+    victim.assert_stops("stopped_reply_floods", &[], |_, _| ping(1));
     let victim = Victim::with_defaults();
-    victim.assert_stops("stopped_answer_floods", &[], |_, _| settings(&[]));
+    victim.assert_stops("stopped_reply_floods", &[], |_, _| settings(&[]));
 }
 
 #[test]
@@ -184,14 +184,14 @@ fn pings_of_clients_that_read_nothing_take_no_memory_cve_2019_9512() {
         }
     }
     victim.assert_healthy();
-    assert_eq!(victim.total("stopped_answer_floods"), 20);
+    assert_eq!(victim.total("stopped_reply_floods"), 20);
 }
 
 #[test]
 fn tiny_windows_are_stopped_cve_2019_9511() {
     let victim = Victim::with_defaults();
     let one = [(setting::INITIAL_WINDOW_SIZE, 1)];
-    victim.assert_stops("stopped_crumb_floods", &one, |peer, round| {
+    victim.assert_stops("stopped_tiny_window_floods", &one, |peer, round| {
         peer.opens_windows = false;
         if round == 1 {
             return get(1, "/large.bin");

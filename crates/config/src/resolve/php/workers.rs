@@ -155,7 +155,7 @@ impl PhpResolver<'_> {
     ) -> Option<apus_net::client::Address> {
         if let [Setting { value, .. }] = self.servers.0.as_slice()
             && let PhpServer::Node(address) = &value.0
-            && let plan::Place::Address(address) = &address.target
+            && let plan::NodeTarget::Address(address) = &address.target
         {
             return Some(address.clone());
         }

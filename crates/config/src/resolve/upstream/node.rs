@@ -99,7 +99,7 @@ fn node(entry: &NodeEntry, reader: &mut ConfigReader<'_>) -> Option<NodePlan> {
     let name = raw.name.as_ref().map_or(&raw.addr.text, |name| &name.0);
     Some(NodePlan {
         name: name.as_str().into(),
-        place: raw.addr.target.clone(),
+        target: raw.addr.target.clone(),
         // Created from the settings when the plan is applied.
         tls: None,
         weight: small(raw.weight.0),
@@ -120,7 +120,7 @@ fn address(entry: &NodeEntry) -> &NodeAddress {
 pub(super) fn is_name(entry: &NodeEntry) -> bool {
     matches!(
         &address(entry).target,
-        plan::Place::Name { .. } | plan::Place::Service(_)
+        plan::NodeTarget::Name { .. } | plan::NodeTarget::Service(_)
     )
 }
 
@@ -193,7 +193,7 @@ impl GroupTls {
         };
         let Some(name) = server_name.clone().or_else(|| address.host()) else {
             let what = match &address.target {
-                plan::Place::Address(Address::Unix(_)) => "a Unix socket has none",
+                plan::NodeTarget::Address(Address::Unix(_)) => "a Unix socket has none",
                 _ => "what a service stands for may change",
             };
             reader.report(

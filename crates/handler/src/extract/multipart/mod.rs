@@ -88,7 +88,7 @@ impl Multipart {
                 Some(Err(BodyError::TimedOut)) => {
                     return Err(Rejection::new(
                         StatusCode::REQUEST_TIMEOUT,
-                        "the content came too slowly",
+                        "the body came too slowly",
                     ));
                 }
                 Some(Err(error)) => return Err(Rejection::new(StatusCode::BAD_REQUEST, error)),

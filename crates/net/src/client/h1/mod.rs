@@ -209,7 +209,7 @@ mod tests {
         )));
         for _ in 0..2 {
             connection.set_connection_return(kept.clone());
-            let answers = async {
+            let responses = async {
                 let mut request = [0; 1024];
                 assert!(theirs.read(&mut request).await.unwrap() > 0);
                 theirs
@@ -217,7 +217,7 @@ mod tests {
                     .await
                     .unwrap();
             };
-            let (response, ()) = tokio::join!(connection.send(post("content".into())), answers);
+            let (response, ()) = tokio::join!(connection.send(post("content".into())), responses);
             assert!(matches!(response.unwrap().body, Body::Bytes(_)));
             connection = kept.0.take().unwrap();
             let inner = &connection.0;

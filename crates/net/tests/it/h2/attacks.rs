@@ -100,7 +100,7 @@ fn idle(name: &str) -> Attack<'_> {
 fn acks(name: &str) -> Attack<'_> {
     Attack {
         name,
-        counter: "stopped_answer_floods",
+        counter: "stopped_reply_floods",
         turns: 20_000,
     }
 }
@@ -116,7 +116,7 @@ fn field_blocks(name: &str) -> Attack<'_> {
 fn tiny_windows(name: &str) -> Attack<'_> {
     Attack {
         name,
-        counter: "stopped_crumb_floods",
+        counter: "stopped_tiny_window_floods",
         turns: 50_000,
     }
 }
@@ -514,7 +514,8 @@ fn updates_of_windows_that_add_nothing_worth_a_frame() {
     let (_, code) = peer.flood(50_000, |_| window_update(1, 1).repeat(100));
     assert_eq!(code, code::ENHANCE_YOUR_CALM);
     wait_until("it is counted", || {
-        counted(&server, "stopped_crumb_floods") + counted(&server, "stopped_idle_floods") == 1
+        counted(&server, "stopped_tiny_window_floods") + counted(&server, "stopped_idle_floods")
+            == 1
     });
     server.assert_serves();
 }
@@ -704,7 +705,7 @@ fn an_attacker_is_disconnected_at_once_and_can_read_the_reason() {
     assert_eq!(peer.goaway(), code::ENHANCE_YOUR_CALM);
     drop(peer);
     server.wait_for("its end", |totals| totals.connections == 0);
-    assert_eq!(counted(&server, "stopped_answer_floods"), 1);
+    assert_eq!(counted(&server, "stopped_reply_floods"), 1);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use apus_codec::fastcgi::Params;
 use apus_http::Method;
 use apus_net::client::{Address, ClientRequest};
 use apus_upstream::WorkerGroup;
-use apus_upstream::plan::{NodePlan, Place};
+use apus_upstream::plan::{NodePlan, NodeTarget};
 use tokio::io::copy_bidirectional;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::spawn_local;
@@ -196,7 +196,7 @@ impl Fpm {
 }
 
 fn node(address: Address) -> NodePlan {
-    NodePlan::new("php", Place::Address(address))
+    NodePlan::new("php", NodeTarget::Address(address))
 }
 
 impl Drop for Fpm {

@@ -33,7 +33,7 @@ fn outer_layers_get_a_response_and_the_connection_continues() {
 
 #[test]
 fn a_function_can_make_the_response() {
-    let catch = CatchPanic::new().answer(|message| {
+    let catch = CatchPanic::new().respond_with(|message| {
         Response::text(StatusCode::NOT_IMPLEMENTED, format!("panicked {message}"))
     });
     let server = Server::start(app(catch));

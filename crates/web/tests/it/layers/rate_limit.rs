@@ -161,7 +161,7 @@ fn errors_have_the_format_that_the_client_accepts() {
     let mut client = Client::connect(server.address());
     assert_eq!(client.request(&head("GET", "/limited", &[])).status, 200);
     for (path, status, detail) in [
-        ("/slow", 503, "the answer took too long"),
+        ("/slow", 503, "the response took too long"),
         ("/limited", 429, "there were too many requests"),
     ] {
         let reply = client.request(&head("GET", path, &["Accept: application/json"]));
