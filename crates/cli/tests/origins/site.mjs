@@ -1,6 +1,6 @@
 // An origin of Node's http module: `node site.mjs FOLDER`. Prints the port that it listens on.
 //
-// It serves the files of the folder, and what proxy/origins.rs says that every origin has.
+// It serves the files of the folder, and the resources that proxy/origins.rs lists.
 
 import { createReadStream, statSync } from "node:fs";
 import { createServer } from "node:http";
@@ -23,7 +23,7 @@ const server = createServer((request, response) => {
     case "/stream":
       return file(response, "large.bin", {});
     case "/echo":
-      // Sends the content back while it comes.
+      // Sends the body back while it arrives.
       response.writeHead(200);
       return request.pipe(response);
     case "/request": {

@@ -1,6 +1,6 @@
 """An origin of Python's http.server: `site.py FOLDER`. Prints the port that it listens on.
 
-It serves the files of the folder, and what proxy/origins.rs says that every origin has.
+It serves the files of the folder, and the resources that proxy/origins.rs lists.
 """
 
 import sys
@@ -29,7 +29,7 @@ class Handler(SimpleHTTPRequestHandler):
                 super().do_GET()
 
     def do_POST(self):
-        """Sends the content back while it comes, framed as it came."""
+        """Sends the body back while it arrives, with the framing of the request."""
         self.send_response(200)
         if self.headers.get("Transfer-Encoding") == "chunked":
             self.send_header("Transfer-Encoding", "chunked")

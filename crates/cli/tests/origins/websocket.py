@@ -1,9 +1,9 @@
 """A WebSocket echo with the `websockets` library: `websocket.py`. Prints the port that it listens on.
 
-It takes the subprotocol `echo`, compresses if the client can, and closes with 4000 when it is told `bye`.
-`websocket.py ask URL [CA]` is a client: it sends texts and binary messages of all sizes, expects them back in their
-order, and ends well only if everything was as it should be. `websocket.py hold URL` prints each line that it reads
-after the echo has given it back.
+It accepts the subprotocol `echo`, compresses if the client can, and closes with 4000 after the message `bye`.
+`websocket.py ask URL [CA]` is a client: it sends text and binary messages of all sizes, expects them back in order,
+and succeeds only if every check passes. `websocket.py hold URL` prints each line that it reads after the echo has
+returned it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ async def echo(connection, _path=None):
                 return
             await connection.send(message)
     except websockets.ConnectionClosedError:
-        # Tests break connections; what the library would print of it looks like a failure of the tests.
+        # Tests break connections; the message of the library would look like a failure of the test.
         pass
 
 

@@ -36,14 +36,14 @@ fn text() -> String {
 /// An origin that responds to every request with that text.
 fn origin() -> ScriptedOrigin {
     let text = Arc::new(text());
-    ScriptedOrigin::start(move |stage| {
-        while stage.read_request().is_some() {
-            stage.send(format!(
+    ScriptedOrigin::start(move |connection| {
+        while connection.read_request().is_some() {
+            connection.send(format!(
                 "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nCache-Control: max-age=60\r\n\
                  Content-Length: {}\r\n\r\n",
                 text.len()
             ));
-            stage.send(text.as_bytes());
+            connection.send(text.as_bytes());
         }
     })
 }

@@ -16,7 +16,7 @@ fn each_scheme_host_port_and_query_has_its_own_stored_response() {
     });
     let front = configured(&origin).tls().serve();
     let field_for = |host: &str, target: &str| {
-        let reply = front.ask(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        let reply = front.request(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         reply.field("x-for").unwrap().to_owned()
     };
     for _ in 0..2 {
@@ -220,7 +220,7 @@ fn errors_that_a_crafted_request_causes_are_not_stored() {
         ),
         "GET /page HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: x\r\n\r\n".to_owned(),
     ] {
-        assert!(front.ask(crafted).status >= 400);
+        assert!(front.request(crafted).status >= 400);
         assert_eq!(front.get("/page").status, 200);
     }
 }
@@ -268,7 +268,7 @@ fn the_response_to_a_get_with_a_body_is_not_served_to_others() {
         format!("{MINUTE}X-Fat: {fat}\r\n")
     });
     let front = cached(&origin);
-    front.ask("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nevil");
+    front.request("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nevil");
     let honest = front.get("/");
     assert_eq!(honest.field("x-fat"), Some("false"));
 }
@@ -290,22 +290,22 @@ fn the_response_to_head_is_not_served_to_get() {
 
 #[test]
 fn a_partial_response_is_not_served_as_the_whole() {
-    let origin = ScriptedOrigin::start(|stage| {
-        while let Some(head) = stage.read_request() {
+    let origin = ScriptedOrigin::start(|connection| {
+        while let Some(head) = connection.read_request() {
             let lower = head.to_ascii_lowercase();
             let lines = format!("{MINUTE}ETag: \"one\"\r\n");
             if lower.contains("range: bytes=0-3\r\n") {
-                stage.send(format!(
+                connection.send(format!(
                     "HTTP/1.1 206 Partial Content\r\n{lines}Content-Range: bytes 0-3/8\r\n\
                      Content-Length: 4\r\n\r\nhalf"
                 ));
             } else if lower.contains("range: bytes=4-") {
-                stage.send(format!(
+                connection.send(format!(
                     "HTTP/1.1 206 Partial Content\r\n{lines}Content-Range: bytes 4-7/8\r\n\
                      Content-Length: 4\r\n\r\nrest"
                 ));
             } else {
-                stage.send(format!(
+                connection.send(format!(
                     "HTTP/1.1 200 OK\r\n{lines}Content-Length: 8\r\n\r\nhalfrest"
                 ));
             }
@@ -326,14 +326,14 @@ fn a_truncated_response_is_not_stored_as_complete() {
         "Content-Length: 100\r\n\r\npart",
         "Transfer-Encoding: chunked\r\n\r\n4\r\npart\r\n",
     ] {
-        let origin = ScriptedOrigin::start(move |stage| {
-            let first = stage.number() == 0;
-            while stage.read_request().is_some() {
+        let origin = ScriptedOrigin::start(move |connection| {
+            let first = connection.number() == 0;
+            while connection.read_request().is_some() {
                 if first {
-                    stage.send(format!("HTTP/1.1 200 OK\r\n{MINUTE}{cut}"));
+                    connection.send(format!("HTTP/1.1 200 OK\r\n{MINUTE}{cut}"));
                     return;
                 }
-                stage.send(format!(
+                connection.send(format!(
                     "HTTP/1.1 200 OK\r\n{MINUTE}Content-Length: 5\r\n\r\nwhole"
                 ));
             }
@@ -352,14 +352,14 @@ fn a_truncated_response_is_not_stored_as_complete() {
 
 #[test]
 fn clients_without_the_token_cannot_purge() {
-    let origin = ScriptedOrigin::start(|stage| {
-        while let Some(head) = stage.read_request() {
+    let origin = ScriptedOrigin::start(|connection| {
+        while let Some(head) = connection.read_request() {
             if head.starts_with("GET ") {
-                stage.send(format!(
+                connection.send(format!(
                     "HTTP/1.1 200 OK\r\n{MINUTE}Content-Length: 4\r\n\r\ngood"
                 ));
             } else {
-                stage.send("HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n");
+                connection.send("HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n");
             }
         }
     });
@@ -378,7 +378,7 @@ fn clients_without_the_token_cannot_purge() {
         "BAN / HTTP/1.1\r\nHost: localhost\r\n\r\n",
         "REFRESH / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ] {
-        let status = front.ask(request).status;
+        let status = front.request(request).status;
         assert!((400..500).contains(&status), "{request} {status}");
     }
     assert_eq!(front.get("/").text(), "good");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{MINUTE, cached_on_disk, configured, get, is_hit, large, requests_to};
 use crate::harness::{Home, free_port, wait_until};
 use crate::proxy::Front;
-use crate::proxy::scripted_origin::{ScriptedOrigin, Stage};
+use crate::proxy::scripted_origin::{ScriptedConnection, ScriptedOrigin};
 use crate::wire::Wire;
 
 /// Holds the origin after the first half of a response and decides how it continues.
@@ -55,22 +55,22 @@ fn halting_at(
     gate: &Gate,
 ) -> ScriptedOrigin {
     let (body, gate) = (body.to_vec(), gate.clone());
-    ScriptedOrigin::start_at(address, move |stage| {
-        while let Some(head) = stage.read_request() {
+    ScriptedOrigin::start_at(address, move |connection| {
+        while let Some(head) = connection.read_request() {
             if let Some(range) = range_of(&head, body.len()) {
-                send_part(stage, &body, range, fields);
+                send_part(connection, &body, range, fields);
                 continue;
             }
             let length = body.len();
-            stage.send(format!(
+            connection.send(format!(
                 "HTTP/1.1 200 OK\r\n{MINUTE}{fields}Content-Length: {length}\r\n\r\n"
             ));
             let (first, second) = body.split_at(length / 2);
-            stage.send(first);
+            connection.send(first);
             match gate.wait() {
-                CONTINUES => stage.send(second),
-                RESETS => return stage.reset(),
-                FREEZES => return stage.freeze(),
+                CONTINUES => connection.send(second),
+                RESETS => return connection.reset(),
+                FREEZES => return connection.freeze(),
                 _ => return,
             };
         }
@@ -87,9 +87,9 @@ fn range_of(head: &str, length: usize) -> Option<Range<usize>> {
     })
 }
 
-fn send_part(stage: &mut Stage, body: &[u8], range: Range<usize>, fields: &str) {
+fn send_part(connection: &mut ScriptedConnection, body: &[u8], range: Range<usize>, fields: &str) {
     let part = &body[range.clone()];
-    stage.send(format!(
+    connection.send(format!(
         "HTTP/1.1 206 Partial Content\r\n{MINUTE}{fields}Content-Range: bytes {}-{}/{}\r\n\
          Content-Length: {}\r\n\r\n",
         range.start,
@@ -97,7 +97,7 @@ fn send_part(stage: &mut Stage, body: &[u8], range: Range<usize>, fields: &str) 
         body.len(),
         part.len()
     ));
-    stage.send(part);
+    connection.send(part);
 }
 
 /// The request of [`readers`] over HTTP/2.
@@ -302,15 +302,15 @@ fn a_client_that_stops_reading_does_not_delay_others() {
         };
         let chunks = [chunk(first), chunk(&rest)];
         let origin_gate = gate.clone();
-        let origin = ScriptedOrigin::start(move |stage| {
-            while stage.read_request().is_some() {
-                stage.send(format!(
+        let origin = ScriptedOrigin::start(move |connection| {
+            while connection.read_request().is_some() {
+                connection.send(format!(
                     "HTTP/1.1 200 OK\r\n{MINUTE}Transfer-Encoding: chunked\r\n\r\n"
                 ));
-                stage.send(&chunks[0]);
+                connection.send(&chunks[0]);
                 origin_gate.wait();
-                stage.send(&chunks[1]);
-                stage.send("0\r\n\r\n");
+                connection.send(&chunks[1]);
+                connection.send("0\r\n\r\n");
             }
         });
         let front = match on_disk {

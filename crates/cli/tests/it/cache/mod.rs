@@ -23,8 +23,8 @@ const MINUTE: &str = "Cache-Control: max-age=60\r\n";
 /// in the target, the response has that status.
 fn numbered(fields: impl Fn(&str) -> String + Send + Sync + 'static) -> ScriptedOrigin {
     let counts: Mutex<HashMap<String, usize>> = Mutex::default();
-    ScriptedOrigin::start(move |stage| {
-        while let Some(head) = stage.read_request() {
+    ScriptedOrigin::start(move |connection| {
+        while let Some(head) = connection.read_request() {
             let mut words = head.split(' ');
             let (method, target) = (words.next().unwrap(), words.next().unwrap());
             let mut counts = counts.lock().unwrap();
@@ -34,11 +34,11 @@ fn numbered(fields: impl Fn(&str) -> String + Send + Sync + 'static) -> Scripted
             drop(counts);
             let status = target.split("status=").nth(1).unwrap_or("200");
             let (length, lines) = (body.len(), fields(&head));
-            stage.send(format!(
+            connection.send(format!(
                 "HTTP/1.1 {status} Words\r\nContent-Type: text/plain\r\n{lines}Content-Length: {length}\r\n\r\n"
             ));
             if method != "HEAD" {
-                stage.send(body);
+                connection.send(body);
             }
         }
     })
@@ -54,17 +54,17 @@ fn large() -> Vec<u8> {
 /// An origin that responds to `/small` with a small body and to everything else with this body.
 fn large_origin(body: &[u8]) -> ScriptedOrigin {
     let body = body.to_vec();
-    ScriptedOrigin::start(move |stage| {
-        while let Some(head) = stage.read_request() {
+    ScriptedOrigin::start(move |connection| {
+        while let Some(head) = connection.read_request() {
             let body = match head.starts_with("GET /small ") {
                 true => b"little",
                 false => &body[..],
             };
             let length = body.len();
-            stage.send(format!(
+            connection.send(format!(
                 "HTTP/1.1 200 OK\r\n{MINUTE}ETag: \"one\"\r\nContent-Length: {length}\r\n\r\n"
             ));
-            stage.send(body);
+            connection.send(body);
         }
     })
 }
@@ -97,7 +97,7 @@ fn requests_to(origin: &ScriptedOrigin) -> usize {
 
 /// The response to `GET target` with these field lines, each with its CRLF.
 fn get(front: &Front, target: &str, fields: &str) -> Received {
-    front.ask(format!(
+    front.request(format!(
         "GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"
     ))
 }

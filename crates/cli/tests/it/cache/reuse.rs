@@ -61,13 +61,13 @@ fn responses_with_private_or_no_store_are_never_stored() {
 
 #[test]
 fn a_response_with_no_cache_is_validated_each_time() {
-    let origin = ScriptedOrigin::start(|stage| {
-        while let Some(head) = stage.read_request() {
+    let origin = ScriptedOrigin::start(|connection| {
+        while let Some(head) = connection.read_request() {
             let lines = "Cache-Control: no-cache\r\nETag: \"one\"\r\n";
             if head.to_ascii_lowercase().contains("if-none-match: \"one\"") {
-                stage.send(format!("HTTP/1.1 304 Not Modified\r\n{lines}\r\n"));
+                connection.send(format!("HTTP/1.1 304 Not Modified\r\n{lines}\r\n"));
             } else {
-                stage.send(format!(
+                connection.send(format!(
                     "HTTP/1.1 200 OK\r\n{lines}Content-Length: 4\r\n\r\nbody"
                 ));
             }
@@ -113,12 +113,12 @@ fn ranges_of_a_stored_response_are_served_without_the_origin() {
 fn concurrent_requests_for_one_response_become_one_request_to_the_origin() {
     let may_continue = Arc::new(AtomicBool::new(false));
     let gate = may_continue.clone();
-    let origin = ScriptedOrigin::start(move |stage| {
-        while stage.read_request().is_some() {
+    let origin = ScriptedOrigin::start(move |connection| {
+        while connection.read_request().is_some() {
             while !gate.load(Ordering::SeqCst) {
                 thread::park_timeout(Duration::from_millis(5));
             }
-            stage.send(format!(
+            connection.send(format!(
                 "HTTP/1.1 200 OK\r\n{MINUTE}Content-Length: 4\r\n\r\ngood"
             ));
         }
@@ -142,7 +142,7 @@ fn unsafe_methods_invalidate_the_stored_response() {
     let front = cached(&origin);
     assert_eq!(front.get("/a").text(), "answer 1");
     for (number, method) in ["POST", "PUT", "DELETE", "PATCH"].into_iter().enumerate() {
-        let reply = front.ask(format!(
+        let reply = front.request(format!(
             "{method} /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"
         ));
         assert_eq!(reply.status, 200);
@@ -157,12 +157,12 @@ fn a_stale_response_is_served_when_the_origin_fails() {
     let lines = "Cache-Control: max-age=0, stale-if-error=600\r\n";
     let fails = Arc::new(AtomicBool::new(false));
     let fails_now = fails.clone();
-    let origin = ScriptedOrigin::start(move |stage| {
-        while stage.read_request().is_some() {
+    let origin = ScriptedOrigin::start(move |connection| {
+        while connection.read_request().is_some() {
             if fails_now.load(Ordering::SeqCst) {
-                stage.send("HTTP/1.1 500 Broken\r\nContent-Length: 6\r\n\r\nbroken");
+                connection.send("HTTP/1.1 500 Broken\r\nContent-Length: 6\r\n\r\nbroken");
             } else {
-                stage.send(format!(
+                connection.send(format!(
                     "HTTP/1.1 200 OK\r\n{lines}Content-Length: 4\r\n\r\ngood"
                 ));
             }

@@ -1,5 +1,5 @@
-//! Bodies of every size around every size at which something is done differently, both ways and with every
-//! byte looked at: by resident PHP in each mode, by PHP-FPM, and by an origin behind the proxy.
+//! Request and response bodies of sizes around every threshold, compared byte by byte: with resident PHP in each
+//! mode, with PHP-FPM, and with an origin behind the proxy.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -9,17 +9,17 @@ use crate::h2_client::{Peer, request_with};
 use crate::harness::{Apus, Home, connect, free_port};
 use crate::wire::Wire;
 
-/// Sends the body back, or the file in it, and what it was told of its length.
-const ECHO: &str = "$answer = function () {
+/// Sends the body back, or the file in it, and the `CONTENT_LENGTH` that PHP got.
+const ECHO: &str = "$handler = function () {
     $file = $_FILES['file']['tmp_name'] ?? 'php://input';
     header('Content-Type: application/octet-stream');
-    header('X-Told: ' . ($_SERVER['CONTENT_LENGTH'] ?? 'nothing'));
+    header('X-Length: ' . ($_SERVER['CONTENT_LENGTH'] ?? 'nothing'));
     readfile($file);
 };";
 
-/// Where something is done differently: reads and writes of the connections, joined pieces and windows,
-/// records of FastCGI, what is held in memory, what travels in the frame of a request, pieces of files, frames
-/// of the runtime, and sums of these.
+/// Sizes at which the handling changes: reads and writes of connections, joined buffers and windows, records of
+/// FastCGI, bodies in memory, bodies in the frame of a request, reads of files, frames of the runtime, and sums of
+/// these.
 const THRESHOLDS: [usize; 17] = [
     1,
     1 << 10,
@@ -58,7 +58,7 @@ const FRAMINGS: [Framing; 5] = [
     Framing::Http2WithLength,
 ];
 
-/// Bytes of which no eight in a row stand at two places.
+/// Bytes in which no aligned group of eight occurs twice.
 fn pattern(len: usize) -> Vec<u8> {
     let words = (0_u64..).flat_map(|number| {
         let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -98,11 +98,11 @@ fn chunked(body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The status, what PHP was told of the length, and what came back.
+/// The status, the `CONTENT_LENGTH` that PHP got, and the echoed body.
 type Echo = (u16, Option<String>, Vec<u8>);
 
 fn over_http1(wire: &mut Wire, framing: Framing, body: &[u8]) -> Echo {
-    let (fields, content) = match framing {
+    let (fields, framed) = match framing {
         Framing::Chunked => ("transfer-encoding: chunked".to_owned(), chunked(body)),
         _ => (format!("content-length: {}", body.len()), body.to_vec()),
     };
@@ -113,10 +113,10 @@ fn over_http1(wire: &mut Wire, framing: Framing, body: &[u8]) -> Echo {
     wire.send(format!(
         "POST / HTTP/1.1\r\nhost: a\r\ncontent-type: {kind}\r\n{fields}\r\n\r\n"
     ));
-    wire.send(content);
+    wire.send(framed);
     let reply = wire.read();
-    let told = reply.field("x-told").map(str::to_owned);
-    (reply.status, told, reply.body)
+    let length = reply.field("x-length").map(str::to_owned);
+    (reply.status, length, reply.body)
 }
 
 fn over_http2(peer: &mut Peer<std::net::TcpStream>, framing: Framing, body: &[u8]) -> Echo {
@@ -127,13 +127,13 @@ fn over_http2(peer: &mut Peer<std::net::TcpStream>, framing: Framing, body: &[u8
     }
     let stream = peer.request(&request_with("POST", "/", &fields), false);
     peer.upload(stream, body, true);
-    let answer = peer.response(stream);
-    let told = answer.field("x-told").map(str::to_owned);
-    (answer.status, told, answer.body)
+    let response = peer.response(stream);
+    let length = response.field("x-length").map(str::to_owned);
+    (response.status, length, response.body)
 }
 
-/// Sends bodies of all sizes by all framings and looks at what comes back.
-fn walk(name: &str, address: SocketAddr) {
+/// Sends bodies of all sizes with all framings and compares the echoed bodies.
+fn check_all_sizes(name: &str, address: SocketAddr) {
     let mut wire = Wire::connect(address);
     let mut peer = Peer::open(connect(address));
     let sizes = THRESHOLDS.iter().flat_map(|at| at - 1..=at + 1);
@@ -144,7 +144,7 @@ fn walk(name: &str, address: SocketAddr) {
                 Framing::Multipart => multipart(&file),
                 _ => file.clone(),
             };
-            let (status, told, echo) = match framing {
+            let (status, length, echo) = match framing {
                 Framing::Http2 | Framing::Http2WithLength => over_http2(&mut peer, framing, &body),
                 _ => over_http1(&mut wire, framing, &body),
             };
@@ -152,19 +152,19 @@ fn walk(name: &str, address: SocketAddr) {
             assert_eq!(status, 200, "{what}");
             assert!(
                 echo == file,
-                "{what}: {} bytes came back, which differ from byte {:?}",
+                "{what}: the echo has {} bytes and differs from byte {:?}",
                 echo.len(),
                 echo.iter().zip(&file).position(|(a, b)| a != b)
             );
-            // The length is told wherever it is known before PHP is asked.
-            let told = told.filter(|told| told != "nothing");
+            // PHP gets the length wherever it is known before PHP gets the request.
+            let length = length.filter(|length| length != "nothing");
             let expected = Some(body.len().to_string());
-            assert!(told == expected || body.is_empty(), "{what}: {told:?}");
+            assert!(length == expected || body.is_empty(), "{what}: {length:?}");
         }
     }
 }
 
-/// A server of one site, whose lines these are.
+/// A server with one site that has these lines.
 fn serve(home: Home, port: u16, lines: &str) -> (Home, Apus) {
     home.write(
         "apus.toml",
@@ -174,7 +174,7 @@ fn serve(home: Home, port: u16, lines: &str) -> (Home, Apus) {
     (home, apus)
 }
 
-fn walk_resident(mode: &str, script: &str) {
+fn check_resident(mode: &str, script: &str) {
     let home = Home::new();
     std::fs::remove_file(home.path("site/index.html")).unwrap();
     home.write("site/index.php", script);
@@ -183,38 +183,38 @@ fn walk_resident(mode: &str, script: &str) {
          [sites.fastcgi.workers]\nfolder = \"run\"\nmax = 2\nmode = \"{mode}\""
     );
     let (_home, apus) = serve(home, 0, &lines);
-    walk(mode, apus.address());
+    check_all_sizes(mode, apus.address());
 }
 
 #[test]
-fn a_body_between_64_and_256_kib_reaches_resident_php_whole_and_so_do_all_others_classic() {
-    walk_resident("classic", &format!("<?php {ECHO} $answer();"));
+fn bodies_of_64_to_256_kib_and_all_other_sizes_reach_resident_php_whole_in_classic_mode() {
+    check_resident("classic", &format!("<?php {ECHO} $handler();"));
 }
 
 #[test]
-fn a_body_between_64_and_256_kib_reaches_resident_php_whole_and_so_do_all_others_worker() {
-    let script = format!("<?php {ECHO} while (frankenphp_handle_request($answer)) {{}}");
-    walk_resident("worker", &script);
+fn bodies_of_64_to_256_kib_and_all_other_sizes_reach_resident_php_whole_in_worker_mode() {
+    let script = format!("<?php {ECHO} while (frankenphp_handle_request($handler)) {{}}");
+    check_resident("worker", &script);
 }
 
 #[test]
-fn a_body_between_64_and_256_kib_reaches_resident_php_whole_and_so_do_all_others_native() {
+fn bodies_of_64_to_256_kib_and_all_other_sizes_reach_resident_php_whole_in_native_mode() {
     let script = "<?php
         use Apus\\{App, Request, Response};
         $app = new App();
         $app->post('/', function (Request $request) {
             $file = $request->file('file');
             return Response::text($file === null ? $request->body() : file_get_contents($file->path))
-                ->header('X-Told', $request->header('Content-Length') ?? 'nothing');
+                ->header('X-Length', $request->header('Content-Length') ?? 'nothing');
         });
         $app->run();";
-    walk_resident("native", script);
+    check_resident("native", script);
 }
 
-/// PHP-FPM behind a server on this port, and the folder with its program.
+/// A server on this port in front of PHP-FPM, and the folder of its configuration.
 fn fastcgi(port: u16) -> (Home, Apus) {
     let stack = Stack::scripts();
-    let script = stack.write("body_sizes/index.php", format!("<?php {ECHO} $answer();"));
+    let script = stack.write("body_sizes/index.php", format!("<?php {ECHO} $handler();"));
     let lines = format!(
         "root = \"{}\"\nphp_fastcgi = \"{}\"",
         script.parent().unwrap().display(),
@@ -226,7 +226,7 @@ fn fastcgi(port: u16) -> (Home, Apus) {
 #[test]
 fn bodies_of_all_sizes_reach_php_fpm_whole() {
     let (_home, apus) = fastcgi(0);
-    walk("FastCGI", apus.address());
+    check_all_sizes("FastCGI", apus.address());
 }
 
 #[test]
@@ -239,6 +239,6 @@ fn bodies_of_all_sizes_reach_an_origin_whole() {
     ] {
         let lines = format!("upstream = \"http://127.0.0.1:{port}\"\n{proxy}");
         let (_home, apus) = serve(Home::new(), 0, &lines);
-        walk(proxy, apus.address());
+        check_all_sizes(proxy, apus.address());
     }
 }

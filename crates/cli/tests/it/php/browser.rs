@@ -4,10 +4,10 @@ use std::process::Command;
 
 use super::server::Server;
 use super::source;
-use super::wordpress::{AUTHOR, PASSWORD, Writing, blog};
+use super::wordpress::{AUTHOR, PASSWORD, SharedBlog, blog};
 use crate::clients::program;
 
-/// What the author saw.
+/// What the author saw, as `author.py` prints it.
 fn write_in_a_browser(server: &Server, scheme: &str) -> serde_json::Value {
     let address = if scheme == "https" {
         server.tls()
@@ -30,7 +30,7 @@ fn write_in_a_browser(server: &Server, scheme: &str) -> serde_json::Value {
 
 #[test]
 fn an_author_logs_in_and_publishes_in_a_browser() {
-    let _writing = Writing::begin();
+    let _blog = SharedBlog::lock();
     let server = blog("");
     for (scheme, protocol) in [("http", "http/1.1"), ("https", "h2")] {
         let saw = write_in_a_browser(&server, scheme);

@@ -1,4 +1,4 @@
-//! Thousands of requests of every kind at once: each answer is that of its request, and holds nothing
+//! Thousands of concurrent requests of every kind: each response belongs to its request and contains nothing
 //! of another.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +13,12 @@ use crate::wire::Wire;
 const REQUESTS: usize = 10_000;
 const CLIENTS: usize = 8;
 
-/// A request with this number, and what PHP has to know of it.
+/// The request with this number, and what PHP has to report of it.
 fn request(id: usize) -> (Vec<u8>, Value) {
     let name = format!("id-{id}");
     let filled = |length: usize| name.repeat(length / name.len() + 1);
     let (mut post, mut files) = (json!([]), json!([]));
-    let (method, kind, content) = match id % 5 {
+    let (method, kind, body) = match id % 5 {
         0 => ("GET", "", String::new()),
         1 => {
             post = json!({ "of": name, "deep": { "a": [name, ""] } });
@@ -34,9 +34,9 @@ fn request(id: usize) -> (Vec<u8>, Value) {
             let file = filled(id % 70_000);
             post = json!({ "of": name });
             files = json!({ "file": [format!("{name}.txt"), seen(&name, &file)] });
-            let part = |name: &str, rest: &str, content: &str| {
+            let part = |name: &str, rest: &str, value: &str| {
                 format!(
-                    "--cut\r\nContent-Disposition: form-data; name=\"{name}\"{rest}\r\n\r\n{content}\r\n"
+                    "--cut\r\nContent-Disposition: form-data; name=\"{name}\"{rest}\r\n\r\n{value}\r\n"
                 )
             };
             let of = part("of", "", &name);
@@ -49,9 +49,9 @@ fn request(id: usize) -> (Vec<u8>, Value) {
         }
         _ => ("PUT", "text/plain", filled(id % 3000)),
     };
-    // With a form of parts, PHP keeps the content to itself.
-    let input = if id % 5 == 3 { "" } else { content.as_str() };
-    let told = json!({
+    // PHP does not expose the body of a multipart form.
+    let input = if id % 5 == 3 { "" } else { body.as_str() };
+    let expected = json!({
         "get": { "id": name },
         "post": post,
         "cookie": if id.is_multiple_of(2) { json!({ "of": name }) } else { json!([]) },
@@ -69,20 +69,17 @@ fn request(id: usize) -> (Vec<u8>, Value) {
         head += &format!("X-Id: {name}\r\n");
     }
     if method != "GET" {
-        head += &format!(
-            "Content-Type: {kind}\r\nContent-Length: {}\r\n",
-            content.len()
-        );
+        head += &format!("Content-Type: {kind}\r\nContent-Length: {}\r\n", body.len());
     }
-    ((head + "\r\n" + &content).into_bytes(), told)
+    ((head + "\r\n" + &body).into_bytes(), expected)
 }
 
-/// What PHP tells of content: its length, and how often the name of its request is in it.
-fn seen(name: &str, content: &str) -> Value {
-    json!([content.len(), content.matches(name).count()])
+/// What PHP reports of a text: its length, and how often the name of its request is in it.
+fn seen(name: &str, text: &str) -> Value {
+    json!([text.len(), text.matches(name).count()])
 }
 
-pub(super) fn answers_are_those_of_their_requests(server: &Server) {
+pub(super) fn assert_each_request_gets_its_own_response(server: &Server) {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..CLIENTS {
@@ -93,7 +90,7 @@ pub(super) fn answers_are_those_of_their_requests(server: &Server) {
                     if id >= REQUESTS {
                         break;
                     }
-                    let (request, told) = request(id);
+                    let (request, expected) = request(id);
                     wire.send(request);
                     let reply = wire.read();
                     assert_eq!(reply.status, 200, "{id}: {}", reply.text());
@@ -106,7 +103,7 @@ pub(super) fn answers_are_those_of_their_requests(server: &Server) {
                         .collect();
                     assert_eq!(cookies, [&format!("set-cookie: id={name}")], "{id}");
                     let got: Value = serde_json::from_slice(&reply.body).unwrap();
-                    assert_eq!(got, told, "{id}");
+                    assert_eq!(got, expected, "{id}");
                     if reply.field("connection") == Some("close") {
                         wire = Wire::connect(server.clear());
                     }
@@ -117,7 +114,7 @@ pub(super) fn answers_are_those_of_their_requests(server: &Server) {
 }
 
 #[test]
-fn ten_thousand_answers_are_those_of_their_requests() {
+fn each_of_ten_thousand_concurrent_requests_gets_its_own_response() {
     let stack = Stack::scripts();
     let server = Server::apus(&Site {
         host: "app.test",
@@ -126,5 +123,5 @@ fn ten_thousand_answers_are_those_of_their_requests() {
         apus: "",
         nginx: "",
     });
-    answers_are_those_of_their_requests(&server);
+    assert_each_request_gets_its_own_response(&server);
 }

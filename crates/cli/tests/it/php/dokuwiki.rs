@@ -1,13 +1,13 @@
-//! DokuWiki, whose pages have their names in what follows the script's: installed, written to, and
-//! sent files, over HTTP.
+//! DokuWiki, whose page names follow the name of the script in the path: its installation, edits and
+//! uploads over HTTP.
 
 use std::sync::OnceLock;
 
-use super::compare::same;
+use super::compare::assert_same_response;
 use super::server::{Server, Site};
 use super::source;
 use super::stack::Stack;
-use super::visitor::{Visitor, Way, between};
+use super::visitor::{ClientProtocol, Visitor, between};
 
 const APUS: &str = "fastcgi = { protected = [\"/{conf,bin,inc,data,vendor}/**\"] }";
 
@@ -25,12 +25,12 @@ fn site<T>(start: impl Fn(&Site<'_>) -> T) -> T {
     })
 }
 
-/// Apus in front of a wiki that is installed.
+/// Apus in front of an installed wiki.
 fn wiki() -> Server {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     let server = site(Server::apus);
     INSTALLED.get_or_init(|| {
-        let visitor = Visitor::new(Way::Http1);
+        let visitor = Visitor::new(ClientProtocol::Http1);
         assert_eq!(visitor.get(&server, "/").status, 302);
         let form = [
             ("l", "en"),
@@ -54,9 +54,9 @@ fn wiki() -> Server {
     server
 }
 
-/// Somebody who may do everything.
-fn log_in(server: &Server, way: Way) -> Visitor {
-    let visitor = Visitor::new(way);
+/// A visitor who is logged in as the administrator.
+fn log_in(server: &Server, protocol: ClientProtocol) -> Visitor {
+    let visitor = Visitor::new(protocol);
     let page = visitor.get(server, "/doku.php?id=start&do=login").text();
     let token = between(&page, "name=\"sectok\" value=\"", "\"").to_owned();
     let form = [
@@ -74,18 +74,19 @@ fn log_in(server: &Server, way: Way) -> Visitor {
 }
 
 #[test]
-fn dokuwiki_keeps_what_is_written_to_a_page() {
+fn dokuwiki_stores_an_edited_page() {
     let server = wiki();
-    for way in Way::ALL {
-        let author = log_in(&server, way);
-        let id = format!("birds:{way:?}").to_lowercase();
+    for protocol in ClientProtocol::ALL {
+        let author = log_in(&server, protocol);
+        let id = format!("birds:{protocol:?}").to_lowercase();
         let page = author
             .get(&server, &format!("/doku.php?id={id}&do=edit"))
             .text();
         let hidden =
             |name: &str| between(&page, &format!("name=\"{name}\" value=\""), "\"").to_owned();
         let (token, changed) = (hidden("sectok"), hidden("changecheck"));
-        let text = format!("====== Swifts ======\n\nThey **sleep** on the wing, über {way:?}.\n");
+        let text =
+            format!("====== Swifts ======\n\nThey **sleep** on the wing, über {protocol:?}.\n");
         let form = [
             ("sectok", token.as_str()),
             ("changecheck", &changed),
@@ -101,28 +102,28 @@ fn dokuwiki_keeps_what_is_written_to_a_page() {
         ];
         let reply = author.post(&server, "/doku.php", &form);
         assert_eq!(reply.status, 302, "{}", reply.text());
-        let reader = Visitor::new(way);
+        let reader = Visitor::new(protocol);
         let path = format!("/doku.php/{id}");
         let page = reader.get(&server, &path);
-        let sentence = format!("They <strong>sleep</strong> on the wing, über {way:?}.");
+        let sentence = format!("They <strong>sleep</strong> on the wing, über {protocol:?}.");
         assert_eq!(page.status, 200, "{path}");
         assert!(page.text().contains(&sentence), "{path}: {}", page.text());
     }
 }
 
 #[test]
-fn dokuwiki_takes_media() {
+fn dokuwiki_accepts_media_uploads_and_serves_them() {
     let server = wiki();
     let file = source("../../../../../examples/site/public/assets/icon.png");
-    for way in Way::ALL {
-        let author = log_in(&server, way);
+    for protocol in ClientProtocol::ALL {
+        let author = log_in(&server, protocol);
         let page = author.get(&server, "/lib/exe/mediamanager.php?ns=&tab_files=upload");
         let page = page.text();
         let token = format!(
             "sectok={}",
             between(&page, "name=\"sectok\" value=\"", "\"")
         );
-        let name = format!("{way:?}.png").to_lowercase();
+        let name = format!("{protocol:?}.png").to_lowercase();
         let upload = format!("qqfile=@{};filename={name}", file.display());
         let form = [
             "--form",
@@ -132,13 +133,13 @@ fn dokuwiki_takes_media() {
             "--form",
             &upload,
         ];
-        let reply = author.ask(&server, "/lib/exe/ajax.php", &form);
+        let reply = author.request(&server, "/lib/exe/ajax.php", &form);
         assert!(
             reply.text().contains("\"success\":true"),
             "{}",
             reply.text()
         );
-        let reply = Visitor::new(way).get(&server, &format!("/lib/exe/fetch.php/{name}"));
+        let reply = Visitor::new(protocol).get(&server, &format!("/lib/exe/fetch.php/{name}"));
         assert_eq!(
             (reply.status, reply.field("content-type")),
             (200, "image/png")
@@ -148,10 +149,10 @@ fn dokuwiki_takes_media() {
 }
 
 #[test]
-fn dokuwiki_answers_as_behind_nginx() {
+fn dokuwiki_responds_as_behind_nginx() {
     let server = wiki();
     let nginx = site(Server::nginx);
-    let reader = Visitor::new(Way::Http1);
+    let reader = Visitor::new(ClientProtocol::Http1);
     reader.get(&nginx, "/doku.php?id=start");
     for path in [
         "/doku.php?id=wiki:syntax",
@@ -162,18 +163,18 @@ fn dokuwiki_answers_as_behind_nginx() {
         "/lib/exe/detail.php/wiki:dokuwiki-128.png",
         "/lib/tpl/dokuwiki/images/logo.png",
     ] {
-        same(&reader, &server, &nginx, path, &[]);
+        assert_same_response(&reader, &server, &nginx, path, &[]);
     }
-    // A feed says when it was made, and is kept: both have to be made within one second.
-    let made = |server: &Server, path: &str| {
-        let answer = reader.get(server, path);
-        answer.head.get("last-modified").cloned()
+    // A feed contains the time of its creation and is cached: both have to be created within one second.
+    let modified = |server: &Server, path: &str| {
+        let response = reader.get(server, path);
+        response.head.get("last-modified").cloned()
     };
     let feed = (1..30)
         .map(|entries| format!("/feed.php?num={entries}"))
-        .find(|path| made(&server, path) == made(&nginx, path))
+        .find(|path| modified(&server, path) == modified(&nginx, path))
         .expect("two feeds of the same second");
-    same(&reader, &server, &nginx, &feed, &[]);
+    assert_same_response(&reader, &server, &nginx, &feed, &[]);
     for path in [
         "/conf/local.php",
         "/data/pages/wiki/syntax.txt",

@@ -1,5 +1,5 @@
-//! PHP that is restarted, killed, stuck or busy, and content of 50 MB: no answer is lost that can be
-//! had, and nobody waits longer than is said.
+//! PHP that is restarted, killed, stuck or busy, and bodies of 50 MB: no response is lost that PHP can still
+//! send, and no client waits longer than configured.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -13,14 +13,14 @@ use rustix::process::{Signal, kill_process};
 
 use super::server::{Server, Site};
 use super::stack::Stack;
-use super::visitor::{Visitor, Way};
+use super::visitor::{ClientProtocol, Visitor};
 use crate::harness::{Ends, wait_until};
 use crate::wire::Wire;
 
-/// Bytes of what is sent either way.
+/// Bytes of a body in either direction.
 const LARGE: usize = 50 << 20;
 
-/// PHP with so many children, and a server in front of it.
+/// PHP-FPM with this number of children, and a server in front of it.
 fn serve(children: usize, apus: &str) -> (Stack, Server) {
     let stack = Stack::php(children);
     let server = Server::apus(&Site {
@@ -33,15 +33,15 @@ fn serve(children: usize, apus: &str) -> (Stack, Server) {
     (stack, server)
 }
 
-/// Asks over one connection after another, each for a while; the status and worker of each answer.
-fn ask(wire: &mut Wire, method: &str, who: usize, milliseconds: u32) -> (u16, String) {
-    let content = if method == "POST" {
+/// Sends a request that occupies a worker for this time; the status and the worker of the response.
+fn send_request(wire: &mut Wire, method: &str, who: usize, milliseconds: u32) -> (u16, String) {
+    let length = if method == "POST" {
         "Content-Length: 0\r\n"
     } else {
         ""
     };
     wire.send(format!(
-        "{method} /work.php?who={who}&ms={milliseconds} HTTP/1.1\r\nHost: app.test\r\n{content}\r\n"
+        "{method} /work.php?who={who}&ms={milliseconds} HTTP/1.1\r\nHost: app.test\r\n{length}\r\n"
     ));
     let reply = wire.read();
     if reply.status == 200 {
@@ -53,65 +53,65 @@ fn ask(wire: &mut Wire, method: &str, who: usize, milliseconds: u32) -> (u16, St
     )
 }
 
-/// Has clients ask without end while something is done; how often each status came.
+/// Lets clients send requests in a loop while `disturb` runs; how often each status came.
 pub(super) fn under_load(
     server: &Server,
     clients: usize,
     method: &str,
     disturb: impl FnOnce(&AtomicUsize),
 ) -> BTreeMap<u16, usize> {
-    let (over, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (stop, responses) = (AtomicBool::new(false), AtomicUsize::new(0));
     let statuses = Mutex::new(BTreeMap::new());
     thread::scope(|scope| {
         for who in 0..clients {
-            let (over, answered, statuses) = (&over, &answered, &statuses);
+            let (stop, responses, statuses) = (&stop, &responses, &statuses);
             scope.spawn(move || {
                 let mut wire = Wire::connect(server.clear());
-                while !over.load(Ordering::Relaxed) {
-                    let (status, _) = ask(&mut wire, method, who, 5);
+                while !stop.load(Ordering::Relaxed) {
+                    let (status, _) = send_request(&mut wire, method, who, 5);
                     *statuses.lock().unwrap().entry(status).or_default() += 1;
-                    answered.fetch_add(1, Ordering::Relaxed);
+                    responses.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
-        let _over = Ends(&over);
-        disturb(&answered);
+        let _stop = Ends(&stop);
+        disturb(&responses);
     });
     statuses.into_inner().unwrap()
 }
 
-/// Waits until so many more are answered.
-pub(super) fn wait_for_answers(answered: &AtomicUsize, more: usize) {
-    let enough = answered.load(Ordering::Relaxed) + more;
-    wait_until("requests are answered", || {
-        answered.load(Ordering::Relaxed) >= enough
+/// Waits for this number of further responses.
+pub(super) fn wait_for_responses(responses: &AtomicUsize, more: usize) {
+    let enough = responses.load(Ordering::Relaxed) + more;
+    wait_until("the responses have come", || {
+        responses.load(Ordering::Relaxed) >= enough
     });
 }
 
 #[test]
-fn no_answer_is_lost_when_php_fpm_begins_anew() {
+fn no_response_is_lost_when_php_fpm_restarts() {
     let (stack, server) = serve(4, "");
-    let statuses = under_load(&server, 12, "GET", |answered| {
+    let statuses = under_load(&server, 12, "GET", |responses| {
         for _ in 0..3 {
-            wait_for_answers(answered, 50);
+            wait_for_responses(responses, 50);
             stack.restart_php();
         }
-        wait_for_answers(answered, 50);
+        wait_for_responses(responses, 50);
     });
     assert_eq!(statuses.keys().collect::<Vec<_>>(), [&200], "{statuses:?}");
 }
 
 #[test]
-fn a_killed_worker_costs_no_more_than_the_request_that_it_worked_on() {
+fn a_killed_worker_fails_no_request_but_the_one_that_it_handled() {
     const KILLED: usize = 5;
     let (stack, server) = serve(4, "");
     for method in ["GET", "POST"] {
-        let statuses = under_load(&server, 12, method, |answered| {
+        let statuses = under_load(&server, 12, method, |responses| {
             for _ in 0..KILLED {
-                wait_for_answers(answered, 50);
+                wait_for_responses(responses, 50);
                 kill_process(stack.workers()[0], Signal::KILL).unwrap();
             }
-            wait_for_answers(answered, 50);
+            wait_for_responses(responses, 50);
         });
         let failed = statuses.get(&502).copied().unwrap_or_default();
         assert!(failed <= KILLED, "{method}: {statuses:?}");
@@ -120,7 +120,7 @@ fn a_killed_worker_costs_no_more_than_the_request_that_it_worked_on() {
     }
 }
 
-/// Ends its process the first `n` times that it runs, before it says anything.
+/// Kills its process the first `n` times that it runs, before it sends anything.
 const DYING: &str =
     "<?php file_put_contents(__DIR__ . '/runs', $_SERVER['REQUEST_METHOD'] . \"\\n\",
         FILE_APPEND | LOCK_EX);
@@ -128,11 +128,11 @@ const DYING: &str =
     echo 'answered';";
 
 #[test]
-fn what_a_killed_process_did_not_answer_is_asked_once_more_of_another() {
+fn a_request_without_a_response_from_a_killed_process_is_retried_once() {
     let (stack, server) = serve(2, "");
     stack.write("scripts/dying.php", DYING);
-    // Over a new connection, then over one that is kept; and a program that ends every process.
-    for (kept, method, dying, status, expected_runs) in [
+    // Over a new connection, then over an idle one; and a program that kills every process.
+    for (idle, method, dying, status, expected_runs) in [
         (false, "GET", 1, 200, 2),
         (true, "GET", 1, 200, 2),
         (true, "HEAD", 1, 200, 2),
@@ -141,10 +141,13 @@ fn what_a_killed_process_did_not_answer_is_asked_once_more_of_another() {
         (false, "GET", 9, 502, 2),
         (false, "POST", 9, 502, 1),
     ] {
-        let what = format!("{method} {dying} {kept}");
-        if kept {
-            wait_until("a connection is kept", || {
-                Visitor::new(Way::Http1).get(&server, "/work.php").status == 200
+        let what = format!("{method} {dying} {idle}");
+        if idle {
+            wait_until("a connection is idle", || {
+                Visitor::new(ClientProtocol::Http1)
+                    .get(&server, "/work.php")
+                    .status
+                    == 200
             });
         }
         let runs = stack.write("scripts/runs", "");
@@ -161,19 +164,18 @@ fn what_a_killed_process_did_not_answer_is_asked_once_more_of_another() {
         let text = fs::read_to_string(runs).unwrap();
         assert_eq!(text, format!("{method}\n").repeat(expected_runs), "{what}");
     }
-    // The log says what was done.
-    wait_until("the log tells of it", || {
+    wait_until("the retry is logged", || {
         server
             .log()
             .contains("tried an origin once more after it failed")
     });
-    assert!(!server.log().contains("asked another origin"));
+    assert!(!server.log().contains("tried another origin"));
 }
 
 #[test]
-fn php_that_is_away_is_told_at_once_and_found_when_it_is_back() {
+fn unreachable_php_causes_a_502_or_503_at_once_and_is_used_when_it_is_back() {
     let (stack, server) = serve(1, "");
-    let visitor = Visitor::new(Way::Http1);
+    let visitor = Visitor::new(ClientProtocol::Http1);
     let path = "/work.php";
     assert_eq!(visitor.get(&server, path).status, 200);
     kill_process(stack.master(), Signal::STOP).unwrap();
@@ -193,17 +195,17 @@ fn php_that_is_away_is_told_at_once_and_found_when_it_is_back() {
 }
 
 #[test]
-fn a_stuck_worker_costs_its_request_504_and_nobody_else_anything() {
+fn a_stuck_worker_causes_a_504_and_delays_no_other_request() {
     let (_stack, server) = serve(2, "fastcgi = { first_byte_timeout = 1 }");
     thread::scope(|scope| {
         let stuck = scope.spawn(|| {
             let start = Instant::now();
             let mut wire = Wire::connect(server.clear());
-            (ask(&mut wire, "GET", 0, 15_000).0, start.elapsed())
+            (send_request(&mut wire, "GET", 0, 15_000).0, start.elapsed())
         });
         let mut wire = Wire::connect(server.clear());
         for who in 0..20 {
-            assert_eq!(ask(&mut wire, "GET", who, 1).0, 200);
+            assert_eq!(send_request(&mut wire, "GET", who, 1).0, 200);
         }
         let (status, took) = stuck.join().unwrap();
         assert_eq!(status, 504);
@@ -212,66 +214,70 @@ fn a_stuck_worker_costs_its_request_504_and_nobody_else_anything() {
 }
 
 #[test]
-fn a_hundred_clients_of_two_workers_all_get_their_turn() {
+fn a_hundred_clients_of_two_workers_are_served_in_fair_order() {
     const CLIENTS: usize = 100;
-    const TURNS: usize = 5;
+    const ROUNDS: usize = 5;
     let (stack, server) = serve(2, "");
-    let (answered, longest) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let all_there = Barrier::new(CLIENTS);
+    let (responses, longest) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let all_connected = Barrier::new(CLIENTS);
     let wires: Vec<_> = (0..CLIENTS)
         .map(|_| Wire::connect(server.clear()))
         .collect();
     thread::scope(|scope| {
         for (who, mut wire) in wires.into_iter().enumerate() {
-            let (answered, longest, all_there) = (&answered, &longest, &all_there);
+            let (responses, longest, all_connected) = (&responses, &longest, &all_connected);
             scope.spawn(move || {
-                all_there.wait();
-                for turn in 1..=TURNS {
-                    let before = answered.load(Ordering::SeqCst);
-                    assert_eq!(ask(&mut wire, "GET", who, 10).0, 200, "{who} {turn}");
-                    let after = answered.fetch_add(1, Ordering::SeqCst);
+                all_connected.wait();
+                for round in 1..=ROUNDS {
+                    let before = responses.load(Ordering::SeqCst);
+                    assert_eq!(
+                        send_request(&mut wire, "GET", who, 10).0,
+                        200,
+                        "{who} {round}"
+                    );
+                    let after = responses.fetch_add(1, Ordering::SeqCst);
                     longest.fetch_max(after - before, Ordering::SeqCst);
                 }
             });
         }
     });
-    assert_eq!(stack.answered().lines().count(), CLIENTS * TURNS);
-    // Who asks again stands behind all who wait: nobody sees each of the others answered twice.
+    assert_eq!(stack.access_log().lines().count(), CLIENTS * ROUNDS);
+    // The next request of a client queues behind all that wait: no client waits while each other gets two responses.
     let longest = longest.into_inner();
     assert!(
         longest < 2 * CLIENTS,
-        "somebody waited for {longest} answers"
+        "a client waited for {longest} responses to others"
     );
 }
 
 #[test]
-fn fifty_megabytes_go_both_ways() {
+fn bodies_of_50_mb_pass_whole_in_both_directions() {
     let (stack, server) = serve(2, "client_max_body_size = 64");
-    let content: Vec<u8> = (0..LARGE / 8)
+    let body: Vec<u8> = (0..LARGE / 8)
         .flat_map(|line| format!("{line:07}\n").into_bytes())
         .collect();
-    let file = stack.write("tmp/large.bin", &content);
+    let file = stack.write("tmp/large.bin", &body);
     let hash = super::sha256(&file);
     let before = server.resident();
-    for way in Way::ALL {
-        let visitor = Visitor::new(way);
+    for protocol in ClientProtocol::ALL {
+        let visitor = Visitor::new(protocol);
         let reply = visitor.get(&server, "/download.php");
         assert!(
-            reply.status == 200 && reply.body == content,
-            "{way:?} {}",
+            reply.status == 200 && reply.body == body,
+            "{protocol:?} {}",
             reply.body.len()
         );
         let data = format!("@{}", file.display());
         for chunked in [&[][..], &["--header", "Transfer-Encoding: chunked"]] {
-            if way != Way::Http1 && !chunked.is_empty() {
+            if protocol != ClientProtocol::Http1 && !chunked.is_empty() {
                 continue;
             }
             let arguments = [&["--data-binary", &data][..], chunked].concat();
-            let reply = visitor.ask(&server, "/upload.php", &arguments);
+            let reply = visitor.request(&server, "/upload.php", &arguments);
             assert_eq!(
                 reply.text(),
                 format!("POST {LARGE} {hash}"),
-                "{way:?} {chunked:?}"
+                "{protocol:?} {chunked:?}"
             );
         }
     }
@@ -280,26 +286,28 @@ fn fifty_megabytes_go_both_ways() {
 }
 
 #[test]
-fn a_client_that_leaves_ends_what_is_done_for_it() {
+fn a_client_that_disconnects_ends_the_script_of_its_request() {
     let (stack, server) = serve(1, "");
     let ended = stack.path("scripts/ended");
-    for leaving in 1..=3 {
+    for disconnects in 1..=3 {
         let mut wire = Wire::connect(server.clear());
         wire.send("GET /endless.php HTTP/1.1\r\nHost: app.test\r\n\r\n");
         assert_eq!(wire.read_head().status, 200);
         drop(wire);
         wait_until("the script has ended", || {
-            fs::read_to_string(&ended).is_ok_and(|text| text == "aborted\n".repeat(leaving))
+            fs::read_to_string(&ended).is_ok_and(|text| text == "aborted\n".repeat(disconnects))
         });
     }
     assert_eq!(
-        Visitor::new(Way::Http1).get(&server, "/work.php").status,
+        Visitor::new(ClientProtocol::Http1)
+            .get(&server, "/work.php")
+            .status,
         200
     );
 }
 
 #[test]
-fn what_clients_send_slowly_occupies_no_worker() {
+fn slow_request_bodies_occupy_no_worker() {
     let (_stack, server) = serve(1, "");
     let slow: Vec<_> = (0..10)
         .map(|_| {
@@ -311,7 +319,7 @@ fn what_clients_send_slowly_occupies_no_worker() {
         })
         .collect();
     let mut wire = Wire::connect(server.clear());
-    assert_eq!(ask(&mut wire, "GET", 1, 1).0, 200);
+    assert_eq!(send_request(&mut wire, "GET", 1, 1).0, 200);
     for mut wire in slow {
         wire.send("sent.");
         let reply = wire.read();

@@ -1,9 +1,9 @@
-//! Laravel, Symfony and Slim as Debian packages them: one small application on each.
+//! Laravel, Symfony and Slim as Debian packages them, with one small application on each.
 
-use super::compare::same;
+use super::compare::assert_same_response;
 use super::server::{Server, Site};
 use super::stack::Stack;
-use super::visitor::{Visitor, Way, between};
+use super::visitor::{ClientProtocol, Visitor, between};
 
 const LOCATIONS: &str = "location / { try_files $uri $uri/ /index.php?$query_string; }";
 
@@ -36,22 +36,37 @@ fn all() -> Vec<Framework> {
 #[test]
 fn frameworks_keep_sessions_and_refuse_forged_forms() {
     for Framework { apus, nginx, name } in all() {
-        for (server, ways) in [(&apus, &Way::ALL[..]), (&nginx, &[Way::Http1])] {
-            for &way in ways {
-                let visitor = Visitor::new(way);
+        for (server, protocols) in [
+            (&apus, &ClientProtocol::ALL[..]),
+            (&nginx, &[ClientProtocol::Http1]),
+        ] {
+            for &protocol in protocols {
+                let visitor = Visitor::new(protocol);
                 let greeting = || visitor.get(server, "/greeting").text();
-                assert_eq!(greeting(), "Hello, stranger! first visit", "{name} {way:?}");
+                assert_eq!(
+                    greeting(),
+                    "Hello, stranger! first visit",
+                    "{name} {protocol:?}"
+                );
                 let page = visitor.get(server, "/").text();
                 let token = between(&page, "_token\" value=\"", "\"");
                 let forged = visitor.post(server, "/greet", &[("name", "Mallory")]);
-                assert_eq!(forged.status, 419, "{name} {way:?}");
+                assert_eq!(forged.status, 419, "{name} {protocol:?}");
                 let form = [("name", "Ada & Émilie"), ("_token", token)];
                 let reply = visitor.post(server, "/greet", &form);
-                assert_eq!(reply.status, 302, "{name} {way:?}");
-                let scheme = if way == Way::Tls { "https" } else { "http" };
+                assert_eq!(reply.status, 302, "{name} {protocol:?}");
+                let scheme = if protocol == ClientProtocol::Tls {
+                    "https"
+                } else {
+                    "http"
+                };
                 let location = reply.field("location");
                 assert_eq!(location, format!("{scheme}://app.test/greeting"), "{name}");
-                assert_eq!(greeting(), "Hello, Ada &amp; Émilie! yes", "{name} {way:?}");
+                assert_eq!(
+                    greeting(),
+                    "Hello, Ada &amp; Émilie! yes",
+                    "{name} {protocol:?}"
+                );
             }
         }
     }
@@ -64,34 +79,36 @@ fn frameworks_get_uploads_whole() {
     let file = stack.write("tmp/content.bin", &content);
     let hash = super::sha256(&file);
     for Framework { apus, name, .. } in all() {
-        for way in Way::ALL {
-            let visitor = Visitor::new(way);
+        for protocol in ClientProtocol::ALL {
+            let visitor = Visitor::new(protocol);
             let page = visitor.get(&apus, "/").text();
             let token = format!("_token={}", between(&page, "_token\" value=\"", "\""));
             let upload = format!("file=@{};filename=\"ü 1.bin\"", file.display());
             let arguments = ["--form", &token, "--form", "note=a b", "--form", &upload];
-            let reply = visitor.ask(&apus, "/upload", &arguments);
-            assert_eq!(reply.status, 200, "{name} {way:?}: {}", reply.text());
-            let told: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
-            assert_eq!(told["name"], "ü 1.bin", "{name} {way:?}");
-            assert_eq!(told["size"], content.len(), "{name} {way:?}");
-            assert_eq!(told["sha256"], hash.as_str(), "{name} {way:?}");
-            assert_eq!(told["note"], "a b", "{name} {way:?}");
+            let reply = visitor.request(&apus, "/upload", &arguments);
+            assert_eq!(reply.status, 200, "{name} {protocol:?}: {}", reply.text());
+            let seen: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+            assert_eq!(seen["name"], "ü 1.bin", "{name} {protocol:?}");
+            assert_eq!(seen["size"], content.len(), "{name} {protocol:?}");
+            assert_eq!(seen["sha256"], hash.as_str(), "{name} {protocol:?}");
+            assert_eq!(seen["note"], "a b", "{name} {protocol:?}");
         }
     }
 }
 
 #[test]
-fn frameworks_answer_as_behind_nginx() {
+fn frameworks_respond_as_behind_nginx() {
     for Framework { apus, nginx, name } in all() {
-        let visitor = Visitor::new(Way::Http1);
-        // From now on, both know it.
+        let visitor = Visitor::new(ClientProtocol::Http1);
+        // From now on, both servers know the session.
         visitor.get(&nginx, "/greeting");
-        let same = |path, arguments: &[&str]| same(&visitor, &apus, &nginx, path, arguments);
+        let same = |path, arguments: &[&str]| {
+            assert_same_response(&visitor, &apus, &nginx, path, arguments)
+        };
         let reply = same("/users/7?a=b%20c&d[]=1&d[]=%3F&e", &[]);
-        let told: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
-        assert_eq!(told["url"], "http://app.test/users/7", "{name}");
-        assert_eq!(told["query"]["d"][1], "?", "{name}");
+        let seen: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!(seen["url"], "http://app.test/users/7", "{name}");
+        assert_eq!(seen["query"]["d"][1], "?", "{name}");
         same("/users/a%20b", &[]);
         same("/index.php/users/8", &[]);
         assert_eq!(same("/nothing/here", &[]).status, 404, "{name}");
@@ -108,12 +125,12 @@ fn frameworks_answer_as_behind_nginx() {
 }
 
 #[test]
-fn frameworks_are_told_that_a_request_came_over_tls() {
+fn frameworks_see_that_a_request_came_over_tls() {
     for Framework { apus, name, .. } in all() {
-        let reply = Visitor::new(Way::Tls).get(&apus, "/users/7");
-        let told: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
-        assert_eq!(told["secure"], true, "{name}");
-        assert_eq!(told["url"], "https://app.test/users/7", "{name}");
-        assert_eq!(told["ip"], "127.0.0.1", "{name}");
+        let reply = Visitor::new(ClientProtocol::Tls).get(&apus, "/users/7");
+        let seen: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!(seen["secure"], true, "{name}");
+        assert_eq!(seen["url"], "https://app.test/users/7", "{name}");
+        assert_eq!(seen["ip"], "127.0.0.1", "{name}");
     }
 }

@@ -1,5 +1,5 @@
-//! Programs that a list of files, a rewrite, an error or another program leads to: what they are told of the
-//! request, as behind nginx, and that their answers are cached by the URL of the client.
+//! Programs that `try_files`, a rewrite, an error page or `X-Accel-Redirect` chooses: they get the same
+//! parameters as behind nginx, and their responses are cached by the URL of the client.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 
 use super::server::{Server, Site};
 use super::stack::Stack;
-use super::visitor::{PageResponse, Visitor, Way};
+use super::visitor::{ClientProtocol, PageResponse, Visitor};
 use crate::harness::wait_until;
 use crate::wire::Wire;
 
-/// Says how it was asked, and makes each answer another.
-const TOLD: &str = "<?php header('Cache-Control: max-age=' . ($_GET['age'] ?? 600));
+/// Prints its parameters.
+const ECHO_PARAMS: &str = "<?php header('Cache-Control: max-age=' . ($_GET['age'] ?? 600));
     header('Content-Type: text/plain');
     foreach (['REQUEST_URI', 'SCRIPT_NAME', 'QUERY_STRING', 'DOCUMENT_URI', 'REQUEST_METHOD',
         'PATH_INFO', 'HTTP_COOKIE', 'HTTP_AUTHORIZATION', 'HTTP_X_A', 'HTTP_HOST'] as $name) {
         echo \"$name=\", $_SERVER[$name] ?? '-', \"\\n\"; }";
-const COUNTED: &str = "<?php header('Cache-Control: max-age=' . ($_GET['age'] ?? 600) .
+/// Prints its request and how often it ran, so that each response differs.
+const COUNT_RUNS: &str = "<?php header('Cache-Control: max-age=' . ($_GET['age'] ?? 600) .
         ', stale-while-revalidate=600');
     file_put_contents(__DIR__ . '/runs', \"{$_SERVER['REQUEST_URI']} {$_SERVER['QUERY_STRING']}\\n\",
         FILE_APPEND | LOCK_EX);
@@ -34,26 +35,26 @@ fn site<'a>(root: &'a Path, socket: &'a Path, apus: &'a str) -> Site<'a> {
     }
 }
 
-/// A folder with the program that counts.
+/// A folder with the program that counts its runs.
 fn counting(name: &str) -> PathBuf {
     let stack = Stack::scripts();
-    stack.write(&format!("{name}/app.php"), COUNTED);
+    stack.write(&format!("{name}/app.php"), COUNT_RUNS);
     let runs = stack.write(&format!("{name}/runs"), "");
     fs::set_permissions(runs, Permissions::from_mode(0o666)).unwrap();
     stack.path(name)
 }
 
 fn get(server: &Server, path: &str) -> PageResponse {
-    Visitor::new(Way::Http1).get(server, path)
+    Visitor::new(ClientProtocol::Http1).get(server, path)
 }
 
-fn did(reply: &PageResponse) -> &str {
+fn cache_result(reply: &PageResponse) -> &str {
     assert_eq!(reply.status, 200, "{}", reply.text());
     reply.field("x-fastcgi-cache")
 }
 
 #[test]
-fn answers_behind_try_files_and_rewrites_are_cached_by_the_url_of_the_client() {
+fn responses_behind_try_files_and_rewrites_are_cached_by_the_url_of_the_client() {
     let stack = Stack::scripts();
     let (root, socket) = (counting("cached-lists"), stack.socket());
     let server = Server::apus(&site(
@@ -66,21 +67,25 @@ fn answers_behind_try_files_and_rewrites_are_cached_by_the_url_of_the_client() {
     ));
     for path in ["/one", "/two", "/one?a=b", "/old/one", "/old/two"] {
         let first = get(&server, path);
-        assert_eq!(did(&first), "MISS", "{path}");
+        assert_eq!(cache_result(&first), "MISS", "{path}");
         assert!(first.text().starts_with(&format!("{path} ")), "{path}");
-        for way in [Way::Http1, Way::Http2] {
-            let again = Visitor::new(way).get(&server, path);
-            assert_eq!((did(&again), &again.body), ("HIT", &first.body), "{path}");
+        for protocol in [ClientProtocol::Http1, ClientProtocol::Http2] {
+            let again = Visitor::new(protocol).get(&server, path);
+            assert_eq!(
+                (cache_result(&again), &again.body),
+                ("HIT", &first.body),
+                "{path}"
+            );
             assert!(again.field("cache-status").contains("hit"), "{path}");
         }
     }
-    // A purge names what the client asked for, and takes out nothing else.
+    // A purge names the URL that the client requested, and removes nothing else.
     server
         .home
         .expect(&["cache", "purge", "--url", "http://app.test/one"], 0);
-    assert_eq!(did(&get(&server, "/one")), "MISS");
+    assert_eq!(cache_result(&get(&server, "/one")), "MISS");
     for path in ["/two", "/one?a=b", "/old/one"] {
-        assert_eq!(did(&get(&server, path)), "HIT", "{path}");
+        assert_eq!(cache_result(&get(&server, path)), "HIT", "{path}");
     }
     for path in ["/two", "/old/two"] {
         let mut wire = Wire::connect(server.clear());
@@ -88,17 +93,17 @@ fn answers_behind_try_files_and_rewrites_are_cached_by_the_url_of_the_client() {
             "PURGE {path} HTTP/1.1\r\nHost: app.test\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n"
         ));
         assert_eq!(wire.read().status, 204, "{path}");
-        assert_eq!(did(&get(&server, path)), "MISS", "{path}");
+        assert_eq!(cache_result(&get(&server, path)), "MISS", "{path}");
     }
-    assert_eq!(did(&get(&server, "/one?a=b")), "HIT");
-    // A change of the page takes it out, too (RFC 9111 section 4.4).
-    let posted = Visitor::new(Way::Http1).ask(&server, "/one", &["--data", "x"]);
+    assert_eq!(cache_result(&get(&server, "/one?a=b")), "HIT");
+    // A successful unsafe request invalidates the page, too (RFC 9111 section 4.4).
+    let posted = Visitor::new(ClientProtocol::Http1).request(&server, "/one", &["--data", "x"]);
     assert_eq!(posted.status, 200);
-    assert_eq!(did(&get(&server, "/one")), "MISS");
+    assert_eq!(cache_result(&get(&server, "/one")), "MISS");
 }
 
 #[test]
-fn a_page_behind_try_files_is_refreshed_as_what_it_is() {
+fn a_background_refresh_behind_try_files_sends_the_same_request_uri_and_query() {
     let stack = Stack::scripts();
     let (root, socket) = (counting("cached-stale"), stack.socket());
     let server = Server::apus(&site(
@@ -109,7 +114,7 @@ fn a_page_behind_try_files_is_refreshed_as_what_it_is() {
     ));
     let first = get(&server, "/page?age=0").text();
     assert_eq!(first, "/page?age=0 way=list&age=0 1");
-    wait_until("the page was made anew behind its back", || {
+    wait_until("the page was refreshed in the background", || {
         let text = get(&server, "/page?age=0").text();
         assert!(text.starts_with("/page?age=0 way=list&age=0 "), "{text}");
         text != first
@@ -117,13 +122,13 @@ fn a_page_behind_try_files_is_refreshed_as_what_it_is() {
 }
 
 #[test]
-fn a_program_that_another_one_names_is_told_what_it_would_be_behind_nginx() {
+fn a_program_that_x_accel_redirect_names_gets_the_same_parameters_as_behind_nginx() {
     let stack = Stack::scripts();
     stack.write(
         "accel-as-nginx/from.php",
         "<?php header('X-Accel-Redirect: /inner/to.php/more%20x?q=1'); echo 'not this';",
     );
-    stack.write("accel-as-nginx/inner/to.php", TOLD);
+    stack.write("accel-as-nginx/inner/to.php", ECHO_PARAMS);
     let (root, socket) = (stack.path("accel-as-nginx"), stack.socket());
     let as_nginx = Server::nginx(&Site {
         nginx: "location ^~ /inner/ { internal; \
@@ -145,7 +150,7 @@ fn a_program_that_another_one_names_is_told_what_it_would_be_behind_nginx() {
             "GET /from.php?o=3 HTTP/1.1\r\nHost: app.test\r\n\r\n",
             "POST /from.php?o=2 HTTP/1.1\r\nHost: app.test\r\nContent-Length: 4\r\n\r\nbody",
         ] {
-            let [told, expected] = [&apus, &as_nginx].map(|server| {
+            let [params, expected] = [&apus, &as_nginx].map(|server| {
                 let mut wire = Wire::connect(server.clear());
                 wire.send(request);
                 let reply = wire.read();
@@ -153,20 +158,19 @@ fn a_program_that_another_one_names_is_told_what_it_would_be_behind_nginx() {
                 reply.text()
             });
             assert!(expected.contains("REQUEST_URI=/from.php?o="), "{expected}");
-            // What nginx takes for the path is the program alone, here as everywhere.
-            assert_eq!(told, expected, "{request}");
+            assert_eq!(params, expected, "{request}");
         }
         assert_eq!(get(&apus, "/inner/to.php").status, 404);
     }
 }
 
 #[test]
-fn a_program_that_is_an_error_page_is_told_what_it_would_be_behind_nginx() {
+fn a_program_that_is_an_error_page_gets_the_same_parameters_as_behind_nginx() {
     let stack = Stack::scripts();
-    stack.write("error-as-nginx/error.php", TOLD);
+    stack.write("error-as-nginx/error.php", ECHO_PARAMS);
     stack.write(
         "error-as-nginx/own.php",
-        TOLD.replace("<?php", "<?php http_response_code(410);"),
+        ECHO_PARAMS.replace("<?php", "<?php http_response_code(410);"),
     );
     let (root, socket) = (stack.path("error-as-nginx"), stack.socket());
     let as_nginx = Server::nginx(&Site {
@@ -175,13 +179,13 @@ fn a_program_that_is_an_error_page_is_told_what_it_would_be_behind_nginx() {
                 location /deep/ { error_page 404 /error.php?deep=1; }",
         ..site(&root, &socket, "")
     });
-    let places = "[[sites.locations]]\npath = \"= /gone\"\nreturn = { status = 410 }\n\
+    let locations = "[[sites.locations]]\npath = \"= /gone\"\nreturn = { status = 410 }\n\
         [[sites.locations]]\npath = \"/deep/\"\nerror_pages = { 404 = \"/error.php?deep=1\" }\n";
     let pages = "error_pages = { 404 = \"/error.php?q=1\", 410 = \"/own.php\" }\n";
     let cache = "fastcgi = { cache = { ttl = 600 } }\n";
     for apus in [
-        format!("{pages}{places}"),
-        format!("{pages}{cache}{places}"),
+        format!("{pages}{locations}"),
+        format!("{pages}{cache}{locations}"),
     ] {
         let apus = Server::apus(&site(&root, &socket, &apus));
         for (request, status) in [
@@ -204,7 +208,7 @@ fn a_program_that_is_an_error_page_is_told_what_it_would_be_behind_nginx() {
                 404,
             ),
         ] {
-            let [told, expected] = [&apus, &as_nginx].map(|server| {
+            let [params, expected] = [&apus, &as_nginx].map(|server| {
                 let mut wire = Wire::connect(server.clear());
                 wire.send(request);
                 let reply = wire.read();
@@ -212,7 +216,7 @@ fn a_program_that_is_an_error_page_is_told_what_it_would_be_behind_nginx() {
                 reply.text()
             });
             assert!(expected.contains("REQUEST_METHOD=GET"), "{expected}");
-            assert_eq!(told, expected, "{request}");
+            assert_eq!(params, expected, "{request}");
         }
     }
 }

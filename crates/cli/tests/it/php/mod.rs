@@ -1,5 +1,5 @@
-//! PHP applications behind the binary: those of Debian's packages, installed and used as people do,
-//! and compared with nginx in front of the same PHP-FPM.
+//! PHP applications behind the binary: those of Debian's packages are installed and used over HTTP,
+//! and their responses are compared with those of nginx in front of the same PHP-FPM.
 
 mod body_sizes;
 mod browser;

@@ -1,5 +1,5 @@
-//! What a program is told of a request, by asking one: as it would be behind nginx, and never what a
-//! client makes up.
+//! The parameters that a program gets: those that it gets behind nginx, and none that a client can
+//! forge.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,14 +9,14 @@ use super::stack::Stack;
 use crate::harness::{Apus, Home};
 use crate::wire::Wire;
 
-/// Says what it was told, a line each, and what it can read.
-const TELL: &str = "<?php header('Content-Type: text/plain');
+/// Prints its parameters, one per line, and a hash of the request body.
+const ECHO_PARAMS: &str = "<?php header('Content-Type: text/plain');
     foreach ($_SERVER as $name => $value) { if (is_string($value)) echo \"$name=$value\\n\"; }
     echo 'CONTENT=', md5(file_get_contents('php://input')), \"\\n\";";
 
-type Told = BTreeMap<String, String>;
+type ParamMap = BTreeMap<String, String>;
 
-fn ask(address: SocketAddr, request: impl AsRef<[u8]>) -> Told {
+fn send_request(address: SocketAddr, request: impl AsRef<[u8]>) -> ParamMap {
     let mut wire = Wire::connect(address);
     wire.send(request);
     let reply = wire.read();
@@ -28,10 +28,10 @@ fn ask(address: SocketAddr, request: impl AsRef<[u8]>) -> Told {
         .collect()
 }
 
-/// A server with one site, of a folder with the program.
+/// A server with one site whose root is a folder with the program.
 fn serve(name: &str, global: &str, site: &str) -> (Home, Apus) {
     let stack = Stack::scripts();
-    stack.write(&format!("{name}/tell.php"), TELL);
+    stack.write(&format!("{name}/tell.php"), ECHO_PARAMS);
     let home = Home::new();
     home.write(
         "apus.toml",
@@ -47,9 +47,9 @@ fn serve(name: &str, global: &str, site: &str) -> (Home, Apus) {
 }
 
 #[test]
-fn a_program_is_told_what_it_would_be_behind_nginx() {
+fn a_program_gets_the_same_parameters_as_behind_nginx() {
     let stack = Stack::scripts();
-    stack.write("as-nginx/tell.php", TELL);
+    stack.write("as-nginx/tell.php", ECHO_PARAMS);
     let root = stack.path("as-nginx");
     let site = Site {
         host: "told.test",
@@ -64,10 +64,10 @@ fn a_program_is_told_what_it_would_be_behind_nginx() {
                    Authorization: Basic eDp5\r\nCookie: a=1; b=2\r\nReferer: http://a/\r\n\
                    Proxy: evil\r\nX_Under: evil\r\nContent-Type: text/plain\r\n\
                    Content-Length: 5\r\n\r\nhello";
-    let mut told = ask(apus.clear(), request);
-    let mut expected = ask(nginx.clear(), request);
-    for one in [&mut told, &mut expected] {
-        // These are true of one of them alone.
+    let mut params = send_request(apus.clear(), request);
+    let mut expected = send_request(nginx.clear(), request);
+    for one in [&mut params, &mut expected] {
+        // These differ between the two servers.
         for name in [
             "REMOTE_PORT",
             "SERVER_PORT",
@@ -82,36 +82,36 @@ fn a_program_is_told_what_it_would_be_behind_nginx() {
             one.remove(name);
         }
     }
-    // As RFC 3875 section 4.1.18 has it, and nginx does not.
+    // RFC 3875 section 4.1.18 forbids these, and nginx sends them.
     for name in ["HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH", "HTTP_PROXY"] {
         assert!(
             expected.remove(name).is_none_or(|value| value != "evil"),
             "{name}"
         );
     }
-    // An end of its list of files to try, and a name that nobody has checked.
+    // nginx sets the last file of `try_files`, and a user name that it has not verified.
     for name in ["DOCUMENT_URI", "REMOTE_USER"] {
         expected.remove(name);
     }
     assert_eq!(
-        told.remove("DOCUMENT_URI").as_deref(),
+        params.remove("DOCUMENT_URI").as_deref(),
         Some("/tell.php/more/A")
     );
     let translated = format!("{}/more/A", root.canonicalize().unwrap().display());
-    assert_eq!(told.remove("PATH_TRANSLATED"), Some(translated));
-    assert_eq!(told, expected);
+    assert_eq!(params.remove("PATH_TRANSLATED"), Some(translated));
+    assert_eq!(params, expected);
 }
 
 #[test]
-fn a_proxy_that_is_trusted_says_who_the_client_is_and_others_do_not() {
+fn only_a_trusted_proxy_sets_the_address_and_the_scheme_of_the_client() {
     let request = "GET /tell.php HTTP/1.1\r\nHost: told.test\r\n\
                    X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\n\
                    X_Forwarded_Proto: https\r\nX-Real-IP: 203.0.113.9\r\n\
                    X-Original-URL: /admin\r\n\r\n";
     let (_home, apus) = serve("strange", "", "");
-    let told = ask(apus.address(), request);
-    assert_eq!(told["REMOTE_ADDR"], "127.0.0.1");
-    assert_eq!(told["REQUEST_SCHEME"], "http");
+    let params = send_request(apus.address(), request);
+    assert_eq!(params["REMOTE_ADDR"], "127.0.0.1");
+    assert_eq!(params["REQUEST_SCHEME"], "http");
     for name in [
         "HTTPS",
         "HTTP_X_FORWARDED_FOR",
@@ -119,19 +119,19 @@ fn a_proxy_that_is_trusted_says_who_the_client_is_and_others_do_not() {
         "HTTP_X_REAL_IP",
         "HTTP_X_ORIGINAL_URL",
     ] {
-        assert!(!told.contains_key(name), "{name}");
+        assert!(!params.contains_key(name), "{name}");
     }
     let trusting = "[global]\ntrusted_proxies = \"127.0.0.0/8\"\n";
     let (_home, apus) = serve("trusted", trusting, "");
-    let told = ask(apus.address(), request);
-    assert_eq!(told["REMOTE_ADDR"], "203.0.113.9");
-    assert_eq!(told["HTTPS"], "on");
-    assert_eq!(told["SERVER_PORT"], "443");
-    assert!(!told.contains_key("HTTP_X_FORWARDED_PROTO"));
+    let params = send_request(apus.address(), request);
+    assert_eq!(params["REMOTE_ADDR"], "203.0.113.9");
+    assert_eq!(params["HTTPS"], "on");
+    assert_eq!(params["SERVER_PORT"], "443");
+    assert!(!params.contains_key("HTTP_X_FORWARDED_PROTO"));
 }
 
 #[test]
-fn content_of_unknown_length_is_told_with_its_length() {
+fn a_chunked_request_body_reaches_php_with_its_content_length() {
     for (name, keys) in [
         ("held", ""),
         ("streamed", "fastcgi.hold_request = false"),
@@ -141,19 +141,19 @@ fn content_of_unknown_length_is_told_with_its_length() {
         let request = "POST /tell.php HTTP/1.1\r\nHost: told.test\r\n\
                        Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n\
                        6\r\nhello \r\n5\r\nworld\r\n0\r\n\r\n";
-        let told = ask(apus.address(), request);
-        assert_eq!(told["CONTENT_LENGTH"], "11", "{name}");
-        // Of "hello world".
+        let params = send_request(apus.address(), request);
+        assert_eq!(params["CONTENT_LENGTH"], "11", "{name}");
+        // The hash of "hello world".
         assert_eq!(
-            told["CONTENT"], "5eb63bbbe01eeed093cb22bb8f5acdc3",
+            params["CONTENT"], "5eb63bbbe01eeed093cb22bb8f5acdc3",
             "{name}"
         );
-        assert!(!told.contains_key("HTTP_TRANSFER_ENCODING"), "{name}");
+        assert!(!params.contains_key("HTTP_TRANSFER_ENCODING"), "{name}");
     }
 }
 
 #[test]
-fn variables_of_the_site_go_before_all_others() {
+fn parameters_of_the_site_take_precedence_over_all_others() {
     let (_home, apus) = serve(
         "own",
         "",
@@ -161,9 +161,9 @@ fn variables_of_the_site_go_before_all_others() {
          SERVER_SOFTWARE = \"\"\nHTTP_X_USER = \"nobody\"\n",
     );
     let request = "GET /tell.php HTTP/1.1\r\nHost: told.test\r\nX-User: root\r\n\r\n";
-    let told = ask(apus.address(), request);
-    assert_eq!(told["APP_ENV"], "production");
-    assert_eq!(told["SERVER_NAME"], "of told.test");
-    assert_eq!(told["HTTP_X_USER"], "nobody");
-    assert!(!told.contains_key("SERVER_SOFTWARE"));
+    let params = send_request(apus.address(), request);
+    assert_eq!(params["APP_ENV"], "production");
+    assert_eq!(params["SERVER_NAME"], "of told.test");
+    assert_eq!(params["HTTP_X_USER"], "nobody");
+    assert!(!params.contains_key("SERVER_SOFTWARE"));
 }

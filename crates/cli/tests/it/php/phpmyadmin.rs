@@ -1,9 +1,9 @@
-//! phpMyAdmin: logged in to with cookies, asked for databases and tables.
+//! phpMyAdmin: a login with cookies, and pages of databases and tables.
 
-use super::compare::same;
+use super::compare::assert_same_response;
 use super::server::{Server, Site};
 use super::stack::Stack;
-use super::visitor::{Visitor, Way, between};
+use super::visitor::{ClientProtocol, Visitor, between};
 
 const KEEPER: (&str, &str) = ("keeper", "of the shop");
 
@@ -23,7 +23,7 @@ fn hidden(page: &str, name: &str) -> String {
     between(page, &format!("name=\"{name}\" value=\""), "\"").to_owned()
 }
 
-/// Gives these credentials; the page that is found then.
+/// Logs in with these credentials; the page that follows.
 fn log_in(server: &Server, visitor: &Visitor, (user, password): (&str, &str)) -> String {
     let page = visitor.get(server, "/").text();
     let (token, session) = (hidden(&page, "token"), hidden(&page, "set_session"));
@@ -40,15 +40,15 @@ fn log_in(server: &Server, visitor: &Visitor, (user, password): (&str, &str)) ->
 }
 
 #[test]
-fn phpmyadmin_lets_in_who_knows_the_password_and_shows_tables() {
+fn phpmyadmin_accepts_only_the_right_password_and_shows_tables() {
     let server = site(Server::apus);
-    for way in Way::ALL {
-        let stranger = Visitor::new(way);
-        let page = log_in(&server, &stranger, ("keeper", "guessed"));
+    for protocol in ClientProtocol::ALL {
+        let rejected = Visitor::new(protocol);
+        let page = log_in(&server, &rejected, ("keeper", "guessed"));
         assert!(page.contains("pma_password"), "{page}");
-        let visitor = Visitor::new(way);
+        let visitor = Visitor::new(protocol);
         let page = log_in(&server, &visitor, KEEPER);
-        assert!(page.contains("keeper@localhost"), "{way:?}: {page}");
+        assert!(page.contains("keeper@localhost"), "{protocol:?}: {page}");
         let page = visitor
             .get(&server, "/index.php?route=/server/databases")
             .text();
@@ -58,15 +58,15 @@ fn phpmyadmin_lets_in_who_knows_the_password_and_shows_tables() {
         );
         let path = "/index.php?route=/sql&db=shop&table=users&pos=0";
         let page = visitor.get(&server, path).text();
-        assert!(page.contains("Tachymarptis melba"), "{way:?}: {page}");
+        assert!(page.contains("Tachymarptis melba"), "{protocol:?}: {page}");
     }
 }
 
 #[test]
-fn phpmyadmin_answers_as_behind_nginx() {
+fn phpmyadmin_responds_as_behind_nginx() {
     let server = site(Server::apus);
     let nginx = site(Server::nginx);
-    let visitor = Visitor::new(Way::Http1);
+    let visitor = Visitor::new(ClientProtocol::Http1);
     log_in(&server, &visitor, KEEPER);
     for path in [
         "/js/messages.php?l=en",
@@ -75,7 +75,7 @@ fn phpmyadmin_answers_as_behind_nginx() {
         "/themes/pmahomme/img/logo_left.png",
         "/url.php?url=https://www.phpmyadmin.net/",
     ] {
-        same(&visitor, &server, &nginx, path, &[]);
+        assert_same_response(&visitor, &server, &nginx, path, &[]);
     }
     for path in ["/nowhere", "/libraries/nowhere.php", "/index.php.bak"] {
         assert_eq!(visitor.get(&server, path).status, 404, "{path}");

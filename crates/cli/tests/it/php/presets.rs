@@ -1,19 +1,19 @@
-//! Presets from the outside: what is uploaded never runs, what is private stays so, no source is ever
-//! sent, and a request cannot pass for another. ATTACKS.md of the project calls it paths and programs.
+//! Presets under attack: uploaded files never run, private files and source code are not sent, and a request
+//! cannot forge its parameters. ATTACKS.md of the project has this class as "paths and programs".
 
 use super::server::{Server, Site};
 use super::stack::Stack;
 use crate::wire::{Received, Wire};
 
-/// A program that says so if it is run, with a word that its source does not hold.
+/// A program that prints a text that its source does not contain.
 const EVIL: &str = "<?php /* secret source */ echo 'it ', 'ran: ', $_SERVER['SCRIPT_NAME'] ?? '';";
 const RAN: &str = "it ran: ";
 
-/// Says what it was told, a line each.
-const TELL: &str = "<?php header('Content-Type: text/plain');
+/// Prints its parameters, one per line.
+const ECHO_PARAMS: &str = "<?php header('Content-Type: text/plain');
     foreach ($_SERVER as $name => $value) { if (is_string($value)) echo \"$name=$value\\n\"; }";
 
-/// A site of an application that is nothing but these files.
+/// A site of an application that has only these files.
 fn serve(name: &str, apus: &str, files: &[(&str, &str)]) -> Server {
     let stack = Stack::scripts();
     for (file, content) in files {
@@ -28,13 +28,13 @@ fn serve(name: &str, apus: &str, files: &[(&str, &str)]) -> Server {
     })
 }
 
-/// Asks for what no honest client would, over one connection as long as it stays.
-struct Stranger<'a> {
+/// Sends hostile requests over one connection as long as it stays open.
+struct RawClient<'a> {
     server: &'a Server,
     wire: Wire,
 }
 
-impl<'a> Stranger<'a> {
+impl<'a> RawClient<'a> {
     fn new(server: &'a Server) -> Self {
         Self {
             server,
@@ -42,7 +42,7 @@ impl<'a> Stranger<'a> {
         }
     }
 
-    fn ask(&mut self, line: &str, fields: &[&str]) -> Received {
+    fn request(&mut self, line: &str, fields: &[&str]) -> Received {
         let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
         let request = format!("{line} HTTP/1.1\r\nHost: app.test\r\n{fields}\r\n");
         self.wire.send(request);
@@ -54,15 +54,15 @@ impl<'a> Stranger<'a> {
     }
 
     fn get(&mut self, path: &str) -> Received {
-        self.ask(&format!("GET {path}"), &[])
+        self.request(&format!("GET {path}"), &[])
     }
 }
 
 fn get(server: &Server, path: &str) -> Received {
-    Stranger::new(server).get(path)
+    RawClient::new(server).get(path)
 }
 
-/// Ways to write a path, or what a server might take for it.
+/// Spellings of a path, and paths that a server might confuse with it.
 fn spellings(path: &str) -> Vec<String> {
     let (folder, name) = path.rsplit_once('/').unwrap();
     let mut all = vec![path.to_owned()];
@@ -136,7 +136,7 @@ fn assert_harmless(reply: &Received, how: &str) {
 }
 
 #[test]
-fn what_is_uploaded_never_runs() {
+fn uploaded_files_never_run() {
     for (preset, uploads) in [
         ("wordpress", "wp-content/uploads/2026"),
         ("typecho", "usr/uploads/2026"),
@@ -159,14 +159,14 @@ fn what_is_uploaded_never_runs() {
         files.push(("index.php", "<?php echo 'front';"));
         let server = serve(preset, &format!("preset = \"{preset}\""), &files);
         assert_eq!(get(&server, "/some/page").text(), "front", "{preset}");
-        let mut stranger = Stranger::new(&server);
+        let mut client = RawClient::new(&server);
         for name in ["evil.php", "index.php"] {
             for path in spellings(&format!("/{uploads}/{name}")) {
-                assert_harmless(&stranger.get(&path), &format!("{preset} {path}"));
+                assert_harmless(&client.get(&path), &format!("{preset} {path}"));
             }
         }
         assert_harmless(&get(&server, &format!("/{uploads}/")), uploads);
-        // What only looks like a program is a file to send, or nothing; it never runs.
+        // A file that only looks like a program is sent or refused; it never runs.
         for name in &names[1..6] {
             for end in [
                 "",
@@ -178,7 +178,7 @@ fn what_is_uploaded_never_runs() {
                 "%0a.php",
             ] {
                 let path = format!("/{uploads}/{name}{end}");
-                let text = stranger.get(&path).text();
+                let text = client.get(&path).text();
                 assert!(!text.contains(RAN), "{preset} {path}: {text}");
             }
         }
@@ -186,7 +186,7 @@ fn what_is_uploaded_never_runs() {
 }
 
 #[test]
-fn no_source_is_ever_sent() {
+fn no_source_code_is_sent() {
     let files = [
         ("index.php", EVIL),
         ("admin/index.php", EVIL),
@@ -210,8 +210,8 @@ fn no_source_is_ever_sent() {
             get(&server, "/lib/part.php").text().contains(RAN),
             "{preset}"
         );
-        let mut stranger = Stranger::new(&server);
-        // Only a preset says that copies of programs are not to be sent.
+        let mut client = RawClient::new(&server);
+        // Only a preset forbids to send copies of programs.
         let is_tried = |file: &str| !preset.is_empty() || file.ends_with(".php");
         for (file, _) in files.into_iter().filter(|(file, _)| is_tried(file)) {
             for path in spellings(&format!("/{file}")) {
@@ -221,7 +221,7 @@ fn no_source_is_ever_sent() {
                     ("GET", &["Translate: f"]),
                     ("PROPFIND", &[]),
                 ] {
-                    let text = stranger.ask(&format!("{method} {path}"), fields).text();
+                    let text = client.request(&format!("{method} {path}"), fields).text();
                     let leaks = text.contains("secret source") || text.contains("<?php");
                     assert!(!leaks, "{preset} {method} {path} {fields:?}: {text}");
                 }
@@ -231,7 +231,7 @@ fn no_source_is_ever_sent() {
 }
 
 #[test]
-fn what_is_private_to_an_application_is_not_served() {
+fn private_files_of_an_application_are_not_served() {
     let private = [
         (
             "wordpress",
@@ -282,44 +282,44 @@ fn what_is_private_to_an_application_is_not_served() {
             "<?php http_response_code(404); echo 'front: none';",
         ));
         let server = serve(&name, &format!("preset = \"{preset}\""), &files);
-        let mut stranger = Stranger::new(&server);
+        let mut client = RawClient::new(&server);
         for name in names {
             for path in spellings(&format!("/{name}")) {
-                assert_harmless(&stranger.get(&path), &format!("{preset} {path}"));
+                assert_harmless(&client.get(&path), &format!("{preset} {path}"));
             }
-            let status = stranger.get(&format!("/{name}")).status;
+            let status = client.get(&format!("/{name}")).status;
             assert!(matches!(status, 403 | 404), "{preset} /{name}: {status}");
         }
     }
 }
 
 #[test]
-fn a_request_cannot_pass_for_another() {
+fn a_request_cannot_forge_its_cgi_parameters() {
     let server = serve(
         "tell",
         "",
         &[
-            ("tell.php", TELL),
-            ("folder/tell.php", TELL),
-            ("folder.php/tell.php", TELL),
+            ("tell.php", ECHO_PARAMS),
+            ("folder/tell.php", ECHO_PARAMS),
+            ("folder.php/tell.php", ECHO_PARAMS),
         ],
     );
-    let tell = |path: &str, headers: &[&str]| {
-        let reply = Stranger::new(&server).ask(&format!("GET {path}"), headers);
+    let echo = |path: &str, headers: &[&str]| {
+        let reply = RawClient::new(&server).request(&format!("GET {path}"), headers);
         assert_eq!(reply.status, 200, "{path}");
         reply.text()
     };
-    let told = |text: &str, name: &str| {
+    let param = |text: &str, name: &str| {
         let start = format!("{name}=");
         text.lines()
             .find_map(|line| line.strip_prefix(&start))
             .map(str::to_owned)
     };
-    // httpoxy, CVE-2016-5385 and its sisters.
-    let text = tell("/tell.php", &["Proxy: http://evil.test:3128"]);
+    // httpoxy: CVE-2016-5385 and related ones.
+    let text = echo("/tell.php", &["Proxy: http://evil.test:3128"]);
     assert!(!text.contains("evil.test"), "{text}");
-    // Names that become the same variable; who could set one to something else is dropped.
-    let text = tell(
+    // Field names that map to the variable of another field are dropped.
+    let text = echo(
         "/tell.php",
         &[
             "X_Forwarded_For: 6.6.6.6",
@@ -333,11 +333,11 @@ fn a_request_cannot_pass_for_another() {
         "{text}"
     );
     assert!(
-        told(&text, "HTTPS").is_none_or(|value| value.is_empty() || value == "off"),
+        param(&text, "HTTPS").is_none_or(|value| value.is_empty() || value == "off"),
         "{text}"
     );
-    // Nobody trusts this client.
-    let text = tell(
+    // This client is not a trusted proxy.
+    let text = echo(
         "/tell.php",
         &[
             "X-Forwarded-For: 6.6.6.6",
@@ -346,21 +346,21 @@ fn a_request_cannot_pass_for_another() {
         ],
     );
     assert_eq!(
-        told(&text, "REMOTE_ADDR").as_deref(),
+        param(&text, "REMOTE_ADDR").as_deref(),
         Some("127.0.0.1"),
         "{text}"
     );
     assert!(
-        told(&text, "HTTPS").is_none_or(|value| value.is_empty() || value == "off"),
+        param(&text, "HTTPS").is_none_or(|value| value.is_empty() || value == "off"),
         "{text}"
     );
     assert_eq!(
-        told(&text, "REQUEST_SCHEME").as_deref(),
+        param(&text, "REQUEST_SCHEME").as_deref(),
         Some("http"),
         "{text}"
     );
-    // A client names no program and no root.
-    let text = tell(
+    // A client cannot set the program or the document root.
+    let text = echo(
         "/tell.php",
         &[
             "Script-Filename: /etc/passwd",
@@ -370,36 +370,36 @@ fn a_request_cannot_pass_for_another() {
     );
     assert!(!text.contains("root:"), "{text}");
     assert!(
-        told(&text, "SCRIPT_FILENAME")
+        param(&text, "SCRIPT_FILENAME")
             .unwrap()
             .ends_with("/tell/tell.php"),
         "{text}"
     );
-    assert_eq!(told(&text, "PHP_VALUE"), None, "{text}");
-    // What follows the program is told once, decoded, and changes nothing of who it is.
+    assert_eq!(param(&text, "PHP_VALUE"), None, "{text}");
+    // The path after the program is decoded once in PATH_INFO and does not change SCRIPT_NAME.
     for (path, info) in [
         ("/tell.php/a/b", "/a/b"),
         ("/tell.php/a%20b", "/a b"),
         ("/tell.php/x.php/y", "/x.php/y"),
     ] {
-        let text = tell(path, &[]);
+        let text = echo(path, &[]);
         assert!(
             text.contains(&format!("\nPATH_INFO={info}\n")),
             "{path}: {text}"
         );
         assert_eq!(
-            told(&text, "SCRIPT_NAME").as_deref(),
+            param(&text, "SCRIPT_NAME").as_deref(),
             Some("/tell.php"),
             "{path}: {text}"
         );
     }
-    let text = tell("/folder.php/tell.php/z", &[]);
+    let text = echo("/folder.php/tell.php/z", &[]);
     assert_eq!(
-        told(&text, "SCRIPT_NAME").as_deref(),
+        param(&text, "SCRIPT_NAME").as_deref(),
         Some("/folder.php/tell.php"),
         "{text}"
     );
-    assert_eq!(told(&text, "PATH_INFO").as_deref(), Some("/z"), "{text}");
+    assert_eq!(param(&text, "PATH_INFO").as_deref(), Some("/z"), "{text}");
     assert_eq!(get(&server, "/nowhere.php").status, 404);
     assert_eq!(get(&server, "/nowhere.php/tell.php").status, 404);
     assert_eq!(get(&server, "/tell.php%2fx").status, 400);

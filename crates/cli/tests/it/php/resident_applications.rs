@@ -1,22 +1,22 @@
-//! Applications that stay in memory, in PHP-FPM and in a php-cgi that the server starts: they answer as
-//! when they are loaded anew for each request, and nothing of one request is left for the next.
+//! Resident applications in PHP-FPM and in a php-cgi that the server starts: they respond as when they are
+//! loaded for each request, and no state of one request reaches the next.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::compare::same;
-use super::concurrent_requests::answers_are_those_of_their_requests;
-use super::faults::{under_load, wait_for_answers};
+use super::compare::assert_same_response;
+use super::concurrent_requests::assert_each_request_gets_its_own_response;
+use super::faults::{under_load, wait_for_responses};
 use super::server::{Server, Site};
 use super::stack::Stack;
-use super::visitor::{Visitor, Way, between};
+use super::visitor::{ClientProtocol, Visitor, between};
 use crate::harness::wait_until;
 
 const WORKERS: usize = 3;
 
-/// A stack whose PHP-FPM has children enough for workers and others, and what runs workers.
+/// A stack whose PHP-FPM has enough children for workers and other requests, and the programs that run workers.
 fn programs() -> (Stack, [PathBuf; 2]) {
     let stack = Stack::resident(2 * WORKERS);
     let socket = stack.socket();
@@ -48,7 +48,7 @@ fn plain(stack: &Stack, root: &Path) -> Server {
 }
 
 #[test]
-fn ten_thousand_answers_of_resident_workers_are_those_of_their_requests() {
+fn each_of_ten_thousand_requests_to_resident_workers_gets_its_own_response() {
     let (stack, programs) = programs();
     for php in programs {
         let server = serve(
@@ -57,12 +57,12 @@ fn ten_thousand_answers_of_resident_workers_are_those_of_their_requests() {
             "/mixed.php",
             "mode = \"classic\"",
         );
-        answers_are_those_of_their_requests(&server);
+        assert_each_request_gets_its_own_response(&server);
     }
 }
 
 #[test]
-fn frameworks_answer_alike_whether_they_stay_in_memory_or_not() {
+fn frameworks_respond_alike_with_and_without_resident_workers() {
     let (stack, programs) = programs();
     for (name, script, mode) in [
         ("laravel", "/index.php", "classic"),
@@ -81,10 +81,10 @@ fn frameworks_answer_alike_whether_they_stay_in_memory_or_not() {
                 &format!("mode = \"{mode}\", script = \"{script}\""),
             );
             let who = format!("{name} {mode} {}", php.display());
-            for way in Way::ALL {
-                keeps_sessions(&server, way, &who);
+            for protocol in ClientProtocol::ALL {
+                assert_keeps_sessions(&server, protocol, &who);
             }
-            let visitor = Visitor::new(Way::Http1);
+            let visitor = Visitor::new(ClientProtocol::Http1);
             visitor.get(&plain, "/greeting");
             for _ in 0..3 {
                 for (path, arguments) in [
@@ -99,34 +99,41 @@ fn frameworks_answer_alike_whether_they_stay_in_memory_or_not() {
                     ("/users/7", &["--head"]),
                     ("/greeting", &[]),
                 ] {
-                    same(&visitor, &server, &plain, path, arguments);
+                    assert_same_response(&visitor, &server, &plain, path, arguments);
                 }
             }
         }
     }
 }
 
-/// Two visitors at once, neither of whom is taken for the other, and an upload.
-fn keeps_sessions(server: &Server, way: Way, who: &str) {
-    let visitors = ["Ada", "Grace"].map(|name| (name, Visitor::new(way)));
+/// Two concurrent sessions, which are not mixed up, and a visitor without one.
+fn assert_keeps_sessions(server: &Server, protocol: ClientProtocol, who: &str) {
+    let visitors = ["Ada", "Grace"].map(|name| (name, Visitor::new(protocol)));
     for (name, visitor) in &visitors {
         let page = visitor.get(server, "/").text();
         let token = between(&page, "_token\" value=\"", "\"");
         let reply = visitor.post(server, "/greet", &[("name", name), ("_token", token)]);
-        assert_eq!(reply.status, 302, "{who} {way:?}: {}", reply.text());
+        assert_eq!(reply.status, 302, "{who} {protocol:?}: {}", reply.text());
     }
     for _ in 0..3 {
         for (name, visitor) in &visitors {
             let greeting = visitor.get(server, "/greeting").text();
-            assert_eq!(greeting, format!("Hello, {name}! yes"), "{who} {way:?}");
+            assert_eq!(
+                greeting,
+                format!("Hello, {name}! yes"),
+                "{who} {protocol:?}"
+            );
         }
     }
-    let stranger = Visitor::new(way).get(server, "/greeting").text();
-    assert_eq!(stranger, "Hello, stranger! first visit", "{who} {way:?}");
+    let anonymous = Visitor::new(protocol).get(server, "/greeting").text();
+    assert_eq!(
+        anonymous, "Hello, stranger! first visit",
+        "{who} {protocol:?}"
+    );
 }
 
 #[test]
-fn workers_that_are_killed_cost_no_answer_that_may_be_asked_for_again() {
+fn killed_workers_lose_no_response_to_a_request_that_may_be_retried() {
     let (stack, programs) = programs();
     for php in programs {
         let server = serve(
@@ -135,12 +142,12 @@ fn workers_that_are_killed_cost_no_answer_that_may_be_asked_for_again() {
             "/work.php",
             "mode = \"classic\"",
         );
-        let statuses = under_load(&server, 12, "GET", |answered| {
+        let statuses = under_load(&server, 12, "GET", |responses| {
             for _ in 0..5 {
-                wait_for_answers(answered, 50);
+                wait_for_responses(responses, 50);
                 kill_process(worker(&server), Signal::KILL).unwrap();
             }
-            wait_for_answers(answered, 50);
+            wait_for_responses(responses, 50);
         });
         assert_eq!(
             statuses.keys().collect::<Vec<_>>(),
@@ -151,14 +158,14 @@ fn workers_that_are_killed_cost_no_answer_that_may_be_asked_for_again() {
     }
 }
 
-/// A process that has just answered.
+/// The process of the latest response.
 fn worker(server: &Server) -> Pid {
-    let reply = Visitor::new(Way::Http1).get(server, "/work.php");
+    let reply = Visitor::new(ClientProtocol::Http1).get(server, "/work.php");
     Pid::from_raw(reply.field("x-worker").parse().unwrap()).unwrap()
 }
 
 #[test]
-fn reloads_lose_no_answer_and_bring_new_code() {
+fn reloads_lose_no_response_and_load_new_code() {
     let (stack, programs) = programs();
     for (number, php) in programs.iter().enumerate() {
         let folder = format!("release-{number}");
@@ -169,14 +176,14 @@ fn reloads_lose_no_answer_and_bring_new_code() {
         };
         stack.write(&format!("{folder}/work.php"), script(0));
         let server = serve(&stack.path(&folder), php, "/work.php", "mode = \"classic\"");
-        let statuses = under_load(&server, 12, "GET", |answered| {
+        let statuses = under_load(&server, 12, "GET", |responses| {
             for release in 1..=3 {
-                wait_for_answers(answered, 50);
+                wait_for_responses(responses, 50);
                 let written = stack.write(&format!("{folder}/new"), script(release));
                 fs::rename(written, stack.path(&format!("{folder}/work.php"))).unwrap();
                 server.home.expect(&["reload"], 0);
-                wait_until("the new release answers", || {
-                    let reply = Visitor::new(Way::Http1).get(&server, "/work.php");
+                wait_until("the new release responds", || {
+                    let reply = Visitor::new(ClientProtocol::Http1).get(&server, "/work.php");
                     reply.field("x-release") == release.to_string()
                 });
             }

@@ -1,12 +1,13 @@
-//! Which program answers, and what becomes of its answer: the order of files, programs and the front
+//! The choice of the program and the handling of its response: the order of files, programs and the front
 //! controller, internal redirects, error pages, the log, and a full pool.
 
 use super::stack::Stack;
 use crate::harness::{Apus, Home, wait_until};
 use crate::wire::{Received, Wire};
 
-/// Says which program it is, and how it was asked for.
-const WHO: &str = "<?php echo $_SERVER['SCRIPT_NAME'], ' ', $_SERVER['PATH_INFO'] ?? '', ' ',
+/// Prints the name of the program and its request.
+const ECHO_REQUEST: &str =
+    "<?php echo $_SERVER['SCRIPT_NAME'], ' ', $_SERVER['PATH_INFO'] ?? '', ' ',
     $_SERVER['REQUEST_URI'], ' ', $_SERVER['QUERY_STRING'];";
 
 fn serve(name: &str, site: &str, files: &[(&str, &str)]) -> (Home, Apus) {
@@ -28,25 +29,25 @@ fn serve(name: &str, site: &str, files: &[(&str, &str)]) -> (Home, Apus) {
     (home, apus)
 }
 
-fn ask(apus: &Apus, line: &str) -> Received {
+fn send_request(apus: &Apus, line: &str) -> Received {
     let mut wire = Wire::connect(apus.address());
     wire.send(format!("{line} HTTP/1.1\r\nHost: run.test\r\n\r\n"));
     wire.read()
 }
 
 fn get(apus: &Apus, path: &str) -> Received {
-    ask(apus, &format!("GET {path}"))
+    send_request(apus, &format!("GET {path}"))
 }
 
 #[test]
-fn files_go_before_programs_and_programs_before_the_front_controller() {
+fn files_take_precedence_over_programs_and_programs_over_the_front_controller() {
     let (_home, apus) = serve(
         "order",
         "fastcgi.front_controller = \"/index.php\"",
         &[
-            ("index.php", WHO),
+            ("index.php", ECHO_REQUEST),
             ("index.html", "html"),
-            ("admin/index.php", WHO),
+            ("admin/index.php", ECHO_REQUEST),
             ("plain/index.html", "html"),
             ("lib.php/style.css", "css"),
             ("image.jpg", "<?php echo 'ran';"),
@@ -72,7 +73,7 @@ fn files_go_before_programs_and_programs_before_the_front_controller() {
         assert_eq!((reply.status, &*reply.text()), (200, expected), "{path}");
     }
     assert_eq!(get(&apus, "/admin").status, 301);
-    let posted = ask(&apus, "POST /pretty");
+    let posted = send_request(&apus, "POST /pretty");
     assert_eq!(posted.text(), "/index.php  /pretty ");
     for refused in ["/a%2fb", "/a%00.php", "/../index.php", "/index.php%00.jpg"] {
         assert_eq!(get(&apus, refused).status, 400, "{refused}");
@@ -80,13 +81,17 @@ fn files_go_before_programs_and_programs_before_the_front_controller() {
 }
 
 #[test]
-fn what_a_rewrite_or_a_list_of_files_says_is_run_and_the_client_is_quoted() {
+fn rewrites_and_try_files_choose_the_program_and_request_uri_is_that_of_the_client() {
     let (_home, apus) = serve(
         "lists",
         "try_files = [\"$uri\", \"$uri/\", \"/app.php?way=list&$args\"]\n\
          [[sites.locations]]\npath = \"/old/\"\n\
          rewrite = [{ from = \"^/old/(.*)\", to = \"/app.php/$1\", then = \"last\" }]\n",
-        &[("app.php", WHO), ("in/index.php", WHO), ("a.txt", "text")],
+        &[
+            ("app.php", ECHO_REQUEST),
+            ("in/index.php", ECHO_REQUEST),
+            ("a.txt", "text"),
+        ],
     );
     for (path, expected) in [
         ("/x?y=z", "/app.php  /x?y=z way=list&y=z"),
@@ -106,9 +111,9 @@ fn a_network_of_sites_shares_the_files_of_wordpress() {
         "network",
         "preset = \"wordpress\"",
         &[
-            ("index.php", WHO),
-            ("wp-login.php", WHO),
-            ("wp-admin/index.php", WHO),
+            ("index.php", ECHO_REQUEST),
+            ("wp-login.php", ECHO_REQUEST),
+            ("wp-admin/index.php", ECHO_REQUEST),
             ("wp-content/themes/a/style.css", "css"),
         ],
     );
@@ -128,7 +133,7 @@ fn a_network_of_sites_shares_the_files_of_wordpress() {
 }
 
 #[test]
-fn a_program_has_the_site_send_a_file_and_has_its_own_status() {
+fn a_program_can_send_a_file_by_x_accel_redirect_and_set_its_own_status() {
     let (_home, apus) = serve(
         "answers",
         "fastcgi.accel = true\nfastcgi.hide = \"X-Powered-By\"\n\
@@ -173,7 +178,7 @@ fn a_program_has_the_site_send_a_file_and_has_its_own_status() {
 }
 
 #[test]
-fn what_a_program_complains_of_is_logged_with_its_request() {
+fn errors_that_a_program_reports_are_logged_with_its_request() {
     let (home, apus) = serve(
         "complains",
         "access_log = { path = \"access.log\", format = \"$request_id $request_uri\" }",
@@ -184,25 +189,25 @@ fn what_a_program_complains_of_is_logged_with_its_request() {
     );
     assert_eq!(get(&apus, "/c.php?a=b").text(), "1");
     assert_eq!(get(&apus, "/c.php?a=b").text(), "1");
-    let identities = || -> Vec<String> {
+    let request_ids = || -> Vec<String> {
         let log = std::fs::read_to_string(home.path("access.log")).unwrap_or_default();
         let lines = log.lines().filter_map(|line| line.split_once(' '));
-        lines.map(|(identity, _)| identity.to_owned()).collect()
+        lines.map(|(request_id, _)| request_id.to_owned()).collect()
     };
     wait_until("both requests are in the access log", || {
-        identities().len() == 2
+        request_ids().len() == 2
     });
-    let identities = identities();
-    assert_ne!(identities[0], identities[1]);
-    for identity in identities {
-        assert_eq!(identity.len(), 16, "{identity}");
+    let request_ids = request_ids();
+    assert_ne!(request_ids[0], request_ids[1]);
+    for request_id in request_ids {
+        assert_eq!(request_id.len(), 16, "{request_id}");
         wait_until(
-            "the complaint is logged with the identity of its request",
+            "the error is logged with the identifier of its request",
             || {
                 let log = apus.log();
                 let mut lines = log.lines().filter(|line| line.contains("/c.php?a=b"));
                 lines.any(|line| {
-                    line.contains("127.0.0.1") && line.contains("GET") && line.contains(&identity)
+                    line.contains("127.0.0.1") && line.contains("GET") && line.contains(&request_id)
                 })
             },
         );
@@ -210,7 +215,7 @@ fn what_a_program_complains_of_is_logged_with_its_request() {
 }
 
 #[test]
-fn a_request_too_many_is_told_to_come_again() {
+fn a_request_beyond_the_pool_and_the_queue_gets_a_503_with_retry_after() {
     let waiting = "<?php while (ob_get_level()) { ob_end_flush(); } echo 'begun,'; flush();
         while (!file_exists(__DIR__ . '/go')) { usleep(1000); clearstatcache(); } echo 'done';";
     let (home, apus) = serve(
@@ -228,14 +233,14 @@ fn a_request_too_many_is_told_to_come_again() {
     assert!(status.contains("run.test/php"), "{status}");
     Stack::scripts().write("full/go", "");
     assert_eq!(slow.rest(), b"begun,done");
-    wait_until("the place is free", || {
+    wait_until("the connection of the pool is free", || {
         get(&apus, "/quick.php").text() == "quick"
     });
 }
 
 #[test]
-fn a_folder_whose_program_is_known_gets_its_new_index_and_loses_its_old_one() {
-    let (_home, apus) = serve("changing", "", &[("index.php", WHO)]);
+fn a_folder_requested_before_serves_its_new_index_and_not_its_removed_one() {
+    let (_home, apus) = serve("changing", "", &[("index.php", ECHO_REQUEST)]);
     let root = Stack::scripts().path("changing");
     assert_eq!(get(&apus, "/").text(), "/index.php  / ");
     std::fs::rename(root.join("index.php"), root.join("moved.php")).unwrap();

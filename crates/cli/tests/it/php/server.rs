@@ -1,4 +1,4 @@
-//! A server in front of PHP: Apus, or nginx with the same PHP-FPM, which it is compared with.
+//! A server in front of PHP-FPM: Apus, or nginx to compare it with.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use super::source;
 use crate::clients::{certificate, program};
 use crate::harness::{Apus, Home, free_port, is_open, wait_until};
 
-/// What is served: lines of a site of Apus, and locations of nginx that mean the same.
+/// The served site: lines of a site of Apus, and equivalent locations of nginx.
 pub(crate) struct Site<'a> {
     pub(crate) host: &'static str,
     pub(crate) root: &'a Path,
@@ -19,7 +19,7 @@ pub(crate) struct Site<'a> {
     pub(crate) nginx: &'a str,
 }
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Server {
     host: &'static str,
     clear: SocketAddr,
@@ -60,7 +60,7 @@ impl Server {
         }
     }
 
-    /// Without HTTP/2 in clear text.
+    /// Starts nginx, which has no HTTP/2 in clear text here.
     pub(crate) fn nginx(site: &Site<'_>) -> Self {
         let home = Home::new();
         certificate(&home, "site", site.host);
@@ -101,7 +101,7 @@ impl Server {
         self.clear
     }
 
-    /// What Apus has logged so far.
+    /// The log of Apus so far.
     pub(crate) fn log(&self) -> String {
         match &self.running {
             Running::Apus(apus) => apus.log(),
@@ -109,7 +109,7 @@ impl Server {
         }
     }
 
-    /// Bytes of memory that it takes.
+    /// The resident memory of the server in bytes.
     pub(crate) fn resident(&self) -> u64 {
         let pid = match &self.running {
             Running::Apus(apus) => apus.pid(),

@@ -1,4 +1,4 @@
-//! Clients that read large responses slowly or not at all: they hold no process of PHP, and get every byte.
+//! Clients that read large responses slowly or not at all: they occupy no process of PHP, and get every byte.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -7,13 +7,13 @@ use super::stack::Stack;
 use crate::harness::{Apus, Home, wait_until};
 use crate::wire::Wire;
 
-/// More than the kernel takes for a client that does not read.
+/// More bytes than the kernel buffers for a client that does not read.
 const LARGE: usize = 20 << 20;
 
-/// Processes of PHP.
+/// The number of PHP processes.
 const PROCESSES: usize = 2;
 
-/// Prints bytes of which no line stands at two places, or what it is asked for.
+/// Prints as many bytes as the request names, in which no line occurs twice.
 const SCRIPT: &str = "<?php
     $size = (int) ($_GET['size'] ?? 0);
     if (isset($_GET['told'])) { header(\"Content-Length: $size\"); }
@@ -28,14 +28,14 @@ fn pattern(size: usize) -> Vec<u8> {
     lines.take(size).collect()
 }
 
-/// A server in front of so many processes: of PHP-FPM, or resident ones.
-struct Served {
+/// A server in front of PHP-FPM or resident workers, with this number of processes.
+struct SlowReaderSite {
     _stack: Option<Stack>,
     home: Home,
     apus: Apus,
 }
 
-impl Served {
+impl SlowReaderSite {
     fn php_fpm(fastcgi: &str) -> Self {
         let stack = Stack::php(PROCESSES);
         let site = format!("php_fastcgi = \"{}\"\n{fastcgi}", stack.socket().display());
@@ -88,7 +88,7 @@ impl Served {
     }
 }
 
-/// Somebody who asks for so many bytes and reads no more than the head.
+/// A client that requests this number of bytes and does not read them.
 fn slow_reader(address: SocketAddr, query: &str) -> Wire {
     let mut wire = Wire::connect(address);
     wire.send(format!("GET /?{query} HTTP/1.1\r\nhost: a\r\n\r\n"));
@@ -96,7 +96,7 @@ fn slow_reader(address: SocketAddr, query: &str) -> Wire {
     wire
 }
 
-fn hold_no_process(served: &Served) {
+fn assert_no_process_is_occupied(served: &SlowReaderSite) {
     let address = served.address();
     let query = format!("size={LARGE}&told");
     let readers: Vec<_> = (0..3 * PROCESSES)
@@ -114,18 +114,18 @@ fn hold_no_process(served: &Served) {
 }
 
 #[test]
-fn slow_readers_of_large_responses_hold_no_process_of_php_fpm() {
-    hold_no_process(&Served::php_fpm(""));
+fn slow_readers_of_large_responses_occupy_no_process_of_php_fpm() {
+    assert_no_process_is_occupied(&SlowReaderSite::php_fpm(""));
 }
 
 #[test]
-fn slow_readers_of_large_responses_hold_no_resident_worker() {
-    hold_no_process(&Served::resident());
+fn slow_readers_of_large_responses_occupy_no_resident_worker() {
+    assert_no_process_is_occupied(&SlowReaderSite::resident());
 }
 
 #[test]
-fn what_is_held_in_a_file_is_given_back_when_the_client_goes() {
-    let served = Served::php_fpm("fastcgi = { hold_response = { folder = \"disk\" } }");
+fn the_file_of_a_held_response_is_released_when_the_client_disconnects() {
+    let served = SlowReaderSite::php_fpm("fastcgi = { hold_response = { folder = \"disk\" } }");
     let held = || {
         let files = fs::read_dir(format!("/proc/{}/fd", served.apus.pid())).unwrap();
         let targets = files.filter_map(|file| fs::read_link(file.unwrap().path()).ok());
@@ -137,7 +137,7 @@ fn what_is_held_in_a_file_is_given_back_when_the_client_goes() {
         .map(|_| slow_reader(served.address(), &query))
         .collect();
     wait_until("responses are held in files", || held() == PROCESSES);
-    // Nobody finds them by a name.
+    // The files have no name in the folder.
     assert_eq!(fs::read_dir(served.home.path("disk")).unwrap().count(), 0);
     drop(readers);
     wait_until("the files are gone", || held() == 0);
@@ -145,7 +145,7 @@ fn what_is_held_in_a_file_is_given_back_when_the_client_goes() {
 
 #[test]
 fn a_full_disk_slows_a_response_down_and_cuts_nothing_off() {
-    // The folder is so small that no response fits, and is nearly full after the first megabytes.
+    // The folder is too small for any response.
     const SMALL: [&str; 8] = [
         "unshare",
         "--user",
@@ -173,7 +173,7 @@ fn a_full_disk_slows_a_response_down_and_cuts_nothing_off() {
         "php_fastcgi = \"{}\"\nfastcgi = {{ hold_response = {{ folder = \"disk\" }} }}",
         stack.socket().display()
     );
-    let served = Served::start(Some(stack), &site, program);
+    let served = SlowReaderSite::start(Some(stack), &site, program);
     for query in [format!("size={LARGE}&told"), format!("size={LARGE}")] {
         let mut reader = slow_reader(served.address(), &query);
         wait_until("the disk is full", || {

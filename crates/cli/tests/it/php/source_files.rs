@@ -1,5 +1,5 @@
-//! The source of programs is nobody's business: neither that of copies that editors and people leave
-//! beside them, nor what programs include, whichever location or site looks into their folder.
+//! The source of programs is not sent: neither copies that editors leave beside them nor files that
+//! programs include, whichever location or site serves their folder.
 
 use super::stack::Stack;
 use crate::harness::{Apus, Home};
@@ -7,7 +7,7 @@ use crate::wire::{Received, Wire};
 
 const SECRET: &str = "<?php $password = 'hunter2';";
 
-/// What is left of programs, or belongs to them, and is not run.
+/// Copies of programs and files that they include, which are not run.
 const SOURCES: &[&str] = &[
     "config.inc",
     "config.inc.php~",
@@ -40,7 +40,7 @@ const SOURCES: &[&str] = &[
     "lib/config.inc",
 ];
 
-/// What is not: a picture may be called after a program, and a word may begin like an extension.
+/// Other files: a picture may be named after a program, and a word may begin like an extension.
 const OTHERS: &[&str] = &[
     "config.php.png",
     "config.increment.txt",
@@ -78,7 +78,7 @@ fn get(apus: &Apus, host: &str, path: &str) -> Received {
 }
 
 #[test]
-fn copies_of_programs_and_what_they_include_are_not_found_without_a_preset() {
+fn copies_of_programs_and_included_files_get_a_404_without_a_preset() {
     let (_home, apus) = serve(
         "copies",
         "[[sites]]\nserver_name = \"a.test\"\nlisten = \"127.0.0.1:0\"\nroot = \"ROOT\"\n\
@@ -97,7 +97,7 @@ fn copies_of_programs_and_what_they_include_are_not_found_without_a_preset() {
         assert_eq!((reply.status, &*reply.text()), (200, SECRET), "{file}");
     }
     assert_eq!(get(&apus, "a.test", "/here.php").text(), "ran");
-    // Nor does a listing tell of them.
+    // A listing does not name them either.
     let listing = get(&apus, "a.test", "/").text().to_lowercase();
     assert!(listing.contains("phpinfo.txt"), "{listing}");
     for hidden in [
@@ -113,9 +113,9 @@ fn copies_of_programs_and_what_they_include_are_not_found_without_a_preset() {
 }
 
 #[test]
-fn a_location_or_a_site_of_files_alone_does_not_send_them_from_a_folder_of_programs() {
-    // As nginx has it, where only names that end like programs go to PHP; a location with a folder
-    // within; and a site for files with the folder of another.
+fn a_static_location_or_site_does_not_send_source_files_from_a_folder_of_programs() {
+    // A location of programs by extension, as in nginx; a location with a folder within the root; and a
+    // site of files with the same root.
     let (_home, apus) = serve(
         "beside",
         "[[sites]]\nserver_name = \"a.test\"\nlisten = \"127.0.0.1:0\"\nroot = \"ROOT\"\n\
@@ -138,7 +138,7 @@ fn a_location_or_a_site_of_files_alone_does_not_send_them_from_a_folder_of_progr
 }
 
 #[test]
-fn a_site_without_programs_has_files_of_any_name_but_theirs() {
+fn a_site_without_programs_serves_files_of_any_name_but_those_of_programs() {
     let (_home, apus) = serve(
         "plain",
         "[[sites]]\nserver_name = \"a.test\"\nlisten = \"127.0.0.1:0\"\nroot = \"ROOT\"\n",

@@ -1,5 +1,5 @@
-//! PHP-FPM, MariaDB and the applications of Debian's packages, as `tests/origins/php/stack` runs
-//! them: in a folder of their own, and no longer than the process of the tests.
+//! PHP-FPM, MariaDB and the applications of Debian's packages, which `tests/origins/php/stack` runs
+//! in a folder of their own and ends with the process of the tests.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,14 +12,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::source;
 use crate::harness::wait_until;
 
-/// Everything that was started together.
+/// A running PHP-FPM with its applications and its database.
 pub(crate) struct Stack {
     child: Child,
     folder: PathBuf,
 }
 
 impl Stack {
-    /// With MariaDB and every application. All tests share it, since it takes seconds to start.
+    /// A stack with MariaDB and every application. All tests share it, since it takes seconds to start.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Stack> = OnceLock::new();
         let parts = [
@@ -32,24 +32,24 @@ impl Stack {
         SHARED.get_or_init(|| Self::start(4, &parts))
     }
 
-    /// PHP-FPM alone, for tests that do not hurt it; each has a folder of its own there.
+    /// PHP-FPM alone, for tests that do not disturb it; each has a folder of its own there.
     pub(crate) fn scripts() -> &'static Self {
         static SCRIPTS: OnceLock<Stack> = OnceLock::new();
         SCRIPTS.get_or_init(|| Self::php(3))
     }
 
-    /// PHP-FPM alone, with so many children.
+    /// PHP-FPM alone, with this number of children.
     pub(crate) fn php(children: usize) -> Self {
         Self::start(children, &["scripts"])
     }
 
-    /// PHP-FPM with so many children, and small applications that may stay in memory.
+    /// PHP-FPM with this number of children, and small applications that can be resident.
     pub(crate) fn resident(children: usize) -> Self {
         Self::start(children, &["scripts", "frameworks"])
     }
 
     fn start(children: usize, parts: &[&str]) -> Self {
-        // The stack itself removes it, since nothing that all tests share is ever dropped.
+        // The script removes the folder, since a static value is never dropped.
         let folder = tempfile::Builder::new().prefix("apus-stack-").tempdir();
         let folder = folder.unwrap().keep();
         let mut child = Command::new(source("stack"))
@@ -72,12 +72,12 @@ impl Stack {
         Self { child, folder }
     }
 
-    /// A file or folder of it.
+    /// The path of a file or folder of the stack.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Where PHP-FPM listens.
+    /// The socket on which PHP-FPM listens.
     pub(crate) fn socket(&self) -> PathBuf {
         self.path("fpm.sock")
     }
@@ -101,8 +101,8 @@ impl Stack {
     /// The process that starts the others.
     pub(crate) fn master(&self) -> Pid {
         let mut master = None;
-        // One that begins anew writes it anew.
-        wait_until("PHP-FPM says who it is", || {
+        // A restart rewrites the file.
+        wait_until("PHP-FPM has written its process id", || {
             let pid = fs::read_to_string(self.path("fpm.pid")).unwrap_or_default();
             master = pid.trim().parse().ok().and_then(Pid::from_raw);
             master.is_some()
@@ -110,28 +110,28 @@ impl Stack {
         master.unwrap()
     }
 
-    /// Has PHP-FPM begin anew: its children finish what they do, and a new one takes its place. It hears no
-    /// signal until it says that it is ready.
+    /// Restarts PHP-FPM gracefully: its children finish their requests, and a new master replaces it. The
+    /// master handles no signal until it has logged that it is ready.
     pub(crate) fn restart_php(&self) {
-        let begun = || {
-            self.log_of_php()
+        let starts = || {
+            self.php_log()
                 .matches("ready to handle connections")
                 .count()
         };
-        let (before, times) = (self.workers(), begun());
+        let (before, count) = (self.workers(), starts());
         kill_process(self.master(), Signal::USR2).unwrap();
-        wait_until("PHP-FPM has begun anew", || {
+        wait_until("PHP-FPM has restarted", || {
             let now = self.workers();
-            begun() > times && !now.is_empty() && now.iter().all(|pid| !before.contains(pid))
+            starts() > count && !now.is_empty() && now.iter().all(|pid| !before.contains(pid))
         });
     }
 
-    fn log_of_php(&self) -> String {
+    fn php_log(&self) -> String {
         fs::read_to_string(self.path("fpm.log")).unwrap_or_default()
     }
 
-    /// Requests that PHP has answered so far, a line each: process, method and target.
-    pub(crate) fn answered(&self) -> String {
+    /// The access log of PHP so far: one line per request with process, method and target.
+    pub(crate) fn access_log(&self) -> String {
         fs::read_to_string(self.path("access.log")).unwrap_or_default()
     }
 }

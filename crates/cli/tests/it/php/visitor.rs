@@ -1,5 +1,5 @@
-//! Somebody who visits a site with a name: curl, which keeps cookies and finds the site wherever it
-//! is served.
+//! A client of a site with a host name: curl, which keeps cookies and connects to the address of the
+//! server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,22 +10,22 @@ use tempfile::TempDir;
 use super::server::Server;
 use crate::clients::Curl;
 
-/// How a visitor asks: the scheme, and curl's word for the version of HTTP.
+/// The scheme and the version of HTTP that a visitor uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum ClientProtocol {
     Http1,
     Http2,
     Tls,
 }
 
-impl Way {
+impl ClientProtocol {
     pub(crate) const ALL: [Self; 3] = [Self::Http1, Self::Http2, Self::Tls];
 
     fn scheme(self) -> &'static str {
         if self == Self::Tls { "https" } else { "http" }
     }
 
-    fn word(self) -> &'static str {
+    fn curl_option(self) -> &'static str {
         match self {
             Self::Http1 => "--http1.1",
             Self::Http2 => "--http2-prior-knowledge",
@@ -37,14 +37,14 @@ impl Way {
 /// A visitor with cookies of its own.
 pub(crate) struct Visitor {
     cookies: TempDir,
-    way: Way,
+    protocol: ClientProtocol,
 }
 
 impl Visitor {
-    pub(crate) fn new(way: Way) -> Self {
+    pub(crate) fn new(protocol: ClientProtocol) -> Self {
         Self {
             cookies: tempfile::tempdir().unwrap(),
-            way,
+            protocol,
         }
     }
 
@@ -56,24 +56,28 @@ impl Visitor {
     fn curl(&self, server: &Server) -> Curl {
         let jar = self.jar();
         let jar = jar.to_str().unwrap();
-        let port = if self.way == Way::Tls { 443 } else { 80 };
-        let address = if self.way == Way::Tls {
+        let port = if self.protocol == ClientProtocol::Tls {
+            443
+        } else {
+            80
+        };
+        let address = if self.protocol == ClientProtocol::Tls {
             server.tls()
         } else {
             server.clear()
         };
         let to = format!("{}:{port}:{address}", server.host());
         Curl::new()
-            .args(&["--noproxy", "*", "--insecure", self.way.word()])
+            .args(&["--noproxy", "*", "--insecure", self.protocol.curl_option()])
             .args(&["--cookie", jar, "--cookie-jar", jar, "--connect-to", &to])
     }
 
     fn url(&self, server: &Server, path: &str) -> String {
-        format!("{}://{}{path}", self.way.scheme(), server.host())
+        format!("{}://{}{path}", self.protocol.scheme(), server.host())
     }
 
-    /// The answer to a request with these arguments of curl.
-    pub(crate) fn ask(&self, server: &Server, path: &str, arguments: &[&str]) -> PageResponse {
+    /// The response to a request with these arguments of curl.
+    pub(crate) fn request(&self, server: &Server, path: &str, arguments: &[&str]) -> PageResponse {
         let head = self.cookies.path().join("head");
         let reply = self
             .curl(server)
@@ -88,7 +92,7 @@ impl Visitor {
     }
 
     pub(crate) fn get(&self, server: &Server, path: &str) -> PageResponse {
-        self.ask(server, path, &[])
+        self.request(server, path, &[])
     }
 
     /// Sends a form.
@@ -106,11 +110,11 @@ impl Visitor {
         for pair in &pairs {
             arguments.extend(["--data-urlencode", pair]);
         }
-        self.ask(server, path, &arguments)
+        self.request(server, path, &arguments)
     }
 }
 
-/// What came back in the end.
+/// The final response after redirects and interim responses.
 #[derive(Debug)]
 pub(crate) struct PageResponse {
     pub(crate) status: u16,
@@ -130,8 +134,8 @@ impl PageResponse {
     }
 }
 
-/// The fields of the last of these heads. What curl 7.88 itself tells of them lacks all that stands
-/// between two fields of the same name.
+/// The fields of the last of these heads. The `header_json` of curl 7.88 lacks everything between two
+/// fields of the same name.
 fn last_head(heads: &str) -> BTreeMap<String, Vec<String>> {
     let head = heads.trim_end().rsplit("\r\n\r\n").next().unwrap();
     let mut fields = BTreeMap::<String, Vec<String>>::new();
@@ -144,7 +148,7 @@ fn last_head(heads: &str) -> BTreeMap<String, Vec<String>> {
     fields
 }
 
-/// What stands between two texts in a page.
+/// The text between two texts in a page.
 pub(crate) fn between<'a>(page: &'a str, before: &str, after: &str) -> &'a str {
     let (_, rest) = page
         .split_once(before)

@@ -1,24 +1,24 @@
-//! WordPress: installed by its own installer, and used as an author and readers use it.
+//! WordPress: its installer, and the requests of an author and of readers.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::compare::same;
+use super::compare::assert_same_response;
 use super::server::{Server, Site};
 use super::source;
 use super::stack::Stack;
-use super::visitor::{PageResponse, Visitor, Way, between};
+use super::visitor::{ClientProtocol, PageResponse, Visitor, between};
 
 pub(super) const AUTHOR: &str = "swift";
 pub(super) const PASSWORD: &str = "on the wing & nowhere else";
 
-/// What its own handbook tells users of nginx to write.
+/// The configuration for nginx from the handbook of WordPress.
 const LOCATIONS: &str = "location / { try_files $uri $uri/ /index.php?$args; }
     location ~* /(?:uploads|files)/.*\\.php$ { deny all; }
     location = /wp-config.php { deny all; }";
 
-/// Servers of the one blog: Apus with these further lines, and nginx.
+/// The site of the one blog, with these further lines for Apus.
 pub(super) fn site<T>(apus: &str, start: impl Fn(&Site<'_>) -> T) -> T {
     let stack = Stack::shared();
     start(&Site {
@@ -30,34 +30,36 @@ pub(super) fn site<T>(apus: &str, start: impl Fn(&Site<'_>) -> T) -> T {
     })
 }
 
-/// Who writes to the blog shares it with others who do, who looks at it twice does not.
+/// Tests that write to the blog share it; tests that compare pages of it have it alone.
 static BLOG: RwLock<()> = RwLock::new(());
 
-/// Held while somebody writes to the blog.
-pub(super) struct Writing(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>);
+/// Held by a test that writes to the blog.
+pub(super) struct SharedBlog(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>);
 
-impl Writing {
-    pub(super) fn begin() -> Self {
+impl SharedBlog {
+    pub(super) fn lock() -> Self {
         Self(BLOG.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Held while nobody may.
-pub(super) struct Quiet(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>);
+/// Held by a test during which no other writes to the blog.
+pub(super) struct ExclusiveBlog(
+    #[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>,
+);
 
-impl Quiet {
-    pub(super) fn begin() -> Self {
+impl ExclusiveBlog {
+    pub(super) fn lock() -> Self {
         Self(BLOG.write().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Apus in front of a blog that is installed, has pretty addresses and one post at `/swifts/`.
+/// Apus in front of an installed blog with pretty permalinks and one post at `/swifts/`.
 pub(super) fn blog(apus: &str) -> Server {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| {
         let server = site("", Server::apus);
         install(&server);
-        let author = Author::log_in(&server, Way::Http1);
+        let author = Author::log_in(&server, ClientProtocol::Http1);
         author.set_permalinks(&server);
         author.publish(&server, "swifts", "Swifts sleep on the wing.");
     });
@@ -65,7 +67,7 @@ pub(super) fn blog(apus: &str) -> Server {
 }
 
 fn install(server: &Server) {
-    let visitor = Visitor::new(Way::Http1);
+    let visitor = Visitor::new(ClientProtocol::Http1);
     let reply = visitor.get(server, "/");
     assert_eq!(reply.status, 302, "{}", reply.text());
     let location = reply.field("location");
@@ -86,15 +88,15 @@ fn install(server: &Server) {
     assert!(page.contains("WordPress has been installed"), "{page}");
 }
 
-/// Somebody who is logged in and may do everything.
+/// A visitor who is logged in as the administrator.
 pub(super) struct Author(pub(super) Visitor);
 
 impl Author {
-    pub(super) fn log_in(server: &Server, way: Way) -> Self {
-        // WordPress forgets one of two sessions of a user that begin at once.
+    pub(super) fn log_in(server: &Server, protocol: ClientProtocol) -> Self {
+        // WordPress loses one of two sessions of a user that begin at the same time.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let visitor = Visitor::new(way);
+        let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let visitor = Visitor::new(protocol);
         assert_eq!(visitor.get(server, "/wp-login.php").status, 200);
         let form = [
             ("log", AUTHOR),
@@ -140,13 +142,13 @@ impl Author {
         text
     }
 
-    /// Publishes a post through the interface that the editor uses; its identity.
+    /// Publishes a post through the API that the editor uses; its identifier.
     pub(super) fn publish(&self, server: &Server, slug: &str, text: &str) -> u64 {
         let nonce = self
             .0
             .get(server, "/wp-admin/admin-ajax.php?action=rest-nonce");
         let nonce = format!("X-WP-Nonce: {}", nonce.text());
-        // Of two posts of the same second, either may be the first.
+        // The order of two posts of the same second is not defined.
         static PUBLISHED: AtomicUsize = AtomicUsize::new(0);
         let minute = PUBLISHED.fetch_add(1, Ordering::Relaxed);
         let post = serde_json::json!({
@@ -154,7 +156,7 @@ impl Author {
             "date": format!("2026-01-01T00:{minute:02}:00"),
         });
         let arguments = ["--header", &nonce, "--json", &post.to_string()];
-        let reply = self.0.ask(server, "/wp-json/wp/v2/posts", &arguments);
+        let reply = self.0.request(server, "/wp-json/wp/v2/posts", &arguments);
         assert_eq!(reply.status, 201, "{}", reply.text());
         let post: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
         post["id"].as_u64().unwrap()
@@ -170,7 +172,7 @@ impl Author {
         self.0.post(server, "/wp-comments-post.php", &form)
     }
 
-    /// Sends a file as the media library does; where it is found then.
+    /// Uploads a file as the media library does.
     fn upload(&self, server: &Server, file: &str) -> PageResponse {
         let page = self.page(server, "/wp-admin/media-new.php");
         let nonce = between(&page, "\"_wpnonce\":\"", "\"");
@@ -181,7 +183,7 @@ impl Author {
             ["--form", &nonce],
             ["--form", &file],
         ];
-        self.0.ask(
+        self.0.request(
             server,
             "/wp-admin/async-upload.php",
             arguments.as_flattened(),
@@ -191,11 +193,11 @@ impl Author {
 
 #[test]
 fn wordpress_lets_an_author_write_and_readers_comment() {
-    let _writing = Writing::begin();
+    let _blog = SharedBlog::lock();
     let server = blog("");
-    for way in Way::ALL {
-        let slug = format!("{way:?}").to_lowercase();
-        let author = Author::log_in(&server, way);
+    for protocol in ClientProtocol::ALL {
+        let slug = format!("{protocol:?}").to_lowercase();
+        let author = Author::log_in(&server, protocol);
         for page in [
             "",
             "index.php",
@@ -207,16 +209,16 @@ fn wordpress_lets_an_author_write_and_readers_comment() {
         ] {
             author.page(&server, &format!("/wp-admin/{page}"));
         }
-        let post = author.publish(&server, &slug, &format!("Written over {way:?}."));
-        let reader = Visitor::new(way);
+        let post = author.publish(&server, &slug, &format!("Written over {protocol:?}."));
+        let reader = Visitor::new(protocol);
         let page = reader.get(&server, &format!("/{slug}/"));
         assert_eq!(page.status, 200);
-        assert!(page.text().contains(&format!("Written over {way:?}.")));
-        let reply = author.comment(&server, post, &format!("Mine, over {way:?}"));
+        assert!(page.text().contains(&format!("Written over {protocol:?}.")));
+        let reply = author.comment(&server, post, &format!("Mine, over {protocol:?}"));
         assert_eq!(reply.status, 302, "{}", reply.text());
         let page = reader.get(&server, &format!("/{slug}/")).text();
-        assert!(page.contains(&format!("Mine, over {way:?}")), "{page}");
-        // Without its slash, it is the same page.
+        assert!(page.contains(&format!("Mine, over {protocol:?}")), "{page}");
+        // The path without the slash redirects to the page.
         let reply = reader.get(&server, &format!("/{slug}"));
         let location = reply.field("location");
         assert_eq!(reply.status, 301);
@@ -228,20 +230,20 @@ fn wordpress_lets_an_author_write_and_readers_comment() {
 }
 
 #[test]
-fn wordpress_takes_media_and_serves_them() {
-    let _writing = Writing::begin();
+fn wordpress_accepts_media_uploads_and_serves_them() {
+    let _blog = SharedBlog::lock();
     let server = blog("");
     let file = source("../../../../../examples/site/public/gallery/dawn.webp");
     let content = fs::read(&file).unwrap();
-    for way in Way::ALL {
-        let author = Author::log_in(&server, way);
+    for protocol in ClientProtocol::ALL {
+        let author = Author::log_in(&server, protocol);
         let reply = author.upload(&server, file.to_str().unwrap());
-        assert_eq!(reply.status, 200, "{way:?}: {}", reply.text());
-        let told: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
-        assert_eq!(told["success"], true, "{way:?}: {told}");
-        let url = told["data"]["url"].as_str().unwrap();
+        assert_eq!(reply.status, 200, "{protocol:?}: {}", reply.text());
+        let upload: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!(upload["success"], true, "{protocol:?}: {upload}");
+        let url = upload["data"]["url"].as_str().unwrap();
         let path = url.split_once("blog.test").unwrap().1;
-        let reply = Visitor::new(way).get(&server, path);
+        let reply = Visitor::new(protocol).get(&server, path);
         assert_eq!(
             (reply.status, reply.field("content-type")),
             (200, "image/webp"),
@@ -252,12 +254,12 @@ fn wordpress_takes_media_and_serves_them() {
 }
 
 #[test]
-fn wordpress_answers_as_behind_nginx() {
-    let _quiet = Quiet::begin();
+fn wordpress_responds_as_behind_nginx() {
+    let _blog = ExclusiveBlog::lock();
     let server = blog("");
     let nginx = site("", Server::nginx);
-    let author = Author::log_in(&server, Way::Http1).0;
-    let reader = Visitor::new(Way::Http1);
+    let author = Author::log_in(&server, ClientProtocol::Http1).0;
+    let reader = Visitor::new(ClientProtocol::Http1);
     for path in [
         "/",
         "/swifts/",
@@ -282,7 +284,7 @@ fn wordpress_answers_as_behind_nginx() {
         "/wp-admin/",
         "/xmlrpc.php",
     ] {
-        same(&reader, &server, &nginx, path, &[]);
+        assert_same_response(&reader, &server, &nginx, path, &[]);
     }
     for path in [
         "/",
@@ -290,11 +292,11 @@ fn wordpress_answers_as_behind_nginx() {
         "/wp-admin/options-reading.php",
         "/wp-admin/edit.php",
     ] {
-        same(&author, &server, &nginx, path, &[]);
+        assert_same_response(&author, &server, &nginx, path, &[]);
     }
-    same(&reader, &server, &nginx, "/swifts/", &["--head"]);
+    assert_same_response(&reader, &server, &nginx, "/swifts/", &["--head"]);
     let form = ["--data", "log=swift", "--data", "pwd=wrong"];
-    same(&reader, &server, &nginx, "/wp-login.php", &form);
+    assert_same_response(&reader, &server, &nginx, "/wp-login.php", &form);
     let call = "<methodCall><methodName>system.listMethods</methodName></methodCall>";
-    same(&reader, &server, &nginx, "/xmlrpc.php", &["--data", call]);
+    assert_same_response(&reader, &server, &nginx, "/xmlrpc.php", &["--data", call]);
 }

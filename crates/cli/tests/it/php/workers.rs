@@ -1,4 +1,4 @@
-//! PHP that stays in memory behind the binary, in a `php-cgi` that it starts.
+//! Resident PHP in a `php-cgi` that the binary starts.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -60,7 +60,7 @@ fn is_alive(pid: u32) -> bool {
 }
 
 #[test]
-fn an_application_is_served_from_memory_reloaded_and_shown() {
+fn an_application_is_served_from_memory_reloaded_and_shown_in_the_status() {
     let home = home("one");
     let apus = home.serve(&[]);
     let reply = apus.get("/some/page?x=1");
@@ -95,27 +95,29 @@ fn an_application_is_served_from_memory_reloaded_and_shown() {
 }
 
 #[test]
-fn what_an_application_complains_of_is_logged_with_its_request() {
+fn warnings_of_an_application_are_logged_with_their_request() {
     let home = home("one");
     let apus = home.serve(&[]);
     assert_eq!(apus.get("/complain").status, 200);
-    let identity = || {
+    let request_id = || {
         let log = home.read("access.log");
         let line = log.lines().find_map(|line| line.strip_suffix(" /complain"));
         line.map(str::to_owned)
     };
-    wait_until("the request is in the access log", || identity().is_some());
-    let identity = identity().unwrap();
-    assert_eq!(identity.len(), 16, "{identity}");
-    wait_until("the complaint is logged with its request", || {
+    wait_until("the request is in the access log", || {
+        request_id().is_some()
+    });
+    let request_id = request_id().unwrap();
+    assert_eq!(request_id.len(), 16, "{request_id}");
+    wait_until("the warning is logged with its request", || {
         let log = apus.log();
         let mut lines = log.lines().filter(|line| line.contains("oh"));
-        lines.any(|line| line.contains("/complain") && line.contains(&identity))
+        lines.any(|line| line.contains("/complain") && line.contains(&request_id))
     });
 }
 
 #[test]
-fn a_reload_to_an_application_that_does_not_boot_says_so_and_changes_nothing() {
+fn a_reload_to_an_application_that_does_not_start_is_logged_and_changes_nothing() {
     let home = home("one");
     home.write("apus.toml", home.read("apus.toml") + "mode = \"worker\"\n");
     let loop_of = |text: &str| {
@@ -126,7 +128,7 @@ fn a_reload_to_an_application_that_does_not_boot_says_so_and_changes_nothing() {
     assert_eq!(apus.get("/").body, "old");
     home.write("site/index.php", "<?php throw new Exception('not yet');");
     home.expect(&["reload"], 0);
-    wait_until("the log tells why", || apus.log().contains("not yet"));
+    wait_until("the reason is logged", || apus.log().contains("not yet"));
     assert_eq!(apus.get("/").body, "old");
     home.write("site/index.php", loop_of("new"));
     home.expect(&["reload"], 0);
@@ -134,7 +136,7 @@ fn a_reload_to_an_application_that_does_not_boot_says_so_and_changes_nothing() {
 }
 
 #[test]
-fn events_go_on_while_others_are_answered() {
+fn events_continue_while_other_requests_are_handled() {
     let home = home("one");
     let apus = home.serve(&[]);
     let mut stream = apus.connect();
@@ -161,7 +163,7 @@ fn events_go_on_while_others_are_answered() {
 }
 
 #[test]
-fn no_php_is_left_of_a_server_that_is_killed_or_stopped() {
+fn no_php_process_survives_a_server_that_is_killed_or_stopped() {
     for signal in [Signal::KILL, Signal::TERM] {
         let home = home("one");
         let mut apus = home.serve(&[]);
@@ -207,11 +209,11 @@ $app->socket(
 $app->run();
 "#;
 
-/// A WebSocket from the side of a client (RFC 6455).
+/// A WebSocket client (RFC 6455).
 struct Client(BufReader<TcpStream>);
 
 impl Client {
-    /// Opens it, or tells the status it is refused with.
+    /// Opens a WebSocket; otherwise the status of the refusal.
     fn open(apus: &Apus, path: &str) -> Result<Self, u16> {
         Self::open_with(apus, path, "")
     }
@@ -245,7 +247,7 @@ impl Client {
         self.0.get_mut().write_all(&frame).unwrap();
     }
 
-    /// The next frame that is no ping: its opcode and payload.
+    /// The next frame other than a ping: its opcode and payload.
     fn next(&mut self) -> (u8, String) {
         loop {
             let mut head = [0; 2];
@@ -274,7 +276,7 @@ impl Client {
 }
 
 #[test]
-fn sockets_of_an_application_meet_in_rooms() {
+fn websockets_in_the_same_room_get_the_same_messages() {
     let home = home("one");
     home.write("site/index.php", CHAT);
     home.write("apus.toml", home.read("apus.toml") + "mode = \"native\"\n");
@@ -300,7 +302,7 @@ fn sockets_of_an_application_meet_in_rooms() {
     two.send(8, &[0x0f, 0xa1]);
     assert_eq!(one.next(), text("left with 4001"));
     drop(one);
-    // The server goes on, and tells those who are left that it ends.
+    // The server still responds, and sends a close frame to the remaining client when it stops.
     assert_eq!(apus.get("/").body, "home");
     let (status, _) = home.expect(&["status", "--json"], 0);
     assert!(status.contains("\"sockets\""), "{status}");
@@ -325,7 +327,7 @@ fn ws_open_does_not_run_with_the_cookies_of_a_victim_of_another_site() {
     home.write("site/index.php", script);
     home.write("apus.toml", home.read("apus.toml") + "mode = \"native\"\n");
     let apus = home.serve(&[]);
-    // The pool has to know that the application takes sockets.
+    // The pool learns from this request that the application takes sockets.
     assert_eq!(apus.get("/").status, 404);
     let open = |fields: &str| Client::open_with(&apus, "/feed", fields);
     for origin in [

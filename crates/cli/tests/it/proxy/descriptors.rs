@@ -1,4 +1,4 @@
-//! Few descriptors, and many requests that hang at an origin: what is left serves others.
+//! A low limit of descriptors and many requests that hang at an origin: other requests are still served.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::scripted_origin::ScriptedOrigin;
 use crate::harness::{Apus, Home, Reply, wait_until};
 
-/// Descriptors that the server may have, and more requests than that.
+/// The limit of descriptors, and a larger number of requests.
 const LIMIT: usize = 160;
 const REQUESTS: usize = 220;
 
@@ -28,15 +28,15 @@ fn serve(home: &Home, origin: &ScriptedOrigin) -> Apus {
 }
 
 #[test]
-fn files_are_served_while_requests_that_hang_take_all_descriptors_they_get() {
+fn files_are_served_while_hanging_requests_use_all_descriptors_that_they_get() {
     let ends = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&ends);
-    let origin = ScriptedOrigin::start(move |stage| {
-        while stage.read_request().is_some() {
+    let origin = ScriptedOrigin::start(move |connection| {
+        while connection.read_request().is_some() {
             while !ended.load(Ordering::SeqCst) {
                 thread::park_timeout(Duration::from_millis(20));
             }
-            stage.send(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nlate");
+            connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nlate");
         }
     });
     let home = Home::new();
@@ -49,29 +49,29 @@ fn files_are_served_while_requests_that_hang_take_all_descriptors_they_get() {
             stream
         })
         .collect();
-    // Each over a connection of its own, and a file that was not read before.
+    // Each request has a connection of its own, and the first of a round reads a new file.
     for round in 0..20 {
         let name = format!("site/{round}.html");
         home.write(&name, "new");
         assert_eq!(apus.get(&format!("/{round}.html")).body, "new");
         assert_eq!(apus.get("/page.html").body, "a page");
     }
-    let answered = |stream| Reply::read_head(stream);
+    let status_of = |stream| Reply::read_head(stream);
     ends.store(true, Ordering::SeqCst);
-    let answers: Vec<u16> = hanging.into_iter().map(answered).collect();
-    let count = |status| answers.iter().filter(|answer| **answer == status).count();
-    // Those that had a connection get their response; the others were told, or closed for others.
-    assert!(count(200) >= LIMIT / 16, "{answers:?}");
-    assert_eq!(count(200) + count(503) + count(0), REQUESTS, "{answers:?}");
-    wait_until("the origin is asked again", || {
+    let statuses: Vec<u16> = hanging.into_iter().map(status_of).collect();
+    let count = |status| statuses.iter().filter(|found| **found == status).count();
+    // Requests that had a connection to the origin get their response; the others get a 503 or are closed.
+    assert!(count(200) >= LIMIT / 16, "{statuses:?}");
+    assert_eq!(count(200) + count(503) + count(0), REQUESTS, "{statuses:?}");
+    wait_until("the origin gets requests again", || {
         apus.get("/api/").status == 200
     });
     assert!(!apus.log().contains("cannot accept"), "{}", apus.log());
 }
 
 #[test]
-fn connections_that_wait_make_room_for_those_to_origins() {
-    let origin = ScriptedOrigin::answering("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+fn idle_client_connections_are_closed_for_connections_to_origins() {
+    let origin = ScriptedOrigin::responding("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     let home = Home::new();
     let apus = serve(&home, &origin);
     let idle: Vec<_> = (0..LIMIT)
@@ -81,8 +81,10 @@ fn connections_that_wait_make_room_for_those_to_origins() {
             stream
         })
         .collect();
-    // Those that just came are left alone for a moment.
-    wait_until("an idle one made room", || apus.get("/api/").status == 200);
+    // New connections are not closed for a moment.
+    wait_until("an idle connection is closed", || {
+        apus.get("/api/").status == 200
+    });
     for _ in 0..20 {
         assert_eq!(apus.get("/api/").status, 200);
     }

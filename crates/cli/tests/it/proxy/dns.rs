@@ -1,4 +1,4 @@
-//! Names of nodes whose addresses change (RFC 1035), asked of a name server of the test.
+//! Names of nodes whose addresses change (RFC 1035), resolved by a name server of the test.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use super::Configuration;
 use super::scripted_origin::ScriptedOrigin;
 use crate::harness::wait_until;
 
-/// A name server that gives every name the same addresses, for a second.
+/// A name server that resolves every name to the same addresses with a TTL of one second.
 struct NameServer {
     address: SocketAddr,
     state: Arc<State>,
@@ -21,7 +21,7 @@ struct State {
     addresses: Mutex<Vec<Ipv4Addr>>,
     silent: AtomicBool,
     ends: AtomicBool,
-    asked: AtomicUsize,
+    queries: AtomicUsize,
 }
 
 impl NameServer {
@@ -40,9 +40,9 @@ impl NameServer {
                 let Ok((length, client)) = socket.recv_from(&mut query) else {
                     continue;
                 };
-                shared.asked.fetch_add(1, Ordering::SeqCst);
+                shared.queries.fetch_add(1, Ordering::SeqCst);
                 if !shared.silent.load(Ordering::SeqCst) {
-                    let reply = answer(&query[..length], &shared.addresses.lock().unwrap());
+                    let reply = response(&query[..length], &shared.addresses.lock().unwrap());
                     let _ = socket.send_to(&reply, client);
                 }
             }
@@ -54,16 +54,16 @@ impl NameServer {
         *self.state.addresses.lock().unwrap() = addresses.to_vec();
     }
 
-    /// From now on it takes queries, and answers none.
-    fn fall_silent(&self) {
+    /// From now on, the name server receives queries and does not respond.
+    fn stop_responding(&self) {
         self.state.silent.store(true, Ordering::SeqCst);
     }
 
-    fn asked(&self) -> usize {
-        self.state.asked.load(Ordering::SeqCst)
+    fn queries(&self) -> usize {
+        self.state.queries.load(Ordering::SeqCst)
     }
 
-    /// The lines of a group that asks it.
+    /// The lines of a group that uses this name server.
     fn lines(&self) -> String {
         format!(
             "dns = {{ servers = [\"{}\"], timeout = \"500ms\" }}",
@@ -79,7 +79,7 @@ impl Drop for NameServer {
 }
 
 /// The response to a query with one question (RFC 1035 section 4.1).
-fn answer(query: &[u8], addresses: &[Ipv4Addr]) -> Vec<u8> {
+fn response(query: &[u8], addresses: &[Ipv4Addr]) -> Vec<u8> {
     let mut end = 12;
     while query[end] != 0 {
         end += usize::from(query[end]) + 1;
@@ -88,7 +88,7 @@ fn answer(query: &[u8], addresses: &[Ipv4Addr]) -> Vec<u8> {
     let is_a = question[question.len() - 4..] == [0, 1, 0, 1];
     let addresses = if is_a { addresses } else { &[] };
     let mut reply = query[..2].to_vec();
-    // A response, authoritative, recursion available, no error; one question, the answers.
+    // An authoritative response, recursion available, no error; one question, and the answers.
     reply.extend([0x85, 0x80, 0, 1, 0, addresses.len() as u8, 0, 0, 0, 0]);
     reply.extend_from_slice(question);
     for address in addresses {
@@ -104,19 +104,19 @@ const SECOND: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Two origins on the same port of two addresses.
 fn pair() -> [ScriptedOrigin; 2] {
-    let first = ScriptedOrigin::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst");
+    let first = ScriptedOrigin::responding("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst");
     let address = SocketAddr::from((SECOND, first.address().port()));
-    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond";
-    let second = ScriptedOrigin::start_at(address, move |stage| {
-        while stage.read_request().is_some() {
-            stage.send(answer);
+    let response = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond";
+    let second = ScriptedOrigin::start_at(address, move |connection| {
+        while connection.read_request().is_some() {
+            connection.send(response);
         }
     });
     [first, second]
 }
 
 #[test]
-fn requests_follow_a_name_to_its_new_address() {
+fn requests_go_to_the_new_address_of_a_name() {
     let [first, _second] = pair();
     let names = NameServer::start(&[FIRST]);
     let front = Configuration::of_names([format!("app.test:{}", first.address().port())])
@@ -150,24 +150,24 @@ fn every_address_of_a_name_is_a_node() {
 }
 
 #[test]
-fn the_last_addresses_go_on_when_the_name_server_falls_silent() {
+fn the_last_addresses_stay_in_use_when_the_name_server_stops_responding() {
     let [first, _second] = pair();
     let names = NameServer::start(&[FIRST]);
     let front = Configuration::of_names([format!("app.test:{}", first.address().port())])
         .group(&names.lines())
         .serve();
     assert_eq!(front.get("/").text(), "first");
-    names.fall_silent();
-    let before = names.asked();
-    wait_until("it was asked in vain", || names.asked() > before + 3);
+    names.stop_responding();
+    let before = names.queries();
+    wait_until("queries got no response", || names.queries() > before + 3);
     assert_eq!(front.get("/").text(), "first");
-    // The same when it has no answer.
+    // The same holds after a reload.
     front.reload();
     assert_eq!(front.get("/").text(), "first");
 }
 
 #[test]
-fn a_name_without_an_address_is_a_502_or_503_and_no_end() {
+fn a_name_without_an_address_causes_a_502_or_503_and_does_not_stop_the_server() {
     let names = NameServer::start(&[]);
     let front = Configuration::of_names(["app.test:1".to_owned()])
         .group(&names.lines())

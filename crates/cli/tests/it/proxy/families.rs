@@ -1,4 +1,4 @@
-//! Origins of every family: files, uploads, ranges, trailers and interim responses pass both ways,
+//! Origins of every family: files, uploads, ranges, trailers and interim responses pass in both directions,
 //! over either version of HTTP on either side.
 
 use super::origins::{LARGE, Origin, SMALL, folder, large};
@@ -8,12 +8,12 @@ use crate::h2_client::{data, flag, frame, kind, literal, request_with};
 use crate::harness::Home;
 
 /// An origin, and the server in front of it.
-struct Pair {
+struct ProxiedOrigin {
     origin: Origin,
     front: Front,
 }
 
-impl Pair {
+impl ProxiedOrigin {
     fn new(origin: Origin) -> Self {
         let front = Front::of([origin.address()]);
         Self { origin, front }
@@ -25,7 +25,7 @@ impl Pair {
         Self { origin, front }
     }
 
-    /// Go over TLS, which picks HTTP/2 if it may.
+    /// Go over TLS, which chooses HTTP/2 if the client offers it.
     fn over_tls(protocol: &str) -> Self {
         let home = Home::new();
         certificate(&home, "origin", "localhost");
@@ -39,28 +39,28 @@ impl Pair {
     }
 }
 
-/// Those that make answers of their own.
-fn programs() -> Vec<Pair> {
+/// The origins that generate responses, unlike nginx.
+fn programs() -> Vec<ProxiedOrigin> {
     vec![
-        Pair::new(Origin::python()),
-        Pair::new(Origin::node()),
-        Pair::new(Origin::go()),
-        Pair::over_http2(Origin::go()),
-        Pair::over_tls("http/1.1"),
-        Pair::over_tls("h2"),
-        Pair::over_tls("auto"),
+        ProxiedOrigin::new(Origin::python()),
+        ProxiedOrigin::new(Origin::node()),
+        ProxiedOrigin::new(Origin::go()),
+        ProxiedOrigin::over_http2(Origin::go()),
+        ProxiedOrigin::over_tls("http/1.1"),
+        ProxiedOrigin::over_tls("h2"),
+        ProxiedOrigin::over_tls("auto"),
     ]
 }
 
-fn families() -> Vec<Pair> {
+fn families() -> Vec<ProxiedOrigin> {
     let mut all = programs();
-    all.push(Pair::new(Origin::nginx()));
+    all.push(ProxiedOrigin::new(Origin::nginx()));
     all
 }
 
 #[test]
-fn files_come_whole_from_every_family() {
-    for Pair { origin, front } in families() {
+fn files_reach_the_client_whole_from_every_family_of_origins() {
+    for ProxiedOrigin { origin, front } in families() {
         for version in VERSIONS {
             let who = format!("{} {version}", origin.name());
             let small = curl(version).get(&front.url("/small.txt"));
@@ -85,15 +85,15 @@ fn files_come_whole_from_every_family() {
 }
 
 #[test]
-fn uploads_come_whole_to_every_family_and_back() {
+fn uploads_reach_every_family_of_origins_and_return_whole() {
     let upload = format!("@{}", folder().join("large.bin").display());
     let file = folder().join("large.bin");
     let file = file.to_str().unwrap();
-    for Pair { origin, front } in programs() {
+    for ProxiedOrigin { origin, front } in programs() {
         for version in VERSIONS {
             let url = front.url("/echo");
             for arguments in [
-                // With a length; with a length, after 100; in chunks.
+                // With a length; with a length after a 100; in chunks; empty.
                 vec!["--header", "Expect:", "--data-binary", &upload],
                 vec!["--header", "Expect: 100-continue", "--data-binary", &upload],
                 vec![
@@ -108,7 +108,7 @@ fn uploads_come_whole_to_every_family_and_back() {
             ] {
                 let who = format!("{} {version} {arguments:?}", origin.name());
                 let expected = if arguments.len() == 2 { &[] } else { large() };
-                // HTTP/2 has no chunks of its own: there the length is only left out.
+                // HTTP/2 has no chunks: there the request only has no length.
                 let reply = curl(version).args(&arguments).run(&url).expect(&who);
                 assert_eq!(reply.status, 200, "{who}");
                 assert!(reply.body == expected, "{who}");
@@ -118,11 +118,11 @@ fn uploads_come_whole_to_every_family_and_back() {
 }
 
 #[test]
-fn nginx_keeps_what_is_put_through() {
-    let Pair {
+fn a_file_that_is_put_through_the_proxy_is_stored_by_nginx() {
+    let ProxiedOrigin {
         front,
         origin: _origin,
-    } = Pair::new(Origin::nginx());
+    } = ProxiedOrigin::new(Origin::nginx());
     let file = folder().join("large.bin");
     for (number, version) in VERSIONS.into_iter().enumerate() {
         let url = front.url(&format!("/kept/{number}"));
@@ -138,11 +138,11 @@ fn nginx_keeps_what_is_put_through() {
 }
 
 #[test]
-fn ranges_and_conditions_pass() {
-    for Pair { origin, front } in [
-        Pair::new(Origin::nginx()),
-        Pair::new(Origin::go()),
-        Pair::over_http2(Origin::go()),
+fn range_and_conditional_requests_pass() {
+    for ProxiedOrigin { origin, front } in [
+        ProxiedOrigin::new(Origin::nginx()),
+        ProxiedOrigin::new(Origin::go()),
+        ProxiedOrigin::over_http2(Origin::go()),
     ] {
         let url = front.url("/large.bin");
         for version in VERSIONS {
@@ -172,12 +172,12 @@ fn ranges_and_conditions_pass() {
 
 #[test]
 fn trailers_pass_to_the_client() {
-    for Pair { origin, front } in [
-        Pair::new(Origin::node()),
-        Pair::new(Origin::go()),
-        Pair::over_http2(Origin::go()),
+    for ProxiedOrigin { origin, front } in [
+        ProxiedOrigin::new(Origin::node()),
+        ProxiedOrigin::new(Origin::go()),
+        ProxiedOrigin::over_http2(Origin::go()),
     ] {
-        let received = front.ask(
+        let received = front.request(
             "GET /trailers HTTP/1.1\r\nHost: localhost\r\nConnection: TE\r\nTE: trailers\r\n\r\n",
         );
         let got = (received.text(), received.trailers);
@@ -192,10 +192,10 @@ fn trailers_pass_to_the_client() {
             &request_with("GET", "/trailers", &[("te", "trailers")]),
             true,
         );
-        let answer = peer.response(stream);
+        let response = peer.response(stream);
         let trailers = vec![("x-sum".to_owned(), "7".to_owned())];
         assert_eq!(
-            (answer.text(), &answer.trailers),
+            (response.text(), &response.trailers),
             ("content".into(), &trailers)
         );
     }
@@ -203,13 +203,13 @@ fn trailers_pass_to_the_client() {
 
 #[test]
 fn trailers_pass_to_the_origin() {
-    for Pair { origin, front } in [
-        Pair::new(Origin::go()),
-        Pair::over_http2(Origin::go()),
-        Pair::over_tls("h2"),
+    for ProxiedOrigin { origin, front } in [
+        ProxiedOrigin::new(Origin::go()),
+        ProxiedOrigin::over_http2(Origin::go()),
+        ProxiedOrigin::over_tls("h2"),
     ] {
         let expected = (200, "5\nX-Note: seven\n".to_owned());
-        let received = front.ask(
+        let received = front.request(
             "POST /sum HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\
              Trailer: x-note, x-real-ip\r\n\r\n5\r\nhello\r\n0\r\nX-Real-IP: 192.0.2.1\r\n\
              X-Note: seven\r\nCookie: a=b\r\n\r\n",
@@ -223,7 +223,7 @@ fn trailers_pass_to_the_origin() {
         );
         peer.send(data(stream, "hello", false));
         let flags = flag::END_HEADERS | flag::END_STREAM;
-        // What a client says of who it is does not reach the origin behind the content either.
+        // The trailers of a client cannot set its address at the origin either.
         let lines = [
             ("x-real-ip", "192.0.2.1"),
             ("x-note", "seven"),
@@ -231,9 +231,9 @@ fn trailers_pass_to_the_origin() {
         ];
         let block = lines.map(|(name, value)| literal(name, value)).concat();
         peer.send(frame(kind::HEADERS, flags, stream, block));
-        let answer = peer.response(stream);
+        let response = peer.response(stream);
         assert_eq!(
-            (answer.status, answer.text()),
+            (response.status, response.text()),
             expected,
             "{}",
             origin.name()
@@ -242,11 +242,11 @@ fn trailers_pass_to_the_origin() {
 }
 
 #[test]
-fn early_hints_pass_before_the_answer() {
-    for Pair { origin, front } in [
-        Pair::new(Origin::node()),
-        Pair::new(Origin::go()),
-        Pair::over_http2(Origin::go()),
+fn early_hints_reach_the_client_before_the_final_response() {
+    for ProxiedOrigin { origin, front } in [
+        ProxiedOrigin::new(Origin::node()),
+        ProxiedOrigin::new(Origin::go()),
+        ProxiedOrigin::over_http2(Origin::go()),
     ] {
         let mut wire = front.connect();
         wire.send("GET /early HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -254,14 +254,14 @@ fn early_hints_pass_before_the_answer() {
         let link = hints.field("link").map(str::to_owned);
         let expected = Some("</style.css>; rel=preload".to_owned());
         assert_eq!((hints.status, link), (103, expected), "{}", origin.name());
-        let answer = wire.read();
-        assert_eq!((answer.status, answer.text()), (200, "late\n".into()));
-        let answer = front.open().fetch("/early");
+        let response = wire.read();
+        assert_eq!((response.status, response.text()), (200, "late\n".into()));
+        let response = front.open().fetch("/early");
         assert_eq!(
-            (&answer.interim, answer.text()),
+            (&response.interim, response.text()),
             (&vec![103], "late\n".into())
         );
-        // HTTP/1.0 does not know them (RFC 9110 section 15.2).
+        // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
         let mut wire = front.connect();
         wire.send("GET /early HTTP/1.0\r\nHost: localhost\r\n\r\n");
         assert_eq!(wire.read_head().status, 200);
@@ -269,8 +269,8 @@ fn early_hints_pass_before_the_answer() {
 }
 
 #[test]
-fn what_waits_for_100_is_told_to_go_on_by_the_origin() {
-    for Pair { origin, front } in programs() {
+fn a_client_that_expects_100_continue_gets_it_from_the_origin() {
+    for ProxiedOrigin { origin, front } in programs() {
         let mut wire = front.connect();
         wire.send(
             "POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n\
@@ -278,8 +278,8 @@ fn what_waits_for_100_is_told_to_go_on_by_the_origin() {
         );
         assert_eq!(wire.read().status, 100, "{}", origin.name());
         wire.send("hello");
-        let answer = wire.read();
-        let got = (answer.status, answer.text());
+        let response = wire.read();
+        let got = (response.status, response.text());
         assert_eq!(got, (200, "hello".into()), "{}", origin.name());
     }
 }

@@ -1,67 +1,67 @@
-//! Origins that fail: killed, frozen, slow, cutting, resetting. Clients get a clear answer within the
-//! configured time, or that of another node; what has begun and cannot be ended is cut, and never
-//! looks whole.
+//! Origins that fail: killed, frozen, slow, closing, resetting. Clients get an error response within the
+//! configured time, or the response of another node; a response that cannot be completed is aborted and never
+//! looks complete.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::origins::{Origin, SMALL};
-use super::scripted_origin::{ScriptedOrigin, Stage};
+use super::scripted_origin::{ScriptedConnection, ScriptedOrigin};
 use super::{Configuration, Front, VERSIONS, curl};
 use crate::harness::wait_until;
 
 const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
 
-/// What fails before an answer has begun: how, and the status that tells of it.
-type Fault = (&'static str, fn(&mut Stage), u16);
+/// A fault before the response begins: its name, its script, and the status that clients get.
+type Fault = (&'static str, fn(&mut ScriptedConnection), u16);
 
 const FAULTS: [Fault; 6] = [
     ("closes at once", |_| {}, 502),
     (
         "closes after the request",
-        |stage| drop(stage.read_head()),
+        |connection| drop(connection.read_head()),
         502,
     ),
     (
         "resets after the request",
-        |stage| {
-            stage.read_head();
-            stage.reset();
+        |connection| {
+            connection.read_head();
+            connection.reset();
         },
         502,
     ),
     (
         "closes within the head",
-        |stage| {
-            stage.read_head();
-            stage.send("HTTP/1.1 200 OK\r\nContent-Le");
+        |connection| {
+            connection.read_head();
+            connection.send("HTTP/1.1 200 OK\r\nContent-Le");
         },
         502,
     ),
-    ("freezes before the head", Stage::freeze, 504),
+    ("freezes before the head", ScriptedConnection::freeze, 504),
     (
         "freezes within the head",
-        |stage| {
-            stage.read_head();
-            stage.send("HTTP/1.1 200 OK\r\nContent-Le");
-            stage.freeze();
+        |connection| {
+            connection.read_head();
+            connection.send("HTTP/1.1 200 OK\r\nContent-Le");
+            connection.freeze();
         },
         504,
     ),
 ];
 
-fn patient_for_half_a_second(origin: &ScriptedOrigin) -> Configuration {
+fn with_timeouts_of_half_a_second(origin: &ScriptedOrigin) -> Configuration {
     Configuration::of([origin.address()])
         .group("first_byte_timeout = \"500ms\"")
         .group("read_timeout = \"500ms\"")
 }
 
 #[test]
-fn a_fault_before_the_answer_is_a_clear_answer_of_our_own() {
-    for (fault, play, status) in FAULTS {
-        let origin = ScriptedOrigin::start(play);
-        let front = patient_for_half_a_second(&origin).serve();
+fn a_fault_before_the_response_begins_causes_a_502_or_504() {
+    for (fault, script, status) in FAULTS {
+        let origin = ScriptedOrigin::start(script);
+        let front = with_timeouts_of_half_a_second(&origin).serve();
         for version in VERSIONS {
             let reply = curl(version).get(&front.url("/"));
             assert_eq!(reply.status, status, "{fault} {version}");
@@ -72,10 +72,10 @@ fn a_fault_before_the_answer_is_a_clear_answer_of_our_own() {
 }
 
 #[test]
-fn a_safe_request_that_a_node_fails_is_answered_by_another() {
-    for (fault, play, _) in FAULTS {
-        let bad = ScriptedOrigin::start(play);
-        let good = ScriptedOrigin::answering(GOOD);
+fn a_safe_request_that_fails_at_a_node_gets_the_response_of_another() {
+    for (fault, script, _) in FAULTS {
+        let bad = ScriptedOrigin::start(script);
+        let good = ScriptedOrigin::responding(GOOD);
         let front = Configuration::of([bad.address(), good.address()])
             .group("first_byte_timeout = \"500ms\"")
             .group("passive = false")
@@ -89,7 +89,7 @@ fn a_safe_request_that_a_node_fails_is_answered_by_another() {
             );
         }
         assert!(bad.connections() > 0, "{fault}");
-        wait_until("the log tells of it", || {
+        wait_until("the retry is logged", || {
             let log = front.apus.log();
             log.contains("tried another origin after one failed")
         });
@@ -99,12 +99,12 @@ fn a_safe_request_that_a_node_fails_is_answered_by_another() {
 
 #[test]
 fn a_request_that_is_not_idempotent_is_not_repeated_once_a_node_may_have_seen_it() {
-    for (fault, play, status) in FAULTS {
+    for (fault, script, status) in FAULTS {
         if fault == "closes at once" {
             continue;
         }
-        let bad = ScriptedOrigin::start(play);
-        let good = ScriptedOrigin::answering(GOOD);
+        let bad = ScriptedOrigin::start(script);
+        let good = ScriptedOrigin::responding(GOOD);
         let front = Configuration::of([bad.address(), good.address()])
             .global("worker_threads = 1")
             .group("first_byte_timeout = \"500ms\"")
@@ -112,12 +112,12 @@ fn a_request_that_is_not_idempotent_is_not_repeated_once_a_node_may_have_seen_it
             .serve();
         let mut statuses = Vec::new();
         for _ in 0..4 {
-            let reply = front.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\npay");
+            let reply = front.request("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\npay");
             statuses.push(reply.status);
         }
         let failed = statuses.iter().filter(|found| **found == status).count();
-        let answered = statuses.iter().filter(|found| **found == 200).count();
-        assert_eq!((failed, answered), (2, 2), "{fault} {statuses:?}");
+        let succeeded = statuses.iter().filter(|found| **found == 200).count();
+        assert_eq!((failed, succeeded), (2, 2), "{fault} {statuses:?}");
         let seen =
             good.received().matches("POST / ").count() + bad.received().matches("POST / ").count();
         assert_eq!(seen, 4, "{fault}");
@@ -125,7 +125,7 @@ fn a_request_that_is_not_idempotent_is_not_repeated_once_a_node_may_have_seen_it
 }
 
 #[test]
-fn a_killed_origin_is_a_502_and_another_node_answers_for_it() {
+fn a_killed_origin_causes_a_502_or_the_response_of_another_node() {
     let mut origin = Origin::node();
     let other = Origin::go();
     let front = Front::of([origin.address()]);
@@ -147,7 +147,7 @@ fn a_killed_origin_is_a_502_and_another_node_answers_for_it() {
 
 #[test]
 fn a_dead_origin_does_not_flood_the_log() {
-    let origin = ScriptedOrigin::answering(GOOD);
+    let origin = ScriptedOrigin::responding(GOOD);
     let node = origin.address().to_string();
     let front = Configuration::of([origin.address()])
         .global("worker_threads = 1")
@@ -159,7 +159,7 @@ fn a_dead_origin_does_not_flood_the_log() {
         wire.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert_eq!(wire.read().status, 502);
     }
-    // Ten in a second, and that the node is out.
+    // Ten lines per second, and those about the state of the node.
     let seconds = 1 + usize::try_from(start.elapsed().as_secs()).unwrap();
     let lines_of = || {
         let log = front.apus.log();
@@ -170,8 +170,8 @@ fn a_dead_origin_does_not_flood_the_log() {
         "{}",
         lines_of()
     );
-    // How many there would have been is told with the next.
-    wait_until("all are accounted for", || {
+    // The next line contains the number of lines that were withheld.
+    wait_until("all faults are logged or counted", || {
         assert_eq!(front.get("/").status, 502);
         let withheld = |line: &str| {
             let count = line.split("\"withheld\":").nth(1)?;
@@ -183,7 +183,7 @@ fn a_dead_origin_does_not_flood_the_log() {
 }
 
 #[test]
-fn a_frozen_origin_is_a_504_and_is_asked_again_once_it_thaws() {
+fn a_frozen_origin_causes_a_504_and_gets_requests_again_once_it_resumes() {
     let origin = Origin::go();
     let front = Configuration::of([origin.address()])
         .group("first_byte_timeout = \"500ms\"")
@@ -192,14 +192,16 @@ fn a_frozen_origin_is_a_504_and_is_asked_again_once_it_thaws() {
     assert_eq!(front.get("/small.txt").status, 200);
     origin.freeze();
     assert_eq!(front.get("/small.txt").status, 504);
-    origin.thaw();
-    wait_until("it answers again", || front.get("/small.txt").status == 200);
+    origin.resume();
+    wait_until("the origin responds again", || {
+        front.get("/small.txt").status == 200
+    });
 }
 
 #[test]
-fn a_frozen_origin_holds_no_request_to_another() {
-    let frozen = ScriptedOrigin::start(Stage::freeze);
-    let good = ScriptedOrigin::answering(GOOD);
+fn a_frozen_origin_does_not_delay_requests_to_another() {
+    let frozen = ScriptedOrigin::start(ScriptedConnection::freeze);
+    let good = ScriptedOrigin::responding(GOOD);
     let front = Configuration::of([frozen.address()])
         .global("worker_threads = 1")
         .site(&format!(
@@ -213,7 +215,9 @@ fn a_frozen_origin_holds_no_request_to_another() {
     for wire in &mut waiting {
         wire.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     }
-    wait_until("all wait for it", || frozen.connections() == 100);
+    wait_until("all requests wait for the origin", || {
+        frozen.connections() == 100
+    });
     for _ in 0..20 {
         assert_eq!(front.get("/good").text(), "good");
     }
@@ -221,79 +225,81 @@ fn a_frozen_origin_holds_no_request_to_another() {
 }
 
 #[test]
-fn a_slow_answer_comes_whole() {
-    let origin = ScriptedOrigin::start(|stage| {
-        while stage.read_head().is_some() {
-            let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+fn a_slow_response_reaches_the_client_whole() {
+    let origin = ScriptedOrigin::start(|connection| {
+        while connection.read_head().is_some() {
+            let response = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
                           5;slow=yes\r\nhello\r\n3\r\n, y\r\n2\r\nou\r\n0\r\nX-Sum: 1\r\n\r\n";
-            stage.dribble(answer, Duration::from_millis(2));
+            connection.send_slowly(response, Duration::from_millis(2));
         }
     });
-    let front = patient_for_half_a_second(&origin).serve();
+    let front = with_timeouts_of_half_a_second(&origin).serve();
     for version in VERSIONS {
         let reply = curl(version).get(&front.url("/"));
         assert_eq!((reply.status, reply.text()), (200, "hello, you".into()));
     }
 }
 
-/// How an answer is cut, after the head of its request was read.
-type Cut = (&'static str, fn(&mut Stage));
+/// A way to truncate a response after the head of the request was read.
+type Truncation = (&'static str, fn(&mut ScriptedConnection));
 
 #[test]
-fn content_that_is_cut_never_looks_whole() {
-    let cuts: [Cut; 7] = [
-        ("closed before its length", |stage| {
-            stage.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome of it");
+fn a_truncated_response_never_looks_complete() {
+    let truncations: [Truncation; 7] = [
+        ("closed before its length", |connection| {
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome of it");
         }),
-        ("reset before its length", |stage| {
-            stage.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome of it");
-            stage.reset();
+        ("reset before its length", |connection| {
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome of it");
+            connection.reset();
         }),
-        ("frozen before its length", |stage| {
-            stage.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome of it");
-            stage.freeze();
+        ("frozen before its length", |connection| {
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome of it");
+            connection.freeze();
         }),
-        ("closed within a chunk", |stage| {
-            stage.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nsome of it");
+        ("closed within a chunk", |connection| {
+            connection
+                .send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nsome of it");
         }),
-        ("closed after a chunk", |stage| {
-            stage.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n");
+        ("closed after a chunk", |connection| {
+            connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n");
         }),
-        ("closed within the last chunk", |stage| {
-            stage.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n0\r\n");
+        ("closed within the last chunk", |connection| {
+            connection
+                .send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n0\r\n");
         }),
-        ("frozen within the trailers", |stage| {
-            stage
+        ("frozen within the trailers", |connection| {
+            connection
                 .send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n0\r\nX: ");
-            stage.freeze();
+            connection.freeze();
         }),
     ];
-    for (cut, play) in cuts {
-        let origin = ScriptedOrigin::start(move |stage| {
-            stage.read_head();
-            play(stage);
+    for (truncation, script) in truncations {
+        let origin = ScriptedOrigin::start(move |connection| {
+            connection.read_head();
+            script(connection);
         });
-        let front = patient_for_half_a_second(&origin).serve();
+        let front = with_timeouts_of_half_a_second(&origin).serve();
         for version in VERSIONS {
             let reply = curl(version).run(&front.url("/"));
-            assert!(reply.is_err(), "{cut} {version}: {reply:?}");
+            assert!(reply.is_err(), "{truncation} {version}: {reply:?}");
         }
-        // HTTP/1.0 can only tell by a length, or by a reset.
+        // HTTP/1.0 can only show it by the length or by a reset.
         let reply = curl("--http1.0").run(&front.url("/"));
-        assert!(reply.is_err(), "{cut} HTTP/1.0: {reply:?}");
+        assert!(reply.is_err(), "{truncation} HTTP/1.0: {reply:?}");
     }
 }
 
 #[test]
-fn after_an_answer_was_cut_the_next_client_gets_its_own() {
-    let origin = ScriptedOrigin::start(|stage| {
-        let first = stage.number() == 0;
-        while stage.read_head().is_some() {
+fn after_a_truncated_response_the_next_client_gets_its_own() {
+    let origin = ScriptedOrigin::start(|connection| {
+        let first = connection.number() == 0;
+        while connection.read_head().is_some() {
             if first {
-                stage.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nof the first");
+                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nof the first");
                 return;
             }
-            stage.send(GOOD);
+            connection.send(GOOD);
         }
     });
     let front = Front::of([origin.address()]);
@@ -304,7 +310,7 @@ fn after_an_answer_was_cut_the_next_client_gets_its_own() {
 }
 
 #[test]
-fn a_client_that_leaves_within_an_answer_harms_no_other() {
+fn a_client_that_disconnects_during_a_response_affects_no_other() {
     let origin = Origin::node();
     let front = Configuration::of([origin.address()])
         .global("worker_threads = 1")
@@ -319,17 +325,17 @@ fn a_client_that_leaves_within_an_answer_harms_no_other() {
 }
 
 #[test]
-fn a_client_that_leaves_within_an_upload_is_no_whole_request_to_the_origin() {
+fn an_upload_that_the_client_aborts_is_no_complete_request_for_the_origin() {
     for (framing, part) in [
         ("Content-Length: 100", "some of it"),
         ("Transfer-Encoding: chunked", "4\r\nsome\r\n"),
     ] {
-        let whole = Arc::new(AtomicUsize::new(0));
-        let seen = whole.clone();
-        let origin = ScriptedOrigin::start(move |stage| {
-            if stage.read_request().is_some() {
+        let complete = Arc::new(AtomicUsize::new(0));
+        let seen = complete.clone();
+        let origin = ScriptedOrigin::start(move |connection| {
+            if connection.read_request().is_some() {
                 seen.fetch_add(1, Ordering::SeqCst);
-                stage.send(GOOD);
+                connection.send(GOOD);
             }
         });
         let front = Front::of([origin.address()]);
@@ -337,24 +343,24 @@ fn a_client_that_leaves_within_an_upload_is_no_whole_request_to_the_origin() {
         wire.send(format!(
             "POST / HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n{part}"
         ));
-        wait_until("the origin has some of it", || {
+        wait_until("the origin has a part of the body", || {
             origin.received().contains("some")
         });
         drop(wire);
         assert_eq!(front.get("/").text(), "good");
         assert_eq!(
-            whole.load(Ordering::SeqCst),
+            complete.load(Ordering::SeqCst),
             1,
-            "only the second request is whole"
+            "only the second request is complete"
         );
     }
 }
 
 #[test]
-fn a_kept_connection_that_the_origin_closed_costs_no_request() {
-    let origin = ScriptedOrigin::start(|stage| {
-        if stage.read_request().is_some() {
-            stage.send(GOOD);
+fn an_idle_connection_that_the_origin_closed_fails_no_request() {
+    let origin = ScriptedOrigin::start(|connection| {
+        if connection.read_request().is_some() {
+            connection.send(GOOD);
         }
     });
     let front = Configuration::of([origin.address()])
@@ -367,10 +373,11 @@ fn a_kept_connection_that_the_origin_closed_costs_no_request() {
 }
 
 #[test]
-fn an_origin_that_answers_early_ends_the_upload() {
-    let origin = ScriptedOrigin::start(|stage| {
-        stage.read_head();
-        stage.send("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 4\r\n\r\nmuch");
+fn an_early_response_of_the_origin_ends_the_upload() {
+    let origin = ScriptedOrigin::start(|connection| {
+        connection.read_head();
+        connection
+            .send("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 4\r\n\r\nmuch");
     });
     let front = Front::of([origin.address()]);
     let upload = format!("@{}", super::origins::folder().join("large.bin").display());

@@ -1,5 +1,5 @@
-//! Groups of origins, by what keeps them and their clients safe: limits with a queue, a budget for
-//! retries, certificates that are verified, clients that stay with their node or are told of.
+//! Limits and guarantees of groups of origins: connection limits with a queue, a budget for retries,
+//! verified certificates, sticky clients and the PROXY protocol.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,14 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::origins::{Origin, SMALL};
-use super::scripted_origin::{ScriptedOrigin, Stage};
+use super::scripted_origin::{ScriptedConnection, ScriptedOrigin};
 use super::{Configuration, Front};
 use crate::clients::certificate;
 use crate::harness::{Home, wait_until};
 
 const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
 
-/// One node that works on so many requests at once.
+/// One node with this limit of concurrent requests.
 fn limited(origin: &ScriptedOrigin, max_conns: usize, group: &str) -> Front {
     let node = origin.address();
     let text = format!(
@@ -26,16 +26,16 @@ fn limited(origin: &ScriptedOrigin, max_conns: usize, group: &str) -> Front {
 }
 
 #[test]
-fn clients_of_a_slow_origin_wait_their_turn_and_all_are_served() {
-    let at_once = Arc::new(AtomicUsize::new(0));
+fn clients_of_a_slow_origin_wait_in_the_queue_and_all_are_served() {
+    let concurrent = Arc::new(AtomicUsize::new(0));
     let most = Arc::new(AtomicUsize::new(0));
-    let (now, peak) = (at_once.clone(), most.clone());
-    let origin = ScriptedOrigin::start(move |stage| {
-        while stage.read_request().is_some() {
+    let (now, peak) = (concurrent.clone(), most.clone());
+    let origin = ScriptedOrigin::start(move |connection| {
+        while connection.read_request().is_some() {
             peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             thread::park_timeout(Duration::from_millis(10));
             now.fetch_sub(1, Ordering::SeqCst);
-            stage.send(GOOD);
+            connection.send(GOOD);
         }
     });
     let front = limited(&origin, 5, "");
@@ -53,15 +53,15 @@ fn clients_of_a_slow_origin_wait_their_turn_and_all_are_served() {
 }
 
 #[test]
-fn a_full_queue_is_a_503_that_says_when_to_come_again() {
+fn a_full_queue_causes_a_503_with_retry_after() {
     let goes_on = Arc::new(AtomicBool::new(false));
     let may_go_on = goes_on.clone();
-    let origin = ScriptedOrigin::start(move |stage| {
-        while stage.read_request().is_some() {
+    let origin = ScriptedOrigin::start(move |connection| {
+        while connection.read_request().is_some() {
             while !may_go_on.load(Ordering::SeqCst) {
                 thread::park_timeout(Duration::from_millis(5));
             }
-            stage.send(GOOD);
+            connection.send(GOOD);
         }
     });
     let front = limited(&origin, 1, "queue = { max = 2 }");
@@ -87,22 +87,22 @@ fn a_full_queue_is_a_503_that_says_when_to_come_again() {
 }
 
 #[test]
-fn waiting_too_long_in_the_queue_is_a_503() {
-    let origin = ScriptedOrigin::start(Stage::freeze);
+fn waiting_too_long_in_the_queue_causes_a_503() {
+    let origin = ScriptedOrigin::start(ScriptedConnection::freeze);
     let front = limited(&origin, 1, "queue = { timeout = \"300ms\" }");
     let mut first = front.connect();
     first.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    wait_until("it is asked", || origin.connections() == 1);
+    wait_until("the origin has the request", || origin.connections() == 1);
     assert_eq!(front.get("/").status, 503);
 }
 
 #[test]
-fn retries_do_not_become_a_storm() {
+fn retries_stay_within_their_budget() {
     let bad = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nfull";
     let origins = [
-        ScriptedOrigin::answering(bad),
-        ScriptedOrigin::answering(bad),
-        ScriptedOrigin::answering(bad),
+        ScriptedOrigin::responding(bad),
+        ScriptedOrigin::responding(bad),
+        ScriptedOrigin::responding(bad),
     ];
     let front = Configuration::of(origins.iter().map(ScriptedOrigin::address))
         .group("passive = false")
@@ -113,21 +113,21 @@ fn retries_do_not_become_a_storm() {
         let reply = front.get("/");
         assert_eq!((reply.status, reply.text()), (503, "full".into()));
     }
-    // The budget: a fifth of the requests, ten each second, and at first those of ten seconds.
+    // The budget is a fifth of the requests, ten per second, and initially those of ten seconds.
     let seconds = start.elapsed().as_secs() as usize + 1;
-    let asked: usize = origins
+    let requests: usize = origins
         .iter()
         .map(|origin| origin.received().matches("GET / ").count())
         .sum();
     let most = 1000 + 1000 / 5 + 10 * (10 + seconds);
     assert!(
-        (1001..=most).contains(&asked),
-        "{asked} requests to origins"
+        (1001..=most).contains(&requests),
+        "{requests} requests to origins"
     );
 }
 
 #[test]
-fn a_proxy_head_tells_the_origin_of_the_client_and_clients_share_no_connection() {
+fn a_proxy_protocol_header_names_the_client_and_clients_share_no_connection() {
     for (version, beginning) in [
         ("v1", &b"PROXY TCP4 127.0.0.1 127.0.0.1 "[..]),
         (
@@ -137,15 +137,15 @@ fn a_proxy_head_tells_the_origin_of_the_client_and_clients_share_no_connection()
     ] {
         let beginning = String::from_utf8_lossy(beginning).into_owned();
         let skip = beginning.clone();
-        let origin = ScriptedOrigin::start(move |stage| {
-            // The head of version 2 begins with an empty line.
+        let origin = ScriptedOrigin::start(move |connection| {
+            // The header of version 2 begins with an empty line.
             if skip.starts_with('\r') {
-                stage.read_bytes(28);
+                connection.read_bytes(28);
             } else {
-                stage.read_line();
+                connection.read_line();
             }
-            while stage.read_request().is_some() {
-                stage.send(GOOD);
+            while connection.read_request().is_some() {
+                connection.send(GOOD);
             }
         });
         let front = Configuration::of([origin.address()])
@@ -176,7 +176,7 @@ fn a_proxy_head_tells_the_origin_of_the_client_and_clients_share_no_connection()
 fn a_client_with_its_cookie_stays_with_its_node() {
     let origins = ["one", "two", "three"].map(|name| {
         let length = name.len();
-        ScriptedOrigin::answering(format!(
+        ScriptedOrigin::responding(format!(
             "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{name}"
         ))
     });
@@ -191,24 +191,25 @@ fn a_client_with_its_cookie_stays_with_its_node() {
             let address = origin.address().to_string();
             assert!(
                 !cookie.contains(&address),
-                "it tells of an address: {cookie}"
+                "the cookie contains an address: {cookie}"
             );
         }
         for _ in 0..6 {
-            let next = front.ask(format!(
+            let next = front.request(format!(
                 "GET / HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n"
             ));
             assert_eq!(next.text(), first.text());
             assert_eq!(next.field("set-cookie"), None);
         }
     }
-    // A cookie that a client made up is no more than none.
-    let forged = front.ask("GET / HTTP/1.1\r\nHost: a\r\nCookie: apus_node=127.0.0.1:1\r\n\r\n");
+    // A forged cookie is ignored.
+    let forged =
+        front.request("GET / HTTP/1.1\r\nHost: a\r\nCookie: apus_node=127.0.0.1:1\r\n\r\n");
     assert_eq!(forged.status, 200);
 }
 
 #[test]
-fn an_origin_with_the_wrong_certificate_is_not_asked() {
+fn an_origin_with_the_wrong_certificate_gets_no_request() {
     for (host, tls, status) in [
         ("localhost", "{ ca = \"origin.pem\" }", 200),
         ("localhost", "{ verify = false }", 200),
@@ -217,7 +218,7 @@ fn an_origin_with_the_wrong_certificate_is_not_asked() {
             "{ ca = \"origin.pem\", server_name = \"localhost\" }",
             200,
         ),
-        // Nobody vouches for it; somebody else does; it is for another name.
+        // No trusted authority; the wrong authority; another name.
         ("localhost", "{}", 502),
         ("localhost", "{ ca = \"other.pem\" }", 502),
         ("127.0.0.1", "{ ca = \"origin.pem\" }", 502),

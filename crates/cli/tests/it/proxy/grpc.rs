@@ -1,4 +1,4 @@
-//! gRPC from end to end: the interoperability tests of its project, with a server in between.
+//! gRPC from end to end: the interoperability tests of the gRPC project through the proxy.
 
 use std::path::Path;
 use std::process::Output;
@@ -8,7 +8,7 @@ use super::{Configuration, Front};
 use crate::clients::certificate;
 use crate::harness::Home;
 
-/// Unary calls, streams of one side and of both, metadata, statuses, deadlines, cancelling.
+/// Unary calls, streams in one and in both directions, metadata, statuses, deadlines, cancellation.
 const CASES: [&str; 14] = [
     "empty_unary",
     "large_unary",
@@ -26,8 +26,8 @@ const CASES: [&str; 14] = [
     "unimplemented_service",
 ];
 
-/// Asks each case of the server at an address; over TLS if there is somebody to trust.
-fn ask(address: &str, authority: Option<&Path>) -> Output {
+/// Runs each case against the server at an address; over TLS if an authority is given.
+fn run_cases(address: &str, authority: Option<&Path>) -> Output {
     let mut command = go("grpc");
     if let Some(authority) = authority {
         command.arg("-ca").arg(authority);
@@ -37,17 +37,17 @@ fn ask(address: &str, authority: Option<&Path>) -> Output {
 }
 
 fn assert_passes(front: &Front) {
-    let clear = ask(&front.apus.address().to_string(), None);
-    let encrypted = ask(&front.tls_authority(), Some(&front.authority_file()));
-    for (way, output) in [("clear", clear), ("TLS", encrypted)] {
+    let clear = run_cases(&front.apus.address().to_string(), None);
+    let encrypted = run_cases(&front.tls_authority(), Some(&front.authority_file()));
+    for (transport, output) in [("clear", clear), ("TLS", encrypted)] {
         let passed = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
         let expected: String = CASES
             .iter()
             .map(|case| format!("passed {case}\n"))
             .collect();
-        assert_eq!(passed, expected, "{way}: {errors}");
-        assert!(output.status.success(), "{way}: {errors}");
+        assert_eq!(passed, expected, "{transport}: {errors}");
+        assert!(output.status.success(), "{transport}: {errors}");
     }
 }
 

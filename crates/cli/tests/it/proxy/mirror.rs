@@ -1,5 +1,5 @@
-//! Copies of requests for another group, by the configuration of the binary: its origins see real
-//! traffic, and clients notice nothing of them, whatever they do.
+//! Mirrored requests: another group gets copies of the requests of clients, and its responses and faults
+//! do not affect clients.
 
 use super::scripted_origin::ScriptedOrigin;
 use super::{Configuration, VERSIONS, curl};
@@ -16,27 +16,27 @@ fn mirrored(origin: &ScriptedOrigin, shadow: &ScriptedOrigin, keys: &str) -> Con
 }
 
 #[test]
-fn another_origin_gets_copies_over_all_versions_of_http() {
+fn a_mirror_origin_gets_copies_of_requests_over_all_versions_of_http() {
     for version in VERSIONS {
-        let origin = ScriptedOrigin::answering(GOOD);
-        let shadow = ScriptedOrigin::answering(BROKEN);
+        let origin = ScriptedOrigin::responding(GOOD);
+        let shadow = ScriptedOrigin::responding(BROKEN);
         let front = mirrored(&origin, &shadow, ", unsafe_methods = true").serve();
         let get = curl(version).get(&front.url("/a?b=c"));
         assert_eq!((get.status, get.text()), (200, "good".into()));
-        let content = "x".repeat(100_000);
-        let post = curl(version).args(&["--data", &content]);
+        let body = "x".repeat(100_000);
+        let post = curl(version).args(&["--data", &body]);
         assert_eq!(post.get(&front.url("/post")).status, 200);
         wait_until("both copies are there", || {
             let got = shadow.received();
-            got.contains("GET /a?b=c HTTP/1.1\r\n") && got.matches('x').count() >= content.len()
+            got.contains("GET /a?b=c HTTP/1.1\r\n") && got.matches('x').count() >= body.len()
         });
     }
 }
 
 #[test]
-fn an_origin_of_copies_that_is_frozen_holds_up_nobody() {
-    let origin = ScriptedOrigin::answering(GOOD);
-    let shadow = ScriptedOrigin::start(|stage| while stage.read_request().is_some() {});
+fn a_frozen_mirror_origin_delays_no_client() {
+    let origin = ScriptedOrigin::responding(GOOD);
+    let shadow = ScriptedOrigin::start(|connection| while connection.read_request().is_some() {});
     let front = mirrored(&origin, &shadow, ", max_requests = 3").serve();
     let mut wire = front.connect();
     for _ in 0..50 {

@@ -1,5 +1,5 @@
-//! The binary in front of origins: real ones of every family, and one that does everything wrong. What
-//! ATTACKS.md of the project calls the class of attacks on upstreams is here, by what is done.
+//! The binary in front of origins: real servers, and scripted origins that break the protocol. The class of
+//! attacks on upstreams in ATTACKS.md of the project is here, by subject.
 
 mod descriptors;
 mod dns;
@@ -26,10 +26,10 @@ use crate::h2_client::Peer;
 use crate::harness::{Apus, Home, connect, free_port};
 use crate::wire::{Received, Wire};
 
-/// Bytes of memory that no origin may have the server take, above what it has at its start.
+/// The bytes of memory by which the server may grow after its start, whatever an origin sends.
 const MEMORY: u64 = 64 << 20;
 
-/// The configuration of a server whose one site asks a group of origins.
+/// The configuration of a server whose one site passes requests to a group of origins.
 #[derive(Default)]
 pub(crate) struct Configuration {
     global: String,
@@ -61,7 +61,7 @@ impl Configuration {
         self
     }
 
-    /// Lines of the site, other tables of it among them.
+    /// Lines of the site, including other tables of it.
     fn site(mut self, lines: &str) -> Self {
         self.site += &format!("{lines}\n");
         self
@@ -73,31 +73,31 @@ impl Configuration {
         self
     }
 
-    /// A line of the location that asks it.
+    /// A line of the location that passes requests to the group.
     pub(crate) fn location(mut self, line: &str) -> Self {
         self.location += &format!("{line}\n");
         self
     }
 
-    /// What stands behind the site.
+    /// Lines after the site.
     pub(crate) fn after(mut self, lines: &str) -> Self {
         self.after += &format!("{lines}\n");
         self
     }
 
-    /// A line of how it is asked.
+    /// A line of the table `proxy` of the location.
     fn proxy(mut self, line: &str) -> Self {
         self.proxy += &format!("{line}\n");
         self
     }
 
-    /// Served on this port, which stays when the configuration changes.
+    /// Listens on this port, which stays when the configuration changes.
     pub(crate) fn at(mut self, port: u16) -> Self {
         self.port = port;
         self
     }
 
-    /// Served over TLS too.
+    /// Listens with TLS, too.
     pub(crate) fn tls(mut self) -> Self {
         self.tls = true;
         self
@@ -130,7 +130,7 @@ impl Configuration {
         text
     }
 
-    /// Starts the server in a home of its own.
+    /// Starts the server in a new folder.
     pub(crate) fn serve(self) -> Front {
         self.serve_in(Home::new())
     }
@@ -139,7 +139,7 @@ impl Configuration {
         self.serve_through(&[], home)
     }
 
-    /// The same, started by a program that becomes it.
+    /// Starts the server by a program that executes it.
     pub(crate) fn serve_through(self, program: &[&str], home: Home) -> Front {
         if self.tls {
             certificate(&home, "front", "localhost");
@@ -156,7 +156,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// With nothing configured but where the origins are.
+    /// A server with no configuration but the addresses of the origins.
     pub(crate) fn of(nodes: impl IntoIterator<Item = SocketAddr>) -> Self {
         Configuration::of(nodes).serve()
     }
@@ -181,14 +181,14 @@ impl Front {
         format!("http://{}{path}", self.apus.address())
     }
 
-    /// Host and port where it speaks TLS.
+    /// The host and port for TLS.
     pub(crate) fn tls_authority(&self) -> String {
         let url = self.apus.urls().iter().find(|url| url.starts_with("https"));
         let authority = url.unwrap().split('/').nth(2).unwrap();
         authority.replace("127.0.0.1", "localhost")
     }
 
-    /// The certificate that clients of it have to trust.
+    /// The certificate that clients have to trust.
     pub(crate) fn authority_file(&self) -> PathBuf {
         self.home.path("front.pem")
     }
@@ -202,18 +202,18 @@ impl Front {
         Peer::open(connect(self.apus.address()))
     }
 
-    /// The answer to these bytes over a new connection, whatever follows it.
-    pub(crate) fn ask(&self, request: impl AsRef<[u8]>) -> Received {
+    /// The response to these bytes over a new connection, whatever follows it.
+    pub(crate) fn request(&self, request: impl AsRef<[u8]>) -> Received {
         let mut wire = self.connect();
         wire.send(request);
         wire.read()
     }
 
     pub(crate) fn get(&self, path: &str) -> Received {
-        self.ask(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        self.request(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     }
 
-    /// What `apus status` says.
+    /// The output of `apus status`.
     pub(crate) fn status(&self) -> serde_json::Value {
         let (json, _) = self.home.expect(&["status", "--json"], 0);
         serde_json::from_str(&json).unwrap()
@@ -223,7 +223,7 @@ impl Front {
         self.home.expect(&["reload"], 0);
     }
 
-    /// Bytes of memory that the server takes.
+    /// The resident memory of the server in bytes.
     fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.apus.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -239,10 +239,10 @@ impl Front {
     }
 }
 
-/// curl's words for the versions of HTTP.
+/// The options of curl for the versions of HTTP.
 pub(crate) const VERSIONS: [&str; 2] = ["--http1.1", "--http2-prior-knowledge"];
 
-/// curl that speaks this version.
+/// curl with the option of this version.
 pub(crate) fn curl(version: &str) -> Curl {
     Curl::new().args(&[version, "--noproxy", "*"])
 }

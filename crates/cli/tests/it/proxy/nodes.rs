@@ -1,5 +1,5 @@
-//! Nodes that an operator takes out of their group and back, by `apus upstream`, and what a reload
-//! leaves of what is known about them.
+//! Nodes that an operator removes from their group and adds again by `apus upstream`, and the state of nodes
+//! after a reload.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,16 +11,16 @@ use super::scripted_origin::ScriptedOrigin;
 use super::{Configuration, Front, websocket};
 use crate::harness::{free_port, wait_until};
 
-/// A node that answers with its name, and `/held` only when it may.
+/// A node that responds with its name, and to `/held` only once it may.
 fn node(name: &'static str, may_go_on: &Arc<AtomicBool>) -> ScriptedOrigin {
     let may_go_on = may_go_on.clone();
-    ScriptedOrigin::start(move |stage| {
-        while let Some(head) = stage.read_request() {
+    ScriptedOrigin::start(move |connection| {
+        while let Some(head) = connection.read_request() {
             while head.starts_with("GET /held ") && !may_go_on.load(Ordering::SeqCst) {
                 thread::park_timeout(Duration::from_millis(5));
             }
             let length = name.len();
-            stage.send(format!(
+            connection.send(format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{name}"
             ));
         }
@@ -37,8 +37,8 @@ fn change(front: &Front, what: &str, node: &ScriptedOrigin) {
     front.home.expect(&["upstream", what, "app", &node], 0);
 }
 
-/// Who answered of twenty requests.
-fn answering(front: &Front) -> Vec<String> {
+/// The names of the nodes that responded to twenty requests.
+fn responding_nodes(front: &Front) -> Vec<String> {
     let replies = (0..20).map(|_| {
         let reply = front.get("/");
         assert_eq!(reply.status, 200);
@@ -50,33 +50,33 @@ fn answering(front: &Front) -> Vec<String> {
     names
 }
 
-/// What `apus status` says of the nodes of the one group.
+/// The nodes of the one group in the output of `apus status`.
 fn nodes(front: &Front) -> Vec<serde_json::Value> {
     let status = front.status();
     status["upstreams"][0]["nodes"].as_array().unwrap().clone()
 }
 
 #[test]
-fn a_node_that_is_down_ends_what_it_has_and_gets_nothing_more() {
+fn a_node_that_is_down_finishes_its_requests_and_gets_no_new_ones() {
     for what in ["down", "drain"] {
         let may_go_on = Arc::default();
         let origins = pair(&may_go_on);
         let front = Front::of(origins.iter().map(ScriptedOrigin::address));
-        assert_eq!(answering(&front), ["one", "two"]);
+        assert_eq!(responding_nodes(&front), ["one", "two"]);
         let mut held: Vec<_> = (0..4).map(|_| front.connect()).collect();
         for wire in &mut held {
             wire.send("GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n");
         }
         let held_by = |origin: &ScriptedOrigin| origin.received().matches("GET /held ").count();
-        wait_until("all are asked for", || {
+        wait_until("the nodes have all requests", || {
             origins.iter().map(held_by).sum::<usize>() == 4
         });
         assert!(origins.iter().all(|origin| held_by(origin) > 0));
         change(&front, what, &origins[0]);
-        assert_eq!(answering(&front), ["two"], "{what}");
-        // What was said holds after a reload, too.
+        assert_eq!(responding_nodes(&front), ["two"], "{what}");
+        // The state of the node survives a reload.
         front.reload();
-        assert_eq!(answering(&front), ["two"], "{what}");
+        assert_eq!(responding_nodes(&front), ["two"], "{what}");
         assert_eq!(nodes(&front)[0]["admin"], what);
         assert!(held.iter().all(|wire| !wire.is_readable()));
         may_go_on.store(true, Ordering::SeqCst);
@@ -87,12 +87,12 @@ fn a_node_that_is_down_ends_what_it_has_and_gets_nothing_more() {
             held_by(&origins[0])
         );
         change(&front, "up", &origins[0]);
-        assert_eq!(answering(&front), ["one", "two"], "{what}");
+        assert_eq!(responding_nodes(&front), ["one", "two"], "{what}");
     }
 }
 
 #[test]
-fn without_any_node_that_is_up_the_answer_is_503() {
+fn without_any_node_that_is_up_the_status_is_503() {
     let origins = pair(&Arc::default());
     let front = Front::of(origins.iter().map(ScriptedOrigin::address));
     for origin in &origins {
@@ -102,8 +102,8 @@ fn without_any_node_that_is_up_the_answer_is_503() {
     assert_eq!(reply.status, 503);
     assert!(reply.field("retry-after").is_some());
     change(&front, "up", &origins[1]);
-    assert_eq!(answering(&front), ["two"]);
-    // What is not there is told, with what is.
+    assert_eq!(responding_nodes(&front), ["two"]);
+    // An unknown name is reported together with the known ones.
     let (_, errors) = front.home.expect(&["upstream", "down", "web", "a"], 1);
     assert!(
         errors.contains("`web`") && errors.contains("/app"),
@@ -114,13 +114,13 @@ fn without_any_node_that_is_up_the_answer_is_503() {
 }
 
 #[test]
-fn clients_stay_with_a_node_that_is_drained_and_no_others_come() {
+fn sticky_clients_stay_with_a_drained_node_and_no_others_get_it() {
     let origins = pair(&Arc::default());
     let front = Configuration::of(origins.iter().map(ScriptedOrigin::address))
         .group("sticky = true")
         .serve();
     let mut cookie = String::new();
-    wait_until("a client is with the first", || {
+    wait_until("a client has the cookie of the first node", || {
         let reply = front.get("/");
         let line = reply.field("set-cookie").unwrap();
         cookie = line.split(';').next().unwrap().to_owned();
@@ -128,41 +128,41 @@ fn clients_stay_with_a_node_that_is_drained_and_no_others_come() {
     });
     let stays = || {
         let request = format!("GET / HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n");
-        front.ask(request).text()
+        front.request(request).text()
     };
     change(&front, "drain", &origins[0]);
-    assert_eq!(answering(&front), ["two"]);
+    assert_eq!(responding_nodes(&front), ["two"]);
     assert_eq!([stays(), stays()], ["one", "one"]);
     change(&front, "down", &origins[0]);
     assert_eq!([stays(), stays()], ["two", "two"]);
 }
 
 #[test]
-fn a_tunnel_stays_with_a_node_that_is_taken_out() {
+fn a_tunnel_stays_open_to_a_node_that_is_taken_out() {
     let origin = Origin::websocket();
     let front = Front::of([origin.address()]);
-    let mut holder = websocket::hold(front.apus.address());
+    let mut client = websocket::hold(front.apus.address());
     let node = origin.address().to_string();
     for what in ["drain", "down"] {
         front.home.expect(&["upstream", what, "app", &node], 0);
-        holder.say("still open");
+        client.echo("still open");
     }
     assert_eq!(front.get("/").status, 503);
     front.reload();
-    holder.say("still open");
-    holder.end();
+    client.echo("still open");
+    client.end();
 }
 
 #[test]
 fn a_reload_that_cannot_bind_changes_nothing() {
     let origins = [
-        ScriptedOrigin::answering(
+        ScriptedOrigin::responding(
             "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 3\r\n\r\none",
         ),
         node("two", &Arc::default()),
     ];
-    // The third is gone.
-    let third = ScriptedOrigin::answering("");
+    // The third node is not reachable.
+    let third = ScriptedOrigin::responding("");
     let nodes_of = || {
         let nodes = origins.iter().chain([&third]).map(ScriptedOrigin::address);
         Configuration::of(nodes).location("cache = true")
@@ -173,7 +173,7 @@ fn a_reload_that_cannot_bind_changes_nothing() {
     change(&front, "down", &origins[1]);
     drop(third);
     let mut number = 0;
-    wait_until("it is known to be gone", || {
+    wait_until("the third node is out", || {
         number += 1;
         assert_eq!(front.get(&format!("/{number}")).status, 200);
         nodes(&front)[2]["state"]
@@ -182,8 +182,8 @@ fn a_reload_that_cannot_bind_changes_nothing() {
             .starts_with("out")
     });
     assert_eq!(front.get("/kept").text(), "one");
-    let asked = origins[0].received();
-    let mut kept = front.connect();
+    let received = origins[0].received();
+    let mut wire = front.connect();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken_address = taken.local_addr().unwrap();
     let listen = format!("listen = [\"127.0.0.1:{port}\"");
@@ -196,16 +196,16 @@ fn a_reload_that_cannot_bind_changes_nothing() {
     let (_, errors) = front.home.expect(&["reload"], 1);
     assert!(errors.contains(&taken_address.to_string()), "{errors}");
     for _ in 0..5 {
-        kept.send("GET /kept HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        let reply = kept.read();
+        wire.send("GET /kept HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let reply = wire.read();
         assert!(reply.field("cache-status").unwrap().contains("; hit"));
         assert_eq!(front.get("/kept").text(), "one");
     }
-    assert_eq!(origins[0].received(), asked, "the cache was lost");
+    assert_eq!(origins[0].received(), received, "the cache was lost");
     let known = nodes(&front);
     assert_eq!(known[1]["admin"], "down");
     assert!(known[2]["state"].as_str().unwrap().starts_with("out"));
-    // When the address is free, the same file goes.
+    // Once the address is free, the same configuration is loaded.
     drop(taken);
     front.reload();
     let mut wire = crate::wire::Wire::connect(taken_address);

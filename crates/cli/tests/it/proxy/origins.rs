@@ -1,10 +1,11 @@
-//! Origins: real servers that a test starts, and that end with it. Their programs lie in
+//! Origins: real servers that a test starts and that end with it. Their programs are in
 //! `tests/origins`; what they need is installed by `make tools`.
 //!
 //! Python, Node and Go have these resources beside the files of [`folder`]: `/stream`, the large file
-//! in chunks; `/echo`, which sends content back (any path in Python); `/request`, the request as it
-//! came, a line each; Node and Go also `/trailers`, content with the trailer `x-sum: 7`, and `/early`,
-//! 103 before 200. nginx has `/stream`, and keeps what is PUT below `/kept/`.
+//! in chunks; `/echo`, which sends the request body back (any path in Python); `/request`, the request
+//! line and the fields as received, one per line; Node and Go also `/trailers`, a body with the trailer
+//! `x-sum: 7`, and `/early`, a 103 before the 200. nginx has `/stream`, and stores files that are PUT below
+//! `/kept/`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -25,7 +26,7 @@ pub(crate) const LARGE: usize = 20 << 20;
 /// The small file.
 pub(crate) const SMALL: &str = "small and served by the origin\n";
 
-/// The content of the large file, no two parts of which are alike.
+/// The content of the large file, in which no line occurs twice.
 pub(crate) fn large() -> &'static [u8] {
     static LARGE_FILE: OnceLock<Vec<u8>> = OnceLock::new();
     LARGE_FILE.get_or_init(|| {
@@ -85,12 +86,12 @@ pub(crate) fn go(name: &str) -> Command {
     Command::new(folder.join(name))
 }
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Origin {
     name: &'static str,
     child: Child,
     address: SocketAddr,
-    /// Where nginx keeps what it gets.
+    /// The folder in which nginx stores files.
     _folder: Option<TempDir>,
 }
 
@@ -107,14 +108,14 @@ impl Origin {
         Self::start("node", command)
     }
 
-    /// HTTP/1.1, and HTTP/2 with prior knowledge.
+    /// Go with HTTP/1.1, and HTTP/2 with prior knowledge.
     pub(crate) fn go() -> Self {
         let mut command = go("http");
         command.arg(folder());
         Self::start("go", command)
     }
 
-    /// Over TLS, with `FILE.pem` and `FILE.key`: HTTP/1.1 and HTTP/2.
+    /// Go with HTTP/1.1 and HTTP/2 over TLS, with `FILE.pem` and `FILE.key`.
     pub(crate) fn go_over_tls(file: &Path) -> Self {
         let mut command = go("http");
         command.args(certificate(file)).arg(folder());
@@ -156,7 +157,7 @@ impl Origin {
         Self::start("grpc", command)
     }
 
-    /// The same over TLS, with `FILE.pem` and `FILE.key`.
+    /// The test server of the gRPC project over TLS, with `FILE.pem` and `FILE.key`.
     pub(crate) fn grpc_over_tls(file: &Path) -> Self {
         let mut command = go("grpc");
         command.args(certificate(file)).arg("serve");
@@ -167,7 +168,7 @@ impl Origin {
         Self::start("websocket", python("websocket.py"))
     }
 
-    /// Starts a program that prints its port first.
+    /// Starts a program whose first line of output is its port.
     fn start(name: &'static str, mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
@@ -194,27 +195,27 @@ impl Origin {
         self.address
     }
 
-    /// Ends it at once.
+    /// Kills the process.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// It goes on to listen, and does nothing.
+    /// Stops the process; its socket still accepts connections.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
-        wait_until("it stands still", || {
+        wait_until("all threads are stopped", || {
             let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
             threads.map_while(Result::ok).all(|thread| {
                 let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-                // The state is behind the name, which stands in parentheses.
+                // The state follows the name in parentheses.
                 stat.rsplit_once(") ")
                     .is_some_and(|(_, rest)| rest.starts_with('T'))
             })
         });
     }
 
-    pub(crate) fn thaw(&self) {
+    pub(crate) fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
@@ -235,14 +236,14 @@ fn certificate(file: &Path) -> [String; 4] {
     ["-cert".into(), name("pem"), "-key".into(), name("key")]
 }
 
-/// A client that sends each line it is told over a stream that stays open, and prints it once it is
-/// answered.
-pub(crate) struct Holder {
+/// A program that sends each line of its input over a stream that stays open, and prints the line once the
+/// response has come.
+pub(crate) struct HoldingClient {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
 }
 
-impl Holder {
+impl HoldingClient {
     pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
@@ -253,20 +254,20 @@ impl Holder {
         Self { child, output }
     }
 
-    /// Sends a line and waits until it is answered.
-    pub(crate) fn say(&mut self, line: &str) {
+    /// Sends a line and waits for the response.
+    pub(crate) fn echo(&mut self, line: &str) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
         assert_eq!(self.read(), line);
     }
 
-    /// The next line that it prints.
+    /// The next line of output.
     pub(crate) fn read(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    /// Ends the stream, which has to end well.
+    /// Ends the stream, which has to succeed.
     pub(crate) fn end(mut self) {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());

@@ -1,52 +1,52 @@
-//! Reloads while clients, streams and tunnels are at work, and changes of the group meanwhile: nothing
-//! is lost.
+//! Reloads and changes of the group while clients, streams and tunnels are active: no request, stream or
+//! tunnel is lost.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::origins::{Holder, Origin, SMALL, go, large};
+use super::origins::{HoldingClient, Origin, SMALL, go, large};
 use super::{Configuration, Front, VERSIONS, curl, websocket};
 use crate::harness::{Ends, Home, free_port, wait_until};
 use crate::wire::Wire;
 
-/// Asks until it is told to stop; how often. Every answer is whole.
-fn keep_asking(front: &Front, stop: &AtomicBool) -> usize {
+/// Sends requests until `stop` is set; their number. Every response has to be complete.
+fn keep_requesting(front: &Front, stop: &AtomicBool) -> usize {
     let mut wire = Wire::connect(front.apus.address());
-    let mut asked = 0;
+    let mut requests = 0;
     while !stop.load(Ordering::SeqCst) {
         assert!(wire.send("GET /small.txt HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         let received = wire.read();
         assert_eq!((received.status, received.text()), (200, SMALL.into()));
-        asked += 1;
+        requests += 1;
     }
-    asked
+    requests
 }
 
-/// Uploads until it is told to stop; what is sent comes back.
+/// Sends uploads until `stop` is set; their number. Every body has to be echoed.
 fn keep_uploading(front: &Front, stop: &AtomicBool) -> usize {
-    let content = "x".repeat(100_000);
+    let body = "x".repeat(100_000);
     let request = format!(
-        "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{content}",
-        content.len()
+        "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
     );
     let mut wire = Wire::connect(front.apus.address());
     let mut sent = 0;
     while !stop.load(Ordering::SeqCst) {
         assert!(wire.send(&request));
         let received = wire.read();
-        assert_eq!((received.status, received.text() == content), (200, true));
+        assert_eq!((received.status, received.text() == body), (200, true));
         sent += 1;
     }
     sent
 }
 
 /// The gRPC client with a stream that stays open.
-fn hold_stream(front: &Front) -> Holder {
+fn hold_stream(front: &Front) -> HoldingClient {
     let mut command = go("grpc");
     command.args(["ask", &front.apus.address().to_string(), "streams"]);
-    Holder::start(command)
+    HoldingClient::start(command)
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn reloads_under_load_lose_nothing() {
     let (front, stop) = (&front, &stop);
     thread::scope(|scope| {
         let clients = [
-            scope.spawn(|| keep_asking(front, stop)),
-            scope.spawn(|| keep_asking(front, stop)),
+            scope.spawn(|| keep_requesting(front, stop)),
+            scope.spawn(|| keep_requesting(front, stop)),
             scope.spawn(|| keep_uploading(front, stop)),
         ];
         let slow: Vec<_> = VERSIONS
@@ -98,8 +98,8 @@ fn reloads_under_load_lose_nothing() {
         while reloads < 12 || slow.iter().any(|download| !download.is_finished()) {
             front.home.write("apus.toml", &texts[reloads % texts.len()]);
             front.reload();
-            socket.say("still open");
-            stream.say("still open");
+            socket.echo("still open");
+            stream.echo("still open");
             reloads += 1;
         }
         drop(over);
@@ -112,7 +112,7 @@ fn reloads_under_load_lose_nothing() {
 }
 
 #[test]
-fn a_stop_waits_for_answers_under_way() {
+fn a_stop_waits_for_responses_in_progress() {
     let origin = Origin::node();
     let mut front = Front::of([origin.address()]);
     let url = front.url("/stream");
@@ -129,11 +129,11 @@ fn a_stop_waits_for_answers_under_way() {
 }
 
 #[test]
-fn nodes_on_unix_sockets_are_asked_like_any_other() {
+fn nodes_on_unix_sockets_get_requests_like_any_other() {
     let home = Home::new();
     let path = home.path("node.sock");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    // Whoever the server is.
+    // The server may run as another user.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
     thread::spawn(move || {
         use std::io::{Read, Write};

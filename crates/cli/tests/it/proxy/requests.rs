@@ -1,5 +1,5 @@
-//! What origins are sent: one request for each that was asked, as it was understood, whatever the
-//! client tried to put between the lines; who the client is, and not who it says it is.
+//! The requests that origins get: one for each request of a client, as the server parsed it, whatever the
+//! client tries to smuggle in; with the address of the client, not the one that it claims.
 
 use std::net::TcpStream;
 
@@ -10,29 +10,29 @@ use crate::harness::wait_until;
 
 const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
 
-/// The field lines of this name in what an origin received.
+/// The values of the field lines with this name that an origin received.
 fn fields(received: &str, name: &str) -> Vec<String> {
     let lines = received.lines().filter_map(|line| line.split_once(": "));
     let found = lines.filter(|(field, _)| field.eq_ignore_ascii_case(name));
     found.map(|(_, value)| value.to_owned()).collect()
 }
 
-/// How many requests an origin that reads this sees begin.
+/// The number of requests in the bytes that an origin received.
 fn requests(received: &str) -> usize {
     received.matches(" HTTP/1.1\r\n").count()
 }
 
-/// How a stream ended, well or not.
+/// The response at the end of a stream, complete or reset.
 fn end_of(peer: &mut Peer<TcpStream>, stream: u32) -> StreamResponse {
     peer.until("the stream ends", |peer| {
-        let answer = peer.received(stream);
-        answer.ended || answer.reset.is_some()
+        let response = peer.received(stream);
+        response.ended || response.reset.is_some()
     });
     peer.received(stream).clone()
 }
 
 #[test]
-fn requests_of_two_meanings_never_reach_the_origin() {
+fn ambiguous_requests_never_reach_the_origin() {
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for framing in [
         "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
@@ -52,7 +52,7 @@ fn requests_of_two_meanings_never_reach_the_origin() {
         "X: y\nTransfer-Encoding: chunked\r\n",
         "X: y\rTransfer-Encoding: chunked\r\n",
     ] {
-        let origin = ScriptedOrigin::answering(GOOD);
+        let origin = ScriptedOrigin::responding(GOOD);
         let front = Front::of([origin.address()]);
         let mut wire = front.connect();
         wire.send(format!(
@@ -65,12 +65,12 @@ fn requests_of_two_meanings_never_reach_the_origin() {
 }
 
 #[test]
-fn content_reaches_the_origin_framed_anew() {
-    let origin = ScriptedOrigin::answering(GOOD);
+fn a_request_body_reaches_the_origin_with_new_framing() {
+    let origin = ScriptedOrigin::responding(GOOD);
     let front = Front::of([origin.address()]);
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
     let size = smuggled.len();
-    let reply = front.ask(format!(
+    let reply = front.request(format!(
         "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n\
          {size:x};x=\"\\\"y\"\r\n{smuggled}\r\n000\r\nX-Trailer: 1\r\n\r\n"
     ));
@@ -82,18 +82,18 @@ fn content_reaches_the_origin_framed_anew() {
         "{received}"
     );
     assert!(fields(&received, "content-length").is_empty(), "{received}");
-    let (head, content) = received.split_once("\r\n\r\n").unwrap();
+    let (head, body) = received.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("POST / HTTP/1.1\r\n"), "{received}");
     assert!(
-        content.starts_with(&format!("{size:x}\r\n{smuggled}\r\n")),
+        body.starts_with(&format!("{size:x}\r\n{smuggled}\r\n")),
         "{received}"
     );
     assert!(!received.contains("x=\""), "{received}");
 }
 
 #[test]
-fn what_http_2_carries_becomes_no_lines_of_http_1() {
-    let origin = ScriptedOrigin::answering(GOOD);
+fn http_2_fields_cannot_inject_lines_into_http_1_requests() {
+    let origin = ScriptedOrigin::responding(GOOD);
     let front = Front::of([origin.address()]);
     let injected = "x\r\nInjected: yes";
     let long = "GET / HTTP/1.1\r\nInjected: yes\r\n\r\nGET";
@@ -130,10 +130,10 @@ fn what_http_2_carries_becomes_no_lines_of_http_1() {
     for fields in bad {
         let mut peer = front.open();
         let stream = peer.request(&fields, true);
-        let answer = end_of(&mut peer, stream);
+        let response = end_of(&mut peer, stream);
         assert!(
-            answer.reset.is_some() || answer.status / 100 == 4,
-            "{fields:?} {answer:?}"
+            response.reset.is_some() || response.status / 100 == 4,
+            "{fields:?} {response:?}"
         );
     }
     let received = origin.received();
@@ -144,40 +144,40 @@ fn what_http_2_carries_becomes_no_lines_of_http_1() {
 }
 
 #[test]
-fn http_2_content_that_contradicts_its_length_is_no_whole_request() {
-    for (length, content) in [("3", "smuggled"), ("30", "smuggled"), ("0", "smuggled")] {
-        let origin = ScriptedOrigin::answering(GOOD);
+fn an_http_2_body_that_contradicts_its_content_length_is_no_complete_request() {
+    for (length, body) in [("3", "smuggled"), ("30", "smuggled"), ("0", "smuggled")] {
+        let origin = ScriptedOrigin::responding(GOOD);
         let front = Front::of([origin.address()]);
         let mut peer = front.open();
         let head = request_with("POST", "/", &[("content-length", length)]);
         let stream = peer.request(&head, false);
-        peer.send(data(stream, content, true));
-        let answer = end_of(&mut peer, stream);
+        peer.send(data(stream, body, true));
+        let response = end_of(&mut peer, stream);
         assert!(
-            answer.reset.is_some() || answer.status / 100 == 4,
-            "{length} {answer:?}"
+            response.reset.is_some() || response.status / 100 == 4,
+            "{length} {response:?}"
         );
         assert_eq!(front.get("/next").text(), "good");
-        // A next request over the same connection would be taken for content, or content for one.
+        // The origin would take a next request on this connection for the body, or the body for a request.
         let together = |received: &String| received.contains("POST") && received.contains("GET");
         let connections = origin.received_over_each();
         assert!(
             !connections.iter().any(together),
             "{length} {connections:?}"
         );
-        let content = connections.iter().find(|one| one.contains("POST"));
-        let content = content.and_then(|one| one.split_once("\r\n\r\n"));
-        let sent = content.map_or(0, |(_, content)| content.len());
+        let post = connections.iter().find(|one| one.contains("POST"));
+        let post = post.and_then(|one| one.split_once("\r\n\r\n"));
+        let sent = post.map_or(0, |(_, body)| body.len());
         let length: usize = length.parse().unwrap();
         assert!(sent < length.max(1), "{length} {connections:?}");
     }
 }
 
 #[test]
-fn a_client_is_who_it_is_and_not_who_it_says() {
-    let origin = ScriptedOrigin::answering(GOOD);
+fn forwarding_fields_of_an_untrusted_client_are_replaced() {
+    let origin = ScriptedOrigin::responding(GOOD);
     let front = Front::of([origin.address()]);
-    let said = [
+    let forged = [
         "X-Forwarded-For: 10.9.9.9",
         "X-Forwarded-Proto: https",
         "X-Forwarded-Host: evil.test",
@@ -190,7 +190,7 @@ fn a_client_is_who_it_is_and_not_who_it_says() {
     ];
     for version in VERSIONS {
         let mut client = curl(version);
-        for field in said {
+        for field in forged {
             client = client.args(&["--header", field]);
         }
         assert_eq!(client.get(&front.url("/")).status, 200);
@@ -209,12 +209,12 @@ fn a_client_is_who_it_is_and_not_who_it_says() {
 }
 
 #[test]
-fn what_a_trusted_proxy_says_of_the_client_is_passed_on() {
-    let origin = ScriptedOrigin::answering(GOOD);
+fn forwarding_fields_of_a_trusted_proxy_are_passed_on() {
+    let origin = ScriptedOrigin::responding(GOOD);
     let front = Configuration::of([origin.address()])
         .global("trusted_proxies = [\"127.0.0.1\"]")
         .serve();
-    let reply = front.ask(
+    let reply = front.request(
         "GET / HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 192.0.2.7\r\n\
          X-Real-IP: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n\r\n",
     );
@@ -231,8 +231,8 @@ fn what_a_trusted_proxy_says_of_the_client_is_passed_on() {
 }
 
 #[test]
-fn connection_cannot_take_away_what_the_origin_is_told() {
-    let origin = ScriptedOrigin::answering(GOOD);
+fn the_connection_field_cannot_remove_fields_that_the_origin_needs() {
+    let origin = ScriptedOrigin::responding(GOOD);
     let front = Front::of([origin.address()]);
     for named in [
         "X-Forwarded-For",
@@ -241,7 +241,7 @@ fn connection_cannot_take_away_what_the_origin_is_told() {
         "Content-Length",
         "close, X-Forwarded-Proto, Via",
     ] {
-        let reply = front.ask(format!(
+        let reply = front.request(format!(
             "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: {named}\r\nX-Forwarded-For: 1.1.1.1\r\n\
              Content-Length: 3\r\n\r\nabc"
         ));
@@ -262,10 +262,10 @@ fn connection_cannot_take_away_what_the_origin_is_told() {
 }
 
 #[test]
-fn fields_of_the_connection_to_the_client_stay_there() {
-    let origin = ScriptedOrigin::answering(GOOD);
+fn connection_specific_fields_of_a_request_do_not_reach_the_origin() {
+    let origin = ScriptedOrigin::responding(GOOD);
     let front = Front::of([origin.address()]);
-    let reply = front.ask(
+    let reply = front.request(
         "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, X-Hop\r\nKeep-Alive: timeout=5\r\n\
          X-Hop: here\r\nProxy-Connection: keep-alive\r\nTE: gzip\r\nUpgrade: h2c\r\n\
          HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\nX-End: there\r\n\r\n",
@@ -279,8 +279,8 @@ fn fields_of_the_connection_to_the_client_stay_there() {
 }
 
 #[test]
-fn requests_that_come_at_once_are_asked_one_by_one() {
-    let origin = ScriptedOrigin::answering(GOOD);
+fn pipelined_requests_reach_the_origin_one_by_one() {
+    let origin = ScriptedOrigin::responding(GOOD);
     let front = Front::of([origin.address()]);
     let mut wire = front.connect();
     let post = "POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc";
@@ -296,7 +296,7 @@ fn requests_that_come_at_once_are_asked_one_by_one() {
 
 #[test]
 fn paths_reach_the_origin_as_they_were_matched() {
-    let origin = ScriptedOrigin::answering(GOOD);
+    let origin = ScriptedOrigin::responding(GOOD);
     let front = Configuration::of([origin.address()])
         .site("[[sites.locations]]\npath = \"/private/\"\nreturn = { status = 403 }")
         .serve();
@@ -326,8 +326,8 @@ fn paths_reach_the_origin_as_they_were_matched() {
 }
 
 #[test]
-fn what_is_encoded_reaches_the_origin_as_it_came() {
-    let origin = ScriptedOrigin::answering(GOOD);
+fn percent_encoded_targets_reach_the_origin_unchanged() {
+    let origin = ScriptedOrigin::responding(GOOD);
     let front = Front::of([origin.address()]);
     let paths = [
         "/packages/@scope%2fname",
@@ -350,10 +350,10 @@ fn what_is_encoded_reaches_the_origin_as_it_came() {
 }
 
 #[test]
-fn requests_that_a_client_resets_at_once_do_not_pile_up_at_the_origin() {
-    let origin = ScriptedOrigin::start(|stage| {
-        stage.read_head();
-        stage.freeze();
+fn requests_that_a_client_resets_at_once_do_not_accumulate_at_the_origin() {
+    let origin = ScriptedOrigin::start(|connection| {
+        connection.read_head();
+        connection.freeze();
     });
     let front = Front::of([origin.address()]);
     let mut peer = front.open();
@@ -362,7 +362,7 @@ fn requests_that_a_client_resets_at_once_do_not_pile_up_at_the_origin() {
         peer.send(reset(stream, code::CANCEL));
     }
     peer.fence();
-    // The connections whose requests nobody waits for are closed.
-    wait_until("they are closed", || origin.open() == 0);
+    // The connections of reset requests are closed.
+    wait_until("the connections are closed", || origin.open() == 0);
     front.assert_memory_is_bounded();
 }

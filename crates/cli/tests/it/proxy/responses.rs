@@ -1,12 +1,11 @@
-//! Answers of an origin that break the rules of HTTP/1.1 (RFC 9112), or mean harm: none reaches a
-//! client as if it were good, none costs memory without bound, and no client ever sees a byte that
-//! was meant for another.
+//! Invalid or hostile responses of an origin in HTTP/1.1 (RFC 9112): none reaches a client as if it were
+//! valid, none costs memory without bound, and no client ever gets a byte of the response to another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::scripted_origin::{ScriptedOrigin, Stage};
+use super::scripted_origin::{ScriptedConnection, ScriptedOrigin};
 use super::{Configuration, Front, VERSIONS, curl};
 use crate::h2_client::request_with;
 use crate::harness::wait_until;
@@ -14,7 +13,7 @@ use crate::wire::Wire;
 
 const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
 
-/// Heads that cannot be trusted to say where the answer ends, or anything.
+/// Response heads that are malformed or leave the length of the response ambiguous.
 const BAD_HEADS: [(&str, &str); 26] = [
     ("no HTTP", "SSH-2.0-OpenSSH_9.2\r\n\r\n"),
     ("HTTP/0.9", "<html>hello</html>\r\n\r\n"),
@@ -96,17 +95,17 @@ const BAD_HEADS: [(&str, &str); 26] = [
         "HTTP/1.1 200 OK\r\nX: a\rContent-Length: 9\r\nContent-Length: 5\r\n\r\nsmugg",
     ),
     (
-        "nothing but an interim answer",
+        "nothing but an interim response",
         "HTTP/1.1 100 Continue\r\n\r\n",
     ),
 ];
 
 #[test]
-fn a_head_that_breaks_the_rules_is_a_502() {
+fn an_invalid_response_head_causes_a_502() {
     for (rule, head) in BAD_HEADS {
-        let origin = ScriptedOrigin::start(move |stage| {
-            stage.read_head();
-            stage.send(head);
+        let origin = ScriptedOrigin::start(move |connection| {
+            connection.read_head();
+            connection.send(head);
         });
         let front = Front::of([origin.address()]);
         for version in VERSIONS {
@@ -118,7 +117,7 @@ fn a_head_that_breaks_the_rules_is_a_502() {
 }
 
 #[test]
-fn chunks_that_break_the_rules_are_a_cut_answer() {
+fn invalid_chunks_abort_the_response() {
     for chunks in [
         "z\r\nhello\r\n0\r\n\r\n",
         "-1\r\nhello\r\n0\r\n\r\n",
@@ -133,10 +132,10 @@ fn chunks_that_break_the_rules_are_a_cut_answer() {
         "ffffffffffffffff\r\nhello\r\n0\r\n\r\n",
         "5\r\nhello\r\n0\r\nno field\r\n\r\n",
     ] {
-        let origin = ScriptedOrigin::start(move |stage| {
-            stage.read_head();
-            stage.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-            stage.send(chunks);
+        let origin = ScriptedOrigin::start(move |connection| {
+            connection.read_head();
+            connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+            connection.send(chunks);
         });
         let front = Front::of([origin.address()]);
         for version in VERSIONS {
@@ -148,23 +147,23 @@ fn chunks_that_break_the_rules_are_a_cut_answer() {
     }
 }
 
-/// An origin that floods its first two connections, and answers well on all others.
+/// An origin that floods its first two connections and responds correctly on all others.
 fn flooding(beginning: &'static str, again: Vec<u8>) -> ScriptedOrigin {
-    ScriptedOrigin::start(move |stage| {
-        let floods = stage.number() < VERSIONS.len();
-        while stage.read_head().is_some() {
+    ScriptedOrigin::start(move |connection| {
+        let floods = connection.number() < VERSIONS.len();
+        while connection.read_head().is_some() {
             if floods {
-                stage.send(beginning);
-                stage.flood(&again);
+                connection.send(beginning);
+                connection.flood(&again);
                 return;
             }
-            stage.send(GOOD);
+            connection.send(GOOD);
         }
     })
 }
 
 #[test]
-fn heads_without_end_are_a_502_and_cost_no_memory() {
+fn endless_response_heads_cause_a_502_and_cost_no_memory() {
     let line = format!("X-Filler: {}\r\n", "x".repeat(1000));
     for (flood, beginning, again) in [
         ("a status line", "HTTP/1.1 200 ", vec![b'x'; 1000]),
@@ -176,7 +175,7 @@ fn heads_without_end_are_a_502_and_cost_no_memory() {
         ),
         ("a field line", "HTTP/1.1 200 OK\r\nX: ", vec![b'x'; 1000]),
         (
-            "interim answers",
+            "interim responses",
             "",
             b"HTTP/1.1 102 Processing\r\n\r\n".repeat(100),
         ),
@@ -203,7 +202,7 @@ fn heads_without_end_are_a_502_and_cost_no_memory() {
 }
 
 #[test]
-fn chunk_lines_and_trailers_without_end_are_cut_and_cost_no_memory() {
+fn endless_chunk_lines_and_trailers_abort_the_response_and_cost_no_memory() {
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n";
     for (flood, rest, again) in [
         ("an extension", "5;", &b"x"[..]),
@@ -223,11 +222,11 @@ fn chunk_lines_and_trailers_without_end_are_cut_and_cost_no_memory() {
 }
 
 #[test]
-fn a_length_that_never_comes_reserves_no_memory() {
-    let origin = ScriptedOrigin::start(|stage| {
-        stage.read_head();
-        stage.send("HTTP/1.1 200 OK\r\nContent-Length: 9000000000000000000\r\n\r\nsome");
-        stage.freeze();
+fn a_content_length_whose_body_never_comes_reserves_no_memory() {
+    let origin = ScriptedOrigin::start(|connection| {
+        connection.read_head();
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 9000000000000000000\r\n\r\nsome");
+        connection.freeze();
     });
     let front = Front::of([origin.address()]);
     let mut clients: Vec<Wire> = (0..50).map(|_| front.connect()).collect();
@@ -239,11 +238,11 @@ fn a_length_that_never_comes_reserves_no_memory() {
 }
 
 #[test]
-fn an_answer_that_the_client_does_not_read_costs_no_memory() {
-    let origin = ScriptedOrigin::start(|stage| {
-        stage.read_head();
-        stage.send("HTTP/1.1 200 OK\r\nContent-Length: 9000000000000000000\r\n\r\n");
-        stage.flood([b'x'; 65_536]);
+fn an_unread_response_costs_no_memory() {
+    let origin = ScriptedOrigin::start(|connection| {
+        connection.read_head();
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 9000000000000000000\r\n\r\n");
+        connection.flood([b'x'; 65_536]);
     });
     let front = Front::of([origin.address()]);
     let mut clients: Vec<Wire> = (0..20).map(|_| front.connect()).collect();
@@ -261,15 +260,16 @@ fn an_answer_that_the_client_does_not_read_costs_no_memory() {
     front.assert_memory_is_bounded();
 }
 
-/// The answers of an origin that sends more than it was asked for, and all that clients of it may see.
+/// Asserts that a client of an origin that sends these bytes gets no more than the expected status and body, and that
+/// the next client gets nothing of them.
 fn assert_no_client_sees_poison(sent: &str, method: &str, expected: (u16, &str)) {
-    let answer = sent.to_owned();
-    let origin = ScriptedOrigin::start(move |stage| {
-        while let Some(head) = stage.read_head() {
+    let response = sent.to_owned();
+    let origin = ScriptedOrigin::start(move |connection| {
+        while let Some(head) = connection.read_head() {
             if head.starts_with("GET /good") {
-                stage.send(GOOD);
+                connection.send(GOOD);
             } else {
-                stage.send(&answer);
+                connection.send(&response);
             }
         }
     });
@@ -301,7 +301,7 @@ fn assert_no_client_sees_poison(sent: &str, method: &str, expected: (u16, &str))
 }
 
 #[test]
-fn bytes_past_the_length_reach_no_other_client() {
+fn bytes_beyond_the_content_length_reach_no_other_client() {
     let poison = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
     for first in [
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst",
@@ -317,7 +317,7 @@ fn bytes_past_the_length_reach_no_other_client() {
 }
 
 #[test]
-fn content_where_there_is_none_reaches_no_client() {
+fn a_body_where_no_body_is_allowed_reaches_no_client() {
     for head in [
         "HTTP/1.1 200 OK\r\nContent-Length: 6",
         "HTTP/1.1 200 OK\r\nContent-Length: 600",
@@ -341,22 +341,22 @@ fn content_where_there_is_none_reaches_no_client() {
 }
 
 #[test]
-fn an_answer_that_nobody_asked_for_reaches_no_client() {
-    let (says, said) = (
+fn a_response_without_a_request_reaches_no_client() {
+    let (allowed, sent) = (
         Arc::new(AtomicBool::new(false)),
         Arc::new(AtomicBool::new(false)),
     );
-    let (may_say, has_said) = (says.clone(), said.clone());
-    let origin = ScriptedOrigin::start(move |stage| {
-        let first = stage.number() == 0;
-        while stage.read_head().is_some() {
-            stage.send(GOOD);
+    let (may_send, has_sent) = (allowed.clone(), sent.clone());
+    let origin = ScriptedOrigin::start(move |connection| {
+        let first = connection.number() == 0;
+        while connection.read_head().is_some() {
+            connection.send(GOOD);
             if first {
-                while !may_say.load(Ordering::SeqCst) {
+                while !may_send.load(Ordering::SeqCst) {
                     thread::yield_now();
                 }
-                stage.send("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison");
-                has_said.store(true, Ordering::SeqCst);
+                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison");
+                has_sent.store(true, Ordering::SeqCst);
             }
         }
     });
@@ -364,8 +364,8 @@ fn an_answer_that_nobody_asked_for_reaches_no_client() {
         .global("worker_threads = 1")
         .serve();
     assert_eq!(front.get("/").text(), "good");
-    says.store(true, Ordering::SeqCst);
-    wait_until("it was said", || said.load(Ordering::SeqCst));
+    allowed.store(true, Ordering::SeqCst);
+    wait_until("the response was sent", || sent.load(Ordering::SeqCst));
     for _ in 0..3 {
         assert_eq!(front.get("/").text(), "good");
     }
@@ -377,12 +377,12 @@ fn an_answer_that_nobody_asked_for_reaches_no_client() {
 }
 
 #[test]
-fn interim_answers_are_not_taken_for_the_final_one() {
-    let origin = ScriptedOrigin::start(|stage| {
-        while stage.read_head().is_some() {
-            stage.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n");
-            stage.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nContent-Length: 6\r\n\r\n");
-            stage.send(GOOD);
+fn interim_responses_are_not_taken_for_the_final_one() {
+    let origin = ScriptedOrigin::start(|connection| {
+        while connection.read_head().is_some() {
+            connection.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n");
+            connection.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nContent-Length: 6\r\n\r\n");
+            connection.send(GOOD);
         }
     });
     let front = Front::of([origin.address()]);
@@ -399,11 +399,11 @@ fn interim_answers_are_not_taken_for_the_final_one() {
 }
 
 #[test]
-fn an_answer_up_to_the_end_of_the_connection_is_whole() {
+fn a_response_delimited_by_the_end_of_the_connection_is_complete() {
     for version in ["HTTP/1.1", "HTTP/1.0"] {
-        let origin = ScriptedOrigin::start(move |stage| {
-            stage.read_head();
-            stage.send(format!("{version} 200 OK\r\n\r\nall that there is"));
+        let origin = ScriptedOrigin::start(move |connection| {
+            connection.read_head();
+            connection.send(format!("{version} 200 OK\r\n\r\nall that there is"));
         });
         let front = Front::of([origin.address()]);
         for client in [VERSIONS[0], VERSIONS[1], "--http1.0"] {
@@ -415,8 +415,8 @@ fn an_answer_up_to_the_end_of_the_connection_is_whole() {
 }
 
 #[test]
-fn fields_of_the_connection_to_the_origin_stay_there() {
-    let origin = ScriptedOrigin::answering(
+fn connection_specific_fields_of_a_response_do_not_reach_the_client() {
+    let origin = ScriptedOrigin::responding(
         "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Hop\r\nKeep-Alive: timeout=5\r\n\
          X-Hop: here\r\nProxy-Authenticate: Basic\r\nTE: trailers\r\nUpgrade: h2c\r\n\
          X-End: there\r\nContent-Length: 4\r\n\r\ngood",
@@ -432,10 +432,10 @@ fn fields_of_the_connection_to_the_origin_stay_there() {
 }
 
 #[test]
-fn an_origin_that_stops_reading_is_given_up() {
-    let origin = ScriptedOrigin::start(|stage: &mut Stage| {
-        stage.read_head();
-        stage.hold();
+fn a_request_to_an_origin_that_stops_reading_times_out() {
+    let origin = ScriptedOrigin::start(|connection: &mut ScriptedConnection| {
+        connection.read_head();
+        connection.hold();
     });
     let front = Configuration::of([origin.address()])
         .group("write_timeout = \"500ms\"")
@@ -444,7 +444,7 @@ fn an_origin_that_stops_reading_is_given_up() {
     let arguments = ["--header", "Expect:", "--data-binary", &upload];
     for version in VERSIONS {
         let reply = curl(version).args(&arguments).run(&front.url("/"));
-        // A client that sends still may lose the answer with its connection.
+        // A client that is still sending may lose the response with its connection.
         assert!(
             reply.as_ref().map_or(true, |reply| reply.status == 504),
             "{version} {reply:?}"

@@ -1,5 +1,5 @@
-//! An origin that says exactly what a test has it say, byte by byte, and keeps every byte that it
-//! was sent.
+//! An origin that sends exactly the bytes that a test scripts, and records every byte that it
+//! receives.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use rustix::net::sockopt::set_socket_linger;
 
 use crate::harness::{is_open, wait_until};
 
-/// Listens on a port of its own, each connection in a thread of its own, until it is dropped.
+/// An origin that listens on a port of its own, with a thread for each connection, until it is dropped.
 pub(crate) struct ScriptedOrigin {
     address: SocketAddr,
     state: Arc<State>,
@@ -21,51 +21,54 @@ pub(crate) struct ScriptedOrigin {
 #[derive(Default)]
 struct State {
     ends: AtomicBool,
-    /// In the order in which they were opened.
-    connections: Mutex<Vec<Connection>>,
+    /// The connections in the order in which they were opened.
+    connections: Mutex<Vec<ConnectionRecord>>,
 }
 
-struct Connection {
-    /// Every byte that came.
+struct ConnectionRecord {
+    /// Every byte that was received.
     received: Vec<u8>,
-    /// To end it with the origin.
+    /// The socket, which ends with the origin.
     socket: Option<TcpStream>,
 }
 
 impl ScriptedOrigin {
-    /// For each connection, `play` says what is done with it; it is closed at the end.
-    pub(crate) fn start(play: impl Fn(&mut Stage) + Send + Sync + 'static) -> Self {
-        Self::listen(TcpListener::bind("127.0.0.1:0").unwrap(), play)
+    /// Runs `script` for each connection, which is closed at the end of the script.
+    pub(crate) fn start(script: impl Fn(&mut ScriptedConnection) + Send + Sync + 'static) -> Self {
+        Self::listen(TcpListener::bind("127.0.0.1:0").unwrap(), script)
     }
 
-    /// The same, where another origin was before.
+    /// Starts at the address of an origin that has ended.
     pub(crate) fn start_at(
         address: SocketAddr,
-        play: impl Fn(&mut Stage) + Send + Sync + 'static,
+        script: impl Fn(&mut ScriptedConnection) + Send + Sync + 'static,
     ) -> Self {
         let mut listener = None;
         wait_until("the port is free", || {
             listener = TcpListener::bind(address).ok();
             listener.is_some()
         });
-        Self::listen(listener.unwrap(), play)
+        Self::listen(listener.unwrap(), script)
     }
 
-    /// Answers every request on a connection with these bytes.
-    pub(crate) fn answering(answer: impl Into<Vec<u8>>) -> Self {
-        let answer = answer.into();
-        Self::start(move |stage| {
-            while stage.read_request().is_some() {
-                stage.send(&answer);
+    /// Responds to every request with these bytes.
+    pub(crate) fn responding(response: impl Into<Vec<u8>>) -> Self {
+        let response = response.into();
+        Self::start(move |connection| {
+            while connection.read_request().is_some() {
+                connection.send(&response);
             }
         })
     }
 
-    fn listen(listener: TcpListener, play: impl Fn(&mut Stage) + Send + Sync + 'static) -> Self {
+    fn listen(
+        listener: TcpListener,
+        script: impl Fn(&mut ScriptedConnection) + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State::default());
         let shared = state.clone();
-        let play = Arc::new(play);
+        let script = Arc::new(script);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 if shared.ends.load(Ordering::SeqCst) {
@@ -73,22 +76,22 @@ impl ScriptedOrigin {
                 }
                 stream.set_nodelay(true).unwrap();
                 let mut connections = shared.connections.lock().unwrap();
-                let mut stage = Stage {
+                let mut connection = ScriptedConnection {
                     number: connections.len(),
                     state: shared.clone(),
                     unread: Vec::new(),
                     resets: false,
                     stream: stream.try_clone().unwrap(),
                 };
-                connections.push(Connection {
+                connections.push(ConnectionRecord {
                     received: Vec::new(),
                     socket: Some(stream),
                 });
                 drop(connections);
-                let play = play.clone();
+                let script = script.clone();
                 thread::spawn(move || {
-                    play(&mut stage);
-                    stage.end();
+                    script(&mut connection);
+                    connection.end();
                 });
             }
         });
@@ -99,26 +102,26 @@ impl ScriptedOrigin {
         self.address
     }
 
-    /// How many connections were opened to it.
+    /// The number of connections that were opened to the origin.
     pub(crate) fn connections(&self) -> usize {
         self.state.connections.lock().unwrap().len()
     }
 
-    /// How many of them are open still.
+    /// The number of connections that are still open.
     pub(crate) fn open(&self) -> usize {
         let connections = self.state.connections.lock().unwrap();
         let open = connections.iter().filter(|one| one.socket.is_some());
         open.count()
     }
 
-    /// The bytes that came, over all connections, one after another.
+    /// The received bytes of all connections, one connection after another.
     pub(crate) fn received(&self) -> String {
         self.received_over_each().concat()
     }
 
     pub(crate) fn received_over_each(&self) -> Vec<String> {
         let connections = self.state.connections.lock().unwrap();
-        let text = |one: &Connection| String::from_utf8_lossy(&one.received).into_owned();
+        let text = |one: &ConnectionRecord| String::from_utf8_lossy(&one.received).into_owned();
         connections.iter().map(text).collect()
     }
 }
@@ -126,7 +129,7 @@ impl ScriptedOrigin {
 impl Drop for ScriptedOrigin {
     fn drop(&mut self) {
         self.state.ends.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts.
+        // This connection wakes the thread that accepts.
         let _ = is_open(self.address);
         for connection in self.state.connections.lock().unwrap().iter() {
             if let Some(socket) = &connection.socket {
@@ -136,24 +139,24 @@ impl Drop for ScriptedOrigin {
     }
 }
 
-/// One connection, as the play of a hostile origin sees it. What cannot be sent or read any more is
-/// passed over: the other end may have had enough.
-pub(crate) struct Stage {
+/// One connection in the script of an origin. Errors of sends and reads are ignored: the peer may have closed
+/// the connection.
+pub(crate) struct ScriptedConnection {
     stream: TcpStream,
     number: usize,
     state: Arc<State>,
     unread: Vec<u8>,
-    /// The connection ends with a reset.
+    /// Whether the connection ends with a reset.
     resets: bool,
 }
 
-impl Stage {
-    /// Which connection to this origin this is, from 0.
+impl ScriptedConnection {
+    /// The number of this connection to the origin, from 0.
     pub(crate) fn number(&self) -> usize {
         self.number
     }
 
-    /// Reads up to the end of the next head; nothing at the end of the connection.
+    /// Reads the next head; `None` at the end of the connection.
     pub(crate) fn read_head(&mut self) -> Option<String> {
         self.read_up_to(b"\r\n\r\n")
     }
@@ -174,7 +177,7 @@ impl Stage {
         }
     }
 
-    /// Reads the next head and the content that its framing tells of; the head.
+    /// Reads the next head and the body that follows by its framing; the head.
     pub(crate) fn read_request(&mut self) -> Option<String> {
         let head = self.read_head()?;
         let lower = head.to_ascii_lowercase();
@@ -195,7 +198,7 @@ impl Stage {
         Some(head)
     }
 
-    /// The next bytes of content, if they come.
+    /// Reads this number of bytes; `None` at the end of the connection.
     pub(crate) fn read_bytes(&mut self, count: usize) -> Option<Vec<u8>> {
         while self.unread.len() < count {
             if !self.read_more() {
@@ -218,12 +221,12 @@ impl Stage {
         !read.is_empty()
     }
 
-    /// Whether the other end took it.
+    /// Sends these bytes; whether the peer accepted them.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// Sends nothing and reads on, until the other end has had enough.
+    /// Sends nothing and reads until the peer closes the connection.
     pub(crate) fn freeze(&mut self) {
         while self.read_more() {}
     }
@@ -235,13 +238,13 @@ impl Stage {
         }
     }
 
-    /// Sends this again and again, as fast as it is taken, until the other end has had enough.
+    /// Sends these bytes repeatedly, as fast as the peer accepts them, until it closes the connection.
     pub(crate) fn flood(&mut self, bytes: impl AsRef<[u8]>) {
         while self.send(bytes.as_ref()) {}
     }
 
-    /// Sends a byte at a time, with pauses.
-    pub(crate) fn dribble(&mut self, bytes: impl AsRef<[u8]>, pause: Duration) {
+    /// Sends one byte at a time, with pauses.
+    pub(crate) fn send_slowly(&mut self, bytes: impl AsRef<[u8]>, pause: Duration) {
         for byte in bytes.as_ref() {
             if !self.send([*byte]) {
                 return;
@@ -250,7 +253,7 @@ impl Stage {
         }
     }
 
-    /// The end of the play ends the connection with a reset.
+    /// Lets the connection end with a reset at the end of the script.
     pub(crate) fn reset(&mut self) {
         self.resets = true;
     }

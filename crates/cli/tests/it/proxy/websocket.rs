@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use super::origins::{Holder, Origin, python};
+use super::origins::{HoldingClient, Origin, python};
 use super::scripted_origin::ScriptedOrigin;
 use super::{Configuration, Front};
 use crate::clients::certificate;
@@ -11,35 +11,35 @@ use crate::h2_client::{data, setting};
 use crate::harness::Home;
 use crate::wire::Wire;
 
-/// A client that ends well if messages of all sizes come back.
-fn ask(url: &str, authority: Option<&str>) {
+/// Runs a client that succeeds if messages of all sizes are echoed.
+fn assert_echoes(url: &str, authority: Option<&str>) {
     let mut command = python("websocket.py");
     let output = command.args(["ask", url]).args(authority).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{url}: {errors}");
 }
 
-/// A client that keeps its connection.
-pub(super) fn hold(address: SocketAddr) -> Holder {
+/// A client that keeps its connection open.
+pub(super) fn hold(address: SocketAddr) -> HoldingClient {
     let mut command = python("websocket.py");
     command.args(["hold", &format!("ws://{address}/")]);
-    let mut holder = Holder::start(command);
-    assert_eq!(holder.read(), "open");
-    holder
+    let mut client = HoldingClient::start(command);
+    assert_eq!(client.read(), "open");
+    client
 }
 
 const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n\
                        Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-/// A text message of a client, masked with nothing (RFC 6455 section 5.2).
+/// A text message of a client, masked with zeros (RFC 6455 section 5.2).
 fn message(text: &str) -> Vec<u8> {
     let mut frame = vec![0x81, 0x80 | text.len() as u8, 0, 0, 0, 0];
     frame.extend_from_slice(text.as_bytes());
     frame
 }
 
-/// The same from a server.
+/// A text message of a server.
 fn reply(text: &str) -> Vec<u8> {
     let mut frame = vec![0x81, text.len() as u8];
     frame.extend_from_slice(text.as_bytes());
@@ -47,13 +47,13 @@ fn reply(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn messages_of_all_sizes_come_back() {
+fn messages_of_all_sizes_are_echoed() {
     let origin = Origin::websocket();
     let front = Configuration::of([origin.address()]).tls().serve();
-    ask(&format!("ws://{}/chat", front.apus.address()), None);
+    assert_echoes(&format!("ws://{}/chat", front.apus.address()), None);
     let authority = front.authority_file();
     let url = format!("wss://{}/chat", front.tls_authority());
-    ask(&url, Some(authority.to_str().unwrap()));
+    assert_echoes(&url, Some(authority.to_str().unwrap()));
 }
 
 #[test]
@@ -72,17 +72,17 @@ fn a_tunnel_that_carries_nothing_is_closed() {
 fn a_tunnel_survives_a_reload() {
     let origin = Origin::websocket();
     let front = Front::of([origin.address()]);
-    let mut holder = hold(front.apus.address());
+    let mut client = hold(front.apus.address());
     for text in ["before", "after one", "after two"] {
-        holder.say(text);
+        client.echo(text);
         front.reload();
     }
-    holder.say("still here");
-    holder.end();
+    client.echo("still here");
+    client.end();
 }
 
 #[test]
-fn an_origin_that_dies_ends_the_tunnel() {
+fn a_killed_origin_ends_the_tunnel() {
     let mut origin = Origin::websocket();
     let front = Front::of([origin.address()]);
     let mut wire = front.connect();
@@ -96,15 +96,16 @@ fn an_origin_that_dies_ends_the_tunnel() {
 
 #[test]
 fn an_upgrade_that_the_origin_refuses_opens_no_tunnel() {
-    let origin = ScriptedOrigin::answering("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno");
+    let origin =
+        ScriptedOrigin::responding("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno");
     let front = Front::of([origin.address()]);
     let mut wire = front.connect();
     let smuggled = "DELETE /smuggled HTTP/1.1\r\nHost: localhost\r\nX-Real-IP: 1.1.1.1\r\n\r\n";
     wire.send(format!("{UPGRADE}{smuggled}"));
     let refused = wire.read();
     assert_eq!((refused.status, refused.text()), (403, "no".into()));
-    // What follows is a request like any other: it is answered as one, or not at all.
-    let second = next(&mut wire);
+    // The bytes that follow are a request like any other: it gets a response, or the connection is closed.
+    let second = next_status(&mut wire);
     assert!([None, Some(403)].contains(&second), "{second:?}");
     assert!(
         !origin.received().contains("1.1.1.1"),
@@ -113,23 +114,23 @@ fn an_upgrade_that_the_origin_refuses_opens_no_tunnel() {
     );
 }
 
-/// The status of the next answer, if there is one.
-fn next(wire: &mut Wire) -> Option<u16> {
+/// The status of the next response, if there is one.
+fn next_status(wire: &mut Wire) -> Option<u16> {
     wire.wait();
     (!wire.is_closed()).then(|| wire.read().status)
 }
 
 #[test]
-fn an_answer_101_that_nobody_asked_for_opens_no_tunnel() {
+fn a_101_response_that_was_not_requested_opens_no_tunnel() {
     let switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
                      Upgrade: websocket\r\n\r\n";
-    let origin = ScriptedOrigin::answering(switching);
+    let origin = ScriptedOrigin::responding(switching);
     let front = Front::of([origin.address()]);
     assert_eq!(front.get("/").status, 502);
-    // Asked for one protocol, it switches to another.
-    let origin = ScriptedOrigin::answering(switching.replace("websocket", "something"));
+    // The origin switches to another protocol than the requested one.
+    let origin = ScriptedOrigin::responding(switching.replace("websocket", "something"));
     let front = Front::of([origin.address()]);
-    assert_eq!(front.ask(UPGRADE).status, 502);
+    assert_eq!(front.request(UPGRADE).status, 502);
 }
 
 #[test]
@@ -161,13 +162,13 @@ fn extended_connect_of_http_2_becomes_an_upgrade() {
         let expected = reply(text);
         peer.until("the echo", |peer| peer.received(stream).body == expected);
     }
-    // A request beside it is not held up.
+    // The tunnel does not delay another request.
     assert_eq!(peer.fetch("/").status, 426);
     peer.send(data(stream, "", true));
     assert!(peer.response(stream).ended);
 }
 
-/// A group of Go's server over TLS, which speaks both versions and takes tunnels over HTTP/1.1 only.
+/// A group with Go's server over TLS, which has both versions of HTTP and tunnels over HTTP/1.1 only.
 fn behind_go(protocol: &str) -> (Origin, Front) {
     let home = Home::new();
     certificate(&home, "origin", "localhost");
@@ -181,15 +182,15 @@ fn behind_go(protocol: &str) -> (Origin, Front) {
 }
 
 #[test]
-fn an_origin_that_takes_no_tunnels_over_http_2_is_asked_over_http_1_1_if_it_may_choose() {
+fn an_origin_without_tunnels_over_http_2_gets_them_over_http_1_1_with_protocol_auto() {
     let (_origin, front) = behind_go("auto");
-    // What else is asked goes over HTTP/2.
+    // Other requests use HTTP/2.
     assert!(front.get("/request").text().contains("HTTP/2.0"));
     for _ in 0..2 {
         let mut wire = front.connect();
         wire.send(UPGRADE.replace("/chat", "/websocket"));
-        let answer = wire.read();
-        assert_eq!(answer.status, 101, "{}", front.apus.log());
+        let response = wire.read();
+        assert_eq!(response.status, 101, "{}", front.apus.log());
         wire.send("as it is");
         assert_eq!(wire.read_bytes(8), b"as it is");
     }
@@ -197,7 +198,7 @@ fn an_origin_that_takes_no_tunnels_over_http_2_is_asked_over_http_1_1_if_it_may_
 }
 
 #[test]
-fn an_origin_that_takes_no_tunnels_over_http_2_is_told_by_502_and_why() {
+fn an_origin_without_tunnels_over_http_2_causes_a_502_and_the_reason_is_logged() {
     let (_origin, front) = behind_go("h2");
     let mut wire = front.connect();
     wire.send(UPGRADE.replace("/chat", "/websocket"));

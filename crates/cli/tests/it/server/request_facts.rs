@@ -39,8 +39,8 @@ const PROGRAM: &str = "<?php foreach (['REMOTE_ADDR', 'REQUEST_SCHEME', 'HTTPS',
 impl Site {
     fn start(source: Source, is_trusted: bool) -> Self {
         let origins = [
-            ScriptedOrigin::answering(STORED),
-            ScriptedOrigin::answering(STORED),
+            ScriptedOrigin::responding(STORED),
+            ScriptedOrigin::responding(STORED),
         ];
         let stack = Stack::scripts();
         let name = format!("facts-{source:?}-{is_trusted}");

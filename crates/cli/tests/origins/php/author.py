@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A WordPress author in a real browser: logs in by typing, opens the dashboard and the blog, and prints what is there.
+"""A WordPress author in a real browser: logs in, opens the dashboard, publishes a post, and prints what the pages show.
 
     author.py CHROMIUM ORIGIN ADDRESS USER PASSWORD
 
-The host of ORIGIN is found at ADDRESS. The output is one JSON object.
+The host of ORIGIN resolves to ADDRESS. The output is one JSON object.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import websockets
 
 
 class Page:
-    """A tab, spoken to over the DevTools protocol."""
+    """A tab, controlled over the DevTools protocol."""
 
     def __init__(self, socket):
         self.socket = socket
@@ -79,7 +79,7 @@ async def main(chromium, origin, address, user, password):
             else:
                 sys.exit("the browser does not start")
             devtools = line.split()[-1]
-            # What else it says would fill the pipe.
+            # Further messages of the browser would fill the pipe.
             reader = asyncio.get_running_loop().run_in_executor(None, browser.stderr.read)
             async with websockets.connect(devtools, max_size=None) as socket:
                 target = await Page(socket).call("Target.createTarget", url="about:blank")
@@ -95,7 +95,7 @@ async def main(chromium, origin, address, user, password):
 async def visit(page, origin, user, password):
     for domain in ("Page", "Runtime", "Network"):
         await page.call(f"{domain}.enable")
-    # A moment after it is loaded, the page itself picks the field to type into.
+    # A moment after it is loaded, the page itself focuses the input field.
     await page.open(f"{origin}/wp-login.php", "document.activeElement.id === 'user_login'")
     for field, text in (("user_login", user), ("user_pass", password)):
         await page.value(f"document.getElementById('{field}').focus()")

@@ -1,5 +1,5 @@
 <?php
-// phpMyAdmin of a test: FOLDER is filled in.
+// The configuration of phpMyAdmin for tests: the script `stack` replaces FOLDER.
 $cfg['blowfish_secret'] = substr(hash('sha256', 'FOLDER'), 0, 32);
 $cfg['Servers'][1] = [
     'auth_type' => 'cookie',

@@ -1,5 +1,5 @@
 <?php
-// WordPress of a test: FOLDER is filled in. The table is that of wp-config-sample.php.
+// The configuration of WordPress for tests: the script `stack` replaces FOLDER. The table prefix is the default one.
 define('DB_NAME', 'wordpress');
 define('DB_USER', 'wordpress');
 define('DB_PASSWORD', 'of wordpress');
@@ -10,11 +10,11 @@ foreach (['AUTH_KEY', 'SECURE_AUTH_KEY', 'LOGGED_IN_KEY', 'NONCE_KEY',
           'AUTH_SALT', 'SECURE_AUTH_SALT', 'LOGGED_IN_SALT', 'NONCE_SALT'] as $name) {
     define($name, hash('sha256', "FOLDER $name"));
 }
-// One installation answers under http and https, whoever serves it.
+// One installation responds over http and https, behind either server.
 $scheme = empty($_SERVER['HTTPS']) ? 'http' : 'https';
 define('WP_HOME', "$scheme://{$_SERVER['HTTP_HOST']}");
 define('WP_SITEURL', WP_HOME);
-// Nobody is asked for news, and nothing happens unless asked for.
+// WordPress sends no requests of its own and runs no scheduled tasks.
 define('WP_HTTP_BLOCK_EXTERNAL', true);
 define('AUTOMATIC_UPDATER_DISABLED', true);
 define('DISABLE_WP_CRON', true);

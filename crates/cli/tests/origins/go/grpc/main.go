@@ -1,7 +1,7 @@
-// The interoperability tests of the gRPC project, both ends:
+// The interoperability tests of the gRPC project, server and client:
 //
 //	grpc [-cert FILE -key FILE] serve          prints the port that it listens on
-//	grpc [-ca FILE] ask ADDRESS CASE...        ends well only if every case passes
+//	grpc [-ca FILE] ask ADDRESS CASE...        succeeds only if every case passes
 //
 // The cases are described in grpc/doc/interop-test-descriptions.md of that project. `streams` is not among them: it keeps
 // a stream open and sends each line that it reads over it, until its input ends.
@@ -87,7 +87,7 @@ func ask(address string, cases []string) {
 	}
 }
 
-// Each of the project's own functions ends the process if something is not as it has to be.
+// Each function of the project ends the process if a check fails.
 func run(ctx context.Context, name string, connection *grpc.ClientConn, client pb.TestServiceClient) {
 	switch name {
 	case "empty_unary":

@@ -1,7 +1,7 @@
 // An origin of Go's net/http: `http [-cert FILE -key FILE] FOLDER`. Prints the port that it listens on.
 //
-// It serves the files of the folder, and what proxy/origins.rs says that every origin has: over HTTP/1.1 and HTTP/2
-// with prior knowledge, or over TLS and whichever of them the client picks.
+// It serves the files of the folder, and the resources that proxy/origins.rs lists: over HTTP/1.1 and HTTP/2 with prior
+// knowledge, or over TLS with the version that ALPN selects.
 package main
 
 import (
@@ -53,7 +53,7 @@ func site(folder string) http.Handler {
 	mux.HandleFunc("/trailers", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "X-Sum")
 		io.WriteString(w, "content")
-		// Otherwise it gets a length, and HTTP/1.1 has no trailers then.
+		// Without this, the response gets a length, and HTTP/1.1 has no trailers then.
 		w.(http.Flusher).Flush()
 		w.Header().Set("X-Sum", "7")
 	})
@@ -68,7 +68,8 @@ func site(folder string) http.Handler {
 	return mux
 }
 
-// Sends the content back: while it comes over HTTP/2, when it is whole over HTTP/1.1, where Go reads before it answers.
+// Sends the body back: while it arrives over HTTP/2, and when it is complete over HTTP/1.1, where Go reads the request
+// before it responds.
 func echo(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
 		content, err := io.ReadAll(r.Body)
@@ -94,7 +95,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Opens a WebSocket and sends all bytes back as they are. Go takes none over HTTP/2.
+// Opens a WebSocket and sends all bytes back unchanged. Go has no WebSockets over HTTP/2.
 func websocket(w http.ResponseWriter, r *http.Request) {
 	hijacker, ok := w.(http.Hijacker)
 	if !ok {
@@ -114,7 +115,7 @@ func websocket(w http.ResponseWriter, r *http.Request) {
 	io.Copy(connection, buffered)
 }
 
-// Tells the length of the content, and the trailers that came behind it.
+// Responds with the length of the body and the trailers that follow it.
 func sum(w http.ResponseWriter, r *http.Request) {
 	length, err := io.Copy(io.Discard, r.Body)
 	if err != nil {

@@ -1,5 +1,5 @@
 <?php
-// 50 MB, no two lines of which are alike.
+// 50 MB in which no line occurs twice.
 header('Content-Type: application/octet-stream');
 for ($number = 0; $number < 50 << 20; $number += 64 << 10) {
     $lines = '';

@@ -1,5 +1,5 @@
 <?php
-// Talks until nobody listens, and notes how that ended.
+// Sends output until the client disconnects, and records how the script ended.
 register_shutdown_function(function () {
     file_put_contents(__DIR__ . '/ended', connection_aborted() ? "aborted\n" : "heard out\n", FILE_APPEND);
 });

@@ -1,5 +1,5 @@
 <?php
-// One line, as the program of a request or, where it may stay, as a worker.
+// One line, as a script per request or, where it can be resident, as a worker.
 $hello = static function (): void {
     echo 'Hello, World!';
 };

@@ -1,5 +1,5 @@
 <?php
-// Tells all that PHP knows of a request, and leaves behind what a careless application would.
+// Reports all that PHP knows of a request, and leaves a global variable as a careless application would.
 // [its length, how often the name of the request is in it]
 $seen = fn (string $content) => [strlen($content), substr_count($content, $_GET['id'])];
 header('Content-Type: application/json');

@@ -1,5 +1,5 @@
 <?php
-// Reads what is sent piece by piece, and tells what it was.
+// Reads the request body in pieces, and prints its size and hash.
 $input = fopen('php://input', 'rb');
 $hash = hash_init('sha256');
 $size = hash_update_stream($hash, $input);

@@ -1,6 +1,6 @@
 <?php
 // A small Laravel application: sessions, encrypted cookies, tokens against forged requests, validation, uploads, JSON.
-// What a project has in files of its own is all here.
+// This file contains everything that a project has in separate files.
 use Illuminate\Contracts\Http\Kernel as HttpKernel;
 use Illuminate\Http\Request;
 
@@ -9,7 +9,7 @@ require '/usr/share/php/Illuminate/autoload.php';
 if (!class_exists(Kernel::class, false)) {
     class Kernel extends Illuminate\Foundation\Http\Kernel
     {
-        // From a configuration that is in place already, instead of files.
+        // The configuration is set below instead of in files.
         protected $bootstrappers = [
             Illuminate\Foundation\Bootstrap\HandleExceptions::class,
             Illuminate\Foundation\Bootstrap\RegisterFacades::class,

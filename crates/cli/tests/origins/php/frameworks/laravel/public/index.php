@@ -1,5 +1,5 @@
 <?php
-// The front controller, as Laravel has it.
+// The front controller of Laravel.
 use Illuminate\Http\Request;
 
 require_once __DIR__ . '/../application.php';

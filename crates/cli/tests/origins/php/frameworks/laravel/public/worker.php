@@ -1,5 +1,5 @@
 <?php
-// The same application, kept in memory; each request gets a copy of it, as Octane does it.
+// The same application as a resident worker; each request gets a copy of it, as in Octane.
 use Illuminate\Container\Container;
 use Illuminate\Http\Request;
 use Illuminate\Support\Facades\Facade;

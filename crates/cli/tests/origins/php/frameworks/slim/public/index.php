@@ -1,5 +1,5 @@
 <?php
-// The same small application on Slim, which keeps sessions to PHP itself.
+// The same small application on Slim, which leaves sessions to PHP.
 require_once '/usr/share/php/Slim/autoload.php';
 
 session_name('slim_session');

@@ -1,5 +1,5 @@
 <?php
-// The front controller, as Symfony has it.
+// The front controller of Symfony.
 use Symfony\Component\HttpFoundation\Request;
 
 require_once __DIR__ . '/../application.php';

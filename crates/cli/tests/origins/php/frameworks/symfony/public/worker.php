@@ -1,5 +1,5 @@
 <?php
-// The same kernel, kept in memory, as Symfony's Runtime does it for FrankenPHP.
+// The same kernel as a resident worker, as Symfony's Runtime has it for FrankenPHP.
 use Symfony\Component\HttpFoundation\Request;
 
 require_once __DIR__ . '/../application.php';
