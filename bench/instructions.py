@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Counts the instructions of a request with callgrind: a figure that is the same on a busy machine and on a quiet one."""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from comparison import frameworks, host, php, proxies, servers
+from comparison.cases import FILES, FrameworkCase, PhpCase, ProxyCase, PASS
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULT = ROOT / "bench" / "results" / "instructions.json"
+BROWSER = Path(__file__).resolve().parent / "browser-head.txt"
+
+CONNECTIONS = 8
+# The count is the difference of two runs, so that the start, the first requests and the end are not in it.
+FEW, MANY = 400, 2400
+
+
+class Count:
+    """One case: how the server is started under callgrind, and what is requested."""
+
+    def __init__(self, name, title, start, path, *, tls=False, streams=1, browser=False):
+        self.name, self.title, self.start, self.path = name, title, start, path
+        self.tls, self.streams, self.browser = tls, streams, browser
+
+    def run(self, starts):
+        """Instructions per request."""
+        few, many = (self._instructions(starts, requests) for requests in (FEW, MANY))
+        return round((many - few) / (MANY - FEW))
+
+    def _instructions(self, starts, requests):
+        server = self.start()
+        profile = starts.profiles / str(server.pid)
+        # The server may have given up its rights since it began the file.
+        profile.chmod(0o666)
+        try:
+            self._load(starts.cores[1], server, requests)
+        finally:
+            server.stop()
+            starts.stop()
+        profile = profile.read_text()
+        return int(re.search(r"^(?:summary|totals): (\d+)", profile, re.MULTILINE)[1])
+
+    def _load(self, core, server, requests):
+        command = ["taskset", "-c", str(core), host.find("h2load"), "-t1", f"-c{CONNECTIONS}", f"-m{self.streams}", f"-n{requests}"]
+        if not self.tls:
+            command.append("--h1")
+        if self.browser:
+            for line in BROWSER.read_text().splitlines():
+                command += ["-H", line]
+        done = subprocess.run([*command, server.url(self.path, self.tls)], capture_output=True, text=True)
+        if f"{requests} succeeded" not in done.stdout:
+            sys.exit(f"instructions: {self.name}: {done.stdout}{done.stderr}")
+
+
+class Starts:
+    """How servers are started; what stands behind them ends with `stop`."""
+
+    def __init__(self, binary, hello, cores, profiles):
+        self.binary, self.hello = _counted(binary, profiles), _counted(hello, profiles)
+        self.cores, self.profiles, self.behind = cores, profiles, []
+
+    def files(self):
+        return servers.start_apus(self.cores[0], self.binary)
+
+    def proxy(self, size):
+        case = ProxyCase("", "", PASS, size, CONNECTIONS, ())
+        origin = proxies.start_origin(case, self.cores[1])
+        self.behind.append(origin)
+        return proxies.start_apus(case, self.cores[0], self.binary, origin.clear)
+
+    def fastcgi(self):
+        case = PhpCase("", "", php.HELLO, "/hello.php", CONNECTIONS)
+        stack = php.Stack(*php.PARTS[php.HELLO])
+        self.behind.append(stack)
+        return php.start_apus(case, self.cores[0], stack, self.binary)
+
+    def framework(self):
+        port = host.free_port()
+        return servers.Server("apus", [self.hello, port], port, None, self.cores[0])
+
+    def stop(self):
+        while self.behind:
+            self.behind.pop().stop()
+
+
+def _counted(binary, profiles):
+    """A program that runs this one under callgrind, in the same process."""
+    script = servers.RUN / f"counted-{binary.name}"
+    script.write_text(
+        f'#!/bin/sh\nexec valgrind -q --tool=callgrind --vgdb=no --callgrind-out-file="{profiles}/%p" "{binary}" "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+def counts(starts):
+    def proxy(size):
+        return lambda: starts.proxy(size)
+
+    return (
+        Count("file-12b", "file of 12 B", starts.files, "/12b.html"),
+        Count("file-12b-browser", "file of 12 B, a browser's head", starts.files, "/12b.html", browser=True),
+        Count("file-10k-tls", "file of 10 KB, HTTP/2 over TLS, 10 streams", starts.files, "/10k.html", tls=True, streams=10),
+        Count("proxy-1k", "1 KB of an origin", proxy(1024), "/"),
+        Count("proxy-1k-browser", "1 KB of an origin, a browser's head", proxy(1024), "/", browser=True),
+        Count("fastcgi-hello", "hello over FastCGI", starts.fastcgi, "/hello.php"),
+        Count("framework-hello", "hello of the framework", starts.framework, "/hello/world"),
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--apus", type=Path, help="an apus binary, instead of building this checkout's")
+    parser.add_argument("--case", action="append", help="only this case; may be repeated")
+    parser.add_argument("--write", action="store_true", help="store the counts, to compare the next ones with")
+    options = parser.parse_args()
+    host.install_what_is_missing()
+    servers.build_origins()
+    servers.prepare(FILES)
+    binary = (options.apus or servers.build_apus()).resolve()
+    stored = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    found = {}
+    with tempfile.TemporaryDirectory() as profiles:
+        Path(profiles).chmod(0o777)
+        starts = Starts(binary, frameworks.TARGET / "release" / "bench-apus", host.cores(), Path(profiles))
+        for case in counts(starts):
+            if options.case and case.name not in options.case:
+                continue
+            if case.start == starts.framework:
+                frameworks.build({frameworks.APUS})
+            found[case.name] = case.run(starts)
+            before = stored.get(case.name)
+            change = f"{found[case.name] / before - 1:+8.1%} of {before:,}" if before else ""
+            print(f"{case.name:<20}{found[case.name]:>10,}  {change:<24}{case.title}", flush=True)
+    if options.write:
+        RESULT.write_text(json.dumps(stored | found, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
