@@ -146,7 +146,7 @@ fn check_fields(headers: &Headers) {
     let directives = ResponseDirectives::of(headers);
     for scope in [&directives.no_cache, &directives.private] {
         if let DirectiveScope::Fields(names) = scope {
-            assert!(!names.is_empty() && names.iter().all(|name| scope.names(name)));
+            assert!(!names.is_empty() && names.iter().all(|name| scope.names(name.as_bytes())));
         }
     }
     if let Vary::Fields(names) = Vary::of(headers) {

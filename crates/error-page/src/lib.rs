@@ -3,8 +3,9 @@
 #![forbid(unsafe_code)]
 
 use apus_http::fields::Quality;
-use apus_http::fields::accept::media_ranges;
-use apus_http::{Body, HeaderValue, Headers, Request, Response, StatusCode, header};
+use apus_http::fields::accept::{WeightedMediaRange, media_ranges, media_ranges_of};
+use apus_http::{Body, HeaderValue, Request, Response, StatusCode, header};
+use smallvec::SmallVec;
 
 /// The format of the body of an error response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +21,12 @@ pub enum ErrorFormat {
 impl ErrorFormat {
     /// The format that the client prefers (RFC 9110 section 12.5.1); text if it has no preference.
     pub fn of(request: &Request) -> Self {
-        Self::negotiate(request.headers())
+        Self::negotiate(media_ranges(request.headers()))
     }
 
-    fn negotiate(headers: &Headers) -> Self {
+    fn negotiate<'a>(ranges: impl Iterator<Item = WeightedMediaRange<'a>>) -> Self {
         let mut best = (Quality::NONE, Self::Text);
-        for range in media_ranges(headers) {
+        for range in ranges {
             let format = match range.name.to_ascii_lowercase().as_slice() {
                 b"text/html" | b"application/xhtml+xml" | b"text/*" => Self::Html,
                 b"application/json" | b"application/*" => Self::Json,
@@ -38,6 +39,29 @@ impl ErrorFormat {
             }
         }
         best.1
+    }
+}
+
+/// What a request says of the [`ErrorFormat`] that it prefers, for when the response turns out to be an error.
+#[derive(Clone, Debug, Default)]
+pub struct AcceptedFormats {
+    /// The lines of `Accept`.
+    lines: SmallVec<[Box<[u8]>; 1]>,
+}
+
+impl AcceptedFormats {
+    /// What this request says.
+    pub fn of(request: &Request) -> Self {
+        let lines = request.headers().get_all("accept").map(Box::from);
+        Self {
+            lines: lines.collect(),
+        }
+    }
+
+    /// The same as [`ErrorFormat::of`] of the request.
+    pub fn format(&self) -> ErrorFormat {
+        let lines = self.lines.iter();
+        ErrorFormat::negotiate(lines.flat_map(|line| media_ranges_of(line)))
     }
 }
 
@@ -201,6 +225,10 @@ fn explanation(status: StatusCode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
+    use apus_http::{ConnectionInfo, Headers, Method, Peer, RequestParts, Target, Version};
+
     use super::*;
 
     #[test]
@@ -220,8 +248,39 @@ mod tests {
         ] {
             let mut headers = Headers::new();
             headers.try_append("accept", accept).unwrap();
-            assert_eq!(ErrorFormat::negotiate(&headers), format, "{accept}");
+            let request = request(headers);
+            assert_eq!(ErrorFormat::of(&request), format, "{accept}");
+            assert_eq!(AcceptedFormats::of(&request).format(), format, "{accept}");
         }
+    }
+
+    #[test]
+    fn several_lines_of_accept_are_one_list() {
+        let mut headers = Headers::new();
+        for accept in ["application/json;q=0.5", "text/html"] {
+            headers.try_append("accept", accept).unwrap();
+        }
+        let request = request(headers);
+        assert_eq!(ErrorFormat::of(&request), ErrorFormat::Html);
+        assert_eq!(AcceptedFormats::of(&request).format(), ErrorFormat::Html);
+    }
+
+    fn request(headers: Headers) -> Request {
+        let peer = Peer::Unix;
+        Request::new(RequestParts {
+            method: Method::GET,
+            target: Target::parse(&Method::GET, "/").unwrap(),
+            version: Version::HTTP_11,
+            headers,
+            body: Body::Empty,
+            connection: Rc::new(ConnectionInfo {
+                id: 1,
+                peer,
+                local: peer,
+                tls: None,
+            }),
+            extensions: http::Extensions::new(),
+        })
     }
 
     #[test]

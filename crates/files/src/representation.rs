@@ -113,10 +113,8 @@ impl Representation {
 
     fn respond_by(&self, request: &Request, has_ranges: bool) -> Response {
         let headers = request.headers();
-        let is_plain = |(name, _): (&str, &[u8])| {
-            !matches!(name.as_bytes(), [b'i', b'f', b'-', ..] | b"range")
-        };
-        if headers.iter().all(is_plain) {
+        let is_plain = |name: &[u8]| !matches!(name, [b'i', b'f', b'-', ..] | b"range");
+        if headers.names().all(is_plain) {
             return self.whole();
         }
         let validators = Validators {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use apus_http::{HeaderValue, Request, Response, StatusCode, header};
 
 use crate::respond::IntoResponse;
+use apus_error_page::AcceptedFormats;
 pub use apus_error_page::ErrorFormat;
 use apus_error_page::{self, ErrorDetails};
 
@@ -290,9 +291,10 @@ impl fmt::Debug for ErrorRules {
 /// The format of the responses to errors of a request.
 #[derive(Clone)]
 pub struct Rendering {
-    format: ErrorFormat,
-    /// Whether the format is the application's choice, and not the client's.
-    is_chosen: bool,
+    /// The format that the application chose.
+    chosen: Option<ErrorFormat>,
+    /// What the client accepts, where the application chose none.
+    accepted: AcceptedFormats,
     is_deferred: bool,
     on_error: Option<Arc<OnError>>,
 }
@@ -301,18 +303,21 @@ impl Rendering {
     /// For the errors of this request.
     pub fn of(request: &Request, rules: &ErrorRules) -> Self {
         Self {
-            format: rules.format.unwrap_or_else(|| ErrorFormat::of(request)),
-            is_chosen: rules.format.is_some(),
+            chosen: rules.format,
+            accepted: match rules.format {
+                Some(_) => AcceptedFormats::default(),
+                None => AcceptedFormats::of(request),
+            },
             is_deferred: rules.is_deferred,
             on_error: rules.on_error.clone(),
         }
     }
 
-    /// For a format that is already known.
-    pub fn in_format(format: ErrorFormat) -> Self {
+    /// For a client that accepts these formats.
+    pub fn for_client(accepted: AcceptedFormats) -> Self {
         Self {
-            format,
-            is_chosen: false,
+            chosen: None,
+            accepted,
             is_deferred: false,
             on_error: None,
         }
@@ -324,8 +329,10 @@ impl Rendering {
             return response;
         }
         let Some(attached) = response.take_attached() else {
-            if self.is_chosen && apus_error_page::lacks_body(&response) {
-                apus_error_page::write_body(&mut response, self.format, ErrorDetails::default());
+            if let Some(format) = self.chosen
+                && apus_error_page::lacks_body(&response)
+            {
+                apus_error_page::write_body(&mut response, format, ErrorDetails::default());
             }
             return response;
         };
@@ -343,16 +350,17 @@ impl Rendering {
 
     fn respond(&self, error: Error) -> Response {
         error.log();
+        let format = self.chosen.unwrap_or_else(|| self.accepted.format());
         let hook = self.on_error.as_ref();
-        hook.and_then(|hook| hook(&error, self.format))
-            .unwrap_or_else(|| error.render(self.format, self.is_chosen))
+        hook.and_then(|hook| hook(&error, format))
+            .unwrap_or_else(|| error.render(format, self.chosen.is_some()))
     }
 }
 
 impl fmt::Debug for Rendering {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rendering")
-            .field("format", &self.format)
+            .field("chosen", &self.chosen)
             .finish_non_exhaustive()
     }
 }

@@ -115,6 +115,11 @@ impl Headers {
             .map(|line| (self.name(*line), self.value(*line)))
     }
 
+    /// The names of the field lines in order, in lower case.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.lines.iter().map(|line| self.bytes(line.name()))
+    }
+
     /// The value of the first line with this name.
     pub fn get(&self, name: impl AsRef<str>) -> Option<&[u8]> {
         self.get_all_inner(name.as_ref()).next()
@@ -184,7 +189,7 @@ impl Headers {
 
     /// Adds the lines of `other` for which `keep` returns true after the others; `keep` gets the name
     /// in lower case and the value. The lines are valid, so they are copied unchecked.
-    pub fn append_from(&mut self, other: &Self, mut keep: impl FnMut(&str, &[u8]) -> bool) {
+    pub fn append_from(&mut self, other: &Self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
         self.encoded.clear();
         self.wire.reserve(other.wire.len());
         for line in &other.lines {
@@ -192,7 +197,7 @@ impl Headers {
                 // More than 4 GiB of field lines, which no limit allows.
                 return;
             };
-            if keep(other.name(*line), other.value(*line)) {
+            if keep(other.bytes(line.name()), other.value(*line)) {
                 self.wire.extend_from_slice(other.bytes(line.whole()));
                 self.lines.push(FieldLine { start, ..*line });
             }
@@ -247,12 +252,12 @@ impl Headers {
     }
 
     /// Keeps the lines for which `keep` returns true; it gets their names in lower case.
-    pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
+    pub fn retain(&mut self, mut keep: impl FnMut(&[u8]) -> bool) {
         let mut at = self.lines.len();
         while at > 0 {
             at = at.saturating_sub(1);
             if let Some(line) = self.lines.get(at)
-                && !keep(self.name(*line))
+                && !keep(self.bytes(line.name()))
             {
                 self.remove_line(at);
             }
@@ -555,7 +560,7 @@ mod tests {
         }
         let mut to = Headers::new();
         to.try_append("x", "0").unwrap();
-        to.append_from(&from, |name, value| name != "b" && value != b"0");
+        to.append_from(&from, |name, value| name != b"b" && value != b"0");
         assert_eq!(to.wire(), b"x: 0\r\na: 1\r\nc: 3\r\n");
         assert!(to.remove("a"));
         assert_eq!(to.get_str("c"), Some("3"));

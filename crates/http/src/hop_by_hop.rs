@@ -22,11 +22,11 @@ impl HopByHopFields {
     pub fn take(headers: &mut Headers, version: Version) -> Self {
         let mut reader = HopByHopReader::default();
         let mut found = false;
-        for (name, value) in headers.iter() {
-            found |= reader.take(name.as_bytes(), value);
+        for (name, value, _) in headers.wire_lines() {
+            found |= reader.take(name, value);
         }
         if found {
-            headers.retain(|name| !is_hop_by_hop(name.as_bytes()));
+            headers.retain(|name| !is_hop_by_hop(name));
         }
         reader.finish(headers, version)
     }
@@ -95,8 +95,8 @@ impl HopByHopReader {
         let nominated = &self.found.nominated;
         if !nominated.is_empty() {
             headers.retain(|name| {
-                !nominated.iter().any(|named| **named == *name.as_bytes())
-                    || matches!(name, "host" | "content-length")
+                !nominated.iter().any(|named| **named == *name)
+                    || matches!(name, b"host" | b"content-length")
                     || is_identity_field(name)
             });
         }

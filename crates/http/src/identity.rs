@@ -8,65 +8,76 @@ use smallvec::SmallVec;
 ///
 /// `name` is in lower case. `_` and `.` count as `-`, because such names are the same variable to CGI
 /// programs.
-pub fn is_identity_field(name: &str) -> bool {
+pub fn is_identity_field(name: impl AsRef<[u8]>) -> bool {
+    let name = name.as_ref();
+    // Few other names begin like one of these.
     if !matches!(
-        name.bytes().next(),
-        Some(b'c' | b'f' | b'r' | b's' | b't' | b'x')
+        name,
+        [b'x', b'-' | b'_' | b'.', ..]
+            | [b'c', b'f', b'-' | b'_' | b'.', ..]
+            | [b'c', b'l', b'i', ..]
+            | [b'f', b'a', b's', ..]
+            | [b'f', b'o', b'r', ..]
+            | [b'f', b'r', b'o', ..]
+            | [b'r', b'e', b'm', ..]
+            | [b's', b's', b'l', ..]
+            | [b't', b'r', b'u', ..]
     ) {
         return false;
     }
-    if !name.contains(['_', '.']) {
+    if !name.iter().any(|byte| matches!(byte, b'_' | b'.')) {
         return is_known(name);
     }
     let hyphened: SmallVec<[u8; 64]> = name
-        .bytes()
+        .iter()
         .map(|byte| match byte {
             b'_' | b'.' => b'-',
-            byte => byte,
+            byte => *byte,
         })
         .collect();
-    std::str::from_utf8(&hyphened).is_ok_and(is_known)
+    is_known(&hyphened)
 }
 
-fn is_known(name: &str) -> bool {
+fn is_known(name: &[u8]) -> bool {
     match name {
-        "cf-connecting-ip"
-        | "cf-connecting-ipv6"
-        | "client-cert"
-        | "client-cert-chain"
-        | "client-ip"
-        | "fastly-client-ip"
-        | "forwarded"
-        | "forwarded-for"
-        | "front-end-https"
-        | "remote-addr"
-        | "remote-user"
-        | "true-client-ip"
-        | "x-arr-clientcert"
-        | "x-arr-ssl"
-        | "x-backend-host"
-        | "x-client-cert"
-        | "x-client-ip"
-        | "x-cluster-client-ip"
-        | "x-envoy-external-address"
-        | "x-host"
-        | "x-http-host-override"
-        | "x-original-forwarded-for"
-        | "x-original-host"
-        | "x-original-uri"
-        | "x-original-url"
-        | "x-proxyuser-ip"
-        | "x-real-ip"
-        | "x-remote-addr"
-        | "x-remote-ip"
-        | "x-remote-user"
-        | "x-rewrite-url"
-        | "x-scheme"
-        | "x-script-name"
-        | "x-url-scheme" => true,
-        name => ["x-forwarded", "x-ssl-client-", "ssl-client-"]
-            .iter()
-            .any(|start| name.starts_with(start)),
+        b"cf-connecting-ip"
+        | b"cf-connecting-ipv6"
+        | b"client-cert"
+        | b"client-cert-chain"
+        | b"client-ip"
+        | b"fastly-client-ip"
+        | b"forwarded"
+        | b"forwarded-for"
+        | b"front-end-https"
+        | b"remote-addr"
+        | b"remote-user"
+        | b"true-client-ip"
+        | b"x-arr-clientcert"
+        | b"x-arr-ssl"
+        | b"x-backend-host"
+        | b"x-client-cert"
+        | b"x-client-ip"
+        | b"x-cluster-client-ip"
+        | b"x-envoy-external-address"
+        | b"x-host"
+        | b"x-http-host-override"
+        | b"x-original-forwarded-for"
+        | b"x-original-host"
+        | b"x-original-uri"
+        | b"x-original-url"
+        | b"x-proxyuser-ip"
+        | b"x-real-ip"
+        | b"x-remote-addr"
+        | b"x-remote-ip"
+        | b"x-remote-user"
+        | b"x-rewrite-url"
+        | b"x-scheme"
+        | b"x-script-name"
+        | b"x-url-scheme" => true,
+        name => {
+            let starts: [&[u8]; 3] = [b"x-forwarded", b"x-ssl-client-", b"ssl-client-"];
+            starts.iter().any(|start| name.starts_with(start))
+        }
     }
 }
 
@@ -88,6 +99,11 @@ mod tests {
             "ssl-client-s-dn",
             "remote-user",
             "client-cert",
+            "cf-connecting-ip",
+            "cf_connecting.ip",
+            "fastly-client-ip",
+            "front-end-https",
+            "true-client-ip",
         ] {
             assert!(is_identity_field(name), "{name}");
         }
@@ -99,6 +115,10 @@ mod tests {
             "x-hosts",
             "forwarder",
             "accept",
+            "referer",
+            "x",
+            "cf",
+            "cfconnecting-ip",
         ] {
             assert!(!is_identity_field(name), "{name}");
         }

@@ -391,8 +391,8 @@ impl Request {
     }
 
     /// Removes identity fields, except for those for which `is_kept` returns true.
-    pub(crate) fn remove_identity_fields(&mut self, is_kept: impl Fn(&str) -> bool) {
-        let is_removed = |name: &str| is_identity_field(name) && !is_kept(name);
+    pub(crate) fn remove_identity_fields(&mut self, is_kept: impl Fn(&[u8]) -> bool) {
+        let is_removed = |name: &[u8]| is_identity_field(name) && !is_kept(name);
         self.head.headers.retain(|name| !is_removed(name));
         self.are_identity_fields_removed = true;
     }

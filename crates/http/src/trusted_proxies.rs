@@ -114,7 +114,8 @@ impl TrustedProxies {
             let (forwarded, authority) = self.read(request);
             request.set_forwarded(forwarded, authority);
         }
-        let is_kept = |name: &str| is_trusted && self.passed.iter().any(|passed| **passed == *name);
+        let is_passed = |name: &[u8]| self.passed.iter().any(|passed| passed.as_bytes() == name);
+        let is_kept = |name: &[u8]| is_trusted && is_passed(name);
         request.remove_identity_fields(is_kept);
     }
 

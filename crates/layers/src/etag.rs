@@ -123,7 +123,7 @@ impl ConditionalRequest {
         headers.append_from(fields, |name, _| {
             Self::FIELDS
                 .iter()
-                .any(|field| field.eq_ignore_ascii_case(name))
+                .any(|field| field.as_bytes().eq_ignore_ascii_case(name))
         });
         Some(Self {
             method: request.method().clone(),

@@ -53,8 +53,8 @@ pub(super) fn fields(request: &Request, forwarding: &Forwarding) -> Result<Heade
     let mut hops = 0;
     let mut to = Headers::with_capacity(from.wire().len() + 256);
     to.append_from(from, |name, value| match name {
-        "host" | "content-length" | "expect" | "proxy" => false,
-        "via" => {
+        b"host" | b"content-length" | b"expect" | b"proxy" => false,
+        b"via" => {
             hops += list::members(value)
                 .filter(|member| member.ends_with(PSEUDONYM.as_bytes()))
                 .count();
@@ -62,7 +62,7 @@ pub(super) fn fields(request: &Request, forwarding: &Forwarding) -> Result<Heade
         }
         name => {
             (takes_identity || !is_identity_field(name))
-                && (forwarding.underscores || !name.contains('_'))
+                && (forwarding.underscores || !name.contains(&b'_'))
         }
     });
     if hops >= MAX_HOPS {

@@ -12,7 +12,7 @@ pub(super) fn of_request(body: Body, forwarding: &Forwarding) -> Body {
     let underscores = forwarding.underscores;
     // The identity of the client is in the headers.
     filtered(body, move |name| {
-        !is_identity_field(name) && (underscores || !name.contains('_'))
+        !is_identity_field(name) && (underscores || !name.contains(&b'_'))
     })
 }
 
@@ -23,11 +23,11 @@ pub(super) fn of_response(body: Body, hidden: &[Box<str>]) -> Body {
     }
     let hidden = hidden.to_vec();
     filtered(body, move |name| {
-        !hidden.iter().any(|other| **other == *name)
+        !hidden.iter().any(|other| other.as_bytes() == name)
     })
 }
 
-fn filtered(body: Body, is_kept: impl Fn(&str) -> bool + 'static) -> Body {
+fn filtered(body: Body, is_kept: impl Fn(&[u8]) -> bool + 'static) -> Body {
     match body {
         Body::Stream(inner) => Body::stream(TrailerFilter { inner, is_kept }),
         // Only a stream has trailers.
@@ -40,7 +40,7 @@ struct TrailerFilter<F> {
     is_kept: F,
 }
 
-impl<F: Fn(&str) -> bool> BodyStream for TrailerFilter<F> {
+impl<F: Fn(&[u8]) -> bool> BodyStream for TrailerFilter<F> {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match self.inner.poll_frame(cx) {
             Poll::Ready(Some(Ok(Frame::Trailers(lines)))) => {

@@ -28,7 +28,7 @@ use super::site::{Location, LocationHandler, Site};
 use super::template::{Captures, DocumentRoot, VariableScope};
 use apus_compress::Compression;
 use apus_compress::EncodingNegotiation;
-use apus_error_page::{ErrorFormat, error_page};
+use apus_error_page::{AcceptedFormats, error_page};
 use apus_files::{Files, FilesOutcome, FilesService};
 use apus_handler::error::ErrorRules;
 use apus_handler::middleware::Layer;
@@ -96,7 +96,7 @@ enum WorkerHandler {
 /// The state of a request until its response is complete.
 struct RequestState {
     route: RequestRoute,
-    format: ErrorFormat,
+    formats: AcceptedFormats,
     is_secure: bool,
     observation: Option<RequestObservation>,
     trace: Option<Trace>,
@@ -193,7 +193,7 @@ impl Service for SiteService {
                 redirect_copy: site.redirect_copy(&request),
                 ..RequestRoute::default()
             },
-            format: ErrorFormat::of(&request),
+            formats: AcceptedFormats::of(&request),
             is_secure: request.is_secure(),
             observation: site.observe(&request),
             trace: Trace::of(&request),

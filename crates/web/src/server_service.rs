@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::rc::Rc;
 
-use apus_error_page::{ErrorDetails, ErrorFormat, lacks_body, write_body};
+use apus_error_page::{AcceptedFormats, ErrorDetails, lacks_body, write_body};
 use apus_http::path::invalid_path_status;
 use apus_http::{Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory};
 
@@ -28,14 +28,14 @@ struct ServerService(Rc<dyn Service>);
 
 impl Service for ServerService {
     fn call(&self, request: Request) -> ResponseFuture {
-        let format = ErrorFormat::of(&request);
+        let formats = AcceptedFormats::of(&request);
         let future = match request.plain_path() {
             Ok(_) => self.0.call(request),
             Err(_) => Response::new(invalid_path_status(&request)).into(),
         };
         future.map(move |mut response| {
             if lacks_body(&response) {
-                write_body(&mut response, format, ErrorDetails::default());
+                write_body(&mut response, formats.format(), ErrorDetails::default());
             }
             response
         })

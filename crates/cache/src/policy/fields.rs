@@ -38,11 +38,12 @@ pub(super) fn storable(
 ) -> Headers {
     let mut stored = Headers::with_capacity(headers.wire().len().saturating_add(40));
     stored.append_from(headers, |name, _| {
-        let is_hidden = rules.hide_tags && rules.tag_fields.iter().any(|tags| **tags == *name);
-        let is_removed = name == "set-cookie" && rules.set_cookie == SetCookieRule::Remove;
+        let is_hidden =
+            rules.hide_tags && rules.tag_fields.iter().any(|tags| tags.as_bytes() == name);
+        let is_removed = name == b"set-cookie" && rules.set_cookie == SetCookieRule::Remove;
         !is_hidden
             && !is_removed
-            && !NEVER_STORED.contains(&name)
+            && !is_one_of(&NEVER_STORED, name)
             && !directives.no_cache.names(name)
             && !directives.private.names(name)
             && !is_nominated(headers, name)
@@ -56,40 +57,48 @@ pub(super) fn storable(
 
 /// The stored fields, updated by those fields of a newer response for which `wanted` holds: the
 /// lines of the newer response replace all stored lines of the same name.
-pub(super) fn updated(stored: &Headers, newer: &Headers, wanted: impl Fn(&str) -> bool) -> Headers {
-    let replaces = |name: &str| {
+pub(super) fn updated(
+    stored: &Headers,
+    newer: &Headers,
+    wanted: impl Fn(&[u8]) -> bool,
+) -> Headers {
+    let replaces = |name: &[u8]| {
         wanted(name)
-            && !DESCRIBES_BODY.contains(&name)
+            && !is_one_of(&DESCRIBES_BODY, name)
             // `Age` is not stored, but the freshness of the newer response depends on it.
-            && (name == "age" || !NEVER_STORED.contains(&name))
+            && (name == b"age" || !is_one_of(&NEVER_STORED, name))
             && !is_nominated(newer, name)
     };
     let mut merged = Headers::with_capacity(stored.wire().len());
     merged.append_from(stored, |name, _| {
         // A newer response without a date is as new as its time of receipt.
-        name != "date" && !(replaces(name) && newer.contains(name))
+        name != b"date" && !(replaces(name) && newer.names().any(|newer| newer == name))
     });
     merged.append_from(newer, |name, _| replaces(name));
     merged
 }
 
 /// Whether a field only describes the freshness and the version of a response.
-pub(super) fn is_of_freshness(name: &str, rules: &CacheRules) -> bool {
+pub(super) fn is_of_freshness(name: &[u8], rules: &CacheRules) -> bool {
     matches!(
         name,
-        "date"
-            | "cache-control"
-            | "expires"
-            | "x-accel-expires"
-            | "etag"
-            | "last-modified"
-            | "vary"
-    ) || rules.targeted.iter().any(|targeted| **targeted == *name)
+        b"date"
+            | b"cache-control"
+            | b"expires"
+            | b"x-accel-expires"
+            | b"etag"
+            | b"last-modified"
+            | b"vary"
+    ) || (rules.targeted.iter()).any(|targeted| targeted.as_bytes() == name)
 }
 
 /// Whether `Connection` names the field (RFC 9110 section 7.6.1).
-fn is_nominated(headers: &Headers, name: &str) -> bool {
+fn is_nominated(headers: &Headers, name: &[u8]) -> bool {
     headers
         .get_all("connection")
         .any(|line| list::has_member(line, name))
+}
+
+fn is_one_of(names: &[&str], name: &[u8]) -> bool {
+    names.iter().any(|other| other.as_bytes() == name)
 }

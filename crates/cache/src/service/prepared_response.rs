@@ -171,7 +171,11 @@ impl PreparedResponse {
         if self.stored.is_not_modified(request.headers) {
             let headers = self.headers(context, form);
             let mut selected = Headers::with_capacity(headers.wire().len());
-            selected.append_from(&headers, |name, _| NOT_MODIFIED_FIELDS.contains(&name));
+            selected.append_from(&headers, |name, _| {
+                NOT_MODIFIED_FIELDS
+                    .iter()
+                    .any(|kept| kept.as_bytes() == name)
+            });
             return Response::with_shared_headers(
                 StatusCode::NOT_MODIFIED,
                 Rc::new(selected),

@@ -1,7 +1,8 @@
 //! Parses a field line and the field values that framing depends on (RFC 9112 sections 5 and 6).
 
 use super::Http1Error;
-use apus_http::grammar::{is_field_content, is_token, parse_decimal};
+use super::line::LineReader;
+use apus_http::grammar::{field_content_len, is_field_content, is_token, parse_decimal};
 
 /// Splits a field line without its CRLF into name and value.
 pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), Http1Error> {
@@ -23,6 +24,69 @@ pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), Http1Error> {
         }
         _ => Err(Http1Error::FieldName),
     }
+}
+
+/// A line of a field section.
+pub(super) enum SectionLine<'a> {
+    Field(ReceivedField<'a>),
+    /// The empty line.
+    End,
+}
+
+/// A field line that was received. Its parts are valid.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ReceivedField<'a> {
+    pub(super) name: &'a [u8],
+    /// The value with the white space around it.
+    pub(super) value: &'a [u8],
+    /// The line with its CRLF.
+    pub(super) line: &'a [u8],
+}
+
+/// The next line of a section at the start of `input`; `None` if it is incomplete. `section` is as for
+/// [`LineReader::next`].
+pub(super) fn next<'a>(
+    lines: &mut LineReader,
+    input: &'a [u8],
+    section: (usize, Http1Error),
+) -> Result<Option<SectionLine<'a>>, Http1Error> {
+    if let Some(field) = lines.window(input, section.0).and_then(scan) {
+        lines.take(field.line.len());
+        return Ok(Some(SectionLine::Field(field)));
+    }
+    let Some((line, bytes)) = lines.next(input, section, section)? else {
+        return Ok(None);
+    };
+    if line.is_empty() {
+        return Ok(Some(SectionLine::End));
+    }
+    let (name, value) = split(line)?;
+    Ok(Some(SectionLine::Field(ReceivedField {
+        name,
+        value,
+        line: input.get(..bytes).unwrap_or_default(),
+    })))
+}
+
+/// Reads the valid field line at the start of the input in one pass. `None` if it is incomplete, invalid or
+/// empty; reading it in two passes, by [`LineReader`] and [`split`], tells which.
+fn scan(input: &[u8]) -> Option<ReceivedField<'_>> {
+    let colon = input.iter().position(|byte| !is_token(*byte))?;
+    let (name, rest) = input.split_at_checked(colon)?;
+    let (b':', rest) = rest.split_first()? else {
+        return None;
+    };
+    let length = field_content_len(rest);
+    let (value, end) = rest.split_at_checked(length)?;
+    if name.is_empty() || name.len() > usize::from(u16::MAX) || !end.starts_with(b"\r\n") {
+        return None;
+    }
+    let bytes = colon.checked_add(length)?.checked_add(3)?;
+    Some(ReceivedField {
+        name,
+        value,
+        line: input.get(..bytes)?,
+    })
 }
 
 /// The value of `Content-Length`: only decimal digits. The grammar allows tabs around them, but no client
@@ -69,6 +133,41 @@ mod tests {
         assert_eq!(split(b"Host: a"), Ok((&b"Host"[..], &b" a"[..])));
         assert_eq!(split(b"x:"), Ok((&b"x"[..], &b""[..])));
         assert_eq!(split(b"x:a:b\xff\t"), Ok((&b"x"[..], &b"a:b\xff\t"[..])));
+    }
+
+    /// Both ways to read a line agree about lines of all lengths, with every byte at every place.
+    #[test]
+    fn a_line_that_is_scanned_in_one_pass_is_read_as_in_two() {
+        let section = (1000, Http1Error::HeadTooLarge);
+        let mut cases: Vec<Vec<u8>> = Vec::new();
+        for length in 0..40 {
+            let line = [b"name:".as_slice(), &vec![b'v'; length], b"\r\nnext"].concat();
+            for at in 0..line.len() {
+                for byte in [
+                    0, b'\t', b'\n', b'\r', b' ', b':', b'(', b'A', 0x7f, 0x80, 0xff,
+                ] {
+                    let mut changed = line.clone();
+                    changed[at] = byte;
+                    cases.push(changed);
+                }
+                cases.push(line[..at].to_vec());
+            }
+        }
+        for case in cases {
+            let two_passes = match LineReader::default().next(&case, section, section) {
+                Ok(Some((line, bytes))) if !line.is_empty() => split(line)
+                    .ok()
+                    .map(|(name, value)| (name, value, &case[..bytes])),
+                _ => None,
+            };
+            let one_pass = scan(&case).map(|field| (field.name, field.value, field.line));
+            assert_eq!(
+                one_pass,
+                two_passes,
+                "{:?}",
+                case.escape_ascii().to_string()
+            );
+        }
     }
 
     #[test]

@@ -17,6 +17,18 @@ impl LineReader {
         self.scanned == 0 && self.consumed == 0
     }
 
+    /// Whether the next line begins at the start of the input, none of which was scanned yet, and may have
+    /// this many bytes: the part of the section that is left, and that the input has.
+    pub(super) fn window<'a>(&self, input: &'a [u8], section: usize) -> Option<&'a [u8]> {
+        let left = section.saturating_sub(self.consumed);
+        (self.scanned == 0).then(|| input.get(..left).unwrap_or(input))
+    }
+
+    /// Takes a line that was found at the start of the input.
+    pub(super) fn take(&mut self, bytes: usize) {
+        self.consumed = self.consumed.saturating_add(bytes);
+    }
+
     /// The next line without its CRLF, and its length with it. `None` if the line is incomplete; the
     /// next `input` has to start with the same bytes.
     ///

@@ -2,9 +2,10 @@
 
 use http::{Method, Version};
 
+use super::field::{self, ReceivedField, SectionLine};
 use super::framing::{FramingFields, MessageLength};
 use super::line::LineReader;
-use super::{Http1Error, RequestFraming, field};
+use super::{Http1Error, RequestFraming};
 use apus_http::grammar::{is_host, is_token, trim};
 use apus_http::hop_by_hop::HopByHopReader;
 use apus_http::{Head, Headers, HopByHopFields, Target};
@@ -101,14 +102,15 @@ impl RequestReader {
                 }
                 continue;
             };
-            let Some((line, bytes)) = self.lines.next(rest, section, section)? else {
-                return Ok((consumed, None));
-            };
-            consumed = consumed.saturating_add(bytes);
-            if line.is_empty() {
-                return Ok((consumed, Some(self.finish()?)));
-            }
-            let (name, value) = field::split(line)?;
+            let ReceivedField { name, value, line } =
+                match field::next(&mut self.lines, rest, section)? {
+                    None => return Ok((consumed, None)),
+                    Some(SectionLine::Field(field)) => field,
+                    Some(SectionLine::End) => {
+                        return Ok((consumed.saturating_add(2), Some(self.finish()?)));
+                    }
+                };
+            consumed = consumed.saturating_add(line.len());
             if head.headers.len() >= limits.fields {
                 return Err(Http1Error::TooManyFields);
             }
@@ -116,8 +118,7 @@ impl RequestReader {
             if self.fields.hop_by_hop.take(name, value) {
                 continue;
             }
-            let wire_line = rest.get(..bytes).unwrap_or_default();
-            head.headers.push_received(wire_line, name, value);
+            head.headers.push_received(line, name, value);
         }
     }
 

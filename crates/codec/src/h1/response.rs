@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use http::{StatusCode, Version};
 
+use super::field::{self, ReceivedField, SectionLine};
 use super::framing::{FramingFields, MessageLength};
 use super::line::LineReader;
-use super::{BodyFraming, HeadLimits, Http1Error, field};
+use super::{BodyFraming, HeadLimits, Http1Error};
 use apus_http::Headers;
 use apus_http::grammar::{is_field_content, parse_decimal, trim};
 use apus_http::list;
@@ -120,27 +121,26 @@ impl ResponseReader {
                 self.headers = Headers::with_capacity(capacity);
                 continue;
             };
-            let Some((line, bytes)) = self.lines.next(rest, section, section)? else {
-                return Ok((consumed, None));
-            };
-            consumed = consumed.saturating_add(bytes);
-            if line.is_empty() {
-                let head = std::mem::take(self).finish(status, request_kind)?;
-                return Ok((consumed, Some(head)));
+            match field::next(&mut self.lines, rest, section)? {
+                None => return Ok((consumed, None)),
+                Some(SectionLine::Field(field)) => {
+                    consumed = consumed.saturating_add(field.line.len());
+                    self.add_field(&field, limits)?;
+                }
+                Some(SectionLine::End) => {
+                    let head = std::mem::take(self).finish(status, request_kind)?;
+                    return Ok((consumed.saturating_add(2), Some(head)));
+                }
             }
-            let wire_line = rest.get(..bytes).unwrap_or_default();
-            self.add_field(line, wire_line, limits)?;
         }
     }
 
-    /// Adds a field line; `wire_line` is the line with its CRLF.
     fn add_field(
         &mut self,
-        line: &[u8],
-        wire_line: &[u8],
+        field: &ReceivedField<'_>,
         limits: &HeadLimits,
     ) -> Result<(), Http1Error> {
-        let (name, value) = field::split(line)?;
+        let ReceivedField { name, value, line } = *field;
         self.fields = self.fields.saturating_add(1);
         if self.fields > limits.fields {
             return Err(Http1Error::TooManyFields);
@@ -164,7 +164,7 @@ impl ResponseReader {
                 }
             }
         }
-        self.headers.push_received(wire_line, name, value);
+        self.headers.push_received(line, name, value);
         Ok(())
     }
 

@@ -16,8 +16,12 @@ pub struct WeightedMediaRange<'a> {
 
 /// The members of all `Accept` lines. Those with an invalid weight are left out.
 pub fn media_ranges(headers: &Headers) -> impl Iterator<Item = WeightedMediaRange<'_>> {
-    let members = headers.get_all("accept").flat_map(list::quoted_members);
-    members.filter_map(|member| {
+    headers.get_all("accept").flat_map(media_ranges_of)
+}
+
+/// The members of one `Accept` line. Those with an invalid weight are left out.
+pub fn media_ranges_of(line: &[u8]) -> impl Iterator<Item = WeightedMediaRange<'_>> {
+    list::quoted_members(line).filter_map(|member| {
         let (name, parameters) = list::parameters(member);
         let (quality, has_parameters) = weigh(parameters)?;
         Some(WeightedMediaRange {

@@ -76,8 +76,9 @@ impl DirectiveScope {
     }
 
     /// Whether the directive names this field (in lower case).
-    pub fn names(&self, field: &str) -> bool {
-        matches!(self, Self::Fields(names) if names.iter().any(|name| **name == *field))
+    pub fn names(&self, field: impl AsRef<[u8]>) -> bool {
+        let field = field.as_ref();
+        matches!(self, Self::Fields(names) if names.iter().any(|name| name.as_bytes() == field))
     }
 
     /// Reads a further occurrence. An argument that is not a list of field names counts as absent, which is

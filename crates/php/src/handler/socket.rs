@@ -40,8 +40,8 @@ pub(super) async fn open(
     let upgrade = upgrade.protocols(chosen.map(str::to_owned));
     let mut response = upgrade.run(move |connection| run(connection, socket));
     // Other header fields of the application, such as a cookie.
-    let is_replaced = |name: &str| {
-        name.starts_with("sec-websocket-") || matches!(name, "content-type" | "content-length")
+    let is_replaced = |name: &[u8]| {
+        name.starts_with(b"sec-websocket-") || matches!(name, b"content-type" | b"content-length")
     };
     response
         .headers_mut()

@@ -114,7 +114,7 @@ fn copy_application_fields(from: &Headers, to: &mut Headers) {
     {
         to.remove(name);
     }
-    to.append_from(from, |name, _| APPLICATION_FIELDS.contains(&name));
+    to.append_from(from, |name, _| is_one_of(&APPLICATION_FIELDS, name));
 }
 
 /// A copy of a request without its body and the fields that describe it.
@@ -122,7 +122,7 @@ fn copy(request: &Request) -> Request {
     let mut copy = request.without_body();
     copy.restore_target();
     copy.headers_mut()
-        .retain(|name| !BODY_FIELDS.contains(&name));
+        .retain(|name| !is_one_of(&BODY_FIELDS, name));
     *copy.extensions_mut() = request.extensions().clone();
     copy
 }
@@ -132,7 +132,7 @@ pub(super) fn error_page_request(mut request: Request, path: &str) -> Option<Req
     request.set_method(Method::GET);
     request
         .headers_mut()
-        .retain(|name| !CONDITIONAL_FIELDS.contains(&name));
+        .retain(|name| !is_one_of(&CONDITIONAL_FIELDS, name));
     with_path(request, path)
 }
 
@@ -149,4 +149,8 @@ fn with_path(mut request: Request, path: &str) -> Option<Request> {
     request.set_path_and_query(path).ok()?;
     request.extensions_mut().insert(CacheBypass);
     Some(request)
+}
+
+fn is_one_of(names: &[&str], name: &[u8]) -> bool {
+    names.iter().any(|other| other.as_bytes() == name)
 }

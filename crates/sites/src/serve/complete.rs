@@ -12,7 +12,7 @@ use apus_http::{
 use super::accel;
 use super::{RequestRoute, RequestState, SiteState};
 use crate::settings::ErrorPage;
-use apus_error_page::{self, ErrorDetails, ErrorFormat};
+use apus_error_page::{self, AcceptedFormats, ErrorDetails};
 use apus_http::trace::{Step, StepKind};
 use apus_media_type as media_type;
 
@@ -52,7 +52,11 @@ impl SiteState {
                         format!("the status is {}", response.status()),
                     ));
                 }
-                apus_error_page::write_body(&mut response, context.format, ErrorDetails::default());
+                apus_error_page::write_body(
+                    &mut response,
+                    context.formats.format(),
+                    ErrorDetails::default(),
+                );
                 self.finish(context, response).into()
             }
             Some(ErrorPage::Body { content_type, body }) => {
@@ -80,7 +84,7 @@ impl SiteState {
                             tracing::error!(file = %file.display(), %error, "cannot read an error page");
                             apus_error_page::write_body(
                                 &mut response,
-                                context.format,
+                                context.formats.format(),
                                 ErrorDetails::default(),
                             );
                         }
@@ -99,7 +103,8 @@ impl SiteState {
                     let found = match request {
                         Some(request) => {
                             let status = response.status();
-                            site.error_page(request, status, context.format).await
+                            let formats = context.formats.clone();
+                            site.error_page(request, status, formats).await
                         }
                         None => None,
                     };
@@ -107,7 +112,7 @@ impl SiteState {
                         Some(page) => copy_body(&mut response, page),
                         None => apus_error_page::write_body(
                             &mut response,
-                            context.format,
+                            context.formats.format(),
                             ErrorDetails::default(),
                         ),
                     }
@@ -129,7 +134,7 @@ impl SiteState {
         self: &Rc<Self>,
         request: Request,
         status: StatusCode,
-        format: ErrorFormat,
+        formats: AcceptedFormats,
     ) -> Option<Response> {
         let page = request.target().as_str().to_owned();
         let mut context = RequestState {
@@ -138,7 +143,7 @@ impl SiteState {
                 skips_layers: true,
                 ..RequestRoute::default()
             },
-            format,
+            formats,
             is_secure: request.is_secure(),
             observation: None,
             trace: None,
@@ -200,9 +205,9 @@ impl SiteState {
 
 /// Removes the fields by which applications name files to the server.
 fn remove_internal(response: &mut Response) {
-    let is_internal = |name: &str| name.starts_with("x-accel-") || name == "x-sendfile";
+    let is_internal = |name: &[u8]| name.starts_with(b"x-accel-") || name == b"x-sendfile";
     let headers = response.headers();
-    if headers.iter().any(|(name, _)| is_internal(name)) {
+    if headers.names().any(is_internal) {
         let mut others = Headers::with_capacity(headers.wire().len());
         others.append_from(headers, |name, _| !is_internal(name));
         *response.headers_mut() = others;

@@ -96,10 +96,11 @@ impl SiteState {
             return response;
         }
         let headers = response.headers().clone();
-        let mut response = Rendering::in_format(context.format).apply(response);
+        let mut response = Rendering::for_client(context.formats.clone()).apply(response);
         // The layers around the one that failed have added their fields already.
         let own = response.headers().clone();
-        let is_missing = |name: &str, _: &[u8]| name == "vary" || !own.contains(name);
+        let is_missing =
+            |name: &[u8], _: &[u8]| name == b"vary" || !own.names().any(|other| other == name);
         response.headers_mut().append_from(&headers, is_missing);
         let pages = &self.location(context).error_pages;
         if pages.contains_key(&response.status()) {
