@@ -8,18 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::Headers;
 use crate::response_head::FieldSummary;
 
-/// The form that a codec encodes field lines to, such as those of a cached file. It is empty until the
-/// lines are encoded for the second time, because most are encoded only once. Several threads may read it,
-/// as they may read the lines.
+/// The form that a codec encodes field lines to, such as those of a cached file, and the facts about them. It
+/// is empty until the lines are sent for the second time, because most are sent only once. Several threads may
+/// read it, as they may read the lines.
 #[derive(Default)]
 pub(crate) struct EncodedForm {
     was_encoded: AtomicBool,
-    encoded: OnceLock<Box<EncodedLines>>,
+    was_summarized: AtomicBool,
+    kept: OnceLock<Box<KeptForm>>,
 }
 
-struct EncodedLines {
+struct KeptForm {
     summary: FieldSummary,
-    form: Box<dyn Any + Send + Sync>,
+    form: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl EncodedForm {
@@ -34,26 +35,37 @@ impl EncodedForm {
             self.was_encoded.store(true, Ordering::Relaxed);
             return None;
         }
-        let encoded = self.encoded.get_or_init(|| {
-            Box::new(EncodedLines {
-                summary: FieldSummary::of(headers),
-                form: Box::new(encode(headers)),
-            })
-        });
-        encoded.form.downcast_ref()
+        let form = &self.kept(headers).form;
+        form.get_or_init(|| Box::new(encode(headers)))
+            .downcast_ref()
     }
 
-    /// The summary of the lines, if they are encoded.
-    pub(crate) fn summary(&self) -> Option<FieldSummary> {
-        self.encoded.get().map(|encoded| encoded.summary)
+    /// The summary of `headers`, which this belongs to.
+    #[inline]
+    pub(crate) fn summary(&self, headers: &Headers) -> FieldSummary {
+        if !self.was_summarized.load(Ordering::Relaxed) {
+            self.was_summarized.store(true, Ordering::Relaxed);
+            return FieldSummary::of(headers);
+        }
+        self.kept(headers).summary
+    }
+
+    fn kept(&self, headers: &Headers) -> &KeptForm {
+        self.kept.get_or_init(|| {
+            Box::new(KeptForm {
+                summary: FieldSummary::of(headers),
+                form: OnceLock::new(),
+            })
+        })
     }
 
     /// Removes it, because the lines change.
     #[inline]
     pub(crate) fn clear(&mut self) {
         *self.was_encoded.get_mut() = false;
-        if self.encoded.get().is_some() {
-            self.encoded = OnceLock::new();
+        *self.was_summarized.get_mut() = false;
+        if self.kept.get().is_some() {
+            self.kept = OnceLock::new();
         }
     }
 }

@@ -51,16 +51,12 @@ pub fn is_authority(text: &[u8]) -> bool {
             port.split_first().map_or(port, |(_bracket, port)| port)
         }
         _ => {
-            let mut rest = text;
-            while let [byte, after @ ..] = rest
-                && is(*byte, REG_NAME)
-            {
-                rest = after;
+            let end = text.iter().position(|byte| !is(*byte, REG_NAME));
+            match end {
+                None => return !text.is_empty(),
+                Some(0) => return false,
+                Some(end) => text.get(end..).unwrap_or_default(),
             }
-            if rest.len() == text.len() {
-                return false;
-            }
-            rest
         }
     };
     match port {
@@ -98,27 +94,33 @@ pub fn is_field_content(value: &[u8]) -> bool {
     field_content_len(value) == value.len()
 }
 
-/// How many bytes at the start can be a field value. Compiled to vector instructions, it looks at 16 bytes at
-/// a time.
+/// How many bytes at the start can be a field value. Looks at eight at a time.
 pub fn field_content_len(bytes: &[u8]) -> usize {
-    let (blocks, rest) = bytes.as_chunks::<16>();
-    let mut start = 0_usize;
-    for block in blocks {
-        let mut is_content = true;
-        for byte in block {
-            is_content &= is_field_value(*byte);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut length = 0_usize;
+    for word in words {
+        let invalid = invalid_in_values(u64::from_le_bytes(*word));
+        if invalid != 0 {
+            let at = usize::try_from(invalid.trailing_zeros() / 8).unwrap_or(0);
+            return length.saturating_add(at);
         }
-        if !is_content {
-            break;
-        }
-        start = start.saturating_add(16);
+        length = length.saturating_add(8);
     }
-    let rest = match start.saturating_add(rest.len()) == bytes.len() {
-        true => rest,
-        false => bytes.get(start..).unwrap_or_default(),
-    };
     let valid = rest.iter().take_while(|byte| is_field_value(**byte));
-    start.saturating_add(valid.count())
+    length.saturating_add(valid.count())
+}
+
+/// The bytes of a word that no field value may hold, as the high bits of these bytes. Additions stay within
+/// their bytes, as the high bits are left out of them.
+fn invalid_in_values(word: u64) -> u64 {
+    const fn each(byte: u8) -> u64 {
+        u64::from_ne_bytes([byte; 8])
+    }
+    const LOWS: u64 = each(0x7f);
+    let low = word & LOWS;
+    let is_equal = |pattern: u64| !((low ^ pattern).wrapping_add(LOWS) | word);
+    let is_control = !(low.wrapping_add(each(0x60)) | word);
+    ((is_control & !is_equal(each(b'\t'))) | is_equal(each(0x7f))) & !LOWS
 }
 
 /// The value without the optional white space around it (RFC 9110 section 5.5).

@@ -312,10 +312,7 @@ impl Headers {
 
     /// The facts about the lines that a codec needs before it writes them.
     pub fn summary(&self) -> FieldSummary {
-        match self.encoded.summary() {
-            Some(summary) => summary,
-            None => FieldSummary::of(self),
-        }
+        self.encoded.summary(self)
     }
 
     /// The lines in the form of a codec. `encode` makes it when the lines are encoded for the second time,

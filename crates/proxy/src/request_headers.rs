@@ -86,7 +86,7 @@ fn write_client(request: &Request, forwarding: &Forwarding, to: &mut Headers) {
     // The values consist of checked parts, so they are valid.
     let mut add = |name: &'static str, value: &[u8]| {
         if !to.contains(name) {
-            let _ = to.try_append(name, value);
+            to.push(name.as_bytes(), value);
         }
     };
     let client = request.client();
@@ -146,14 +146,9 @@ pub fn format_address(address: IpAddr) -> ShortText {
 
 /// Appends a number in decimal digits.
 pub fn push_decimal(number: u16, text: &mut ShortText) {
-    let mut begun = false;
-    for unit in [10_000, 1000, 100, 10, 1] {
-        let digit = u8::try_from(number / unit % 10).unwrap_or(0);
-        begun |= digit > 0 || unit == 1;
-        if begun {
-            text.push(b'0' + digit);
-        }
-    }
+    let digits = [10_000, 1000, 100, 10, 1].map(|unit| b'0' + (number / unit % 10) as u8);
+    let zeros = digits.iter().take(4).take_while(|digit| **digit == b'0');
+    text.extend_from_slice(digits.get(zeros.count()..).unwrap_or_default());
 }
 
 /// Returns the value of `Forwarded` (RFC 7239 section 4): an element for the client, and one for each trusted
@@ -184,7 +179,7 @@ fn append_to_list(to: &mut Headers, name: &'static str, member: &[u8]) {
     }
     // Valid values joined by commas are valid.
     if list.is_empty() {
-        let _ = to.try_append(name, member);
+        to.push(name.as_bytes(), member);
     } else {
         list.extend_from_slice(member);
         let _ = to.try_insert(name, list);

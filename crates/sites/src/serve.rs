@@ -115,7 +115,7 @@ struct RequestRoute {
     changes: Option<Vec<FieldChange>>,
     compression: Option<EncodingNegotiation>,
     /// A copy of the request without its body, for an internal redirect.
-    redirect_copy: Option<Request>,
+    redirect_copy: Option<Box<Request>>,
     /// Whether no layer sees the request, because it is for an error page.
     skips_layers: bool,
     /// The layers that the request has passed.

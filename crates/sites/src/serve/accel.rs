@@ -41,8 +41,8 @@ const CONDITIONAL_FIELDS: [&str; 6] = [
 
 impl SiteState {
     /// A copy of the request without its body, if a redirect may need it.
-    pub(super) fn redirect_copy(&self, request: &Request) -> Option<Request> {
-        (self.has_accel || self.has_error_page_paths).then(|| copy(request))
+    pub(super) fn redirect_copy(&self, request: &Request) -> Option<Box<Request>> {
+        (self.has_accel || self.has_error_page_paths).then(|| Box::new(copy(request)))
     }
 
     /// The path that the response of a service redirects to.
@@ -79,7 +79,7 @@ impl SiteState {
             .route
             .redirect_copy
             .take()
-            .and_then(|request| redirected_request(request, path))
+            .and_then(|request| redirected_request(*request, path))
         else {
             tracing::error!(
                 site = &*self.name,

@@ -23,7 +23,7 @@ impl SiteState {
         mut context: RequestState,
         mut response: Response,
     ) -> ResponseFuture {
-        context.route = context.route.innermost();
+        context.route.enter_innermost();
         response = self.render_layer_error(&context, response);
         if let Some(path) = self.accel_path(&context, &response) {
             return self.redirect_internally(context, response, &path);
@@ -99,7 +99,7 @@ impl SiteState {
                         .route
                         .redirect_copy
                         .take()
-                        .and_then(|request| accel::error_page_request(request, &page));
+                        .and_then(|request| accel::error_page_request(*request, &page));
                     let found = match request {
                         Some(request) => {
                             let status = response.status();

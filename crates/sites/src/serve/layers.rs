@@ -111,12 +111,11 @@ impl SiteState {
 }
 
 impl RequestRoute {
-    /// The route behind all layers that the request came to.
-    pub(super) fn innermost(mut self) -> Self {
+    /// Becomes the route behind all layers that the request came to.
+    pub(super) fn enter_innermost(&mut self) {
         while let Some(behind) = self.behind_layers.take() {
-            self = behind.take();
+            *self = behind.take();
         }
-        self
     }
 }
 
