@@ -8,7 +8,7 @@ DENY := $(shell command -v cargo-deny || echo .tools/bin/cargo-deny)
 .PHONY: help run test test-fast lint attack bench soak fuzz conformance tools clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 run: ## build Apus and serve examples/site over HTTP and HTTPS
 	@examples/run
@@ -38,6 +38,9 @@ attack: tools ## every attack of docs/security.md on the release binary; ATTACK=
 
 bench: ## Apus against nginx, H2O, HAProxy, Varnish, web frameworks and the floors on this machine; BENCH="--case 1k-c64 --rounds 3"
 	python3 bench/compare.py $(BENCH)
+
+bench-instructions: ## instructions of a request, counted by callgrind; BENCH="--case proxy-1k --write"
+	python3 bench/instructions.py $(BENCH)
 
 soak: ## Apus under load, reloaded every two seconds; SOAK="--seconds 600", SOAK=--php with PHP behind it
 	python3 bench/soak.py $(SOAK)

@@ -4,7 +4,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::grammar::is_authority;
+use crate::grammar::split_authority;
 
 /// `host [":" port]` in lower case, without the dot of the root, and without a port that is empty or the
 /// default of the scheme. Equal authorities have the same normal form.
@@ -17,16 +17,7 @@ pub struct Authority {
 impl Authority {
     /// The normal form of an authority; `None` if the text is no authority.
     pub fn normalise(text: &[u8], is_secure: bool) -> Option<Self> {
-        if !is_authority(text) {
-            return None;
-        }
-        let colon = text.iter().rposition(|byte| *byte == b':');
-        // A colon in brackets belongs to an IPv6 address.
-        let is_port = |at: &usize| text.get(*at..).is_some_and(|rest| !rest.contains(&b']'));
-        let (host, port) = match colon.filter(is_port) {
-            Some(at) => (text.get(..at)?, text.get(at.checked_add(1)?..)?),
-            None => (text, &b""[..]),
-        };
+        let (host, port) = split_authority(text)?;
         let host = match host.strip_suffix(b".") {
             Some(host) if !host.is_empty() => host,
             _ => host,

@@ -40,29 +40,30 @@ pub fn is_token(byte: u8) -> bool {
 /// Whether `text` is `host [":" port]` (RFC 3986 section 3.2) without user information. A name with
 /// percent-encoding is none: no host name needs it, and two spellings would count as two hosts.
 pub fn is_authority(text: &[u8]) -> bool {
-    let port = match text {
+    split_authority(text).is_some()
+}
+
+/// The host and the port of an [authority](is_authority). An IPv6 address has its brackets; the port may be
+/// empty.
+pub fn split_authority(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let host_len = match text {
         [b'[', rest @ ..] => {
-            let end = rest.iter().position(|byte| *byte == b']');
-            let (address, port) = rest.split_at(end.unwrap_or(0));
-            let address = std::str::from_utf8(address).unwrap_or_default();
-            if address.parse::<Ipv6Addr>().is_err() {
-                return false;
-            }
-            port.split_first().map_or(port, |(_bracket, port)| port)
+            let end = rest.iter().position(|byte| *byte == b']')?;
+            let address = std::str::from_utf8(rest.get(..end)?).ok()?;
+            address.parse::<Ipv6Addr>().ok()?;
+            end.checked_add(2)?
         }
         _ => {
             let end = text.iter().position(|byte| !is(*byte, REG_NAME));
-            match end {
-                None => return !text.is_empty(),
-                Some(0) => return false,
-                Some(end) => text.get(end..).unwrap_or_default(),
-            }
+            end.unwrap_or(text.len())
         }
     };
+    let (host, port) = text.split_at_checked(host_len)?;
     match port {
-        [] => true,
-        [b':', digits @ ..] => is_port(digits),
-        _ => false,
+        _ if host.is_empty() => None,
+        [] => Some((host, port)),
+        [b':', digits @ ..] if is_port(digits) => Some((host, digits)),
+        _ => None,
     }
 }
 

@@ -200,7 +200,8 @@ fn a_request_whose_body_breaks_off_is_cut_off() {
         assert!(failure.request_sent || failure.body.is_none());
         assert_eq!(idle.len(), 0);
     });
-    drop(closed);
+    assert!(closed.recv().unwrap(), "the end of the body was sent");
+    origin.check();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Interim responses, and bodies that are held back for one (RFC 9110 sections 10.1.1 and 15.2).
 
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use apus_codec::h1::Http1Error;
 use apus_http::{Body, Frame, InterimQueue, Method, StatusCode};
@@ -77,7 +78,10 @@ fn a_body_is_held_back_until_the_origin_sends_100() {
 #[test]
 fn a_body_is_sent_after_a_while_although_the_origin_sends_no_100() {
     let origin = RawOrigin::start(|_, mut connection| {
-        connection.read_request().unwrap();
+        connection.read_head().unwrap();
+        let head_read_at = Instant::now();
+        connection.read_exact(b"content".len());
+        assert!(head_read_at.elapsed() > Duration::from_millis(500));
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     });
     run(async {
@@ -86,6 +90,7 @@ fn a_body_is_sent_after_a_while_although_the_origin_sends_no_100() {
         idle.send(&origin.origin(), request).await.unwrap();
         assert_eq!(idle.len(), 1);
     });
+    origin.check();
 }
 
 #[test]

@@ -455,22 +455,22 @@ fn a_stream_closes_alone_where_the_fault_is_its_own_rfc_9113_section_5_4_2() {
 #[test]
 fn a_closed_stream_accepts_nothing_rfc_9113_section_5_1() {
     let server = Server::start(waiting());
-    for (what, bytes) in [
-        ("DATA on a stream with a response", data(3, "x", true)),
-        ("HEADERS on a stream with a response", get(3, "/again")),
+    for (what, stream, bytes) in [
+        ("DATA on a stream with a response", 3, data(3, "x", true)),
+        ("HEADERS on a stream with a response", 3, get(3, "/again")),
         (
             "HEADERS on a stream that was passed over",
+            3,
             [get(9, "/"), get(7, "/")].concat(),
         ),
         (
             "DATA on a reset stream",
+            1,
             [reset(1, code::CANCEL), data(1, "x", false)].concat(),
         ),
     ] {
         let mut peer = prepared(&server);
         peer.send(&bytes);
-        let stream = u32::from(what.contains("reset")) + 2;
-        let stream = if stream == 2 { 3 } else { 1 };
         let reported_error = reported_error(&mut peer, stream, what);
         let code = reported_error.code();
         assert!(

@@ -131,14 +131,22 @@ fn a_priority_may_change_rfc_9218_section_7_1() {
         turns(&order(&mut peer, &streams)),
         [streams[2], streams[1], streams[0]]
     );
-    // Requests that find an open window are served, too.
-    let streams = [
-        request_large(&mut peer, Some("u=1")),
-        request_large(&mut peer, Some("u=2")),
-    ];
-    for stream in streams {
-        assert_eq!(peer.response(stream).body.len(), LARGE);
-    }
+}
+
+#[test]
+fn a_priority_may_change_while_data_is_sent_rfc_9218_section_7_1() {
+    let server = Server::start(sized());
+    let mut peer = shut(&server);
+    let [first, second] = ["u=1", "u=3"].map(|value| request_large(&mut peer, Some(value)));
+    peer.send(window_update(0, 2 * FRAME as u32));
+    peer.fence();
+    assert_eq!(peer.received(first).body.len(), 2 * FRAME);
+    peer.send(priority_update(first, "u=6"));
+    peer.fence();
+    peer.send(window_update(0, LARGE as u32));
+    assert_eq!(peer.response(second).body.len(), LARGE);
+    assert_eq!(peer.received(first).body.len(), 2 * FRAME);
+    peer.send(reset(first, code::CANCEL));
 }
 
 #[test]
