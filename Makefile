@@ -5,10 +5,10 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 DENY := $(shell command -v cargo-deny || echo .tools/bin/cargo-deny)
 
-.PHONY: help run test test-fast lint attack bench soak fuzz conformance tools clean
+.PHONY: help run test test-fast lint attack bench bench-instructions soak fuzz conformance tools clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 run: ## build Apus and serve examples/site over HTTP and HTTPS
 	@examples/run
