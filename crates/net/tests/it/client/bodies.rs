@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use apus_http::{Body, BodyError, FileRange, Frame, Headers, Method};
 use apus_net::client::{FailureCause, RequestPhase};
@@ -179,11 +180,13 @@ fn a_body_of_unknown_length_is_sent_in_chunks_with_its_trailers() {
 
 #[test]
 fn a_request_whose_body_breaks_off_is_cut_off() {
-    let (sender, closed) = std::sync::mpsc::channel();
+    let (began, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
+    let (ended, is_closed) = std::sync::mpsc::channel();
     let origin = RawOrigin::start(move |_, mut connection| {
         connection.read_head().unwrap();
         connection.read_exact(b"3\r\none\r\n".len());
-        sender.send(connection.is_closed()).unwrap();
+        began.send(()).unwrap();
+        ended.send(connection.is_closed()).unwrap();
     });
     run(async {
         let idle = Rc::new(IdleConnections::default());
@@ -191,16 +194,22 @@ fn a_request_whose_body_breaks_off_is_cut_off() {
         frames
             .send(Ok(Frame::Data(Bytes::from_static(b"one"))))
             .unwrap();
-        frames.send(Err(BodyError::Disconnected)).unwrap();
-        let failure = idle.send(&origin.origin(), post(body)).await.unwrap_err();
+        let break_off = async {
+            has_begun.recv().await.unwrap();
+            frames.send(Err(BodyError::Disconnected)).unwrap();
+        };
+        let origin = origin.origin();
+        let (sent, ()) = tokio::join!(idle.send(&origin, post(body)), break_off);
+        let failure = sent.unwrap_err();
         assert!(matches!(
             failure.cause,
             FailureCause::Source(BodyError::Disconnected)
         ));
-        assert!(failure.request_sent || failure.body.is_none());
+        assert!(failure.request_sent && failure.body.is_none());
         assert_eq!(idle.len(), 0);
     });
-    assert!(closed.recv().unwrap(), "the end of the body was sent");
+    let is_closed = is_closed.recv_timeout(Duration::from_secs(10));
+    assert!(is_closed.unwrap(), "more than the piece was sent");
     origin.check();
 }
 
