@@ -225,9 +225,7 @@ fn explanation(status: StatusCode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
-
-    use apus_http::{ConnectionInfo, Headers, Method, Peer, RequestParts, Target, Version};
+    use apus_testkit::get;
 
     use super::*;
 
@@ -246,9 +244,7 @@ mod tests {
             ("text/plain", ErrorFormat::Text),
             ("image/avif,image/webp,*/*;q=0.8", ErrorFormat::Text),
         ] {
-            let mut headers = Headers::new();
-            headers.try_append("accept", accept).unwrap();
-            let request = request(headers);
+            let request = get("/").with("accept", accept).request();
             assert_eq!(ErrorFormat::of(&request), format, "{accept}");
             assert_eq!(AcceptedFormats::of(&request).format(), format, "{accept}");
         }
@@ -256,31 +252,11 @@ mod tests {
 
     #[test]
     fn several_lines_of_accept_are_one_list() {
-        let mut headers = Headers::new();
-        for accept in ["application/json;q=0.5", "text/html"] {
-            headers.try_append("accept", accept).unwrap();
-        }
-        let request = request(headers);
+        let mut request = get("/").with("accept", "application/json;q=0.5").request();
+        let headers = request.headers_mut();
+        headers.try_append("accept", "text/html").unwrap();
         assert_eq!(ErrorFormat::of(&request), ErrorFormat::Html);
         assert_eq!(AcceptedFormats::of(&request).format(), ErrorFormat::Html);
-    }
-
-    fn request(headers: Headers) -> Request {
-        let peer = Peer::Unix;
-        Request::new(RequestParts {
-            method: Method::GET,
-            target: Target::parse(&Method::GET, "/").unwrap(),
-            version: Version::HTTP_11,
-            headers,
-            body: Body::Empty,
-            connection: Rc::new(ConnectionInfo {
-                id: 1,
-                peer,
-                local: peer,
-                tls: None,
-            }),
-            extensions: http::Extensions::new(),
-        })
     }
 
     #[test]
