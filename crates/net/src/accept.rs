@@ -1,15 +1,18 @@
 //! The accept loop of a listening socket, which continues after every failure.
 
 use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::time::Duration;
 
 use apus_http::Peer;
 use rustix::net::SocketFlags;
+use socket2::{SockFilter, SockRef};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 use crate::connection::{self, AcceptedSocket};
@@ -23,8 +26,26 @@ use crate::worker::{Worker, WorkerListener};
 /// socket meanwhile.
 const REST: Duration = Duration::from_millis(50);
 
+/// How long a removed listener waits for clients that have begun to connect: longer than most round trips,
+/// and shorter than the second after which ignored clients try again.
+const HANDSHAKE: Duration = Duration::from_millis(200);
+
 /// How long further accept failures are not logged after one was: they may repeat after every pause.
 const QUIET: Duration = Duration::from_secs(10);
+
+/// A program of the Berkeley Packet Filter that drops the segments with which clients begin to connect (SYN,
+/// bit 1 of byte 13 of the TCP header, RFC 9293, section 3.1).
+const DROP_SYN: [SockFilter; 4] = [
+    SockFilter::new(BPF_LD_BYTE, 0, 0, 13),
+    SockFilter::new(BPF_JUMP_IF_SET, 0, 1, 2),
+    SockFilter::new(BPF_RETURN, 0, 0, 0),
+    SockFilter::new(BPF_RETURN, 0, 0, u32::MAX),
+];
+
+// Codes of <linux/bpf_common.h>.
+const BPF_LD_BYTE: u16 = 0x30;
+const BPF_JUMP_IF_SET: u16 = 0x45;
+const BPF_RETURN: u16 = 0x06;
 
 /// A listening socket of this worker's runtime.
 pub(crate) enum AcceptSocket {
@@ -32,21 +53,24 @@ pub(crate) enum AcceptSocket {
         listener: TcpListener,
         /// The local address of accepted connections; `None` if the socket listens on every address.
         local: Option<Peer>,
+        /// Whether another process, such as systemd, passed the socket.
+        is_inherited: bool,
     },
     Unix(AsyncFd<UnixListener>),
 }
 
 impl AcceptSocket {
-    pub(crate) fn new(socket: BoundSocket) -> io::Result<Self> {
+    pub(crate) fn new(socket: BoundSocket, is_inherited: bool) -> io::Result<Self> {
         Ok(match socket {
             BoundSocket::Tcp(socket) => {
                 // Accepted sockets inherit the option. Responses leave whole, in as few writes as possible.
-                socket2::SockRef::from(&socket).set_tcp_nodelay(true)?;
+                SockRef::from(&socket).set_tcp_nodelay(true)?;
                 let address = canonical(socket.local_addr()?);
                 let is_one = !address.ip().is_unspecified();
                 Self::Tcp {
                     listener: TcpListener::from_std(socket)?,
                     local: is_one.then_some(Peer::Ip(address)),
+                    is_inherited,
                 }
             }
             BoundSocket::Unix(socket) => {
@@ -61,32 +85,78 @@ impl AcceptSocket {
 
     async fn accept(&self) -> io::Result<AcceptedSocket> {
         match self {
-            Self::Tcp { listener, local } => {
+            Self::Tcp {
+                listener, local, ..
+            } => {
                 let (socket, peer) = listener.accept().await?;
-                let local = local.unwrap_or_else(|| {
-                    let local = socket.local_addr();
-                    local.map_or(Peer::Unix, |address| Peer::Ip(canonical(address)))
-                });
-                Ok(AcceptedSocket {
-                    socket: StreamSocket::Tcp(socket, DescriptorPermit::of_client()),
-                    peer: Peer::Ip(canonical(peer)),
-                    local,
-                })
+                Ok(accepted_tcp(socket, peer, *local))
             }
             Self::Unix(listener) => {
-                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-                let accepted = listener.async_io(Interest::READABLE, |listener| {
-                    Ok(rustix::net::accept_with(listener, flags)?)
-                });
-                let socket = ReadInterestSocket::new(accepted.await?.into())?;
-                Ok(AcceptedSocket {
-                    socket: StreamSocket::Unix(socket, DescriptorPermit::of_client()),
-                    peer: Peer::Unix,
-                    local: Peer::Unix,
-                })
+                let accepted = listener.async_io(Interest::READABLE, accept_unix);
+                accepted_unix(accepted.await?)
             }
         }
     }
+
+    /// Accepts a connection that waits in the queue. The kernel is asked, because the runtime does not know
+    /// yet of connections that came since it last waited for events.
+    fn accept_queued(&self) -> io::Result<AcceptedSocket> {
+        match self {
+            Self::Tcp {
+                listener, local, ..
+            } => {
+                let (socket, peer) = SockRef::from(listener).accept()?;
+                socket.set_nonblocking(true)?;
+                let peer = peer.as_socket().ok_or(io::ErrorKind::ConnectionAborted)?;
+                let socket = TcpStream::from_std(socket.into())?;
+                Ok(accepted_tcp(socket, peer, *local))
+            }
+            Self::Unix(listener) => accepted_unix(accept_unix(listener.get_ref())?),
+        }
+    }
+
+    /// Makes the kernel ignore clients that begin to connect from now on: a connection that enters the queue
+    /// between the last accept and the close of the socket would be reset. These clients try again after a
+    /// second (RFC 6298, section 2.1), when the socket is closed and another may have its port.
+    fn ignore_new_clients(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp {
+                listener,
+                is_inherited: false,
+                ..
+            } => SockRef::from(listener).attach_filter(&DROP_SYN),
+            // The process that passed the socket keeps it open.
+            Self::Tcp { .. } | Self::Unix(_) => Ok(()),
+        }
+    }
+}
+
+fn accepted_tcp(socket: TcpStream, peer: SocketAddr, local: Option<Peer>) -> AcceptedSocket {
+    let local = local.unwrap_or_else(|| {
+        let local = socket.local_addr();
+        local.map_or(Peer::Unix, |address| Peer::Ip(canonical(address)))
+    });
+    AcceptedSocket {
+        socket: StreamSocket::Tcp(socket, DescriptorPermit::of_client()),
+        peer: Peer::Ip(canonical(peer)),
+        local,
+    }
+}
+
+fn accept_unix(listener: &UnixListener) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::accept_with(listener, flags)?)
+}
+
+fn accepted_unix(socket: OwnedFd) -> io::Result<AcceptedSocket> {
+    Ok(AcceptedSocket {
+        socket: StreamSocket::Unix(
+            ReadInterestSocket::new(socket.into())?,
+            DescriptorPermit::of_client(),
+        ),
+        peer: Peer::Unix,
+        local: Peer::Unix,
+    })
 }
 
 /// Accepts until `finish`, and then the connections that wait in the queue of the socket.
@@ -125,8 +195,23 @@ pub(crate) async fn accept(
             }
         }
     }
-    while let Ok(Ok(accepted)) = tokio::time::timeout(Duration::ZERO, socket.accept()).await {
-        start(&worker, &listener, accepted);
+    if let Err(error) = socket.ignore_new_clients() {
+        tracing::debug!(%error, "clients that connect while a listener closes may be reset");
+    }
+    if listener.is_removed() {
+        let handshakes = async {
+            while let Ok(accepted) = socket.accept().await {
+                start(&worker, &listener, accepted);
+            }
+        };
+        let _ = tokio::time::timeout(HANDSHAKE, handshakes).await;
+    }
+    loop {
+        match socket.accept_queued() {
+            Ok(accepted) => start(&worker, &listener, accepted),
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(_) => break,
+        }
     }
 }
 

@@ -82,7 +82,9 @@ pub(crate) async fn run(setup: WorkerSetup) -> WorkerEnd {
             command = commands.recv() => match command {
                 Some(WorkerCommand::Run { plan, sockets, done }) => {
                     let result = take_over(&worker, &mut accepting, &plan, sockets);
-                    let _ = done.send(result);
+                    tokio::task::spawn_local(async move {
+                        let _ = done.send(finish(result).await);
+                    });
                 }
                 Some(WorkerCommand::Stop { within }) => {
                     stop(&worker, accepting, within, &mut scheduler).await;
@@ -111,18 +113,29 @@ fn tick(worker: &Worker) {
     worker.counters.connections.set(worker.table.open() as u64);
 }
 
-/// Puts a plan in force. All that can fail comes first.
+/// Waits until the listeners that a plan has removed accept nothing more.
+async fn finish(removed: io::Result<Vec<JoinHandle<()>>>) -> io::Result<()> {
+    for task in removed? {
+        let _ = task.await;
+    }
+    Ok(())
+}
+
+/// Puts a plan in force. All that can fail comes first. Returns the tasks of the listeners that it removes.
 fn take_over(
     worker: &Rc<Worker>,
     accepting: &mut HashMap<ListenAddress, AcceptTask>,
     plan: &EnginePlan,
     sockets: Vec<BoundSocket>,
-) -> io::Result<()> {
+) -> io::Result<Vec<JoinHandle<()>>> {
     let mut fresh = Vec::new();
     for (listener, socket) in plan.listeners.iter().zip(sockets) {
         let socket = match accepting.contains_key(&listener.address) {
             true => None,
-            false => Some(AcceptSocket::new(socket)?),
+            false => {
+                let is_inherited = matches!(listener.address, ListenAddress::Inherited { .. });
+                Some(AcceptSocket::new(socket, is_inherited)?)
+            }
         };
         fresh.push((
             listener.address.clone(),
@@ -153,12 +166,14 @@ fn take_over(
         };
         accepting.insert(address, entry);
     }
-    for entry in gone.into_values() {
+    let removed = gone.into_values().map(|entry| {
         entry.live.remove();
         entry.finish.notify_one();
-    }
+        entry.task
+    });
+    let removed = removed.collect();
     worker.table.wake_all();
-    Ok(())
+    Ok(removed)
 }
 
 /// Stops: accepts the connections that wait in the queues, and waits until all are served.

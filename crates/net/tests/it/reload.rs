@@ -197,3 +197,40 @@ fn a_port_moves_to_every_address_by_reload() {
         Client::new(connect(address).unwrap()).get("/").text() == "2"
     });
 }
+
+/// A connection that was opened between the last accept and the close of the old socket was reset.
+#[test]
+fn a_port_moves_by_reload_without_a_reset_connection() {
+    let server = Server::run(plan(vec![listener(local(), versioned(1))]));
+    let address = server.address();
+    let everywhere = tcp(&format!("[::]:{}", address.port()));
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut responses = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        let mut client = Client::new(connect(address).unwrap());
+                        assert!(matches!(client.get("/").text().as_str(), "1" | "2"));
+                        responses += 1;
+                    }
+                    responses
+                })
+            })
+            .collect();
+        for _ in 0..10 {
+            for address in [&everywhere, &tcp(&address.to_string())] {
+                let version = if *address == everywhere { 2 } else { 1 };
+                let listeners = vec![listener(address.clone(), versioned(version))];
+                server.engine.reload(plan(listeners)).unwrap();
+                // Ignored clients try again after a second, and have to find the other socket then.
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        for client in clients {
+            assert!(client.join().unwrap() > 0);
+        }
+    });
+}
