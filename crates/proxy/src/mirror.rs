@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use apus_codec::proxy_protocol::ProxyHeader;
 use apus_http::{Body, Method, Request};
 use apus_net::client::{ClientRequest, ClientRequestHead, FailureCause};
-use apus_upstream::{RequestContext, UpstreamErrorKind, Upstreams, WorkerGroup};
+use apus_upstream::{RequestContext, UpstreamErrorKind, Upstreams, WorkerGroup, is_idempotent};
 
 use super::client::hash_key_of;
 use super::error_response::{self, GroupLog};
@@ -142,6 +142,7 @@ impl RequestMirror {
         let context = RequestContext {
             key: copy.key,
             client: Some(copy.client),
+            idempotent: is_idempotent(&copy.request.head.method),
             deadline: Instant::now().checked_add(self.settings.timeout),
             ..RequestContext::default()
         };

@@ -26,14 +26,25 @@ pub(crate) struct Origin {
 
 impl Origin {
     pub(crate) fn sending(response: impl Into<Vec<u8>>) -> Self {
-        let response = response.into();
+        Self::new(response.into(), drop)
+    }
+
+    /// An origin that closes a connection when the next request arrives over it.
+    pub(crate) fn closing_late(response: impl Into<Vec<u8>>) -> Self {
+        Self::new(response.into(), |mut socket| {
+            let _ = socket.read(&mut [0]);
+        })
+    }
+
+    /// An origin that does this with a connection after it has responded.
+    fn new(response: Vec<u8>, close: fn(TcpStream)) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, received) = mpsc::channel();
         thread::spawn(move || {
             for socket in listener.incoming().flatten() {
                 let (response, sender) = (response.clone(), sender.clone());
-                thread::spawn(move || serve(socket, &response, &sender));
+                thread::spawn(move || close(serve(socket, &response, &sender)));
             }
         });
         Self { address, received }
@@ -44,12 +55,12 @@ impl Origin {
     }
 }
 
-fn serve(mut socket: TcpStream, response: &[u8], sender: &mpsc::Sender<String>) {
+fn serve(mut socket: TcpStream, response: &[u8], sender: &mpsc::Sender<String>) -> TcpStream {
     let mut request = Vec::new();
     let mut buffer = [0; 4096];
     loop {
         let Ok(read @ 1..) = socket.read(&mut buffer) else {
-            return;
+            return socket;
         };
         request.extend_from_slice(&buffer[..read]);
         let text = String::from_utf8_lossy(&request).into_owned();
@@ -68,7 +79,7 @@ fn serve(mut socket: TcpStream, response: &[u8], sender: &mpsc::Sender<String>) 
         if whole {
             let _ = sender.send(text);
             let _ = socket.write_all(response);
-            return;
+            return socket;
         }
     }
 }

@@ -153,6 +153,23 @@ fn copies_unsafe_methods_only_if_configured() {
     });
 }
 
+/// A copy was lost if it was sent over an idle connection that the mirror closed at that moment.
+#[test]
+fn sends_a_copy_again_whose_idle_connection_was_closed() {
+    run(async {
+        let (origin, shadow) = (Origin::sending(SIMPLE), Origin::closing_late(OTHER));
+        let mirrored = MirroredProxy::of(origin.address, shadow.address, mirror());
+        for path in ["/first", "/second"] {
+            mirrored.send(get(path)).await;
+            let copy = eventually("the copy", || shadow.received.try_recv().ok()).await;
+            assert!(copy.starts_with(&format!("GET {path} ")), "{copy}");
+            let is_idle = || mirrored.shadow().nodes[0].in_flight == 0;
+            eventually("the idle connection", is_idle).await;
+        }
+        assert_eq!(mirrored.shadow().totals.reconnects, 1);
+    });
+}
+
 #[test]
 fn copies_a_percentage_of_requests() {
     run(async {
