@@ -102,6 +102,7 @@ impl Reader {
             hop_by_hop: HopByHopFields::default(),
         };
         let connection = ConnectionInfo {
+            kept: apus_http::KeptValue::default(),
             id: 1,
             peer: Peer::Ip(peer.parse().expect("an address")),
             local: Peer::Unix,

@@ -248,6 +248,7 @@ fn request(target: &str, fields: &[(&str, &str)], body: Body) -> Request {
         hop_by_hop: HopByHopFields::default(),
     };
     let connection = ConnectionInfo {
+        kept: apus_http::KeptValue::default(),
         id: 1,
         peer: Peer::Unix,
         local: Peer::Unix,

@@ -437,6 +437,7 @@ impl<'a> Client<'a> {
             headers,
             body,
             connection: Rc::new(ConnectionInfo {
+                kept: apus_http::KeptValue::default(),
                 id: 1,
                 peer: Peer::Ip(SocketAddr::new(address, 50_000)),
                 local: Peer::Ip(SocketAddr::from(([192, 0, 2, 1], 80))),

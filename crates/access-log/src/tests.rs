@@ -23,6 +23,7 @@ fn request_in(version: Version, target: &str, agent: &str) -> Request {
         headers,
         body: Body::Empty,
         connection: Rc::new(ConnectionInfo {
+            kept: apus_http::KeptValue::default(),
             id: 7,
             peer: Peer::Ip("192.0.2.1:5000".parse().unwrap()),
             local: Peer::Unix,

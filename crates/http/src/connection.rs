@@ -1,7 +1,10 @@
 //! Facts about the connection of a request: its two ends, and TLS.
 
+use std::any::Any;
+use std::cell::RefCell;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Facts about the connection of a request.
@@ -15,6 +18,45 @@ pub struct ConnectionInfo {
     pub local: Peer,
     /// The result of the TLS handshake; `None` without TLS.
     pub tls: Option<TlsInfo>,
+    /// What a service prepared for the next requests of the connection.
+    pub kept: KeptValue,
+}
+
+/// A value that is the same for all requests of a connection, and that a service makes once. There is room for
+/// one; another service that keeps its own replaces it.
+#[derive(Default)]
+pub struct KeptValue(RefCell<Option<Rc<dyn Any>>>);
+
+impl KeptValue {
+    /// The value, if one of this type is kept and `is_current` holds; else `make` makes it.
+    pub fn get_or_make<T: Any>(
+        &self,
+        is_current: impl FnOnce(&T) -> bool,
+        make: impl FnOnce() -> T,
+    ) -> Rc<T> {
+        let known = self.0.borrow().clone();
+        match known.and_then(|known| known.downcast().ok()) {
+            Some(known) if is_current(&known) => known,
+            _ => {
+                let made = Rc::new(make());
+                self.0.replace(Some(Rc::clone(&made) as Rc<dyn Any>));
+                made
+            }
+        }
+    }
+}
+
+/// A copy keeps nothing, because its facts may be changed next.
+impl Clone for KeptValue {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl fmt::Debug for KeptValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptValue").finish_non_exhaustive()
+    }
 }
 
 /// One end of a connection.

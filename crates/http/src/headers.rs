@@ -16,8 +16,13 @@ use crate::response_head::FieldSummary;
 /// One buffer holds every line as `name: value CRLF` with the name in lower case, and an index
 /// points into it. Reading a request costs one allocation, writing a response over HTTP/1.1 is one
 /// copy of the buffer, and no line can ever hold a CR, an LF or a NUL.
+///
+/// It is as large as a pointer, because messages and their heads move through many hands.
 #[derive(Clone, Default)]
-pub struct Headers {
+pub struct Headers(Option<Box<FieldSection>>);
+
+#[derive(Clone, Default)]
+struct FieldSection {
     wire: Vec<u8>,
     lines: SmallVec<[FieldLine; 12]>,
     encoded: EncodedForm,
@@ -62,11 +67,10 @@ impl Headers {
 
     /// An empty section with room for `bytes` of field lines.
     pub fn with_capacity(bytes: usize) -> Self {
-        Self {
+        Self(Some(Box::new(FieldSection {
             wire: Vec::with_capacity(bytes),
-            lines: SmallVec::new(),
-            encoded: EncodedForm::default(),
-        }
+            ..FieldSection::default()
+        })))
     }
 
     /// Parses the output of [`Headers::wire`].
@@ -87,7 +91,7 @@ impl Headers {
             headers.try_append(name, value)?;
         }
         // A line that was trimmed or changed in case is no output of `wire`.
-        if headers.wire != wire {
+        if headers.wire() != wire {
             return Err(InvalidField::Value);
         }
         Ok(headers)
@@ -95,29 +99,37 @@ impl Headers {
 
     /// The number of field lines.
     pub fn len(&self) -> usize {
-        self.lines.len()
+        self.lines().len()
     }
 
     /// Whether there is no field line.
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.lines().is_empty()
     }
 
     /// All field lines in HTTP/1.1 wire form, each ended by CRLF, without the empty line.
     pub fn wire(&self) -> &[u8] {
-        &self.wire
+        self.0.as_ref().map_or(&[], |section| &section.wire)
+    }
+
+    fn lines(&self) -> &[FieldLine] {
+        self.0.as_ref().map_or(&[], |section| &section.lines)
+    }
+
+    fn section(&mut self) -> &mut FieldSection {
+        self.0.get_or_insert_default()
     }
 
     /// Field lines in order, as name (lower case) and value.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &[u8])> {
-        self.lines
+        self.lines()
             .iter()
             .map(|line| (self.name(*line), self.value(*line)))
     }
 
     /// The names of the field lines in order, in lower case.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.lines.iter().map(|line| self.bytes(line.name()))
+        self.lines().iter().map(|line| self.bytes(line.name()))
     }
 
     /// The value of the first line with this name.
@@ -137,7 +149,7 @@ impl Headers {
     }
 
     fn get_all_inner<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        self.lines
+        self.lines()
             .iter()
             .filter(move |line| self.is_named(**line, name))
             .map(|line| self.value(*line))
@@ -190,18 +202,38 @@ impl Headers {
     /// Adds the lines of `other` for which `keep` returns true after the others; `keep` gets the name
     /// in lower case and the value. The lines are valid, so they are copied unchecked.
     pub fn append_from(&mut self, other: &Self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
-        self.encoded.clear();
-        self.wire.reserve(other.wire.len());
-        for line in &other.lines {
-            let Ok(start) = u32::try_from(self.wire.len()) else {
+        let section = self.section();
+        section.encoded.clear();
+        section.wire.reserve(other.wire().len());
+        for line in other.lines() {
+            let Ok(start) = u32::try_from(section.wire.len()) else {
                 // More than 4 GiB of field lines, which no limit allows.
                 return;
             };
             if keep(other.bytes(line.name()), other.value(*line)) {
-                self.wire.extend_from_slice(other.bytes(line.whole()));
-                self.lines.push(FieldLine { start, ..*line });
+                section.wire.extend_from_slice(other.bytes(line.whole()));
+                section.lines.push(FieldLine { start, ..*line });
             }
         }
+    }
+
+    /// Adds all lines of `other` after the others.
+    pub fn append_all(&mut self, other: &Self) {
+        let section = self.section();
+        section.encoded.clear();
+        let before = section.wire.len();
+        let Ok(offset) = u32::try_from(before.saturating_add(other.wire().len())) else {
+            // More than 4 GiB of field lines, which no limit allows.
+            return;
+        };
+        let offset = offset.saturating_sub(other.wire().len() as u32);
+        section.wire.extend_from_slice(other.wire());
+        section
+            .lines
+            .extend(other.lines().iter().map(|line| FieldLine {
+                start: line.start.saturating_add(offset),
+                ..*line
+            }));
     }
 
     /// Sets the only line with this name, from bytes that are checked here.
@@ -213,9 +245,9 @@ impl Headers {
         name: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<(), InvalidField> {
-        let before = self.lines.len();
+        let before = self.len();
         self.try_append(name.as_ref(), value)?;
-        let Some(added) = self.lines.get(before).copied() else {
+        let Some(added) = self.lines().get(before).copied() else {
             return Ok(());
         };
         let name = self.name(added).to_owned();
@@ -223,7 +255,7 @@ impl Headers {
         while at > 0 {
             at = at.saturating_sub(1);
             if self
-                .lines
+                .lines()
                 .get(at)
                 .is_some_and(|line| self.name(*line) == name)
             {
@@ -236,27 +268,27 @@ impl Headers {
     /// Removes all lines with this name, and returns whether there was one.
     pub fn remove(&mut self, name: impl AsRef<str>) -> bool {
         let name = name.as_ref();
-        let mut at = self.lines.len();
+        let mut at = self.len();
         let before = at;
         while at > 0 {
             at = at.saturating_sub(1);
             if self
-                .lines
+                .lines()
                 .get(at)
                 .is_some_and(|line| self.is_named(*line, name))
             {
                 self.remove_line(at);
             }
         }
-        self.lines.len() != before
+        self.len() != before
     }
 
     /// Keeps the lines for which `keep` returns true; it gets their names in lower case.
     pub fn retain(&mut self, mut keep: impl FnMut(&[u8]) -> bool) {
-        let mut at = self.lines.len();
+        let mut at = self.len();
         while at > 0 {
             at = at.saturating_sub(1);
-            if let Some(line) = self.lines.get(at)
+            if let Some(line) = self.lines().get(at)
                 && !keep(self.bytes(line.name()))
             {
                 self.remove_line(at);
@@ -266,9 +298,11 @@ impl Headers {
 
     /// Removes all lines and keeps the capacity.
     pub fn clear(&mut self) {
-        self.encoded.clear();
-        self.wire.clear();
-        self.lines.clear();
+        if let Some(section) = &mut self.0 {
+            section.encoded.clear();
+            section.wire.clear();
+            section.lines.clear();
+        }
     }
 
     /// A copy in the form of the `http` crate.
@@ -288,38 +322,46 @@ impl Headers {
     /// Field lines in order, as name (lower case), value, and the line in wire form. For codecs,
     /// which compare names as bytes.
     pub fn wire_lines(&self) -> impl Iterator<Item = (&[u8], &[u8], &[u8])> {
-        self.lines.iter().map(|line| {
-            let part = |range| self.wire.get(range).unwrap_or_default();
+        let wire = self.wire();
+        self.lines().iter().map(move |line| {
+            let part = |range| wire.get(range).unwrap_or_default();
             (part(line.name()), part(line.value()), part(line.whole()))
         })
     }
 
     /// Field lines in order, as name, value, and whether HPACK must put them into no table.
     pub fn hpack_lines(&self) -> impl Iterator<Item = (&[u8], &[u8], bool)> {
-        self.lines.iter().map(|line| {
-            let part = |range| self.wire.get(range).unwrap_or_default();
+        let wire = self.wire();
+        self.lines().iter().map(move |line| {
+            let part = |range| wire.get(range).unwrap_or_default();
             (part(line.name()), part(line.value()), line.never_indexed)
         })
     }
 
     /// Marks the last line as never indexed, as its sender did (RFC 7541 section 6.2.3).
     pub fn never_index_last(&mut self) {
-        self.encoded.clear();
-        if let Some(line) = self.lines.last_mut() {
+        if let Some(section) = &mut self.0
+            && let Some(line) = section.lines.last_mut()
+        {
+            section.encoded.clear();
             line.never_indexed = true;
         }
     }
 
     /// The facts about the lines that a codec needs before it writes them.
     pub fn summary(&self) -> FieldSummary {
-        self.encoded.summary(self)
+        match &self.0 {
+            Some(section) => section.encoded.summary(self),
+            None => FieldSummary::of(self),
+        }
     }
 
     /// The lines in the form of a codec. `encode` makes it when the lines are encoded for the second time,
     /// because lines that are encoded only once gain nothing from it; it is kept until the lines change.
     #[inline]
     pub fn encoded<T: Any + Send + Sync>(&self, encode: impl FnOnce(&Self) -> T) -> Option<&T> {
-        self.encoded.get_or_encode(self, encode)
+        let section = self.0.as_ref()?;
+        section.encoded.get_or_encode(self, encode)
     }
 
     fn is_named(&self, line: FieldLine, name: &str) -> bool {
@@ -340,14 +382,15 @@ impl Headers {
     }
 
     fn bytes(&self, range: Range<usize>) -> &[u8] {
-        self.wire.get(range).unwrap_or_default()
+        self.wire().get(range).unwrap_or_default()
     }
 
     /// Adds a line whose name and value are valid.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
-        self.encoded.clear();
+        let section = self.section();
+        section.encoded.clear();
         let (Ok(start), Ok(name_len), Ok(value_len)) = (
-            u32::try_from(self.wire.len()),
+            u32::try_from(section.wire.len()),
             u16::try_from(name.len()),
             u32::try_from(value.len()),
         ) else {
@@ -360,19 +403,19 @@ impl Headers {
             .saturating_add(FieldLine::SEPARATOR)
             .saturating_add(FieldLine::END);
         // More lines usually follow the first one.
-        self.wire.reserve(match self.wire.capacity() {
+        section.wire.reserve(match section.wire.capacity() {
             0 => len.max(FIRST_ROOM),
             _ => len,
         });
-        let at = self.wire.len();
-        self.wire.extend_from_slice(name);
-        if let Some(name) = self.wire.get_mut(at..) {
+        let at = section.wire.len();
+        section.wire.extend_from_slice(name);
+        if let Some(name) = section.wire.get_mut(at..) {
             name.make_ascii_lowercase();
         }
-        self.wire.extend_from_slice(b": ");
-        self.wire.extend_from_slice(value);
-        self.wire.extend_from_slice(b"\r\n");
-        self.lines.push(FieldLine {
+        section.wire.extend_from_slice(b": ");
+        section.wire.extend_from_slice(value);
+        section.wire.extend_from_slice(b"\r\n");
+        section.lines.push(FieldLine {
             start,
             name: name_len,
             never_indexed: false,
@@ -389,7 +432,7 @@ impl Headers {
         });
         let (Some(plain), Ok(start), Ok(name_len)) = (
             plain,
-            u32::try_from(self.wire.len()),
+            u32::try_from(self.wire().len()),
             u16::try_from(name.len()),
         ) else {
             return self.push(name, trim(value));
@@ -397,13 +440,14 @@ impl Headers {
         let Ok(value_len) = u32::try_from(plain.len()) else {
             return;
         };
-        self.encoded.clear();
-        let at = self.wire.len();
-        self.wire.extend_from_slice(line);
-        if let Some(name) = self.wire.get_mut(at..at.saturating_add(name.len())) {
+        let section = self.section();
+        section.encoded.clear();
+        let at = section.wire.len();
+        section.wire.extend_from_slice(line);
+        if let Some(name) = section.wire.get_mut(at..at.saturating_add(name.len())) {
             name.make_ascii_lowercase();
         }
-        self.lines.push(FieldLine {
+        section.lines.push(FieldLine {
             start,
             name: name_len,
             never_indexed: false,
@@ -412,11 +456,12 @@ impl Headers {
     }
 
     fn remove_line(&mut self, at: usize) {
-        self.encoded.clear();
-        let removed = self.lines.remove(at).whole();
+        let section = self.section();
+        section.encoded.clear();
+        let removed = section.lines.remove(at).whole();
         let bytes = u32::try_from(removed.len()).unwrap_or(u32::MAX);
-        self.wire.drain(removed);
-        for line in self.lines.iter_mut().skip(at) {
+        section.wire.drain(removed);
+        for line in section.lines.iter_mut().skip(at) {
             line.start = line.start.saturating_sub(bytes);
         }
     }
@@ -435,7 +480,7 @@ impl fmt::Debug for Headers {
 
 impl PartialEq for Headers {
     fn eq(&self, other: &Self) -> bool {
-        self.wire == other.wire
+        self.wire() == other.wire()
     }
 }
 

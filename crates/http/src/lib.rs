@@ -38,7 +38,7 @@ pub use apus_memory::SealedMemory;
 pub use authority::Authority;
 pub use body::{Body, BodyError, BodyStream, FileRange, Frame, SharedBodyLimit};
 pub use cache_bypass::CacheBypass;
-pub use connection::{ClientCertificate, ConnectionInfo, Peer, TlsInfo, TlsVersion};
+pub use connection::{ClientCertificate, ConnectionInfo, KeptValue, Peer, TlsInfo, TlsVersion};
 pub use duplex::{Duplex, Tunnel};
 pub use event_stream::EventLines;
 pub use headers::{Headers, InvalidField};

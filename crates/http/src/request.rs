@@ -321,6 +321,11 @@ impl Request {
         }
     }
 
+    /// Whether a trusted proxy describes the client; else all is known from the connection and the head.
+    pub fn is_forwarded(&self) -> bool {
+        self.forwarded.is_some()
+    }
+
     /// The trusted proxies that the request came through, the one next to the client first.
     pub fn proxies(&self) -> &[IpAddr] {
         self.forwarded
@@ -467,6 +472,7 @@ mod tests {
             headers: Headers::new(),
             body: Body::Empty,
             connection: Rc::new(ConnectionInfo {
+                kept: crate::KeptValue::default(),
                 id: 1,
                 peer: Peer::Unix,
                 local: Peer::Unix,

@@ -298,6 +298,7 @@ mod tests {
             headers,
             body: Body::Empty,
             connection: Rc::new(ConnectionInfo {
+                kept: crate::KeptValue::default(),
                 id: 1,
                 peer: address("10.0.0.1:999"),
                 local: address("10.0.0.9:8080"),

@@ -51,6 +51,7 @@ pub(crate) async fn serve(
         local,
     } = accepted;
     let mut info = ConnectionInfo {
+        kept: apus_http::KeptValue::default(),
         id: worker.next_id(),
         peer,
         local,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use apus_http::{Headers, Request, Version, is_identity_field, list};
 use smallvec::SmallVec;
@@ -50,25 +51,31 @@ pub(super) fn fields(request: &Request, forwarding: &Forwarding) -> Result<Heade
     let from = request.headers();
     // Identity fields that are still there were not sent by the client.
     let takes_identity = request.are_identity_fields_removed();
-    let mut hops = 0;
-    let mut to = Headers::with_capacity(from.wire().len() + 256);
+    let prepared = ClientHeaders::of(request, forwarding);
+    let (mut hops, mut has_own) = (0, false);
+    let mut to = Headers::with_capacity(from.wire().len() + prepared.headers.wire().len());
     to.append_from(from, |name, value| match name {
         b"host" | b"content-length" | b"expect" | b"proxy" => false,
         b"via" => {
             hops += list::members(value)
                 .filter(|member| member.ends_with(PSEUDONYM.as_bytes()))
                 .count();
+            has_own = true;
             true
         }
-        name => {
-            (takes_identity || !is_identity_field(name))
-                && (forwarding.underscores || !name.contains(&b'_'))
+        name if is_identity_field(name) => {
+            has_own |= takes_identity;
+            takes_identity && (forwarding.underscores || !name.contains(&b'_'))
         }
+        name => forwarding.underscores || !name.contains(&b'_'),
     });
     if hops >= MAX_HOPS {
         return Err(ProxyLoop);
     }
-    write_client(request, forwarding, &mut to);
+    match has_own {
+        true => prepared.append_missing(&mut to),
+        false => to.append_all(&prepared.headers),
+    }
     Ok(to)
 }
 
@@ -81,47 +88,94 @@ pub(super) fn upgrade(request: &Request, forwarding: &Forwarding) -> Option<Box<
     is_allowed.then(|| offered.into())
 }
 
-/// Adds the headers about the client. A header that the site sets itself stays as it is.
-fn write_client(request: &Request, forwarding: &Forwarding, to: &mut Headers) {
-    // The values consist of checked parts, so they are valid.
-    let mut add = |name: &'static str, value: &[u8]| {
-        if !to.contains(name) {
-            to.push(name.as_bytes(), value);
+/// The headers about the client. Most requests of a connection have the same.
+struct ClientHeaders {
+    headers: Headers,
+    authority: Box<str>,
+    version: Version,
+    is_secure: bool,
+    wanted: [bool; 3],
+}
+
+impl ClientHeaders {
+    /// Returns the headers for a request, those of the last request of the connection if they are the same.
+    fn of(request: &Request, forwarding: &Forwarding) -> Rc<Self> {
+        let make = || Self::new(request, forwarding);
+        if request.is_forwarded() {
+            return Rc::new(make());
         }
-    };
-    let client = request.client();
-    if forwarding.x_forwarded {
-        if let Some(ip) = client.ip {
-            let mut list = format_address(ip);
-            add("x-real-ip", &list);
-            for proxy in request.proxies() {
-                list.extend_from_slice(b", ");
-                list.extend_from_slice(&format_address(*proxy));
-            }
-            add("x-forwarded-for", &list);
-        }
-        add("x-forwarded-proto", request.scheme().as_bytes());
-        if let Some(host) = request.authority() {
-            add("x-forwarded-host", host.as_bytes());
-        }
-        if let Some(number) = request.port() {
-            let mut port = ShortText::new();
-            push_decimal(number, &mut port);
-            add("x-forwarded-port", &port);
-        }
-    }
-    if forwarding.forwarded {
-        add("forwarded", forwarded(request).as_bytes());
-    }
-    if forwarding.via {
-        let via = match request.version() {
-            Version::HTTP_10 => "1.0 apus",
-            Version::HTTP_2 => "2.0 apus",
-            Version::HTTP_3 => "3.0 apus",
-            _ => "1.1 apus",
+        let is_current = |kept: &Self| {
+            *kept.authority == *request.authority().unwrap_or_default()
+                && kept.version == request.version()
+                && kept.is_secure == request.is_secure()
+                && kept.wanted == wanted(forwarding)
         };
-        append_to_list(to, "via", via.as_bytes());
+        request.connection().kept.get_or_make(is_current, make)
     }
+
+    fn new(request: &Request, forwarding: &Forwarding) -> Self {
+        let mut headers = Headers::new();
+        // The values consist of checked parts, so they are valid.
+        let mut add = |name: &'static str, value: &[u8]| headers.push(name.as_bytes(), value);
+        if forwarding.x_forwarded {
+            if let Some(ip) = request.client().ip {
+                let mut list = format_address(ip);
+                add("x-real-ip", &list);
+                for proxy in request.proxies() {
+                    list.extend_from_slice(b", ");
+                    list.extend_from_slice(&format_address(*proxy));
+                }
+                add("x-forwarded-for", &list);
+            }
+            add("x-forwarded-proto", request.scheme().as_bytes());
+            if let Some(host) = request.authority() {
+                add("x-forwarded-host", host.as_bytes());
+            }
+            if let Some(number) = request.port() {
+                let mut port = ShortText::new();
+                push_decimal(number, &mut port);
+                add("x-forwarded-port", &port);
+            }
+        }
+        if forwarding.forwarded {
+            add("forwarded", forwarded(request).as_bytes());
+        }
+        if forwarding.via {
+            add(
+                "via",
+                match request.version() {
+                    Version::HTTP_10 => b"1.0 apus",
+                    Version::HTTP_2 => b"2.0 apus",
+                    Version::HTTP_3 => b"3.0 apus",
+                    _ => b"1.1 apus",
+                },
+            );
+        }
+        Self {
+            headers,
+            authority: request.authority().unwrap_or_default().into(),
+            version: request.version(),
+            is_secure: request.is_secure(),
+            wanted: wanted(forwarding),
+        }
+    }
+
+    /// Adds the headers to those of a request that has some already: a header that the site sets itself stays
+    /// as it is, and `Via` gets one more member.
+    fn append_missing(&self, to: &mut Headers) {
+        for (name, value) in self.headers.iter() {
+            if name == "via" {
+                append_to_list(to, name, value);
+            } else if !to.contains(name) {
+                to.push(name.as_bytes(), value);
+            }
+        }
+    }
+}
+
+/// Returns which headers about the client the settings want.
+fn wanted(forwarding: &Forwarding) -> [bool; 3] {
+    [forwarding.x_forwarded, forwarding.forwarded, forwarding.via]
 }
 
 /// A text that is mostly as short as an address.
@@ -171,7 +225,7 @@ fn forwarded(request: &Request) -> String {
 }
 
 /// Appends a member to a list field.
-fn append_to_list(to: &mut Headers, name: &'static str, member: &[u8]) {
+fn append_to_list(to: &mut Headers, name: &str, member: &[u8]) {
     let mut list = Vec::new();
     for value in to.get_all(name) {
         list.extend_from_slice(value);
@@ -209,6 +263,7 @@ mod tests {
             headers,
             body: Body::Empty,
             connection: Rc::new(ConnectionInfo {
+                kept: apus_http::KeptValue::default(),
                 id: 1,
                 peer: address("192.0.2.7:999"),
                 local: address("198.51.100.1:8080"),

@@ -372,6 +372,7 @@ mod tests {
             headers,
             body: Body::Empty,
             connection: Rc::new(ConnectionInfo {
+                kept: apus_http::KeptValue::default(),
                 id: 1,
                 peer: Peer::Ip("192.0.2.1:5000".parse().unwrap()),
                 local: Peer::Ip("192.0.2.2:80".parse().unwrap()),

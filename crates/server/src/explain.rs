@@ -150,6 +150,7 @@ fn request(
         headers,
         body: Body::Empty,
         connection: Rc::new(ConnectionInfo {
+            kept: apus_http::KeptValue::default(),
             id: 0,
             peer: Peer::Ip(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
             local,

@@ -86,6 +86,7 @@ impl RequestBuilder {
             headers: self.headers,
             body: self.body,
             connection: Rc::new(ConnectionInfo {
+                kept: apus_http::KeptValue::default(),
                 id: 1,
                 peer: Peer::Ip("192.0.2.7:50000".parse().unwrap()),
                 local: Peer::Ip("192.0.2.1:8080".parse().unwrap()),

@@ -50,6 +50,7 @@ fn get(id: u64, accept: &str) -> Request {
         headers,
         body: Body::Empty,
         connection: Rc::new(ConnectionInfo {
+            kept: apus_http::KeptValue::default(),
             id,
             peer: Peer::Unix,
             local: Peer::Unix,

@@ -371,6 +371,7 @@ mod tests {
                 headers,
                 body: Body::Empty,
                 connection: Rc::new(ConnectionInfo {
+                    kept: apus_http::KeptValue::default(),
                     id: 1,
                     peer: address("192.0.2.7:999"),
                     local: address("198.51.100.1:8080"),

@@ -105,6 +105,7 @@ async fn call(
         headers: outgoing.headers,
         body: outgoing.body,
         connection: Rc::new(ConnectionInfo {
+            kept: apus_http::KeptValue::default(),
             id: number,
             peer: Peer::Ip(peer),
             local: Peer::Ip(local),

@@ -84,6 +84,7 @@ where
         headers,
         body,
         connection: Rc::new(ConnectionInfo {
+            kept: apus_http::KeptValue::default(),
             id: 0,
             peer: peer.unwrap_or(Peer::Unix),
             local: Peer::Unix,

@@ -29,6 +29,7 @@ fn request(method: Method, version: Version, fields: &[(&str, &str)]) -> Request
         headers,
         body: Body::Empty,
         connection: Rc::new(ConnectionInfo {
+            kept: apus_http::KeptValue::default(),
             id: 1,
             peer: Peer::Ip("192.0.2.7:50000".parse().unwrap()),
             local: Peer::Ip("192.0.2.1:8080".parse().unwrap()),

@@ -123,6 +123,7 @@ fn request(method: Method, target: &str, lines: &[(&str, &str)]) -> Request {
         headers,
         body: Body::Empty,
         connection: Rc::new(ConnectionInfo {
+            kept: apus_http::KeptValue::default(),
             id: 1,
             peer,
             local: peer,

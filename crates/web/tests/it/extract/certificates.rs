@@ -31,6 +31,7 @@ fn response_to(service: &Rc<dyn Service>, path: &str, subject: Option<&str>) -> 
         })
     });
     let connection = Rc::new(ConnectionInfo {
+        kept: apus_http::KeptValue::default(),
         tls: Some(TlsInfo {
             version: TlsVersion::Tls13,
             cipher: "TLS13_AES_128_GCM_SHA256",
