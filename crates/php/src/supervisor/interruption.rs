@@ -61,3 +61,58 @@ impl Supervisor {
         self.next_boot = now + delay;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::task::{Context, Waker};
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::plan::WorkerPoolPlan;
+    use crate::shared::SharedPool;
+
+    /// Runs a test with a supervisor that does not run: nothing happens but what the test does.
+    fn with_supervisor(test: impl FnOnce(Supervisor)) {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(Default::default())
+            .unwrap();
+        runtime.block_on(async {
+            let (sender, messages) = mpsc::unbounded_channel();
+            let plan = WorkerPoolPlan::without_php(folder.path());
+            let shared = Arc::new(SharedPool::new(plan, sender, None));
+            test(Supervisor::new(shared, messages).unwrap());
+        });
+    }
+
+    /// Whether a request still waits after this number of workers ended in a row before their first request.
+    fn request_waits_after(unused_workers: u32) -> bool {
+        let mut waits = false;
+        with_supervisor(|mut supervisor| {
+            let shared = Arc::clone(&supervisor.shared);
+            let mut cx = Context::from_waker(Waker::noop());
+            let mut request = Box::pin(shared.lease());
+            assert!(request.as_mut().poll(&mut cx).is_pending());
+            for _ in 0..unused_workers {
+                // The worker had booted, which ended the interruption before.
+                supervisor.interruption = None;
+                supervisor.handle_lost_worker(BootEnd::Unused, "it ended".into());
+            }
+            waits = request.as_mut().poll(&mut cx).is_pending();
+            let failures = shared.counters.boot_failures.load(Relaxed);
+            assert_eq!(failures, u64::from(!waits));
+        });
+        waits
+    }
+
+    #[test]
+    fn requests_wait_until_too_many_workers_in_a_row_end_before_their_first_request() {
+        assert!(request_waits_after(MAX_UNUSED - 1));
+        assert!(request_waits_after(MAX_UNUSED));
+        assert!(!request_waits_after(MAX_UNUSED + 1));
+    }
+}

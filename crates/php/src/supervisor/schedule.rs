@@ -197,7 +197,6 @@ impl Supervisor {
 #[cfg(test)]
 mod tests {
     use std::future::Future;
-    use std::path::Path;
     use std::pin::pin;
     use std::sync::Arc;
     use std::task::{Context, Waker};
@@ -205,33 +204,8 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::plan::{ApplicationMode, Leaks, Recycle, WorkerPoolPlan};
+    use crate::plan::WorkerPoolPlan;
     use crate::shared::SharedPool;
-
-    /// A plan whose FastCGI server is never used, as it needs no worker.
-    fn plan(folder: &Path) -> WorkerPoolPlan {
-        let limit = Duration::from_secs(30);
-        WorkerPoolPlan {
-            name: "test".into(),
-            launch: Launch::FastCgiServer(super::super::unix(&folder.join("none.sock"))),
-            mode: ApplicationMode::Classic,
-            script: folder.to_owned(),
-            root: folder.to_owned(),
-            min: 0,
-            max: 2,
-            recycle: Recycle::default(),
-            execution_limit: limit,
-            boot_limit: limit,
-            idle_limit: limit,
-            stop_limit: limit,
-            queue: 10,
-            queue_limit: limit,
-            tasks: 10,
-            development: false,
-            leaks: Leaks::Warn,
-            folder: folder.join("run"),
-        }
-    }
 
     #[test]
     fn a_pool_is_checked_while_it_has_requests_and_the_first_wakes_the_supervisor() {
@@ -242,7 +216,11 @@ mod tests {
             .unwrap();
         runtime.block_on(async {
             let (sender, messages) = mpsc::unbounded_channel();
-            let shared = Arc::new(SharedPool::new(plan(folder.path()), sender, None));
+            let shared = Arc::new(SharedPool::new(
+                WorkerPoolPlan::without_php(folder.path()),
+                sender,
+                None,
+            ));
             let mut supervisor = Supervisor::new(Arc::clone(&shared), messages).unwrap();
             let mut cx = Context::from_waker(Waker::noop());
             let mut is_woken = || {
