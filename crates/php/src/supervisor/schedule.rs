@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::{PROBATION, Supervisor, WorkerPhase};
+use super::{Supervisor, WorkerPhase};
 use crate::error::WorkerError;
 use crate::plan::Launch;
 use crate::record::WorkerId;
@@ -138,7 +138,7 @@ impl Supervisor {
         shared.counters.queue_timed_out.fetch_add(expired, Relaxed);
     }
 
-    /// Fails boots that take too long, and ends the state of failure once a worker works.
+    /// Fails boots that take too long, and ends the state of failure once a worker has proved to work.
     fn check_boots(&mut self, now: Instant) {
         let limit = self.shared.plan.boot_limit;
         let late: Vec<WorkerId> = self
@@ -158,19 +158,21 @@ impl Supervisor {
             };
             self.fail_boot(id, message.to_owned());
         }
-        // Only workers of the current generation count: after a failed reload, old workers still run.
-        let generation = self.generation;
-        let is_proven = self.workers.values().any(|worker| {
-            let record = worker.record.as_ref();
-            worker.generation == generation
-                && worker.phase == WorkerPhase::Ready
-                && (record.is_some_and(|record| record.requests() > 0)
-                    || now.duration_since(worker.since) >= PROBATION)
-        });
-        if is_proven {
-            self.unused_workers = 0;
+        if self.has_proven_worker(now) {
+            self.reset_failures();
         }
-        if self.failures > 0 && is_proven {
+    }
+
+    /// Whether a worker that has not ended has proved to work.
+    pub(super) fn has_proven_worker(&self, now: Instant) -> bool {
+        let mut workers = self.workers.values();
+        workers.any(|worker| worker.is_proven(self.generation, now))
+    }
+
+    /// Ends the state of failure, as a worker has proved to work.
+    pub(super) fn reset_failures(&mut self) {
+        self.unused_workers = 0;
+        if self.failures > 0 {
             self.failures = 0;
             self.logged_failure = None;
         }
