@@ -122,3 +122,28 @@ impl WorkerConnection {
         self.socket.poll_write(cx, slices)
     }
 }
+
+#[cfg(test)]
+impl WorkerConnection {
+    /// A connection for tests, and the worker's end of it.
+    pub(crate) fn with_peer(id: crate::record::WorkerId) -> (Self, tokio::net::UnixStream) {
+        use crate::plan::Recycle;
+        use crate::record::{RecycleLimits, WorkerIdentity};
+        let (socket, peer) = UnixStream::pair().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        peer.set_nonblocking(true).unwrap();
+        let record = WorkerRecord::new(WorkerIdentity {
+            id,
+            generation: 1,
+            hello: crate::wire::Hello::default(),
+            pid: None,
+            limits: RecycleLimits::new(&Recycle::default(), 0),
+            socket: socket.try_clone().unwrap().into(),
+            launcher: None,
+        });
+        let decoder = WireDecoder::new(crate::wire::WireLimits::default());
+        let connection = Self::new(socket, decoder, BytesMut::new(), Arc::new(record)).unwrap();
+        let peer = tokio::net::UnixStream::from_std(peer).unwrap();
+        (connection, peer)
+    }
+}

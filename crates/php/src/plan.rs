@@ -49,6 +49,34 @@ pub struct WorkerPoolPlan {
     pub folder: PathBuf,
 }
 
+#[cfg(test)]
+impl WorkerPoolPlan {
+    /// A plan for tests of a pool whose workers are not real: its FastCGI server is never used.
+    pub(crate) fn without_php(folder: &std::path::Path) -> Self {
+        let limit = Duration::from_secs(30);
+        Self {
+            name: "test".into(),
+            launch: Launch::FastCgiServer(Address::Unix(folder.join("none.sock").into())),
+            mode: ApplicationMode::Classic,
+            script: folder.to_owned(),
+            root: folder.to_owned(),
+            min: 0,
+            max: 2,
+            recycle: Recycle::default(),
+            execution_limit: limit,
+            boot_limit: limit,
+            idle_limit: limit,
+            stop_limit: limit,
+            queue: 10,
+            queue_limit: limit,
+            tasks: 10,
+            development: false,
+            leaks: Leaks::Warn,
+            folder: folder.join("run"),
+        }
+    }
+}
+
 /// How PHP is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Launch {

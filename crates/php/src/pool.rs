@@ -283,3 +283,75 @@ impl BodyStream for EventStreamBody {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixStream;
+    use tokio::task::spawn_local;
+
+    use super::*;
+    use crate::connection::WorkerConnection;
+    use crate::wire::{FixedVariables, RequestFrame};
+
+    /// BYE with the reason `stop`.
+    const BYE: &[u8] = b"\x04\0\0\0\x4a\0\0\0stop";
+
+    /// RESPONSE with the status 204.
+    const RESPONSE: &[u8] = b"\x0c\0\0\0\x43\0\0\0\xcc\0\0\0\0\0\0\0\0\0\0\0";
+
+    /// A worker that writes this frame once it has a request.
+    async fn respond(mut worker: UnixStream, frame: &'static [u8]) {
+        let mut input = [0; 4096];
+        // The test may end before the worker has a request.
+        if worker.read(&mut input).await.unwrap() > 0 {
+            worker.write_all(frame).await.unwrap();
+        }
+    }
+
+    /// Sends a request to workers of which this number end, one after another, without processing it; the next
+    /// one responds. Returns the result and the number of retries.
+    async fn send_past(ending: usize) -> (Result<WorkerResponse, WorkerError>, u64) {
+        let folder = tempfile::tempdir().unwrap();
+        let (sender, _messages) = mpsc::unbounded_channel();
+        let plan = WorkerPoolPlan::without_php(folder.path());
+        let shared = Arc::new(SharedPool::new(plan, sender, None));
+        // The worker that became idle last gets the request first.
+        let frames = std::iter::once(RESPONSE).chain(std::iter::repeat_n(BYE, ending));
+        for (id, frame) in (1..).zip(frames) {
+            let (connection, worker) = WorkerConnection::with_peer(id);
+            shared.admit(connection);
+            spawn_local(respond(worker, frame));
+        }
+        let pool = WorkerPool { shared };
+        let request = WorkerRequest {
+            message: RequestFrame::request(&FixedVariables::new(), 512),
+            method: Method::POST,
+            id: 1,
+            body: Body::Empty,
+        };
+        let result = pool.send(request).await;
+        (result, pool.shared.counters.retries.load(Relaxed))
+    }
+
+    #[test]
+    fn a_request_that_no_worker_processed_is_retried_up_to_its_own_limit() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(Default::default())
+            .unwrap();
+        runtime.block_on(async {
+            for ending in [MAX_UNPROCESSED - 1, MAX_UNPROCESSED] {
+                let (result, retries) = send_past(ending).await;
+                assert_eq!(result.unwrap().status, StatusCode::NO_CONTENT);
+                assert_eq!(retries, ending as u64);
+            }
+            let (result, retries) = send_past(MAX_UNPROCESSED + 1).await;
+            let error = result.unwrap_err();
+            assert!(matches!(error, WorkerError::Crashed), "{error}");
+            assert_eq!(retries, MAX_UNPROCESSED as u64);
+        });
+    }
+}

@@ -107,6 +107,17 @@ struct SupervisedWorker {
     is_connection_over: bool,
 }
 
+impl SupervisedWorker {
+    /// Whether it has proved that the application works: it got a request, or it is ready for long enough. Only workers
+    /// of the current `generation` count: after a failed reload, old workers still run.
+    fn is_proven(&self, generation: u64, now: Instant) -> bool {
+        let has_request = self.record.as_ref().is_some_and(|one| one.requests() > 0);
+        let is_ready_for_long =
+            self.phase == WorkerPhase::Ready && now.duration_since(self.since) >= PROBATION;
+        self.generation == generation && (has_request || is_ready_for_long)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WorkerPhase {
     /// Its FastCGI request was sent; it did not connect yet.
@@ -471,6 +482,10 @@ impl Supervisor {
             record.disconnect();
         }
         drop(connection);
+        // The next check cannot see that it worked.
+        if worker.is_proven(self.generation, Instant::now()) {
+            self.reset_failures();
+        }
         if self.shutdown.is_none() {
             // A worker that ends before its first request counts as a failure: otherwise it would be restarted
             // at once, forever.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::{PROBATION, Supervisor, WorkerPhase};
+use super::{Supervisor, WorkerPhase};
 use crate::error::WorkerError;
 use crate::plan::Launch;
 use crate::record::WorkerId;
@@ -138,7 +138,7 @@ impl Supervisor {
         shared.counters.queue_timed_out.fetch_add(expired, Relaxed);
     }
 
-    /// Fails boots that take too long, and ends the state of failure once a worker works.
+    /// Fails boots that take too long, and ends the state of failure once a worker has proved to work.
     fn check_boots(&mut self, now: Instant) {
         let limit = self.shared.plan.boot_limit;
         let late: Vec<WorkerId> = self
@@ -158,19 +158,21 @@ impl Supervisor {
             };
             self.fail_boot(id, message.to_owned());
         }
-        // Only workers of the current generation count: after a failed reload, old workers still run.
-        let generation = self.generation;
-        let is_proven = self.workers.values().any(|worker| {
-            let record = worker.record.as_ref();
-            worker.generation == generation
-                && worker.phase == WorkerPhase::Ready
-                && (record.is_some_and(|record| record.requests() > 0)
-                    || now.duration_since(worker.since) >= PROBATION)
-        });
-        if is_proven {
-            self.unused_workers = 0;
+        if self.has_proven_worker(now) {
+            self.reset_failures();
         }
-        if self.failures > 0 && is_proven {
+    }
+
+    /// Whether a worker that has not ended has proved to work.
+    pub(super) fn has_proven_worker(&self, now: Instant) -> bool {
+        let mut workers = self.workers.values();
+        workers.any(|worker| worker.is_proven(self.generation, now))
+    }
+
+    /// Ends the state of failure, as a worker has proved to work.
+    pub(super) fn reset_failures(&mut self) {
+        self.unused_workers = 0;
+        if self.failures > 0 {
             self.failures = 0;
             self.logged_failure = None;
         }
@@ -197,7 +199,6 @@ impl Supervisor {
 #[cfg(test)]
 mod tests {
     use std::future::Future;
-    use std::path::Path;
     use std::pin::pin;
     use std::sync::Arc;
     use std::task::{Context, Waker};
@@ -205,33 +206,8 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::plan::{ApplicationMode, Leaks, Recycle, WorkerPoolPlan};
+    use crate::plan::WorkerPoolPlan;
     use crate::shared::SharedPool;
-
-    /// A plan whose FastCGI server is never used, as it needs no worker.
-    fn plan(folder: &Path) -> WorkerPoolPlan {
-        let limit = Duration::from_secs(30);
-        WorkerPoolPlan {
-            name: "test".into(),
-            launch: Launch::FastCgiServer(super::super::unix(&folder.join("none.sock"))),
-            mode: ApplicationMode::Classic,
-            script: folder.to_owned(),
-            root: folder.to_owned(),
-            min: 0,
-            max: 2,
-            recycle: Recycle::default(),
-            execution_limit: limit,
-            boot_limit: limit,
-            idle_limit: limit,
-            stop_limit: limit,
-            queue: 10,
-            queue_limit: limit,
-            tasks: 10,
-            development: false,
-            leaks: Leaks::Warn,
-            folder: folder.join("run"),
-        }
-    }
 
     #[test]
     fn a_pool_is_checked_while_it_has_requests_and_the_first_wakes_the_supervisor() {
@@ -242,7 +218,11 @@ mod tests {
             .unwrap();
         runtime.block_on(async {
             let (sender, messages) = mpsc::unbounded_channel();
-            let shared = Arc::new(SharedPool::new(plan(folder.path()), sender, None));
+            let shared = Arc::new(SharedPool::new(
+                WorkerPoolPlan::without_php(folder.path()),
+                sender,
+                None,
+            ));
             let mut supervisor = Supervisor::new(Arc::clone(&shared), messages).unwrap();
             let mut cx = Context::from_waker(Waker::noop());
             let mut is_woken = || {
