@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
 use crate::encoded::EncodedForm;
-use crate::grammar::{is_field_content, is_token, trim};
+use crate::grammar::{is_field_content, is_token, make_lower_case, trim};
 use crate::response_head::FieldSummary;
 
 /// The field lines of a head or a trailer section, in order.
@@ -410,7 +410,7 @@ impl Headers {
         let at = section.wire.len();
         section.wire.extend_from_slice(name);
         if let Some(name) = section.wire.get_mut(at..) {
-            name.make_ascii_lowercase();
+            make_lower_case(name);
         }
         section.wire.extend_from_slice(b": ");
         section.wire.extend_from_slice(value);
@@ -445,7 +445,7 @@ impl Headers {
         let at = section.wire.len();
         section.wire.extend_from_slice(line);
         if let Some(name) = section.wire.get_mut(at..at.saturating_add(name.len())) {
-            name.make_ascii_lowercase();
+            make_lower_case(name);
         }
         section.lines.push(FieldLine {
             start,

@@ -2,7 +2,7 @@
 
 use super::Http1Error;
 use super::line::LineReader;
-use apus_http::grammar::{field_content_len, is_field_content, is_token, parse_decimal};
+use apus_http::grammar::{field_content_len, is_field_content, is_token, parse_decimal, token_len};
 
 /// Splits a field line without its CRLF into name and value.
 pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), Http1Error> {
@@ -71,7 +71,7 @@ pub(super) fn next<'a>(
 /// Reads the valid field line at the start of the input in one pass. `None` if it is incomplete, invalid or
 /// empty; reading it in two passes, by [`LineReader`] and [`split`], tells which.
 fn scan(input: &[u8]) -> Option<ReceivedField<'_>> {
-    let colon = input.iter().position(|byte| !is_token(*byte))?;
+    let colon = token_len(input);
     let (name, rest) = input.split_at_checked(colon)?;
     let (b':', rest) = rest.split_first()? else {
         return None;
