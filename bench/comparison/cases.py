@@ -48,6 +48,8 @@ class Case:
     streams: int = 0
     # Whether the load generator is to note the time of every HTTP/2 request, which costs it half its speed.
     percentiles: bool = False
+    # Whether the requests have the fields of a browser's.
+    browser: bool = False
     targets: tuple = ()
 
     @property
@@ -67,7 +69,10 @@ def _cpu(versus, bound):
     return Target("cpu_us", versus, bound)
 
 
-SMALL = (_cpu("nginx", 0.60), _cpu("floor", 1.30))
+def _small(of_floor):
+    return _cpu("nginx", 0.60), _cpu("floor", of_floor)
+
+
 NO_ERROR = Target("errors", "", 0)
 
 
@@ -99,16 +104,19 @@ HTTP2_CASES = (
 )
 
 CASES = (
-    Case("12b-c64", "12 B, 64 connections", "/12b.html", 64, targets=SMALL),
-    Case("12b-c512", "12 B, 512 connections", "/12b.html", 512, targets=SMALL),
-    Case("1k-c64", "1 KB, 64 connections", "/1k.html", 64, targets=SMALL),
-    Case("1k-c512", "1 KB, 512 connections", "/1k.html", 512, targets=SMALL),
+    Case("12b-c64", "12 B, 64 connections", "/12b.html", 64, targets=_small(1.15)),
+    Case("12b-browser-c64", "12 B, a browser's head, 64 connections", "/12b.html", 64, browser=True,
+         targets=(_cpu("nginx", 0.60),)),
+    Case("12b-c512", "12 B, 512 connections", "/12b.html", 512, targets=_small(1.25)),
+    Case("12b-c1000", "12 B, 1,000 connections", "/12b.html", 1000, targets=(_cpu("floor", 1.25), NO_ERROR)),
+    Case("1k-c64", "1 KB, 64 connections", "/1k.html", 64, targets=_small(1.15)),
+    Case("1k-c512", "1 KB, 512 connections", "/1k.html", 512, targets=_small(1.25)),
     Case("10k-c64", "10 KB, 64 connections", "/10k.html", 64, targets=(_cpu("nginx", 0.75),)),
     Case("100k-c64", "100 KB, 64 connections", "/100k.bin", 64, targets=(_cpu("nginx", 1.0),)),
     Case("1m-c32", "1 MB, 32 connections", "/1m.bin", 32, targets=(_cpu("nginx", 1.0),)),
     Case("10m-c16", "10 MB, 16 connections", "/10m.bin", 16, targets=(_cpu("nginx", 1.0),)),
     Case("tls-10k-c64", "10 KB over TLS 1.3, 64 connections", "/10k.html", 64, tls=True,
-         targets=(_cpu("nginx", 0.60),)),
+         targets=(_cpu("nginx", 0.55),)),
     Case("handshakes", "full TLS 1.3 handshakes, 32 at a time", "/12b.html", 32, tls=True, close=True,
          targets=(Target("per_core_second", "nginx", 1.2, at_least=True),)),
     Case("1k-c1000", "1 KB, 1,000 connections", "/1k.html", 1000,
@@ -177,7 +185,7 @@ class ProxyCase:
     rivals: tuple
     targets: tuple = ()
     path: str = "/"
-    tls = close = percentiles = has_floor = is_http2 = False
+    tls = close = percentiles = browser = has_floor = is_http2 = False
 
 
 @dataclass(frozen=True)
@@ -209,7 +217,7 @@ class QueueCase:
     targets: tuple = ()
     path: str = "/"
     kind = QUEUE
-    tls = close = percentiles = has_floor = is_http2 = False
+    tls = close = percentiles = browser = has_floor = is_http2 = False
 
     @property
     def limit(self):
@@ -258,7 +266,7 @@ class PhpCase:
     # How the application takes requests if it stays in memory, as `mode` of its workers; nothing: it does not.
     resident: str = ""
     rivals = ("nginx",)
-    tls = close = percentiles = is_http2 = False
+    tls = close = percentiles = browser = is_http2 = False
 
     @property
     def has_floor(self):
@@ -297,7 +305,7 @@ class FrameworkCase:
     close: bool = False
     # Whether there is a database behind it.
     database: bool = False
-    tls = percentiles = has_floor = is_http2 = False
+    tls = percentiles = browser = has_floor = is_http2 = False
 
 
 _FRAMEWORKS = ("hyper", "axum", "actix", "rocket", "hyperlane", "net/http", "gin", "node")
