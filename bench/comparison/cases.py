@@ -185,7 +185,19 @@ class ProxyCase:
     rivals: tuple
     targets: tuple = ()
     path: str = "/"
-    tls = close = percentiles = browser = has_floor = is_http2 = False
+    # Whether the requests have the fields of a browser's, and the origin's responses those of an application's.
+    browser: bool = False
+    # Requests that each connection of a client has open at once, over HTTP/2 and TLS; 0 is HTTP/1.1 in clear text.
+    streams: int = 0
+    close = percentiles = has_floor = False
+
+    @property
+    def is_http2(self):
+        return self.streams > 0
+
+    @property
+    def tls(self):
+        return self.is_http2
 
 
 @dataclass(frozen=True)
@@ -200,7 +212,7 @@ class DownloadCase:
     targets: tuple = ()
     path: str = "/large.bin"
     kind = CACHED
-    has_floor = is_http2 = False
+    tls = browser = has_floor = is_http2 = False
 
 
 @dataclass(frozen=True)
@@ -226,12 +238,21 @@ class QueueCase:
 
 
 _PROXIES = ("nginx", "haproxy", "floor")
-_AS_PROXY = (_cpu("nginx", 0.75), _cpu("haproxy", 1.0), NO_ERROR)
 _AS_CACHE = (_cpu("nginx", 0.60), _cpu("varnish", 0.60), NO_ERROR)
 
+
+def _as_proxy(of_nginx, of_haproxy):
+    return _cpu("nginx", of_nginx), _cpu("haproxy", of_haproxy), NO_ERROR
+
+
 PROXY_CASES = (
-    ProxyCase("proxy-1k", "1 KB of an origin, 64 connections", PASS, KB, 64, _PROXIES, _AS_PROXY),
-    ProxyCase("proxy-100k", "100 KB of an origin, 64 connections", PASS, 100 * KB, 64, _PROXIES, _AS_PROXY),
+    ProxyCase("proxy-1k", "1 KB of an origin, 64 connections", PASS, KB, 64, _PROXIES, _as_proxy(0.85, 0.85)),
+    ProxyCase("proxy-1k-browser", "1 KB of an origin, a browser's head", PASS, KB, 64, _PROXIES,
+              _as_proxy(0.85, 0.85), browser=True),
+    ProxyCase("proxy-10k", "10 KB of an origin, 64 connections", PASS, 10 * KB, 64, _PROXIES, _as_proxy(0.80, 0.80)),
+    ProxyCase("proxy-100k", "100 KB of an origin, 64 connections", PASS, 100 * KB, 64, _PROXIES, _as_proxy(0.80, 0.80)),
+    ProxyCase("proxy-h2-1k", "HTTP/2, 1 KB of an origin, 64 x 10", PASS, KB, 64,
+              ("nginx", "haproxy"), _as_proxy(0.60, 0.80), streams=10),
     ProxyCase("cached-10k", "10 KB that is cached, 64 connections", CACHED, 10 * KB, 64, ("nginx", "varnish"),
               _AS_CACHE),
 )
