@@ -27,8 +27,8 @@ NGINX_HTTP = """\
             proxy_set_header X-Real-IP $remote_addr;
             proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
             proxy_set_header X-Forwarded-Proto $scheme;
-            proxy_buffer_size 8k;
-            proxy_buffers 32 8k;
+            proxy_buffer_size 32k;
+            proxy_buffers 8 32k;
             {cache}
         }}
     }}
