@@ -38,7 +38,7 @@ for ($number = 1; $number <= 10; $number++) {
 
 # As the handbook of WordPress has it, and nginx's own page on PHP.
 NGINX_HTTP = """\
-    fastcgi_cache_path cache keys_zone=bench:10m max_size=1g inactive=1h use_temp_path=off;
+    fastcgi_cache_path cache-of-{name} keys_zone=bench:10m max_size=1g inactive=1h use_temp_path=off;
     upstream php {{
         server unix:{socket};
         {keepalive}
@@ -149,9 +149,9 @@ def start_nginx_keepalive(case, core, stack):
 def _start_nginx(name, case, core, stack, kept=0):
     port = host.free_port()
     socket, pid = stack.start_fpm(name, kept or stack.CHILDREN)
-    shutil.rmtree(RUN / "cache", ignore_errors=True)
+    shutil.rmtree(RUN / f"cache-of-{name}", ignore_errors=True)
     http = NGINX_HTTP.format(
-        port=port, root=stack.root(case.kind), socket=socket, cache=NGINX_CACHE.format() if case.cached else "",
+        name=name, port=port, root=stack.root(case.kind), socket=socket, cache=NGINX_CACHE.format() if case.cached else "",
         keepalive=NGINX_KEEPALIVE.format(connections=kept) if kept else "", keep_conn="on" if kept else "off")
     return run_nginx(http, core, port, php_pid=pid, name=name)
 
