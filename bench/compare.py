@@ -64,7 +64,7 @@ def main():
                     running.extend(started(php.start_apus(case, cores[0], pool, other, name)) for name, other in beside.items())
                     if case.resident:
                         running.append(started(php.start_resident(case, cores[0], pool, binary.resolve())))
-                running.append(started(php.start_nginx(case, cores[0], pool)))
+                running.extend(started(php.NGINX[rival](case, cores[0], pool)) for rival in case.rivals)
                 if case.has_floor:
                     running.append(started(servers.start_floor(cores[0], php.length_of(running[-1], case.path))))
             elif isinstance(case, cases.FrameworkCase):

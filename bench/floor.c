@@ -1,8 +1,9 @@
 /* The floor of a benchmark: what the kernel alone costs for an HTTP/1.1 response over loopback.
  *
- *     floor PORT BODY_BYTES
+ *     floor PORT BODY_BYTES [FIELD...]
  *
- * One epoll loop responds to every request on 127.0.0.1:PORT with the same bytes. It looks for the
+ * One epoll loop responds to every request on 127.0.0.1:PORT with the same bytes, whose head has six fields and
+ * each FIELD (`name: value`) behind them. It looks for the
  * empty line that ends a head and for nothing else: no method, no target, no limit, no time-out, no
  * request body. Keep-alive and pipelining work. Short bodies are written with their head in one
  * call; long ones are sent by the kernel from a file in memory, which costs less. A server that does its job has to cost more;
@@ -47,9 +48,9 @@ static void die(const char *what)
 	exit(1);
 }
 
-static void prepare_response(size_t body_bytes)
+static void prepare_response(size_t body_bytes, char **fields)
 {
-	char head[512];
+	char head[4096];
 	head_bytes = (size_t)snprintf(head, sizeof head,
 		"HTTP/1.1 200 OK\r\n"
 		"date: Fri, 20 Nov 2026 12:00:00 GMT\r\n"
@@ -57,8 +58,15 @@ static void prepare_response(size_t body_bytes)
 		"content-length: %zu\r\n"
 		"last-modified: Fri, 20 Nov 2026 12:00:00 GMT\r\n"
 		"etag: \"67a1b2c3-%zx\"\r\n"
-		"accept-ranges: bytes\r\n"
-		"\r\n", body_bytes, body_bytes);
+		"accept-ranges: bytes\r\n", body_bytes, body_bytes);
+	for (; *fields && head_bytes < sizeof head; fields++)
+		head_bytes += (size_t)snprintf(head + head_bytes, sizeof head - head_bytes, "%s\r\n", *fields);
+	if (head_bytes + 2 > sizeof head) {
+		fprintf(stderr, "the fields do not fit into %zu bytes\n", sizeof head);
+		exit(2);
+	}
+	memcpy(head + head_bytes, "\r\n", 2);
+	head_bytes += 2;
 	response_bytes = head_bytes + body_bytes;
 	response = malloc(response_bytes);
 	if (!response)
@@ -208,8 +216,8 @@ int main(int argc, char **argv)
 	struct rlimit limit;
 	int listener;
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: %s PORT BODY_BYTES\n", argv[0]);
+	if (argc < 3) {
+		fprintf(stderr, "usage: %s PORT BODY_BYTES [FIELD...]\n", argv[0]);
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN); /* sendfile has no flag that prevents it */
@@ -221,7 +229,7 @@ int main(int argc, char **argv)
 	if (!connections)
 		die("calloc");
 
-	prepare_response(strtoul(argv[2], NULL, 10));
+	prepare_response(strtoul(argv[2], NULL, 10), argv + 3);
 	poller = epoll_create1(EPOLL_CLOEXEC);
 	listener = listen_on((uint16_t)strtoul(argv[1], NULL, 10));
 	watch(EPOLL_CTL_ADD, listener, EPOLLIN);

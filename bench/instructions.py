@@ -9,12 +9,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from comparison import frameworks, host, php, proxies, servers
-from comparison.cases import FILES, FrameworkCase, PhpCase, ProxyCase, PASS
+from comparison import frameworks, host, load, php, proxies, servers
+from comparison.cases import FILES, PhpCase, ProxyCase, PASS
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "bench" / "results" / "instructions.json"
-BROWSER = Path(__file__).resolve().parent / "browser-head.txt"
 
 CONNECTIONS = 8
 # The count is the difference of two runs, so that the start, the first requests and the end are not in it.
@@ -53,8 +52,8 @@ class Count:
         if not self.tls:
             command.append("--h1")
         if self.browser:
-            for line in BROWSER.read_text().splitlines():
-                command += ["-H", line]
+            for field in load.BROWSER:
+                command += ["-H", field]
         done = subprocess.run([*command, server.url(self.path, self.tls)], capture_output=True, text=True)
         if f"{requests} succeeded" not in done.stdout:
             sys.exit(f"instructions: {self.name}: {done.stdout}{done.stderr}")

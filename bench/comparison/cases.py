@@ -48,6 +48,8 @@ class Case:
     streams: int = 0
     # Whether the load generator is to note the time of every HTTP/2 request, which costs it half its speed.
     percentiles: bool = False
+    # Whether the requests have the fields of a browser's.
+    browser: bool = False
     targets: tuple = ()
 
     @property
@@ -67,7 +69,10 @@ def _cpu(versus, bound):
     return Target("cpu_us", versus, bound)
 
 
-SMALL = (_cpu("nginx", 0.60), _cpu("floor", 1.30))
+def _small(of_floor):
+    return _cpu("nginx", 0.60), _cpu("floor", of_floor)
+
+
 NO_ERROR = Target("errors", "", 0)
 
 
@@ -99,16 +104,19 @@ HTTP2_CASES = (
 )
 
 CASES = (
-    Case("12b-c64", "12 B, 64 connections", "/12b.html", 64, targets=SMALL),
-    Case("12b-c512", "12 B, 512 connections", "/12b.html", 512, targets=SMALL),
-    Case("1k-c64", "1 KB, 64 connections", "/1k.html", 64, targets=SMALL),
-    Case("1k-c512", "1 KB, 512 connections", "/1k.html", 512, targets=SMALL),
+    Case("12b-c64", "12 B, 64 connections", "/12b.html", 64, targets=_small(1.15)),
+    Case("12b-browser-c64", "12 B, a browser's head, 64 connections", "/12b.html", 64, browser=True,
+         targets=(_cpu("nginx", 0.60),)),
+    Case("12b-c512", "12 B, 512 connections", "/12b.html", 512, targets=_small(1.25)),
+    Case("12b-c1000", "12 B, 1,000 connections", "/12b.html", 1000, targets=(_cpu("floor", 1.25), NO_ERROR)),
+    Case("1k-c64", "1 KB, 64 connections", "/1k.html", 64, targets=_small(1.15)),
+    Case("1k-c512", "1 KB, 512 connections", "/1k.html", 512, targets=_small(1.25)),
     Case("10k-c64", "10 KB, 64 connections", "/10k.html", 64, targets=(_cpu("nginx", 0.75),)),
     Case("100k-c64", "100 KB, 64 connections", "/100k.bin", 64, targets=(_cpu("nginx", 1.0),)),
     Case("1m-c32", "1 MB, 32 connections", "/1m.bin", 32, targets=(_cpu("nginx", 1.0),)),
     Case("10m-c16", "10 MB, 16 connections", "/10m.bin", 16, targets=(_cpu("nginx", 1.0),)),
     Case("tls-10k-c64", "10 KB over TLS 1.3, 64 connections", "/10k.html", 64, tls=True,
-         targets=(_cpu("nginx", 0.60),)),
+         targets=(_cpu("nginx", 0.55),)),
     Case("handshakes", "full TLS 1.3 handshakes, 32 at a time", "/12b.html", 32, tls=True, close=True,
          targets=(Target("per_core_second", "nginx", 1.2, at_least=True),)),
     Case("1k-c1000", "1 KB, 1,000 connections", "/1k.html", 1000,
@@ -177,7 +185,19 @@ class ProxyCase:
     rivals: tuple
     targets: tuple = ()
     path: str = "/"
-    tls = close = percentiles = has_floor = is_http2 = False
+    # Whether the requests have the fields of a browser's, and the origin's responses those of an application's.
+    browser: bool = False
+    # Requests that each connection of a client has open at once, over HTTP/2 and TLS; 0 is HTTP/1.1 in clear text.
+    streams: int = 0
+    close = percentiles = has_floor = False
+
+    @property
+    def is_http2(self):
+        return self.streams > 0
+
+    @property
+    def tls(self):
+        return self.is_http2
 
 
 @dataclass(frozen=True)
@@ -192,7 +212,7 @@ class DownloadCase:
     targets: tuple = ()
     path: str = "/large.bin"
     kind = CACHED
-    has_floor = is_http2 = False
+    tls = browser = has_floor = is_http2 = False
 
 
 @dataclass(frozen=True)
@@ -209,7 +229,7 @@ class QueueCase:
     targets: tuple = ()
     path: str = "/"
     kind = QUEUE
-    tls = close = percentiles = has_floor = is_http2 = False
+    tls = close = percentiles = browser = has_floor = is_http2 = False
 
     @property
     def limit(self):
@@ -218,12 +238,21 @@ class QueueCase:
 
 
 _PROXIES = ("nginx", "haproxy", "floor")
-_AS_PROXY = (_cpu("nginx", 0.75), _cpu("haproxy", 1.0), NO_ERROR)
 _AS_CACHE = (_cpu("nginx", 0.60), _cpu("varnish", 0.60), NO_ERROR)
 
+
+def _as_proxy(of_nginx, of_haproxy):
+    return _cpu("nginx", of_nginx), _cpu("haproxy", of_haproxy), NO_ERROR
+
+
 PROXY_CASES = (
-    ProxyCase("proxy-1k", "1 KB of an origin, 64 connections", PASS, KB, 64, _PROXIES, _AS_PROXY),
-    ProxyCase("proxy-100k", "100 KB of an origin, 64 connections", PASS, 100 * KB, 64, _PROXIES, _AS_PROXY),
+    ProxyCase("proxy-1k", "1 KB of an origin, 64 connections", PASS, KB, 64, _PROXIES, _as_proxy(0.85, 0.85)),
+    ProxyCase("proxy-1k-browser", "1 KB of an origin, a browser's head", PASS, KB, 64, _PROXIES,
+              _as_proxy(0.85, 0.85), browser=True),
+    ProxyCase("proxy-10k", "10 KB of an origin, 64 connections", PASS, 10 * KB, 64, _PROXIES, _as_proxy(0.80, 0.80)),
+    ProxyCase("proxy-100k", "100 KB of an origin, 64 connections", PASS, 100 * KB, 64, _PROXIES, _as_proxy(0.80, 0.80)),
+    ProxyCase("proxy-h2-1k", "HTTP/2, 1 KB of an origin, 64 x 10", PASS, KB, 64,
+              ("nginx", "haproxy"), _as_proxy(0.60, 0.80), streams=10),
     ProxyCase("cached-10k", "10 KB that is cached, 64 connections", CACHED, 10 * KB, 64, ("nginx", "varnish"),
               _AS_CACHE),
 )
@@ -257,17 +286,20 @@ class PhpCase:
     crowded: bool = False
     # How the application takes requests if it stays in memory, as `mode` of its workers; nothing: it does not.
     resident: str = ""
-    rivals = ("nginx",)
-    tls = close = percentiles = is_http2 = False
+    rivals: tuple = ("nginx",)
+    tls = close = percentiles = browser = is_http2 = False
 
     @property
     def has_floor(self):
         return self.cached
 
 
+# As it is by default, and with connections to PHP-FPM that stay open.
+_NGINX_OF_PHP = ("nginx", "nginx-keepalive")
+
 PHP_CASES = (
     PhpCase("wordpress-c10", "WordPress front page, 10 connections", "wordpress", "/", 10,
-            (Target("requests_per_second", "nginx", 1.0, at_least=True), NO_ERROR)),
+            (Target("requests_per_second", _NGINX_OF_PHP, 1.0, at_least=True), NO_ERROR), rivals=_NGINX_OF_PHP),
     PhpCase("wordpress-c500", "WordPress front page, 500 connections", "wordpress", "/", 500,
             (Target("p99_of_mean", "", 1.5), NO_ERROR), crowded=True),
     PhpCase("wordpress-cached-c10", "WordPress front page, cached, 10 connections", "wordpress", "/", 10,
@@ -279,7 +311,8 @@ PHP_CASES = (
              Target("errors", "", 0, of="resident")), resident="native"),
     PhpCase("php-hello", "hello world of PHP, 64 connections", "hello", "/hello.php", 64,
             (Target("cpu_us", "", 60, of="resident"), Target("php_per_core_second", "", 20_000, at_least=True, of="resident"),
-             NO_ERROR, Target("errors", "", 0, of="resident")), resident="worker"),
+             _cpu("nginx-keepalive", 0.80), _cpu("nginx", 0.60), NO_ERROR, Target("errors", "", 0, of="resident")),
+            resident="worker", rivals=_NGINX_OF_PHP),
 )
 
 
@@ -297,7 +330,7 @@ class FrameworkCase:
     close: bool = False
     # Whether there is a database behind it.
     database: bool = False
-    tls = percentiles = has_floor = is_http2 = False
+    tls = percentiles = browser = has_floor = is_http2 = False
 
 
 _FRAMEWORKS = ("hyper", "axum", "actix", "rocket", "hyperlane", "net/http", "gin", "node")
@@ -307,14 +340,14 @@ def _per_core(versus, bound):
     return Target("per_core_second", versus, bound, at_least=True)
 
 
-_LIKE_RAW = (_per_core("raw", 0.97), _per_core(_FRAMEWORKS, 1.0), NO_ERROR)
+_AHEAD = (_per_core("hyper", 1.15), _per_core("actix", 1.15), _per_core(_FRAMEWORKS, 1.0), NO_ERROR)
 
 FRAMEWORK_CASES = (
-    FrameworkCase("framework-hello-c360", "hello, 360 connections", "/hello/world", 360, ("raw", *_FRAMEWORKS), _LIKE_RAW),
-    FrameworkCase("framework-json-c360", "JSON, 360 connections", "/json/7", 360, ("raw", *_FRAMEWORKS), _LIKE_RAW),
+    FrameworkCase("framework-hello-c360", "hello, 360 connections", "/hello/world", 360, ("raw", *_FRAMEWORKS), _AHEAD),
+    FrameworkCase("framework-json-c360", "JSON, 360 connections", "/json/7", 360, ("raw", *_FRAMEWORKS), _AHEAD),
     FrameworkCase("framework-close-c360", "hello, Connection: close, 360 at a time", "/hello/world", 360, ("raw", *_FRAMEWORKS),
                   (_per_core(_FRAMEWORKS, 1.0), NO_ERROR), close=True),
-    FrameworkCase("framework-hello-c1000", "hello, 1,000 connections", "/hello/world", 1000, ("raw", *_FRAMEWORKS), _LIKE_RAW),
+    FrameworkCase("framework-hello-c1000", "hello, 1,000 connections", "/hello/world", 1000, ("raw", *_FRAMEWORKS), _AHEAD),
     FrameworkCase("framework-page-c64", "page with a row of a database, 64 connections", "/users/7", 64, ("axum", "axum-no-ping", "gin"),
                   (_per_core("axum", 1.2), _per_core("gin", 1.0), NO_ERROR), database=True),
 )

@@ -9,16 +9,20 @@ import sys
 import threading
 
 from . import host
+from .servers import BENCH
+
+# The fields of a browser's request, without Host and without Accept-Encoding.
+BROWSER = (BENCH / "browser-head.txt").read_text().splitlines()
 
 UNITS = {"us": 1, "ms": 1e3, "s": 1e6, "m": 60e6}
 
 
-def wrk(core, url, connections, seconds, close=False):
+def wrk(core, url, connections, seconds, close=False, browser=False):
     """Runs wrk with one thread on `core`; what it saw."""
     command = ["taskset", "-c", str(core), host.find("wrk"), "-t1", f"-c{connections}", f"-d{seconds}s",
                "--timeout", "20s", "--latency"]
-    if close:
-        command += ["-H", "Connection: close"]
+    for field in (["Connection: close"] if close else []) + (BROWSER if browser else []):
+        command += ["-H", field]
     done = subprocess.run([*command, url], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"bench: wrk failed: {done.stderr.strip() or done.stdout.strip()}")

@@ -25,7 +25,7 @@ def run_case(case, start, cores, rounds, seconds, say):
         # h2load warms up in each round, and so does a queue.
         if not case.is_http2 and not isinstance(case, cases.QueueCase) and not _is_crowded(case):
             for server in running:
-                load.wrk(generator_core, server.url(case.path, case.tls), min(case.connections, 64), 1)
+                load.wrk(generator_core, server.url(case.path, case.tls), min(case.connections, 64), 1, browser=case.browser)
         for number in range(rounds):
             # Nobody always goes first.
             for server in running[number % len(running):] + running[:number % len(running)]:
@@ -54,7 +54,7 @@ def _sample(server, case, generator_core, seconds):
         measured.end()
     else:
         measured.begin()
-        sample = load.wrk(generator_core, server.url(case.path, case.tls), case.connections, seconds, case.close)
+        sample = load.wrk(generator_core, server.url(case.path, case.tls), case.connections, seconds, case.close, case.browser)
         measured.end()
     server.check()
     requests = sample["requests"] or 1

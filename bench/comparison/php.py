@@ -38,7 +38,11 @@ for ($number = 1; $number <= 10; $number++) {
 
 # As the handbook of WordPress has it, and nginx's own page on PHP.
 NGINX_HTTP = """\
-    fastcgi_cache_path cache keys_zone=bench:10m max_size=1g inactive=1h use_temp_path=off;
+    fastcgi_cache_path cache-of-{name} keys_zone=bench:10m max_size=1g inactive=1h use_temp_path=off;
+    upstream php {{
+        server unix:{socket};
+        {keepalive}
+    }}
     server {{
         listen 127.0.0.1:{port} backlog=4096;
         root {root};
@@ -49,7 +53,8 @@ NGINX_HTTP = """\
             include /etc/nginx/fastcgi_params;
             fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
             fastcgi_param HTTP_PROXY "";
-            fastcgi_pass unix:{socket};
+            fastcgi_pass php;
+            fastcgi_keep_conn {keep_conn};
             fastcgi_read_timeout 120s;
             fastcgi_buffers 16 16k;
             fastcgi_buffer_size 32k;
@@ -57,6 +62,9 @@ NGINX_HTTP = """\
         }}
     }}
 """
+
+# For as long as the load goes on, a connection and thus its process serves any client.
+NGINX_KEEPALIVE = "keepalive {connections}; keepalive_requests 1000000000; keepalive_time 24h;"
 
 # The usual rules of a WordPress behind fastcgi_cache: who is known, and what is sent, is never stored.
 NGINX_CACHE = """\
@@ -128,12 +136,27 @@ class Stack:
 
 
 def start_nginx(case, core, stack):
+    """As it is by default: a connection to PHP for each request."""
+    return _start_nginx("nginx", case, core, stack)
+
+
+def start_nginx_keepalive(case, core, stack):
+    """With connections to PHP that stay open. It has no queue, and a process serves none but its connection: with fewer
+    processes than clients some clients would wait for ever, and wrk would not report them."""
+    return _start_nginx("nginx-keepalive", case, core, stack, max(case.connections, stack.CHILDREN))
+
+
+def _start_nginx(name, case, core, stack, kept=0):
     port = host.free_port()
-    socket, pid = stack.start_fpm("nginx")
-    shutil.rmtree(RUN / "cache", ignore_errors=True)
-    cache = NGINX_CACHE.format() if case.cached else ""
-    http = NGINX_HTTP.format(port=port, root=stack.root(case.kind), socket=socket, cache=cache)
-    return run_nginx(http, core, port, php_pid=pid)
+    socket, pid = stack.start_fpm(name, kept or stack.CHILDREN)
+    shutil.rmtree(RUN / f"cache-of-{name}", ignore_errors=True)
+    http = NGINX_HTTP.format(
+        name=name, port=port, root=stack.root(case.kind), socket=socket, cache=NGINX_CACHE.format() if case.cached else "",
+        keepalive=NGINX_KEEPALIVE.format(connections=kept) if kept else "", keep_conn="on" if kept else "off")
+    return run_nginx(http, core, port, php_pid=pid, name=name)
+
+
+NGINX = {"nginx": start_nginx, "nginx-keepalive": start_nginx_keepalive}
 
 
 def start_apus(case, core, stack, binary, name="apus"):

@@ -19,8 +19,8 @@ NGINX_FRAME = """\
 daemon off;
 {user}worker_processes 1;
 worker_rlimit_nofile {descriptors};
-pid nginx.pid;
-error_log nginx.log warn;
+pid {name}.pid;
+error_log {name}.log warn;
 events {{ worker_connections {connections}; }}
 http {{
     access_log off;
@@ -145,15 +145,15 @@ def start_nginx(core):
     return run_nginx(NGINX_HTTP.format(clear=clear, tls=tls), core, clear, tls)
 
 
-def run_nginx(http, core, clear, tls=None, php_pid=None, checked_after="1s"):
+def run_nginx(http, core, clear, tls=None, php_pid=None, checked_after="1s", name="nginx"):
     """nginx with these lines of `http`, which looks at its files again after so long."""
     descriptors = host.raise_descriptor_limit()
     user = "user root;\n" if os.geteuid() == 0 else ""
     text = NGINX_FRAME.format(
-        user=user, descriptors=descriptors, connections=min(descriptors, 16384), checked_after=checked_after, http=http)
-    (RUN / "nginx.conf").write_text(text)
-    command = [host.find("nginx"), "-p", RUN, "-c", RUN / "nginx.conf", "-e", RUN / "nginx.log"]
-    return Server("nginx", command, clear, tls, core, php_pid)
+        name=name, user=user, descriptors=descriptors, connections=min(descriptors, 16384), checked_after=checked_after, http=http)
+    (RUN / f"{name}.conf").write_text(text)
+    command = [host.find("nginx"), "-p", RUN, "-c", RUN / f"{name}.conf", "-e", RUN / f"{name}.log"]
+    return Server(name, command, clear, tls, core, php_pid)
 
 
 def start_h2o(core):
