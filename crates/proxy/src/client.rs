@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use apus_codec::proxy_protocol::ProxyHeader;
 use apus_http::fields::cookie_value;
@@ -98,7 +97,6 @@ impl UpstreamClient {
             idempotent: is_idempotent(&head.method),
             deadline: None,
         });
-        let sent_at = Instant::now();
         let upstream = group
             .send(outgoing, context)
             .await
@@ -106,7 +104,7 @@ impl UpstreamClient {
         let source = ResponseOrigin {
             address: Arc::clone(&upstream.node.address),
             status: upstream.response.status,
-            duration: sent_at.elapsed(),
+            duration: upstream.took,
         };
         error_response::log_attempts(&self.log, &upstream.attempts, Some(&upstream.node));
         Ok((upstream, source))

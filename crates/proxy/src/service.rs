@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use apus_http::path::InvalidPath;
 use apus_http::{
-    Body, Method, Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode, Version,
+    Body, Method, Request, Response, ResponseFuture, ResponseOrigin, Service, ServiceFactory,
+    StatusCode, Version,
 };
 use apus_net::client::{ClientRequestHead, ClientResponse};
-use apus_upstream::Upstreams;
+use apus_upstream::{UpstreamResponse, Upstreams};
 use bytes::Bytes;
 
 use super::client::UpstreamClient;
@@ -57,13 +58,6 @@ struct ProxyState {
     settings: Arc<ProxySettings>,
 }
 
-/// A request, with the head that is sent to the origin.
-struct ProxyRequest {
-    request: Request,
-    head: Rc<ClientRequestHead>,
-    handshake: Option<HandshakeKey>,
-}
-
 impl Service for ProxyService {
     fn call(&self, request: Request) -> ResponseFuture {
         let state = &self.0;
@@ -74,13 +68,21 @@ impl Service for ProxyService {
         let handshake = websocket::begin(&request, &mut head);
         let head = Rc::new(head);
         let state = Rc::clone(state);
+        let mut request = request;
+        // What the block captures stays where it is; the parameters of an `async fn` would be moved once more.
         ResponseFuture::later(async move {
-            let request = ProxyRequest {
-                request,
-                head,
-                handshake,
+            let hold = state.settings.hold_request.as_ref();
+            let body = match state.client.request_body(&mut request, hold).await {
+                Ok(body) => body,
+                Err(response) => return response,
             };
-            state.respond(request).await
+            let body = state.outgoing_body(&request, &head, body);
+            match state.client.send(&request, &head, body).await {
+                Ok((upstream, origin)) => {
+                    state.respond(&request, &head, handshake.as_ref(), upstream, origin)
+                }
+                Err(response) => response,
+            }
         })
     }
 }
@@ -119,27 +121,24 @@ impl ProxyState {
         })
     }
 
-    async fn respond(&self, request: ProxyRequest) -> Response {
-        let settings = &self.settings;
-        let ProxyRequest {
-            mut request,
-            head,
-            handshake,
-        } = request;
-        let hold = settings.hold_request.as_ref();
-        let body = match self.client.request_body(&mut request, hold).await {
-            Ok(body) => body,
-            Err(response) => return response,
-        };
-        let body = trailers::of_request(body, &settings.forwarding);
-        let body = match &self.mirror {
-            Some(mirror) => mirror.copy(&request, &head, body),
+    /// Returns the body for the origin, of which the mirror gets a copy.
+    fn outgoing_body(&self, request: &Request, head: &Rc<ClientRequestHead>, body: Body) -> Body {
+        let body = trailers::of_request(body, &self.settings.forwarding);
+        match &self.mirror {
+            Some(mirror) => mirror.copy(request, head, body),
             None => body,
-        };
-        let (mut upstream, source) = match self.client.send(&request, &head, body).await {
-            Ok(response) => response,
-            Err(response) => return response,
-        };
+        }
+    }
+
+    /// Returns the response for the client.
+    fn respond(
+        &self,
+        request: &Request,
+        head: &ClientRequestHead,
+        handshake: Option<&HandshakeKey>,
+        mut upstream: UpstreamResponse,
+        origin: ResponseOrigin,
+    ) -> Response {
         if let Some(handshake) = handshake
             && let Err(invalid) = handshake.check_response(&mut upstream.response)
         {
@@ -151,7 +150,7 @@ impl ProxyState {
             own: [&upstream.node.name, &upstream.node.address],
         };
         let mut response = self.response(upstream.response, &names);
-        response.set_origin(source);
+        response.set_origin(origin);
         if let Some(cookie) = upstream.set_cookie {
             // The configuration checks the parts of the cookie.
             let _ = response.headers_mut().try_append("set-cookie", cookie);

@@ -68,6 +68,6 @@ pub(super) fn exceeds_limits(
     now: Instant,
 ) -> bool {
     let is_used_up = plan.max_requests > 0 && requests >= plan.max_requests;
-    let age = now.saturating_duration_since(opened_at);
-    is_used_up || (!plan.max_age.is_zero() && age > plan.max_age)
+    let age = || now.saturating_duration_since(opened_at);
+    is_used_up || (!plan.max_age.is_zero() && age() > plan.max_age)
 }

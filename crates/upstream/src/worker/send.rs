@@ -1,5 +1,6 @@
 //! The sending of a request: it acquires a node, sends an attempt, and retries at other nodes if that fails.
 
+use std::future::Future;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,8 @@ pub struct UpstreamResponse {
     pub response: ClientResponse,
     /// The node that responded.
     pub node: Rc<NodeLabel>,
+    /// The time from the request to the head of its response.
+    pub took: Duration,
     /// The value of a `Set-Cookie` field for the client, if a cookie is to bind it to the node.
     pub set_cookie: Option<String>,
     /// The attempts that failed before, in order; mostly none.
@@ -163,11 +166,11 @@ impl WorkerGroup {
     ///
     /// # Errors
     /// There is no response; see [`UpstreamErrorKind`].
-    pub async fn send(
-        self: &Rc<Self>,
+    pub fn send<'a>(
+        self: &'a Rc<Self>,
         request: ClientRequest,
-        context: RequestContext<'_>,
-    ) -> Result<UpstreamResponse, UpstreamError> {
+        context: RequestContext<'a>,
+    ) -> impl Future<Output = Result<UpstreamResponse, UpstreamError>> + 'a {
         increment(&self.counters.requests);
         let began = Instant::now();
         let total = self.plan(|plan| plan.total_timeout);
@@ -189,27 +192,31 @@ impl WorkerGroup {
             tried: TriedNodes::new(),
             failed: Vec::new(),
         };
-        let mut attempt = match attempts.request.acquire(&attempts.tried).await {
-            Ok(attempt) => attempt,
-            Err(error) => return Err(attempts.reject(error)),
-        };
-        loop {
-            let ended = attempts.send_attempt(attempt, &mut body).await;
-            let next = match ended.result {
-                Ok(response) => attempts.handle_response(ended.attempt, response, &body),
-                Err(failure) => {
-                    let scope = match !ended.was_seen && attempts.is_process_lost(&failure) {
-                        true => RetryScope::AnyNode,
-                        false => RetryScope::OtherNodes,
-                    };
-                    let next = attempts.handle_failure(ended.attempt, failure, &body, scope);
-                    next.await
-                }
+        // What the block captures stays where it is; the parameters of an `async fn` would be moved once more.
+        async move {
+            let mut attempt = match attempts.request.acquire(&attempts.tried).await {
+                Ok(attempt) => attempt,
+                Err(error) => return Err(attempts.reject(error)),
             };
-            match next {
-                NextStep::Retry(next) => attempt = next,
-                NextStep::Respond(response) => return Ok(response),
-                NextStep::Fail(error) => return Err(error),
+            loop {
+                let ended = attempts.send_attempt(attempt, &mut body).await;
+                let next = match ended.result {
+                    Ok(response) => attempts.handle_response(ended.attempt, response, &body),
+                    Err(failure) => {
+                        let scope = match !ended.was_seen && attempts.is_process_lost(&failure) {
+                            true => RetryScope::AnyNode,
+                            false => RetryScope::OtherNodes,
+                        };
+                        let next = attempts.handle_failure(ended.attempt, failure, &body, scope);
+                        // Boxed, so that requests that do not fail have a smaller future.
+                        Box::pin(next).await
+                    }
+                };
+                match next {
+                    NextStep::Retry(next) => attempt = next,
+                    NextStep::Respond(response) => return Ok(response),
+                    NextStep::Fail(error) => return Err(error),
+                }
             }
         }
     }
@@ -241,7 +248,7 @@ impl RequestAttempts<'_> {
                 return self.retry(next);
             }
         }
-        NextStep::Respond(self.respond(plan, attempt, response))
+        NextStep::Respond(self.respond(plan, attempt, response, now))
     }
 
     /// Whether a FastCGI process closed the connection without a response to the first attempt. One address
@@ -332,6 +339,7 @@ impl RequestAttempts<'_> {
         plan: &GroupPlan,
         attempt: RequestAttempt,
         response: ClientResponse,
+        now: Instant,
     ) -> UpstreamResponse {
         let local = attempt.node();
         let node = Rc::clone(&local.label);
@@ -342,6 +350,7 @@ impl RequestAttempts<'_> {
             .map(|sticky| set_cookie(sticky, route));
         UpstreamResponse {
             node,
+            took: now.saturating_duration_since(self.request.began),
             set_cookie,
             attempts: std::mem::take(&mut self.failed),
             response: attempt.attach_to(response, self.request.deadline),
