@@ -8,8 +8,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
 use crate::encoded::EncodedForm;
-use crate::grammar::{is_field_content, is_token, make_lower_case, trim};
+use crate::grammar::{is_field_content, is_token, trim};
 use crate::response_head::FieldSummary;
+use crate::scan::make_name_lower_case;
 
 /// The field lines of a head or a trailer section, in order.
 ///
@@ -409,12 +410,12 @@ impl Headers {
         });
         let at = section.wire.len();
         section.wire.extend_from_slice(name);
-        if let Some(name) = section.wire.get_mut(at..) {
-            make_lower_case(name);
-        }
         section.wire.extend_from_slice(b": ");
         section.wire.extend_from_slice(value);
         section.wire.extend_from_slice(b"\r\n");
+        if let Some(line) = section.wire.get_mut(at..) {
+            make_name_lower_case(line, name.len());
+        }
         section.lines.push(FieldLine {
             start,
             name: name_len,
@@ -444,8 +445,8 @@ impl Headers {
         section.encoded.clear();
         let at = section.wire.len();
         section.wire.extend_from_slice(line);
-        if let Some(name) = section.wire.get_mut(at..at.saturating_add(name.len())) {
-            make_lower_case(name);
+        if let Some(line) = section.wire.get_mut(at..) {
+            make_name_lower_case(line, name.len());
         }
         section.lines.push(FieldLine {
             start,

@@ -27,6 +27,7 @@ mod response;
 pub mod response_head;
 mod response_memory;
 mod route_info;
+pub mod scan;
 mod service;
 mod target;
 pub mod trace;

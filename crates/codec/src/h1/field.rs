@@ -2,7 +2,8 @@
 
 use super::Http1Error;
 use super::line::LineReader;
-use apus_http::grammar::{field_content_len, is_field_content, is_token, parse_decimal, token_len};
+use apus_http::grammar::{is_field_content, is_token, parse_decimal};
+use apus_http::scan::{field_content_len, token_len};
 
 /// Splits a field line without its CRLF into name and value.
 pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), Http1Error> {
