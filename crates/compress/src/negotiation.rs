@@ -127,27 +127,31 @@ pub fn is_compressible(status: StatusCode, headers: &Headers) -> bool {
                 | StatusCode::PARTIAL_CONTENT
                 | StatusCode::NOT_MODIFIED
         );
-    has_content
-        && headers
-            .get("content-type")
-            .is_some_and(media_type::is_compressible)
-        && ["content-encoding", "content-range", "content-digest"]
-            .iter()
-            .all(|name| !headers.contains(name))
-        && !has_member(headers, "cache-control", "no-transform")
-        && !has_member(headers, "vary", "accept-encoding")
+    if !has_content {
+        return false;
+    }
+    let mut content_type = None;
+    for (name, value, _) in headers.wire_lines() {
+        let is_excluded = match name {
+            b"content-type" => {
+                content_type.get_or_insert(value);
+                false
+            }
+            b"content-encoding" | b"content-range" | b"content-digest" => true,
+            b"cache-control" => list::has_member(value, "no-transform"),
+            b"vary" => list::has_member(value, "accept-encoding"),
+            _ => false,
+        };
+        if is_excluded {
+            return false;
+        }
+    }
+    content_type.is_some_and(media_type::is_compressible)
 }
 
 /// Adds `Vary: accept-encoding`.
 pub fn vary(headers: &mut Headers) {
     headers.append(&header::VARY, &HeaderValue::from_static("accept-encoding"));
-}
-
-/// Whether a list field has a member, in any case.
-fn has_member(headers: &Headers, name: &str, member: &str) -> bool {
-    headers
-        .get_all(name)
-        .any(|value| list::has_member(value, member))
 }
 
 /// Makes the field lines those of the compressed representation.

@@ -144,12 +144,12 @@ impl ProxyState {
         {
             return error_response::invalid_accept(&self.client.log, &upstream.node, invalid);
         }
-        let names = OriginNames {
+        let names = || OriginNames {
             origin: &head.authority,
             client: request.authority(),
             own: [&upstream.node.name, &upstream.node.address],
         };
-        let mut response = self.response(upstream.response, &names);
+        let mut response = self.response(upstream.response, names);
         response.set_origin(origin);
         if let Some(cookie) = upstream.set_cookie {
             // The configuration checks the parts of the cookie.
@@ -159,14 +159,18 @@ impl ProxyState {
     }
 
     /// Returns the response of an origin with the headers and the body for the client.
-    fn response(&self, upstream: ClientResponse, names: &OriginNames<'_>) -> Response {
+    fn response<'a>(
+        &self,
+        upstream: ClientResponse,
+        names: impl FnOnce() -> OriginNames<'a>,
+    ) -> Response {
         let settings = &self.settings;
         let mut headers = upstream.headers;
         for name in &settings.hidden {
             headers.remove(name);
         }
         if headers.contains("location") || !settings.redirects.is_empty() {
-            response_headers::change_redirects(&mut headers, &settings.redirects, names);
+            response_headers::change_redirects(&mut headers, &settings.redirects, &names());
         }
         response_headers::change_cookies(&mut headers, &settings.cookies);
         let body = match trailers::of_response(upstream.body, &settings.hidden) {

@@ -118,10 +118,6 @@ pub fn select_validated(stored: &[&StoredResponse], not_modified: &Headers) -> O
 
 /// The result of freshening a stored response by a 304.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "taken apart where it is returned"
-)]
 pub enum FreshenResult {
     /// The updated response replaces the older one, with the same body.
     Stored(Box<StoredResponse>),

@@ -81,10 +81,6 @@ enum RecordKind {
 
 /// An event in the input.
 #[derive(Debug, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is moved once, and a box would cost an allocation for each response"
-)]
 pub enum FastCgiEvent {
     /// More input is needed.
     Incomplete,
