@@ -22,11 +22,9 @@ pub fn field_content_len(bytes: &[u8]) -> usize {
 /// Changes the letters of the name at the start of a line to lower case.
 pub fn make_name_lower_case(line: &mut [u8], name: usize) {
     let mut left = name;
-    for bytes in line.as_chunks_mut::<8>().0 {
-        let word = u64::from_le_bytes(*bytes);
-        let upper = in_range(word, b'A', b'Z') & first_bytes(left);
-        *bytes = (word | (upper >> 2)).to_le_bytes();
-        left = left.saturating_sub(8);
+    for block in line.as_chunks_mut::<{ blocks::BYTES }>().0 {
+        blocks::make_lower_case(block, left);
+        left = left.saturating_sub(blocks::BYTES);
         if left == 0 {
             return;
         }
@@ -80,12 +78,6 @@ const fn in_range(word: u64, first: u8, last: u8) -> u64 {
     from & !above & !word & HIGHS
 }
 
-/// The first bytes of a word, as all of their bits.
-fn first_bytes(count: usize) -> u64 {
-    let rest = u32::try_from(8_usize.saturating_sub(count)).unwrap_or(0);
-    u64::MAX.checked_shr(rest.saturating_mul(8)).unwrap_or(0)
-}
-
 /// The number of bytes before the first one whose high bit is set.
 const fn before(highs: u64) -> usize {
     (highs.trailing_zeros() / 8) as usize
@@ -128,6 +120,18 @@ mod blocks {
         let is_delete = bytes.simd_eq(u8x16::splat(0x7f));
         leading((is_high | is_tab) & !is_delete)
     }
+
+    /// Changes the letters among the first bytes to lower case.
+    pub(super) fn make_lower_case(block: &mut [u8; BYTES], first: usize) {
+        let bytes = u8x16::new(*block);
+        let from_a = bytes.max(u8x16::splat(b'A')).simd_eq(bytes);
+        let is_upper = from_a & bytes.min(u8x16::splat(b'Z')).simd_eq(bytes);
+        let count = u8::try_from(first).unwrap_or(u8::MAX);
+        let is_first = INDEXES.max(u8x16::splat(count)).simd_ne(INDEXES);
+        *block = (bytes | (is_upper & is_first & u8x16::splat(0x20))).to_array();
+    }
+
+    const INDEXES: u8x16 = u8x16::new([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
 
     /// How many bytes at the start have all bits set.
     fn leading(matches: u8x16) -> usize {

@@ -12,9 +12,9 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// Adds a response time. One above the mean replaces it at once, so that a node that becomes slow gets
-    /// fewer requests before many wait for it.
-    pub(crate) fn add(&mut self, took: Duration, now: Instant) {
+    /// Adds a response time, and returns the new mean in seconds. One above the mean replaces it at once, so
+    /// that a node that becomes slow gets fewer requests before many wait for it.
+    pub(crate) fn add(&mut self, took: Duration, now: Instant) -> f64 {
         let took = took.as_secs_f64();
         let mean = match self.state {
             Some((mean, at)) if took < mean => {
@@ -24,6 +24,7 @@ impl Latency {
             _ => took,
         };
         self.state = Some((mean, now));
+        mean
     }
 
     /// Returns the mean in seconds; `None` before the first response. It decays while nothing is added, so

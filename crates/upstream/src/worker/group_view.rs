@@ -136,9 +136,8 @@ impl WorkerNode {
     /// Adds the latency of a response.
     pub(super) fn add_latency(&self, took: Duration, now: Instant) {
         let mut latency = self.latency.get();
-        latency.add(took, now);
+        let mean = latency.add(took, now);
         self.latency.set(latency);
-        self.counters
-            .set_latency(latency.seconds(now).unwrap_or_default());
+        self.counters.set_latency(mean);
     }
 }

@@ -1,6 +1,5 @@
 //! The sending of a request: it acquires a node, sends an attempt, and retries at other nodes if that fails.
 
-use std::future::Future;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -166,11 +165,11 @@ impl WorkerGroup {
     ///
     /// # Errors
     /// There is no response; see [`UpstreamErrorKind`].
-    pub fn send<'a>(
-        self: &'a Rc<Self>,
+    pub async fn send(
+        self: &Rc<Self>,
         request: ClientRequest,
-        context: RequestContext<'a>,
-    ) -> impl Future<Output = Result<UpstreamResponse, UpstreamError>> + 'a {
+        context: RequestContext<'_>,
+    ) -> Result<UpstreamResponse, UpstreamError> {
         increment(&self.counters.requests);
         let began = Instant::now();
         let total = self.plan(|plan| plan.total_timeout);
@@ -192,31 +191,28 @@ impl WorkerGroup {
             tried: TriedNodes::new(),
             failed: Vec::new(),
         };
-        // What the block captures stays where it is; the parameters of an `async fn` would be moved once more.
-        async move {
-            let mut attempt = match attempts.request.acquire(&attempts.tried).await {
-                Ok(attempt) => attempt,
-                Err(error) => return Err(attempts.reject(error)),
-            };
-            loop {
-                let ended = attempts.send_attempt(attempt, &mut body).await;
-                let next = match ended.result {
-                    Ok(response) => attempts.handle_response(ended.attempt, response, &body),
-                    Err(failure) => {
-                        let scope = match !ended.was_seen && attempts.is_process_lost(&failure) {
-                            true => RetryScope::AnyNode,
-                            false => RetryScope::OtherNodes,
-                        };
-                        let next = attempts.handle_failure(ended.attempt, failure, &body, scope);
-                        // Boxed, so that requests that do not fail have a smaller future.
-                        Box::pin(next).await
-                    }
-                };
-                match next {
-                    NextStep::Retry(next) => attempt = next,
-                    NextStep::Respond(response) => return Ok(response),
-                    NextStep::Fail(error) => return Err(error),
+        let mut attempt = match attempts.request.acquire(&attempts.tried).await {
+            Ok(attempt) => attempt,
+            Err(error) => return Err(attempts.reject(error)),
+        };
+        loop {
+            let ended = attempts.send_attempt(attempt, &mut body).await;
+            let next = match ended.result {
+                Ok(response) => attempts.handle_response(ended.attempt, response, &body),
+                Err(failure) => {
+                    let scope = match !ended.was_seen && attempts.is_process_lost(&failure) {
+                        true => RetryScope::AnyNode,
+                        false => RetryScope::OtherNodes,
+                    };
+                    let next = attempts.handle_failure(ended.attempt, failure, &body, scope);
+                    // Boxed, so that requests that do not fail have a smaller future.
+                    Box::pin(next).await
                 }
+            };
+            match next {
+                NextStep::Retry(next) => attempt = next,
+                NextStep::Respond(response) => return Ok(response),
+                NextStep::Fail(error) => return Err(error),
             }
         }
     }
