@@ -426,6 +426,7 @@ impl Headers {
 
     /// Adds a line that was received, with its CRLF; `name` and `value` are its parts, which are valid.
     /// Most received lines already have the form of the buffer, except for the case of the name.
+    #[inline]
     pub fn push_received(&mut self, line: &[u8], name: &[u8], value: &[u8]) {
         let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
         let plain = value.strip_prefix(b" ").filter(|plain| {

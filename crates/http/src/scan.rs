@@ -42,20 +42,19 @@ fn prefix_len(
     of_block: impl Fn(&[u8; blocks::BYTES]) -> usize,
     of_word: impl Fn(u64) -> usize,
 ) -> usize {
-    let mut length = 0_usize;
     let (whole, rest) = bytes.as_chunks::<{ blocks::BYTES }>();
-    for block in whole {
+    for (index, block) in whole.iter().enumerate() {
         let found = of_block(block);
-        length = length.saturating_add(found);
         if found < blocks::BYTES {
-            return length;
+            return index.saturating_mul(blocks::BYTES).saturating_add(found);
         }
     }
+    let mut length = whole.len().saturating_mul(blocks::BYTES);
     for word in rest.as_chunks::<8>().0 {
         let found = of_word(u64::from_le_bytes(*word));
         length = length.saturating_add(found);
         if found < 8 {
-            return length;
+            break;
         }
     }
     length

@@ -46,6 +46,7 @@ pub(super) struct ReceivedField<'a> {
 
 /// The next line of a section at the start of `input`; `None` if it is incomplete. `section` is as for
 /// [`LineReader::next`].
+#[inline]
 pub(super) fn next<'a>(
     lines: &mut LineReader,
     input: &'a [u8],
@@ -55,6 +56,16 @@ pub(super) fn next<'a>(
         lines.take(field.line.len());
         return Ok(Some(SectionLine::Field(field)));
     }
+    next_in_two_passes(lines, input, section)
+}
+
+/// Does the same as [`next`] for lines that are incomplete, invalid or empty.
+#[inline(never)]
+fn next_in_two_passes<'a>(
+    lines: &mut LineReader,
+    input: &'a [u8],
+    section: (usize, Http1Error),
+) -> Result<Option<SectionLine<'a>>, Http1Error> {
     let Some((line, bytes)) = lines.next(input, section, section)? else {
         return Ok(None);
     };
@@ -71,6 +82,7 @@ pub(super) fn next<'a>(
 
 /// Reads the valid field line at the start of the input in one pass. `None` if it is incomplete, invalid or
 /// empty; reading it in two passes, by [`LineReader`] and [`split`], tells which.
+#[inline]
 fn scan(input: &[u8]) -> Option<ReceivedField<'_>> {
     let colon = token_len(input);
     let (name, rest) = input.split_at_checked(colon)?;

@@ -43,8 +43,17 @@ pub(super) struct FramingFields {
 
 impl FramingFields {
     /// Adds a field line.
+    #[inline]
     pub(super) fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), Http1Error> {
         // The length alone excludes most names.
+        match name.len() {
+            10 | 14 | 17 => self.add_named(name, value),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline(never)]
+    fn add_named(&mut self, name: &[u8], value: &[u8]) -> Result<(), Http1Error> {
         match name.len() {
             10 if name.eq_ignore_ascii_case(b"connection") => {
                 for option in list::members(value) {
