@@ -15,8 +15,8 @@ use crate::scan::make_name_lower_case;
 /// The field lines of a head or a trailer section, in order.
 ///
 /// One buffer holds every line as `name: value CRLF` with the name in lower case, and an index
-/// points into it. Reading a request costs one allocation, writing a response over HTTP/1.1 is one
-/// copy of the buffer, and no line can ever hold a CR, an LF or a NUL.
+/// points into it. Writing a response over HTTP/1.1 is one copy of the buffer, and no line can ever hold a
+/// CR, an LF or a NUL.
 ///
 /// It is as large as a pointer, because messages and their heads move through many hands.
 #[derive(Clone, Default)]
@@ -26,7 +26,39 @@ pub struct Headers(Option<Box<FieldSection>>);
 struct FieldSection {
     wire: Vec<u8>,
     lines: SmallVec<[FieldLine; 12]>,
+    names: NameFilter,
     encoded: EncodedForm,
+}
+
+/// A Bloom filter of the names of a section, with one hash function. Most names that are looked for are not
+/// there, and the filter excludes nearly all of these.
+#[derive(Clone, Copy, Default)]
+struct NameFilter(u64);
+
+impl NameFilter {
+    /// The bit of a name in any case.
+    fn bit(name: &[u8]) -> u64 {
+        let ([first, ..], [.., last]) = (name, name) else {
+            return 1;
+        };
+        let letter = |byte: &u8| u32::from(*byte | 0x20);
+        let length = u32::try_from(name.len()).unwrap_or(u32::MAX);
+        let sum = letter(first).wrapping_mul(5).wrapping_add(letter(last));
+        1_u64.wrapping_shl(sum.wrapping_add(length.wrapping_mul(11)))
+    }
+
+    fn add(&mut self, name: &[u8]) {
+        self.0 |= Self::bit(name);
+    }
+
+    /// Adds the names of another section, or more.
+    fn add_all(&mut self, other: &Headers) {
+        self.0 |= other.0.as_ref().map_or(0, |other| other.names.0);
+    }
+
+    fn may_contain(self, name: &[u8]) -> bool {
+        self.0 & Self::bit(name) != 0
+    }
 }
 
 /// The capacity of the buffer in bytes when the first line is added.
@@ -150,10 +182,19 @@ impl Headers {
     }
 
     fn get_all_inner<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        self.lines()
+        let lines = match self.may_contain(name) {
+            true => self.lines(),
+            false => &[],
+        };
+        lines
             .iter()
             .filter(move |line| self.is_named(**line, name))
             .map(|line| self.value(*line))
+    }
+
+    /// Whether a line may have this name; false if certainly none has it.
+    fn may_contain(&self, name: &str) -> bool {
+        (self.0.as_ref()).is_some_and(|section| section.names.may_contain(name.as_bytes()))
     }
 
     /// Whether any line has this name.
@@ -205,17 +246,29 @@ impl Headers {
     pub fn append_from(&mut self, other: &Self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
         let section = self.section();
         section.encoded.clear();
+        section.names.add_all(other);
         section.wire.reserve(other.wire().len());
+        // Lines that follow each other are copied at once.
+        let mut copied = 0..0;
         for line in other.lines() {
-            let Ok(start) = u32::try_from(section.wire.len()) else {
+            let start = section.wire.len().saturating_add(copied.len());
+            let Ok(start) = u32::try_from(start) else {
                 // More than 4 GiB of field lines, which no limit allows.
-                return;
+                break;
             };
+            let whole = line.whole();
             if keep(other.bytes(line.name()), other.value(*line)) {
-                section.wire.extend_from_slice(other.bytes(line.whole()));
+                if copied.is_empty() {
+                    copied.start = whole.start;
+                }
+                copied.end = whole.end;
                 section.lines.push(FieldLine { start, ..*line });
+            } else {
+                section.wire.extend_from_slice(other.bytes(copied));
+                copied = 0..0;
             }
         }
+        section.wire.extend_from_slice(other.bytes(copied));
     }
 
     /// Adds all lines of `other` after the others.
@@ -229,6 +282,7 @@ impl Headers {
         };
         let offset = offset.saturating_sub(other.wire().len() as u32);
         section.wire.extend_from_slice(other.wire());
+        section.names.add_all(other);
         section
             .lines
             .extend(other.lines().iter().map(|line| FieldLine {
@@ -269,6 +323,9 @@ impl Headers {
     /// Removes all lines with this name, and returns whether there was one.
     pub fn remove(&mut self, name: impl AsRef<str>) -> bool {
         let name = name.as_ref();
+        if !self.may_contain(name) {
+            return false;
+        }
         let mut at = self.len();
         let before = at;
         while at > 0 {
@@ -303,6 +360,7 @@ impl Headers {
             section.encoded.clear();
             section.wire.clear();
             section.lines.clear();
+            section.names = NameFilter::default();
         }
     }
 
@@ -416,6 +474,7 @@ impl Headers {
         if let Some(line) = section.wire.get_mut(at..) {
             make_name_lower_case(line, name.len());
         }
+        section.names.add(name);
         section.lines.push(FieldLine {
             start,
             name: name_len,
@@ -449,6 +508,7 @@ impl Headers {
         if let Some(line) = section.wire.get_mut(at..) {
             make_name_lower_case(line, name.len());
         }
+        section.names.add(name);
         section.lines.push(FieldLine {
             start,
             name: name_len,
@@ -579,6 +639,34 @@ mod tests {
             "a b: c\r\n",
         ] {
             assert!(Headers::from_wire(broken.as_bytes()).is_err(), "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn finds_every_name_however_the_line_was_added() {
+        let names: Vec<_> = (0..200)
+            .map(|index| format!("X-{}{index}", "ab-_9".repeat(index % 7)))
+            .collect();
+        let (mut pushed, mut received, mut appended) =
+            (Headers::new(), Headers::new(), Headers::new());
+        for name in &names {
+            pushed.try_append(name, "1").unwrap();
+            let line = format!("{name}: 1\r\n");
+            received.push_received(line.as_bytes(), name.as_bytes(), b" 1");
+            let mut one = Headers::new();
+            one.try_append(name, "1").unwrap();
+            appended.append_all(&one);
+        }
+        let mut copied = Headers::new();
+        copied.append_from(&pushed, |_, _| true);
+        for mut headers in [pushed, received, appended, copied] {
+            for name in &names {
+                assert!(headers.contains(name), "{name}");
+                assert!(headers.contains(name.to_ascii_lowercase()), "{name}");
+                assert!(!headers.contains(format!("{name}x")), "{name}");
+                assert!(headers.remove(name.to_ascii_uppercase()), "{name}");
+                assert!(!headers.contains(name), "{name}");
+            }
         }
     }
 
