@@ -26,39 +26,7 @@ pub struct Headers(Option<Box<FieldSection>>);
 struct FieldSection {
     wire: Vec<u8>,
     lines: SmallVec<[FieldLine; 12]>,
-    names: NameFilter,
     encoded: EncodedForm,
-}
-
-/// A Bloom filter of the names of a section, with one hash function. Most names that are looked for are not
-/// there, and the filter excludes nearly all of these.
-#[derive(Clone, Copy, Default)]
-struct NameFilter(u64);
-
-impl NameFilter {
-    /// The bit of a name in any case.
-    fn bit(name: &[u8]) -> u64 {
-        let ([first, ..], [.., last]) = (name, name) else {
-            return 1;
-        };
-        let letter = |byte: &u8| u32::from(*byte | 0x20);
-        let length = u32::try_from(name.len()).unwrap_or(u32::MAX);
-        let sum = letter(first).wrapping_mul(5).wrapping_add(letter(last));
-        1_u64.wrapping_shl(sum.wrapping_add(length.wrapping_mul(11)))
-    }
-
-    fn add(&mut self, name: &[u8]) {
-        self.0 |= Self::bit(name);
-    }
-
-    /// Adds the names of another section, or more.
-    fn add_all(&mut self, other: &Headers) {
-        self.0 |= other.0.as_ref().map_or(0, |other| other.names.0);
-    }
-
-    fn may_contain(self, name: &[u8]) -> bool {
-        self.0 & Self::bit(name) != 0
-    }
 }
 
 /// The capacity of the buffer in bytes when the first line is added.
@@ -182,19 +150,10 @@ impl Headers {
     }
 
     fn get_all_inner<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        let lines = match self.may_contain(name) {
-            true => self.lines(),
-            false => &[],
-        };
-        lines
+        self.lines()
             .iter()
             .filter(move |line| self.is_named(**line, name))
             .map(|line| self.value(*line))
-    }
-
-    /// Whether a line may have this name; false if certainly none has it.
-    fn may_contain(&self, name: &str) -> bool {
-        (self.0.as_ref()).is_some_and(|section| section.names.may_contain(name.as_bytes()))
     }
 
     /// Whether any line has this name.
@@ -246,7 +205,6 @@ impl Headers {
     pub fn append_from(&mut self, other: &Self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
         let section = self.section();
         section.encoded.clear();
-        section.names.add_all(other);
         section.wire.reserve(other.wire().len());
         // Lines that follow each other are copied at once.
         let mut copied = 0..0;
@@ -282,7 +240,6 @@ impl Headers {
         };
         let offset = offset.saturating_sub(other.wire().len() as u32);
         section.wire.extend_from_slice(other.wire());
-        section.names.add_all(other);
         section
             .lines
             .extend(other.lines().iter().map(|line| FieldLine {
@@ -323,9 +280,6 @@ impl Headers {
     /// Removes all lines with this name, and returns whether there was one.
     pub fn remove(&mut self, name: impl AsRef<str>) -> bool {
         let name = name.as_ref();
-        if !self.may_contain(name) {
-            return false;
-        }
         let mut at = self.len();
         let before = at;
         while at > 0 {
@@ -360,7 +314,6 @@ impl Headers {
             section.encoded.clear();
             section.wire.clear();
             section.lines.clear();
-            section.names = NameFilter::default();
         }
     }
 
@@ -474,7 +427,6 @@ impl Headers {
         if let Some(line) = section.wire.get_mut(at..) {
             make_name_lower_case(line, name.len());
         }
-        section.names.add(name);
         section.lines.push(FieldLine {
             start,
             name: name_len,
@@ -508,7 +460,6 @@ impl Headers {
         if let Some(line) = section.wire.get_mut(at..) {
             make_name_lower_case(line, name.len());
         }
-        section.names.add(name);
         section.lines.push(FieldLine {
             start,
             name: name_len,

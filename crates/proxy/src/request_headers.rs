@@ -52,7 +52,7 @@ pub(super) fn fields(request: &Request, forwarding: &Forwarding) -> Result<Heade
     // Identity fields that are still there were not sent by the client.
     let takes_identity = request.are_identity_fields_removed();
     let prepared = ClientHeaders::of(request, forwarding);
-    let mut hops = 0;
+    let (mut hops, mut has_own) = (0, false);
     let mut to = Headers::with_capacity(from.wire().len() + prepared.headers.wire().len());
     to.append_from(from, |name, value| match name {
         b"host" | b"content-length" | b"expect" | b"proxy" => false,
@@ -60,7 +60,13 @@ pub(super) fn fields(request: &Request, forwarding: &Forwarding) -> Result<Heade
             hops += list::members(value)
                 .filter(|member| member.ends_with(PSEUDONYM.as_bytes()))
                 .count();
+            has_own = true;
             true
+        }
+        b"forwarded" | b"x-forwarded-for" | b"x-forwarded-host" | b"x-forwarded-port"
+        | b"x-forwarded-proto" | b"x-real-ip" => {
+            has_own |= takes_identity;
+            takes_identity
         }
         name => {
             (takes_identity || !is_identity_field(name))
@@ -70,7 +76,7 @@ pub(super) fn fields(request: &Request, forwarding: &Forwarding) -> Result<Heade
     if hops >= MAX_HOPS {
         return Err(ProxyLoop);
     }
-    match NAMES.iter().any(|name| to.contains(name)) {
+    match has_own {
         true => prepared.append_missing(&mut to),
         false => to.append_all(&prepared.headers),
     }
@@ -85,17 +91,6 @@ pub(super) fn upgrade(request: &Request, forwarding: &Forwarding) -> Option<Box<
     let is_allowed = upgrades.any(|allowed| allowed.eq_ignore_ascii_case(offered));
     is_allowed.then(|| offered.into())
 }
-
-/// The names of the headers about the client.
-const NAMES: [&str; 7] = [
-    "x-real-ip",
-    "x-forwarded-for",
-    "x-forwarded-proto",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "forwarded",
-    "via",
-];
 
 /// The headers about the client. Most requests of a connection have the same.
 struct ClientHeaders {
