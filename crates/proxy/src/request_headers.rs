@@ -416,6 +416,63 @@ mod tests {
         assert!(headers.contains("under_score"));
     }
 
+    /// The headers about the client are kept for the requests of a connection, which may differ in all that
+    /// these headers tell.
+    #[test]
+    fn requests_of_one_connection_get_their_own_headers_about_the_client() {
+        let first = request(&[("host", "a.example")]);
+        let connection = Rc::clone(first.connection());
+        let again = |host: &str, version: Version| {
+            let mut headers = Headers::new();
+            headers.try_append("host", host).unwrap();
+            headers
+                .try_append("x-forwarded-for", "203.0.113.5")
+                .unwrap();
+            Request::new(RequestParts {
+                method: Method::GET,
+                target: Target::parse(&Method::GET, "/").unwrap(),
+                version,
+                headers,
+                body: Body::Empty,
+                connection: Rc::clone(&connection),
+                extensions: Extensions::new(),
+            })
+        };
+        let all = Forwarding {
+            forwarded: true,
+            ..Forwarding::default()
+        };
+        let none = Forwarding {
+            x_forwarded: false,
+            via: false,
+            ..Forwarding::default()
+        };
+        let written = |request: &Request, forwarding: &Forwarding| {
+            text(&fields(request, forwarding).unwrap())
+        };
+        let of_first = written(&first, &all);
+        assert!(of_first.contains("x-forwarded-host: a.example\r\n"));
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            let other = written(&again("b.example:81", version), &all);
+            assert!(!other.contains("a.example"), "{other}");
+            assert!(other.contains("x-forwarded-port: 81\r\n"), "{other}");
+            let via = match version {
+                Version::HTTP_2 => "via: 2.0 apus\r\n",
+                _ => "via: 1.1 apus\r\n",
+            };
+            assert!(other.ends_with(via), "{other}");
+            assert_eq!(written(&again("b.example:81", version), &none), "");
+        }
+        let mut forwarded = again("a.example", Version::HTTP_11);
+        TrustedProxies::new(["192.0.2.0/24".parse().unwrap()]).establish(&mut forwarded);
+        let forwarded = written(&forwarded, &all);
+        assert!(
+            forwarded.contains("x-real-ip: 203.0.113.5\r\n"),
+            "{forwarded}"
+        );
+        assert_eq!(written(&first, &all), of_first);
+    }
+
     #[test]
     fn formats_numbers_and_addresses_as_fmt_does() {
         for number in [0, 9, 10, 80, 105, 8080, 10_000, u16::MAX] {
