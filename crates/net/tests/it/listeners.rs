@@ -218,7 +218,11 @@ fn listens_on_sockets_that_systemd_passed() {
         message.contains("no socket of this name; it passed: 0, 1, other, web"),
         "{message}"
     );
-    drop(server);
+    // The next process gets the sockets as they were.
+    server.stop(PATIENCE);
+    let _next = Server::run(plan(vec![listener(inherited("web"), paths())]));
+    let mut client = Client::new(connect(address.parse().unwrap()).unwrap());
+    assert_eq!(client.get("/next").text(), "/next");
 }
 
 /// Duplicates a descriptor to the number `target`, without the close-on-exec flag.
