@@ -18,7 +18,7 @@ use crate::scan::make_name_lower_case;
 /// points into it. Writing a response over HTTP/1.1 is one copy of the buffer, and no line can ever hold a
 /// CR, an LF or a NUL.
 ///
-/// It is as large as a pointer, because messages and their heads move through many hands.
+/// It is as large as a pointer, because messages and their heads are moved through many functions.
 #[derive(Clone, Default)]
 pub struct Headers(Option<Box<FieldSection>>);
 
@@ -227,25 +227,6 @@ impl Headers {
             }
         }
         section.wire.extend_from_slice(other.bytes(copied));
-    }
-
-    /// Adds all lines of `other` after the others.
-    pub fn append_all(&mut self, other: &Self) {
-        let section = self.section();
-        section.encoded.clear();
-        let before = section.wire.len();
-        let Ok(offset) = u32::try_from(before.saturating_add(other.wire().len())) else {
-            // More than 4 GiB of field lines, which no limit allows.
-            return;
-        };
-        let offset = offset.saturating_sub(other.wire().len() as u32);
-        section.wire.extend_from_slice(other.wire());
-        section
-            .lines
-            .extend(other.lines().iter().map(|line| FieldLine {
-                start: line.start.saturating_add(offset),
-                ..*line
-            }));
     }
 
     /// Sets the only line with this name, from bytes that are checked here.
@@ -606,7 +587,7 @@ mod tests {
             received.push_received(line.as_bytes(), name.as_bytes(), b" 1");
             let mut one = Headers::new();
             one.try_append(name, "1").unwrap();
-            appended.append_all(&one);
+            appended.append_from(&one, |_, _| true);
         }
         let mut copied = Headers::new();
         copied.append_from(&pushed, |_, _| true);

@@ -117,17 +117,22 @@ impl AcceptSocket {
 
     /// Makes the kernel ignore clients that begin to connect from now on: a connection that enters the queue
     /// between the last accept and the close of the socket would be reset. These clients try again after a
-    /// second (RFC 6298, section 2.1), when the socket is closed and another may have its port.
-    fn ignore_new_clients(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp {
-                listener,
-                is_inherited: false,
-                ..
-            } => SockRef::from(listener).attach_filter(&DROP_SYN),
-            // The process that passed the socket keeps it open.
-            Self::Tcp { .. } | Self::Unix(_) => Ok(()),
+    /// second (RFC 6298, section 2.1), when the socket is closed and another may have its port. Returns
+    /// whether it does; not for a Unix socket, nor for one that the process which passed it keeps open.
+    fn ignore_new_clients(&self) -> bool {
+        let Self::Tcp {
+            listener,
+            is_inherited: false,
+            ..
+        } = self
+        else {
+            return false;
+        };
+        let attached = SockRef::from(listener).attach_filter(&DROP_SYN);
+        if let Err(error) = &attached {
+            tracing::debug!(%error, "clients that connect while a listener closes may be reset");
         }
+        attached.is_ok()
     }
 }
 
@@ -195,24 +200,19 @@ pub(crate) async fn accept(
             }
         }
     }
-    if let Err(error) = socket.ignore_new_clients() {
-        tracing::debug!(%error, "clients that connect while a listener closes may be reset");
-    }
-    if listener.is_removed() {
-        let handshakes = async {
-            while let Ok(accepted) = socket.accept().await {
-                start(&worker, &listener, accepted);
-            }
-        };
+    // Starts to serve a connection; false if there is none.
+    let serve_next = |accepted: io::Result<AcceptedSocket>| match accepted {
+        Ok(accepted) => {
+            start(&worker, &listener, accepted);
+            true
+        }
+        Err(error) => is_of_one_connection(&error),
+    };
+    if socket.ignore_new_clients() && listener.is_removed() {
+        let handshakes = async { while serve_next(socket.accept().await) {} };
         let _ = tokio::time::timeout(HANDSHAKE, handshakes).await;
     }
-    loop {
-        match socket.accept_queued() {
-            Ok(accepted) => start(&worker, &listener, accepted),
-            Err(error) if is_of_one_connection(&error) => {}
-            Err(_) => break,
-        }
-    }
+    while serve_next(socket.accept_queued()) {}
 }
 
 /// Whether a connection may stay where descriptors are short. Idle connections close for it, and one more

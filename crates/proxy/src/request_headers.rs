@@ -78,7 +78,7 @@ pub(super) fn fields(request: &Request, forwarding: &Forwarding) -> Result<Heade
     }
     match has_own {
         true => prepared.append_missing(&mut to),
-        false => to.append_all(&prepared.headers),
+        false => to.append_from(&prepared.headers, |_, _| true),
     }
     Ok(to)
 }
