@@ -185,10 +185,13 @@ fn listens_on_sockets_that_systemd_passed() {
         format!("{address} {}", folder.path().display()),
     );
     let install = move || {
-        // These numbers are above the targets, so that neither overwrites the other.
-        for (at, descriptor) in passed.into_iter().enumerate() {
-            let at = i32::try_from(at).map_err(std::io::Error::other)?;
-            dup_to(dup_to(descriptor, 100 + at)?, 3 + at)?;
+        // Copies with unused numbers first: a target may be the number of the other socket.
+        let mut copies = [0; 2];
+        for (copy, descriptor) in copies.iter_mut().zip(passed) {
+            *copy = duplicate(descriptor)?;
+        }
+        for (target, copy) in (3..).zip(copies) {
+            dup_to(copy, target)?;
         }
         Ok(())
     };
@@ -223,6 +226,14 @@ fn listens_on_sockets_that_systemd_passed() {
     let _next = Server::run(plan(vec![listener(inherited("web"), paths())]));
     let mut client = Client::new(connect(address.parse().unwrap()).unwrap());
     assert_eq!(client.get("/next").text(), "/next");
+}
+
+/// Duplicates a descriptor to an unused number above those that systemd passes.
+fn duplicate(descriptor: i32) -> std::io::Result<i32> {
+    use std::os::fd::{BorrowedFd, IntoRawFd};
+    // SAFETY: the descriptor is open.
+    let from = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    Ok(rustix::io::fcntl_dupfd_cloexec(from, 10)?.into_raw_fd())
 }
 
 /// Duplicates a descriptor to the number `target`, without the close-on-exec flag.
