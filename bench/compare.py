@@ -6,12 +6,17 @@ import contextlib
 import datetime
 import json
 import sys
+import tomllib
 from pathlib import Path
 
-from comparison import cases, frameworks, host, measure, php, proxies, report, servers
+from comparison import cases, frameworks, host, measure, page, php, proxies, report, servers
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = Path(__file__).resolve().parent / "results"
+PAGE = ROOT / "BENCHMARKS.md"
+# The runs that the page shows; the others are kept apart.
+RESULTS = servers.BENCH / "results"
+TRIALS = servers.BUILD / "results"
+REASONS = servers.BENCH / "reasons.toml"
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
@@ -26,15 +31,17 @@ def arguments():
                         help="another apus binary, measured in the same rounds under its file's name; may be repeated")
     parser.add_argument("--without-apus", action="store_true", help="the others alone")
     parser.add_argument("--write", action="store_true",
-                        help="put the figures into BENCHMARKS.md; with --case the others stay as they were")
+                        help="store the run in bench/results and put it into BENCHMARKS.md; with --case the other cases stay")
+    parser.add_argument("--report", action="store_true",
+                        help="run nothing; write BENCHMARKS.md from the newest result of each case in bench/results")
     return parser.parse_args()
 
 
 def main():
     options = arguments()
-    before = last_written() if options.write and options.case else None
-    if before and (before["rounds"], before["seconds"]) != (options.rounds, options.seconds):
-        sys.exit(f"bench: the other figures are of {before['rounds']} rounds of {before['seconds']} s; these have to be, too")
+    if options.report:
+        write_page()
+        return
     host.install_what_is_missing()
     host.raise_descriptor_limit()
     servers.build_origins()
@@ -103,7 +110,6 @@ def main():
         "host": host.describe() | {"frameworks": frameworks.versions()},
         "rounds": options.rounds,
         "seconds": options.seconds,
-        "written": options.write,
         "cases": {},
     }
     for case in chosen:
@@ -119,45 +125,51 @@ def main():
             "servers": by_server, "verdicts": report.verdicts(case, by_server), "date": results["date"]}
 
     print(report.terminal(results))
-    if before:
-        keep_others(results, before)
-    stored = store(results)
+    stored = store(results, RESULTS if options.write else TRIALS)
     print(f"\nstored in {stored.relative_to(ROOT)}")
     if options.write:
-        write(results)
+        write_page()
 
 
-def last_written():
-    """The run whose figures BENCHMARKS.md has."""
-    runs = (json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"), reverse=True))
-    return next((run for run in runs if run.get("written")), None)
-
-
-def keep_others(results, before):
-    """Takes the cases that were not measured now from the run before."""
-    measured = results["cases"]
-    results["cases"] = {
-        case.name: measured.get(case.name) or before["cases"][case.name]
-        for case in cases.ALL if case.name in measured or case.name in before["cases"]}
-
-
-def store(results):
-    RESULTS.mkdir(exist_ok=True)
+def store(results, folder):
+    folder.mkdir(parents=True, exist_ok=True)
     stamp = results["date"].removesuffix(" UTC").replace(" ", "-").replace(":", "")
-    path = RESULTS / f"{stamp}.json"
+    path = folder / f"{stamp}.json"
     path.write_text(json.dumps(results, indent=1) + "\n")
     return path
 
 
-def write(results):
-    (RESULTS / "cpu.svg").write_text(report.svg(results))
-    page = ROOT / "BENCHMARKS.md"
-    before, begin, rest = page.read_text().partition(BEGIN)
+def newest_results(folder):
+    """The stored runs by name, and the newest result of each case."""
+    runs, found = {}, {}
+    for path in sorted(folder.glob("2*.json")):
+        run = runs[path.stem] = json.loads(path.read_text())
+        for name, result in run["cases"].items():
+            # Older runs also have the results that they did not replace.
+            is_of_run = result.get("date", run["date"]) == run["date"]
+            if is_of_run and name in page.BY_NAME and "apus" in result["servers"]:
+                found[name] = {"servers": page.known_servers(result["servers"]), "run": path.stem}
+    return runs, found
+
+
+def rendered(text, folder=RESULTS):
+    """The text of the page with the figures of a folder in it, and the cases that missed a goal for no written reason."""
+    before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         sys.exit(f"bench: BENCHMARKS.md lacks {BEGIN} or {END}")
-    page.write_text(f"{before}{BEGIN}\n\n{report.markdown(results)}\n{END}{after}")
-    print("wrote BENCHMARKS.md and bench/results/cpu.svg")
+    runs, results = newest_results(folder)
+    reasons = tomllib.loads(REASONS.read_text())["reason"]
+    figures = page.figures(runs, results, reasons)
+    return f"{before}{BEGIN}\n\n{figures}\n{END}{after}", page.unexplained(results, reasons)
+
+
+def write_page():
+    text, unexplained = rendered(PAGE.read_text())
+    PAGE.write_text(text)
+    print("wrote BENCHMARKS.md")
+    if unexplained:
+        sys.exit(f"bench: {', '.join(unexplained)} missed a goal: write the reason in {REASONS.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

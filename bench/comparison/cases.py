@@ -139,10 +139,10 @@ class MemoryCase:
 
 
 MEMORY_CASES = (
-    MemoryCase("idle-memory", "idle memory (bytes)", 0, targets=(Target("bytes", "", 12 * MB),)),
-    MemoryCase("idle-clear", "idle keep-alive connection, clear (bytes)", 8000,
+    MemoryCase("idle-memory", "idle memory", 0, targets=(Target("bytes", "", 12 * MB),)),
+    MemoryCase("idle-clear", "idle keep-alive connection, clear", 8000,
                targets=(Target("bytes", "", 4 * KB),)),
-    MemoryCase("idle-tls", "idle keep-alive connection, TLS (bytes)", 2000, tls=True,
+    MemoryCase("idle-tls", "idle keep-alive connection, TLS", 2000, tls=True,
                targets=(Target("bytes", "", 20 * KB),)),
 )
 
@@ -164,7 +164,7 @@ class PeakCase:
 
 
 PEAK_CASES = (
-    PeakCase("h2-memory", "peak of HTTP/2, 1,000 connections x 10 of 100 KB (bytes)", "/100k.bin", 1000, 10, 20,
+    PeakCase("h2-memory", "peak of HTTP/2, 1,000 connections x 10 of 100 KB", "/100k.bin", 1000, 10, 20,
              targets=(Target("bytes", "nginx", 0.5), NO_ERROR)),
 )
 
@@ -263,7 +263,7 @@ DOWNLOAD_CASES = (
 )
 
 QUEUE_CASES = (
-    QueueCase("slow-origin", "500 connections, an origin that does 50 at a time, 50 ms each", 500, 50, 50,
+    QueueCase("slow-origin", "an origin that does 50 at a time, 50 ms each, 500 connections", 500, 50, 50,
               ("nginx", "haproxy"),
               (NO_ERROR, Target("p99_of_mean", "", 1.5), Target("of_limit", "", 0.95, at_least=True))),
 )

@@ -1,0 +1,179 @@
+"""The figures of BENCHMARKS.md: a table for each door, and the goals that were missed, with their reasons."""
+
+from dataclasses import dataclass
+
+from . import report
+from .cases import ALL, CASES, DOWNLOAD_CASES, FRAMEWORK_CASES, MB, MEMORY_CASES, PEAK_CASES, PHP_CASES, PROXY_CASES, QUEUE_CASES
+
+BY_NAME = {case.name: case for case in ALL}
+NAMES = {"apus": "Apus", "resident": "Apus, resident", "h2o": "H2O", "haproxy": "HAProxy", "varnish": "Varnish",
+         "floor": "the floor", "raw": "raw tokio", "actix": "actix-web", "rocket": "Rocket", "hyperlane": "Hyperlane",
+         "gin": "Gin", "node": "Node"}
+SIZES = {"bytes", "growth_bytes"}
+# Columns of Apus's own figures.
+COLUMNS = {"requests_per_second": "requests/s", "cpu_us": "CPU, us", "php_cpu_us": "PHP's CPU, us", "busy": "core busy",
+           "per_core_second": "requests/s of a core", "bytes": "Apus", "p99_us": "p99, ms (nginx)"}
+LOAD = ("requests_per_second", "cpu_us", "busy", "p99_us")
+
+
+@dataclass(frozen=True)
+class Table:
+    """One row for each case, with ratios of one metric of Apus to that of each peer."""
+
+    title: str
+    cases: tuple
+    peers: tuple
+    metric: str = "cpu_us"
+    columns: tuple = LOAD
+
+
+TABLES = (
+    Table("Files over HTTP/1.1", [case for case in CASES if not case.is_http2], ("nginx", "floor")),
+    Table("Files over HTTP/2", [case for case in CASES if case.is_http2], ("nginx", "h2o")),
+    Table("Proxy and cache", (*PROXY_CASES, *DOWNLOAD_CASES, *QUEUE_CASES), ("nginx", "haproxy", "varnish", "floor")),
+    Table("PHP", PHP_CASES, ("nginx", "nginx-keepalive", "floor"),
+          columns=("requests_per_second", "cpu_us", "php_cpu_us", "busy", "p99_us")),
+    Table("Frameworks", FRAMEWORK_CASES,
+          ("raw", "hyper", "axum", "axum-no-ping", "actix", "rocket", "hyperlane", "net/http", "gin", "node"),
+          "per_core_second", ("per_core_second",)),
+    Table("Memory", (*MEMORY_CASES, *PEAK_CASES), ("nginx", "h2o"), "bytes", ("bytes",)),
+)
+
+
+def known_servers(servers):
+    """Without other builds of Apus."""
+    known = {"apus", "resident"}.union(*(table.peers for table in TABLES))
+    return {name: row for name, row in servers.items() if name in known}
+
+
+def figures(runs, results, reasons):
+    """Markdown, from the runs by name, the result of each case, and why goals are missed."""
+    parts = [_origin(runs, results)]
+    for table in TABLES:
+        rows = [row for case in table.cases if case.name in results for row in _rows(table, case, results[case.name])]
+        if rows:
+            parts.append(f"### {table.title}")
+            parts.append("\n".join([*_header(table), *rows]))
+    parts += [_errors(results), "## Where it falls short", _falls_short(results, reasons)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _origin(runs, results):
+    """On what, with what and when it was measured."""
+    used = sorted({result["run"] for result in results.values()})
+    host = runs[used[-1]]["host"]
+    versions = [host[name] for name in ("nginx", "h2o", "haproxy", "varnish", "wrk", "h2load", "frameworks")]
+    lines = [f"Measured on {host['cpu']} ({host['cores']} cores, Linux {host['kernel'].split('-')[0]}) with {', '.join(versions)}."]
+    by_rounds = {}
+    for name in used:
+        run = runs[name]
+        by_rounds.setdefault((run["rounds"], run["seconds"]), []).append(
+            f"[{name}](bench/results/{name}.json) at {run['host']['commit']}")
+    lines += [f"Runs of {rounds} rounds of {seconds} s: {', '.join(stored)}." for (rounds, seconds), stored in by_rounds.items()]
+    return "\n".join(lines)
+
+
+def _header(table):
+    headers = ["load", *(COLUMNS[metric] for metric in table.columns), *(f"of {NAMES.get(peer, peer)}" for peer in table.peers),
+               "goals", "run"]
+    right = len(headers) - 3
+    return ["| " + " | ".join(headers) + " |", "| --- |" + " ---: |" * right + " --- | --- |"]
+
+
+def _rows(table, case, result):
+    """The row of a case, and another where Apus was run in a second way."""
+    servers = result["servers"]
+    verdicts = _verdicts(case, result)
+    for server in ("apus", "resident"):
+        if server not in servers:
+            continue
+        title = case.title if server == "apus" else f"the same, {server}"
+        if table.title.endswith("HTTP/2"):
+            title = title.removeprefix("HTTP/2, ")
+        yield "| " + " | ".join([
+            f"{title} `{case.name}`",
+            *(_cell(metric, servers[server], servers.get("nginx", {})) for metric in table.columns),
+            *(_ratio(servers[server], servers.get(peer, {}), table.metric) for peer in table.peers),
+            _goals([verdict for verdict in verdicts if verdict["of"] == server], table.metric),
+            result["run"],
+        ]) + " |"
+
+
+def _cell(metric, row, nginx):
+    if metric == "requests_per_second" and "growth_bytes" in row:
+        return f"{row['bytes_per_second'] / MB:,.0f} MB/s"
+    if metric not in row:
+        return ""
+    if metric == "p99_us":
+        return number(row[metric] / 1000) + (f" ({number(nginx[metric] / 1000)})" if metric in nginx else "")
+    if metric == "busy":
+        return f"{row[metric]:.0%}"
+    return _value(metric, row[metric]).removesuffix(" us")
+
+
+def _ratio(row, peer, metric):
+    return f"{row[metric] / peer[metric]:.2f}" if metric in row and peer.get(metric) else ""
+
+
+def _verdicts(case, result):
+    """Of the goals that the case has today. That no request fails is said once for all cases, unless one does."""
+    return [verdict for verdict in report.verdicts(case, result["servers"]) if verdict["metric"] != "errors" or not verdict["met"]]
+
+
+def _goals(verdicts, usual=""):
+    """The metric is named if it is not the usual one of the table; what was reached is bold if that is not enough."""
+    by_bound = {}
+    for verdict in verdicts:
+        metric, versus = verdict["metric"], verdict["versus"]
+        bound, reached = (f"{verdict['bound']:.3g}", f"{verdict['reached']:#.3g}") if versus else (
+            _value(metric, verdict["bound"]), _value(metric, verdict["reached"]))
+        name = "" if metric == usual else report.METRICS[metric] + " "
+        peer = f" of {NAMES.get(versus, versus)}" + (" (the best)" if verdict["best"] else "") if versus else ""
+        by_bound.setdefault(f"{name}{'≥' if verdict['at_least'] else '≤'} {bound}", []).append(
+            f"{peer}: " + (reached if verdict["met"] else f"**{reached}**"))
+    return "; ".join(bound + ",".join(reached) for bound, reached in by_bound.items())
+
+
+def _errors(results):
+    found = [f"{NAMES.get(server, server)} {row['errors']:,} in `{name}`" for name, result in results.items()
+             for server, row in result["servers"].items() if row.get("errors")]
+    return f"Errors: {', '.join(found)}; of others none." if found else "No server had an error in any case."
+
+
+def missed(results):
+    """The missed goals of each case that has some."""
+    found = {}
+    for name, result in results.items():
+        verdicts = [verdict for verdict in _verdicts(BY_NAME[name], result) if not verdict["met"]]
+        for server in ("apus", "resident"):
+            goals = _goals([verdict for verdict in verdicts if verdict["of"] == server])
+            if goals:
+                found.setdefault(name, []).append(goals if server == "apus" else f"{server}: {goals}")
+    return found
+
+
+def unexplained(results, reasons):
+    """Cases that missed a goal for which no reason is written."""
+    return sorted(missed(results).keys() - {name for reason in reasons for name in reason["cases"]})
+
+
+def _falls_short(results, reasons):
+    found = missed(results)
+    lines = ["| goal: **reached** | why |", "| --- | --- |"]
+    for reason in reasons:
+        goals = [f"`{name}`: {'; '.join(found[name])}" for name in reason["cases"] if name in found]
+        if goals:
+            lines.append(f"| {'<br>'.join(goals)} | {' '.join(reason['why'].split())} |")
+    lines += [f"| `{name}`: {'; '.join(found[name])} | |" for name in unexplained(results, reasons)]
+    return "\n".join(lines)
+
+
+def _value(metric, value):
+    if metric in SIZES:
+        return f"{value / MB:.1f} MB" if value >= MB or not value else f"{value:,.0f} B"
+    return number(value) + (" us" if metric == "cpu_us" else "")
+
+
+def number(value):
+    """Three digits that matter, and the whole number where it has more."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
