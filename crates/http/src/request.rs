@@ -6,13 +6,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use http::{Extensions, Method, Version};
+use http::{Method, Version};
 
 use crate::path::{self, InvalidPath, PathForms};
 use crate::trusted_proxies::ForwardedInfo;
 use crate::{
-    Authority, Body, Client, ConnectionInfo, Headers, HopByHopFields, Interim, InvalidTarget,
-    Target, is_identity_field, list,
+    Authority, Body, Client, ConnectionInfo, Extensions, Headers, HopByHopFields, Interim,
+    InvalidTarget, Target, is_identity_field, list,
 };
 
 /// A request: head, body, connection, and the extensions that layers attach.
@@ -69,7 +69,7 @@ pub struct RequestParts {
     pub body: Body,
     /// The connection.
     pub connection: Rc<ConnectionInfo>,
-    /// Values that layers attach for inner layers. An empty map costs no allocation.
+    /// Values that layers attach for inner layers. Without any, they cost no allocation.
     pub extensions: Extensions,
 }
 

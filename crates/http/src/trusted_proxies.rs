@@ -279,10 +279,10 @@ fn is_https(scheme: &str) -> Option<bool> {
 mod tests {
     use std::rc::Rc;
 
-    use http::{Extensions, Method, Version};
+    use http::{Method, Version};
 
     use super::*;
-    use crate::{Body, ConnectionInfo, RequestParts, Target};
+    use crate::{Body, ConnectionInfo, Extensions, RequestParts, Target};
 
     fn established(proxies: &TrustedProxies, lines: &[(&str, &str)]) -> Request {
         let mut headers = Headers::new();

@@ -249,8 +249,9 @@ mod tests {
     use std::net::SocketAddr;
     use std::rc::Rc;
 
-    use apus_http::{Body, ConnectionInfo, Method, Peer, RequestParts, Target, TrustedProxies};
-    use http::Extensions;
+    use apus_http::{
+        Body, ConnectionInfo, Extensions, Method, Peer, RequestParts, Target, TrustedProxies,
+    };
 
     use super::*;
 

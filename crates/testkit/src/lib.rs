@@ -7,7 +7,7 @@ use std::future::Future;
 use std::rc::Rc;
 
 use apus_http::{
-    Body, BodyError, BodyStream, ConnectionInfo, Frame, Headers, Method, Peer, Request,
+    Body, BodyError, BodyStream, ConnectionInfo, Extensions, Frame, Headers, Method, Peer, Request,
     RequestParts, Response, Service, ServiceFactory, StatusCode, Target, TlsInfo, TlsVersion,
     Version, service_fn,
 };
@@ -31,7 +31,7 @@ pub struct RequestBuilder {
     headers: Headers,
     body: Body,
     certificate_names: Option<Vec<Box<str>>>,
-    extensions: http::Extensions,
+    extensions: Extensions,
 }
 
 /// A GET request for this target, with the host `example.com`.
@@ -47,7 +47,7 @@ pub fn ask(method: &str, target: &str) -> RequestBuilder {
         headers: Headers::new(),
         body: Body::Empty,
         certificate_names: None,
-        extensions: http::Extensions::new(),
+        extensions: Extensions::new(),
     }
     .with("host", "example.com")
 }

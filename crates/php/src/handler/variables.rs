@@ -345,8 +345,9 @@ mod tests {
     use std::net::SocketAddr;
     use std::rc::Rc;
 
-    use apus_http::{Body, ConnectionInfo, Headers, Method, RequestParts, Target, TrustedProxies};
-    use http::Extensions;
+    use apus_http::{
+        Body, ConnectionInfo, Extensions, Headers, Method, RequestParts, Target, TrustedProxies,
+    };
 
     use super::*;
     use apus_sites::Template;

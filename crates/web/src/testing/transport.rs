@@ -9,14 +9,14 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use apus_http::{
-    Body, BodyError, BodyStream, Completion, ConnectionInfo, Duplex, Frame, Headers, Method, Peer,
-    Request, RequestParts, Response, ResponseOutcome, Service, StatusCode, Target, Version,
+    Body, BodyError, BodyStream, Completion, ConnectionInfo, Duplex, Extensions, Frame, Headers,
+    Method, Peer, Request, RequestParts, Response, ResponseOutcome, Service, StatusCode, Target,
+    Version,
 };
 use apus_net::client::{
     Address, ClientRequest, ClientRequestHead, Origin, Protocol, ProxyHead, Timeouts, connect,
 };
 use bytes::Bytes;
-use http::Extensions;
 
 use super::pipe;
 

@@ -53,7 +53,7 @@ pub(super) fn request_to<B>(
         made.headers_mut()
             .insert(header::TE, HeaderValue::from_static("trailers"));
     }
-    *made.extensions_mut() = extensions;
+    *made.extensions_mut() = extensions.into();
     made.extensions_mut().insert(client);
     Ok(made)
 }
@@ -90,7 +90,7 @@ where
             local: Peer::Unix,
             tls: None,
         }),
-        extensions: parts.extensions,
+        extensions: parts.extensions.into(),
     }))
 }
 
