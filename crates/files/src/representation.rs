@@ -78,6 +78,7 @@ impl Representation {
         for (name, value) in about.extra.iter() {
             let _ = headers.try_insert(name, value);
         }
+        headers.shrink_to_fit();
         Self {
             coding,
             headers: Rc::new(headers),
@@ -172,6 +173,7 @@ impl Representation {
         ] {
             headers.remove(name);
         }
+        headers.shrink_to_fit();
         Rc::new(headers)
     }
 
@@ -198,7 +200,7 @@ impl Representation {
             let _ = headers.try_insert("content-length", body.remaining.to_string());
             Body::stream(body)
         };
-        Response::with_shared_headers(StatusCode::PARTIAL_CONTENT, Rc::new(headers), body)
+        Response::with_headers(StatusCode::PARTIAL_CONTENT, headers, body)
     }
 
     /// `multipart/byteranges` (section 14.6).

@@ -1,6 +1,7 @@
 //! Field lines of a message (RFC 9110 section 5), in the form in which HTTP/1.1 writes them.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
 
@@ -18,11 +19,12 @@ use crate::scan::make_name_lower_case;
 /// points into it. Writing a response over HTTP/1.1 is one copy of the buffer, and no line can ever hold a
 /// CR, an LF or a NUL.
 ///
-/// It is as large as a pointer, because messages and their heads are moved through many functions.
-#[derive(Clone, Default)]
+/// It is as large as a pointer, because messages and their heads are moved through many functions. Its memory
+/// is used again by the next one of this thread.
+#[derive(Default)]
 pub struct Headers(Option<Box<FieldSection>>);
 
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct FieldSection {
     wire: Vec<u8>,
     lines: SmallVec<[FieldLine; 12]>,
@@ -31,6 +33,59 @@ struct FieldSection {
 
 /// The capacity of the buffer in bytes when the first line is added.
 const FIRST_ROOM: usize = 192;
+
+/// The most bytes of the buffer of a section that is kept for the next one.
+const MAX_KEPT_BYTES: usize = 1024;
+
+/// The most free sections of a thread.
+const MAX_FREE_SECTIONS: usize = 64;
+
+thread_local! {
+    static FREE_SECTIONS: RefCell<Vec<Box<FieldSection>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl FieldSection {
+    /// An empty section, with the memory of an earlier one if one is free.
+    fn take() -> Box<Self> {
+        let free = FREE_SECTIONS.try_with(|free| free.borrow_mut().pop());
+        free.ok().flatten().unwrap_or_default()
+    }
+
+    fn clear(&mut self) {
+        self.encoded.clear();
+        self.wire.clear();
+        self.lines.clear();
+    }
+}
+
+impl Drop for Headers {
+    fn drop(&mut self) {
+        if let Some(mut section) = self.0.take()
+            && section.wire.capacity() <= MAX_KEPT_BYTES
+            && !section.lines.spilled()
+        {
+            section.clear();
+            // At the end of the thread the list may be gone.
+            let _ = FREE_SECTIONS.try_with(|free| {
+                let mut free = free.borrow_mut();
+                if free.len() < MAX_FREE_SECTIONS {
+                    free.push(section);
+                }
+            });
+        }
+    }
+}
+
+impl Clone for Headers {
+    fn clone(&self) -> Self {
+        Self(self.0.as_ref().map(|section| {
+            let mut copy = FieldSection::take();
+            copy.wire.extend_from_slice(&section.wire);
+            copy.lines.extend_from_slice(&section.lines);
+            copy
+        }))
+    }
+}
 
 #[derive(Clone, Copy)]
 struct FieldLine {
@@ -68,10 +123,9 @@ impl Headers {
 
     /// An empty section with room for `bytes` of field lines.
     pub fn with_capacity(bytes: usize) -> Self {
-        Self(Some(Box::new(FieldSection {
-            wire: Vec::with_capacity(bytes),
-            ..FieldSection::default()
-        })))
+        let mut section = FieldSection::take();
+        section.wire.reserve(bytes);
+        Self(Some(section))
     }
 
     /// Parses the output of [`Headers::wire`].
@@ -118,7 +172,7 @@ impl Headers {
     }
 
     fn section(&mut self) -> &mut FieldSection {
-        self.0.get_or_insert_default()
+        self.0.get_or_insert_with(FieldSection::take)
     }
 
     /// Field lines in order, as name (lower case) and value.
@@ -292,9 +346,14 @@ impl Headers {
     /// Removes all lines and keeps the capacity.
     pub fn clear(&mut self) {
         if let Some(section) = &mut self.0 {
-            section.encoded.clear();
-            section.wire.clear();
-            section.lines.clear();
+            section.clear();
+        }
+    }
+
+    /// Gives the memory back that further lines would use, for lines that are kept for long.
+    pub fn shrink_to_fit(&mut self) {
+        if let Some(section) = &mut self.0 {
+            section.wire.shrink_to_fit();
         }
     }
 
@@ -528,6 +587,28 @@ mod tests {
         );
         assert_eq!(headers.get_str("CONTENT-TYPE"), Some("text/html"));
         assert_eq!(headers.get(header::ETAG), Some(&b"\"x\""[..]));
+    }
+
+    #[test]
+    fn lines_with_the_memory_of_dropped_ones_are_independent() {
+        let mut first = Headers::with_capacity(512);
+        first.push(b"set-cookie", b"secret");
+        first.never_index_last();
+        first.summary();
+        drop(first);
+        let mut second = Headers::new();
+        assert_eq!((second.len(), second.wire()), (0, &b""[..]));
+        second.push(b"etag", b"x");
+        let copy = second.clone();
+        drop(second);
+        let mut third = Headers::new();
+        third.push(b"content-length", b"7");
+        assert_eq!(third.summary().content_length, Some(7));
+        assert_eq!(
+            third.hpack_lines().collect::<Vec<_>>(),
+            [(&b"content-length"[..], &b"7"[..], false)]
+        );
+        assert_eq!(copy.wire(), b"etag: x\r\n");
     }
 
     #[test]

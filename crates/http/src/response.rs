@@ -18,11 +18,16 @@ use crate::{Body, Headers, Tunnel};
 /// `Transfer-Encoding` and a missing `Content-Length`.
 pub struct Response {
     status: StatusCode,
-    headers: Rc<Headers>,
+    headers: ResponseHeaders,
     body: Body,
     is_coding_chosen: bool,
     cache: Option<CacheResult>,
     attachments: Option<Box<ResponseAttachments>>,
+}
+
+enum ResponseHeaders {
+    Own(Headers),
+    Shared(Rc<Headers>),
 }
 
 #[derive(Default)]
@@ -79,18 +84,20 @@ pub enum ResponseOutcome {
 impl Response {
     /// An empty response.
     pub fn new(status: StatusCode) -> Self {
-        Self {
-            status,
-            headers: Rc::default(),
-            body: Body::Empty,
-            is_coding_chosen: false,
-            cache: None,
-            attachments: None,
-        }
+        Self::with_headers(status, Headers::new(), Body::Empty)
+    }
+
+    /// A response with these field lines.
+    pub fn with_headers(status: StatusCode, headers: Headers, body: Body) -> Self {
+        Self::from_parts(status, ResponseHeaders::Own(headers), body)
     }
 
     /// A response whose field lines are shared, such as with a cache.
     pub fn with_shared_headers(status: StatusCode, headers: Rc<Headers>, body: Body) -> Self {
+        Self::from_parts(status, ResponseHeaders::Shared(headers), body)
+    }
+
+    fn from_parts(status: StatusCode, headers: ResponseHeaders, body: Body) -> Self {
         Self {
             status,
             headers,
@@ -103,12 +110,10 @@ impl Response {
 
     /// A `text/plain; charset=utf-8` response.
     pub fn text(status: StatusCode, text: impl Into<Body>) -> Self {
-        Self::new(status)
-            .with_header(
-                &header::CONTENT_TYPE,
-                &HeaderValue::from_static("text/plain; charset=utf-8"),
-            )
-            .with_body(text)
+        static TYPE: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+        let mut headers = Headers::new();
+        headers.append(&header::CONTENT_TYPE, &TYPE);
+        Self::with_headers(status, headers, text.into())
     }
 
     /// This response with another body.
@@ -137,12 +142,18 @@ impl Response {
 
     /// The field lines.
     pub fn headers(&self) -> &Headers {
-        &self.headers
+        match &self.headers {
+            ResponseHeaders::Own(headers) => headers,
+            ResponseHeaders::Shared(headers) => headers,
+        }
     }
 
     /// The field lines to change; copies them if they are shared.
     pub fn headers_mut(&mut self) -> &mut Headers {
-        Rc::make_mut(&mut self.headers)
+        match &mut self.headers {
+            ResponseHeaders::Own(headers) => headers,
+            ResponseHeaders::Shared(headers) => Rc::make_mut(headers),
+        }
     }
 
     /// The body.
@@ -247,7 +258,7 @@ impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Response")
             .field("status", &self.status)
-            .field("headers", &self.headers)
+            .field("headers", self.headers())
             .field("body", &self.body)
             .finish_non_exhaustive()
     }

@@ -178,7 +178,7 @@ impl ProxyState {
             Body::Empty => Body::Bytes(Bytes::new()),
             body => body,
         };
-        let mut response = Response::with_shared_headers(upstream.status, Rc::new(headers), body);
+        let mut response = Response::with_headers(upstream.status, headers, body);
         settings.substitutions.apply(&mut response);
         if let Some(hold) = &settings.hold_response {
             // After the substitutions, which cannot search file ranges.

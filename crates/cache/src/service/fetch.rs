@@ -235,7 +235,7 @@ impl LocationCache {
                 }
                 let body = stale.body(None);
                 let status = stale.stored.status();
-                let mut response = Response::with_shared_headers(status, Rc::new(headers), body);
+                let mut response = Response::with_headers(status, headers, body);
                 let handling = Handling::Forwarded {
                     reason: ForwardReason::Stale,
                     status: Some(StatusCode::NOT_MODIFIED),

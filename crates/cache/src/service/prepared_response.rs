@@ -176,11 +176,7 @@ impl PreparedResponse {
                     .iter()
                     .any(|kept| kept.as_bytes() == name)
             });
-            return Response::with_shared_headers(
-                StatusCode::NOT_MODIFIED,
-                Rc::new(selected),
-                Body::Empty,
-            );
+            return Response::with_headers(StatusCode::NOT_MODIFIED, selected, Body::Empty);
         }
         if let Some(response) = self.part(request, context) {
             return response;
@@ -250,9 +246,9 @@ impl PreparedResponse {
                 let value = part.content_range(complete).to_string();
                 let _ = headers.try_insert("content-range", value);
                 let body = self.body(Some(part.start..part.end()));
-                Some(Response::with_shared_headers(
+                Some(Response::with_headers(
                     StatusCode::PARTIAL_CONTENT,
-                    Rc::new(headers),
+                    headers,
                     body,
                 ))
             }

@@ -81,9 +81,9 @@ impl ResidentWorkers {
             status: worker_response.status,
             duration: sent_at.elapsed(),
         };
-        let mut response = Response::with_shared_headers(
+        let mut response = Response::with_headers(
             worker_response.status,
-            std::rc::Rc::new(worker_response.headers),
+            worker_response.headers,
             worker_response.body,
         );
         response.set_origin(source);

@@ -235,10 +235,9 @@ impl PhpServiceInner {
     }
 
     fn response(&self, response: ClientResponse) -> Response {
-        let headers = Rc::new(response.headers);
-        self.finish_response(Response::with_shared_headers(
+        self.finish_response(Response::with_headers(
             response.status,
-            headers,
+            response.headers,
             response.body,
         ))
     }

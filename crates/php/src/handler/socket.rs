@@ -30,9 +30,9 @@ pub(super) async fn open(
     }
     let (worker_response, socket) = pool.open(event).await?;
     let Some(socket) = socket else {
-        return Ok(Response::with_shared_headers(
+        return Ok(Response::with_headers(
             worker_response.status,
-            std::rc::Rc::new(worker_response.headers),
+            worker_response.headers,
             worker_response.body,
         ));
     };
