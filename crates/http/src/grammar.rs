@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use crate::scan::field_content_len;
+use crate::scan::{field_content_len, plain_host_len};
 
 const TOKEN: u8 = 1;
 const REG_NAME: u8 = 2;
@@ -56,8 +56,10 @@ pub fn split_authority(text: &[u8]) -> Option<(&[u8], &[u8])> {
             end.checked_add(2)?
         }
         _ => {
-            let end = text.iter().position(|byte| !is(*byte, REG_NAME));
-            end.unwrap_or(text.len())
+            let plain = plain_host_len(text);
+            let rest = text.get(plain..).unwrap_or_default();
+            let others = rest.iter().take_while(|byte| is(**byte, REG_NAME));
+            plain.saturating_add(others.count())
         }
     };
     let (host, port) = text.split_at_checked(host_len)?;

@@ -7,6 +7,7 @@ use http::{Method, StatusCode};
 use smallvec::SmallVec;
 
 use crate::Request;
+use crate::scan::is_plain_path;
 
 /// The normal form of a path: percent-decoded once, `//` as one slash, dot segments resolved.
 ///
@@ -174,6 +175,9 @@ fn first_segment(path: &str) -> Result<(Segment<'_>, &str), InvalidPath> {
 
 /// Whether there is nothing to decode, collapse or resolve.
 fn is_normal(path: &[u8]) -> bool {
+    if is_plain_path(path) {
+        return true;
+    }
     let mut rest = path;
     while let Some((byte, after)) = rest.split_first() {
         match byte {
@@ -335,6 +339,23 @@ mod tests {
             ("/a/..", "/"),
         ] {
             assert_eq!(normalise_encoded(sent).unwrap(), resolved, "{sent}");
+        }
+    }
+
+    #[test]
+    fn every_place_of_a_path_is_checked() {
+        for at in 0..40 {
+            for special in ["%41", "/", "/.", "/..", "/./", "\u{1}", "\u{7f}"] {
+                let path = format!("/{}{special}", "a".repeat(at));
+                let is_normal = special == "/" && at > 0;
+                assert_eq!(resolve(&path) == Ok(None), is_normal, "{path:?}");
+                let longer = format!("{path}/{}", "b".repeat(40));
+                assert_ne!(resolve(&longer), Ok(None), "{longer:?}");
+            }
+            for normal in ["/.a", "/..a", "/a.", "/...", "/a/"] {
+                let path = format!("/a{}{normal}", "a".repeat(at));
+                assert_eq!(resolve(&path), Ok(None), "{path:?}");
+            }
         }
     }
 

@@ -1,11 +1,11 @@
-//! Looks at the bytes of names and values 16 at a time, by vector instructions, and at what is left by words.
+//! Looks at the bytes of names, values, targets and hosts 16 at a time, by vector instructions.
 
-use crate::grammar::{is_field_value, is_token};
+use crate::grammar::is_token;
 
 /// How many bytes at the start are of a token. It is fast for letters and hyphens, of which most names
 /// consist.
 pub fn token_len(bytes: &[u8]) -> usize {
-    let plain = prefix_len(bytes, blocks::letters_and_hyphens, letters_and_hyphens);
+    let plain = prefix_len(bytes, blocks::letters_and_hyphens);
     let rest = bytes.get(plain..).unwrap_or_default();
     let token = rest.iter().take_while(|byte| is_token(**byte));
     plain.saturating_add(token.count())
@@ -13,10 +13,34 @@ pub fn token_len(bytes: &[u8]) -> usize {
 
 /// How many bytes at the start can be a field value (RFC 9110 section 5.5).
 pub fn field_content_len(bytes: &[u8]) -> usize {
-    let whole = prefix_len(bytes, blocks::valid_in_values, valid_in_values);
-    let rest = bytes.get(whole..).unwrap_or_default();
-    let valid = rest.iter().take_while(|byte| is_field_value(**byte));
-    whole.saturating_add(valid.count())
+    prefix_len(bytes, blocks::valid_in_values)
+}
+
+/// How many bytes at the start are visible ASCII other than `delimiter`.
+pub(crate) fn visible_len(bytes: &[u8], delimiter: u8) -> usize {
+    prefix_len(bytes, |block| blocks::visible_before(block, delimiter))
+}
+
+/// How many bytes at the start are letters, digits, hyphens and dots, of which most hosts consist.
+pub(crate) fn plain_host_len(bytes: &[u8]) -> usize {
+    prefix_len(bytes, blocks::letters_digits_hyphens_and_dots)
+}
+
+/// Whether nothing in a path has to be decoded, collapsed or resolved: there is no percent sign, no control byte,
+/// and no slash before a slash or a dot. A normal path with a dot at the start of a name is not plain.
+pub(crate) fn is_plain_path(path: &[u8]) -> bool {
+    let mut rest = path;
+    loop {
+        match rest.first_chunk() {
+            Some(block) if !blocks::is_plain_path(block, blocks::BYTES) => return false,
+            Some(_) => {}
+            None => return blocks::is_plain_path(&padded(rest), rest.len()),
+        }
+        // The last byte may be a slash, which is looked at together with the next one.
+        rest = rest
+            .get(blocks::BYTES.saturating_sub(1)..)
+            .unwrap_or_default();
+    }
 }
 
 /// Changes the letters of the name at the start of a line to lower case.
@@ -35,64 +59,26 @@ pub fn make_name_lower_case(line: &mut [u8], name: usize) {
     }
 }
 
-/// How many bytes at the start have a property, as far as whole blocks and words tell: a byte without it
-/// follows, or less than a word.
-fn prefix_len(
-    bytes: &[u8],
-    of_block: impl Fn(&[u8; blocks::BYTES]) -> usize,
-    of_word: impl Fn(u64) -> usize,
-) -> usize {
-    let (whole, rest) = bytes.as_chunks::<{ blocks::BYTES }>();
+/// How many bytes at the start have a property, which NUL must not have.
+fn prefix_len(bytes: &[u8], of_block: impl Fn(&[u8; blocks::BYTES]) -> usize) -> usize {
+    let (whole, rest) = bytes.as_chunks();
     for (index, block) in whole.iter().enumerate() {
         let found = of_block(block);
         if found < blocks::BYTES {
             return index.saturating_mul(blocks::BYTES).saturating_add(found);
         }
     }
-    let mut length = whole.len().saturating_mul(blocks::BYTES);
-    for word in rest.as_chunks::<8>().0 {
-        let found = of_word(u64::from_le_bytes(*word));
-        length = length.saturating_add(found);
-        if found < 8 {
-            break;
-        }
+    let length = whole.len().saturating_mul(blocks::BYTES);
+    length.saturating_add(of_block(&padded(rest)))
+}
+
+/// Less than a block, as a block that ends with NULs.
+fn padded(bytes: &[u8]) -> [u8; blocks::BYTES] {
+    let mut block = [0; blocks::BYTES];
+    for (to, from) in block.iter_mut().zip(bytes) {
+        *to = *from;
     }
-    length
-}
-
-/// A word of eight times this byte.
-const fn each(byte: u8) -> u64 {
-    u64::from_ne_bytes([byte; 8])
-}
-
-const LOWS: u64 = each(0x7f);
-const HIGHS: u64 = each(0x80);
-
-/// The bytes of a word that are from `first` to `last`, both below 0x80, as the high bits of these bytes.
-/// Additions stay within their bytes, as the high bits are left out of them.
-const fn in_range(word: u64, first: u8, last: u8) -> u64 {
-    let low = word & LOWS;
-    let from = low.wrapping_add(each(0x80_u8.wrapping_sub(first)));
-    let above = low.wrapping_add(each(0x7f_u8.wrapping_sub(last)));
-    from & !above & !word & HIGHS
-}
-
-/// The number of bytes before the first one whose high bit is set.
-const fn before(highs: u64) -> usize {
-    (highs.trailing_zeros() / 8) as usize
-}
-
-/// How many bytes at the start of a word are letters and hyphens.
-const fn letters_and_hyphens(word: u64) -> usize {
-    let lower = word | each(0x20);
-    let plain = in_range(lower, b'a', b'z') | in_range(word, b'-', b'-');
-    before(!plain & HIGHS)
-}
-
-/// How many bytes at the start of a word a field value may hold.
-const fn valid_in_values(word: u64) -> usize {
-    let control = in_range(word, 0, 0x1f) & !in_range(word, b'\t', b'\t');
-    before(control | in_range(word, 0x7f, 0x7f))
+    block
 }
 
 /// Blocks of 16 bytes.
@@ -104,11 +90,43 @@ mod blocks {
     /// How many bytes at the start are letters and hyphens.
     pub(super) fn letters_and_hyphens(block: &[u8; BYTES]) -> usize {
         let bytes = u8x16::new(*block);
-        let lower = bytes | u8x16::splat(0x20);
-        let from_a = lower.max(u8x16::splat(b'a')).simd_eq(lower);
-        let is_letter = from_a & lower.min(u8x16::splat(b'z')).simd_eq(lower);
-        let is_hyphen = bytes.simd_eq(u8x16::splat(b'-'));
-        leading(is_letter | is_hyphen)
+        leading(is_letter(bytes) | bytes.simd_eq(u8x16::splat(b'-')))
+    }
+
+    /// How many bytes at the start are letters, digits, hyphens and dots.
+    pub(super) fn letters_digits_hyphens_and_dots(block: &[u8; BYTES]) -> usize {
+        let bytes = u8x16::new(*block);
+        let is_slash = bytes.simd_eq(u8x16::splat(b'/'));
+        leading(is_letter(bytes) | (is_between(bytes, b'-', b'9') & !is_slash))
+    }
+
+    /// How many bytes at the start are visible ASCII other than `delimiter`.
+    pub(super) fn visible_before(block: &[u8; BYTES], delimiter: u8) -> usize {
+        let bytes = u8x16::new(*block);
+        let is_delimiter = bytes.simd_eq(u8x16::splat(delimiter));
+        leading(is_between(bytes, b'!', b'~') & !is_delimiter)
+    }
+
+    /// Whether the first bytes hold no percent sign, no control byte, and no slash before a slash or a dot.
+    pub(super) fn is_plain_path(block: &[u8; BYTES], first: usize) -> bool {
+        let bytes = u8x16::new(*block);
+        let is_slash = bytes.simd_eq(u8x16::splat(b'/'));
+        let is_slash_or_dot = is_slash | bytes.simd_eq(u8x16::splat(b'.'));
+        let is_percent = bytes.simd_eq(u8x16::splat(b'%'));
+        let is_delete = bytes.simd_eq(u8x16::splat(0x7f));
+        let is_special = !is_between(bytes, b' ', u8::MAX) | is_percent | is_delete;
+        let slashes = is_slash.to_bitmask() & (is_slash_or_dot.to_bitmask() >> 1);
+        let found = (slashes | is_special.to_bitmask()).trailing_zeros();
+        found as usize >= first
+    }
+
+    fn is_letter(bytes: u8x16) -> u8x16 {
+        is_between(bytes | u8x16::splat(0x20), b'a', b'z')
+    }
+
+    fn is_between(bytes: u8x16, first: u8, last: u8) -> u8x16 {
+        let from_first = bytes.max(u8x16::splat(first)).simd_eq(bytes);
+        from_first & bytes.min(u8x16::splat(last)).simd_eq(bytes)
     }
 
     /// How many bytes at the start a field value may hold.
@@ -123,8 +141,7 @@ mod blocks {
     /// Changes the letters among the first bytes to lower case.
     pub(super) fn make_lower_case(block: &mut [u8; BYTES], first: usize) {
         let bytes = u8x16::new(*block);
-        let from_a = bytes.max(u8x16::splat(b'A')).simd_eq(bytes);
-        let is_upper = from_a & bytes.min(u8x16::splat(b'Z')).simd_eq(bytes);
+        let is_upper = is_between(bytes, b'A', b'Z');
         let count = u8::try_from(first).unwrap_or(u8::MAX);
         let is_first = INDEXES.max(u8x16::splat(count)).simd_ne(INDEXES);
         *block = (bytes | (is_upper & is_first & u8x16::splat(0x20))).to_array();
@@ -141,9 +158,10 @@ mod blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grammar::is_field_value;
 
-    /// Two blocks, a word, and a rest.
-    const LONGEST: usize = 2 * 16 + 8 + 7;
+    /// Two blocks and a rest.
+    const LONGEST: usize = 2 * 16 + 15;
 
     #[test]
     fn checks_every_byte_of_a_value() {
@@ -171,6 +189,29 @@ mod tests {
                 name[at] = byte;
                 let length = if is_token(byte) { LONGEST } else { at };
                 assert_eq!(token_len(&name), length, "{byte:#x} at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn finds_the_end_of_paths_and_hosts() {
+        let in_path = |byte: u8| byte.is_ascii_graphic() && byte != b'?';
+        let in_host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+        for byte in 0..=u8::MAX {
+            for at in 0..LONGEST {
+                let mut text = [b'x'; LONGEST];
+                text[at] = byte;
+                let expected = |is_valid| if is_valid { LONGEST } else { at };
+                assert_eq!(
+                    visible_len(&text, b'?'),
+                    expected(in_path(byte)),
+                    "{byte:#x} at {at}"
+                );
+                assert_eq!(
+                    plain_host_len(&text),
+                    expected(in_host(byte)),
+                    "{byte:#x} at {at}"
+                );
             }
         }
     }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use http::Method;
 
 use crate::grammar::is_authority;
+use crate::scan::visible_len;
 use crate::url::UrlParts;
 
 /// A request target of visible ASCII, with the positions of its parts.
@@ -27,32 +28,29 @@ impl Target {
     /// or is longer than 65,535 bytes.
     pub fn parse(method: &Method, text: &str) -> Result<Self, InvalidTarget> {
         let len = u16::try_from(text.len()).map_err(|_| InvalidTarget)?;
-        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        // A fragment is not part of any form.
+        if visible_len(text.as_bytes(), b'#') < text.len() {
             return Err(InvalidTarget);
         }
         let whole = |text: &str, scheme, authority, path_start: u16| {
             let path = text.get(usize::from(path_start)..).unwrap_or("");
-            // A fragment is not part of any form.
-            if path.contains('#') {
-                return Err(InvalidTarget);
-            }
-            let path_len = memchr::memchr(b'?', path.as_bytes()).unwrap_or(path.len());
+            let path_len = visible_len(path.as_bytes(), b'?');
             let path_end = path_start.saturating_add(u16::try_from(path_len).unwrap_or(0));
-            Ok(Self {
+            Self {
                 text: text.into(),
                 scheme,
                 authority,
                 path: (path_start, path_end),
-            })
+            }
         };
         if *method == Method::CONNECT {
             if !is_authority(text.as_bytes()) || !text.contains(':') {
                 return Err(InvalidTarget);
             }
-            return whole(text, 0, (0, len), len);
+            return Ok(whole(text, 0, (0, len), len));
         }
         if text.starts_with('/') || (text == "*" && *method == Method::OPTIONS) {
-            return whole(text, 0, (0, 0), 0);
+            return Ok(whole(text, 0, (0, 0), 0));
         }
         let url = UrlParts::split(text).ok_or(InvalidTarget)?;
         let is_http = ["http", "https"]
@@ -78,7 +76,7 @@ impl Target {
                 &with_path
             }
         };
-        whole(text, scheme, (start, path_start), path_start)
+        Ok(whole(text, scheme, (start, path_start), path_start))
     }
 
     /// The target as it was received. An absolute form without a path gets `/`, or `*` if the method is
