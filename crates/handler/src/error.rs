@@ -323,6 +323,11 @@ impl Rendering {
         }
     }
 
+    /// Whether [`Self::apply`] may make another response of this one.
+    pub(crate) fn changes(response: &Response) -> bool {
+        response.attached().is_some() || apus_error_page::lacks_body(response)
+    }
+
     /// The response, or the response to the error in its extensions.
     pub fn apply(&self, mut response: Response) -> Response {
         if self.is_deferred {

@@ -115,11 +115,11 @@ macro_rules! handlers {
             $($head: FromRequestHead,)*
         {
             fn call(&self, request: Request, matched: &Matched<'_>) -> ResponseFuture {
-                let rendering = matched.rendering(&request);
+                let rendering = || matched.rendering(&request);
                 $(
                     let $head = match $head::from_head(&request, matched) {
                         Ok(value) => value,
-                        Err(rejection) => return rendering.apply(rejection.into_response()).into(),
+                        Err(rejection) => return rendering().apply(rejection.into_response()).into(),
                     };
                 )*
                 self($($head),*).into_response_future(rendering)

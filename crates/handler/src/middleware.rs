@@ -80,6 +80,47 @@ impl fmt::Debug for Next {
 pub trait Middleware<Marker>: Send + Sync + 'static {
     /// Handles a request before, and its response after, the rest of the chain.
     fn call(&self, request: Request, next: Next) -> ResponseFuture;
+
+    /// The hook that this is, if it is one.
+    #[doc(hidden)]
+    fn hook(&self) -> Option<Hook<'_>> {
+        None
+    }
+}
+
+/// Middleware that changes only the request or only the response. A chain calls it without a [`Next`], which
+/// costs less.
+pub enum Hook<'a> {
+    /// Runs before the rest of the chain, and may respond itself.
+    Before(&'a dyn Fn(&mut Request) -> Result<(), Response>),
+    /// Runs after the rest of the chain.
+    After(&'a dyn Fn(&mut Response)),
+}
+
+impl fmt::Debug for Hook<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Before(_) => "Before",
+            Self::After(_) => "After",
+        })
+    }
+}
+
+/// Changes a response, now or when it is there, by a layer that is a [`Hook::After`].
+pub fn run_after_hook(layer: &Arc<dyn AnyMiddleware>, response: ResponseFuture) -> ResponseFuture {
+    let run = |layer: &Arc<dyn AnyMiddleware>, mut response| {
+        if let Some(Hook::After(hook)) = layer.hook() {
+            hook(&mut response);
+        }
+        response
+    };
+    match response {
+        ResponseFuture::Now(response) => run(layer, response).into(),
+        ResponseFuture::Later(future) => {
+            let layer = layer.clone();
+            ResponseFuture::later(async move { run(&layer, future.await) })
+        }
+    }
 }
 
 impl<F, Returned, Marker> Middleware<Marker> for F
@@ -89,7 +130,7 @@ where
 {
     fn call(&self, request: Request, next: Next) -> ResponseFuture {
         let rendering = next.rendering(&request);
-        self(request, next).into_response_future(rendering)
+        self(request, next).into_response_future(|| rendering)
     }
 }
 
@@ -97,6 +138,9 @@ where
 pub trait AnyMiddleware: Send + Sync {
     /// As [`Middleware::call`].
     fn call(&self, request: Request, next: Next) -> ResponseFuture;
+
+    /// As [`Middleware::hook`].
+    fn hook(&self) -> Option<Hook<'_>>;
 }
 
 /// Middleware without the marker in its type.
@@ -112,6 +156,10 @@ impl<M, Marker> ErasedMiddleware<M, Marker> {
 impl<M: Middleware<Marker>, Marker> AnyMiddleware for ErasedMiddleware<M, Marker> {
     fn call(&self, request: Request, next: Next) -> ResponseFuture {
         self.0.call(request, next)
+    }
+
+    fn hook(&self) -> Option<Hook<'_>> {
+        self.0.hook()
     }
 }
 

@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use apus_http::{
-    Body, BodyError, BodyStream, Frame, HeaderValue, Response, ResponseFuture, StatusCode, header,
+    Body, BodyError, BodyStream, Frame, HeaderValue, Headers, Response, ResponseFuture, StatusCode,
+    header,
 };
 use bytes::Bytes;
 use futures_core::Stream;
@@ -52,8 +53,9 @@ pub trait IntoResponse {
             of its own implements `HttpError`"
 )]
 pub trait IntoResponseFuture<Marker> {
-    /// Converts it to the response of a service; `rendering` makes the responses to errors.
-    fn into_response_future(self, rendering: Rendering) -> ResponseFuture;
+    /// Converts it to the response of a service; `rendering` makes the responses to errors, and is called before
+    /// a wait or if there is an error.
+    fn into_response_future(self, rendering: impl FnOnce() -> Rendering) -> ResponseFuture;
 
     /// Converts it to a future of the response.
     fn into_future(self) -> impl Future<Output = Response>;
@@ -68,8 +70,12 @@ pub enum ResponseMarker {}
 pub enum FutureMarker {}
 
 impl<R: IntoResponse> IntoResponseFuture<ResponseMarker> for R {
-    fn into_response_future(self, rendering: Rendering) -> ResponseFuture {
-        ResponseFuture::Now(rendering.apply(self.into_response()))
+    fn into_response_future(self, rendering: impl FnOnce() -> Rendering) -> ResponseFuture {
+        let response = self.into_response();
+        ResponseFuture::Now(match Rendering::changes(&response) {
+            true => rendering().apply(response),
+            false => response,
+        })
     }
 
     async fn into_future(self) -> Response {
@@ -81,7 +87,8 @@ impl<F> IntoResponseFuture<FutureMarker> for F
 where
     F: Future<Output: IntoResponse> + 'static,
 {
-    fn into_response_future(self, rendering: Rendering) -> ResponseFuture {
+    fn into_response_future(self, rendering: impl FnOnce() -> Rendering) -> ResponseFuture {
+        let rendering = rendering();
         ResponseFuture::later(async move { rendering.apply(self.await.into_response()) })
     }
 
@@ -95,9 +102,9 @@ where
 pub enum ServiceResponseMarker {}
 
 impl IntoResponseFuture<ServiceResponseMarker> for ResponseFuture {
-    fn into_response_future(self, rendering: Rendering) -> ResponseFuture {
+    fn into_response_future(self, rendering: impl FnOnce() -> Rendering) -> ResponseFuture {
         match self {
-            ResponseFuture::Now(response) => ResponseFuture::Now(rendering.apply(response)),
+            ResponseFuture::Now(response) => response.into_response_future(rendering),
             later @ ResponseFuture::Later(_) => later,
         }
     }
@@ -133,25 +140,25 @@ impl IntoResponse for Body {
 
 impl IntoResponse for Bytes {
     fn into_response(self) -> Response {
-        typed("application/octet-stream", self.into())
+        typed(&BYTES, self.into())
     }
 }
 
 impl IntoResponse for Vec<u8> {
     fn into_response(self) -> Response {
-        typed("application/octet-stream", self.into())
+        typed(&BYTES, self.into())
     }
 }
 
 impl IntoResponse for &'static str {
     fn into_response(self) -> Response {
-        typed("text/plain; charset=utf-8", self.into())
+        typed(&TEXT, self.into())
     }
 }
 
 impl IntoResponse for String {
     fn into_response(self) -> Response {
-        typed("text/plain; charset=utf-8", self.into())
+        typed(&TEXT, self.into())
     }
 }
 
@@ -164,13 +171,15 @@ impl IntoResponse for Cow<'static, str> {
     }
 }
 
-fn typed(content_type: &'static str, body: Body) -> Response {
-    Response::new(StatusCode::OK)
-        .with_header(
-            &header::CONTENT_TYPE,
-            &HeaderValue::from_static(content_type),
-        )
-        .with_body(body)
+static BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
+static HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+static JSON: HeaderValue = HeaderValue::from_static("application/json");
+static TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+fn typed(content_type: &HeaderValue, body: Body) -> Response {
+    let mut headers = Headers::new();
+    headers.append(&header::CONTENT_TYPE, content_type);
+    Response::with_headers(StatusCode::OK, headers, body)
 }
 
 /// Sets the status.
@@ -238,7 +247,7 @@ pub struct Html<T>(pub T);
 
 impl<T: Into<Body>> IntoResponse for Html<T> {
     fn into_response(self) -> Response {
-        typed("text/html; charset=utf-8", self.0.into())
+        typed(&HTML, self.0.into())
     }
 }
 
@@ -249,7 +258,7 @@ pub struct Json<T>(pub T);
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
         match serde_json::to_vec(&self.0) {
-            Ok(json) => typed("application/json", json.into()),
+            Ok(json) => typed(&JSON, json.into()),
             Err(error) => Error::from(error).into_response(),
         }
     }
