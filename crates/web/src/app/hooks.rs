@@ -2,7 +2,7 @@
 
 use apus_http::{Request, Response, ResponseFuture};
 
-use apus_handler::middleware::{Middleware, Next};
+use apus_handler::middleware::{Hook, Middleware, Next};
 
 /// Marks hooks, which implement `Middleware` themselves.
 #[derive(Debug)]
@@ -20,6 +20,10 @@ where
             Ok(()) => next.call(request),
             Err(response) => response.into(),
         }
+    }
+
+    fn hook(&self) -> Option<Hook<'_>> {
+        Some(Hook::Before(&self.0))
     }
 }
 
@@ -45,5 +49,9 @@ where
                 })
             }
         }
+    }
+
+    fn hook(&self) -> Option<Hook<'_>> {
+        Some(Hook::After(&self.0))
     }
 }

@@ -12,7 +12,7 @@ use crate::router::{Ranges, Route, RouteMatch, Router};
 use apus_handler::Matched;
 use apus_handler::error::{ErrorRules, Rendering};
 use apus_handler::matched::RouteScope;
-use apus_handler::middleware::{AnyMiddleware, Chain, Next, Position};
+use apus_handler::middleware::{AnyMiddleware, Chain, Hook, Next, Position, run_after_hook};
 use apus_handler::state::States;
 use apus_http::path;
 use apus_http::trace::{self, Step, StepKind};
@@ -70,10 +70,7 @@ struct AppHandle(Rc<AppService>);
 
 impl Service for AppHandle {
     fn call(&self, request: Request) -> ResponseFuture {
-        match self.0.layers.is_empty() {
-            true => AppService::route(&self.0, request),
-            false => self.0.clone().call(Position::Outer(0), request),
-        }
+        self.0.call_outer(0, request)
     }
 }
 
@@ -118,13 +115,7 @@ pub(super) fn start(table: RouteTable) -> Rc<dyn Service> {
 impl Chain for AppService {
     fn call(self: Rc<Self>, position: Position, request: Request) -> ResponseFuture {
         match position {
-            Position::Outer(index) => match self.layers.get(index) {
-                Some(layer) => {
-                    let position = Position::Outer(index.saturating_add(1));
-                    layer.call(request, Next::new(self.clone(), position))
-                }
-                None => Self::route(&self, request),
-            },
+            Position::Outer(index) => self.call_outer(index, request),
             Position::Inner(index, target) => {
                 let Some(found) = target.downcast_ref() else {
                     return Response::new(StatusCode::NOT_FOUND).into();
@@ -173,6 +164,22 @@ impl Chain for AppService {
 }
 
 impl AppService {
+    /// Passes a request to the layer of the application at this position, or routes it behind the last one.
+    fn call_outer(self: &Rc<Self>, index: usize, mut request: Request) -> ResponseFuture {
+        let Some(layer) = self.layers.get(index) else {
+            return Self::route(self, request);
+        };
+        let next = index.saturating_add(1);
+        match layer.hook() {
+            Some(Hook::Before(hook)) => match hook(&mut request) {
+                Ok(()) => self.call_outer(next, request),
+                Err(response) => response.into(),
+            },
+            Some(Hook::After(_)) => run_after_hook(layer, self.call_outer(next, request)),
+            None => layer.call(request, Next::new(self.clone(), Position::Outer(next))),
+        }
+    }
+
     fn errors_of(&self, group: usize) -> &ErrorRules {
         let group = self.groups.get(group);
         group.map_or(&self.no_rules, |group| &group.scope.errors)

@@ -141,12 +141,17 @@ impl Router {
                     continue;
                 }
                 if let Some(endpoint) = route.endpoint(method) {
-                    let ranges = found.params.iter().map(|(_, value)| {
-                        let start = value.as_ptr() as usize;
-                        let start = start.saturating_sub(path.as_ptr() as usize);
-                        start..start.saturating_add(value.len())
-                    });
-                    return RouteMatch::Endpoint(*index, endpoint, ranges.collect());
+                    let searched = || {
+                        let ranges = found.params.iter().map(|(_, value)| {
+                            let start = value.as_ptr() as usize;
+                            let start = start.saturating_sub(path.as_ptr() as usize);
+                            start..start.saturating_add(value.len())
+                        });
+                        ranges.collect()
+                    };
+                    let ranges = route.pattern.ranges_of_segments(path);
+                    let ranges = ranges.unwrap_or_else(searched);
+                    return RouteMatch::Endpoint(*index, endpoint, ranges);
                 }
                 no_method.get_or_insert(*index);
             }

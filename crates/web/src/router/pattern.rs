@@ -22,6 +22,8 @@ pub(crate) struct RoutePattern {
     constraint: Option<Regex>,
     /// Whether it is the root of a group, which also matches with a slash at the end.
     is_root: bool,
+    /// Whether each parameter ends with a segment.
+    has_whole_segments: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +113,11 @@ impl RoutePattern {
             parts.push(PatternPart::Literal(literal));
         }
         let constraint = is_constrained.then(|| Regex::new(&whole)).transpose();
+        let has_whole_segments = parts.windows(2).all(|pair| match pair {
+            [PatternPart::Parameter(_), PatternPart::Literal(next)] => next.starts_with('/'),
+            [PatternPart::Parameter(_), _] => false,
+            _ => true,
+        });
         Ok(Self {
             text: text.into(),
             parts,
@@ -119,6 +126,7 @@ impl RoutePattern {
             })?,
             names: names.into(),
             is_root: false,
+            has_whole_segments,
         })
     }
 
@@ -182,6 +190,29 @@ impl RoutePattern {
         self.constraint
             .as_ref()
             .is_none_or(|constraint| constraint.is_match(path))
+    }
+
+    /// The ranges of the parameters in a path of this shape; `None` if one of them may end within a segment.
+    pub(crate) fn ranges_of_segments(&self, path: &str) -> Option<Ranges> {
+        let mut ranges = Ranges::new();
+        let mut at = 0_usize;
+        for part in self.parts.iter().filter(|_| self.has_whole_segments) {
+            let rest = path.as_bytes().get(at..)?;
+            let length = match part {
+                PatternPart::Literal(text) => text.len(),
+                PatternPart::Parameter(_) => {
+                    let end = rest.iter().position(|byte| *byte == b'/');
+                    end.unwrap_or(rest.len())
+                }
+                PatternPart::Rest(_) => rest.len(),
+            };
+            let end = at.saturating_add(length);
+            if !matches!(part, PatternPart::Literal(_)) {
+                ranges.push(at..end);
+            }
+            at = end;
+        }
+        self.has_whole_segments.then_some(ranges)
     }
 
     /// The ranges of the parameters if a path matches the pattern and its constraints. It is slower than
@@ -316,6 +347,25 @@ mod tests {
                 .map(|range| path[range].to_owned())
                 .collect(),
         )
+    }
+
+    #[test]
+    fn parameters_of_whole_segments_are_found_without_a_search() {
+        for (text, path) in [
+            ("/", "/"),
+            ("/users/{id}", "/users/7"),
+            ("/v{version}/{*rest}", "/v1/a/b"),
+            ("/{a}/x/{b}/", "/1/x/2/"),
+        ] {
+            let pattern = RoutePattern::parse(text).unwrap();
+            assert_eq!(
+                pattern.ranges_of_segments(path),
+                pattern.find(path),
+                "{path}"
+            );
+        }
+        let partial = RoutePattern::parse("/{a}.json").unwrap();
+        assert_eq!(partial.ranges_of_segments("/x.json"), None);
     }
 
     #[test]
