@@ -56,12 +56,20 @@ pub(super) fn head(
         out.extend_from_slice(server.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
-    if !summary.has_date {
-        out.extend_from_slice(b"date: ");
-        out.extend_from_slice(head.date);
+    if summary.has_date {
         out.extend_from_slice(b"\r\n");
+    } else {
+        out.extend_from_slice(&date_and_end(head.date));
     }
-    out.extend_from_slice(b"\r\n");
+}
+
+/// The `Date` field line and the empty line, which are appended at once.
+fn date_and_end(date: &[u8; 29]) -> [u8; 39] {
+    let mut lines = *b"date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n";
+    if let Some(value) = lines.get_mut(6..35) {
+        value.copy_from_slice(date);
+    }
+    lines
 }
 
 /// Appends the head of an interim response (RFC 9110 section 15.2).
