@@ -71,8 +71,8 @@ impl Extensions {
 
     /// Removes the value of this type.
     pub fn remove<T: Send + Sync + 'static>(&mut self) -> Option<T> {
-        let is_wanted = |value: &Box<dyn ExtensionValue>| (&**value as &dyn Any).is::<T>();
-        if let Some(index) = self.values.iter().position(is_wanted) {
+        let mut values = self.values.iter().map(|value| &**value as &dyn Any);
+        if let Some(index) = values.position(<dyn Any>::is::<T>) {
             let value: Box<dyn Any> = self.values.remove(index);
             return Some(*value.downcast().ok()?);
         }

@@ -41,14 +41,16 @@ const MAX_KEPT_BYTES: usize = 1024;
 const MAX_FREE_SECTIONS: usize = 64;
 
 thread_local! {
-    static FREE_SECTIONS: RefCell<Vec<Box<FieldSection>>> = const { RefCell::new(Vec::new()) };
+    /// Empty ones, each with a section.
+    static FREE: RefCell<Vec<Headers>> = const { RefCell::new(Vec::new()) };
 }
 
 impl FieldSection {
     /// An empty section, with the memory of an earlier one if one is free.
     fn take() -> Box<Self> {
-        let free = FREE_SECTIONS.try_with(|free| free.borrow_mut().pop());
-        free.ok().flatten().unwrap_or_default()
+        let free = FREE.try_with(|free| free.borrow_mut().pop());
+        let free = free.ok().flatten().and_then(|mut free| free.0.take());
+        free.unwrap_or_default()
     }
 
     fn clear(&mut self) {
@@ -66,10 +68,10 @@ impl Drop for Headers {
         {
             section.clear();
             // At the end of the thread the list may be gone.
-            let _ = FREE_SECTIONS.try_with(|free| {
+            let _ = FREE.try_with(|free| {
                 let mut free = free.borrow_mut();
                 if free.len() < MAX_FREE_SECTIONS {
-                    free.push(section);
+                    free.push(Self(Some(section)));
                 }
             });
         }

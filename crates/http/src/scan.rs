@@ -69,7 +69,10 @@ fn prefix_len(bytes: &[u8], of_block: impl Fn(&[u8; blocks::BYTES]) -> usize) ->
         }
     }
     let length = whole.len().saturating_mul(blocks::BYTES);
-    length.saturating_add(of_block(&padded(rest)))
+    match rest {
+        [] => length,
+        rest => length.saturating_add(of_block(&padded(rest))),
+    }
 }
 
 /// Less than a block, as a block that ends with NULs.
