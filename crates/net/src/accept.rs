@@ -246,7 +246,7 @@ fn start(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedS
     };
     let slot = worker.table.enter(client, limits.connections_per_address);
     let counted = worker.all.enter(limits.max_connections);
-    let (Some(slot), Some(counted)) = (slot, counted) else {
+    let (Some(mut slot), Some(counted)) = (slot, counted) else {
         worker.counters.refused.add(1);
         return;
     };
@@ -254,11 +254,14 @@ fn start(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedS
     let (worker, listener) = (Rc::clone(worker), Rc::clone(listener));
     // Boxed: the runtime moves a task several times before it stores it.
     tokio::task::spawn_local(Box::pin(async move {
-        let http2 = connection::serve(&worker, &listener, slot, accepted).await;
-        if let Some(http2) = http2 {
+        let established = connection::establish(&worker, &listener, &mut slot, accepted).await;
+        let Some(established) = established else {
+            return;
+        };
+        if let Some(http2) = established.serve_http1().await {
             tokio::task::spawn_local(async move {
                 let _counted = counted;
-                http2.serve(&worker, &listener).await;
+                http2.serve(&worker, &listener, &slot).await;
             });
         }
     }));

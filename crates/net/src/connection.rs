@@ -15,17 +15,20 @@ use crate::tls;
 use crate::transport::Transport;
 use crate::worker::{Worker, WorkerListener};
 
-/// A connection whose client speaks HTTP/2, before its first frame.
-pub(crate) struct Http2Handoff {
-    slot: ConnectionSlot,
-    parts: (Transport, Rc<ConnectionInfo>, InputBuffer),
-}
+/// What HTTP/2 takes over of a connection before its first frame.
+pub(crate) struct Http2Handoff(Transport, Rc<ConnectionInfo>, InputBuffer);
 
 impl Http2Handoff {
     /// Serves the connection to its end.
-    pub(crate) async fn serve(self, worker: &Worker, listener: &WorkerListener) {
-        let Self { slot, parts } = self;
-        let mut connection = Box::new(h2::Http2Connection::new(worker, listener, &slot, parts));
+    pub(crate) async fn serve(
+        self: Box<Self>,
+        worker: &Worker,
+        listener: &WorkerListener,
+        slot: &ConnectionSlot,
+    ) {
+        let Self(transport, info, input) = *self;
+        let parts = (transport, info, input);
+        let mut connection = Box::new(h2::Http2Connection::new(worker, listener, slot, parts));
         connection.serve().await;
     }
 }
@@ -37,14 +40,42 @@ pub(crate) struct AcceptedSocket {
     pub(crate) local: Peer,
 }
 
-/// Serves a connection to its end, or until HTTP/2 starts. HTTP/2 runs on a task of its own, so that its
-/// future does not contain those of the handshake and of HTTP/1.1.
-pub(crate) async fn serve(
-    worker: &Worker,
-    listener: &WorkerListener,
-    mut slot: ConnectionSlot,
+/// A connection over which requests come. Its parts are boxed: a connection has many short-lived futures, and
+/// allocators serve up to 1 KB the fastest way.
+pub(crate) enum EstablishedConnection<'a> {
+    Http1(Box<h1::Http1Connection<'a>>),
+    Http2(Box<Http2Handoff>),
+}
+
+impl EstablishedConnection<'_> {
+    /// Serves the connection to its end, or until HTTP/2 starts. HTTP/2 runs on a task of its own, so that its
+    /// future does not contain that of HTTP/1.1.
+    pub(crate) async fn serve_http1(self) -> Option<Box<Http2Handoff>> {
+        let mut connection = match self {
+            Self::Http1(connection) => connection,
+            Self::Http2(handoff) => return Some(handoff),
+        };
+        match connection.serve().await {
+            Some(ProtocolSwitch::Tunnel(tunnel)) => {
+                tunnel(connection.into_duplex()).await;
+                None
+            }
+            Some(ProtocolSwitch::Http2) => {
+                let (transport, info, input) = connection.into_parts();
+                Some(Box::new(Http2Handoff(transport, info, input)))
+            }
+            None => None,
+        }
+    }
+}
+
+/// Reads what precedes the first request: the PROXY protocol head, and the TLS handshake.
+pub(crate) async fn establish<'a>(
+    worker: &'a Worker,
+    listener: &'a WorkerListener,
+    slot: &'a mut ConnectionSlot,
     accepted: AcceptedSocket,
-) -> Option<Http2Handoff> {
+) -> Option<EstablishedConnection<'a>> {
     let AcceptedSocket {
         mut socket,
         peer,
@@ -61,7 +92,7 @@ pub(crate) async fn serve(
     let proxies = listener.proxy_protocol_from();
     if proxies.iter().any(|network| network.contains(&peer)) {
         slot.set_reading_head(&worker.clock, worker.limits().handshake_timeout);
-        match proxy::read_head(&mut socket, &slot, &mut info).await {
+        match proxy::read_head(&mut socket, slot, &mut info).await {
             Ok(rest) => early = rest,
             Err(error) => {
                 count_failure(worker, &error);
@@ -83,13 +114,7 @@ pub(crate) async fn serve(
         Some(settings) => {
             slot.set_reading_head(&worker.clock, worker.limits().handshake_timeout);
             // Boxed: the future of a connection in clear text does not contain that of a handshake.
-            let handshake = Box::pin(tls::accept(
-                &settings,
-                socket,
-                &slot,
-                &worker.buffers,
-                early,
-            ));
+            let handshake = Box::pin(tls::accept(&settings, socket, slot, &worker.buffers, early));
             early = Vec::new();
             match handshake.await {
                 Ok((stream, tls)) => {
@@ -106,22 +131,14 @@ pub(crate) async fn serve(
             }
         }
     };
-    let http2 = matches!(&transport, Transport::Tls(stream) if stream.is_http2());
-    let parts = if http2 {
-        (transport, Rc::new(info), InputBuffer::new(early))
+    let is_http2 = matches!(&transport, Transport::Tls(stream) if stream.is_http2());
+    Some(if is_http2 {
+        let input = InputBuffer::new(early);
+        EstablishedConnection::Http2(Box::new(Http2Handoff(transport, Rc::new(info), input)))
     } else {
-        let mut connection =
-            h1::Http1Connection::new(worker, listener, &slot, transport, info, early);
-        match connection.serve().await {
-            Some(ProtocolSwitch::Tunnel(tunnel)) => {
-                tunnel(connection.into_duplex()).await;
-                return None;
-            }
-            Some(ProtocolSwitch::Http2) => connection.into_parts(),
-            None => return None,
-        }
-    };
-    Some(Http2Handoff { slot, parts })
+        let connection = h1::Http1Connection::new(worker, listener, slot, transport, info, early);
+        EstablishedConnection::Http1(Box::new(connection))
+    })
 }
 
 fn count_failure(worker: &Worker, error: &io::Error) {

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use apus_codec::h1::{BodyFraming, Http1RequestHead, RequestFraming};
 use apus_http::{
-    Body, Completion, Method, Request, Response, ResponseFuture, ResponseOutcome, StatusCode,
+    Body, Completion, Method, Request, Response, ResponseFuture, ResponseOutcome, Service,
+    StatusCode,
 };
 
 use super::request_body::Http1RequestBody;
@@ -28,7 +29,27 @@ impl Http1Connection<'_> {
     ) -> io::Result<Option<Http1End>> {
         // The deadline of the head no longer applies, and the connection is not idle.
         self.slot.clear_deadline();
-        let (mut request_body, body) = match request.body {
+        let connect = request.head.method == Method::CONNECT;
+        let service = self.listener.service();
+        let (response, mut request_body) = self.call(&*service, request);
+        let mut response = match response {
+            ResponseFuture::Now(response) => response,
+            ResponseFuture::Later(future) => {
+                self.wait_for_response(future, &mut request_body).await?
+            }
+        };
+        drop(service);
+        self.respond(&mut response, &mut request_body, connect)
+            .await
+    }
+
+    /// Calls the service. Not a part of the future of the exchange, which would contain the request.
+    fn call(
+        &self,
+        service: &dyn Service,
+        request: Http1RequestHead,
+    ) -> (ResponseFuture, Option<Http1RequestBody>) {
+        let (request_body, body) = match request.body {
             RequestFraming::None => (None, Body::Empty),
             RequestFraming::Length(length) => {
                 let (request_body, body) =
@@ -40,20 +61,13 @@ impl Http1Connection<'_> {
                 (Some(request_body), body)
             }
         };
-        let connect = request.head.method == Method::CONNECT;
-        let mut request = Request::from_head(request.head, body, Rc::clone(&self.info));
-        request.set_interim(self.interims.sender(self.requests));
-        let service = self.listener.service();
-        let returned = catch_unwind(AssertUnwindSafe(|| service.call(request)));
-        let response = match returned {
-            Ok(ResponseFuture::Now(response)) => response,
-            Ok(ResponseFuture::Later(future)) => {
-                self.wait_for_response(future, &mut request_body).await?
-            }
-            Err(_) => self.panicked(),
-        };
-        drop(service);
-        self.respond(response, &mut request_body, connect).await
+        let returned = catch_unwind(AssertUnwindSafe(|| {
+            let mut request = Request::from_head(request.head, body, Rc::clone(&self.info));
+            request.set_interim(self.interims.sender(self.requests));
+            service.call(request)
+        }));
+        let response = returned.unwrap_or_else(|_| self.panicked().into());
+        (response, request_body)
     }
 
     pub(super) fn panicked(&self) -> Response {
@@ -136,7 +150,7 @@ impl Http1Connection<'_> {
     /// Sends a response; returns how the connection ends if it was the last one.
     async fn respond(
         &mut self,
-        mut response: Response,
+        response: &mut Response,
         request_body: &mut Option<Http1RequestBody>,
         connect: bool,
     ) -> io::Result<Option<Http1End>> {
@@ -172,10 +186,10 @@ impl Http1Connection<'_> {
         let status = response.status();
         if status == StatusCode::SWITCHING_PROTOCOLS && tunnel.is_none() {
             tracing::error!("a service responded 101 without a tunnel; sent a 500");
-            response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
+            *response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
         } else if connect && status.is_success() && tunnel.is_none() {
             tracing::error!("a service accepted CONNECT without a tunnel; sent a 500");
-            response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
+            *response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
         }
         let body = response.take_body();
         let (framing, head_bytes) =
@@ -186,7 +200,11 @@ impl Http1Connection<'_> {
                 self.codec.send_end(None, &mut self.out);
                 Ok(0)
             }
-            framing => self.send_body(body, framing, request_body).await,
+            framing => match self.append_small_body(&body) {
+                Some(sent) => Ok(sent),
+                // Boxed: the future of a connection does not contain that of a large body.
+                None => Box::pin(self.send_body(body, framing, request_body)).await,
+            },
         };
         let outcome = match &body_bytes {
             Ok(_) => ResponseOutcome::Complete,

@@ -12,11 +12,24 @@ use apus_http::{Body, BodyError, Frame};
 
 use super::Http1Connection;
 use super::request_body::Http1RequestBody;
+use super::write::COPY_MOST;
 
 /// Encoded bytes that are gathered before a write, while more are available.
 pub(super) const GATHER: usize = 32 * 1024;
 
 impl Http1Connection<'_> {
+    /// Adds a body to its head if it is in memory and small; returns its length.
+    pub(super) fn append_small_body(&mut self, body: &Body) -> Option<u64> {
+        let bytes: &[u8] = match body {
+            Body::Empty => &[],
+            Body::Bytes(bytes) if bytes.len() <= COPY_MOST => bytes,
+            _ => return None,
+        };
+        self.out.extend_from_slice(bytes);
+        self.codec.send_end(None, &mut self.out);
+        Some(bytes.len() as u64)
+    }
+
     /// Sends a body; returns its length.
     pub(super) async fn send_body(
         &mut self,
@@ -44,11 +57,11 @@ impl Http1Connection<'_> {
                 Ok(sealed.bytes().len() as u64)
             }
             Body::File(range) => {
-                Box::pin(self.send_file(&range)).await?;
+                self.send_file(&range).await?;
                 self.codec.send_end(None, &mut self.out);
                 Ok(range.len)
             }
-            Body::Stream(_) => Box::pin(self.send_stream(body, framing, request_body)).await,
+            Body::Stream(_) => self.send_stream(body, framing, request_body).await,
         }
     }
 

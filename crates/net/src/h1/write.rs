@@ -16,7 +16,7 @@ use super::send::BodySendError;
 use crate::file::{is_cached, read_away, read_cached, read_cold};
 
 /// A body up to this size is copied behind its head; a larger one is written from where it is.
-const COPY_MOST: usize = 4 * 1024;
+pub(super) const COPY_MOST: usize = 4 * 1024;
 
 /// How much of a file is sent before other connections are polled.
 const FILE_TURN: u64 = 1024 * 1024;
