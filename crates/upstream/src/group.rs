@@ -1,11 +1,11 @@
 //! The state of a group of origins that all threads share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use apus_net::client::{Address, Origin};
+use apus_net::client::{Address, Origin, Protocol};
 
 use crate::balance::{HashRing, route};
 use crate::counters::{GroupCounters, WorkerCounterSets};
@@ -16,6 +16,7 @@ use crate::node::{HealthCheckResult, Node, NodeKey, NodeState};
 use crate::plan::{
     AdminState, CheckPlan, EjectionPlan, GroupPlan, NodePlan, NodeTarget, RatePlan, Strategy,
 };
+use crate::pool::FastCgiApplication;
 use crate::queue::{NodeId, RequestQueue};
 use crate::retry::RetryTokenBucket;
 
@@ -28,6 +29,8 @@ pub(crate) struct UpstreamGroup {
     /// The number of times that `state.set` was replaced.
     generation: AtomicU64,
     queue: Mutex<RequestQueue<NodeSlot>>,
+    /// Requests that wait for an application.
+    waiting: AtomicUsize,
     retry_tokens: Mutex<RetryTokenBucket>,
     comparison: Mutex<RateComparison>,
     pub(crate) counters: WorkerCounterSets<GroupCounters>,
@@ -99,6 +102,7 @@ impl UpstreamGroup {
             }),
             generation: AtomicU64::new(0),
             queue: Mutex::default(),
+            waiting: AtomicUsize::new(0),
             comparison: Mutex::default(),
             counters: WorkerCounterSets::default(),
         };
@@ -118,6 +122,17 @@ impl UpstreamGroup {
     /// Locks the queue. Slots of nodes are taken and released only under this lock.
     pub(crate) fn queue(&self) -> MutexGuard<'_, RequestQueue<NodeSlot>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the number of requests that wait for an application.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request that waits for an application, until the guard is dropped.
+    pub(crate) fn begin_waiting(&self) -> WaitingGuard<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        WaitingGuard(self)
     }
 
     /// Returns a number that changes when the nodes change.
@@ -347,6 +362,15 @@ impl UpstreamGroup {
     }
 }
 
+/// A request that is counted while it waits for an application.
+pub(crate) struct WaitingGuard<'a>(&'a UpstreamGroup);
+
+impl Drop for WaitingGuard<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// One of the concurrent requests that a node accepts. When it is dropped, on any worker, it goes to the
 /// first request in the queue that accepts the node.
 #[derive(Debug)]
@@ -441,6 +465,8 @@ fn build_node(
             (_, Address::Ip(address)) => address.to_string().into(),
             (_, Address::Unix(_)) => "localhost".into(),
         },
+        application: (plan.protocol == Protocol::FastCgi)
+            .then(|| FastCgiApplication::at(&resolved.address)),
         origin: Origin {
             address: resolved.address,
             tls: node.tls.clone(),

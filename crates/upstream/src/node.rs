@@ -9,7 +9,7 @@ use apus_net::client::{Address, Origin};
 use crate::counters::{NodeCounters, WorkerCounterSets};
 use crate::health::{Availability, FULL_SHARE, Health, ProbeOutcome};
 use crate::plan::{AdminState, CheckPlan, EjectionPlan, GroupPlan};
-use crate::pool::ParkedConnections;
+use crate::pool::FastCgiApplication;
 use crate::queue::{NodeId, SlotOffer};
 
 /// A node of a group, by its plan and the last lookup of its name.
@@ -27,6 +27,8 @@ pub(crate) struct Node {
     pub(crate) route: Box<str>,
     pub(crate) plan: Arc<GroupPlan>,
     pub(crate) state: Arc<NodeState>,
+    /// The application, over FastCGI.
+    pub(crate) application: Option<Arc<FastCgiApplication>>,
 }
 
 /// What identifies a node across reloads.
@@ -104,8 +106,6 @@ pub(crate) struct NodeState {
     slots_taken: AtomicU32,
     health: Mutex<Health>,
     last_check: Mutex<Option<HealthCheckResult>>,
-    /// The idle FastCGI connections of all workers.
-    pub(crate) parked: Arc<ParkedConnections>,
     pub(crate) counters: WorkerCounterSets<NodeCounters>,
 }
 
@@ -138,7 +138,6 @@ impl NodeState {
             slots_taken: AtomicU32::new(0),
             health: Mutex::default(),
             last_check: Mutex::default(),
-            parked: Arc::default(),
             counters: WorkerCounterSets::default(),
         }
     }

@@ -72,7 +72,7 @@ impl UpstreamGroup {
             unresolved: names.filter(|name| !has_address(name)).cloned().collect(),
             name: Arc::clone(self.name()),
             nodes: set.nodes.iter().map(|node| node.status(now)).collect(),
-            waiting: self.queue().len(),
+            waiting: self.queue().len() + self.waiting(),
             totals: self.counters.sums(),
         }
     }

@@ -24,7 +24,7 @@ mod upload;
 pub use self::connect::{OriginConnection, connect};
 pub use self::connection_return::ConnectionReturn;
 pub use self::failure::{FailureCause, RequestFailure, RequestPhase};
-pub use self::fcgi::{FastCgiClient, ParkedFastCgi};
+pub use self::fcgi::{FastCgiClient, ParkedFastCgi, SentRequest};
 pub use self::h1::Http1Client;
 pub use self::h2::Http2Client;
 pub use self::message::{ClientRequest, ClientRequestHead, ClientResponse, Stderr, Timeouts};

@@ -144,6 +144,11 @@ impl RequestUpload {
         }
     }
 
+    /// Counts bytes that were written before.
+    pub(super) fn count_sent(&mut self, bytes: usize) {
+        self.sent += bytes as u64;
+    }
+
     /// Whether all was sent, or sending was stopped.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.state, UploadState::Ended | UploadState::Stopped) && self.is_flushed()

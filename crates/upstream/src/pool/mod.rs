@@ -1,12 +1,12 @@
 //! The pool of connections of one worker to one node.
 
+mod application;
+mod concurrency;
 mod connections;
-mod parked;
 mod pending_connection;
 
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
-use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,9 +20,8 @@ use apus_net::client::{
 use apus_net::coarse_now;
 
 use crate::plan::ConnectionPoolPlan;
+pub(crate) use application::{Admission, FastCgiApplication, PermitReceiver, RequestPermit};
 use connections::{IdleConnection, MultiplexedConnection};
-pub(crate) use parked::ParkedConnections;
-use parked::ResponseWatch;
 use pending_connection::{ConnectGuard, PendingConnection};
 
 /// The connections of one worker to one node. Requests share connections only if they have the same origin
@@ -34,8 +33,8 @@ pub(crate) struct ConnectionPool {
     idle: RefCell<Vec<IdleConnection>>,
     /// The return of connections that are not for one client.
     http1_return: Rc<Http1Return>,
-    /// Idle connections of FastCGI, which all workers share.
-    parked: Arc<ParkedConnections>,
+    /// The application of a FastCGI node.
+    application: Option<Arc<FastCgiApplication>>,
     /// The return of FastCGI connections after their first response.
     fastcgi_return: Rc<FastCgiReturn>,
     /// Connections of HTTP/2.
@@ -84,8 +83,9 @@ type ProxyClient = Option<proxy_protocol::ProxyHeader>;
 /// A connection of the pool, for one request.
 pub(crate) struct PooledConnection {
     connection: OriginConnection,
-    /// The watch of a new FastCGI connection, which may have to wait for a process of the application.
-    watch: Option<Rc<ResponseWatch>>,
+    /// The permit of a new FastCGI connection, which may have to wait for a process of the application, and the
+    /// time after which that is checked.
+    first: Option<(Rc<RequestPermit>, Duration)>,
 }
 
 impl PooledConnection {
@@ -94,11 +94,12 @@ impl PooledConnection {
         self,
         request: ClientRequest,
     ) -> Result<ClientResponse, RequestFailure> {
-        let sending = pin!(self.connection.send(request));
-        match self.watch {
-            None => sending.await,
-            // Boxed, so that other requests have a smaller future.
-            Some(watch) => Box::pin(watch.watch(sending)).await,
+        match (self.connection, self.first) {
+            (OriginConnection::FastCgi(connection), Some((permit, patience))) => {
+                // Boxed, so that other requests have a smaller future.
+                Box::pin(permit.send_first(connection, request, patience)).await
+            }
+            (connection, _) => connection.send(request).await,
         }
     }
 }
@@ -107,14 +108,14 @@ impl From<OriginConnection> for PooledConnection {
     fn from(connection: OriginConnection) -> Self {
         Self {
             connection,
-            watch: None,
+            first: None,
         }
     }
 }
 
 impl ConnectionPool {
-    /// Creates a pool without connections. `parked` are the idle connections that all workers share.
-    pub(crate) fn new(origin: Origin, parked: Arc<ParkedConnections>) -> Rc<Self> {
+    /// Creates a pool without connections. `application` is that of a FastCGI node.
+    pub(crate) fn new(origin: Origin, application: Option<Arc<FastCgiApplication>>) -> Rc<Self> {
         let pool = Rc::new_cyclic(|pool| Self {
             http1_return: Rc::new(Http1Return {
                 pool: Weak::clone(pool),
@@ -122,12 +123,12 @@ impl ConnectionPool {
             }),
             fastcgi_return: Rc::new(FastCgiReturn {
                 pool: Weak::clone(pool),
-                watch: None,
+                permit: None,
             }),
             origin,
             plan: Cell::default(),
             idle: RefCell::default(),
-            parked,
+            application,
             multiplexed: RefCell::default(),
             pending: RefCell::default(),
             speaks_http1: Cell::new(false),
@@ -150,15 +151,23 @@ impl ConnectionPool {
         self.plan.set(plan);
     }
 
+    /// Asks the application of a FastCGI node to admit a request; `None` for other nodes. If the request
+    /// `may_wait`, it stays within the number that the application serves at once.
+    pub(crate) fn admit(&self, may_wait: bool) -> Option<Admission> {
+        let application = self.application.as_ref()?;
+        Some(application.admit(may_wait && self.keeps_fastcgi()))
+    }
+
     /// Takes an open connection, if there is one. It carried requests before, and the node may be closing it;
-    /// `is_repeatable` says that the request may then be sent again.
+    /// `is_repeatable` says that the request may then be sent again. Requests to FastCGI nodes have a permit.
     pub(crate) fn checkout(
         &self,
         client: Option<proxy_protocol::ProxyHeader>,
         is_repeatable: bool,
+        permit: Option<&Rc<RequestPermit>>,
     ) -> Option<PooledConnection> {
-        if self.origin.protocol == Protocol::FastCgi {
-            return self.take_fastcgi(is_repeatable);
+        if let Some(permit) = permit {
+            return self.take_fastcgi(permit, is_repeatable);
         }
         let client = self.client(client);
         let now = coarse_now();
@@ -175,6 +184,7 @@ impl ConnectionPool {
         self: &Rc<Self>,
         client: Option<proxy_protocol::ProxyHeader>,
         timeouts: &Timeouts,
+        permit: Option<&Rc<RequestPermit>>,
     ) -> Result<PooledConnection, RequestFailure> {
         let may_be_shared = match self.origin.protocol {
             Protocol::Http1 | Protocol::FastCgi => false,
@@ -182,7 +192,7 @@ impl ConnectionPool {
             Protocol::Auto => self.origin.tls.is_some() && !self.speaks_http1.get(),
         };
         if !may_be_shared || self.origin.proxy_head != ProxyHead::None {
-            return self.open(client, timeouts).await;
+            return self.open(client, timeouts, permit).await;
         }
         loop {
             let known = self.pending.borrow().clone();
@@ -194,11 +204,11 @@ impl ConnectionPool {
                 return Ok(OriginConnection::Http2(connection).into());
             }
             if self.speaks_http1.get() {
-                return self.open(client, timeouts).await;
+                return self.open(client, timeouts, None).await;
             }
         }
         let guard = ConnectGuard::begin(self);
-        let opened = self.open(client, timeouts).await;
+        let opened = self.open(client, timeouts, None).await;
         guard.end(opened.as_ref().err());
         opened
     }
@@ -232,11 +242,9 @@ impl ConnectionPool {
         self: &Rc<Self>,
         client: Option<proxy_protocol::ProxyHeader>,
         timeouts: &Timeouts,
+        permit: Option<&Rc<RequestPermit>>,
     ) -> Result<PooledConnection, RequestFailure> {
-        if self.origin.protocol == Protocol::FastCgi {
-            self.parked.make_room();
-        }
-        let mut watch = None;
+        let first = permit.map(|permit| (Rc::clone(permit), permit.open()));
         let mut connection = connect_or_evict(&self.origin, client, timeouts).await?;
         match &mut connection {
             OriginConnection::Http1(http1) => {
@@ -252,22 +260,24 @@ impl ConnectionPool {
                 self.start_sweep(self.plan.get().idle_timeout);
             }
             OriginConnection::FastCgi(fastcgi) => {
-                let first = Rc::new(ResponseWatch::new(&self.parked));
                 let fastcgi_return = FastCgiReturn {
                     pool: Weak::clone(&self.fastcgi_return.pool),
-                    watch: Some(Rc::clone(&first)),
+                    permit: permit.cloned(),
                 };
                 self.set_fastcgi_return(fastcgi, Rc::new(fastcgi_return));
-                watch = Some(first);
             }
         }
-        Ok(PooledConnection { connection, watch })
+        Ok(PooledConnection { connection, first })
     }
 
     /// Takes an idle connection of FastCGI, of any worker.
-    fn take_fastcgi(&self, is_repeatable: bool) -> Option<PooledConnection> {
+    fn take_fastcgi(
+        &self,
+        permit: &RequestPermit,
+        is_repeatable: bool,
+    ) -> Option<PooledConnection> {
         let plan = self.plan.get();
-        let parked = self.parked.take(&plan, is_repeatable, Instant::now())?;
+        let parked = permit.take(&plan, is_repeatable, Instant::now())?;
         let mut connection = parked.resume().ok()?;
         self.set_fastcgi_return(&mut connection, Rc::clone(&self.fastcgi_return));
         Some(OriginConnection::FastCgi(connection).into())
@@ -334,10 +344,16 @@ impl ConnectionPool {
     ) {
         let plan = self.plan.get();
         let is_last = connection.requests().checked_add(1) == Some(plan.max_requests);
-        let is_kept = plan.max_idle > 0 && self.origin.proxy_head == ProxyHead::None;
-        if is_kept && !is_last {
+        if self.keeps_fastcgi() && !is_last {
             connection.set_connection_return(fastcgi_return);
         }
+    }
+
+    /// Whether connections of FastCGI are used again.
+    fn keeps_fastcgi(&self) -> bool {
+        self.plan.get().max_idle > 0
+            && self.origin.proxy_head == ProxyHead::None
+            && self.origin.tls.is_none()
     }
 
     fn put_back(self: &Rc<Self>, connection: Http1Client, client: ProxyClient) {
@@ -373,7 +389,8 @@ impl ConnectionPool {
         idle.retain_mut(|idle| !idle.is_expired(&plan, now) && idle.connection.is_usable());
         let mut multiplexed = self.multiplexed.borrow_mut();
         multiplexed.retain(|open| !open.is_expired(&plan, now) && !open.is_idle(&plan, now));
-        let any_parked = self.parked.sweep(&plan, now);
+        let application = self.application.as_ref();
+        let any_parked = application.is_some_and(|application| application.sweep(&plan, now));
         let any = !idle.is_empty() || !multiplexed.is_empty() || any_parked;
         self.is_swept.set(any);
         let limits = idle.iter().map(|idle| idle.idle_limit(&plan));
@@ -413,20 +430,21 @@ impl ConnectionReturn for Http1Return {
 /// The return of a connection of FastCGI to the idle connections of all workers.
 struct FastCgiReturn {
     pool: Weak<ConnectionPool>,
-    /// The watch of the connection's first request.
-    watch: Option<Rc<ResponseWatch>>,
+    /// The permit of the connection's first request.
+    permit: Option<Rc<RequestPermit>>,
 }
 
 impl ConnectionReturn<FastCgiClient> for FastCgiReturn {
     fn return_connection(&self, connection: FastCgiClient) {
-        if let Some(watch) = &self.watch {
-            watch.end();
+        if let Some(permit) = &self.permit {
+            permit.serve();
         }
         if let Some(pool) = self.pool.upgrade()
+            && let Some(application) = &pool.application
             && let Some(parked) = connection.park()
         {
             let plan = pool.plan.get();
-            if pool.parked.put_back(parked, &plan) {
+            if application.put_back(parked, &plan) {
                 pool.start_sweep(plan.idle_timeout);
             }
         }

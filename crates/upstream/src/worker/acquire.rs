@@ -12,6 +12,7 @@ use super::choose::{ChoiceCriteria, ChosenNode, NodeChoice};
 use super::send::UpstreamRequest;
 use crate::counters::increment;
 use crate::group::NodeSlot;
+use crate::pool::PermitReceiver;
 use crate::queue::{Ticket, TriedNodes};
 
 /// Why no node was acquired.
@@ -28,12 +29,47 @@ pub(super) enum AcquireError {
 impl UpstreamRequest<'_> {
     /// Begins an attempt at a node that was not tried yet, and waits for it in the queue if it is busy.
     pub(super) async fn acquire(&self, tried: &TriedNodes) -> Result<RequestAttempt, AcquireError> {
-        match self.choose(tried, Some(None)) {
-            Acquisition::Acquired(attempt) => Ok(attempt),
-            // Boxed, so that requests that do not wait have a smaller future.
-            Acquisition::Wait(ticket, slot) => Box::pin(self.wait(tried, ticket, slot)).await,
-            Acquisition::Failed(error) => Err(error),
+        let mut until = None;
+        let mut attempt = match self.choose(tried, Some(None)) {
+            Acquisition::Acquired(attempt) => attempt,
+            Acquisition::Wait(ticket, slot) => {
+                until = Some(self.waits_until());
+                // Boxed, so that requests that do not wait have a smaller future.
+                Box::pin(self.wait(tried, ticket, slot)).await?
+            }
+            Acquisition::Failed(error) => return Err(error),
+        };
+        match attempt.admit() {
+            None => Ok(attempt),
+            Some(receiver) => {
+                let waiting = self.wait_for_application(attempt, receiver, until);
+                Box::pin(waiting).await
+            }
         }
+    }
+
+    /// Waits until the application of a FastCGI node admits the request. `until` is set if it waited for a slot
+    /// before.
+    async fn wait_for_application(
+        &self,
+        attempt: RequestAttempt,
+        receiver: PermitReceiver,
+        until: Option<Instant>,
+    ) -> Result<RequestAttempt, AcquireError> {
+        let (mut attempt, mut receiver) = (attempt, receiver);
+        let group = &self.group.group;
+        let max_waiting = self.group.view().set.plan.queue.max_waiting;
+        if !attempt.has_slot() && group.waiting() >= max_waiting {
+            return Err(AcquireError::QueueFull);
+        }
+        if until.is_none() {
+            increment(&self.group.counters.queued);
+        }
+        let _guard = group.begin_waiting();
+        let until = until.unwrap_or_else(|| self.waits_until());
+        let permit = receiver.receive(until).await;
+        attempt.set_permit(permit.ok_or(AcquireError::QueueTimedOut)?);
+        Ok(attempt)
     }
 
     /// Waits for a slot, and chooses again if the nodes change meanwhile.
@@ -84,7 +120,7 @@ impl UpstreamRequest<'_> {
     /// Begins an attempt at a node that was not tried yet, if that is possible without waiting.
     pub(super) fn try_acquire(&self, tried: &TriedNodes) -> Option<RequestAttempt> {
         match self.choose(tried, None) {
-            Acquisition::Acquired(attempt) => Some(attempt),
+            Acquisition::Acquired(mut attempt) => attempt.admit().is_none().then_some(attempt),
             Acquisition::Wait(..) | Acquisition::Failed(_) => None,
         }
     }

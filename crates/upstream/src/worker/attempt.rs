@@ -20,13 +20,16 @@ use super::tunnel::AttemptTunnel;
 use crate::counters::FailureKind;
 use crate::group::NodeSlot;
 use crate::health::ProbeOutcome;
+use crate::pool::{Admission, PermitReceiver, RequestPermit};
 
 /// An attempt of a request at a node. Dropping it ends the attempt.
 pub(super) struct RequestAttempt {
     group: Rc<WorkerGroup>,
     node: Rc<WorkerNode>,
     /// Goes to the next request in the queue when the attempt ends.
-    _slot: Option<NodeSlot>,
+    slot: Option<NodeSlot>,
+    /// The permit of the application, over FastCGI.
+    permit: Option<Rc<RequestPermit>>,
     counts_load: bool,
     /// Whether this is the probe of the node's circuit breaker.
     probe: bool,
@@ -50,7 +53,8 @@ impl RequestAttempt {
         Some(Self {
             group: Rc::clone(group),
             node: Rc::clone(node),
-            _slot: chosen.slot,
+            slot: chosen.slot,
+            permit: None,
             counts_load,
             probe: chosen.probe,
             began: now,
@@ -60,6 +64,37 @@ impl RequestAttempt {
     /// Returns the node.
     pub(super) fn node(&self) -> &Rc<WorkerNode> {
         &self.node
+    }
+
+    /// Asks the application of a FastCGI node to admit the request. Returns where to wait for its permit, unless
+    /// it has that. A request that could not enter the queue does not wait.
+    pub(super) fn admit(&mut self) -> Option<PermitReceiver> {
+        if self.node.node.application.is_none() {
+            return None;
+        }
+        let may_wait = self.slot.is_some() || self.node.node.plan.queue.max_waiting > 0;
+        match self.node.pool.admit(may_wait)? {
+            Admission::Admitted(permit) => {
+                self.set_permit(permit);
+                None
+            }
+            Admission::Wait(receiver) => Some(receiver),
+        }
+    }
+
+    /// Whether the request has one of a limited number of slots of the node.
+    pub(super) fn has_slot(&self) -> bool {
+        self.slot.is_some()
+    }
+
+    /// Returns the permit of the application, over FastCGI.
+    pub(super) fn permit(&self) -> Option<&Rc<RequestPermit>> {
+        self.permit.as_ref()
+    }
+
+    /// Sets the permit of the application.
+    pub(super) fn set_permit(&mut self, permit: RequestPermit) {
+        self.permit = Some(Rc::new(permit));
     }
 
     /// Returns the time since the attempt began.

@@ -107,7 +107,7 @@ impl WorkerNode {
         let pool = known.map(|known| &known.pool);
         let pool = match pool.filter(|pool| *pool.origin() == node.origin) {
             Some(pool) => Rc::clone(pool),
-            None => ConnectionPool::new(node.origin.clone(), Arc::clone(&node.state.parked)),
+            None => ConnectionPool::new(node.origin.clone(), node.application.clone()),
         };
         pool.set_plan(node.plan.pool);
         let address = node.origin.address.to_string();

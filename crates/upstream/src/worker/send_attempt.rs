@@ -105,7 +105,11 @@ impl UpstreamRequest<'_> {
     /// over another one, if it may be sent again.
     async fn send_to_node(&self, attempt: RequestAttempt, body: &mut RequestBody) -> AttemptResult {
         let pool = &attempt.node().pool;
-        let mut idle = pool.checkout(self.context.client, self.context.idempotent);
+        let checkout = || {
+            let (client, idempotent) = (self.context.client, self.context.idempotent);
+            pool.checkout(client, idempotent, attempt.permit())
+        };
+        let mut idle = checkout();
         let mut connections = 1;
         let mut needs_http1 = false;
         let mut was_seen = false;
@@ -119,7 +123,7 @@ impl UpstreamRequest<'_> {
                     let mut connecting = Box::pin(async {
                         match needs_http1 {
                             true => pool.connect_http1(client, timeouts).await,
-                            false => pool.connect(client, timeouts).await,
+                            false => pool.connect(client, timeouts, attempt.permit()).await,
                         }
                     });
                     self.until_deadline(RequestPhase::Connect, connecting.as_mut())
@@ -163,9 +167,7 @@ impl UpstreamRequest<'_> {
             increment(&self.group.counters.reconnects);
             connections += 1;
             idle = match failure {
-                ConnectionFailure::Refused => {
-                    pool.checkout(self.context.client, self.context.idempotent)
-                }
+                ConnectionFailure::Refused => checkout(),
                 // The node has likely closed the other idle connections, too.
                 _ => None,
             };

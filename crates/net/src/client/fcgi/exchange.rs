@@ -21,8 +21,13 @@ pub(super) enum FastCgiResponsePart {
 }
 
 impl FastCgiClientConnection {
-    /// Encodes a request and prepares its upload.
-    pub(super) fn begin(&mut self, request: ClientRequest) -> Result<(), RequestFailure> {
+    /// Encodes a request and prepares its upload. `is_observed` is whether it has to be known when the
+    /// application reads it.
+    pub(super) fn begin(
+        &mut self,
+        request: ClientRequest,
+        is_observed: bool,
+    ) -> Result<(), RequestFailure> {
         let ClientRequest {
             head,
             body,
@@ -53,7 +58,12 @@ impl FastCgiClientConnection {
             });
         }
         let length = body.len();
-        let upload = RequestUpload::new(out, body, length, false);
+        let written = match is_observed && length == Some(0) {
+            true => self.write_head(&mut out),
+            false => 0,
+        };
+        let mut upload = RequestUpload::new(out, body, length, false);
+        upload.count_sent(written);
         self.serial.begin(upload, timeouts);
         self.head = Some(head);
         self.stderr = stderr;

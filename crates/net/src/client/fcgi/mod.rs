@@ -3,11 +3,12 @@
 mod exchange;
 mod parked;
 mod response_body;
+mod unread;
 
 use std::fmt;
 use std::io::IoSlice;
 use std::rc::Rc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use apus_codec::fastcgi::FastCgiConnection;
@@ -19,6 +20,7 @@ use super::exchange::SerialConnection;
 use super::{
     ClientRequest, ClientRequestHead, ClientResponse, ConnectionReturn, RequestFailure, Stderr,
 };
+use crate::socket::StreamSocket;
 use crate::transport::Transport;
 
 /// Limits of a response's head. Applications are trusted to respond, but not to fill the memory of this
@@ -51,6 +53,26 @@ struct FastCgiClientConnection {
     head: Option<Rc<ClientRequestHead>>,
     stderr: Option<Stderr>,
     connection_return: Option<Rc<dyn ConnectionReturn<FastCgiClient>>>,
+    /// Whether the head of the current request was written apart from its end.
+    is_head_apart: bool,
+}
+
+/// A request that was sent and has no response yet.
+pub struct SentRequest<'a>(&'a FastCgiClientConnection);
+
+impl SentRequest<'_> {
+    /// Whether the application has read the head of the request; `None` if that is not known, as over TCP and
+    /// for requests with a body.
+    ///
+    /// The kernel accepts connections, and what is sent over them, before the application does.
+    pub fn is_read(&self) -> Option<bool> {
+        match &self.0.serial.transport {
+            Transport::Clear(StreamSocket::Unix(socket, _)) if self.0.is_head_apart => {
+                unread::is_read_to_last_record(socket)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl FastCgiClient {
@@ -61,6 +83,7 @@ impl FastCgiClient {
             head: None,
             stderr: None,
             connection_return: None,
+            is_head_apart: false,
         }))
     }
 
@@ -94,12 +117,48 @@ impl FastCgiClient {
     /// There is no response; see [`RequestFailure`]. The connection is closed.
     pub async fn send(self, request: ClientRequest) -> Result<ClientResponse, RequestFailure> {
         let mut inner = self.0;
-        inner.begin(request)?;
-        FastCgiResponseBody::new(inner).respond().await
+        inner.begin(request, false)?;
+        FastCgiResponseBody::new(inner).respond(|_, _| ()).await
+    }
+
+    /// Does the same as [`Self::send`], and calls `observe` each time the task is polled before there is a
+    /// response.
+    ///
+    /// # Errors
+    /// Those of [`Self::send`].
+    pub async fn send_observed(
+        self,
+        request: ClientRequest,
+        observe: impl FnMut(&mut Context<'_>, &SentRequest<'_>),
+    ) -> Result<ClientResponse, RequestFailure> {
+        let mut inner = self.0;
+        inner.begin(request, true)?;
+        FastCgiResponseBody::new(inner).respond(observe).await
     }
 }
 
 impl FastCgiClientConnection {
+    /// Writes what was encoded of a request without a body now, so that its end is written apart and
+    /// [`SentRequest::is_read`] is known. Returns how many bytes were written.
+    fn write_head(&mut self, out: &mut Vec<u8>) -> usize {
+        let is_unix = matches!(
+            &self.serial.transport,
+            Transport::Clear(StreamSocket::Unix(..))
+        );
+        if !is_unix {
+            return 0;
+        }
+        // What is not written now is written later, and an error comes again then.
+        let cx = &mut Context::from_waker(Waker::noop());
+        let write = self.serial.transport.poll_write(cx, &[IoSlice::new(out)]);
+        let Poll::Ready(Ok(written)) = write else {
+            return 0;
+        };
+        out.drain(..written);
+        self.is_head_apart = out.is_empty();
+        written
+    }
+
     /// Gives the connection back, if it can carry another request.
     fn give_back(mut self: Box<Self>) {
         if !self.serial.codec.keeps_alive()
@@ -115,6 +174,7 @@ impl FastCgiClientConnection {
         self.serial.end();
         self.head = None;
         self.stderr = None;
+        self.is_head_apart = false;
         connection_return.return_connection(FastCgiClient(self));
     }
 

@@ -1,24 +1,20 @@
 //! An idle FastCGI connection, which belongs to no thread.
 
-use std::ffi::c_int;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use rustix::io::Errno;
-use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::net::RecvFlags;
 use tokio::runtime::{self, Handle};
 
+use super::unread::unread_memory;
 use super::{FastCgiClient, FastCgiClientConnection};
 use crate::descriptors::DescriptorPermit;
 use crate::read_interest::ReadInterestSocket;
 use crate::socket::StreamSocket;
 use crate::transport::Transport;
-
-/// The request for the number of bytes that were sent and not read (`unix(7)`).
-const SIOCOUTQ: Opcode = 0x5411;
 
 /// An idle connection, which any thread may take over.
 ///
@@ -102,9 +98,7 @@ impl ParkedFastCgi {
         let ParkedStream::Unix(socket, ..) = &self.socket else {
             return true;
         };
-        // SAFETY: `SIOCOUTQ` stores an `int`, and the getter has the size of one.
-        let unread = unsafe { ioctl(socket, Getter::<SIOCOUTQ, c_int>::new()) };
-        unread.is_ok_and(|bytes| bytes == 0)
+        unread_memory(socket).is_ok_and(|unread| unread == 0)
     }
 
     /// Requests that were sent over it.

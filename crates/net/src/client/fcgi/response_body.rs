@@ -7,8 +7,8 @@ use apus_codec::fastcgi::{BodyLength, CgiResponseHead};
 use apus_http::{Body, BodyError, BodyStream, Frame, Version};
 use bytes::Bytes;
 
-use super::FastCgiClientConnection;
 use super::exchange::FastCgiResponsePart;
+use super::{FastCgiClientConnection, SentRequest};
 use crate::client::exchange::ClientExchange;
 use crate::client::{ClientResponse, FailureCause, RequestFailure, RequestPhase};
 
@@ -32,12 +32,19 @@ impl FastCgiResponseBody {
         }
     }
 
-    /// Waits for the head, and returns the response.
-    pub(super) async fn respond(mut self) -> Result<ClientResponse, RequestFailure> {
+    /// Waits for the head, and returns the response. Calls `observe` each time it is polled before.
+    pub(super) async fn respond(
+        mut self,
+        mut observe: impl FnMut(&mut Context<'_>, &SentRequest<'_>),
+    ) -> Result<ClientResponse, RequestFailure> {
         let head = poll_fn(|cx| match &mut self.connection {
-            Some(connection) => connection
-                .poll_head(cx)
-                .map_err(|error| connection.failure(error)),
+            Some(connection) => {
+                let head = connection.poll_head(cx);
+                if head.is_pending() {
+                    observe(cx, &SentRequest(connection));
+                }
+                head.map_err(|error| connection.failure(error))
+            }
             None => Poll::Ready(Err(RequestFailure::unsent(
                 RequestPhase::Send,
                 FailureCause::Closed,

@@ -1,5 +1,7 @@
 //! Groups with nodes of a real PHP-FPM.
 
+mod application;
+mod concurrency;
 mod fpm;
 
 use std::cell::{Cell, RefCell};

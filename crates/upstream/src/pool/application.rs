@@ -1,0 +1,322 @@
+//! What all workers share about a FastCGI application: its idle connections, and the requests to it.
+
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use apus_net::client::{
+    Address, ClientRequest, ClientResponse, FastCgiClient, ParkedFastCgi, RequestFailure,
+};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use super::concurrency::{ConcurrencyLimit, LONG_PATIENCE, RequestProgress};
+use super::connections::exceeds_limits;
+use crate::plan::ConnectionPoolPlan;
+
+/// The idle time after which a connection carries requests that must not be sent twice. An application that
+/// closes the connection after a response, as PHP does after a number of requests, has done so by then.
+const SETTLE_TIME: Duration = Duration::from_millis(20);
+
+/// The longest time in which an application waits for the next request on a connection again, unless it
+/// continues to work after its response.
+const RETURN_TIME: Duration = Duration::from_millis(2);
+
+/// A FastCGI application, by its address.
+///
+/// Each process of most applications serves one connection at a time, so an idle connection blocks a process.
+/// Therefore any worker takes the connections that any worker returned, for any group. Requests beyond the
+/// [limit](ConcurrencyLimit) wait here, first in, first out, until others end. A new connection replaces an
+/// idle one. A connection whose process still works after its response is skipped.
+#[derive(Default)]
+pub(crate) struct FastCgiApplication(Mutex<ApplicationState>);
+
+#[derive(Default)]
+struct ApplicationState {
+    /// The last used one is at the end and is taken first.
+    idle: Vec<ParkedFastCgi>,
+    limit: ConcurrencyLimit,
+    waiting: VecDeque<oneshot::Sender<RequestPermit>>,
+}
+
+/// The permission to send one request to an application.
+pub(crate) struct RequestPermit {
+    /// `None` once the permit was given back.
+    application: Option<Arc<FastCgiApplication>>,
+    progress: Cell<RequestProgress>,
+}
+
+/// How an application admits a request.
+pub(crate) enum Admission {
+    /// At once.
+    Admitted(RequestPermit),
+    /// After others.
+    Wait(PermitReceiver),
+}
+
+/// A request that waits for its permit.
+pub(crate) struct PermitReceiver {
+    application: Arc<FastCgiApplication>,
+    receiver: oneshot::Receiver<RequestPermit>,
+}
+
+impl FastCgiApplication {
+    /// Returns the application at an address, which all groups share.
+    pub(crate) fn at(address: &Address) -> Arc<Self> {
+        static KNOWN: Mutex<Option<HashMap<Address, Weak<FastCgiApplication>>>> = Mutex::new(None);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get_or_insert_default();
+        if let Some(application) = known.get(address).and_then(Weak::upgrade) {
+            return application;
+        }
+        known.retain(|_, application| application.strong_count() > 0);
+        let new = Arc::new(Self::default());
+        known.insert(address.clone(), Arc::downgrade(&new));
+        new
+    }
+
+    /// Admits a request within the limit, or regardless of it.
+    pub(super) fn admit(self: &Arc<Self>, is_limited: bool) -> Admission {
+        let now = Instant::now();
+        let mut state = self.state();
+        if !is_limited || (state.waiting.is_empty() && state.limit.admits(now)) {
+            return Admission::Admitted(self.permit(&mut state, now));
+        }
+        if state.waiting.len() == state.waiting.capacity() {
+            state.waiting.retain(|waiting| !waiting.is_closed());
+        }
+        let (sender, receiver) = oneshot::channel();
+        state.waiting.push_back(sender);
+        self.hand_out(state);
+        Admission::Wait(PermitReceiver {
+            application: Arc::clone(self),
+            receiver,
+        })
+    }
+
+    fn permit(self: &Arc<Self>, state: &mut ApplicationState, now: Instant) -> RequestPermit {
+        RequestPermit {
+            progress: Cell::new(state.limit.begin(now)),
+            application: Some(Arc::clone(self)),
+        }
+    }
+
+    /// Gives permits to the requests that wait, in order, as far as the limit admits them.
+    fn hand_out<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, ApplicationState>) {
+        while !state.waiting.is_empty() {
+            let now = Instant::now();
+            let admitted = state.limit.admits(now).then(|| state.waiting.pop_front());
+            let Some(next) = admitted.flatten() else {
+                return;
+            };
+            let permit = self.permit(&mut state, now);
+            // A receiver that is dropped meanwhile gives the permit back, which takes the lock.
+            drop(state);
+            let unsent = next.send(permit).err();
+            state = self.state();
+            if let Some(mut permit) = unsent {
+                permit.application = None;
+                state.limit.end(permit.progress.get_mut());
+            }
+        }
+    }
+
+    /// Keeps a connection, unless it has expired or has to be closed for one that starves. Returns whether it
+    /// is kept.
+    pub(super) fn put_back(&self, connection: ParkedFastCgi, plan: &ConnectionPoolPlan) -> bool {
+        let now = connection.parked_at();
+        let mut state = self.state();
+        if connection.requests() > 1 {
+            state.limit.set_closing(false);
+        }
+        let idle = state.idle.len();
+        if state.limit.return_connection(idle, now) || is_expired(&connection, plan, now) {
+            return false;
+        }
+        state.idle.push(connection);
+        let closed = (state.idle.len() > plan.max_idle).then(|| state.idle.remove(0));
+        drop(state);
+        drop(closed);
+        true
+    }
+
+    /// Closes connections that were idle for too long or that the node closed. Returns whether any are left.
+    pub(super) fn sweep(&self, plan: &ConnectionPoolPlan, now: Instant) -> bool {
+        let mut state = self.state();
+        state
+            .idle
+            .retain(|parked| !is_expired(parked, plan, now) && parked.is_usable());
+        !state.idle.is_empty()
+    }
+
+    fn state(&self) -> MutexGuard<'_, ApplicationState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ApplicationState {
+    /// Removes the connection that is idle for longest.
+    fn remove_oldest(&mut self) -> Option<ParkedFastCgi> {
+        (!self.idle.is_empty()).then(|| self.idle.remove(0))
+    }
+}
+
+fn is_expired(parked: &ParkedFastCgi, plan: &ConnectionPoolPlan, now: Instant) -> bool {
+    exceeds_limits(plan, parked.requests(), parked.opened_at(), now)
+        || now.saturating_duration_since(parked.parked_at()) > plan.idle_timeout
+}
+
+impl RequestPermit {
+    /// Takes an idle connection that can be used. `is_repeatable` says that the request may be sent again if
+    /// the application closes the connection.
+    pub(super) fn take(
+        &self,
+        plan: &ConnectionPoolPlan,
+        is_repeatable: bool,
+        now: Instant,
+    ) -> Option<ParkedFastCgi> {
+        loop {
+            let mut state = self.application.as_ref()?.state();
+            let waited = |parked: &ParkedFastCgi| now.saturating_duration_since(parked.parked_at());
+            let is_settled =
+                |parked: &ParkedFastCgi| is_repeatable || waited(parked) >= SETTLE_TIME;
+            let is_ready = |parked: &ParkedFastCgi| is_settled(parked) && parked.is_awaited();
+            // Else one whose process will likely wait for a request in a moment.
+            let returns_soon =
+                |parked: &ParkedFastCgi| is_settled(parked) && waited(parked) < RETURN_TIME;
+            let index = state.idle.iter().rposition(is_ready);
+            let index = index.or_else(|| state.idle.iter().rposition(returns_soon))?;
+            let found = state.idle.remove(index);
+            self.change(|progress| state.limit.serve(progress, now));
+            drop(state);
+            let is_expired = is_expired(&found, plan, now);
+            if !is_expired && found.is_usable() {
+                return Some(found);
+            }
+            if !is_expired && found.requests() == 1 {
+                let application = self.application.as_ref()?;
+                application.state().limit.set_closing(true);
+            }
+        }
+    }
+
+    /// Begins to open a connection, in place of the one that is idle for longest. Returns after which time it
+    /// has to be checked whether it starves.
+    pub(super) fn open(&self) -> Duration {
+        let Some(application) = &self.application else {
+            return Duration::MAX;
+        };
+        let mut state = application.state();
+        let closed = state.remove_oldest();
+        let patience = self.change(|progress| state.limit.open(progress));
+        drop(state);
+        drop(closed);
+        patience
+    }
+
+    /// Records that the application serves the request.
+    pub(super) fn serve(&self) {
+        if let Some(application) = &self.application {
+            let mut state = application.state();
+            self.change(|progress| state.limit.serve(progress, Instant::now()));
+            application.hand_out(state);
+        }
+    }
+
+    /// Records that there was no response for a while. `is_read` is whether the application has read the
+    /// request, if that is known.
+    fn check(&self, is_read: Option<bool>, waited: Duration) {
+        match is_read {
+            Some(true) => self.serve(),
+            None if waited < LONG_PATIENCE => {}
+            _ => self.starve(is_read == Some(false)),
+        }
+    }
+
+    fn starve(&self, is_unread: bool) {
+        let Some(application) = &self.application else {
+            return;
+        };
+        let mut state = application.state();
+        let idle = state.idle.len();
+        self.change(|progress| {
+            (state.limit).starve(progress, is_unread, idle, Instant::now());
+        });
+        let closed = match idle > 0 && state.limit.take_owed() {
+            true => state.remove_oldest(),
+            false => None,
+        };
+        drop(state);
+        drop(closed);
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut RequestProgress) -> T) -> T {
+        let mut progress = self.progress.get();
+        let result = change(&mut progress);
+        self.progress.set(progress);
+        result
+    }
+
+    /// Sends the first request of a new connection, and watches whether the application reads it. `patience` is
+    /// that of [`Self::open`].
+    pub(super) async fn send_first(
+        self: Rc<Self>,
+        connection: FastCgiClient,
+        request: ClientRequest,
+        patience: Duration,
+    ) -> Result<ClientResponse, RequestFailure> {
+        let mut timer = pin!(sleep(patience));
+        let mut waited = patience;
+        let sending = connection.send_observed(request, |cx, sent| {
+            while timer.as_mut().poll(cx).is_ready() {
+                self.check(sent.is_read(), waited);
+                let next = timer.deadline() + waited;
+                waited *= 2;
+                timer.as_mut().reset(next);
+            }
+        });
+        let response = sending.await?;
+        self.serve();
+        Ok(response)
+    }
+}
+
+impl Drop for RequestPermit {
+    fn drop(&mut self) {
+        if let Some(application) = self.application.take() {
+            let mut state = application.state();
+            state.limit.end(self.progress.get_mut());
+            application.hand_out(state);
+        }
+    }
+}
+
+impl PermitReceiver {
+    /// Waits for the permit; `None` if it did not come until then.
+    pub(crate) async fn receive(&mut self, until: Instant) -> Option<RequestPermit> {
+        loop {
+            let now = Instant::now();
+            let check_at = now.checked_add(PROBE_INTERVAL).unwrap_or(now).min(until);
+            match tokio::time::timeout_at(check_at.into(), &mut self.receiver).await {
+                Ok(permit) => return permit.ok(),
+                Err(_) if check_at == until => return None,
+                // The limit may have to be probed, even if no request ends.
+                Err(_) => self.application.hand_out(self.application.state()),
+            }
+        }
+    }
+}
+
+/// The time between two checks whether the limit has to be probed, while a request waits.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+impl fmt::Debug for FastCgiApplication {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FastCgiApplication").finish_non_exhaustive()
+    }
+}
