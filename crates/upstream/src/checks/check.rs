@@ -39,7 +39,7 @@ pub(super) async fn check(node: &Node, plan: &CheckPlan) -> Result<(), CheckErro
                     .then(|| params(authority, target)),
                 ..head(node, authority, target, fields(&[]))
             };
-            let mut response = send(&node.origin, plan, head, Body::Empty).await?;
+            let mut response = send(node, &node.origin, plan, head, Body::Empty).await?;
             let is_good = match statuses.is_empty() {
                 true => (200..400).contains(&response.status.as_u16()),
                 false => statuses.contains(&response.status),
@@ -62,7 +62,8 @@ pub(super) async fn check(node: &Node, plan: &CheckPlan) -> Result<(), CheckErro
                 HeaderValue::from_static("application/grpc"),
             )]);
             let head = head(node, &node.authority, grpc::TARGET, fields);
-            let response = send(&origin, plan, head, grpc::request(service).into()).await?;
+            let body = grpc::request(service).into();
+            let response = send(node, &origin, plan, head, body).await?;
             check_grpc_response(response).await
         }
     }
@@ -77,6 +78,7 @@ async fn open_connection(
 }
 
 async fn send(
+    node: &Node,
     origin: &Origin,
     plan: &CheckPlan,
     head: ClientRequestHead,
@@ -89,8 +91,12 @@ async fn send(
         timeouts: Rc::new(timeouts(plan)),
         stderr: None,
     };
-    let connection = open_connection(origin, plan).await?;
-    let sent = connection.send(request).await;
+    let sent = match (open_connection(origin, plan).await?, &node.application) {
+        (OriginConnection::FastCgi(connection), Some(application)) => {
+            application.send_check(connection, request).await
+        }
+        (connection, _) => connection.send(request).await,
+    };
     sent.map_err(|failure| failure.to_string().into())
 }
 

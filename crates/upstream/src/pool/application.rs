@@ -15,7 +15,7 @@ use apus_net::client::{
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::concurrency::{ConcurrencyLimit, LONG_PATIENCE, RequestProgress};
+use super::concurrency::{ConcurrencyLimit, LONG_PATIENCE, RequestProgress, ResponseSilence};
 use super::connections::exceeds_limits;
 use crate::plan::ConnectionPoolPlan;
 
@@ -78,6 +78,19 @@ impl FastCgiApplication {
         let new = Arc::new(Self::default());
         known.insert(address.clone(), Arc::downgrade(&new));
         new
+    }
+
+    /// Sends the request of a health check over a connection of its own. It does not wait for others.
+    pub(crate) async fn send_check(
+        self: &Arc<Self>,
+        connection: FastCgiClient,
+        request: ClientRequest,
+    ) -> Result<ClientResponse, RequestFailure> {
+        let permit = self.permit(&mut self.state(), Instant::now());
+        let patience = permit.open();
+        Rc::new(permit)
+            .send_first(connection, request, patience)
+            .await
     }
 
     /// Admits a request within the limit, or regardless of it.
@@ -234,24 +247,27 @@ impl RequestPermit {
         match is_read {
             Some(true) => self.serve(),
             None if waited < LONG_PATIENCE => {}
-            _ => self.starve(is_read == Some(false)),
+            _ => self.starve(ResponseSilence {
+                is_unread: is_read.is_some(),
+                waited,
+            }),
         }
     }
 
-    fn starve(&self, is_unread: bool) {
+    fn starve(&self, silence: ResponseSilence) {
         let Some(application) = &self.application else {
             return;
         };
         let mut state = application.state();
         let idle = state.idle.len();
         self.change(|progress| {
-            (state.limit).starve(progress, is_unread, idle, Instant::now());
+            (state.limit).starve(progress, silence, idle, Instant::now());
         });
         let closed = match idle > 0 && state.limit.take_owed() {
             true => state.remove_oldest(),
             false => None,
         };
-        drop(state);
+        application.hand_out(state);
         drop(closed);
     }
 

@@ -50,6 +50,15 @@ pub(super) struct RequestProgress {
     is_considered: bool,
 }
 
+/// The wait of a request for its response.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ResponseSilence {
+    /// Whether the application certainly has not read the request.
+    pub(super) is_unread: bool,
+    /// The time since the request was sent.
+    pub(super) waited: Duration,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum RequestStage {
     /// Not known to be served.
@@ -150,18 +159,26 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// A request has had no response for a while. `is_unread` is whether the application certainly has not read
-    /// it, `idle` the number of idle connections.
+    /// A request over a new connection has had no response for a while. `idle` is the number of idle connections.
     pub(super) fn starve(
         &mut self,
         request: &mut RequestProgress,
-        is_unread: bool,
+        silence: ResponseSilence,
         idle: usize,
         now: Instant,
     ) {
+        let ResponseSilence { is_unread, waited } = silence;
+        let is_new = !matches!(request.stage, RequestStage::Starving { .. });
         self.set_stage(request, RequestStage::Starving { unread: is_unread });
-        self.owed = (self.owed + 1).min(self.starving);
+        // After a long time another connection may have got the process.
+        if is_new || waited >= LONG_PATIENCE {
+            self.owed = (self.owed + 1).min(self.starving);
+        }
         let overtaken_by = self.returned - request.returned_before;
+        if !is_unread && overtaken_by == 0 && self.in_flight > self.limit {
+            // Nothing returns, and the application may well serve it.
+            self.limit = usize::MAX;
+        }
         let is_overtaken = match is_unread {
             true => overtaken_by > 0,
             false => overtaken_by >= (self.served * ROUNDS).max(MIN_OVERTAKEN) as u64,
@@ -305,7 +322,7 @@ mod tests {
 
         fn starve(&mut self, index: usize) {
             let request = &mut self.open[index];
-            self.limit.starve(request, true, 0, self.now);
+            self.limit.starve(request, UNREAD, 0, self.now);
         }
 
         fn serve(&mut self, index: usize) {
@@ -324,6 +341,16 @@ mod tests {
             self.now += time;
         }
     }
+
+    const UNREAD: ResponseSilence = ResponseSilence {
+        is_unread: true,
+        waited: PATIENCE,
+    };
+
+    const UNKNOWN: ResponseSilence = ResponseSilence {
+        is_unread: false,
+        waited: LONG_PATIENCE,
+    };
 
     /// Five requests are served, a sixth starves, and one of the five gets its response.
     fn limited_to_five() -> Requests {
@@ -382,6 +409,24 @@ mod tests {
         }
         assert!(!requests.finish_first());
         assert_eq!(requests.fill(), 5);
+    }
+
+    #[test]
+    fn closes_another_connection_only_for_one_that_starves_for_long() {
+        let mut requests = Requests::new();
+        requests.begin(6, 5);
+        requests.starve(5);
+        assert!(requests.finish_first());
+        requests.starve(4);
+        assert!(!requests.finish_first());
+        let starving = requests.open.last_mut().unwrap();
+        let for_long = ResponseSilence {
+            waited: LONG_PATIENCE,
+            ..UNREAD
+        };
+        requests.limit.starve(starving, for_long, 0, requests.now);
+        assert!(requests.finish_first());
+        assert!(!requests.finish_first());
     }
 
     #[test]
@@ -455,15 +500,26 @@ mod tests {
         requests.begin(2, 1);
         for round in 0..MIN_OVERTAKEN {
             let last = requests.open.last_mut().unwrap();
-            requests.limit.starve(last, false, 0, requests.now);
+            requests.limit.starve(last, UNKNOWN, 0, requests.now);
             assert_eq!(requests.limit.limit, usize::MAX, "{round}");
             requests.begin(1, 1);
             requests.open.swap(1, 2);
             requests.finish_first();
         }
         let last = requests.open.last_mut().unwrap();
-        requests.limit.starve(last, false, 0, requests.now);
+        requests.limit.starve(last, UNKNOWN, 0, requests.now);
         assert_eq!(requests.limit.limit, 1);
+    }
+
+    #[test]
+    fn forgets_the_limit_when_nothing_returns_and_it_is_not_known_what_was_read() {
+        let mut requests = limited_to_five();
+        requests.pass(MIN_PROBE_DELAY);
+        requests.begin(1, 0);
+        assert!(!requests.limit.admits(requests.now));
+        let probe = requests.open.last_mut().unwrap();
+        requests.limit.starve(probe, UNKNOWN, 0, requests.now);
+        assert!(requests.limit.admits(requests.now));
     }
 
     #[test]

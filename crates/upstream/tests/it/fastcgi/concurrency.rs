@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use apus_codec::fastcgi::Params;
 use apus_http::Method;
-use apus_upstream::plan::GroupPlan;
+use apus_upstream::plan::{CheckKind, CheckPlan, GroupPlan};
 use apus_upstream::{UpstreamErrorKind, Upstreams, WorkerGroup};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::sleep;
@@ -53,7 +53,7 @@ fn spawn_numbered(group: &Rc<WorkerGroup>, number: u8) -> JoinHandle<()> {
 }
 
 /// Connections that a load may open although as many as are served are open: those of probes.
-const PROBES: usize = 6;
+const PROBES: usize = 10;
 
 #[test]
 fn requests_wait_for_connections_that_are_served_instead_of_opening_others() {
@@ -297,6 +297,34 @@ fn an_application_that_closes_its_connections_is_not_limited() {
         load(&group, 64, 5).await;
         assert_eq!(status(&upstreams).totals.queued, before);
         assert_eq!(application.take_most(), 5);
+    });
+}
+
+#[test]
+fn a_health_check_gets_a_process_although_all_have_connections() {
+    let application = Application::start("check", Behaviour::default());
+    run(async {
+        let mut plan = plan(application.node());
+        plan.active = Some(CheckPlan {
+            interval: Duration::from_millis(50),
+            timeout: Duration::from_millis(500),
+            ..CheckPlan::new(CheckKind::Http {
+                target: "/ping".into(),
+                host: None,
+                statuses: Vec::new(),
+                contains: None,
+            })
+        });
+        let (upstreams, group) = group(plan);
+        load(&group, 16, 5).await;
+        let upstreams = Rc::new(upstreams);
+        let checks = Rc::clone(&upstreams);
+        spawn_local(async move { checks.run_checks().await });
+        for _ in 0..5 {
+            load(&group, 16, 60).await;
+            let check = status(&upstreams).nodes[0].last_check.clone().unwrap();
+            assert_eq!(check.fault, None);
+        }
     });
 }
 
