@@ -83,7 +83,7 @@ const ROUNDS: usize = 4;
 const MIN_OVERTAKEN: usize = 32;
 
 const MIN_PROBE_DELAY: Duration = Duration::from_millis(100);
-const MAX_PROBE_DELAY: Duration = Duration::from_secs(10);
+const MAX_PROBE_DELAY: Duration = Duration::from_secs(3);
 const MAX_STEP: usize = 64;
 
 /// The time after which a limit is forgotten that was not probed, because there were too few requests.

@@ -69,9 +69,7 @@ impl RequestAttempt {
     /// Asks the application of a FastCGI node to admit the request. Returns where to wait for its permit, unless
     /// it has that. A request that could not enter the queue does not wait.
     pub(super) fn admit(&mut self) -> Option<PermitReceiver> {
-        if self.node.node.application.is_none() {
-            return None;
-        }
+        self.node.node.application.as_ref()?;
         let may_wait = self.slot.is_some() || self.node.node.plan.queue.max_waiting > 0;
         match self.node.pool.admit(may_wait)? {
             Admission::Admitted(permit) => {
