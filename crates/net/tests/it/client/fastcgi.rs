@@ -1,13 +1,15 @@
 //! FastCGI applications: their requests, and the handling of their responses.
 
 use std::cell::RefCell;
+use std::future::Future;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use apus_codec::fastcgi::Params;
+use apus_codec::fastcgi::{FastCgiConnection, Params};
+use apus_codec::h1::HeadLimits;
 use apus_http::{Body, BodyError, Frame, Method};
 use apus_net::client::{
     Address, ClientRequest, ClientResponse, ConnectionReturn, FailureCause, FastCgiClient, Origin,
@@ -471,4 +473,70 @@ fn a_connection_over_a_unix_socket_is_resumed_by_the_thread_that_parked_it_and_b
     assert_eq!(parked.requests(), 4);
     serves.join().unwrap();
     assert!(!parked.is_usable());
+}
+
+#[test]
+fn it_is_known_over_a_unix_socket_when_the_application_reads_a_request_without_a_body() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("application.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    for (has_body, states) in [(false, [Some(false), Some(true)]), (true, [None, None])] {
+        let (ask, asked) = channel::<()>();
+        let (say, said) = channel::<Option<bool>>();
+        let listener = listener.try_clone().unwrap();
+        let application = std::thread::spawn(move || {
+            let is_read = || {
+                ask.send(()).unwrap();
+                said.recv().unwrap()
+            };
+            // The kernel has accepted the connection, the application has not.
+            let before = is_read();
+            let (mut socket, _) = listener.accept().unwrap();
+            // All but the last record, as PHP does.
+            let mut request = vec![0; request_len(has_body) - 8];
+            socket.read_exact(&mut request).unwrap();
+            let after = is_read();
+            socket.write_all(&response_with("\nx")).unwrap();
+            [before, after]
+        });
+        run(async {
+            let connection = open_at(Address::Unix(path.as_path().into())).await;
+            let mut request = get();
+            if has_body {
+                request.body = "body".into();
+            }
+            let tick = Duration::from_millis(1);
+            let mut timer = Box::pin(tokio::time::sleep(tick));
+            let sending = connection.send_observed(request, |cx, sent| {
+                while timer.as_mut().poll(cx).is_ready() {
+                    if asked.try_recv().is_ok() {
+                        say.send(sent.is_read()).unwrap();
+                    }
+                    timer.as_mut().reset(tokio::time::Instant::now() + tick);
+                }
+            });
+            let response = sending.await.unwrap();
+            assert!(matches!(&response.body, Body::Bytes(bytes) if bytes == "x"));
+        });
+        assert_eq!(application.join().unwrap(), states);
+    }
+}
+
+/// The length of a request that [`get`] makes.
+fn request_len(has_body: bool) -> usize {
+    let request = get();
+    let params = request.head.params.as_ref().unwrap();
+    let mut out = Vec::new();
+    let mut codec = FastCgiConnection::new(HeadLimits {
+        target_bytes: 0,
+        head_bytes: 1024,
+        fields: 16,
+    });
+    assert!(codec.send_request(params, false, false, &mut out));
+    if has_body {
+        codec.send_data_start(4, &mut out);
+        out.extend_from_slice(b"body");
+    }
+    codec.send_end(&mut out);
+    out.len()
 }
