@@ -202,13 +202,18 @@ impl RequestPermit {
             // Else one whose process will likely wait for a request in a moment.
             let returns_soon =
                 |parked: &ParkedFastCgi| is_settled(parked) && waited(parked) < RETURN_TIME;
-            let index = state.idle.iter().rposition(is_ready);
-            let index = index.or_else(|| state.idle.iter().rposition(returns_soon))?;
+            let soon = state.idle.iter().rposition(returns_soon);
+            let index = match soon.filter(|_| state.idle.len() == 1) {
+                Some(only) => only,
+                None => state.idle.iter().rposition(is_ready).or(soon)?,
+            };
             let found = state.idle.remove(index);
             self.change(|progress| state.limit.serve(progress, now));
             drop(state);
             let is_expired = is_expired(&found, plan, now);
-            if !is_expired && found.is_usable() {
+            // Mostly it has just returned. If the application closes it now, the request is sent again.
+            let is_fresh = is_repeatable && found.requests() > 1 && waited(&found) < RETURN_TIME;
+            if !is_expired && (is_fresh || found.is_usable()) {
                 return Some(found);
             }
             if !is_expired && found.requests() == 1 {
@@ -263,7 +268,9 @@ impl RequestPermit {
         self.change(|progress| {
             (state.limit).starve(progress, silence, idle, Instant::now());
         });
-        let closed = match idle > 0 && state.limit.take_owed() {
+        // An idle connection may be for a request that was just admitted. If so, that returns it soon.
+        let is_free = idle > 0 && !state.limit.is_opening();
+        let closed = match is_free && state.limit.take_owed() {
             true => state.remove_oldest(),
             false => None,
         };

@@ -214,6 +214,11 @@ impl ConcurrencyLimit {
         self.take_owed()
     }
 
+    /// Whether any request may still take an idle connection.
+    pub(super) fn is_opening(&self) -> bool {
+        self.in_flight > self.served + self.starving
+    }
+
     /// Whether a connection has to be closed for one that starves. The next call is for another one.
     pub(super) fn take_owed(&mut self) -> bool {
         let is_owed = self.owed > 0;
@@ -427,6 +432,17 @@ mod tests {
         requests.limit.starve(starving, for_long, 0, requests.now);
         assert!(requests.finish_first());
         assert!(!requests.finish_first());
+    }
+
+    #[test]
+    fn knows_whether_a_request_may_take_an_idle_connection() {
+        let mut requests = Requests::new();
+        assert!(!requests.limit.is_opening());
+        requests.begin(3, 1);
+        assert!(requests.limit.is_opening());
+        requests.serve(1);
+        requests.starve(2);
+        assert!(!requests.limit.is_opening());
     }
 
     #[test]
