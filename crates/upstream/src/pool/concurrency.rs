@@ -282,6 +282,8 @@ impl ConcurrencyLimit {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Requests to an application that serves some connections at once, and keeps them.
@@ -587,5 +589,35 @@ mod tests {
             limit.owed,
         ];
         assert_eq!(counts, [0; 5]);
+    }
+
+    proptest! {
+        #[test]
+        fn always_admits_a_request_when_none_is_in_flight(
+            steps in proptest::collection::vec((0..7_u8, 0..8_usize, 0..4_usize), 1..200),
+        ) {
+            let mut requests = Requests::new();
+            for (step, index, idle) in steps {
+                let Requests { limit, open, now } = &mut requests;
+                let index = index.min(open.len().saturating_sub(1));
+                match (step, open.get_mut(index)) {
+                    (0, _) | (_, None) => open.push(limit.begin(*now)),
+                    (1, Some(request)) => {
+                        limit.open(request);
+                    }
+                    (2, Some(request)) => limit.serve(request, *now),
+                    (3, Some(request)) => limit.starve(request, UNREAD, idle, *now),
+                    (4, Some(request)) => limit.starve(request, UNKNOWN, idle, *now),
+                    (5, Some(_)) => {
+                        limit.return_connection(idle, *now);
+                    }
+                    (_, Some(_)) => limit.end(&mut open.remove(index)),
+                }
+                *now += Duration::from_millis(idle as u64);
+                prop_assert!(limit.limit > 0 && limit.owed <= limit.starving);
+                prop_assert!(limit.served + limit.starving <= limit.in_flight);
+                prop_assert!(limit.in_flight > 0 || limit.admits(*now));
+            }
+        }
     }
 }
