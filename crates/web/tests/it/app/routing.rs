@@ -221,6 +221,34 @@ fn hooks_run_before_requests_and_after_responses() {
 }
 
 #[test]
+fn hooks_keep_their_place_among_other_layers() {
+    let append = |name: &'static str| {
+        move |response: &mut Response| {
+            let _ = response.headers_mut().try_append("x-order", name);
+        }
+    };
+    let group = App::new()
+        .after(append("fourth"))
+        .get("/now", || "now")
+        .get("/later", async || "later");
+    let app = App::new()
+        .after(append("first"))
+        .layer(async |request: Request, next: Next| {
+            let mut response = next.run(request).await;
+            let _ = response.headers_mut().try_append("x-order", "second");
+            response
+        })
+        .after(append("third"))
+        .nest("/group", group);
+    let service = app.service();
+    for path in ["/group/now", "/group/later"] {
+        let reply = get(path).of(&service);
+        let order: Vec<_> = reply.headers.get_all("x-order").collect();
+        assert_eq!(order, [&b"fourth"[..], b"third", b"second", b"first"]);
+    }
+}
+
+#[test]
 fn a_hook_responds_to_panics() {
     let app = App::new()
         .on_panic(|message| {
