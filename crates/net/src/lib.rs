@@ -33,7 +33,6 @@ mod stop;
 pub mod tls;
 mod transport;
 mod worker;
-mod yield_task;
 
 pub use account::{AccountError, SystemAccount};
 pub use clock::coarse_now;

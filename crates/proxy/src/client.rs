@@ -7,10 +7,11 @@ use std::sync::Arc;
 use apus_codec::proxy_protocol::ProxyHeader;
 use apus_http::fields::cookie_value;
 use apus_http::{Body, Request, Response, ResponseOrigin, StatusCode};
-use apus_net::client::{ClientRequest, ClientRequestHead, Stderr};
+use apus_net::client::{ClientRequest, ClientRequestHead, ProxyHead, Stderr};
 use apus_upstream::plan::{GroupPlan, HashKey, Strategy};
 use apus_upstream::{
-    RequestContext, UpstreamResponse, Upstreams, WorkerGroup, hash_key, is_idempotent,
+    RequestContext, UpstreamError, UpstreamExchange, UpstreamResponse, Upstreams, WorkerGroup,
+    hash_key, is_idempotent,
 };
 
 use super::error_response::{self, GroupLog};
@@ -58,11 +59,17 @@ impl UpstreamClient {
         let body = request.take_body();
         match hold {
             None => Ok(body),
-            Some(hold) => hold
-                .buffer(body)
-                .await
-                .map_err(|error| error_response::incomplete_body(&error)),
+            Some(hold) => Self::hold_body(body, hold).await,
         }
+    }
+
+    /// Buffers the body of a request.
+    ///
+    /// # Errors
+    /// The body broke off: the error response.
+    pub(super) async fn hold_body(body: Body, hold: &HoldSettings) -> Result<Body, Response> {
+        let buffered = hold.buffer(body).await;
+        buffered.map_err(|error| error_response::incomplete_body(&error))
     }
 
     /// Sends a request to the group. Returns the response, and its source for the access log.
@@ -75,6 +82,20 @@ impl UpstreamClient {
         head: &Rc<ClientRequestHead>,
         body: Body,
     ) -> Result<(UpstreamResponse, ResponseOrigin), Response> {
+        let exchange = self.begin(request, head, body)?;
+        self.finish(exchange.await)
+    }
+
+    /// Sends a request to the group, whose response is for [`Self::finish`].
+    ///
+    /// # Errors
+    /// There is no such group: the error response.
+    pub(super) fn begin(
+        &self,
+        request: &Request,
+        head: &Rc<ClientRequestHead>,
+        body: Body,
+    ) -> Result<UpstreamExchange, Response> {
         let Some(group) = &self.group else {
             tracing::error!(group = self.name(), "there is no such group of origins");
             return Err(Response::new(StatusCode::SERVICE_UNAVAILABLE));
@@ -93,14 +114,22 @@ impl UpstreamClient {
                 .as_ref()
                 .and_then(|sticky| cookie_value(request.headers(), &sticky.name))
                 .and_then(|value| std::str::from_utf8(value).ok()),
-            client: Some(ProxyHeader::of(request)),
+            client: (plan.proxy_head != ProxyHead::None).then(|| ProxyHeader::of(request)),
             idempotent: is_idempotent(&head.method),
             deadline: None,
         });
-        let upstream = group
-            .send(outgoing, context)
-            .await
-            .map_err(|error| error_response::no_response(&self.log, &error))?;
+        Ok(group.send(outgoing, context))
+    }
+
+    /// Logs the attempts of a request. Returns the response, and its source for the access log.
+    ///
+    /// # Errors
+    /// No node responded: the error response.
+    pub(super) fn finish(
+        &self,
+        result: Result<UpstreamResponse, UpstreamError>,
+    ) -> Result<(UpstreamResponse, ResponseOrigin), Response> {
+        let upstream = result.map_err(|error| error_response::no_response(&self.log, &error))?;
         let source = ResponseOrigin {
             address: Arc::clone(&upstream.node.address),
             status: upstream.response.status,

@@ -1,7 +1,10 @@
 //! The proxy as a service: one request to an origin, and its response.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use apus_http::path::InvalidPath;
 use apus_http::{
@@ -9,7 +12,7 @@ use apus_http::{
     StatusCode, Version,
 };
 use apus_net::client::{ClientRequestHead, ClientResponse};
-use apus_upstream::{UpstreamResponse, Upstreams};
+use apus_upstream::{UpstreamExchange, UpstreamResponse, Upstreams};
 use bytes::Bytes;
 
 use super::client::UpstreamClient;
@@ -69,20 +72,71 @@ impl Service for ProxyService {
         let head = Rc::new(head);
         let state = Rc::clone(state);
         let mut request = request;
-        // What the block captures stays where it is; the parameters of an `async fn` would be moved once more.
-        ResponseFuture::later(async move {
-            let hold = state.settings.hold_request.as_ref();
-            let body = match state.client.request_body(&mut request, hold).await {
-                Ok(body) => body,
-                Err(response) => return response,
-            };
-            let body = state.outgoing_body(&request, &head, body);
-            match state.client.send(&request, &head, body).await {
-                Ok((upstream, origin)) => {
-                    state.respond(&request, &head, handshake.as_ref(), upstream, origin)
-                }
-                Err(response) => response,
+        let body = request.take_body();
+        match &state.settings.hold_request {
+            Some(hold) if !matches!(body, Body::Empty) => {
+                let hold = hold.clone();
+                ResponseFuture::later(async move {
+                    match UpstreamClient::hold_body(body, &hold).await {
+                        Ok(body) => {
+                            let sent = ProxyExchange::begin(state, request, head, handshake, body);
+                            sent.wait().await
+                        }
+                        Err(response) => response,
+                    }
+                })
             }
+            _ => ProxyExchange::begin(state, request, head, handshake, body),
+        }
+    }
+}
+
+/// A request that was sent to an origin.
+struct ProxyExchange {
+    state: Rc<ProxyState>,
+    request: Request,
+    head: Rc<ClientRequestHead>,
+    handshake: Option<HandshakeKey>,
+    upstream: UpstreamExchange,
+}
+
+impl ProxyExchange {
+    /// Sends a request with this head and body.
+    fn begin(
+        state: Rc<ProxyState>,
+        request: Request,
+        head: Rc<ClientRequestHead>,
+        handshake: Option<HandshakeKey>,
+        body: Body,
+    ) -> ResponseFuture {
+        let body = state.outgoing_body(&request, &head, body);
+        match state.client.begin(&request, &head, body) {
+            Ok(upstream) => ResponseFuture::later(Self {
+                state,
+                request,
+                head,
+                handshake,
+                upstream,
+            }),
+            Err(response) => response.into(),
+        }
+    }
+}
+
+impl Future for ProxyExchange {
+    type Output = Response;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
+        let result = ready!(Pin::new(&mut self.upstream).poll(cx));
+        Poll::Ready(match self.state.client.finish(result) {
+            Ok((upstream, origin)) => self.state.respond(
+                &self.request,
+                &self.head,
+                self.handshake.as_ref(),
+                upstream,
+                origin,
+            ),
+            Err(response) => response,
         })
     }
 }

@@ -31,5 +31,5 @@ pub use status::{GroupStatus, NodeAvailability, NodeStatus};
 pub use upstreams::{UnknownNode, Upstreams};
 pub use worker::{
     AttemptFailure, FailedAttempt, NodeLabel, RequestContext, UpstreamError, UpstreamErrorKind,
-    UpstreamResponse, WorkerGroup,
+    UpstreamExchange, UpstreamResponse, WorkerGroup,
 };

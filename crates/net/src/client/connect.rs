@@ -9,8 +9,8 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
 use super::{
-    Address, ClientRequest, ClientResponse, FailureCause, FastCgiClient, Http1Client, Http2Client,
-    Origin, Protocol, ProxyHead, RequestFailure, RequestPhase, Timeouts,
+    Address, ClientRequest, FailureCause, FastCgiClient, Http1Client, Http2Client, Origin,
+    PendingResponse, Protocol, ProxyHead, RequestFailure, RequestPhase, Timeouts,
 };
 use crate::descriptors::{self, DescriptorPermit};
 use crate::read_interest::ReadInterestSocket;
@@ -30,15 +30,12 @@ pub enum OriginConnection {
 }
 
 impl OriginConnection {
-    /// Sends a request.
-    ///
-    /// # Errors
-    /// There is no response; see [`RequestFailure`].
-    pub async fn send(self, request: ClientRequest) -> Result<ClientResponse, RequestFailure> {
+    /// Sends a request, for the response or a [`RequestFailure`].
+    pub fn send(self, request: ClientRequest) -> PendingResponse {
         match self {
-            Self::Http1(connection) => connection.send(request).await,
-            Self::Http2(connection) => connection.send(request).await,
-            Self::FastCgi(connection) => connection.send(request).await,
+            Self::Http1(connection) => connection.send(request),
+            Self::Http2(connection) => connection.send(request),
+            Self::FastCgi(connection) => connection.send(request),
         }
     }
 }

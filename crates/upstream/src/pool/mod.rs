@@ -165,15 +165,14 @@ impl ConnectionPool {
         client: Option<proxy_protocol::ProxyHeader>,
         is_repeatable: bool,
         permit: Option<&Rc<RequestPermit>>,
-    ) -> Option<PooledConnection> {
+    ) -> Option<OriginConnection> {
         if let Some(permit) = permit {
             return self.take_fastcgi(permit, is_repeatable);
         }
         let client = self.client(client);
         let now = coarse_now();
         let http2 = self.take_http2(client, now).map(OriginConnection::Http2);
-        let found = http2.or_else(|| self.take_http1(client, now).map(OriginConnection::Http1));
-        found.map(PooledConnection::from)
+        http2.or_else(|| self.take_http1(client, now).map(OriginConnection::Http1))
     }
 
     /// Opens a connection, or waits for an HTTP/2 connection that another request is opening.
@@ -275,12 +274,12 @@ impl ConnectionPool {
         &self,
         permit: &RequestPermit,
         is_repeatable: bool,
-    ) -> Option<PooledConnection> {
+    ) -> Option<OriginConnection> {
         let plan = self.plan.get();
         let parked = permit.take(&plan, is_repeatable, Instant::now())?;
         let mut connection = parked.resume().ok()?;
         self.set_fastcgi_return(&mut connection, Rc::clone(&self.fastcgi_return));
-        Some(OriginConnection::FastCgi(connection).into())
+        Some(OriginConnection::FastCgi(connection))
     }
 
     /// Returns the client that a connection has to be for.

@@ -9,6 +9,7 @@ use tokio::time::timeout_at;
 use super::WorkerGroup;
 use super::attempt::RequestAttempt;
 use super::choose::{ChoiceCriteria, ChosenNode, NodeChoice};
+use super::group_view::GroupView;
 use super::send::UpstreamRequest;
 use crate::counters::increment;
 use crate::group::NodeSlot;
@@ -26,31 +27,37 @@ pub(super) enum AcquireError {
     QueueTimedOut,
 }
 
-impl UpstreamRequest<'_> {
+impl UpstreamRequest {
     /// Begins an attempt at a node that was not tried yet, and waits for it in the queue if it is busy.
     pub(super) async fn acquire(&self, tried: &TriedNodes) -> Result<RequestAttempt, AcquireError> {
+        let acquisition = self.choose(tried, Some(None));
+        self.wait_for(tried, acquisition).await
+    }
+
+    /// Waits for a node if none was chosen at once, and for its application.
+    pub(super) async fn wait_for(
+        &self,
+        tried: &TriedNodes,
+        acquisition: Acquisition,
+    ) -> Result<RequestAttempt, AcquireError> {
         let mut until = None;
-        let mut attempt = match self.choose(tried, Some(None)) {
+        let mut attempt = match acquisition {
             Acquisition::Acquired(attempt) => attempt,
             Acquisition::Wait(ticket, slot) => {
                 until = Some(self.waits_until());
-                // Boxed, so that requests that do not wait have a smaller future.
-                Box::pin(self.wait(tried, ticket, slot)).await?
+                self.wait(tried, ticket, slot).await?
             }
             Acquisition::Failed(error) => return Err(error),
         };
         match attempt.admit() {
             None => Ok(attempt),
-            Some(receiver) => {
-                let waiting = self.wait_for_application(attempt, receiver, until);
-                Box::pin(waiting).await
-            }
+            Some(receiver) => self.wait_for_application(attempt, receiver, until).await,
         }
     }
 
     /// Waits until the application of a FastCGI node admits the request. `until` is set if it waited for a slot
     /// before.
-    async fn wait_for_application(
+    pub(super) async fn wait_for_application(
         &self,
         attempt: RequestAttempt,
         receiver: PermitReceiver,
@@ -82,7 +89,7 @@ impl UpstreamRequest<'_> {
         increment(&self.group.counters.queued);
         let until = self.waits_until();
         let _guard = QueueGuard {
-            group: self.group,
+            group: &self.group,
             ticket,
         };
         let mut slot = slot;
@@ -114,7 +121,7 @@ impl UpstreamRequest<'_> {
             slot: Some(slot),
             probe: false,
         };
-        RequestAttempt::begin(self.group, &view, chosen, Instant::now())
+        RequestAttempt::begin(&self.group, &view, chosen, Instant::now())
     }
 
     /// Begins an attempt at a node that was not tried yet, if that is possible without waiting.
@@ -127,18 +134,26 @@ impl UpstreamRequest<'_> {
 
     /// Chooses a node; for `queueing`, see [`ChoiceCriteria::queueing`].
     fn choose(&self, tried: &TriedNodes, queueing: Option<Option<Ticket>>) -> Acquisition {
-        let view = self.group.view();
-        let is_first = tried.is_empty() && matches!(queueing, Some(None));
-        let now = if is_first { self.began } else { Instant::now() };
+        self.choose_in(&self.group.view(), tried, queueing, Instant::now())
+    }
+
+    /// Chooses a node of this view.
+    pub(super) fn choose_in(
+        &self,
+        view: &GroupView,
+        tried: &TriedNodes,
+        queueing: Option<Option<Ticket>>,
+        now: Instant,
+    ) -> Acquisition {
         let criteria = ChoiceCriteria {
-            key: self.context.key,
-            sticky: self.context.sticky,
+            key: self.key,
+            sticky: self.sticky.as_deref(),
             tried,
             queueing,
         };
-        match self.group.choose(&view, &criteria, now) {
+        match self.group.choose(view, &criteria, now) {
             NodeChoice::Node(chosen) => {
-                match RequestAttempt::begin(self.group, &view, chosen, now) {
+                match RequestAttempt::begin(&self.group, view, chosen, now) {
                     Some(attempt) => Acquisition::Acquired(attempt),
                     None => Acquisition::Failed(AcquireError::NoNode(None)),
                 }
@@ -158,7 +173,7 @@ impl UpstreamRequest<'_> {
 }
 
 /// The result of a choice.
-enum Acquisition {
+pub(super) enum Acquisition {
     Acquired(RequestAttempt),
     Wait(Ticket, oneshot::Receiver<NodeSlot>),
     Failed(AcquireError),

@@ -3,6 +3,7 @@
 mod acquire;
 mod attempt;
 mod choose;
+mod exchange;
 mod group_view;
 mod request_body;
 mod send;
@@ -22,6 +23,7 @@ use crate::counters::{GroupCounters, increment};
 use crate::group::UpstreamGroup;
 use crate::plan::GroupPlan;
 
+pub use exchange::UpstreamExchange;
 use group_view::GroupView;
 pub use group_view::NodeLabel;
 pub use send::{

@@ -1,4 +1,4 @@
-//! The sending of a request: it acquires a node, sends an attempt, and retries at other nodes if that fails.
+//! The attempts of a request after the first one failed, or if it needs more than an idle connection: waiting for a node, sending, and retrying at other nodes.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use apus_net::client::{
 };
 
 use super::WorkerGroup;
-use super::acquire::AcquireError;
+use super::acquire::{AcquireError, Acquisition};
 use super::attempt::RequestAttempt;
 use super::group_view::NodeLabel;
 use super::request_body::RequestBody;
@@ -19,7 +19,7 @@ use super::send_attempt::AttemptResult;
 use crate::balance::set_cookie;
 use crate::counters::{FailureKind, increment};
 use crate::plan::GroupPlan;
-use crate::pool::ConnectionFailure;
+use crate::pool::{ConnectionFailure, PermitReceiver};
 use crate::queue::TriedNodes;
 use crate::retry::{RetryReason, is_retryable};
 
@@ -108,16 +108,22 @@ pub enum AttemptFailure {
 }
 
 /// A request with the attempts that failed so far.
-pub(super) struct RequestAttempts<'a> {
-    pub(super) request: UpstreamRequest<'a>,
+pub(super) struct RequestAttempts {
+    pub(super) request: UpstreamRequest,
     pub(super) tried: TriedNodes,
     pub(super) failed: Vec<FailedAttempt>,
 }
 
 /// A request to a group: what is the same for all its attempts, except for the body.
-pub(super) struct UpstreamRequest<'a> {
-    pub(super) group: &'a Rc<WorkerGroup>,
-    pub(super) context: RequestContext<'a>,
+pub(super) struct UpstreamRequest {
+    pub(super) group: Rc<WorkerGroup>,
+    /// The key of consistent hashing.
+    pub(super) key: Option<u64>,
+    /// The value of the sticky cookie.
+    pub(super) sticky: Option<Box<str>>,
+    /// The client's connection, for the PROXY protocol header.
+    pub(super) client: Option<proxy_protocol::ProxyHeader>,
+    pub(super) idempotent: bool,
     pub(super) deadline: Option<Instant>,
     pub(super) template: RequestTemplate,
     pub(super) began: Instant,
@@ -126,9 +132,9 @@ pub(super) struct UpstreamRequest<'a> {
 /// The parts of which each attempt makes the request that it sends.
 pub(super) struct RequestTemplate {
     pub(super) head: Rc<ClientRequestHead>,
-    interim: Option<Interim>,
+    pub(super) interim: Option<Interim>,
     pub(super) timeouts: Rc<Timeouts>,
-    stderr: Option<Stderr>,
+    pub(super) stderr: Option<Stderr>,
 }
 
 impl RequestTemplate {
@@ -143,13 +149,6 @@ impl RequestTemplate {
     }
 }
 
-/// What follows an attempt.
-enum NextStep {
-    Retry(RequestAttempt),
-    Respond(UpstreamResponse),
-    Fail(UpstreamError),
-}
-
 /// The nodes that a retry may use.
 enum RetryScope {
     /// All, the one that failed included.
@@ -158,82 +157,79 @@ enum RetryScope {
     OtherNodes,
 }
 
-impl WorkerGroup {
-    /// Sends a request to one of the nodes, and to others if that fails and the retry rules allow it.
-    ///
-    /// Dropping the future, or later the body of the response, ends the request and releases what it took.
-    ///
-    /// # Errors
-    /// There is no response; see [`UpstreamErrorKind`].
-    pub async fn send(
-        self: &Rc<Self>,
-        request: ClientRequest,
-        context: RequestContext<'_>,
+/// Where the attempts of a request begin that are not over after one over an idle connection.
+pub(super) enum FirstStep {
+    /// A node has to be acquired.
+    Acquire(Acquisition),
+    /// The application of this node has to admit the request.
+    Admit(RequestAttempt, PermitReceiver),
+    /// The request has to be sent to this node.
+    Send(RequestAttempt),
+    /// It was sent over an idle connection to this node, and failed.
+    Failed(RequestAttempt, RequestFailure),
+}
+
+impl RequestAttempts {
+    /// Sends the request until there is a response, or until the retry rules allow no further attempt.
+    pub(super) async fn send(
+        mut self,
+        mut body: RequestBody,
+        first: FirstStep,
     ) -> Result<UpstreamResponse, UpstreamError> {
-        increment(&self.counters.requests);
-        let began = Instant::now();
-        let total = self.plan(|plan| plan.total_timeout);
-        let total = total.and_then(|total| began.checked_add(total));
-        let mut body = RequestBody::new(request.body);
-        let mut attempts = RequestAttempts {
-            request: UpstreamRequest {
-                group: self,
-                began,
-                deadline: context.deadline.into_iter().chain(total).min(),
-                context,
-                template: RequestTemplate {
-                    head: request.head,
-                    interim: request.interim,
-                    timeouts: request.timeouts,
-                    stderr: request.stderr,
-                },
-            },
-            tried: TriedNodes::new(),
-            failed: Vec::new(),
-        };
-        let mut attempt = match attempts.request.acquire(&attempts.tried).await {
-            Ok(attempt) => attempt,
-            Err(error) => return Err(attempts.reject(error)),
+        let mut ended = match first {
+            FirstStep::Acquire(acquisition) => {
+                match self.request.wait_for(&self.tried, acquisition).await {
+                    Ok(attempt) => self.send_attempt(attempt, &mut body).await,
+                    Err(error) => return Err(self.reject(error)),
+                }
+            }
+            FirstStep::Admit(attempt, receiver) => {
+                let waiting = self.request.wait_for_application(attempt, receiver, None);
+                match waiting.await {
+                    Ok(attempt) => self.send_attempt(attempt, &mut body).await,
+                    Err(error) => return Err(self.reject(error)),
+                }
+            }
+            FirstStep::Send(attempt) => self.send_attempt(attempt, &mut body).await,
+            FirstStep::Failed(attempt, failure) => {
+                let first = Some(Err(failure));
+                self.request.send_to_node(attempt, first, &mut body).await
+            }
         };
         loop {
-            let ended = attempts.send_attempt(attempt, &mut body).await;
             let next = match ended.result {
-                Ok(response) => attempts.handle_response(ended.attempt, response, &body),
+                Ok(response) => match self.handle_response(ended.attempt, response, &body) {
+                    Ok(response) => return Ok(response),
+                    Err(next) => next,
+                },
                 Err(failure) => {
-                    let scope = match !ended.was_seen && attempts.is_process_lost(&failure) {
+                    let scope = match !ended.was_seen && self.is_process_lost(&failure) {
                         true => RetryScope::AnyNode,
                         false => RetryScope::OtherNodes,
                     };
-                    let next = attempts.handle_failure(ended.attempt, failure, &body, scope);
-                    // Boxed, so that requests that do not fail have a smaller future.
-                    Box::pin(next).await
+                    let next = self.handle_failure(ended.attempt, failure, &body, scope);
+                    next.await?
                 }
             };
-            match next {
-                NextStep::Retry(next) => attempt = next,
-                NextStep::Respond(response) => return Ok(response),
-                NextStep::Fail(error) => return Err(error),
-            }
+            ended = self.send_attempt(next, &mut body).await;
         }
     }
-}
 
-impl RequestAttempts<'_> {
-    /// Returns the response, or retries after one with a status that the retry rules name, if another node
-    /// is available at once.
-    fn handle_response(
+    /// Returns the response, or the attempt of a retry after a status that the retry rules name, if another
+    /// node is available at once.
+    pub(super) fn handle_response(
         &mut self,
         attempt: RequestAttempt,
         response: ClientResponse,
         body: &RequestBody,
-    ) -> NextStep {
+    ) -> Result<UpstreamResponse, RequestAttempt> {
         let now = Instant::now();
         let mut attempt = attempt;
         let view = self.request.group.view();
         let plan = &view.set.plan;
         record_response(&mut attempt, plan, &response, now);
         let reason = RetryReason::Status(response.status);
-        if is_retryable(&plan.retry, self.request.context.idempotent, reason)
+        if is_retryable(&plan.retry, self.request.idempotent, reason)
             && body.is_available()
             && self.may_retry(plan, now)
         {
@@ -241,10 +237,10 @@ impl RequestAttempts<'_> {
             if let Some(next) = self.request.try_acquire(&self.tried) {
                 let failure = AttemptFailure::Status(response.status);
                 self.failed.push(attempt.describe(failure, now));
-                return self.retry(next);
+                return Err(self.retry(next));
             }
         }
-        NextStep::Respond(self.respond(plan, attempt, response, now))
+        Ok(self.respond(plan, attempt, response, now))
     }
 
     /// Whether a FastCGI process closed the connection without a response to the first attempt. One address
@@ -252,19 +248,19 @@ impl RequestAttempts<'_> {
     /// a script that crashes its process would otherwise crash them all.
     fn is_process_lost(&self, failure: &RequestFailure) -> bool {
         self.request.template.head.params.is_some()
-            && self.request.context.idempotent
+            && self.request.idempotent
             && self.failed.is_empty()
             && ConnectionFailure::of(failure, true) == ConnectionFailure::Stale
     }
 
-    /// Retries after a failure if the rules allow it, or returns the failure.
+    /// Returns the attempt of a retry if the rules allow one after this failure, or the error.
     async fn handle_failure(
         &mut self,
         attempt: RequestAttempt,
         failure: RequestFailure,
         body: &RequestBody,
         scope: RetryScope,
-    ) -> NextStep {
+    ) -> Result<RequestAttempt, UpstreamError> {
         let now = Instant::now();
         let mut attempt = attempt;
         let is_late = (self.request.deadline).is_some_and(|deadline| deadline <= now);
@@ -283,7 +279,7 @@ impl RequestAttempts<'_> {
         drop(attempt);
         let view = self.request.group.view();
         let plan = &view.set.plan;
-        let idempotent = self.request.context.idempotent;
+        let idempotent = self.request.idempotent;
         let is_retryable = retry_reason(&failure)
             .is_some_and(|reason| is_retryable(&plan.retry, idempotent, reason));
         if is_retryable && body.is_available() && self.may_retry(plan, now) {
@@ -294,7 +290,7 @@ impl RequestAttempts<'_> {
                         failure: AttemptFailure::NoResponse(failure),
                         took,
                     });
-                    return self.retry(next);
+                    return Ok(self.retry(next));
                 }
                 // The failure is the more useful error.
                 Err(AcquireError::NoNode(_)) => {}
@@ -304,20 +300,20 @@ impl RequestAttempts<'_> {
                         failure: AttemptFailure::NoResponse(failure),
                         took,
                     });
-                    return NextStep::Fail(self.reject(error));
+                    return Err(self.reject(error));
                 }
             }
         }
-        NextStep::Fail(UpstreamError {
+        Err(UpstreamError {
             kind: UpstreamErrorKind::Node { node, failure },
             attempts: std::mem::take(&mut self.failed),
             retry_after: None,
         })
     }
 
-    fn retry(&self, next: RequestAttempt) -> NextStep {
+    fn retry(&self, next: RequestAttempt) -> RequestAttempt {
         increment(&self.request.group.counters.retries);
-        NextStep::Retry(next)
+        next
     }
 
     /// Whether the number of tries, the time and the budget allow another attempt.
@@ -342,7 +338,7 @@ impl RequestAttempts<'_> {
         let route = &*local.node.route;
         let sticky = plan.sticky.as_ref();
         let set_cookie = sticky
-            .filter(|_| self.request.context.sticky != Some(route))
+            .filter(|_| self.request.sticky.as_deref() != Some(route))
             .map(|sticky| set_cookie(sticky, route));
         UpstreamResponse {
             node,
@@ -372,7 +368,7 @@ impl RequestAttempts<'_> {
     }
 }
 
-impl UpstreamRequest<'_> {
+impl UpstreamRequest {
     /// Records the result of a failed attempt while another one is in flight.
     pub(super) fn record_result(&self, ended: AttemptResult) -> FailedAttempt {
         let now = Instant::now();

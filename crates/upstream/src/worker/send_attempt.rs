@@ -6,7 +6,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use apus_http::Body;
-use apus_net::client::{ClientResponse, FailureCause, RequestFailure, RequestPhase};
+use apus_net::client::{
+    ClientResponse, FailureCause, OriginConnection, RequestFailure, RequestPhase,
+};
 use tokio::time::{sleep, timeout_at};
 
 use super::attempt::RequestAttempt;
@@ -26,7 +28,7 @@ pub(super) struct AttemptResult {
     pub(super) was_seen: bool,
 }
 
-impl RequestAttempts<'_> {
+impl RequestAttempts {
     /// Sends the request to the node of the attempt, hedged if the plan says so.
     pub(super) async fn send_attempt(
         &mut self,
@@ -34,14 +36,14 @@ impl RequestAttempts<'_> {
         body: &mut RequestBody,
     ) -> AttemptResult {
         let hedge = self.request.group.view().set.plan.retry.hedge;
-        let may_hedge = self.request.context.idempotent
+        let may_hedge = self.request.idempotent
             && self.failed.is_empty()
             && body.is_empty()
             && self.request.template.head.upgrade.is_none();
         match hedge.filter(|_| may_hedge) {
             // Boxed, so that requests without hedging have a smaller future.
             Some(after) => Box::pin(self.send_hedged(attempt, after)).await,
-            None => self.request.send_to_node(attempt, body).await,
+            None => self.request.send_over_any(attempt, body).await,
         }
     }
 
@@ -52,7 +54,7 @@ impl RequestAttempts<'_> {
         let mut first_body = RequestBody::new(Body::Empty);
         let mut second_body = RequestBody::new(Body::Empty);
         let began = Instant::now();
-        let first = self.request.send_to_node(attempt, &mut first_body);
+        let first = self.request.send_over_any(attempt, &mut first_body);
         let mut first = pin!(first);
         tokio::select! {
             biased;
@@ -67,7 +69,7 @@ impl RequestAttempts<'_> {
         };
         increment(&self.request.group.counters.hedges);
         self.tried.push(second.node().node.state.id());
-        let mut second = pin!(self.request.send_to_node(second, &mut second_body));
+        let mut second = pin!(self.request.send_over_any(second, &mut second_body));
         let (ended, pending) = tokio::select! {
             biased;
             ended = &mut first => (ended, PendingAttempt::Second),
@@ -99,40 +101,46 @@ enum PendingAttempt {
     Second,
 }
 
-impl UpstreamRequest<'_> {
-    /// Sends the request over an idle connection, or a new one. A connection that the node closed
-    /// meanwhile, or on which it accepts no more requests, is no failure of the node: the request is sent
-    /// over another one, if it may be sent again.
-    async fn send_to_node(&self, attempt: RequestAttempt, body: &mut RequestBody) -> AttemptResult {
+impl UpstreamRequest {
+    /// Sends the request over an idle connection, or a new one.
+    async fn send_over_any(
+        &self,
+        attempt: RequestAttempt,
+        body: &mut RequestBody,
+    ) -> AttemptResult {
+        let first = self.send_over_idle(&attempt, body).await;
+        self.send_to_node(attempt, first, body).await
+    }
+
+    /// Sends the request over an idle connection, if there is one.
+    async fn send_over_idle(
+        &self,
+        attempt: &RequestAttempt,
+        body: &mut RequestBody,
+    ) -> Option<Result<ClientResponse, RequestFailure>> {
+        let idle = self.checkout(attempt)?;
+        Some(self.send_over(idle.into(), body).await)
+    }
+
+    /// Sends the request over further connections after the `first` result, which is that of an idle one, if
+    /// there was one. A connection that the node closed meanwhile, or on which it accepts no more requests, is
+    /// no failure of the node: the request is sent over another one, if it may be sent again.
+    pub(super) async fn send_to_node(
+        &self,
+        attempt: RequestAttempt,
+        first: Option<Result<ClientResponse, RequestFailure>>,
+        body: &mut RequestBody,
+    ) -> AttemptResult {
         let pool = &attempt.node().pool;
-        let checkout = || {
-            let (client, idempotent) = (self.context.client, self.context.idempotent);
-            pool.checkout(client, idempotent, attempt.permit())
-        };
-        let mut idle = checkout();
+        let mut over_idle = first;
         let mut connections = 1;
         let mut needs_http1 = false;
         let mut was_seen = false;
         loop {
-            let is_reused = idle.is_some();
-            let connection = match idle {
-                Some(connection) => Ok(connection),
-                None => {
-                    let (client, timeouts) = (self.context.client, &self.template.timeouts);
-                    // Rare and large: boxed, so that requests over idle connections have a smaller future.
-                    let mut connecting = Box::pin(async {
-                        match needs_http1 {
-                            true => pool.connect_http1(client, timeouts).await,
-                            false => pool.connect(client, timeouts, attempt.permit()).await,
-                        }
-                    });
-                    self.until_deadline(RequestPhase::Connect, connecting.as_mut())
-                        .await
-                }
-            };
-            let result = match connection {
-                Ok(connection) => self.send_over(connection, body).await,
-                Err(failure) => Err(failure),
+            let is_reused = over_idle.is_some();
+            let result = match over_idle.take() {
+                Some(result) => result,
+                None => self.send_over_new(&attempt, needs_http1, body).await,
             };
             let failure = match &result {
                 Err(failure) if body.is_available() => ConnectionFailure::of(failure, is_reused),
@@ -147,12 +155,11 @@ impl UpstreamRequest<'_> {
                     };
                 }
                 needs_http1 = true;
-                idle = None;
                 continue;
             }
             let is_seen = |failure: &RequestFailure| failure.request_sent;
             let is_seen = result.as_ref().err().is_some_and(is_seen);
-            let may_be_sent = result.is_err() && (!is_seen || self.context.idempotent);
+            let may_be_sent = result.is_err() && (!is_seen || self.idempotent);
             if failure == ConnectionFailure::Permanent
                 || !may_be_sent
                 || connections == MAX_CONNECTIONS
@@ -166,12 +173,37 @@ impl UpstreamRequest<'_> {
             was_seen |= is_seen;
             increment(&self.group.counters.reconnects);
             connections += 1;
-            idle = match failure {
-                ConnectionFailure::Refused => checkout(),
-                // The node has likely closed the other idle connections, too.
-                _ => None,
-            };
+            if failure == ConnectionFailure::Refused {
+                over_idle = self.send_over_idle(&attempt, body).await;
+            }
+            // Else the node has likely closed the other idle connections, too.
         }
+    }
+
+    /// Takes an idle connection for an attempt.
+    pub(super) fn checkout(&self, attempt: &RequestAttempt) -> Option<OriginConnection> {
+        let pool = &attempt.node().pool;
+        pool.checkout(self.client, self.idempotent, attempt.permit())
+    }
+
+    async fn send_over_new(
+        &self,
+        attempt: &RequestAttempt,
+        needs_http1: bool,
+        body: &mut RequestBody,
+    ) -> Result<ClientResponse, RequestFailure> {
+        let pool = &attempt.node().pool;
+        let (client, timeouts) = (self.client, &self.template.timeouts);
+        let mut connecting = Box::pin(async {
+            match needs_http1 {
+                true => pool.connect_http1(client, timeouts).await,
+                false => pool.connect(client, timeouts, attempt.permit()).await,
+            }
+        });
+        let connection = self
+            .until_deadline(RequestPhase::Connect, connecting.as_mut())
+            .await?;
+        self.send_over(connection, body).await
     }
 
     async fn send_over(

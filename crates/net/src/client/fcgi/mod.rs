@@ -17,6 +17,7 @@ use apus_codec::h1::HeadLimits;
 pub use self::parked::ParkedFastCgi;
 use self::response_body::FastCgiResponseBody;
 use super::exchange::SerialConnection;
+use super::pending_response::{PendingResponse, PendingState};
 use super::{
     ClientRequest, ClientRequestHead, ClientResponse, ConnectionReturn, RequestFailure, Stderr,
 };
@@ -111,14 +112,17 @@ impl FastCgiClient {
     /// Sends a request: its [`params`](ClientRequestHead::params), and its body.
     ///
     /// The body is sent as fast as the application takes it, while the response is awaited and read, and
-    /// until the response ends. A response without a body is returned when the application has ended it.
-    ///
-    /// # Errors
-    /// There is no response; see [`RequestFailure`]. The connection is closed.
-    pub async fn send(self, request: ClientRequest) -> Result<ClientResponse, RequestFailure> {
+    /// until the response ends. A response without a body is returned when the application has ended it. With
+    /// a [`RequestFailure`](super::RequestFailure) the connection is closed.
+    pub fn send(self, request: ClientRequest) -> PendingResponse {
         let mut inner = self.0;
-        inner.begin(request, false)?;
-        FastCgiResponseBody::new(inner).respond(|_, _| ()).await
+        match inner.begin(request, false) {
+            Ok(()) => {
+                let response = FastCgiResponseBody::new(inner).respond(|_, _| ());
+                PendingResponse(PendingState::FastCgi(Box::pin(response)))
+            }
+            Err(failure) => PendingResponse::failed(failure),
+        }
     }
 
     /// Does the same as [`Self::send`], and calls `observe` each time the task is polled before there is a

@@ -9,13 +9,61 @@ use apus_codec::h1::{
 use apus_http::{Headers, StatusCode};
 use bytes::Bytes;
 
-use super::Http1ClientConnection;
+use super::{Http1ClientConnection, response_body};
 use crate::client::exchange::{ClientExchange, SerialConnection};
 use crate::client::upload::RequestUpload;
-use crate::client::{ClientRequest, FailureCause, RequestFailure, RequestPhase};
+use crate::client::{ClientRequest, ClientResponse, FailureCause, RequestFailure, RequestPhase};
 
 /// How long a body is held back for an origin that sends nothing (RFC 9110 section 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
+
+/// A request that is being sent, and the wait for the head of its response.
+pub(in crate::client) struct Http1Exchange {
+    /// `None` once there is a response or a failure.
+    connection: Option<Box<Http1ClientConnection>>,
+    /// Whether the other tasks that were ready have run.
+    has_yielded: bool,
+}
+
+impl Http1Exchange {
+    /// The exchange of a request that was [begun](Http1ClientConnection::begin).
+    pub(super) fn new(connection: Box<Http1ClientConnection>) -> Self {
+        Self {
+            connection: Some(connection),
+            has_yielded: false,
+        }
+    }
+
+    /// Sends the request, and waits for its response.
+    pub(in crate::client) fn poll_response(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<ClientResponse, RequestFailure>> {
+        let Some(connection) = &mut self.connection else {
+            return Poll::Pending;
+        };
+        if !self.has_yielded {
+            // Requests that arrived together are read together and sent together: the origin is woken once
+            // for several of them. The runtime queues this task behind the others.
+            self.has_yielded = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let result = ready!(connection.poll_head(cx));
+        let Some(mut connection) = self.connection.take() else {
+            return Poll::Pending;
+        };
+        Poll::Ready(match result {
+            Ok(head) => Ok(response_body::respond(connection, head)),
+            Err((phase, cause)) => Err(RequestFailure {
+                phase,
+                cause,
+                request_sent: connection.serial.upload.sent() > 0,
+                body: connection.serial.upload.give_back(),
+            }),
+        })
+    }
+}
 
 /// A part of a response.
 pub(super) enum Http1ResponsePart {

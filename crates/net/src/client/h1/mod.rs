@@ -3,8 +3,9 @@
 mod exchange;
 mod response_body;
 
+pub(super) use self::exchange::Http1Exchange;
+
 use std::fmt;
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
@@ -14,10 +15,10 @@ use apus_http::Interim;
 use tokio::io::ReadBuf;
 
 use super::exchange::SerialConnection;
-use super::{ClientRequest, ClientResponse, ConnectionReturn, RequestFailure};
+use super::pending_response::{PendingResponse, PendingState};
+use super::{ClientRequest, ConnectionReturn};
 use crate::clock::coarse_now;
 use crate::transport::Transport;
-use crate::yield_task::yield_to_ready_tasks;
 
 /// Limits of a response's head. Origins are trusted to respond, but not to fill the memory of this process.
 const LIMITS: HeadLimits = HeadLimits {
@@ -109,22 +110,13 @@ impl Http1Client {
     /// The body is sent as fast as the origin takes it, while the response is awaited and read. A final
     /// status of 400 or more ends that, and so does the end of the response: a connection over which a
     /// request was not sent whole is closed. A body that is held back, since the client expects `100
-    /// Continue`, is sent when the origin asks for it, or after a second without a response.
-    ///
-    /// # Errors
-    /// There is no response; see [`RequestFailure`]. The connection is closed.
-    pub async fn send(self, request: ClientRequest) -> Result<ClientResponse, RequestFailure> {
+    /// Continue`, is sent when the origin asks for it, or after a second without a response. With a
+    /// [`RequestFailure`](super::RequestFailure) the connection is closed.
+    pub fn send(self, request: ClientRequest) -> PendingResponse {
         let mut inner = self.0;
-        inner.begin(request)?;
-        yield_to_ready_tasks().await;
-        match poll_fn(|cx| inner.poll_head(cx)).await {
-            Ok(head) => Ok(response_body::respond(inner, head)),
-            Err((phase, cause)) => Err(RequestFailure {
-                phase,
-                cause,
-                request_sent: inner.serial.upload.sent() > 0,
-                body: inner.serial.upload.give_back(),
-            }),
+        match inner.begin(request) {
+            Ok(()) => PendingResponse(PendingState::Http1(Http1Exchange::new(inner))),
+            Err(failure) => PendingResponse::failed(failure),
         }
     }
 }

@@ -28,8 +28,10 @@ use std::task::Waker;
 use std::time::Instant;
 
 use self::driver::Http2ClientDriver;
-use self::response_slot::{ResponseSlot, StreamResponse};
-use super::{ClientRequest, ClientResponse, FailureCause, RequestFailure, RequestPhase, Timeouts};
+use self::response_slot::ResponseSlot;
+pub(super) use self::response_slot::StreamResponse;
+use super::pending_response::{PendingResponse, PendingState};
+use super::{ClientRequest, FailureCause, RequestFailure, RequestPhase, Timeouts};
 use crate::clock::coarse_now;
 use crate::h2::write::BATCH;
 use crate::transport::Transport;
@@ -124,17 +126,15 @@ impl Http2Client {
         self.shared.idle_since.get()
     }
 
-    /// Sends a request. Dropping the future, or the body of the response, cancels it.
-    ///
-    /// # Errors
-    /// There is no response; see [`RequestFailure`].
-    pub async fn send(&self, request: ClientRequest) -> Result<ClientResponse, RequestFailure> {
+    /// Sends a request, for the response or a [`RequestFailure`]. Dropping the future, or the body of the
+    /// response, cancels it.
+    pub fn send(&self, request: ClientRequest) -> PendingResponse {
         if !self.has_room() {
             let cause = match self.is_closed() {
                 true => FailureCause::Closed,
                 false => FailureCause::Refused,
             };
-            return Err(unsent(request, cause));
+            return PendingResponse::failed(unsent(request, cause));
         }
         let response_slot = Rc::new(ResponseSlot::default());
         self.shared.queue.borrow_mut().push_back(QueuedRequest {
@@ -142,7 +142,7 @@ impl Http2Client {
             response_slot: Rc::clone(&response_slot),
         });
         self.shared.wake();
-        StreamResponse(response_slot).await
+        PendingResponse(PendingState::Http2(StreamResponse(response_slot)))
     }
 }
 

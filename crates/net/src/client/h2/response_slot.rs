@@ -22,7 +22,7 @@ struct ResponseSlotState {
 }
 
 /// Waits for the result. If it is dropped early, the request is cancelled.
-pub(super) struct StreamResponse(pub(super) Rc<ResponseSlot>);
+pub(in crate::client) struct StreamResponse(pub(super) Rc<ResponseSlot>);
 
 impl ResponseSlot {
     /// Stores the result.
