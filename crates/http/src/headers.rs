@@ -481,13 +481,14 @@ impl Headers {
     /// Most received lines already have the form of the buffer, except for the case of the name.
     #[inline]
     pub fn push_received(&mut self, line: &[u8], name: &[u8], value: &[u8]) {
-        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
-        let plain = value.strip_prefix(b" ").filter(|plain| {
-            !plain.first().is_some_and(is_space) && !plain.last().is_some_and(is_space)
-        });
+        let plain = value
+            .strip_prefix(b" ")
+            .filter(|plain| !matches!(plain, [b' ' | b'\t', ..] | [.., b' ' | b'\t']));
+        let section = self.section();
+        let at = section.wire.len();
         let (Some(plain), Ok(start), Ok(name_len)) = (
             plain,
-            u32::try_from(self.wire().len()),
+            u32::try_from(at),
             u16::try_from(name.len()),
         ) else {
             return self.push(name, trim(value));
@@ -495,9 +496,7 @@ impl Headers {
         let Ok(value_len) = u32::try_from(plain.len()) else {
             return;
         };
-        let section = self.section();
         section.encoded.clear();
-        let at = section.wire.len();
         section.wire.extend_from_slice(line);
         if let Some(line) = section.wire.get_mut(at..) {
             make_name_lower_case(line, name.len());
