@@ -1,7 +1,10 @@
 //! The negotiation of the content coding of a response (RFC 9110 section 12.5.3).
 
 use apus_http::fields::{AcceptEncoding, Coding};
-use apus_http::{Body, HeaderValue, Headers, Method, Request, Response, StatusCode, header, list};
+use apus_http::{
+    Body, FieldSet, HeaderValue, Headers, KnownField, Method, Request, Response, StatusCode,
+    header, list,
+};
 use smallvec::SmallVec;
 
 use apus_media_type as media_type;
@@ -130,23 +133,20 @@ pub fn is_compressible(status: StatusCode, headers: &Headers) -> bool {
     if !has_content {
         return false;
     }
-    let mut content_type = None;
-    for (name, value, _) in headers.wire_lines() {
-        let is_excluded = match name {
-            b"content-type" => {
-                content_type.get_or_insert(value);
-                false
-            }
-            b"content-encoding" | b"content-range" | b"content-digest" => true,
-            b"cache-control" => list::has_member(value, "no-transform"),
-            b"vary" => list::has_member(value, "accept-encoding"),
-            _ => false,
-        };
-        if is_excluded {
-            return false;
-        }
-    }
-    content_type.is_some_and(media_type::is_compressible)
+    const EXCLUDED: FieldSet = FieldSet::of(&[
+        KnownField::ContentEncoding,
+        KnownField::ContentRange,
+        KnownField::ContentDigest,
+    ]);
+    let is_named = |field, member| {
+        let mut values = headers.values_of(field);
+        values.any(|value| list::has_member(value, member))
+    };
+    let content_type = headers.values_of(KnownField::ContentType).next();
+    !headers.has_any(EXCLUDED)
+        && content_type.is_some_and(media_type::is_compressible)
+        && !is_named(KnownField::CacheControl, "no-transform")
+        && !is_named(KnownField::Vary, "accept-encoding")
 }
 
 /// Adds `Vary: accept-encoding`.

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::encoded::EncodedForm;
 use crate::grammar::{is_field_content, is_token, trim};
+use crate::known_field::{FieldSet, KnownField};
 use crate::response_head::FieldSummary;
 use crate::scan::make_name_lower_case;
 
@@ -28,6 +29,8 @@ pub struct Headers(Option<Box<FieldSection>>);
 struct FieldSection {
     wire: Vec<u8>,
     lines: SmallVec<[FieldLine; 12]>,
+    /// The known fields of the lines.
+    fields: FieldSet,
     encoded: EncodedForm,
 }
 
@@ -57,6 +60,7 @@ impl FieldSection {
         self.encoded.clear();
         self.wire.clear();
         self.lines.clear();
+        self.fields = FieldSet::default();
     }
 }
 
@@ -84,6 +88,7 @@ impl Clone for Headers {
             let mut copy = FieldSection::take();
             copy.wire.extend_from_slice(&section.wire);
             copy.lines.extend_from_slice(&section.lines);
+            copy.fields = section.fields;
             copy
         }))
     }
@@ -95,6 +100,7 @@ struct FieldLine {
     name: u16,
     /// Whether no HPACK encoder may put it into a table (RFC 7541 section 7.1.3).
     never_indexed: bool,
+    field: KnownField,
     value: u32,
 }
 
@@ -212,6 +218,26 @@ impl Headers {
             .map(|line| self.value(*line))
     }
 
+    /// Whether any line has one of these fields.
+    pub fn has_any(&self, fields: FieldSet) -> bool {
+        let section = self.0.as_ref();
+        section.is_some_and(|section| section.fields.has_any(fields))
+    }
+
+    /// Whether any line has this field.
+    pub fn has(&self, field: KnownField) -> bool {
+        self.has_any(FieldSet::of(&[field]))
+    }
+
+    /// The values of all lines with this field, in order.
+    pub fn values_of(&self, field: KnownField) -> impl Iterator<Item = &[u8]> {
+        let lines = if self.has(field) { self.lines() } else { &[] };
+        lines
+            .iter()
+            .filter(move |line| line.field == field)
+            .map(|line| self.value(*line))
+    }
+
     /// Whether any line has this name.
     pub fn contains(&self, name: impl AsRef<str>) -> bool {
         self.get(name).is_some()
@@ -259,6 +285,15 @@ impl Headers {
     /// Adds the lines of `other` for which `keep` returns true after the others; `keep` gets the name
     /// in lower case and the value. The lines are valid, so they are copied unchecked.
     pub fn append_from(&mut self, other: &Self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
+        self.append_fields_from(other, |_, name, value| keep(name, value));
+    }
+
+    /// Does the same as [`Self::append_from`]; `keep` gets the known field of the line, too.
+    pub fn append_fields_from(
+        &mut self,
+        other: &Self,
+        mut keep: impl FnMut(KnownField, &[u8], &[u8]) -> bool,
+    ) {
         let section = self.section();
         section.encoded.clear();
         section.wire.reserve(other.wire().len());
@@ -271,11 +306,12 @@ impl Headers {
                 break;
             };
             let whole = line.whole();
-            if keep(other.bytes(line.name()), other.value(*line)) {
+            if keep(line.field, other.bytes(line.name()), other.value(*line)) {
                 if copied.is_empty() {
                     copied.start = whole.start;
                 }
                 copied.end = whole.end;
+                section.fields.add(line.field);
                 section.lines.push(FieldLine { start, ..*line });
             } else {
                 section.wire.extend_from_slice(other.bytes(copied));
@@ -299,50 +335,79 @@ impl Headers {
         let Some(added) = self.lines().get(before).copied() else {
             return Ok(());
         };
-        let name = self.name(added).to_owned();
-        let mut at = before;
-        while at > 0 {
-            at = at.saturating_sub(1);
-            if self
-                .lines()
-                .get(at)
-                .is_some_and(|line| self.name(*line) == name)
-            {
-                self.remove_line(at);
-            }
-        }
+        let name = self.bytes(added.name()).to_owned();
+        let mut at = 0_usize;
+        self.retain(|other| {
+            at = at.saturating_add(1);
+            at > before || *other != *name
+        });
         Ok(())
     }
 
     /// Removes all lines with this name, and returns whether there was one.
     pub fn remove(&mut self, name: impl AsRef<str>) -> bool {
         let name = name.as_ref();
-        let mut at = self.len();
-        let before = at;
-        while at > 0 {
-            at = at.saturating_sub(1);
-            if self
-                .lines()
-                .get(at)
-                .is_some_and(|line| self.is_named(*line, name))
-            {
-                self.remove_line(at);
-            }
+        let is_there = self.contains(name);
+        if is_there {
+            self.retain(|other| !other.eq_ignore_ascii_case(name.as_bytes()));
         }
-        self.len() != before
+        is_there
     }
 
     /// Keeps the lines for which `keep` returns true; it gets their names in lower case.
     pub fn retain(&mut self, mut keep: impl FnMut(&[u8]) -> bool) {
-        let mut at = self.len();
-        while at > 0 {
-            at = at.saturating_sub(1);
-            if let Some(line) = self.lines().get(at)
-                && !keep(self.bytes(line.name()))
-            {
-                self.remove_line(at);
+        self.retain_fields(|_, name, _| keep(name));
+    }
+
+    /// Keeps the lines for which `keep` returns true; it gets the known field, the name in lower case, and
+    /// the value.
+    pub fn retain_fields(&mut self, mut keep: impl FnMut(KnownField, &[u8], &[u8]) -> bool) {
+        let Some(section) = &mut self.0 else {
+            return;
+        };
+        let FieldSection {
+            wire,
+            lines,
+            fields,
+            encoded,
+        } = &mut **section;
+        let mut kept_fields = FieldSet::default();
+        let (mut removed, mut end) = (0_u32, 0);
+        lines.retain(|line| {
+            let part = |range: Range<usize>| wire.get(range).unwrap_or_default();
+            let whole = line.whole();
+            if !keep(line.field, part(line.name()), part(line.value())) {
+                removed = removed.saturating_add(u32::try_from(whole.len()).unwrap_or(u32::MAX));
+                return false;
+            }
+            if removed > 0 {
+                line.start = line.start.saturating_sub(removed);
+                wire.copy_within(whole, line.start as usize);
+            }
+            end = line.whole().end;
+            kept_fields.add(line.field);
+            true
+        });
+        if removed > 0 {
+            wire.truncate(end);
+            *fields = kept_fields;
+            encoded.clear();
+        }
+    }
+
+    /// Appends the lines in wire form to `out`, except those with these fields.
+    pub fn write_without(&self, fields: FieldSet, out: &mut Vec<u8>) {
+        let mut run = 0..0;
+        for line in self.lines() {
+            let whole = line.whole();
+            if fields.has(line.field) {
+                out.extend_from_slice(self.bytes(run));
+                run = whole.end..whole.end;
+            } else {
+                run.end = whole.end;
             }
         }
+        out.extend_from_slice(self.bytes(run));
     }
 
     /// Removes all lines and keeps the capacity.
@@ -461,18 +526,15 @@ impl Headers {
             0 => len.max(FIRST_ROOM),
             _ => len,
         });
-        let at = section.wire.len();
         section.wire.extend_from_slice(name);
         section.wire.extend_from_slice(b": ");
         section.wire.extend_from_slice(value);
         section.wire.extend_from_slice(b"\r\n");
-        if let Some(line) = section.wire.get_mut(at..) {
-            make_name_lower_case(line, name.len());
-        }
-        section.lines.push(FieldLine {
+        section.add_line(FieldLine {
             start,
             name: name_len,
             never_indexed: false,
+            field: KnownField::Other,
             value: value_len,
         });
     }
@@ -486,11 +548,9 @@ impl Headers {
             .filter(|plain| !matches!(plain, [b' ' | b'\t', ..] | [.., b' ' | b'\t']));
         let section = self.section();
         let at = section.wire.len();
-        let (Some(plain), Ok(start), Ok(name_len)) = (
-            plain,
-            u32::try_from(at),
-            u16::try_from(name.len()),
-        ) else {
+        let (Some(plain), Ok(start), Ok(name_len)) =
+            (plain, u32::try_from(at), u16::try_from(name.len()))
+        else {
             return self.push(name, trim(value));
         };
         let Ok(value_len) = u32::try_from(plain.len()) else {
@@ -498,26 +558,27 @@ impl Headers {
         };
         section.encoded.clear();
         section.wire.extend_from_slice(line);
-        if let Some(line) = section.wire.get_mut(at..) {
-            make_name_lower_case(line, name.len());
-        }
-        section.lines.push(FieldLine {
+        section.add_line(FieldLine {
             start,
             name: name_len,
             never_indexed: false,
+            field: KnownField::Other,
             value: value_len,
         });
     }
+}
 
-    fn remove_line(&mut self, at: usize) {
-        let section = self.section();
-        section.encoded.clear();
-        let removed = section.lines.remove(at).whole();
-        let bytes = u32::try_from(removed.len()).unwrap_or(u32::MAX);
-        section.wire.drain(removed);
-        for line in section.lines.iter_mut().skip(at) {
-            line.start = line.start.saturating_sub(bytes);
+impl FieldSection {
+    /// Adds the index of the last line of the buffer, whose name becomes lower case.
+    #[inline]
+    fn add_line(&mut self, line: FieldLine) {
+        let mut line = line;
+        if let Some(bytes) = self.wire.get_mut(line.start as usize..) {
+            make_name_lower_case(bytes, usize::from(line.name));
+            line.field = KnownField::of(bytes.get(..usize::from(line.name)).unwrap_or_default());
         }
+        self.fields.add(line.field);
+        self.lines.push(line);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::path::{self, InvalidPath, PathForms};
 use crate::trusted_proxies::ForwardedInfo;
 use crate::{
     Authority, Body, Client, ConnectionInfo, Extensions, Headers, HopByHopFields, Interim,
-    InvalidTarget, Target, is_identity_field, list,
+    InvalidTarget, KnownField, Target, is_identity_field, list,
 };
 
 /// A request: head, body, connection, and the extensions that layers attach.
@@ -433,7 +433,7 @@ impl Request {
 fn authority_of(head: &Head, is_secure: bool) -> Authority {
     let named = head.target.authority().map(str::as_bytes);
     named
-        .or_else(|| head.headers.get("host"))
+        .or_else(|| head.headers.values_of(KnownField::Host).next())
         .and_then(|authority| Authority::normalise(authority, is_secure))
         .unwrap_or_default()
 }

@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 
-use crate::Headers;
 use crate::grammar::parse_decimal;
+use crate::{FieldSet, Headers, KnownField};
 
 /// The head of a response, as the driver of a connection gives it to the codec.
 #[derive(Clone, Copy, Debug)]
@@ -39,22 +39,20 @@ pub struct FieldSummary {
 }
 
 impl FieldSummary {
-    /// Reads all lines.
+    /// The facts about these lines.
     pub fn of(headers: &Headers) -> Self {
-        let mut summary = Self::default();
-        for (name, value, _) in headers.wire_lines() {
-            match name {
-                b"date" => summary.has_date = true,
-                b"server" => summary.has_server = true,
-                b"content-length" => {
-                    let is_repeated = std::mem::replace(&mut summary.has_content_length, true);
-                    summary.content_length = parse_decimal(value).filter(|_| !is_repeated);
-                    // Leading zeros are allowed, but some recipients read them as octal.
-                    summary.is_length_line_kept =
-                        summary.content_length.is_some() && !matches!(value, [b'0', _, ..]);
-                }
-                name => summary.has_connection_fields |= is_connection_field(name),
-            }
+        let mut summary = Self {
+            has_date: headers.has(KnownField::Date),
+            has_server: headers.has(KnownField::Server),
+            has_connection_fields: headers.has_any(FieldSet::CONNECTION),
+            ..Self::default()
+        };
+        for value in headers.values_of(KnownField::ContentLength) {
+            let is_repeated = std::mem::replace(&mut summary.has_content_length, true);
+            summary.content_length = parse_decimal(value).filter(|_| !is_repeated);
+            // Leading zeros are allowed, but some recipients read them as octal.
+            summary.is_length_line_kept =
+                summary.content_length.is_some() && !matches!(value, [b'0', _, ..]);
         }
         summary
     }

@@ -33,6 +33,7 @@ mod stop;
 pub mod tls;
 mod transport;
 mod worker;
+mod yield_task;
 
 pub use account::{AccountError, SystemAccount};
 pub use clock::coarse_now;

@@ -78,6 +78,11 @@ impl ReadInterestSocket {
         Poll::Ready(Ok(read))
     }
 
+    /// Waits until a read may return something. An error is left to the read.
+    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.reading.poll_read_ready(cx).map(drop)
+    }
+
     /// Fills the beginning of `room`, and returns how many bytes of it; 0 at the end.
     pub(crate) fn poll_read_into(
         &self,

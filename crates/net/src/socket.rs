@@ -39,6 +39,14 @@ impl StreamSocket {
         Poll::Ready(Ok(read))
     }
 
+    /// Waits until a read may return something. An error is left to the read.
+    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Tcp(socket, _) => socket.poll_read_ready(cx).map(drop),
+            Self::Unix(socket, _) => socket.poll_readable(cx),
+        }
+    }
+
     /// Reads into `buffer`.
     pub(crate) fn poll_read_buf(
         &mut self,
@@ -66,7 +74,13 @@ impl StreamSocket {
     ) -> Poll<io::Result<usize>> {
         // One buffer, the usual case, is cheaper to send by the call that takes one.
         match (self, slices) {
-            (Self::Tcp(socket, _), [bytes]) => Pin::new(socket).poll_write(cx, bytes),
+            (Self::Tcp(socket, _), [bytes]) => match socket.try_write(bytes) {
+                // Only now the task has to be woken.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    Pin::new(socket).poll_write(cx, bytes)
+                }
+                written => Poll::Ready(written),
+            },
             (Self::Tcp(socket, _), _) => Pin::new(socket).poll_write_vectored(cx, slices),
             (Self::Unix(socket, _), _) => socket.poll_write(cx, slices),
         }

@@ -29,6 +29,14 @@ impl Transport {
         }
     }
 
+    /// Waits until a read may return something, without a buffer for it. Under TLS only a read can tell.
+    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Clear(socket) => socket.poll_readable(cx),
+            Self::Tls(_) => Poll::Ready(()),
+        }
+    }
+
     /// Writes some of `slices`. Bytes that it counts may still wait in TLS for [`Self::poll_flush`].
     pub(crate) fn poll_write(
         &mut self,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use apus_codec::proxy_protocol::ProxyHeader;
 use apus_http::fields::cookie_value;
-use apus_http::{Body, Request, Response, ResponseOrigin, StatusCode};
+use apus_http::{Body, Headers, Request, Response, ResponseOrigin, StatusCode};
 use apus_net::client::{ClientRequest, ClientRequestHead, ProxyHead, Stderr};
 use apus_upstream::plan::{GroupPlan, HashKey, Strategy};
 use apus_upstream::{
@@ -82,17 +82,18 @@ impl UpstreamClient {
         head: &Rc<ClientRequestHead>,
         body: Body,
     ) -> Result<(UpstreamResponse, ResponseOrigin), Response> {
-        let exchange = self.begin(request, head, body)?;
+        let exchange = self.begin(request, request.headers(), head, body)?;
         self.finish(exchange.await)
     }
 
-    /// Sends a request to the group, whose response is for [`Self::finish`].
+    /// Sends a request to the group, whose response is for [`Self::finish`]. `headers` are those of the client.
     ///
     /// # Errors
     /// There is no such group: the error response.
     pub(super) fn begin(
         &self,
         request: &Request,
+        headers: &Headers,
         head: &Rc<ClientRequestHead>,
         body: Body,
     ) -> Result<UpstreamExchange, Response> {
@@ -108,11 +109,11 @@ impl UpstreamClient {
             stderr: self.stderr.clone(),
         };
         let context = group.plan(|plan| RequestContext {
-            key: hash_key_of(plan, request, head),
+            key: hash_key_of(plan, request, headers, head),
             sticky: plan
                 .sticky
                 .as_ref()
-                .and_then(|sticky| cookie_value(request.headers(), &sticky.name))
+                .and_then(|sticky| cookie_value(headers, &sticky.name))
                 .and_then(|value| std::str::from_utf8(value).ok()),
             client: (plan.proxy_head != ProxyHead::None).then(|| ProxyHeader::of(request)),
             idempotent: is_idempotent(&head.method),
@@ -145,6 +146,7 @@ impl UpstreamClient {
 pub(super) fn hash_key_of(
     plan: &GroupPlan,
     request: &Request,
+    headers: &Headers,
     head: &ClientRequestHead,
 ) -> Option<u64> {
     let Strategy::ConsistentHash(key) = &plan.strategy else {
@@ -159,7 +161,7 @@ pub(super) fn hash_key_of(
             })
         }
         HashKey::Uri => Some(hash_key(head.target.as_bytes())),
-        HashKey::Header(name) => request.headers().get(name).map(hash_key),
-        HashKey::Cookie(name) => cookie_value(request.headers(), name).map(hash_key),
+        HashKey::Header(name) => headers.get(name).map(hash_key),
+        HashKey::Cookie(name) => cookie_value(headers, name).map(hash_key),
     }
 }

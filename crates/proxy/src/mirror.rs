@@ -100,7 +100,9 @@ impl RequestMirror {
                 timeouts: self.group.timeouts(),
                 stderr: None,
             },
-            key: self.group.plan(|plan| hash_key_of(plan, request, head)),
+            key: self
+                .group
+                .plan(|plan| hash_key_of(plan, request, &head.headers, head)),
             client: ProxyHeader::of(request),
             body_status,
             _slot: slot,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use apus_http::{Headers, Request, Version, is_identity_field, list};
+use apus_http::{Headers, KnownField, Request, Version, is_identity_field, list};
 use smallvec::SmallVec;
 
 /// The name of this server in `Via`.
@@ -46,29 +46,33 @@ impl Default for Forwarding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProxyLoop;
 
-/// Returns the headers of a request for the origin.
-pub(super) fn fields(request: &Request, forwarding: &Forwarding) -> Result<Headers, ProxyLoop> {
-    let from = request.headers();
+/// Takes the headers out of a request, and makes them those for the origin. Fields that a codec writes from
+/// other data are left in them.
+pub(super) fn take(request: &mut Request, forwarding: &Forwarding) -> Result<Headers, ProxyLoop> {
     // Identity fields that are still there were not sent by the client.
     let takes_identity = request.are_identity_fields_removed();
     let prepared = ClientHeaders::of(request, forwarding);
     let (mut hops, mut has_own) = (0, false);
-    let mut to = Headers::with_capacity(from.wire().len() + prepared.headers.wire().len());
-    to.append_from(from, |name, value| match name {
-        b"host" | b"content-length" | b"expect" | b"proxy" => false,
-        b"via" => {
+    let mut headers = std::mem::take(request.headers_mut());
+    headers.retain_fields(|field, name, value| match field {
+        KnownField::Proxy => false,
+        KnownField::Via => {
             hops += list::members(value)
                 .filter(|member| member.ends_with(PSEUDONYM.as_bytes()))
                 .count();
             has_own = true;
             true
         }
-        b"forwarded" | b"x-forwarded-for" | b"x-forwarded-host" | b"x-forwarded-port"
-        | b"x-forwarded-proto" | b"x-real-ip" => {
+        KnownField::Forwarded
+        | KnownField::XForwardedFor
+        | KnownField::XForwardedHost
+        | KnownField::XForwardedPort
+        | KnownField::XForwardedProto
+        | KnownField::XRealIp => {
             has_own |= takes_identity;
             takes_identity
         }
-        name => {
+        _ => {
             (takes_identity || !is_identity_field(name))
                 && (forwarding.underscores || !name.contains(&b'_'))
         }
@@ -77,10 +81,10 @@ pub(super) fn fields(request: &Request, forwarding: &Forwarding) -> Result<Heade
         return Err(ProxyLoop);
     }
     match has_own {
-        true => prepared.append_missing(&mut to),
-        false => to.append_from(&prepared.headers, |_, _| true),
+        true => prepared.append_missing(&mut headers),
+        false => headers.append_from(&prepared.headers, |_, _| true),
     }
-    Ok(to)
+    Ok(headers)
 }
 
 /// Returns the protocol that the client offers to switch to, if that is allowed. An offer of several protocols
@@ -250,7 +254,8 @@ mod tests {
     use std::rc::Rc;
 
     use apus_http::{
-        Body, ConnectionInfo, Extensions, Method, Peer, RequestParts, Target, TrustedProxies,
+        Body, ConnectionInfo, Extensions, FieldSet, Method, Peer, RequestParts, Target,
+        TrustedProxies,
     };
 
     use super::*;
@@ -279,7 +284,13 @@ mod tests {
     }
 
     fn text(headers: &Headers) -> String {
-        String::from_utf8(headers.wire().to_vec()).unwrap()
+        let mut written = Vec::new();
+        headers.write_without(FieldSet::REQUEST_FRAMING, &mut written);
+        String::from_utf8(written).unwrap()
+    }
+
+    fn fields(mut request: Request, forwarding: &Forwarding) -> Result<Headers, ProxyLoop> {
+        take(&mut request, forwarding)
     }
 
     #[test]
@@ -301,7 +312,7 @@ mod tests {
             via: false,
             ..Forwarding::default()
         };
-        let headers = fields(&request, &only).unwrap();
+        let headers = fields(request, &only).unwrap();
         assert_eq!(text(&headers), "accept: */*\r\n");
     }
 
@@ -345,7 +356,7 @@ mod tests {
             forwarded: true,
             ..Forwarding::default()
         };
-        let headers = fields(&request(&lines), &both).unwrap();
+        let headers = fields(request(&lines), &both).unwrap();
         assert_eq!(
             text(&headers),
             "x-real-ip: 192.0.2.7\r\n\
@@ -377,7 +388,7 @@ mod tests {
             underscores: true,
             ..Forwarding::default()
         };
-        let headers = fields(&request, &both).unwrap();
+        let headers = fields(request, &both).unwrap();
         assert_eq!(
             text(&headers),
             "cf-connecting-ip: 203.0.113.5\r\n\
@@ -399,7 +410,7 @@ mod tests {
             .headers_mut()
             .try_insert("x-forwarded-proto", "https")
             .unwrap();
-        let headers = fields(&request, &Forwarding::default()).unwrap();
+        let headers = fields(request, &Forwarding::default()).unwrap();
         let values: Vec<_> = headers.get_all("x-forwarded-proto").collect();
         assert_eq!(values, [b"https"]);
     }
@@ -407,13 +418,13 @@ mod tests {
     #[test]
     fn forwards_names_with_underscores_if_configured() {
         let lines = [("under_score", "1")];
-        let headers = fields(&request(&lines), &Forwarding::default()).unwrap();
+        let headers = fields(request(&lines), &Forwarding::default()).unwrap();
         assert!(!headers.contains("under_score"));
         let wanted = Forwarding {
             underscores: true,
             ..Forwarding::default()
         };
-        let headers = fields(&request(&lines), &wanted).unwrap();
+        let headers = fields(request(&lines), &wanted).unwrap();
         assert!(headers.contains("under_score"));
     }
 
@@ -448,13 +459,12 @@ mod tests {
             via: false,
             ..Forwarding::default()
         };
-        let written = |request: &Request, forwarding: &Forwarding| {
-            text(&fields(request, forwarding).unwrap())
-        };
-        let of_first = written(&first, &all);
+        let written =
+            |request: Request, forwarding: &Forwarding| text(&fields(request, forwarding).unwrap());
+        let of_first = written(first, &all);
         assert!(of_first.contains("x-forwarded-host: a.example\r\n"));
         for version in [Version::HTTP_11, Version::HTTP_2] {
-            let other = written(&again("b.example:81", version), &all);
+            let other = written(again("b.example:81", version), &all);
             assert!(!other.contains("a.example"), "{other}");
             assert!(other.contains("x-forwarded-port: 81\r\n"), "{other}");
             let via = match version {
@@ -462,16 +472,19 @@ mod tests {
                 _ => "via: 1.1 apus\r\n",
             };
             assert!(other.ends_with(via), "{other}");
-            assert_eq!(written(&again("b.example:81", version), &none), "");
+            assert_eq!(written(again("b.example:81", version), &none), "");
         }
         let mut forwarded = again("a.example", Version::HTTP_11);
         TrustedProxies::new(["192.0.2.0/24".parse().unwrap()]).establish(&mut forwarded);
-        let forwarded = written(&forwarded, &all);
+        let forwarded = written(forwarded, &all);
         assert!(
             forwarded.contains("x-real-ip: 203.0.113.5\r\n"),
             "{forwarded}"
         );
-        assert_eq!(written(&first, &all), of_first);
+        assert_eq!(
+            written(again("a.example", Version::HTTP_11), &all),
+            of_first
+        );
     }
 
     #[test]
@@ -489,8 +502,8 @@ mod tests {
     #[test]
     fn rejects_a_request_in_a_loop() {
         let hops = ["1.1 apus"; MAX_HOPS].join(", ");
-        assert!(fields(&request(&[("via", &hops)]), &Forwarding::default()).is_err());
+        assert!(fields(request(&[("via", &hops)]), &Forwarding::default()).is_err());
         let hops = ["1.1 other"; 2 * MAX_HOPS].join(", ");
-        assert!(fields(&request(&[("via", &hops)]), &Forwarding::default()).is_ok());
+        assert!(fields(request(&[("via", &hops)]), &Forwarding::default()).is_ok());
     }
 }

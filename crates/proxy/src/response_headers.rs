@@ -1,7 +1,7 @@
 //! The headers of a response for the client: redirects and cookies are changed to the URLs of the site.
 
-use apus_http::Headers;
 use apus_http::url::UrlParts;
+use apus_http::{Headers, KnownField};
 use apus_upstream::plan::SameSite;
 
 /// Replaces the prefix of a `Location` or `Refresh` URI.
@@ -103,7 +103,7 @@ fn split_refresh(value: &str) -> Option<(&str, &str)> {
 
 /// Changes the attributes of all cookies by the rules.
 pub(super) fn change_cookies(headers: &mut Headers, rules: &CookieRules) {
-    if *rules == CookieRules::default() || !headers.contains("set-cookie") {
+    if *rules == CookieRules::default() || !headers.has(KnownField::SetCookie) {
         return;
     }
     let changed: Vec<Vec<u8>> = headers

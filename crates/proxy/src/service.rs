@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 
 use apus_http::path::InvalidPath;
 use apus_http::{
-    Body, Method, Request, Response, ResponseFuture, ResponseOrigin, Service, ServiceFactory,
-    StatusCode, Version,
+    Body, KnownField, Method, Request, Response, ResponseFuture, ResponseOrigin, Service,
+    ServiceFactory, StatusCode, Version,
 };
 use apus_net::client::{ClientRequestHead, ClientResponse};
 use apus_upstream::{UpstreamExchange, UpstreamResponse, Upstreams};
@@ -64,14 +64,14 @@ struct ProxyState {
 impl Service for ProxyService {
     fn call(&self, request: Request) -> ResponseFuture {
         let state = &self.0;
-        let mut head = match state.head(&request) {
+        let mut request = request;
+        let mut head = match state.head(&mut request) {
             Ok(head) => head,
             Err(response) => return response.into(),
         };
         let handshake = websocket::begin(&request, &mut head);
         let head = Rc::new(head);
         let state = Rc::clone(state);
-        let mut request = request;
         let body = request.take_body();
         match &state.settings.hold_request {
             Some(hold) if !matches!(body, Body::Empty) => {
@@ -110,7 +110,7 @@ impl ProxyExchange {
         body: Body,
     ) -> ResponseFuture {
         let body = state.outgoing_body(&request, &head, body);
-        match state.client.begin(&request, &head, body) {
+        match state.client.begin(&request, &head.headers, &head, body) {
             Ok(upstream) => ResponseFuture::later(Self {
                 state,
                 request,
@@ -142,11 +142,12 @@ impl Future for ProxyExchange {
 }
 
 impl ProxyState {
-    /// Returns the head of the request for the origin.
-    fn head(&self, request: &Request) -> Result<ClientRequestHead, Response> {
+    /// Returns the head of the request for the origin, which has the headers of the request from now on.
+    fn head(&self, request: &mut Request) -> Result<ClientRequestHead, Response> {
         let settings = &self.settings;
         let target = target(request, settings).map_err(bad_request)?;
-        let mut headers = request_headers::fields(request, &settings.forwarding)
+        let expects_continue = request.headers().has(KnownField::Expect);
+        let mut headers = request_headers::take(request, &settings.forwarding)
             .map_err(|proxy_loop| error_response::loop_detected(request, proxy_loop))?;
         let upgrade = request_headers::upgrade(request, &settings.forwarding);
         if upgrade.is_none() && request.upgrade().is_some() && request.version() > Version::HTTP_11
@@ -170,7 +171,7 @@ impl ProxyState {
             headers,
             upgrade,
             te_trailers: request.accepts_trailers(),
-            expects_continue: request.headers().contains("expect"),
+            expects_continue,
             params: None,
         })
     }
@@ -223,7 +224,7 @@ impl ProxyState {
         for name in &settings.hidden {
             headers.remove(name);
         }
-        if headers.contains("location") || !settings.redirects.is_empty() {
+        if headers.has(KnownField::Location) || !settings.redirects.is_empty() {
             response_headers::change_redirects(&mut headers, &settings.redirects, &names());
         }
         response_headers::change_cookies(&mut headers, &settings.cookies);

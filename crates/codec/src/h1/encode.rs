@@ -3,8 +3,8 @@
 use http::{Method, StatusCode};
 
 use super::{BodyFraming, OutgoingRequest};
-use apus_http::response_head::{FieldSummary, decimal, is_connection_field};
-use apus_http::{Headers, ResponseHead};
+use apus_http::response_head::{FieldSummary, decimal};
+use apus_http::{FieldSet, Headers, KnownField, ResponseHead};
 
 /// The framing and connection fields of a response, as the connection decided them.
 #[derive(Clone, Copy, Debug)]
@@ -33,16 +33,14 @@ pub(super) fn head(
     if !summary.has_connection_fields && (keeps_length || !summary.has_content_length) {
         out.extend_from_slice(wire);
     } else {
-        for (name, _, line) in head.headers.wire_lines() {
-            let is_sent = match name {
-                b"content-length" => keeps_length,
-                b"upgrade" => framing.upgrade,
-                name => !is_connection_field(name),
-            };
-            if is_sent {
-                out.extend_from_slice(line);
-            }
+        let mut left_out = FieldSet::CONNECTION;
+        if framing.upgrade {
+            left_out = left_out.without(KnownField::Upgrade);
         }
+        if !keeps_length {
+            left_out = left_out.with(KnownField::ContentLength);
+        }
+        head.headers.write_without(left_out, out);
     }
     if let Some(length) = framing.content_length.filter(|_| !keeps_length) {
         content_length(length, out);
@@ -75,11 +73,8 @@ fn date_and_end(date: &[u8; 29]) -> [u8; 39] {
 /// Appends the head of an interim response (RFC 9110 section 15.2).
 pub(super) fn informational(status: StatusCode, headers: &Headers, out: &mut Vec<u8>) {
     status_line(status, out);
-    for (name, _, line) in headers.wire_lines() {
-        if !is_connection_field(name) && name != b"content-length" {
-            out.extend_from_slice(line);
-        }
-    }
+    let left_out = FieldSet::CONNECTION.with(KnownField::ContentLength);
+    headers.write_without(left_out, out);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -99,14 +94,9 @@ pub(super) fn request(
     out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
     out.extend_from_slice(request.host.as_bytes());
     out.extend_from_slice(b"\r\n");
-    let lines = || request.headers.wire_lines();
-    if lines().any(|(name, ..)| is_generated(name)) {
-        for (_, _, line) in lines().filter(|(name, ..)| !is_generated(name)) {
-            out.extend_from_slice(line);
-        }
-    } else {
-        out.extend_from_slice(wire);
-    }
+    request
+        .headers
+        .write_without(FieldSet::REQUEST_FRAMING, out);
     match framing {
         BodyFraming::Length(length) => content_length(length, out),
         BodyFraming::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
@@ -143,12 +133,6 @@ fn content_length(length: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"content-length: ");
     decimal(length, out);
     out.extend_from_slice(b"\r\n");
-}
-
-/// Whether the connection writes this field of a request itself, from the other parts of
-/// [`OutgoingRequest`].
-fn is_generated(name: &[u8]) -> bool {
-    matches!(name, b"host" | b"expect" | b"content-length") || is_connection_field(name)
 }
 
 /// Whether a body has no defined meaning for the method.

@@ -98,7 +98,9 @@ impl RequestReader {
                 if line.is_empty() && self.blank_lines < Self::BLANK_LINES {
                     self.blank_lines = self.blank_lines.saturating_add(1);
                 } else {
-                    let capacity = rest.len().saturating_sub(bytes).min(Self::FIELDS_CAPACITY);
+                    // A proxy adds fields about the client.
+                    let received = rest.len().saturating_sub(bytes);
+                    let capacity = received.saturating_add(256).min(Self::FIELDS_CAPACITY);
                     self.head = Some(self.request_line(line, limits, capacity)?);
                 }
                 continue;

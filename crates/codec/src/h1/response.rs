@@ -8,10 +8,10 @@ use super::field::{self, ReceivedField, SectionLine};
 use super::framing::{FramingFields, MessageLength};
 use super::line::LineReader;
 use super::{BodyFraming, HeadLimits, Http1Error};
-use apus_http::Headers;
 use apus_http::grammar::{is_field_content, parse_decimal, trim};
 use apus_http::list;
 use apus_http::response_head::is_connection_field;
+use apus_http::{Headers, KnownField};
 
 /// The head of a response that a client received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,7 +193,7 @@ impl ResponseReader {
             status,
             StatusCode::SWITCHING_PROTOCOLS | StatusCode::UPGRADE_REQUIRED
         );
-        if !keeps_upgrade && headers.contains("upgrade") {
+        if !keeps_upgrade && headers.has(KnownField::Upgrade) {
             headers.remove("upgrade");
         }
         for name in list::members(&connection) {

@@ -140,6 +140,10 @@ pub(super) trait ClientExchange {
                 return Poll::Ready(Ok(received));
             }
             let serial = self.serial();
+            if serial.transport.poll_readable(cx).is_pending() {
+                serial.input.release(&serial.buffers);
+                return Poll::Pending;
+            }
             let room = serial.input.room(&serial.buffers);
             let polled = serial.transport.poll_read(cx, room);
             if polled.is_pending() {

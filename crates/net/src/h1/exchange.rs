@@ -17,6 +17,7 @@ use apus_http::{
 use super::request_body::Http1RequestBody;
 use super::send::{BodySendError, GATHER};
 use super::{Http1Connection, Http1End, ProtocolSwitch};
+use crate::yield_task::take_yield;
 
 /// Pipelined bytes that are read while a handler works, to notice a client that closes.
 const READ_AHEAD: usize = 16 * 1024;
@@ -90,8 +91,10 @@ impl Http1Connection<'_> {
             self.slot.register(cx);
             self.interims.watch(cx);
             loop {
+                take_yield();
                 match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
                     Ok(Poll::Ready(response)) => return Poll::Ready(Ok(response)),
+                    Ok(Poll::Pending) if take_yield() => return Poll::Pending,
                     Ok(Poll::Pending) => {}
                     Err(_) => return Poll::Ready(Ok(self.panicked())),
                 }
@@ -134,7 +137,9 @@ impl Http1Connection<'_> {
                 Ok(Poll::Pending)
             }
             _ => {
-                while self.input.unread().len() < READ_AHEAD {
+                while self.input.unread().len() < READ_AHEAD
+                    && self.transport.poll_readable(cx).is_ready()
+                {
                     match self.poll_fill(cx) {
                         Poll::Ready(Ok(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
                         Poll::Ready(Ok(_)) => {}

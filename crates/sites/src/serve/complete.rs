@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_http::{
-    Body, FileRange, HeaderName, Headers, Request, Response, ResponseFuture, StatusCode, header,
+    Body, FileRange, HeaderName, Headers, KnownField, Request, Response, ResponseFuture,
+    StatusCode, header,
 };
 
 use super::accel;
@@ -205,11 +206,10 @@ impl SiteState {
 
 /// Removes the fields by which applications name files to the server.
 fn remove_internal(response: &mut Response) {
-    let is_internal = |name: &[u8]| name.starts_with(b"x-accel-") || name == b"x-sendfile";
     let headers = response.headers();
-    if headers.names().any(is_internal) {
+    if headers.has(KnownField::Internal) {
         let mut others = Headers::with_capacity(headers.wire().len());
-        others.append_from(headers, |name, _| !is_internal(name));
+        others.append_fields_from(headers, |field, _, _| field != KnownField::Internal);
         *response.headers_mut() = others;
     }
 }

@@ -13,6 +13,7 @@ use super::{Http1ClientConnection, response_body};
 use crate::client::exchange::{ClientExchange, SerialConnection};
 use crate::client::upload::RequestUpload;
 use crate::client::{ClientRequest, ClientResponse, FailureCause, RequestFailure, RequestPhase};
+use crate::yield_task::yield_to_ready_tasks;
 
 /// How long a body is held back for an origin that sends nothing (RFC 9110 section 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
@@ -43,10 +44,8 @@ impl Http1Exchange {
             return Poll::Pending;
         };
         if !self.has_yielded {
-            // Requests that arrived together are read together and sent together: the origin is woken once
-            // for several of them. The runtime queues this task behind the others.
             self.has_yielded = true;
-            cx.waker().wake_by_ref();
+            yield_to_ready_tasks(cx);
             return Poll::Pending;
         }
         let result = ready!(connection.poll_head(cx));

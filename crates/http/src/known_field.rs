@@ -1,0 +1,127 @@
+//! Fields that are looked for in most messages, as numbers.
+
+/// Defines the fields and their names.
+macro_rules! known_fields {
+    ($($field:ident = $name:literal,)*) => {
+        /// A field that is looked for in most messages. Each line of [`Headers`](crate::Headers) knows the one
+        /// that it has, so that a search compares no names.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        #[allow(missing_docs, reason = "each is named after its field")]
+        pub enum KnownField {
+            $($field,)*
+            /// `X-Accel-*` and `X-Sendfile`, by which applications name files to the server.
+            Internal,
+            /// None of them.
+            Other,
+        }
+
+        impl KnownField {
+            /// The field with this name, which is in lower case.
+            #[inline]
+            pub(crate) fn of(name: &[u8]) -> Self {
+                match name {
+                    $($name => Self::$field,)*
+                    name if name.starts_with(b"x-accel-") || name == b"x-sendfile" => Self::Internal,
+                    _ => Self::Other,
+                }
+            }
+        }
+    };
+}
+
+known_fields! {
+    CacheControl = b"cache-control",
+    Connection = b"connection",
+    ContentDigest = b"content-digest",
+    ContentEncoding = b"content-encoding",
+    ContentLength = b"content-length",
+    ContentRange = b"content-range",
+    ContentType = b"content-type",
+    Date = b"date",
+    Expect = b"expect",
+    Forwarded = b"forwarded",
+    Host = b"host",
+    KeepAlive = b"keep-alive",
+    Location = b"location",
+    Proxy = b"proxy",
+    ProxyConnection = b"proxy-connection",
+    Server = b"server",
+    SetCookie = b"set-cookie",
+    Te = b"te",
+    TransferEncoding = b"transfer-encoding",
+    Upgrade = b"upgrade",
+    Vary = b"vary",
+    Via = b"via",
+    XForwardedFor = b"x-forwarded-for",
+    XForwardedHost = b"x-forwarded-host",
+    XForwardedPort = b"x-forwarded-port",
+    XForwardedProto = b"x-forwarded-proto",
+    XRealIp = b"x-real-ip",
+}
+
+/// A set of known fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FieldSet(u64);
+
+impl FieldSet {
+    /// The fields of one connection (RFC 9110 section 7.6.1): only its codec writes them.
+    pub const CONNECTION: Self = Self::of(&[
+        KnownField::Connection,
+        KnownField::KeepAlive,
+        KnownField::ProxyConnection,
+        KnownField::Te,
+        KnownField::TransferEncoding,
+        KnownField::Upgrade,
+    ]);
+
+    /// The fields of a request that its codec writes from other data.
+    pub const REQUEST_FRAMING: Self = Self::CONNECTION.and(Self::of(&[
+        KnownField::ContentLength,
+        KnownField::Expect,
+        KnownField::Host,
+    ]));
+
+    /// The set of these fields.
+    pub const fn of(fields: &[KnownField]) -> Self {
+        let mut set = 0;
+        let mut rest = fields;
+        while let [first, others @ ..] = rest {
+            set |= 1 << *first as u8;
+            rest = others;
+        }
+        Self(set)
+    }
+
+    /// These fields, and those of `other`.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These fields, and this one.
+    #[must_use]
+    pub const fn with(self, field: KnownField) -> Self {
+        self.and(Self::of(&[field]))
+    }
+
+    /// These fields, without this one.
+    #[must_use]
+    pub const fn without(self, field: KnownField) -> Self {
+        Self(self.0 & !Self::of(&[field]).0)
+    }
+
+    /// Whether the field is in the set.
+    pub const fn has(self, field: KnownField) -> bool {
+        self.has_any(Self::of(&[field]))
+    }
+
+    /// Whether any field is in both sets.
+    pub const fn has_any(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub(crate) fn add(&mut self, field: KnownField) {
+        *self = self.with(field);
+    }
+}
