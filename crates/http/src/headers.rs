@@ -635,6 +635,7 @@ impl std::error::Error for InvalidField {}
 #[cfg(test)]
 mod tests {
     use http::header;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -691,6 +692,66 @@ mod tests {
             assert_eq!(received, built, "{value:?}");
             assert_eq!(received.wire(), built.wire(), "{value:?}");
             assert_eq!(received.get("name"), built.get("name"), "{value:?}");
+        }
+    }
+
+    proptest! {
+        /// What is found by number is what is found by name, whatever was done to the lines.
+        #[test]
+        fn known_fields_are_found_as_by_their_names(steps in proptest::collection::vec((0..5_u8, 0..6_usize, 0..4_u8), 0..40)) {
+            const NAMES: [(&str, KnownField); 6] = [
+                ("Host", KnownField::Host),
+                ("content-length", KnownField::ContentLength),
+                ("Set-Cookie", KnownField::SetCookie),
+                ("x-accel-redirect", KnownField::Internal),
+                ("x-other", KnownField::Other),
+                ("via", KnownField::Via),
+            ];
+            let mut headers = Headers::new();
+            let mut lines: Vec<(String, Vec<u8>)> = Vec::new();
+            for (step, name, value) in steps {
+                let (name, _) = NAMES[name];
+                let lower = name.to_ascii_lowercase();
+                let value = vec![b'a' + value; usize::from(value) + 1];
+                match step {
+                    0 => headers.try_append(name, &value).unwrap(),
+                    1 => {
+                        let line = [name.as_bytes(), b": ", &value, b"\r\n"].concat();
+                        headers.push_received(&line, name.as_bytes(), &[b" ", &value[..]].concat());
+                    }
+                    2 => {
+                        lines.retain(|(other, _)| *other != lower);
+                        headers.try_insert(name, &value).unwrap();
+                    }
+                    3 => {
+                        let removed = headers.remove(name);
+                        prop_assert_eq!(removed, lines.iter().any(|(other, _)| *other == lower));
+                        lines.retain(|(other, _)| *other != lower);
+                    }
+                    _ => {
+                        headers.retain_fields(|_, _, other| *other != value);
+                        lines.retain(|(_, other)| *other != value);
+                        let mut copy = Headers::new();
+                        copy.append_from(&headers, |_, _| true);
+                        headers = copy;
+                    }
+                }
+                if step < 3 {
+                    lines.push((lower, value));
+                }
+                let found: Vec<_> = headers.iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect();
+                prop_assert_eq!(&found, &lines);
+                for (name, field) in NAMES {
+                    let by_name: Vec<_> = headers.get_all(name).collect();
+                    prop_assert_eq!(headers.values_of(field).collect::<Vec<_>>(), by_name.clone());
+                    prop_assert_eq!(headers.has(field), !by_name.is_empty());
+                    let mut written = Vec::new();
+                    headers.write_without(FieldSet::of(&[field]), &mut written);
+                    let mut others = headers.clone();
+                    others.remove(name);
+                    prop_assert_eq!(written, others.wire());
+                }
+            }
         }
     }
 

@@ -125,3 +125,53 @@ impl FieldSet {
         *self = self.with(field);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::response_head::is_connection_field;
+
+    #[test]
+    fn a_field_is_known_by_its_whole_name() {
+        for (name, field) in [
+            ("content-type", KnownField::ContentType),
+            ("content-typ", KnownField::Other),
+            ("content-types", KnownField::Other),
+            ("x-accel-", KnownField::Internal),
+            ("x-accel-redirect", KnownField::Internal),
+            ("x-accel", KnownField::Other),
+            ("x-sendfile", KnownField::Internal),
+            ("x-sendfile-type", KnownField::Other),
+            ("", KnownField::Other),
+        ] {
+            assert_eq!(KnownField::of(name.as_bytes()), field, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_set_of_connection_fields_has_what_is_one_by_name() {
+        for name in [
+            "te",
+            "upgrade",
+            "connection",
+            "keep-alive",
+            "proxy-connection",
+            "transfer-encoding",
+            "host",
+            "expect",
+            "x-other",
+        ] {
+            let is_in_set = FieldSet::CONNECTION.has(KnownField::of(name.as_bytes()));
+            assert_eq!(is_in_set, is_connection_field(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn sets_gain_and_lose_fields() {
+        let set = FieldSet::REQUEST_FRAMING.without(KnownField::Host);
+        assert!(set.has(KnownField::Expect) && set.has(KnownField::Te));
+        assert!(!set.has(KnownField::Host) && !set.has(KnownField::Other));
+        assert_eq!(set.with(KnownField::Host), FieldSet::REQUEST_FRAMING);
+        assert!(!FieldSet::default().has_any(set) && set.has_any(set));
+    }
+}

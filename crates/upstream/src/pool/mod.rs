@@ -362,14 +362,14 @@ impl ConnectionPool {
         if returned.is_expired(&plan, coarse_now()) {
             return;
         }
-        let limit = returned.idle_limit(&plan);
+        if !self.is_swept.get() {
+            self.start_sweep(returned.idle_limit(&plan));
+        }
         idle.push(returned);
         if idle.len() > plan.max_idle {
             // The one that is idle for longest.
             idle.remove(0);
         }
-        drop(idle);
-        self.start_sweep(limit);
     }
 
     /// Starts the task that closes idle connections in time, unless it runs already. `limit` is how long they

@@ -120,6 +120,14 @@ impl WorkerGroup {
                 });
             }
         }
+        if let [only] = &*view.nodes
+            && share_in(NodeTier::Primary, only, now).is_some()
+            && only.node.has_free_slot()
+            && !criteria.tried.contains(&only.node.state.id())
+        {
+            // There is nothing to balance.
+            return NodeSearch::Found(0);
+        }
         for tier in [NodeTier::Primary, NodeTier::Backup, NodeTier::LastResort] {
             match self.find_in(tier, view, criteria, now) {
                 NodeSearch::NotFound => {}
