@@ -28,7 +28,7 @@ pub struct Headers(Option<Box<FieldSection>>);
 #[derive(Default)]
 struct FieldSection {
     wire: Vec<u8>,
-    lines: SmallVec<[FieldLine; 12]>,
+    lines: SmallVec<[FieldLine; 20]>,
     /// The known fields of the lines.
     fields: FieldSet,
     encoded: EncodedForm,
