@@ -128,7 +128,7 @@ impl Service for PhpService {
             return inner.trace_params(&request, &params).into();
         }
         let inner = Rc::clone(inner);
-        ResponseFuture::later(async move { inner.run_fastcgi(request, params).await })
+        inner.run_fastcgi(request, params)
     }
 }
 
@@ -188,50 +188,54 @@ impl PhpServiceInner {
         }
     }
 
-    async fn run_fastcgi(&self, mut request: Request, mut params: Params) -> Response {
-        let Some(client) = &self.client else {
-            return Response::new(StatusCode::SERVICE_UNAVAILABLE);
-        };
-        let settings = &self.settings;
-        let is_unknown = request.body_mut().len().is_none();
-        let unknown = is_unknown.then(|| HoldSettings {
-            memory: UNKNOWN_LENGTH_MEMORY,
-            disk: UNKNOWN_LENGTH_DISK,
-            folder: "/var/tmp".into(),
-        });
-        let hold = settings.hold_request.as_ref().or(unknown.as_ref());
-        let body = match client.request_body(&mut request, hold).await {
-            Ok(body) => body,
-            Err(response) => return response,
-        };
-        match body.len() {
-            // PHP reads no body without a Content-Length.
-            None => return Response::new(StatusCode::PAYLOAD_TOO_LARGE),
-            Some(0) if !request.headers().contains("content-length") => {}
-            Some(length) => content_length(&mut params, length, settings),
-        }
-        let head = Rc::new(ClientRequestHead {
-            method: request.method().clone(),
-            scheme: request.scheme(),
-            authority: request.authority().unwrap_or("").into(),
-            target: request.original_target().path_and_query().into(),
-            headers: identity(&request),
-            upgrade: None,
-            te_trailers: false,
-            expects_continue: false,
-            params: Some(params),
-        });
-        let (upstream, source) = match client.send(&request, &head, body).await {
-            Ok(received) => received,
-            Err(response) => return response,
-        };
-        let mut response = self.response(upstream.response);
-        response.set_origin(source);
-        if let Some(cookie) = upstream.set_cookie {
-            // It cannot fail: the plan was validated.
-            let _ = response.headers_mut().try_append("set-cookie", cookie);
-        }
-        response
+    /// Runs a script over FastCGI. What the block captures stays where it is; the parameters of an `async fn` would
+    /// be moved once more.
+    fn run_fastcgi(self: Rc<Self>, mut request: Request, mut params: Params) -> ResponseFuture {
+        ResponseFuture::later(async move {
+            let Some(client) = &self.client else {
+                return Response::new(StatusCode::SERVICE_UNAVAILABLE);
+            };
+            let settings = &self.settings;
+            let is_unknown = request.body_mut().len().is_none();
+            let unknown = is_unknown.then(|| HoldSettings {
+                memory: UNKNOWN_LENGTH_MEMORY,
+                disk: UNKNOWN_LENGTH_DISK,
+                folder: "/var/tmp".into(),
+            });
+            let hold = settings.hold_request.as_ref().or(unknown.as_ref());
+            let body = match client.request_body(&mut request, hold).await {
+                Ok(body) => body,
+                Err(response) => return response,
+            };
+            match body.len() {
+                // PHP reads no body without a Content-Length.
+                None => return Response::new(StatusCode::PAYLOAD_TOO_LARGE),
+                Some(0) if !request.headers().contains("content-length") => {}
+                Some(length) => content_length(&mut params, length, settings),
+            }
+            let head = Rc::new(ClientRequestHead {
+                method: request.method().clone(),
+                scheme: request.scheme(),
+                authority: request.authority().unwrap_or("").into(),
+                target: request.original_target().path_and_query().into(),
+                headers: identity(&request),
+                upgrade: None,
+                te_trailers: false,
+                expects_continue: false,
+                params: Some(params),
+            });
+            let (upstream, source) = match client.send(&request, &head, body).await {
+                Ok(received) => received,
+                Err(response) => return response,
+            };
+            let mut response = self.response(upstream.response);
+            response.set_origin(source);
+            if let Some(cookie) = upstream.set_cookie {
+                // It cannot fail: the plan was validated.
+                let _ = response.headers_mut().try_append("set-cookie", cookie);
+            }
+            response
+        })
     }
 
     fn response(&self, response: ClientResponse) -> Response {
@@ -266,9 +270,14 @@ impl PhpServiceInner {
 const REQUEST_ID: &str = "x-request-id";
 
 fn identity(request: &Request) -> Headers {
-    let mut headers = Headers::with_capacity(64);
-    // It cannot fail: the name and the value are valid.
-    let _ = headers.try_insert(REQUEST_ID, format!("{:016x}", request.id()));
+    let digits = request.id().to_be_bytes();
+    let hex = |half: u8| *b"0123456789abcdef".get(usize::from(half)).unwrap_or(&b'0');
+    let text: [u8; 16] = std::array::from_fn(|at| {
+        let byte = digits.get(at / 2).copied().unwrap_or_default();
+        hex(if at % 2 == 0 { byte >> 4 } else { byte & 0xf })
+    });
+    let mut headers = Headers::new();
+    headers.push(REQUEST_ID.as_bytes(), &text);
     headers
 }
 

@@ -5,6 +5,8 @@
 //! own requests (httpoxy, CVE-2016-5385).
 
 use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::wire::{FixedVariables, RequestFrame};
 use apus_codec::fastcgi::Params;
@@ -25,6 +27,9 @@ pub(super) trait ParamSink {
 
     /// Adds a header field of the request as a variable.
     fn push_field(&mut self, name: &str, value: &[u8]);
+
+    /// Adds variables that were encoded before.
+    fn push_encoded(&mut self, variables: &Params);
 }
 
 impl ParamSink for Params {
@@ -34,6 +39,10 @@ impl ParamSink for Params {
 
     fn push_field(&mut self, name: &str, value: &[u8]) {
         self.push_field(name, value);
+    }
+
+    fn push_encoded(&mut self, variables: &Params) {
+        self.append(variables);
     }
 }
 
@@ -48,6 +57,12 @@ impl ParamSink for RequestFrame {
     fn push_field(&mut self, name: &str, value: &[u8]) {
         self.push_field(name.as_bytes(), value);
     }
+
+    fn push_encoded(&mut self, variables: &Params) {
+        for (name, value) in variables.iter() {
+            self.push_parts(name, &[value]);
+        }
+    }
 }
 
 /// The variable with the request target, which log lines show.
@@ -55,10 +70,24 @@ const TARGET: &str = "REQUEST_URI";
 
 /// The variables of a site.
 pub(super) struct Variables {
+    /// A number that is unique in the process.
+    id: u64,
     /// The variables that are the same for all requests.
     fixed: Params,
-    /// The script of the last request to a worker, with its variables: mostly it is the same again.
+    /// The script of the last request over FastCGI, with its variables: mostly it is the same again.
+    last_params: RefCell<Option<(Script, Params)>>,
+    /// The same for the last request to a worker.
     last: RefCell<Option<(Script, FixedVariables)>>,
+}
+
+/// The variables about a connection. Most of its requests have the same.
+struct ConnectionVariables {
+    params: Params,
+    /// The site that they are for.
+    site: u64,
+    authority: Box<str>,
+    version: Version,
+    is_secure: bool,
 }
 
 impl Variables {
@@ -86,8 +115,11 @@ impl Variables {
                 fixed.push(&**name, text);
             }
         }
+        static LAST_ID: AtomicU64 = AtomicU64::new(0);
         Self {
+            id: LAST_ID.fetch_add(1, Ordering::Relaxed),
             fixed,
+            last_params: RefCell::default(),
             last: RefCell::default(),
         }
     }
@@ -100,15 +132,16 @@ impl Variables {
         settings: &PhpSettings,
     ) -> Params {
         let mut params = Params::with_capacity(estimate_len(request));
-        params.append(&self.fixed);
-        push_script(&mut params, script, settings);
+        let mut last = self.last_params.borrow_mut();
+        let (_, fixed) = of_script(&mut last, script, || self.params_of(script, settings));
+        params.append(fixed);
         CgiParams {
             request,
             script,
             settings,
             sink: &mut params,
         }
-        .push_all();
+        .push_all(self.id);
         params
     }
 
@@ -120,11 +153,13 @@ impl Variables {
         settings: &PhpSettings,
     ) -> RequestFrame {
         let mut last = self.last.borrow_mut();
-        let is_last = last.as_ref().is_some_and(|(last, _)| last == script);
-        let (_, fixed) = match &mut *last {
-            Some(last) if is_last => last,
-            last => last.insert((script.clone(), self.fixed_for(script, settings))),
-        };
+        let (_, fixed) = of_script(&mut last, script, || {
+            let params = self.params_of(script, settings);
+            let variables = params.iter();
+            variables.fold(FixedVariables::new(), |fixed, (name, value)| {
+                fixed.with(name, value)
+            })
+        });
         let mut message = RequestFrame::request(fixed, estimate_len(request));
         CgiParams {
             request,
@@ -132,17 +167,91 @@ impl Variables {
             settings,
             sink: &mut message,
         }
-        .push_all();
+        .push_all(self.id);
         message
     }
 
-    fn fixed_for(&self, script: &Script, settings: &PhpSettings) -> FixedVariables {
+    /// The variables of the site and of a script.
+    fn params_of(&self, script: &Script, settings: &PhpSettings) -> Params {
         let mut params = self.fixed.clone();
         push_script(&mut params, script, settings);
-        let variables = params.iter();
-        variables.fold(FixedVariables::new(), |fixed, (name, value)| {
-            fixed.with(name, value)
-        })
+        params
+    }
+}
+
+/// What was made for the last script; if that is another one, `make` makes it.
+fn of_script<'a, T>(
+    last: &'a mut Option<(Script, T)>,
+    script: &Script,
+    make: impl FnOnce() -> T,
+) -> &'a (Script, T) {
+    if last.as_ref().is_some_and(|(last, _)| last != script) {
+        *last = None;
+    }
+    last.get_or_insert_with(|| (script.clone(), make()))
+}
+
+impl ConnectionVariables {
+    /// Those of a request, which are those of the last request of the connection if they are the same.
+    fn of(request: &Request, settings: &PhpSettings, site: u64) -> Rc<Self> {
+        let make = || Self::new(request, settings, site);
+        if request.is_forwarded() {
+            return Rc::new(make());
+        }
+        let is_current = |kept: &Self| {
+            kept.site == site
+                && *kept.authority == *request.authority().unwrap_or_default()
+                && kept.version == request.version()
+                && kept.is_secure == request.is_secure()
+        };
+        request.connection().kept.get_or_make(is_current, make)
+    }
+
+    fn new(request: &Request, settings: &PhpSettings, site: u64) -> Self {
+        let mut params = Params::new();
+        let mut push = |name: &str, value: &[u8]| {
+            if !is_replaced(settings, name) {
+                params.push(name, value);
+            }
+        };
+        let protocol: &[u8] = match request.version() {
+            Version::HTTP_10 => b"HTTP/1.0",
+            Version::HTTP_2 => b"HTTP/2.0",
+            Version::HTTP_3 => b"HTTP/3.0",
+            _ => b"HTTP/1.1",
+        };
+        push("SERVER_PROTOCOL", protocol);
+        if settings.server_name.is_none() {
+            push("SERVER_NAME", request.host().unwrap_or("").as_bytes());
+        }
+        let client = request.client();
+        match client.ip {
+            Some(ip) => push("REMOTE_ADDR", &format_address(ip)),
+            None => push("REMOTE_ADDR", b"unix:"),
+        }
+        if let Some(port) = client.port {
+            push("REMOTE_PORT", &number(port));
+        }
+        if let Peer::Ip(local) = request.connection().local {
+            push("SERVER_ADDR", &format_address(local.ip()));
+        }
+        if let Some(port) = request.port() {
+            push("SERVER_PORT", &number(port));
+        }
+        push("REQUEST_SCHEME", request.scheme().as_bytes());
+        if request.is_secure() {
+            push("HTTPS", b"on");
+        }
+        if let Some(host) = request.authority() {
+            push("HTTP_HOST", host.as_bytes());
+        }
+        Self {
+            params,
+            site,
+            authority: request.authority().unwrap_or_default().into(),
+            version: request.version(),
+            is_secure: request.is_secure(),
+        }
     }
 }
 
@@ -191,9 +300,11 @@ struct CgiParams<'a, T> {
 }
 
 impl<T: ParamSink> CgiParams<'_, T> {
-    fn push_all(mut self) {
+    /// Adds them; `site` is the number of the site's variables.
+    fn push_all(mut self, site: u64) {
         self.push_request();
-        self.push_connection();
+        let connection = ConnectionVariables::of(self.request, self.settings, site);
+        self.sink.push_encoded(&connection.params);
         self.push_header_fields();
         self.push_site_params();
     }
@@ -210,40 +321,8 @@ impl<T: ParamSink> CgiParams<'_, T> {
         let target = request.original_target().path_and_query();
         self.push(TARGET, &[target.as_bytes()]);
         self.push("QUERY_STRING", &[request.query().unwrap_or("").as_bytes()]);
-        let protocol = match request.version() {
-            Version::HTTP_10 => "HTTP/1.0",
-            Version::HTTP_2 => "HTTP/2.0",
-            Version::HTTP_3 => "HTTP/3.0",
-            _ => "HTTP/1.1",
-        };
-        self.push("SERVER_PROTOCOL", &[protocol.as_bytes()]);
         if let Some(kind) = request.headers().get("content-type") {
             self.push("CONTENT_TYPE", &[kind]);
-        }
-        if self.settings.server_name.is_none() {
-            self.push("SERVER_NAME", &[request.host().unwrap_or("").as_bytes()]);
-        }
-    }
-
-    fn push_connection(&mut self) {
-        let request = self.request;
-        let client = request.client();
-        match client.ip {
-            Some(ip) => self.push("REMOTE_ADDR", &[&format_address(ip)]),
-            None => self.push("REMOTE_ADDR", &[b"unix:"]),
-        }
-        if let Some(port) = client.port {
-            self.push("REMOTE_PORT", &[&number(port)]);
-        }
-        if let Peer::Ip(local) = request.connection().local {
-            self.push("SERVER_ADDR", &[&format_address(local.ip())]);
-        }
-        if let Some(port) = request.port() {
-            self.push("SERVER_PORT", &[&number(port)]);
-        }
-        self.push("REQUEST_SCHEME", &[request.scheme().as_bytes()]);
-        if request.is_secure() {
-            self.push("HTTPS", &[b"on"]);
         }
     }
 
@@ -251,9 +330,6 @@ impl<T: ParamSink> CgiParams<'_, T> {
     fn push_header_fields(&mut self) {
         let request = self.request;
         let headers = request.headers();
-        if let Some(host) = request.authority() {
-            self.push("HTTP_HOST", &[host.as_bytes()]);
-        }
         // Identity fields that are left come from a trusted proxy.
         let takes_identity = request.are_identity_fields_removed();
         for (at, (name, value)) in headers.iter().enumerate() {
@@ -381,6 +457,71 @@ mod tests {
                 extensions: Extensions::new(),
             })
         }
+    }
+
+    /// The variables about a connection and about a script are kept for later requests, which may differ in all
+    /// that these variables tell.
+    #[test]
+    fn requests_of_one_connection_get_their_own_variables() {
+        let build = |host: &str, version: Version| {
+            RequestFixture {
+                target: "/",
+                version,
+                lines: &[("host", host), ("x-forwarded-for", "203.0.113.5")],
+            }
+            .build()
+        };
+        let first = build("a.example", Version::HTTP_11);
+        let connection = Rc::clone(first.connection());
+        let again = |host: &str, version: Version| {
+            let mut headers = Headers::new();
+            headers.try_append("host", host).unwrap();
+            headers
+                .try_append("x-forwarded-for", "203.0.113.5")
+                .unwrap();
+            Request::new(RequestParts {
+                method: Method::GET,
+                target: Target::parse(&Method::GET, "/").unwrap(),
+                version,
+                headers,
+                body: Body::Empty,
+                connection: Rc::clone(&connection),
+                extensions: Extensions::new(),
+            })
+        };
+        let settings = PhpSettings::default();
+        let named = PhpSettings {
+            server_name: Some("named.example".into()),
+            ..PhpSettings::default()
+        };
+        let (site, other_site) = (Variables::new(&settings), Variables::new(&named));
+        let value = |params: &Params, name: &str| {
+            let value = params.get(name).unwrap_or_default().to_vec();
+            String::from_utf8(value).unwrap()
+        };
+        let script_a = script("/a.php");
+        let of_first = site.params(&first, &script_a, &settings);
+        for (host, version, port, protocol) in [
+            ("b.example:81", Version::HTTP_11, "81", "HTTP/1.1"),
+            ("b.example:81", Version::HTTP_2, "81", "HTTP/2.0"),
+            ("a.example", Version::HTTP_10, "80", "HTTP/1.0"),
+        ] {
+            let params = site.params(&again(host, version), &script("/b.php"), &settings);
+            assert_eq!(value(&params, "HTTP_HOST"), host);
+            assert_eq!(value(&params, "SERVER_PORT"), port);
+            assert_eq!(value(&params, "SERVER_PROTOCOL"), protocol);
+            assert_eq!(value(&params, "SCRIPT_NAME"), "/b.php");
+        }
+        let request = again("a.example", Version::HTTP_11);
+        let params = other_site.params(&request, &script_a, &named);
+        assert_eq!(value(&params, "SERVER_NAME"), "named.example");
+        let mut forwarded = again("a.example", Version::HTTP_11);
+        TrustedProxies::new(["192.0.2.0/24".parse().unwrap()]).establish(&mut forwarded);
+        let params = site.params(&forwarded, &script_a, &settings);
+        assert_eq!(value(&params, "REMOTE_ADDR"), "203.0.113.5");
+        let params = site.params(&again("a.example", Version::HTTP_11), &script_a, &settings);
+        assert_eq!(sorted(&params), sorted(&of_first));
+        assert_eq!(value(&params, "REMOTE_ADDR"), "192.0.2.7");
     }
 
     fn with(lines: &[(&str, &str)], settings: &PhpSettings) -> Vec<(String, String)> {
