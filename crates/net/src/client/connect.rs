@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use super::{
     Address, ClientRequest, FailureCause, FastCgiClient, Http1Client, Http2Client, Origin,
-    PendingResponse, Protocol, ProxyHead, RequestFailure, RequestPhase, Timeouts,
+    OriginExchange, Protocol, ProxyHead, RequestFailure, RequestPhase, Timeouts,
 };
 use crate::descriptors::{self, DescriptorPermit};
 use crate::read_interest::ReadInterestSocket;
@@ -31,7 +31,7 @@ pub enum OriginConnection {
 
 impl OriginConnection {
     /// Sends a request, for the response or a [`RequestFailure`].
-    pub fn send(self, request: ClientRequest) -> PendingResponse {
+    pub fn send(self, request: ClientRequest) -> OriginExchange {
         match self {
             Self::Http1(connection) => connection.send(request),
             Self::Http2(connection) => connection.send(request),

@@ -18,7 +18,7 @@ mod h1;
 mod h2;
 mod message;
 mod origin;
-mod pending_response;
+mod origin_exchange;
 mod tls;
 mod upload;
 
@@ -30,5 +30,5 @@ pub use self::h1::Http1Client;
 pub use self::h2::Http2Client;
 pub use self::message::{ClientRequest, ClientRequestHead, ClientResponse, Stderr, Timeouts};
 pub use self::origin::{Address, Origin, Protocol, ProxyHead};
-pub use self::pending_response::PendingResponse;
+pub use self::origin_exchange::OriginExchange;
 pub use self::tls::{ClientTlsSettings, Tls};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use apus_net::client::{ClientRequest, PendingResponse};
+use apus_net::client::{ClientRequest, OriginExchange};
 
 use super::WorkerGroup;
 use super::acquire::Acquisition;
@@ -25,7 +25,7 @@ use crate::queue::TriedNodes;
 ///
 /// Nearly all requests are sent once, over an idle connection to a node that is free: this state machine does
 /// that itself. Whatever else may be needed, such as waiting for a node, connecting, deadlines, hedging and
-/// retries, is done by [`RequestAttempts::send`].
+/// retries, is done by `RequestAttempts`.
 #[must_use = "the request is cancelled if nothing waits for its response"]
 pub struct UpstreamExchange {
     /// The attempt over an idle connection, while it is the only one.
@@ -41,7 +41,7 @@ struct IdleAttempt {
     body: RequestBody,
     /// `None` once it has ended.
     attempt: Option<RequestAttempt>,
-    response: PendingResponse,
+    response: OriginExchange,
 }
 
 impl WorkerGroup {
@@ -111,7 +111,7 @@ impl UpstreamRequest {
         view: &GroupView,
         attempt: &RequestAttempt,
         body: &mut RequestBody,
-    ) -> Option<PendingResponse> {
+    ) -> Option<OriginExchange> {
         if self.deadline.is_some() || view.set.plan.retry.hedge.is_some() {
             return None;
         }

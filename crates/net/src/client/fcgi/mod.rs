@@ -17,7 +17,7 @@ use apus_codec::h1::HeadLimits;
 pub use self::parked::ParkedFastCgi;
 use self::response_body::FastCgiResponseBody;
 use super::exchange::SerialConnection;
-use super::pending_response::{PendingResponse, PendingState};
+use super::origin_exchange::{OriginExchange, OriginExchangeState};
 use super::{
     ClientRequest, ClientRequestHead, ClientResponse, ConnectionReturn, RequestFailure, Stderr,
 };
@@ -114,14 +114,14 @@ impl FastCgiClient {
     /// The body is sent as fast as the application takes it, while the response is awaited and read, and
     /// until the response ends. A response without a body is returned when the application has ended it. With
     /// a [`RequestFailure`](super::RequestFailure) the connection is closed.
-    pub fn send(self, request: ClientRequest) -> PendingResponse {
+    pub fn send(self, request: ClientRequest) -> OriginExchange {
         let mut inner = self.0;
         match inner.begin(request, false) {
             Ok(()) => {
                 let response = FastCgiResponseBody::new(inner).respond(|_, _| ());
-                PendingResponse(PendingState::FastCgi(Box::pin(response)))
+                OriginExchange(OriginExchangeState::FastCgi(Box::pin(response)))
             }
-            Err(failure) => PendingResponse::failed(failure),
+            Err(failure) => OriginExchange::failed(failure),
         }
     }
 

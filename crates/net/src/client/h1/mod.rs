@@ -15,7 +15,7 @@ use apus_http::Interim;
 use tokio::io::ReadBuf;
 
 use super::exchange::SerialConnection;
-use super::pending_response::{PendingResponse, PendingState};
+use super::origin_exchange::{OriginExchange, OriginExchangeState};
 use super::{ClientRequest, ConnectionReturn};
 use crate::clock::coarse_now;
 use crate::transport::Transport;
@@ -112,11 +112,11 @@ impl Http1Client {
     /// request was not sent whole is closed. A body that is held back, since the client expects `100
     /// Continue`, is sent when the origin asks for it, or after a second without a response. With a
     /// [`RequestFailure`](super::RequestFailure) the connection is closed.
-    pub fn send(self, request: ClientRequest) -> PendingResponse {
+    pub fn send(self, request: ClientRequest) -> OriginExchange {
         let mut inner = self.0;
         match inner.begin(request) {
-            Ok(()) => PendingResponse(PendingState::Http1(Http1Exchange::new(inner))),
-            Err(failure) => PendingResponse::failed(failure),
+            Ok(()) => OriginExchange(OriginExchangeState::Http1(Http1Exchange::new(inner))),
+            Err(failure) => OriginExchange::failed(failure),
         }
     }
 }

@@ -30,7 +30,7 @@ use std::time::Instant;
 use self::driver::Http2ClientDriver;
 use self::response_slot::ResponseSlot;
 pub(super) use self::response_slot::StreamResponse;
-use super::pending_response::{PendingResponse, PendingState};
+use super::origin_exchange::{OriginExchange, OriginExchangeState};
 use super::{ClientRequest, FailureCause, RequestFailure, RequestPhase, Timeouts};
 use crate::clock::coarse_now;
 use crate::h2::write::BATCH;
@@ -128,13 +128,13 @@ impl Http2Client {
 
     /// Sends a request, for the response or a [`RequestFailure`]. Dropping the future, or the body of the
     /// response, cancels it.
-    pub fn send(&self, request: ClientRequest) -> PendingResponse {
+    pub fn send(&self, request: ClientRequest) -> OriginExchange {
         if !self.has_room() {
             let cause = match self.is_closed() {
                 true => FailureCause::Closed,
                 false => FailureCause::Refused,
             };
-            return PendingResponse::failed(unsent(request, cause));
+            return OriginExchange::failed(unsent(request, cause));
         }
         let response_slot = Rc::new(ResponseSlot::default());
         self.shared.queue.borrow_mut().push_back(QueuedRequest {
@@ -142,7 +142,7 @@ impl Http2Client {
             response_slot: Rc::clone(&response_slot),
         });
         self.shared.wake();
-        PendingResponse(PendingState::Http2(StreamResponse(response_slot)))
+        OriginExchange(OriginExchangeState::Http2(StreamResponse(response_slot)))
     }
 }
 
