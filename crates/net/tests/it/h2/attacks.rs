@@ -632,9 +632,8 @@ fn a_client_that_never_reads_makes_the_server_hold_little_cve_2019_9517() {
     for _ in 0..200 {
         peer.get("/large");
     }
-    wait_until("the requests were seen", || {
-        started.load(Ordering::Relaxed) == 200
-    });
+    // Not all: while nothing more can be sent, no further requests are read.
+    wait_until("requests were seen", || started.load(Ordering::Relaxed) > 0);
     let mut taken = server.totals().bytes_out;
     wait_until("it is stuck", || {
         assert_eq!(bystander.fetch("/beside").text(), "/beside");
