@@ -257,12 +257,14 @@ class Peer:
             self.pump(0.05)
         return True
 
-    def open(self, fields, end=True):
-        """Opens a stream with a head; its number."""
+    def open(self, fields, end=True, alone=True):
+        """Opens a stream with a head; its number. A head that is not sent alone leaves with what is sent next."""
         number = self.next_stream
         self.next_stream += 2
         self.streams[number] = Stream()
-        self.send(headers(number, fields, end))
+        self.outgoing += headers(number, fields, end)
+        if alone:
+            self.pump(0)
         return number
 
     def respond(self, number, seconds=PATIENCE_SECONDS):
@@ -272,7 +274,8 @@ class Peer:
         return stream
 
     def fetch(self, path, fields=(), method="GET", body=None, authority="localhost"):
-        number = self.open(request_fields(path, method, fields, authority), end=body is None)
+        # A response may begin before a body that is sent later: with the head, its first bytes are seen first.
+        number = self.open(request_fields(path, method, fields, authority), end=body is None, alone=body is None)
         if body is not None:
             self.send_body(number, body)
         return self.respond(number)
