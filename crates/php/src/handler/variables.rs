@@ -436,24 +436,28 @@ mod tests {
 
     impl RequestFixture<'_> {
         fn build(&self) -> Request {
+            let address = |text: &str| Peer::Ip(text.parse::<SocketAddr>().unwrap());
+            self.build_on(&Rc::new(ConnectionInfo {
+                kept: apus_http::KeptValue::default(),
+                id: 1,
+                peer: address("192.0.2.7:999"),
+                local: address("198.51.100.1:8080"),
+                tls: None,
+            }))
+        }
+
+        fn build_on(&self, connection: &Rc<ConnectionInfo>) -> Request {
             let mut headers = Headers::new();
             for (name, value) in self.lines {
                 headers.try_append(name, value).unwrap();
             }
-            let address = |text: &str| Peer::Ip(text.parse::<SocketAddr>().unwrap());
             Request::new(RequestParts {
                 method: Method::GET,
                 target: Target::parse(&Method::GET, self.target).unwrap(),
                 version: self.version,
                 headers,
                 body: Body::Empty,
-                connection: Rc::new(ConnectionInfo {
-                    kept: apus_http::KeptValue::default(),
-                    id: 1,
-                    peer: address("192.0.2.7:999"),
-                    local: address("198.51.100.1:8080"),
-                    tls: None,
-                }),
+                connection: Rc::clone(connection),
                 extensions: Extensions::new(),
             })
         }
@@ -463,32 +467,19 @@ mod tests {
     /// that these variables tell.
     #[test]
     fn requests_of_one_connection_get_their_own_variables() {
-        let build = |host: &str, version: Version| {
-            RequestFixture {
+        let on = |connection: Option<&Rc<ConnectionInfo>>, host: &str, version: Version| {
+            let request = RequestFixture {
                 target: "/",
                 version,
                 lines: &[("host", host), ("x-forwarded-for", "203.0.113.5")],
+            };
+            match connection {
+                Some(connection) => request.build_on(connection),
+                None => request.build(),
             }
-            .build()
         };
-        let first = build("a.example", Version::HTTP_11);
-        let connection = Rc::clone(first.connection());
-        let again = |host: &str, version: Version| {
-            let mut headers = Headers::new();
-            headers.try_append("host", host).unwrap();
-            headers
-                .try_append("x-forwarded-for", "203.0.113.5")
-                .unwrap();
-            Request::new(RequestParts {
-                method: Method::GET,
-                target: Target::parse(&Method::GET, "/").unwrap(),
-                version,
-                headers,
-                body: Body::Empty,
-                connection: Rc::clone(&connection),
-                extensions: Extensions::new(),
-            })
-        };
+        let first = on(None, "a.example", Version::HTTP_11);
+        let again = |host: &str, version| on(Some(first.connection()), host, version);
         let settings = PhpSettings::default();
         let named = PhpSettings {
             server_name: Some("named.example".into()),

@@ -11,7 +11,6 @@ use apus_net::client::{ClientRequest, OriginExchange};
 use super::WorkerGroup;
 use super::acquire::Acquisition;
 use super::attempt::RequestAttempt;
-use super::group_view::GroupView;
 use super::request_body::RequestBody;
 use super::send::{
     FirstStep, RequestAttempts, RequestContext, RequestTemplate, UpstreamError, UpstreamRequest,
@@ -20,13 +19,13 @@ use super::send::{
 use crate::counters::increment;
 use crate::queue::TriedNodes;
 
-/// A request to a group, as the future of its response. Dropping it, or later the body of the response, ends
-/// the request and releases what it took.
+/// A request to a group, as the future of its response. It begins when it is first polled. Dropping it, or later
+/// the body of the response, ends the request and releases what it took.
 ///
 /// Nearly all requests are sent once, over an idle connection to a node that is free: this state machine does
 /// that itself. Whatever else may be needed, such as waiting for a node, connecting, deadlines, hedging and
 /// retries, is done by `RequestAttempts`.
-#[must_use = "the request is cancelled if nothing waits for its response"]
+#[must_use = "the request is not sent if nothing waits for its response"]
 pub struct UpstreamExchange {
     /// The attempt over an idle connection, while it is the only one.
     first: Option<IdleAttempt>,
@@ -39,9 +38,8 @@ type FurtherAttempts = Pin<Box<dyn Future<Output = Result<UpstreamResponse, Upst
 struct IdleAttempt {
     attempts: RequestAttempts,
     body: RequestBody,
-    /// `None` once it has ended.
-    attempt: Option<RequestAttempt>,
-    response: OriginExchange,
+    /// `None` until it begins.
+    sent: Option<(RequestAttempt, OriginExchange)>,
 }
 
 impl WorkerGroup {
@@ -51,12 +49,9 @@ impl WorkerGroup {
         request: ClientRequest,
         context: RequestContext<'_>,
     ) -> UpstreamExchange {
-        increment(&self.counters.requests);
-        let view = self.view();
         let began = Instant::now();
-        let total = view.set.plan.total_timeout;
+        let total = self.plan(|plan| plan.total_timeout);
         let total = total.and_then(|total| began.checked_add(total));
-        let mut body = RequestBody::new(request.body);
         let attempts = RequestAttempts {
             request: UpstreamRequest {
                 group: Rc::clone(self),
@@ -76,55 +71,13 @@ impl WorkerGroup {
             tried: TriedNodes::new(),
             failed: Vec::new(),
         };
-        let queueing = Some(None);
-        let first = attempts
-            .request
-            .choose_in(&view, &attempts.tried, queueing, began);
-        let mut attempt = match first {
-            Acquisition::Acquired(attempt) => attempt,
-            other => return UpstreamExchange::further(attempts, body, FirstStep::Acquire(other)),
-        };
-        if let Some(receiver) = attempt.admit() {
-            let first = FirstStep::Admit(attempt, receiver);
-            return UpstreamExchange::further(attempts, body, first);
-        }
-        match attempts.request.send_at_once(&view, &attempt, &mut body) {
-            Some(response) => UpstreamExchange {
-                first: Some(IdleAttempt {
-                    attempts,
-                    body,
-                    attempt: Some(attempt),
-                    response,
-                }),
-                further: None,
-            },
-            None => UpstreamExchange::further(attempts, body, FirstStep::Send(attempt)),
-        }
-    }
-}
-
-impl UpstreamRequest {
-    /// Sends the request over an idle connection, if there is one, and if no time limits the whole request and
-    /// no second attempt may begin beside the first.
-    fn send_at_once(
-        &self,
-        view: &GroupView,
-        attempt: &RequestAttempt,
-        body: &mut RequestBody,
-    ) -> Option<OriginExchange> {
-        if self.deadline.is_some() || view.set.plan.retry.hedge.is_some() {
-            return None;
-        }
-        let idle = self.checkout(attempt)?;
-        Some(idle.send(self.template.request(body.take())))
-    }
-}
-
-impl UpstreamExchange {
-    fn further(attempts: RequestAttempts, body: RequestBody, first: FirstStep) -> Self {
-        Self {
-            first: None,
-            further: Some(Box::pin(attempts.send(body, first))),
+        UpstreamExchange {
+            first: Some(IdleAttempt {
+                attempts,
+                body: RequestBody::new(request.body),
+                sent: None,
+            }),
+            further: None,
         }
     }
 }
@@ -134,12 +87,14 @@ impl Future for UpstreamExchange {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(first) = &mut self.first {
-            let next = match ready!(first.poll(cx)) {
-                Ok(response) => return Poll::Ready(Ok(response)),
-                Err(next) => next,
-            };
-            if let Some(first) = self.first.take() {
-                *self = Self::further(first.attempts, first.body, next);
+            let result = ready!(first.poll(cx));
+            let first = self.first.take();
+            match (result, first) {
+                (Ok(response), _) => return Poll::Ready(Ok(response)),
+                (Err(next), Some(IdleAttempt { attempts, body, .. })) => {
+                    self.further = Some(Box::pin(attempts.send(body, next)));
+                }
+                (Err(_), None) => {}
             }
         }
         match &mut self.further {
@@ -150,10 +105,20 @@ impl Future for UpstreamExchange {
 }
 
 impl IdleAttempt {
-    /// Waits for the response, or returns what has to be done next.
+    /// Sends the request and waits for the response, or returns what has to be done next.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<UpstreamResponse, FirstStep>> {
-        let result = ready!(Pin::new(&mut self.response).poll(cx));
-        let Some(attempt) = self.attempt.take() else {
+        let (_, exchange) = match &mut self.sent {
+            Some(sent) => sent,
+            not_begun => {
+                let begun = match self.attempts.request.begin(&mut self.body) {
+                    Ok(begun) => begun,
+                    Err(next) => return Poll::Ready(Err(next)),
+                };
+                not_begun.insert(begun)
+            }
+        };
+        let result = ready!(Pin::new(exchange).poll(cx));
+        let Some((attempt, _)) = self.sent.take() else {
             return Poll::Pending;
         };
         Poll::Ready(match result {
@@ -166,5 +131,31 @@ impl IdleAttempt {
                 Err(FirstStep::Failed(attempt, failure))
             }
         })
+    }
+}
+
+impl UpstreamRequest {
+    /// Sends the request to a node, if one is free and has an idle connection, no time limits the whole request,
+    /// and no second attempt may begin beside the first. Else returns what has to be done.
+    fn begin(&self, body: &mut RequestBody) -> Result<(RequestAttempt, OriginExchange), FirstStep> {
+        increment(&self.group.counters.requests);
+        let view = self.group.view();
+        let mut attempt = match self.choose_in(&view, &TriedNodes::new(), Some(None), self.began) {
+            Acquisition::Acquired(attempt) => attempt,
+            other => return Err(FirstStep::Acquire(other)),
+        };
+        if let Some(receiver) = attempt.admit() {
+            return Err(FirstStep::Admit(attempt, receiver));
+        }
+        if self.deadline.is_some() || view.set.plan.retry.hedge.is_some() {
+            return Err(FirstStep::Send(attempt));
+        }
+        match self.checkout(&attempt) {
+            Some(idle) => {
+                let exchange = idle.send(self.template.request(body.take()));
+                Ok((attempt, exchange))
+            }
+            None => Err(FirstStep::Send(attempt)),
+        }
     }
 }

@@ -5,13 +5,14 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use apus_http::Method;
 use apus_upstream::plan::{AdminState, GroupPlan};
-use apus_upstream::{UpstreamErrorKind, Upstreams};
+use apus_upstream::{RequestContext, UpstreamErrorKind, Upstreams};
 use tokio::task::spawn_local;
 
 use crate::harness::{
-    Gate, OK, Origin, PATIENCE, Reply, eventually, get, group, in_flight, node, plain, run, send,
-    spawn_get, status,
+    Gate, OK, Origin, PATIENCE, Reply, eventually, get, group, in_flight, node, plain, request,
+    run, send, spawn_get, status,
 };
 
 /// Starts an origin that responds after it passed the gate. Returns it with its current and its highest
@@ -36,6 +37,38 @@ fn limited(origin: &Origin, max_requests: u32) -> GroupPlan {
     let mut node = origin.node("a");
     node.max_requests = max_requests;
     plain(vec![node])
+}
+
+/// A client that resets its requests at once must not fill the queue, nor close idle connections.
+#[test]
+fn a_request_that_is_dropped_before_it_begins_takes_nothing() {
+    run(async {
+        let gate = Gate::shut();
+        let (origin, counts) = gated(&gate).await;
+        let mut plan = limited(&origin, 1);
+        plan.queue.max_waiting = 1;
+        let (upstreams, group) = group(plan);
+        let drop_some = || {
+            for _ in 0..10 {
+                drop(group.send(request(&group, Method::GET), RequestContext::default()));
+            }
+        };
+        drop_some();
+        let busy = spawn_get(&group);
+        eventually("the origin works", || counts.get().0 == 1).await;
+        drop_some();
+        let waiting = spawn_get(&group);
+        eventually("one waits", || status(&upstreams).waiting == 1).await;
+        gate.let_through(2);
+        busy.await.unwrap().unwrap();
+        waiting.await.unwrap().unwrap();
+        // The connection of these requests is idle now, and stays open.
+        drop_some();
+        gate.let_through(1);
+        get(&group).await;
+        assert_eq!(origin.connections(), 1);
+        assert_eq!(counts.get().1, 1);
+    });
 }
 
 #[test]
@@ -76,7 +109,7 @@ fn rejects_requests_when_the_queue_is_full() {
         let (upstreams, group) = group(plan);
         let waiting: Vec<_> = (0..3).map(|_| spawn_get(&group)).collect();
         eventually("two wait", || status(&upstreams).waiting == 2).await;
-        let failed = send(&group, apus_http::Method::GET).await.unwrap_err();
+        let failed = send(&group, Method::GET).await.unwrap_err();
         assert!(matches!(failed.kind, UpstreamErrorKind::QueueFull));
         gate.let_through(3);
         for task in waiting {
@@ -96,7 +129,7 @@ fn rejects_a_request_after_the_queue_timeout() {
         let (upstreams, group) = group(plan);
         let first = spawn_get(&group);
         eventually("the first is there", || origin.requests() == 1).await;
-        let failed = send(&group, apus_http::Method::GET).await.unwrap_err();
+        let failed = send(&group, Method::GET).await.unwrap_err();
         assert!(matches!(failed.kind, UpstreamErrorKind::QueueTimedOut));
         assert_eq!(status(&upstreams).waiting, 0);
         gate.let_through(1);
@@ -222,7 +255,7 @@ fn keeps_the_limit_over_all_workers_while_clients_come_and_go() {
     // All slots are free again.
     run(async {
         let group = upstreams.group("app").unwrap();
-        let failed = send(&group, apus_http::Method::GET).await.unwrap_err();
+        let failed = send(&group, Method::GET).await.unwrap_err();
         assert!(matches!(failed.kind, UpstreamErrorKind::Node { .. }));
     });
 }
