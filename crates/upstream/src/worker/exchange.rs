@@ -128,7 +128,7 @@ impl IdleAttempt {
                 .map_err(FirstStep::Send),
             Err(mut failure) => {
                 self.body.put_back(failure.body.take());
-                Err(FirstStep::Failed(attempt, failure))
+                Err(FirstStep::Failed(attempt, Box::new(failure)))
             }
         })
     }

@@ -166,7 +166,7 @@ pub(super) enum FirstStep {
     /// The request has to be sent to this node.
     Send(RequestAttempt),
     /// It was sent over an idle connection to this node, and failed.
-    Failed(RequestAttempt, RequestFailure),
+    Failed(RequestAttempt, Box<RequestFailure>),
 }
 
 impl RequestAttempts {
@@ -192,7 +192,7 @@ impl RequestAttempts {
             }
             FirstStep::Send(attempt) => self.send_attempt(attempt, &mut body).await,
             FirstStep::Failed(attempt, failure) => {
-                let first = Some(Err(failure));
+                let first = Some(Err(*failure));
                 self.request.send_to_node(attempt, first, &mut body).await
             }
         };
