@@ -12,7 +12,7 @@ use crate::encoded::EncodedForm;
 use crate::grammar::{is_field_content, is_token, trim};
 use crate::known_field::{FieldSet, KnownField};
 use crate::response_head::FieldSummary;
-use crate::scan::make_name_lower_case;
+use crate::scan::{BLOCK, make_name_lower_case, take_plain_line};
 
 /// The field lines of a head or a trailer section, in order.
 ///
@@ -38,7 +38,10 @@ struct FieldSection {
 const FIRST_ROOM: usize = 192;
 
 /// The most bytes of the buffer of a section that is kept for the next one.
-const MAX_KEPT_BYTES: usize = 1024;
+const MAX_KEPT_BYTES: usize = 2048;
+
+/// The most bytes of input that are copied at once to receive lines: a body or other heads may follow.
+const MAX_RECEIVED_AT_ONCE: usize = 1024;
 
 /// The most free sections of a thread.
 const MAX_FREE_SECTIONS: usize = 64;
@@ -107,6 +110,18 @@ struct FieldLine {
 impl FieldLine {
     const SEPARATOR: usize = 2;
     const END: usize = 2;
+
+    /// The line at `start` with a name and a value of these lengths. `None` past 4 GiB of field lines, which no
+    /// limit allows.
+    fn new(start: usize, name: usize, value: usize) -> Option<Self> {
+        Some(Self {
+            start: u32::try_from(start).ok()?,
+            name: u16::try_from(name).ok()?,
+            never_indexed: false,
+            field: KnownField::Other,
+            value: u32::try_from(value).ok()?,
+        })
+    }
 
     fn name(self) -> Range<usize> {
         let start = self.start as usize;
@@ -508,12 +523,7 @@ impl Headers {
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         let section = self.section();
         section.encoded.clear();
-        let (Ok(start), Ok(name_len), Ok(value_len)) = (
-            u32::try_from(section.wire.len()),
-            u16::try_from(name.len()),
-            u32::try_from(value.len()),
-        ) else {
-            // More than 4 GiB of field lines, which no limit allows.
+        let Some(line) = FieldLine::new(section.wire.len(), name.len(), value.len()) else {
             return;
         };
         let len = name
@@ -530,41 +540,71 @@ impl Headers {
         section.wire.extend_from_slice(b": ");
         section.wire.extend_from_slice(value);
         section.wire.extend_from_slice(b"\r\n");
-        section.add_line(FieldLine {
-            start,
-            name: name_len,
-            never_indexed: false,
-            field: KnownField::Other,
-            value: value_len,
-        });
+        section.add_line(line);
     }
 
-    /// Adds a line that was received, with its CRLF; `name` and `value` are its parts, which are valid.
-    /// Most received lines already have the form of the buffer, except for the case of the name.
-    #[inline]
-    pub fn push_received(&mut self, line: &[u8], name: &[u8], value: &[u8]) {
-        let plain = value
-            .strip_prefix(b" ")
-            .filter(|plain| !matches!(plain, [b' ' | b'\t', ..] | [.., b' ' | b'\t']));
-        let section = self.section();
-        let at = section.wire.len();
-        let (Some(plain), Ok(start), Ok(name_len)) =
-            (plain, u32::try_from(at), u16::try_from(name.len()))
-        else {
-            return self.push(name, trim(value));
-        };
-        let Ok(value_len) = u32::try_from(plain.len()) else {
-            return;
-        };
-        section.encoded.clear();
-        section.wire.extend_from_slice(line);
-        section.add_line(FieldLine {
-            start,
-            name: name_len,
-            never_indexed: false,
-            field: KnownField::Other,
-            value: value_len,
-        });
+    /// Reads the lines at the start of `input` that have the form in which they are sent (a token, a colon, one
+    /// space, a value without white space around it, CRLF), at most `lines_left`, from which they are subtracted.
+    /// Returns the bytes of the lines that were read, which are 0 if the first one is incomplete, empty, or has
+    /// another form.
+    ///
+    /// `inspect` gets the values of the fields in `inspected` and says whether a line is kept.
+    ///
+    /// # Errors
+    /// Those of `inspect`. The lines before that one are kept.
+    pub fn receive<E>(
+        &mut self,
+        input: &[u8],
+        lines_left: &mut usize,
+        inspected: FieldSet,
+        mut inspect: impl FnMut(KnownField, &[u8]) -> Result<bool, E>,
+    ) -> Result<usize, E> {
+        let FieldSection {
+            wire,
+            lines,
+            fields,
+            encoded,
+        } = self.section();
+        encoded.clear();
+        let input = input.get(..MAX_RECEIVED_AT_ONCE).unwrap_or(input);
+        let start = wire.len();
+        wire.reserve(input.len().saturating_add(BLOCK));
+        wire.extend_from_slice(input);
+        wire.extend_from_slice(&[0; BLOCK]);
+        let (mut read, mut kept) = (start, start);
+        let mut result = Ok(());
+        while *lines_left > 0
+            && let Some(found) = wire.get_mut(read..).and_then(take_plain_line)
+            && let Some(mut line) = FieldLine::new(read, found.name, found.value)
+        {
+            let whole = line.whole();
+            let name = wire.get(line.name()).unwrap_or_default();
+            line.field = match found.is_of_letters {
+                true => KnownField::of_letters(name),
+                false => KnownField::of(name),
+            };
+            read = whole.end;
+            *lines_left = lines_left.saturating_sub(1);
+            if inspected.has(line.field) {
+                match inspect(line.field, wire.get(line.value()).unwrap_or_default()) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(error) => {
+                        result = Err(error);
+                        break;
+                    }
+                }
+            }
+            if whole.start != kept {
+                line.start = u32::try_from(kept).unwrap_or(line.start);
+                wire.copy_within(whole, kept);
+            }
+            kept = line.whole().end;
+            fields.add(line.field);
+            lines.push(line);
+        }
+        wire.truncate(kept);
+        result.map(|()| read.saturating_sub(start))
     }
 }
 
@@ -674,25 +714,129 @@ mod tests {
         assert_eq!(copy.wire(), b"etag: x\r\n");
     }
 
+    /// Lines in the form in which they are sent, as input.
+    fn sent(lines: &[(&str, &str)]) -> Vec<u8> {
+        let lines = lines
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"));
+        lines.collect::<String>().into()
+    }
+
+    fn received(input: &[u8], mut max_lines: usize) -> (usize, Headers) {
+        let mut headers = Headers::new();
+        headers.push(b"first", b"1");
+        let result = headers.receive(input, &mut max_lines, FieldSet::default(), |_, _| {
+            Ok::<_, std::convert::Infallible>(true)
+        });
+        (result.unwrap(), headers)
+    }
+
     #[test]
-    fn keeps_received_lines_as_if_they_were_built() {
-        for value in [
-            "", " ", "  ", "a", " a", " a ", "  a", "\ta", " a\t", " a b", " \ta", " a: b",
+    fn lines_are_received_as_if_they_were_built() {
+        let long = "v".repeat(700);
+        let lines = [
+            ("Host", "A.example:80"),
+            ("ACCEPT-encoding", "GZIP, Br"),
+            ("X-B3-TraceId", "80F1"),
+            ("x_under", ""),
+            ("Long", &long),
+            ("a", "\u{fc} \t:"),
+        ];
+        let input = sent(&lines);
+        for rest in [
+            "",
+            "\r\n",
+            "\r\nGET / HTTP/1.1\r\nHost: b\r\n",
+            "no-line",
+            "Folded:\r\n",
         ] {
-            let line = format!("NaMe:{value}\r\n");
-            let (mut received, mut built) = (Headers::new(), Headers::new());
-            for headers in [&mut received, &mut built] {
-                headers.push(b"first", b"1");
+            let (bytes, headers) = received(&[&input, rest.as_bytes()].concat(), 100);
+            let mut built = Headers::new();
+            built.push(b"first", b"1");
+            for (name, value) in lines {
+                built.try_append(name.to_lowercase(), value).unwrap();
             }
-            received.push_received(line.as_bytes(), b"NaMe", value.as_bytes());
-            built.try_append("name", value).unwrap();
-            for headers in [&mut received, &mut built] {
-                headers.push(b"last", b"2");
-            }
-            assert_eq!(received, built, "{value:?}");
-            assert_eq!(received.wire(), built.wire(), "{value:?}");
-            assert_eq!(received.get("name"), built.get("name"), "{value:?}");
+            assert_eq!(
+                (bytes, headers.wire()),
+                (input.len(), built.wire()),
+                "{rest}"
+            );
+            assert_eq!(
+                headers.iter().collect::<Vec<_>>(),
+                built.iter().collect::<Vec<_>>()
+            );
         }
+    }
+
+    #[test]
+    fn receives_the_lines_that_are_complete_and_no_more_than_allowed() {
+        let lines = [("Host", "a"), ("Accept", "*/*"), ("User-Agent", "b")];
+        let input = sent(&lines);
+        let ends = [0, 9, 22, 37];
+        for length in 0..=input.len() {
+            let complete = ends.iter().filter(|end| **end <= length).count() - 1;
+            for max_lines in 0..=4 {
+                let (bytes, headers) = received(&input[..length], max_lines);
+                let lines = complete.min(max_lines);
+                assert_eq!(
+                    (bytes, headers.len()),
+                    (ends[lines], lines + 1),
+                    "{length} {max_lines}"
+                );
+                assert_eq!(headers.wire().len(), 10 + bytes);
+            }
+        }
+    }
+
+    /// One byte less than is copied at once, as much, and one more.
+    #[test]
+    fn a_line_that_ends_where_the_copied_input_ends_is_received() {
+        for length in MAX_RECEIVED_AT_ONCE - 1..=MAX_RECEIVED_AT_ONCE + 1 {
+            let value = "v".repeat(length - "Name: \r\n".len());
+            let (bytes, headers) = received(&sent(&[("Name", &value)]), 100);
+            let fits = length <= MAX_RECEIVED_AT_ONCE;
+            assert_eq!(
+                (bytes, headers.len()),
+                if fits { (length, 2) } else { (0, 1) }
+            );
+        }
+    }
+
+    #[test]
+    fn lines_that_are_inspected_may_be_left_out_and_end_the_section() {
+        let input = sent(&[
+            ("Host", "a"),
+            ("Connection", "keep-alive"),
+            ("Accept", "*/*"),
+            ("TE", "trailers"),
+            ("TE", "bad"),
+            ("Last", "1"),
+        ]);
+        let mut headers = Headers::new();
+        let mut seen = Vec::new();
+        let mut lines_left = 100;
+        let result = headers.receive(
+            &input,
+            &mut lines_left,
+            FieldSet::HOP_BY_HOP,
+            |field, value| {
+                seen.push((field, value.to_vec()));
+                if value == b"bad" { Err(()) } else { Ok(false) }
+            },
+        );
+        assert_eq!((result, lines_left), (Err(()), 95));
+        assert_eq!(headers.wire(), b"host: a\r\naccept: */*\r\n");
+        assert_eq!(
+            seen,
+            [
+                (KnownField::Connection, b"keep-alive".to_vec()),
+                (KnownField::Te, b"trailers".to_vec()),
+                (KnownField::Te, b"bad".to_vec()),
+            ]
+        );
+        headers.push(b"last", b"2");
+        assert_eq!(headers.get("last"), Some(&b"2"[..]));
+        assert!(!headers.has(KnownField::Connection) && headers.has(KnownField::Host));
     }
 
     proptest! {
@@ -717,7 +861,8 @@ mod tests {
                     0 => headers.try_append(name, &value).unwrap(),
                     1 => {
                         let line = [name.as_bytes(), b": ", &value, b"\r\n"].concat();
-                        headers.push_received(&line, name.as_bytes(), &[b" ", &value[..]].concat());
+                        let read = headers.receive(&line, &mut 1, FieldSet::default(), |_, _| Ok::<_, ()>(true));
+                        prop_assert_eq!(read, Ok(line.len()));
                     }
                     2 => {
                         lines.retain(|(other, _)| *other != lower);
@@ -788,7 +933,11 @@ mod tests {
         for name in &names {
             pushed.try_append(name, "1").unwrap();
             let line = format!("{name}: 1\r\n");
-            received.push_received(line.as_bytes(), name.as_bytes(), b" 1");
+            received
+                .receive(line.as_bytes(), &mut 1, FieldSet::default(), |_, _| {
+                    Ok::<_, ()>(true)
+                })
+                .unwrap();
             let mut one = Headers::new();
             one.try_append(name, "1").unwrap();
             appended.append_from(&one, |_, _| true);

@@ -3,7 +3,7 @@
 use http::Version;
 
 use crate::grammar::trim;
-use crate::{Headers, is_identity_field, list};
+use crate::{FieldSet, Headers, KnownField, is_identity_field, list};
 
 /// The content of the hop-by-hop fields, except for persistence and the framing of the message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,12 +21,14 @@ impl HopByHopFields {
     /// Removes the hop-by-hop fields and the fields that `Connection` names from a field section.
     pub fn take(headers: &mut Headers, version: Version) -> Self {
         let mut reader = HopByHopReader::default();
-        let mut found = false;
-        for (name, value, _) in headers.wire_lines() {
-            found |= reader.take(name, value);
-        }
-        if found {
-            headers.retain(|name| !is_hop_by_hop(name));
+        if headers.has_any(FieldSet::HOP_BY_HOP) {
+            headers.retain_fields(|field, _, value| {
+                let is_hop_by_hop = FieldSet::HOP_BY_HOP.has(field);
+                if is_hop_by_hop {
+                    reader.read(field, value);
+                }
+                !is_hop_by_hop
+            });
         }
         reader.finish(headers, version)
     }
@@ -46,31 +48,29 @@ impl HopByHopReader {
     /// The most fields that `Connection` may name.
     const MAX_NOMINATED: usize = 32;
 
-    /// Reads a field line. Returns whether it is hop-by-hop and not one of the end-to-end fields of the
-    /// message.
-    pub fn take(&mut self, name: &[u8], value: &[u8]) -> bool {
-        if !is_hop_by_hop(name) {
-            return false;
-        }
-        if name.eq_ignore_ascii_case(b"connection") {
-            self.options(value);
-        } else if name.eq_ignore_ascii_case(b"upgrade") {
-            let value = std::str::from_utf8(trim(value)).unwrap_or_default();
-            if !self.offered.is_empty() && !value.is_empty() {
-                self.offered.push_str(", ");
+    /// Reads the value of a line with one of [`FieldSet::HOP_BY_HOP`].
+    pub fn read(&mut self, field: KnownField, value: &[u8]) {
+        match field {
+            KnownField::Connection => self.options(value),
+            KnownField::Upgrade => {
+                let value = std::str::from_utf8(trim(value)).unwrap_or_default();
+                if !self.offered.is_empty() && !value.is_empty() {
+                    self.offered.push_str(", ");
+                }
+                self.offered.push_str(value);
             }
-            self.offered.push_str(value);
-        } else if name.eq_ignore_ascii_case(b"te") {
-            self.found.accepts_trailers |= list::has_member(value, "trailers");
+            KnownField::Te => self.found.accepts_trailers |= list::has_member(value, "trailers"),
+            _ => {}
         }
-        true
     }
 
     fn options(&mut self, value: &[u8]) {
         for option in list::members(value) {
             if option.eq_ignore_ascii_case(b"upgrade") {
                 self.is_upgrade_named = true;
-            } else if !option.eq_ignore_ascii_case(b"close") && !is_hop_by_hop(option) {
+            } else if !option.eq_ignore_ascii_case(b"close")
+                && !FieldSet::HOP_BY_HOP.has(KnownField::named(option))
+            {
                 if self.found.nominated.len() == Self::MAX_NOMINATED {
                     self.are_too_many = true;
                     return;
@@ -106,22 +106,6 @@ impl HopByHopReader {
         }
         self.found
     }
-}
-
-/// Whether a field is hop-by-hop (RFC 9110 section 7.6.1). The case of its name does not matter.
-fn is_hop_by_hop(name: &[u8]) -> bool {
-    // Most names differ in length from all of these.
-    let known: &[u8] = match name.len() {
-        2 => b"te",
-        7 => b"upgrade",
-        10 if matches!(name.first(), Some(b'k' | b'K')) => b"keep-alive",
-        10 => b"connection",
-        14 => b"http2-settings",
-        16 => b"proxy-connection",
-        17 => b"transfer-encoding",
-        _ => return false,
-    };
-    name.eq_ignore_ascii_case(known)
 }
 
 #[cfg(test)]

@@ -1,5 +1,9 @@
 //! Fields that are looked for in most messages, as numbers.
 
+use smallvec::SmallVec;
+
+use crate::identity::is_identity_field;
+
 /// Defines the fields and their names.
 macro_rules! known_fields {
     ($($field:ident = $name:literal,)*) => {
@@ -12,17 +16,21 @@ macro_rules! known_fields {
             $($field,)*
             /// `X-Accel-*` and `X-Sendfile`, by which applications name files to the server.
             Internal,
+            /// An identity field that is none of the others.
+            Identity,
+            /// A name with an underscore that is none of the others.
+            Underscored,
             /// None of them.
             Other,
         }
 
         impl KnownField {
-            /// The field with this name, which is in lower case.
-            #[inline]
-            pub(crate) fn of(name: &[u8]) -> Self {
+            /// The field with this name, which consists of letters in lower case and hyphens.
+            pub(crate) fn of_letters(name: &[u8]) -> Self {
                 match name {
                     $($name => Self::$field,)*
                     name if name.starts_with(b"x-accel-") || name == b"x-sendfile" => Self::Internal,
+                    name if is_identity_field(name) => Self::Identity,
                     _ => Self::Other,
                 }
             }
@@ -42,6 +50,7 @@ known_fields! {
     Expect = b"expect",
     Forwarded = b"forwarded",
     Host = b"host",
+    Http2Settings = b"http2-settings",
     KeepAlive = b"keep-alive",
     Location = b"location",
     Proxy = b"proxy",
@@ -60,6 +69,22 @@ known_fields! {
     XRealIp = b"x-real-ip",
 }
 
+impl KnownField {
+    /// The field with this name, which is in lower case.
+    pub(crate) fn of(name: &[u8]) -> Self {
+        match Self::of_letters(name) {
+            Self::Other if name.contains(&b'_') => Self::Underscored,
+            field => field,
+        }
+    }
+
+    /// The field with this name, in upper or lower case.
+    pub fn named(name: &[u8]) -> Self {
+        let lower: SmallVec<[u8; 64]> = name.iter().map(u8::to_ascii_lowercase).collect();
+        Self::of(&lower)
+    }
+}
+
 /// A set of known fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet(u64);
@@ -73,6 +98,20 @@ impl FieldSet {
         KnownField::Te,
         KnownField::TransferEncoding,
         KnownField::Upgrade,
+    ]);
+
+    /// The fields of a request that are for one connection only (RFC 9110 section 7.6.1, RFC 7540 section 3.2.1).
+    pub const HOP_BY_HOP: Self = Self::CONNECTION.with(KnownField::Http2Settings);
+
+    /// Identity fields, in which proxies describe the client.
+    pub const IDENTITY: Self = Self::of(&[
+        KnownField::Forwarded,
+        KnownField::Identity,
+        KnownField::XForwardedFor,
+        KnownField::XForwardedHost,
+        KnownField::XForwardedPort,
+        KnownField::XForwardedProto,
+        KnownField::XRealIp,
     ]);
 
     /// The fields of a request that its codec writes from other data.
@@ -142,9 +181,30 @@ mod tests {
             ("x-accel", KnownField::Other),
             ("x-sendfile", KnownField::Internal),
             ("x-sendfile-type", KnownField::Other),
+            ("x-remote-user", KnownField::Identity),
+            ("x_real_ip", KnownField::Identity),
+            ("x.forwarded.for", KnownField::Identity),
+            ("x_accel_redirect", KnownField::Underscored),
+            ("content_type", KnownField::Underscored),
+            ("a-long-name-of-many-bytes_", KnownField::Underscored),
             ("", KnownField::Other),
         ] {
             assert_eq!(KnownField::of(name.as_bytes()), field, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_field_is_known_in_upper_and_lower_case() {
+        for (name, field) in [
+            ("HOST", KnownField::Host),
+            ("Transfer-Encoding", KnownField::TransferEncoding),
+            ("Transfer-Encoding2", KnownField::Other),
+            ("Transfer-Encoding-More", KnownField::Other),
+            ("X-Accel-Redirect-And-More", KnownField::Internal),
+            ("X-Original-Forwarded-For", KnownField::Identity),
+            ("", KnownField::Other),
+        ] {
+            assert_eq!(KnownField::named(name.as_bytes()), field, "{name}");
         }
     }
 
@@ -163,6 +223,26 @@ mod tests {
         ] {
             let is_in_set = FieldSet::CONNECTION.has(KnownField::of(name.as_bytes()));
             assert_eq!(is_in_set, is_connection_field(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_set_of_identity_fields_has_what_is_one_by_name() {
+        for name in [
+            "forwarded",
+            "x-forwarded",
+            "x-forwarded-for",
+            "x_forwarded_for",
+            "x-forwarded-server",
+            "x-real-ip",
+            "ssl-client-s-dn",
+            "via",
+            "x-request-id",
+            "x_request_id",
+            "host",
+        ] {
+            let is_in_set = FieldSet::IDENTITY.has(KnownField::of(name.as_bytes()));
+            assert_eq!(is_in_set, is_identity_field(name), "{name}");
         }
     }
 

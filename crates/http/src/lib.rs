@@ -29,7 +29,7 @@ mod response;
 pub mod response_head;
 mod response_memory;
 mod route_info;
-pub mod scan;
+mod scan;
 mod service;
 mod target;
 pub mod trace;

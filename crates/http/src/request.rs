@@ -11,8 +11,8 @@ use http::{Method, Version};
 use crate::path::{self, InvalidPath, PathForms};
 use crate::trusted_proxies::ForwardedInfo;
 use crate::{
-    Authority, Body, Client, ConnectionInfo, Extensions, Headers, HopByHopFields, Interim,
-    InvalidTarget, KnownField, Target, is_identity_field, list,
+    Authority, Body, Client, ConnectionInfo, Extensions, FieldSet, Headers, HopByHopFields,
+    Interim, InvalidTarget, KnownField, Target, list,
 };
 
 /// A request: head, body, connection, and the extensions that layers attach.
@@ -397,8 +397,11 @@ impl Request {
 
     /// Removes identity fields, except for those for which `is_kept` returns true.
     pub(crate) fn remove_identity_fields(&mut self, is_kept: impl Fn(&[u8]) -> bool) {
-        let is_removed = |name: &[u8]| is_identity_field(name) && !is_kept(name);
-        self.head.headers.retain(|name| !is_removed(name));
+        if self.head.headers.has_any(FieldSet::IDENTITY) {
+            self.head
+                .headers
+                .retain_fields(|field, name, _| !FieldSet::IDENTITY.has(field) || is_kept(name));
+        }
         self.are_identity_fields_removed = true;
     }
 

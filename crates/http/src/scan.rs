@@ -2,17 +2,8 @@
 
 use crate::grammar::is_token;
 
-/// How many bytes at the start are of a token. It is fast for letters and hyphens, of which most names
-/// consist.
-pub fn token_len(bytes: &[u8]) -> usize {
-    let plain = prefix_len(bytes, blocks::letters_and_hyphens);
-    let rest = bytes.get(plain..).unwrap_or_default();
-    let token = rest.iter().take_while(|byte| is_token(**byte));
-    plain.saturating_add(token.count())
-}
-
 /// How many bytes at the start can be a field value (RFC 9110 section 5.5).
-pub fn field_content_len(bytes: &[u8]) -> usize {
+pub(crate) fn field_content_len(bytes: &[u8]) -> usize {
     prefix_len(bytes, blocks::valid_in_values)
 }
 
@@ -43,8 +34,80 @@ pub(crate) fn is_plain_path(path: &[u8]) -> bool {
     }
 }
 
+/// A field line that was found: the lengths of its name and of its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlainLine {
+    pub(crate) name: usize,
+    pub(crate) value: usize,
+    /// Whether the name consists of letters and hyphens.
+    pub(crate) is_of_letters: bool,
+}
+
+/// Reads the field line at the start of the input if it has the form in which lines are sent: a token, a colon,
+/// one space, a value without white space around it, and CRLF. Its name becomes lower case. `None` for a line of
+/// another form, and for a line that is followed by fewer bytes than [`BLOCK`]; some letters may have changed then.
+#[inline]
+pub(crate) fn take_plain_line(input: &mut [u8]) -> Option<PlainLine> {
+    let mut name = 0_usize;
+    loop {
+        let block = input.get_mut(name..)?.first_chunk_mut()?;
+        let found = blocks::lower_case_letters_and_hyphens(block);
+        name = name.saturating_add(found);
+        if found < blocks::BYTES {
+            break;
+        }
+    }
+    let line = &*input;
+    if *line.get(name)? != b':' {
+        return take_line_with_rare_name(input, name);
+    }
+    plain_value(line, name).map(|value| PlainLine {
+        name,
+        value,
+        is_of_letters: true,
+    })
+}
+
+/// As [`take_plain_line`], where the name has other characters than letters and hyphens after this many bytes.
+#[cold]
+fn take_line_with_rare_name(input: &mut [u8], plain: usize) -> Option<PlainLine> {
+    let rest = input.get_mut(plain..)?;
+    let token = rest.iter().take_while(|byte| is_token(**byte)).count();
+    rest.get_mut(..token)?.make_ascii_lowercase();
+    let name = plain.saturating_add(token);
+    plain_value(input, name).map(|value| PlainLine {
+        name,
+        value,
+        is_of_letters: false,
+    })
+}
+
+/// The length of the value of a line whose name has this length.
+#[inline]
+fn plain_value(line: &[u8], name: usize) -> Option<usize> {
+    let rest = line.get(name..)?.strip_prefix(b": ")?;
+    if name == 0 || name > usize::from(u16::MAX) {
+        return None;
+    }
+    let mut length = 0_usize;
+    loop {
+        let found = blocks::valid_in_values(rest.get(length..)?.first_chunk()?);
+        length = length.saturating_add(found);
+        if found < blocks::BYTES {
+            break;
+        }
+    }
+    let (value, end) = rest.split_at_checked(length)?;
+    let is_plain =
+        end.starts_with(b"\r\n") && !matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']);
+    is_plain.then_some(length)
+}
+
+/// The bytes that vector instructions look at together.
+pub(crate) const BLOCK: usize = blocks::BYTES;
+
 /// Changes the letters of the name at the start of a line to lower case.
-pub fn make_name_lower_case(line: &mut [u8], name: usize) {
+pub(crate) fn make_name_lower_case(line: &mut [u8], name: usize) {
     let mut left = name;
     for block in line.as_chunks_mut::<{ blocks::BYTES }>().0 {
         blocks::make_lower_case(block, left);
@@ -90,10 +153,15 @@ mod blocks {
 
     pub(super) const BYTES: usize = 16;
 
-    /// How many bytes at the start are letters and hyphens.
-    pub(super) fn letters_and_hyphens(block: &[u8; BYTES]) -> usize {
+    /// How many bytes at the start are letters and hyphens. The letters among them become lower case.
+    pub(super) fn lower_case_letters_and_hyphens(block: &mut [u8; BYTES]) -> usize {
         let bytes = u8x16::new(*block);
-        leading(is_letter(bytes) | bytes.simd_eq(u8x16::splat(b'-')))
+        let found = leading(is_letter(bytes) | bytes.simd_eq(u8x16::splat(b'-')));
+        // A hyphen has this bit, too.
+        let count = u8::try_from(found).unwrap_or(u8::MAX);
+        let is_found = INDEXES.max(u8x16::splat(count)).simd_ne(INDEXES);
+        *block = (bytes | (is_found & u8x16::splat(0x20))).to_array();
+        found
     }
 
     /// How many bytes at the start are letters, digits, hyphens and dots.
@@ -177,21 +245,6 @@ mod tests {
                 value[at] = byte;
                 let length = if is_field_value(byte) { LONGEST } else { at };
                 assert_eq!(field_content_len(&value), length, "{byte:#x} at {at}");
-            }
-        }
-    }
-
-    #[test]
-    fn finds_the_end_of_a_token() {
-        for length in 0..=LONGEST {
-            assert_eq!(token_len(&vec![b'a'; length]), length);
-        }
-        for byte in 0..=u8::MAX {
-            for at in 0..LONGEST {
-                let mut name = [b'X'; LONGEST];
-                name[at] = byte;
-                let length = if is_token(byte) { LONGEST } else { at };
-                assert_eq!(token_len(&name), length, "{byte:#x} at {at}");
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use apus_http::{Headers, KnownField, Request, Version, is_identity_field, list};
+use apus_http::{FieldSet, Headers, KnownField, Request, Version, list};
 use smallvec::SmallVec;
 
 /// The name of this server in `Via`.
@@ -46,6 +46,13 @@ impl Default for Forwarding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProxyLoop;
 
+/// The fields that are not always forwarded, or that tell of hops.
+const EXAMINED: FieldSet = FieldSet::IDENTITY
+    .with(KnownField::Internal)
+    .with(KnownField::Proxy)
+    .with(KnownField::Underscored)
+    .with(KnownField::Via);
+
 /// Takes the headers out of a request, and makes them those for the origin. Fields that a codec writes from
 /// other data are left in them.
 pub(super) fn take(request: &mut Request, forwarding: &Forwarding) -> Result<Headers, ProxyLoop> {
@@ -54,29 +61,27 @@ pub(super) fn take(request: &mut Request, forwarding: &Forwarding) -> Result<Hea
     let prepared = ClientHeaders::of(request, forwarding);
     let (mut hops, mut has_own) = (0, false);
     let mut headers = std::mem::take(request.headers_mut());
-    headers.retain_fields(|field, name, value| match field {
-        KnownField::Proxy => false,
-        KnownField::Via => {
-            hops += list::members(value)
-                .filter(|member| member.ends_with(PSEUDONYM.as_bytes()))
-                .count();
-            has_own = true;
-            true
-        }
-        KnownField::Forwarded
-        | KnownField::XForwardedFor
-        | KnownField::XForwardedHost
-        | KnownField::XForwardedPort
-        | KnownField::XForwardedProto
-        | KnownField::XRealIp => {
-            has_own |= takes_identity;
-            takes_identity
-        }
-        _ => {
-            (takes_identity || !is_identity_field(name))
-                && (forwarding.underscores || !name.contains(&b'_'))
-        }
-    });
+    // Few requests have any of them.
+    if headers.has_any(EXAMINED) {
+        headers.retain_fields(|field, name, value| match field {
+            KnownField::Proxy => false,
+            KnownField::Via => {
+                hops += list::members(value)
+                    .filter(|member| member.ends_with(PSEUDONYM.as_bytes()))
+                    .count();
+                has_own = true;
+                true
+            }
+            field if FieldSet::IDENTITY.has(field) => {
+                has_own |= takes_identity;
+                takes_identity && (forwarding.underscores || !name.contains(&b'_'))
+            }
+            KnownField::Internal | KnownField::Underscored => {
+                forwarding.underscores || !name.contains(&b'_')
+            }
+            _ => true,
+        });
+    }
     if hops >= MAX_HOPS {
         return Err(ProxyLoop);
     }

@@ -2,8 +2,8 @@
 
 use super::Http1Error;
 use super::line::LineReader;
-use apus_http::grammar::{is_field_content, is_token, parse_decimal};
-use apus_http::scan::{field_content_len, token_len};
+use apus_http::grammar::{is_field_content, is_token, parse_decimal, trim};
+use apus_http::{FieldSet, Headers, KnownField};
 
 /// Splits a field line without its CRLF into name and value.
 pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), Http1Error> {
@@ -27,79 +27,54 @@ pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), Http1Error> {
     }
 }
 
-/// A line of a field section.
-pub(super) enum SectionLine<'a> {
-    Field(ReceivedField<'a>),
-    /// The empty line.
-    End,
-}
-
-/// A field line that was received. Its parts are valid.
+/// What was found at the start of a field section.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct ReceivedField<'a> {
-    pub(super) name: &'a [u8],
-    /// The value with the white space around it.
-    pub(super) value: &'a [u8],
-    /// The line with its CRLF.
-    pub(super) line: &'a [u8],
+pub(super) enum SectionPart {
+    /// Lines of these many bytes were received.
+    Lines(usize),
+    /// The empty line, of two bytes.
+    End,
+    /// An incomplete line.
+    Incomplete,
 }
 
-/// The next line of a section at the start of `input`; `None` if it is incomplete. `section` is as for
-/// [`LineReader::next`].
+/// Receives lines of a section at the start of `input`. `section` is as for [`LineReader::next`], and the number
+/// of field lines that it may have, with those that are left out. `inspect` gets the values of the fields in `inspected` and says whether a line is kept.
 #[inline]
-pub(super) fn next<'a>(
+pub(super) fn receive(
     lines: &mut LineReader,
-    input: &'a [u8],
-    section: (usize, Http1Error),
-) -> Result<Option<SectionLine<'a>>, Http1Error> {
-    if let Some(field) = lines.window(input, section.0).and_then(scan) {
-        lines.take(field.line.len());
-        return Ok(Some(SectionLine::Field(field)));
+    headers: &mut Headers,
+    input: &[u8],
+    (section, max_fields): ((usize, Http1Error), usize),
+    inspected: FieldSet,
+    mut inspect: impl FnMut(KnownField, &[u8]) -> Result<bool, Http1Error>,
+) -> Result<SectionPart, Http1Error> {
+    if let Some(window) = lines.window(input, section.0) {
+        let mut fields_left = max_fields.saturating_sub(lines.fields);
+        let bytes = headers.receive(window, &mut fields_left, inspected, &mut inspect)?;
+        lines.fields = max_fields.saturating_sub(fields_left);
+        if bytes > 0 {
+            lines.take(bytes);
+            return Ok(SectionPart::Lines(bytes));
+        }
     }
-    next_in_two_passes(lines, input, section)
-}
-
-/// Does the same as [`next`] for lines that are incomplete, invalid or empty.
-#[inline(never)]
-fn next_in_two_passes<'a>(
-    lines: &mut LineReader,
-    input: &'a [u8],
-    section: (usize, Http1Error),
-) -> Result<Option<SectionLine<'a>>, Http1Error> {
+    // A line of another form, which is read in two passes.
     let Some((line, bytes)) = lines.next(input, section, section)? else {
-        return Ok(None);
+        return Ok(SectionPart::Incomplete);
     };
     if line.is_empty() {
-        return Ok(Some(SectionLine::End));
+        return Ok(SectionPart::End);
     }
     let (name, value) = split(line)?;
-    Ok(Some(SectionLine::Field(ReceivedField {
-        name,
-        value,
-        line: input.get(..bytes).unwrap_or_default(),
-    })))
-}
-
-/// Reads the valid field line at the start of the input in one pass. `None` if it is incomplete, invalid or
-/// empty; reading it in two passes, by [`LineReader`] and [`split`], tells which.
-#[inline]
-fn scan(input: &[u8]) -> Option<ReceivedField<'_>> {
-    let colon = token_len(input);
-    let (name, rest) = input.split_at_checked(colon)?;
-    let (b':', rest) = rest.split_first()? else {
-        return None;
-    };
-    let length = field_content_len(rest);
-    let (value, end) = rest.split_at_checked(length)?;
-    if name.is_empty() || name.len() > usize::from(u16::MAX) || !end.starts_with(b"\r\n") {
-        return None;
+    if lines.fields >= max_fields {
+        return Err(Http1Error::TooManyFields);
     }
-    let bytes = colon.checked_add(length)?.checked_add(3)?;
-    Some(ReceivedField {
-        name,
-        value,
-        line: input.get(..bytes)?,
-    })
+    lines.fields = lines.fields.saturating_add(1);
+    let field = KnownField::named(name);
+    if !inspected.has(field) || inspect(field, value)? {
+        headers.push(name, trim(value));
+    }
+    Ok(SectionPart::Lines(bytes))
 }
 
 /// The value of `Content-Length`: only decimal digits. The grammar allows tabs around them, but no client
@@ -148,16 +123,17 @@ mod tests {
         assert_eq!(split(b"x:a:b\xff\t"), Ok((&b"x"[..], &b"a:b\xff\t"[..])));
     }
 
-    /// Both ways to read a line agree about lines of all lengths, with every byte at every place.
+    /// Lines of all lengths, with every byte at every place, are the same section whether they are received
+    /// at once or each by itself.
     #[test]
-    fn a_line_that_is_scanned_in_one_pass_is_read_as_in_two() {
-        let section = (1000, Http1Error::HeadTooLarge);
+    fn lines_that_are_received_at_once_are_read_as_in_two_passes() {
+        let limits = ((1000, Http1Error::HeadTooLarge), 100);
         let mut cases: Vec<Vec<u8>> = Vec::new();
         for length in 0..40 {
-            let line = [b"name:".as_slice(), &vec![b'v'; length], b"\r\nnext"].concat();
+            let line = [b"Name: ".as_slice(), &vec![b'v'; length], b"\r\nnext"].concat();
             for at in 0..line.len() {
                 for byte in [
-                    0, b'\t', b'\n', b'\r', b' ', b':', b'(', b'A', 0x7f, 0x80, 0xff,
+                    0, b'\t', b'\n', b'\r', b' ', b':', b'(', b'1', b'A', b'_', 0x7f, 0x80, 0xff,
                 ] {
                     let mut changed = line.clone();
                     changed[at] = byte;
@@ -167,16 +143,28 @@ mod tests {
             }
         }
         for case in cases {
-            let two_passes = match LineReader::default().next(&case, section, section) {
-                Ok(Some((line, bytes))) if !line.is_empty() => split(line)
-                    .ok()
-                    .map(|(name, value)| (name, value, &case[..bytes])),
-                _ => None,
+            let expected = match LineReader::default().next(&case, limits.0, limits.0) {
+                Ok(Some(([], _))) => Ok((SectionPart::End, Headers::new())),
+                Ok(Some((line, bytes))) => split(line).map(|(name, value)| {
+                    let mut headers = Headers::new();
+                    headers.push(name, trim(value));
+                    (SectionPart::Lines(bytes), headers)
+                }),
+                Ok(None) => Ok((SectionPart::Incomplete, Headers::new())),
+                Err(error) => Err(error),
             };
-            let one_pass = scan(&case).map(|field| (field.name, field.value, field.line));
+            let mut headers = Headers::new();
+            let received = receive(
+                &mut LineReader::default(),
+                &mut headers,
+                &case,
+                limits,
+                FieldSet::default(),
+                |_, _| Ok(true),
+            );
             assert_eq!(
-                one_pass,
-                two_passes,
+                received.map(|part| (part, headers)),
+                expected,
                 "{:?}",
                 case.escape_ascii().to_string()
             );

@@ -1,6 +1,6 @@
 //! The framing of a message body and the persistence of the connection, as the header fields give them (RFC 9112 sections 6 and 9).
 
-use apus_http::list;
+use apus_http::{FieldSet, KnownField, list};
 use http::Version;
 
 use super::{Http1Error, field};
@@ -42,32 +42,29 @@ pub(super) struct FramingFields {
 }
 
 impl FramingFields {
-    /// Adds a field line.
-    #[inline]
-    pub(super) fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), Http1Error> {
-        // The length alone excludes most names.
-        match name.len() {
-            10 | 14 | 17 => self.add_named(name, value),
-            _ => Ok(()),
-        }
-    }
+    /// The fields that frame the message and its connection.
+    pub(super) const FIELDS: FieldSet = FieldSet::of(&[
+        KnownField::Connection,
+        KnownField::ContentLength,
+        KnownField::TransferEncoding,
+    ]);
 
-    #[inline(never)]
-    fn add_named(&mut self, name: &[u8], value: &[u8]) -> Result<(), Http1Error> {
-        match name.len() {
-            10 if name.eq_ignore_ascii_case(b"connection") => {
+    /// Adds a line with one of [`Self::FIELDS`]; others do not matter.
+    pub(super) fn add(&mut self, field: KnownField, value: &[u8]) -> Result<(), Http1Error> {
+        match field {
+            KnownField::Connection => {
                 for option in list::members(value) {
                     self.close |= option.eq_ignore_ascii_case(b"close");
                     self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
-            14 if name.eq_ignore_ascii_case(b"content-length") => {
+            KnownField::ContentLength => {
                 let length = field::content_length(value)?;
                 if self.content_length.replace(length).is_some() {
                     return Err(Http1Error::ContentLength);
                 }
             }
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+            KnownField::TransferEncoding => {
                 if std::mem::replace(&mut self.chunked, true) {
                     return Err(Http1Error::TransferEncoding);
                 }

@@ -9,6 +9,8 @@ pub(super) struct LineReader {
     scanned: usize,
     /// Bytes of the complete lines.
     consumed: usize,
+    /// Field lines among them.
+    pub(super) fields: usize,
 }
 
 impl LineReader {

@@ -2,13 +2,13 @@
 
 use http::{Method, Version};
 
-use super::field::{self, ReceivedField, SectionLine};
+use super::field::{self, SectionPart};
 use super::framing::{FramingFields, MessageLength};
 use super::line::LineReader;
 use super::{Http1Error, RequestFraming};
 use apus_http::grammar::{is_host, is_token, trim};
 use apus_http::hop_by_hop::HopByHopReader;
-use apus_http::{Head, Headers, HopByHopFields, Target};
+use apus_http::{FieldSet, Head, Headers, HopByHopFields, KnownField, Target};
 
 /// The limits of a message head and of a trailer section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +66,7 @@ impl RequestReader {
     const BLANK_LINES: u8 = 2;
     /// Maximum bytes of a request line without the target: method, two spaces, version, CRLF.
     const LINE_OVERHEAD: usize = 64;
-    /// Maximum initial capacity of a field section, since the input may hold more than one head. Allocators
-    /// serve up to 1 KB the fastest way.
+    /// Maximum initial capacity of a field section, since the input may hold more than one head.
     const FIELDS_CAPACITY: usize = 1024;
 
     /// Whether no byte of the next head was read yet.
@@ -105,23 +104,22 @@ impl RequestReader {
                 }
                 continue;
             };
-            let ReceivedField { name, value, line } =
-                match field::next(&mut self.lines, rest, section)? {
-                    None => return Ok((consumed, None)),
-                    Some(SectionLine::Field(field)) => field,
-                    Some(SectionLine::End) => {
-                        return Ok((consumed.saturating_add(2), Some(self.finish()?)));
-                    }
-                };
-            consumed = consumed.saturating_add(line.len());
-            if head.headers.len() >= limits.fields {
-                return Err(Http1Error::TooManyFields);
+            let fields = &mut self.fields;
+            let part = field::receive(
+                &mut self.lines,
+                &mut head.headers,
+                rest,
+                (section, limits.fields),
+                RequestFields::INSPECTED,
+                |field, value| fields.add(field, value),
+            )?;
+            match part {
+                SectionPart::Lines(bytes) => consumed = consumed.saturating_add(bytes),
+                SectionPart::Incomplete => return Ok((consumed, None)),
+                SectionPart::End => {
+                    return Ok((consumed.saturating_add(2), Some(self.finish()?)));
+                }
             }
-            self.fields.add(name, value)?;
-            if self.fields.hop_by_hop.take(name, value) {
-                continue;
-            }
-            head.headers.push_received(line, name, value);
         }
     }
 
@@ -184,10 +182,16 @@ impl RequestReader {
 }
 
 impl RequestFields {
-    fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), Http1Error> {
-        // The length alone excludes most names.
-        match name.len() {
-            4 if name.eq_ignore_ascii_case(b"host") => {
+    /// The fields that matter here.
+    const INSPECTED: FieldSet = FieldSet::HOP_BY_HOP
+        .and(FramingFields::FIELDS)
+        .with(KnownField::Host)
+        .with(KnownField::Expect);
+
+    /// Adds a line. Returns whether it is one of the end-to-end fields of the message.
+    fn add(&mut self, field: KnownField, value: &[u8]) -> Result<bool, Http1Error> {
+        match field {
+            KnownField::Host => {
                 if std::mem::replace(&mut self.host, true) {
                     return Err(Http1Error::HostRepeated);
                 }
@@ -195,15 +199,19 @@ impl RequestFields {
                     return Err(Http1Error::HostInvalid);
                 }
             }
-            6 if name.eq_ignore_ascii_case(b"expect") => {
+            KnownField::Expect => {
                 if !trim(value).eq_ignore_ascii_case(b"100-continue") {
                     return Err(Http1Error::Expectation);
                 }
                 self.expects_continue = true;
             }
-            _ => self.framing.add(name, value)?,
+            field => self.framing.add(field, value)?,
         }
-        Ok(())
+        let is_hop_by_hop = FieldSet::HOP_BY_HOP.has(field);
+        if is_hop_by_hop {
+            self.hop_by_hop.read(field, value);
+        }
+        Ok(!is_hop_by_hop)
     }
 }
 

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use http::{StatusCode, Version};
 
-use super::field::{self, ReceivedField, SectionLine};
+use super::field::{self, SectionPart};
 use super::framing::{FramingFields, MessageLength};
 use super::line::LineReader;
 use super::{BodyFraming, HeadLimits, Http1Error};
 use apus_http::grammar::{is_field_content, parse_decimal, trim};
 use apus_http::list;
-use apus_http::response_head::is_connection_field;
-use apus_http::{Headers, KnownField};
+use apus_http::{FieldSet, Headers, KnownField};
 
 /// The head of a response that a client received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,12 +42,35 @@ pub(super) struct ResponseReader {
     /// Set once the status line was read.
     status: Option<(StatusCode, Version)>,
     headers: Headers,
+    fields: ResponseFields,
+}
+
+/// The fields that the codec interprets itself, as far as they were read.
+#[derive(Debug, Default)]
+struct ResponseFields {
     framing: FramingFields,
     keep_alive: KeepAlive,
-    /// Field lines so far.
-    fields: usize,
     /// The joined values of `Connection`.
     connection: Vec<u8>,
+}
+
+impl ResponseFields {
+    /// The fields that matter here.
+    const INSPECTED: FieldSet = FieldSet::CONNECTION.and(FramingFields::FIELDS);
+
+    /// Adds a line. Returns whether it is one of the end-to-end fields of the message, or `Upgrade`.
+    fn add(&mut self, field: KnownField, value: &[u8]) -> Result<bool, Http1Error> {
+        self.framing.add(field, value)?;
+        match field {
+            KnownField::Connection => {
+                self.connection.push(b',');
+                self.connection.extend_from_slice(value);
+            }
+            KnownField::KeepAlive => self.keep_alive.add(value),
+            _ => {}
+        }
+        Ok(!FieldSet::CONNECTION.has(field) || field == KnownField::Upgrade)
+    }
 }
 
 /// A response head, and whether the connection persists after it (RFC 9112 section 9.3).
@@ -122,51 +144,24 @@ impl ResponseReader {
                 self.headers = Headers::with_capacity(capacity);
                 continue;
             };
-            match field::next(&mut self.lines, rest, section)? {
-                None => return Ok((consumed, None)),
-                Some(SectionLine::Field(field)) => {
-                    consumed = consumed.saturating_add(field.line.len());
-                    self.add_field(&field, limits)?;
-                }
-                Some(SectionLine::End) => {
+            let fields = &mut self.fields;
+            let part = field::receive(
+                &mut self.lines,
+                &mut self.headers,
+                rest,
+                (section, limits.fields),
+                ResponseFields::INSPECTED,
+                |field, value| fields.add(field, value),
+            )?;
+            match part {
+                SectionPart::Lines(bytes) => consumed = consumed.saturating_add(bytes),
+                SectionPart::Incomplete => return Ok((consumed, None)),
+                SectionPart::End => {
                     let head = std::mem::take(self).finish(status, request_kind)?;
                     return Ok((consumed.saturating_add(2), Some(head)));
                 }
             }
         }
-    }
-
-    fn add_field(
-        &mut self,
-        field: &ReceivedField<'_>,
-        limits: &HeadLimits,
-    ) -> Result<(), Http1Error> {
-        let ReceivedField { name, value, line } = *field;
-        self.fields = self.fields.saturating_add(1);
-        if self.fields > limits.fields {
-            return Err(Http1Error::TooManyFields);
-        }
-        self.framing.add(name, value)?;
-        // Only names of these lengths can be connection-specific.
-        if matches!(name.len(), 2 | 7 | 10 | 16 | 17) {
-            let mut lower = [0; 17];
-            if let Some(lower) = lower.get_mut(..name.len()) {
-                lower.copy_from_slice(name);
-                lower.make_ascii_lowercase();
-                if *lower == *b"connection" {
-                    self.connection.push(b',');
-                    self.connection.extend_from_slice(value);
-                }
-                if *lower == *b"keep-alive" {
-                    self.keep_alive.add(value);
-                }
-                if is_connection_field(lower) && *lower != *b"upgrade" {
-                    return Ok(());
-                }
-            }
-        }
-        self.headers.push_received(line, name, value);
-        Ok(())
     }
 
     /// The head, after its last line was read.
@@ -177,11 +172,14 @@ impl ResponseReader {
     ) -> Result<ReceivedResponse, Http1Error> {
         let Self {
             mut headers,
+            fields,
+            ..
+        } = self;
+        let ResponseFields {
             framing,
             keep_alive,
             connection,
-            ..
-        } = self;
+        } = fields;
         let length = framing.resolve(version)?;
         let is_tunnel = request_kind == RequestKind::Connect && status.is_success();
         let has_no_length =
