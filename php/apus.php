@@ -19,6 +19,8 @@ namespace Apus\Runtime {
 
     use Apus\App;
     use Apus\Db;
+    use Apus\LibraryState;
+    use Apus\Log;
     use Apus\Task;
     use Throwable;
 
@@ -1369,6 +1371,7 @@ namespace Apus\Runtime {
             State::$environment = \getenv();
             State::$env = $_ENV;
             Ini::snapshot(Worker::$mode === 'classic');
+            Libraries::save();
             State::rememberGlobals();
         }
 
@@ -1511,6 +1514,126 @@ namespace Apus\Runtime {
                 }
             }
             return $added;
+        }
+    }
+
+    /** A connection of Illuminate that is checked if it was idle, and that repeats no statement that may have taken effect. */
+    trait CheckedConnection
+    {
+        /** When it was last used: seconds of the monotonic clock. */
+        private float $usedAt = 0;
+
+        protected function run($query, $bindings, \Closure $callback)
+        {
+            // A database closes connections that are idle, but not within a second.
+            if ($this->transactions === 0 && $this->pdo instanceof \PDO && \hrtime(true) / 1e9 - $this->usedAt > 1) {
+                $this->ping($this->pdo);
+            }
+            try {
+                return parent::run($query, $bindings, $callback);
+            } finally {
+                $this->usedAt = \hrtime(true) / 1e9;
+            }
+        }
+
+        private function ping(\PDO $pdo): void
+        {
+            try {
+                $this->withoutWarnings(static fn () => $pdo->query('SELECT 1')->closeCursor());
+            } catch (\PDOException) {
+                $this->reopen();
+            }
+        }
+
+        private function reopen(): void
+        {
+            Log::info("database {$this->getName()}: the connection was lost and is opened again");
+            $this->reconnect();
+        }
+
+        /** mysqlnd raises a warning about a lost connection besides the exception. */
+        private function withoutWarnings(\Closure $do): mixed
+        {
+            \set_error_handler(Db::isWarningOfLoss(...));
+            try {
+                return $do();
+            } finally {
+                \restore_error_handler();
+            }
+        }
+
+        protected function runQueryCallback($query, $bindings, \Closure $callback)
+        {
+            return $this->withoutWarnings(fn () => parent::runQueryCallback($query, $bindings, $callback));
+        }
+
+        protected function createTransaction()
+        {
+            $this->withoutWarnings(fn () => parent::createTransaction());
+        }
+
+        protected function tryAgainIfCausedByLostConnection(
+            \Illuminate\Database\QueryException $e,
+            $query,
+            $bindings,
+            \Closure $callback
+        ) {
+            $cause = $e->getPrevious();
+            if (!$cause instanceof \PDOException || !Db::isLost($cause)) {
+                throw $e;
+            }
+            if (!Db::mayRepeat($cause, $query)) {
+                $this->disconnect();
+                throw $e;
+            }
+            $this->reopen();
+            return $this->runQueryCallback($query, $bindings, $callback);
+        }
+    }
+
+    /** The libraries whose state is restored after each request, as PHP's own is. */
+    final class Libraries
+    {
+        /** @var list<LibraryState> */
+        private static array $states = [];
+
+        public static function add(LibraryState $state): void
+        {
+            Libraries::$states[] = $state;
+        }
+
+        public static function save(): void
+        {
+            foreach (Libraries::$states as $state) {
+                $state->save();
+            }
+        }
+
+        /** Loads a package of Illuminate: with Composer's autoloader, or that of Debian's package. */
+        public static function load(string $package, string $class): void
+        {
+            if (!\class_exists($class) && \stream_resolve_include_path("Illuminate/$package/autoload.php") !== false) {
+                require_once "Illuminate/$package/autoload.php";
+            }
+            if (!\class_exists($class)) {
+                $name = 'illuminate-' . \strtolower($package);
+                throw new \LogicException("$class is missing: apt-get install php-$name, or composer require " . \strtr($name, '-', '/'));
+            }
+        }
+
+        /** False if the state of a library could not be restored, which is logged. */
+        public static function restore(): bool
+        {
+            $restored = true;
+            foreach (Libraries::$states as $state) {
+                try {
+                    $state->restore();
+                } catch (Throwable $error) {
+                    Log::error("the state of a library cannot be restored: $error");
+                    $restored = false;
+                }
+            }
+            return $restored;
         }
     }
 
@@ -1921,7 +2044,11 @@ namespace Apus\Runtime {
         private static function cleanUp(): void
         {
             Input::remove();
+            App::$current?->endRequest();
             Db::endRequest();
+            if (!Libraries::restore()) {
+                Worker::$leave ??= 'error';
+            }
             if (Request::$temporary !== []) {
                 Request::removeUploads();
             }
@@ -2612,13 +2739,13 @@ namespace Apus {
             }
         }
 
-        /** Converts the result of a handler: a response, a view or text (HTML), data (JSON), or null (204). */
+        /** Converts the result of a handler: a response, a view (also of Illuminate) or text (HTML), data (JSON), or null (204). */
         public static function of(mixed $value): self
         {
             return match (true) {
                 $value instanceof self => $value,
                 \is_string($value) => self::html($value),
-                $value instanceof View => self::html($value->render()),
+                $value instanceof View, $value instanceof \Illuminate\Contracts\Support\Renderable => self::html($value->render()),
                 $value === null => self::empty(),
                 default => self::json($value),
             };
@@ -2716,56 +2843,86 @@ namespace Apus {
         }
     }
 
-    /** Routes under a common prefix, with common middlewares. */
+    /** Routes under a common prefix, with common middlewares and a common namespace of controllers. */
     class Routes
     {
         /** @param list<string|callable> $middlewares */
-        public function __construct(protected App $app, protected string $prefix = '', protected array $middlewares = [])
-        {
+        public function __construct(
+            protected App $app,
+            protected string $prefix = '',
+            protected array $middlewares = [],
+            protected string $namespace = '',
+        ) {
         }
 
-        public function get(string $path, callable|array $handler): static
+        /** @param list<string|callable> $middlewares */
+        public function get(string $path, callable|array|string $handler, array $middlewares = []): static
         {
-            return $this->on(['GET'], $path, $handler);
+            return $this->on(['GET'], $path, $handler, $middlewares);
         }
 
-        public function post(string $path, callable|array $handler): static
+        /** @param list<string|callable> $middlewares */
+        public function post(string $path, callable|array|string $handler, array $middlewares = []): static
         {
-            return $this->on(['POST'], $path, $handler);
+            return $this->on(['POST'], $path, $handler, $middlewares);
         }
 
-        public function put(string $path, callable|array $handler): static
+        /** @param list<string|callable> $middlewares */
+        public function put(string $path, callable|array|string $handler, array $middlewares = []): static
         {
-            return $this->on(['PUT'], $path, $handler);
+            return $this->on(['PUT'], $path, $handler, $middlewares);
         }
 
-        public function patch(string $path, callable|array $handler): static
+        /** @param list<string|callable> $middlewares */
+        public function patch(string $path, callable|array|string $handler, array $middlewares = []): static
         {
-            return $this->on(['PATCH'], $path, $handler);
+            return $this->on(['PATCH'], $path, $handler, $middlewares);
         }
 
-        public function delete(string $path, callable|array $handler): static
+        /** @param list<string|callable> $middlewares */
+        public function delete(string $path, callable|array|string $handler, array $middlewares = []): static
         {
-            return $this->on(['DELETE'], $path, $handler);
+            return $this->on(['DELETE'], $path, $handler, $middlewares);
         }
 
         /**
          * Adds a route for some methods. `{name}` in the path matches a segment; `{name:int}`, `:float`, `:slug`, `:uuid` match
-         * only these types, `{name:path}` matches the rest. The handler gets the Request by its type, and parameters by name.
+         * only these types, `{name:path}` matches the rest. A handler is a function, `[Class::class, 'method']`, or
+         * `'Controller@method'` with a class of the group's namespace. It gets the Request and services by their types, and
+         * parameters of the path by name.
          *
          * @param list<string> $methods
+         * @param list<string|callable> $middlewares of this route, inside of those of its group: names, classes or functions
          */
-        public function on(array $methods, string $path, callable|array $handler): static
+        public function on(array $methods, string $path, callable|array|string $handler, array $middlewares = []): static
         {
-            $this->app->add(new Route($methods, $this->prefix . $path, $handler, $this->middlewares));
+            if (\is_string($handler) && \str_contains($handler, '@')) {
+                [$class, $method] = \explode('@', $handler, 2);
+                $handler = [self::qualified($this->namespace, $class), $method];
+            }
+            $this->app->add(new Route($methods, $this->prefix . $path, $handler, [...$this->middlewares, ...$middlewares]));
             return $this;
         }
 
-        /** @param list<string|callable> $middlewares names, or the middlewares themselves */
-        public function group(string $prefix, array $middlewares, callable $routes): static
+        /**
+         * Adds routes with a common prefix.
+         *
+         * @param list<string|callable> $middlewares names, classes or functions
+         * @param callable(self): mixed $routes adds them
+         * @param string $namespace of the classes in `'Controller@method'`, within that of the outer group; absolute if it
+         *     begins with a backslash
+         */
+        public function group(string $prefix, array $middlewares, callable $routes, string $namespace = ''): static
         {
-            $routes(new self($this->app, $this->prefix . $prefix, [...$this->middlewares, ...$middlewares]));
+            $namespace = $namespace === '' ? $this->namespace : self::qualified($this->namespace, $namespace);
+            $routes(new self($this->app, $this->prefix . $prefix, [...$this->middlewares, ...$middlewares], $namespace));
             return $this;
+        }
+
+        private static function qualified(string $namespace, string $name): string
+        {
+            $name = \rtrim($name, '\\');
+            return $namespace === '' || \str_starts_with($name, '\\') ? \ltrim($name, '\\') : "$namespace\\$name";
         }
 
         /**
@@ -2857,6 +3014,12 @@ namespace Apus {
         private ?array $marked = null;
         private string $expression = '';
 
+        /** @return list<Route> */
+        public function routes(): array
+        {
+            return [...\array_merge(...\array_values($this->static)), ...$this->dynamic];
+        }
+
         public function add(Route $route): void
         {
             if ($route->isStatic) {
@@ -2931,7 +3094,9 @@ namespace Apus {
 
         private Router $router;
         private Router $sockets;
-        /** @var array<string, callable> */
+        /** The services, for code that gets none as arguments: tasks and timers. */
+        public readonly Container $container;
+        /** @var array<string, callable|string> */
         private array $named = [];
         /** @var list<string|callable> */
         private array $always = [];
@@ -2951,14 +3116,52 @@ namespace Apus {
             parent::__construct($this);
             $this->router = new Router();
             $this->sockets = new Router();
+            $this->container = new Container();
             $this->socketHandlers = new \SplObjectStorage();
             $this->development = $development ?? (Worker::$resident ? Worker::$development : \getenv('APUS_ENV') === 'development');
         }
 
-        /** Sets the name of a middleware: `fn (Request $request, callable $next): mixed`. */
-        public function middleware(string $name, callable $middleware): self
+        /**
+         * Sets the name of a middleware: `fn (Request $request, callable $next): mixed`, or a class with such a method `handle`,
+         * of which each request gets a new object.
+         *
+         * @param callable|class-string $middleware
+         */
+        public function middleware(string $name, callable|string $middleware): self
         {
             $this->named[$name] = $middleware;
+            return $this;
+        }
+
+        /**
+         * Adds a service that lives as long as the worker, so it must not keep anything of a request. It is made when it is
+         * first needed.
+         *
+         * @param class-string $class
+         * @param callable(Container): object|null $make by default its constructor, with services for its parameters
+         */
+        public function service(string $class, ?callable $make = null): self
+        {
+            $this->container->set($class, $make, true);
+            return $this;
+        }
+
+        /**
+         * Adds a service of which each request that needs it gets a new object.
+         *
+         * @param class-string $class
+         * @param callable(Container): object|null $make by default its constructor, with services for its parameters
+         */
+        public function scoped(string $class, ?callable $make = null): self
+        {
+            $this->container->set($class, $make, false);
+            return $this;
+        }
+
+        /** Saves the state of a library when the application is ready, and restores it after each request. */
+        public function library(LibraryState $state): self
+        {
+            Runtime\Libraries::add($state);
             return $this;
         }
 
@@ -3027,14 +3230,31 @@ namespace Apus {
             if (Worker::$resident) {
                 return;
             }
+            Runtime\Libraries::save();
             $this->handle(Request::current())->send();
+            $this->endRequest();
             Db::endRequest();
+            Runtime\Libraries::restore();
             Task::runAfter();
         }
 
-        /** The payload of READY. */
+        /** @internal Removes the services of the request. */
+        public function endRequest(): void
+        {
+            $this->container->endRequest();
+        }
+
+        /** The payload of READY. Throws if a handler, a middleware or a service of a route does not exist. */
         public function declaration(): string
         {
+            $this->wrap($this->always, static fn () => null);
+            foreach ([...$this->router->routes(), ...$this->sockets->routes()] as $route) {
+                try {
+                    $route->run = $this->wrap($route->middlewares, $this->caller($route));
+                } catch (\LogicException | \ReflectionException $error) {
+                    throw new \LogicException("the route $route->path: " . $error->getMessage(), 0, $error);
+                }
+            }
             $lines = $this->socketHandlers->count() > 0 ? "sockets: 1\n" : '';
             foreach ($this->timers as $name => [$milliseconds]) {
                 $lines .= "timer: $name $milliseconds\n";
@@ -3045,8 +3265,9 @@ namespace Apus {
         /** The response to a request; it never throws. */
         public function handle(Request $request): Response
         {
-            $this->entry ??= $this->wrap($this->always, $this->dispatch(...));
+            $this->container->begin($request);
             try {
+                $this->entry ??= $this->wrap($this->always, $this->dispatch(...));
                 return Response::of(($this->entry)($request));
             } catch (Throwable $error) {
                 return $this->failed($error, $request);
@@ -3064,7 +3285,7 @@ namespace Apus {
                 throw new HttpException(405, '', ['Allow' => $allowed]);
             }
             [$route, $request->parameters] = $found;
-            $route->run ??= $this->wrap($route->middlewares, $this->caller($route->handler, [Request::class]));
+            $route->run ??= $this->wrap($route->middlewares, $this->caller($route));
             return ($route->run)($request);
         }
 
@@ -3076,64 +3297,70 @@ namespace Apus {
         private function wrap(array $middlewares, Closure $handler): Closure
         {
             foreach (\array_reverse($middlewares) as $middleware) {
-                if (\is_string($middleware) && isset($this->named[$middleware])) {
-                    $middleware = $this->named[$middleware];
-                } elseif (!\is_callable($middleware)) {
-                    $name = \is_string($middleware) ? $middleware : \get_debug_type($middleware);
-                    throw new \LogicException("there is no middleware $name");
-                }
-                $middleware = $middleware(...);
+                $middleware = $this->callableMiddleware($middleware);
                 $next = static fn (Request $request): Response => Response::of($handler($request));
                 $handler = static fn (Request $request): mixed => $middleware($request, $next);
             }
             return $handler;
         }
 
-        /** Calls a handler with the Request by its type, and with the parameters of the path by name. */
-        private function caller(callable|array $handler, array $types): Closure
+        private function callableMiddleware(string|callable $middleware): Closure
         {
-            if (\is_array($handler) && \is_string($handler[0] ?? null) && !\is_callable($handler)) {
-                [$class, $method] = $handler;
-                $reflection = new \ReflectionMethod($class, $method);
-                // A new object for each request, so that it keeps no state for the next.
-                $call = static fn (array $arguments): mixed => (new $class())->$method(...$arguments);
-            } else {
-                $closure = $handler(...);
-                $reflection = new \ReflectionFunction($closure);
-                $call = static fn (array $arguments): mixed => $closure(...$arguments);
-            }
-            $plan = [];
-            foreach ($reflection->getParameters() as $parameter) {
-                $type = $parameter->getType();
-                $isRequest = $type instanceof \ReflectionNamedType && \in_array($type->getName(), $types, true);
-                $default = $parameter->isDefaultValueAvailable() ? $parameter->getDefaultValue() : null;
-                $plan[] = [$isRequest ? null : $parameter->getName(), $default, $parameter->isDefaultValueAvailable()];
-            }
-            return static function (Request $request) use ($plan, $call): mixed {
-                $arguments = [];
-                foreach ($plan as [$name, $default, $hasDefault]) {
-                    if ($name === null) {
-                        $arguments[] = $request;
-                    } elseif (isset($request->parameters[$name])) {
-                        $arguments[] = $request->parameters[$name];
-                    } elseif ($hasDefault) {
-                        $arguments[] = $default;
-                    } else {
-                        throw new \LogicException("the route has no parameter \$$name");
-                    }
+            $found = \is_string($middleware) ? $this->named[$middleware] ?? $middleware : $middleware;
+            if (\is_string($found) && \class_exists($found)) {
+                if (!\method_exists($found, 'handle')) {
+                    throw new \LogicException("the middleware $found has no method handle");
                 }
-                return $call($arguments);
+                $this->container->check($found);
+                $container = $this->container;
+                return static fn (Request $request, callable $next): mixed => $container->get($found)->handle($request, $next);
+            }
+            if (!\is_callable($found)) {
+                throw new \LogicException('there is no middleware ' . (\is_string($found) ? $found : \get_debug_type($found)));
+            }
+            return $found(...);
+        }
+
+        /** Calls the handler of a route with services by their types, and with parameters of the path by name. */
+        private function caller(Route $route): Closure
+        {
+            $handler = $route->handler;
+            $container = $this->container;
+            if (!\is_array($handler) || !\is_string($handler[0] ?? null) || \is_callable($handler)) {
+                if (!\is_callable($handler)) {
+                    throw new \LogicException('there is no handler ' . (\is_string($handler) ? $handler : \get_debug_type($handler)));
+                }
+                $handler = $handler(...);
+                $arguments = $container->plan(new \ReflectionFunction($handler), $route->types);
+                return static fn (Request $request): mixed => $handler(...$container->arguments($arguments, $request->parameters));
+            }
+            [$class, $method] = $handler;
+            if (!\class_exists($class)) {
+                throw new \LogicException("there is no class $class");
+            }
+            $arguments = $container->plan(new \ReflectionMethod($class, $method), $route->types);
+            $container->check($class);
+            // A new object for each request, so that it keeps no state for the next.
+            return static function (Request $request) use ($container, $class, $method, $arguments): mixed {
+                $object = $container->get($class);
+                if (!$object instanceof Controller) {
+                    return $object->$method(...$container->arguments($arguments, $request->parameters));
+                }
+                $object->request = $request;
+                return $object->$method(...$container->arguments($arguments, $request->parameters)) ?? $object->message();
             };
         }
 
         private function failed(Throwable $error, Request $request): Response
         {
+            $cause = Blade::cause($error);
+            $error = $cause instanceof HttpException ? $cause : $error;
             foreach ($this->handlers as $class => $handler) {
-                if ($error instanceof $class) {
+                if ($cause instanceof $class || $error instanceof $class) {
                     try {
-                        return Response::of($handler($error, $request));
+                        return Response::of($handler($cause instanceof $class ? $cause : $error, $request));
                     } catch (Throwable $second) {
-                        $error = $second;
+                        $error = $cause = $second;
                     }
                 }
             }
@@ -3217,6 +3444,9 @@ namespace Apus {
             $handler = $this->socketHandlers[$route][$event['kind']];
             $socket = new Socket((string) ($event['socket'] ?? ''), (string) ($event['data'] ?? ''));
             $open = $event['kind'] === 'ws_open';
+            if ($open) {
+                $this->container->begin($request);
+            }
             $taken = Response::empty($open ? 101 : 200);
             $call = static function (Request $request) use ($handler, $socket, $event, $message, $taken): Response {
                 if ($handler === null) {
@@ -3232,6 +3462,473 @@ namespace Apus {
             };
             // Middlewares apply to the handshake as to any request.
             return Response::of($open ? $this->wrap([...$this->always, ...$route->middlewares], $call(...))($request) : $call($request));
+        }
+    }
+
+    /** Services by their classes: for handlers, controllers, middlewares, and constructors of other services. */
+    final class Container
+    {
+        private const SERVICE = 0;
+        private const PARAMETER = 1;
+        private const VALUE = 2;
+
+        /** @var array<class-string, array{?callable, bool}> how to make a service, and whether it lives as long as the worker */
+        private array $makers = [];
+        /** @var array<class-string, object> the services that live as long as the worker */
+        private array $kept = [];
+        /** @var array<class-string, object> the services of the request */
+        private array $scoped = [];
+        /** @var array<class-string, list<array{int, mixed}>> the arguments of constructors */
+        private array $plans = [];
+        /** @var array<class-string, bool> the services that are being made, the outermost first */
+        private array $making = [];
+
+        /** @internal by App */
+        public function set(string $class, ?callable $make, bool $keep): void
+        {
+            $this->makers[$class] = [$make, $keep];
+            unset($this->kept[$class], $this->scoped[$class]);
+        }
+
+        /** @internal by App */
+        public function begin(Request $request): void
+        {
+            $this->scoped = [Request::class => $request];
+        }
+
+        /** @internal by App */
+        public function endRequest(): void
+        {
+            $this->scoped = [];
+            $this->making = [];
+        }
+
+        /**
+         * The service of a class. One that no one has added is made by its constructor for the request.
+         *
+         * @template T of object
+         * @param class-string<T> $class
+         * @return T
+         */
+        public function get(string $class): object
+        {
+            if (isset($this->kept[$class])) {
+                return $this->kept[$class];
+            }
+            $outer = \array_search(true, $this->making, true);
+            [$make, $keep] = $this->makers[$class] ?? [null, null];
+            if ($outer !== false && ($keep === false || $class === Request::class)) {
+                throw new \LogicException("the service $outer lives as long as the worker and cannot get $class, which belongs to a request");
+            }
+            // What a service of the worker gets from no one else belongs to that service.
+            if ($outer === false && isset($this->scoped[$class])) {
+                return $this->scoped[$class];
+            }
+            $this->refuseCircle($class);
+            $this->making[$class] = $keep === true;
+            try {
+                $service = $make !== null ? $make($this) : $this->construct($class);
+            } finally {
+                unset($this->making[$class]);
+            }
+            if (!$service instanceof $class) {
+                throw new \LogicException("the service $class is made as " . \get_debug_type($service));
+            }
+            if ($keep === true) {
+                return $this->kept[$class] = $service;
+            }
+            return $outer === false ? $this->scoped[$class] = $service : $service;
+        }
+
+        private function construct(string $class): object
+        {
+            $plan = $this->plans[$class] ??= $this->planOf($class);
+            return $plan === [] ? new $class() : new $class(...$this->arguments($plan, []));
+        }
+
+        /** @return list<array{int, mixed}> */
+        private function planOf(string $class): array
+        {
+            if ($class === Request::class) {
+                throw new \LogicException('there is no request: this is a task or a timer');
+            }
+            $reflection = \class_exists($class) || \interface_exists($class) ? new \ReflectionClass($class) : null;
+            if ($reflection === null || !$reflection->isInstantiable()) {
+                throw new \LogicException("there is no service $class: add it with service() or scoped()");
+            }
+            $constructor = $reflection->getConstructor();
+            return $constructor === null ? [] : $this->plan($constructor, []);
+        }
+
+        /** @internal by App: throws if a service cannot be made, as far as that can be known without making it. */
+        public function check(string $class): void
+        {
+            if ($class === Request::class || isset($this->plans[$class]) || ($this->makers[$class][0] ?? null) !== null) {
+                return;
+            }
+            $this->refuseCircle($class);
+            $this->making[$class] = false;
+            try {
+                $this->plans[$class] = $this->planOf($class);
+            } finally {
+                unset($this->making[$class]);
+            }
+        }
+
+        private function refuseCircle(string $class): void
+        {
+            if (isset($this->making[$class])) {
+                $circle = \implode(' needs ', \array_keys($this->making));
+                throw new \LogicException("services need one another: $circle needs $class");
+            }
+        }
+
+        /**
+         * @internal by App: where the arguments of a function come from.
+         *
+         * @param array<string, string> $types the parameters of the path, with their types
+         * @return list<array{int, mixed}>
+         */
+        public function plan(\ReflectionFunctionAbstract $function, array $types): array
+        {
+            $plan = [];
+            foreach ($function->getParameters() as $parameter) {
+                if ($parameter->isVariadic()) {
+                    break;
+                }
+                $name = $parameter->getName();
+                $type = $parameter->getType();
+                $class = $type instanceof \ReflectionNamedType && !$type->isBuiltin() ? $type->getName() : null;
+                $hasDefault = $parameter->isDefaultValueAvailable();
+                if ($class !== null && !isset($types[$name]) && !($hasDefault && !$this->knows($class))) {
+                    $this->check($class);
+                    $plan[] = [self::SERVICE, $class];
+                } elseif ($class === null && isset($types[$name])) {
+                    $plan[] = [self::PARAMETER, $name];
+                } elseif ($hasDefault && !isset($types[$name])) {
+                    $plan[] = [self::VALUE, $parameter->getDefaultValue()];
+                } elseif (isset($types[$name])) {
+                    throw new \LogicException("the parameter {$name} of the path is no $class");
+                } else {
+                    $of = $function instanceof \ReflectionMethod ? "$function->class::$function->name()" : 'the handler';
+                    throw new \LogicException("$of needs \$$name, which is no parameter of the path and no service");
+                }
+            }
+            return $plan;
+        }
+
+        private function knows(string $class): bool
+        {
+            return isset($this->makers[$class]) || $class === Request::class;
+        }
+
+        /**
+         * @internal by App
+         *
+         * @param list<array{int, mixed}> $plan
+         * @param array<string, string|int|float> $parameters
+         * @return list<mixed>
+         */
+        public function arguments(array $plan, array $parameters): array
+        {
+            $arguments = [];
+            foreach ($plan as [$kind, $value]) {
+                $arguments[] = match ($kind) {
+                    self::SERVICE => $this->get($value),
+                    self::PARAMETER => $parameters[$value],
+                    default => $value,
+                };
+            }
+            return $arguments;
+        }
+    }
+
+    /** The base of controllers, if an application wants one. Each request gets a new object. */
+    abstract class Controller
+    {
+        /** The request; it is set before the method is called, and not yet in the constructor. */
+        public Request $request;
+        private ?Response $message = null;
+
+        /** A page from HTML. It is the response also if the method returns nothing. */
+        protected function showMessage(string $html, int $status = 200): Response
+        {
+            return $this->message = Response::html($html, $status);
+        }
+
+        /**
+         * A page from a Blade view, or from a template in plain PHP if the application does not use Blade.
+         *
+         * @param array<string, mixed> $values
+         */
+        protected function show(string $view, array $values = [], int $status = 200): Response
+        {
+            $html = Blade::isUsed() ? Blade::view($view, $values) : (new View($view, $values))->render();
+            return $this->showMessage($html, $status);
+        }
+
+        /** @internal */
+        final public function message(): ?Response
+        {
+            return $this->message;
+        }
+    }
+
+    /** State of a library that lasts from one request to the next; `App::library()` adds it. */
+    interface LibraryState
+    {
+        /** Saves the state. Called once, when the application is ready. */
+        public function save(): void;
+
+        /** Restores the saved state. Called after each request and event; if it throws, the worker is replaced. */
+        public function restore(): void;
+    }
+
+    /** Eloquent in a resident worker: its connections stay open, and nothing of a request is left in them. */
+    final class Eloquent implements LibraryState
+    {
+        private static ?self $instance = null;
+
+        /** @var array<string, array{bool, ?\Illuminate\Contracts\Events\Dispatcher}> by the name of a connection: whether it logs, its events */
+        private array $connections = [];
+        private string $default = 'default';
+        private bool $unguarded = false;
+        private bool $preventsLazyLoading = false;
+
+        private function __construct(private \Illuminate\Database\Capsule\Manager $manager)
+        {
+        }
+
+        /**
+         * Adds a connection for models and for `Illuminate\Database\Capsule\Manager`. It is opened when it is first used.
+         *
+         * @param array<string, mixed> $connection as in `config/database.php` of Laravel: driver, host, database, username, ...
+         */
+        public static function connect(#[\SensitiveParameter] array $connection, string $name = 'default'): void
+        {
+            self::$instance ??= self::start();
+            self::$instance->manager->addConnection($connection, $name);
+        }
+
+        private static function start(): self
+        {
+            Runtime\Libraries::load('Database', \Illuminate\Database\Capsule\Manager::class);
+            $manager = new \Illuminate\Database\Capsule\Manager();
+            if (\class_exists(\Illuminate\Events\Dispatcher::class)) {
+                $manager->setEventDispatcher(new \Illuminate\Events\Dispatcher($manager->getContainer()));
+            }
+            $manager->setAsGlobal();
+            $manager->bootEloquent();
+            self::checkConnections();
+            if (\class_exists(\Illuminate\Pagination\Paginator::class)) {
+                \Illuminate\Pagination\Paginator::currentPathResolver(static fn (): string => Request::current()->path());
+                \Illuminate\Pagination\Paginator::currentPageResolver(
+                    static fn (string $name = 'page'): int => \max(1, (int) \filter_var($_GET[$name] ?? 1, \FILTER_VALIDATE_INT))
+                );
+            }
+            $eloquent = new self($manager);
+            Runtime\Libraries::add($eloquent);
+            return $eloquent;
+        }
+
+        /** Uses connections that notice in time that the database has closed them. */
+        private static function checkConnections(): void
+        {
+            \Illuminate\Database\Connection::resolverFor('mysql', static fn (mixed ...$of) =>
+                new class (...$of) extends \Illuminate\Database\MySqlConnection {
+                    use Runtime\CheckedConnection;
+                });
+            \Illuminate\Database\Connection::resolverFor('pgsql', static fn (mixed ...$of) =>
+                new class (...$of) extends \Illuminate\Database\PostgresConnection {
+                    use Runtime\CheckedConnection;
+                });
+        }
+
+        public function save(): void
+        {
+            $this->default = $this->manager->getDatabaseManager()->getDefaultConnection();
+            $this->unguarded = \Illuminate\Database\Eloquent\Model::isUnguarded();
+            $this->preventsLazyLoading = \Illuminate\Database\Eloquent\Model::preventsLazyLoading();
+            foreach (\array_keys($this->manager->getContainer()['config']['database.connections']) as $name) {
+                $connection = $this->manager->getConnection($name);
+                $this->connections[$name] = [$connection->logging(), $connection->getEventDispatcher()];
+                $this->reset($connection, $name);
+            }
+        }
+
+        public function restore(): void
+        {
+            foreach ($this->manager->getDatabaseManager()->getConnections() as $name => $connection) {
+                if ($connection->transactionLevel() > 0 || self::hasTransaction($connection)) {
+                    $connection = $this->rollBack($connection, $name);
+                }
+                $this->reset($connection, $name);
+            }
+            $this->manager->getDatabaseManager()->setDefaultConnection($this->default);
+            \Illuminate\Database\Eloquent\Model::unguard($this->unguarded);
+            \Illuminate\Database\Eloquent\Model::preventLazyLoading($this->preventsLazyLoading);
+        }
+
+        private static function hasTransaction(\Illuminate\Database\Connection $connection): bool
+        {
+            $pdo = $connection->getRawPdo();
+            return $pdo instanceof \PDO && $pdo->inTransaction();
+        }
+
+        /** Ends an open transaction. If that fails, the connection is replaced by a new one. */
+        private function rollBack(\Illuminate\Database\Connection $connection, string $name): \Illuminate\Database\Connection
+        {
+            \set_error_handler(Db::isWarningOfLoss(...));
+            try {
+                $connection->rollBack(0);
+                if (self::hasTransaction($connection)) {
+                    $connection->getPdo()->rollBack();
+                }
+            } catch (Throwable) {
+                $this->manager->getDatabaseManager()->purge($name);
+                $connection = $this->manager->getConnection($name);
+            } finally {
+                \restore_error_handler();
+            }
+            Db::leftOpen($name);
+            return $connection;
+        }
+
+        /** Removes what a request has left in a connection: logged queries, listeners. */
+        private function reset(\Illuminate\Database\Connection $connection, string $name): void
+        {
+            [$logs, $events] = $this->connections[$name] ?? [false, null];
+            $connection->flushQueryLog();
+            $logs ? $connection->enableQueryLog() : $connection->disableQueryLog();
+            $connection->forgetRecordModificationState();
+            if ($events !== null) {
+                // Listeners that a request adds are added to the copy.
+                $connection->setEventDispatcher(clone $events);
+            }
+        }
+    }
+
+    /** Blade in a resident worker: compiled views stay, and nothing of a request is left in the views of the next. */
+    final class Blade implements LibraryState
+    {
+        private static ?self $instance = null;
+
+        /** @var array<string, mixed> the values for all views */
+        private array $shared = [];
+        /** @var array<string> the folders of views */
+        private array $folders = [];
+
+        private function __construct(
+            private \Illuminate\View\Factory $factory,
+            private \Illuminate\View\FileViewFinder $finder,
+            private \Illuminate\Events\Dispatcher $events,
+        ) {
+        }
+
+        /**
+         * Sets the folder of views, and the folder of compiled views, which only the user of PHP may be able to write to.
+         * Returns the factory, for `share()` and `composer()`.
+         *
+         * @param string|list<string> $folders
+         */
+        public static function views(string|array $folders, string $compiled): \Illuminate\View\Factory
+        {
+            Runtime\Libraries::load('View', \Illuminate\View\Factory::class);
+            if (!\is_dir($compiled) && !@\mkdir($compiled, 0o700, true) && !\is_dir($compiled)) {
+                throw new \LogicException("the folder of compiled views cannot be created: $compiled");
+            }
+            if (!\is_writable($compiled)) {
+                throw new \LogicException("the folder of compiled views cannot be written to: $compiled");
+            }
+            // Another worker may run a view while this one compiles it.
+            $files = new class () extends \Illuminate\Filesystem\Filesystem {
+                public function put($path, $contents, $lock = false): int
+                {
+                    $this->replace($path, $contents);
+                    return \strlen($contents);
+                }
+            };
+            $compiler = new \Illuminate\View\Compilers\BladeCompiler($files, \realpath($compiled));
+            $engines = new \Illuminate\View\Engines\EngineResolver();
+            $engines->register('blade', static fn () => new \Illuminate\View\Engines\CompilerEngine($compiler, $files));
+            $engines->register('php', static fn () => new \Illuminate\View\Engines\PhpEngine($files));
+            $finder = new \Illuminate\View\FileViewFinder($files, (array) $folders);
+            $container = \Illuminate\Container\Container::getInstance();
+            $events = new \Illuminate\Events\Dispatcher($container);
+            $factory = new \Illuminate\View\Factory($engines, $finder, $events);
+            $factory->setContainer($container);
+            // Components find the factory and the compiler there.
+            $container->instance('view', $factory);
+            $container->instance(\Illuminate\Contracts\View\Factory::class, $factory);
+            $container->instance('blade.compiler', $compiler);
+            $container->instance(\Illuminate\Contracts\Foundation\Application::class, new class () {
+                public function getNamespace(): string
+                {
+                    return 'App\\';
+                }
+            });
+            if (self::$instance === null) {
+                self::$instance = new self($factory, $finder, $events);
+                Runtime\Libraries::add(self::$instance);
+            } else {
+                self::$instance->__construct($factory, $finder, $events);
+            }
+            return $factory;
+        }
+
+        /** Whether views() was called. */
+        public static function isUsed(): bool
+        {
+            return self::$instance !== null;
+        }
+
+        /**
+         * The output of a view.
+         *
+         * @param array<string, mixed> $values
+         */
+        public static function view(string $name, array $values = []): string
+        {
+            return self::factory()->make($name, $values)->render();
+        }
+
+        public static function factory(): \Illuminate\View\Factory
+        {
+            return self::$instance?->factory ?? throw new \LogicException('there is no folder of views: Blade::views()');
+        }
+
+        /** @internal What a view has thrown, without the exceptions that Blade wraps around it. */
+        public static function cause(Throwable $error): Throwable
+        {
+            while ($error instanceof \Illuminate\View\ViewException && $error->getPrevious() !== null) {
+                $error = $error->getPrevious();
+            }
+            return $error;
+        }
+
+        public function save(): void
+        {
+            $this->shared = $this->factory->getShared();
+            $this->folders = $this->finder->getPaths();
+            $this->factory->setDispatcher(clone $this->events);
+        }
+
+        public function restore(): void
+        {
+            $this->factory->flushState();
+            if ($this->factory->getShared() !== $this->shared) {
+                $shared = $this->shared;
+                (function () use ($shared): void {
+                    $this->shared = $shared;
+                })->call($this->factory);
+            }
+            $this->factory->setDispatcher(clone $this->events);
+            // After an exception the engine has a list of views that it did not finish.
+            $this->factory->getEngineResolver()->forget('blade');
+            if ($this->finder->getPaths() !== $this->folders || Worker::$development) {
+                $this->finder->setPaths($this->folders);
+                $this->finder->flush();
+            }
         }
     }
 
@@ -3326,12 +4023,14 @@ namespace Apus {
             }
         }
 
-        private static function isWarningOfLoss(int $level, string $text): bool
+        /** @internal */
+        public static function isWarningOfLoss(int $level, string $text): bool
         {
             return \preg_match('/gone away|Packets out of order|Error reading/', $text) === 1;
         }
 
-        private static function isLost(\PDOException $error): bool
+        /** @internal */
+        public static function isLost(\PDOException $error): bool
         {
             $state = (string) ($error->errorInfo[0] ?? $error->getCode());
             $code = (int) ($error->errorInfo[1] ?? 0);
@@ -3340,8 +4039,8 @@ namespace Apus {
                 || \preg_match('/server closed the connection|gone away/', $error->getMessage()) === 1;
         }
 
-        /** Whether the statement cannot have taken effect: it was not sent, or only reads. */
-        private static function mayRepeat(\PDOException $error, string $sql): bool
+        /** @internal Whether the statement cannot have taken effect: it was not sent, or only reads. */
+        public static function mayRepeat(\PDOException $error, string $sql): bool
         {
             return \in_array((int) ($error->errorInfo[1] ?? 0), [2006, 4031], true)
                 || \preg_match('/^\s*SELECT\b(?!.*\bFOR\s+(?:UPDATE|SHARE)\b)/is', $sql) === 1;
@@ -3440,13 +4139,16 @@ namespace Apus {
                     } catch (\PDOException) {
                         $db->close();
                     }
-                    if (Worker::$resident) {
-                        Worker::leaked("open transaction of database $name (rolled back)");
-                    } else {
-                        Log::warning("open transaction of database $name (rolled back)");
-                    }
+                    self::leftOpen($name);
                 }
             }
+        }
+
+        /** @internal Reports a transaction that a request has left open. */
+        public static function leftOpen(string $name): void
+        {
+            $what = "open transaction of database $name (rolled back)";
+            Worker::$resident ? Worker::leaked($what) : Log::warning($what);
         }
     }
 

@@ -49,6 +49,18 @@ final class MariaDb
         return ['TEST_DSN' => "mysql:unix_socket={$this->folder}/sock;dbname=test2", 'TEST_USER' => 'root', 'TEST_PASSWORD' => ''];
     }
 
+    /** @return array<string, string> for Eloquent */
+    public function connection(): array
+    {
+        return ['driver' => 'mysql', 'unix_socket' => "{$this->folder}/sock", 'database' => 'test2', 'username' => 'root', 'password' => ''];
+    }
+
+    /** @return array<string, string> for examples/rabbit */
+    public function rabbit(): array
+    {
+        return ['RABBIT_SOCKET' => "{$this->folder}/sock", 'RABBIT_DATABASE' => 'test2', 'RABBIT_USER' => 'root', 'RABBIT_PASSWORD' => ''];
+    }
+
     private function stop(): void
     {
         proc_terminate($this->process, 15);

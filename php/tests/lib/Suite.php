@@ -93,7 +93,8 @@ final class Suite
     {
         $errors = [];
         $root = dirname(__DIR__, 2);
-        $files = [RUNTIME, ...(glob("$root/tests/*/*.php") ?: []), ...(glob(dirname($root) . '/examples/php/{*.php,*/*.php}', GLOB_BRACE) ?: [])];
+        $examples = dirname($root) . '/examples/{php,rabbit}/{*,*/*,*/*/*}.php';
+        $files = [RUNTIME, ...(glob("$root/tests/*/*.php") ?: []), ...(glob($examples, GLOB_BRACE) ?: [])];
         foreach ($files as $file) {
             exec(escapeshellarg(PHP_BINARY) . ' -l ' . escapeshellarg($file) . ' 2>&1', $output, $status);
             if ($status !== 0) {

@@ -4,8 +4,10 @@
 use std::io::Write as _;
 use std::net::SocketAddr;
 
+use apus_testkit::h2::request_with;
+
 use super::stack::Stack;
-use crate::h2_client::{Peer, request_with};
+use crate::h2_client::Peer;
 use crate::harness::{Apus, Home, connect, free_port};
 use crate::wire::Wire;
 

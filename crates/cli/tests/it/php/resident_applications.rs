@@ -12,6 +12,7 @@ use super::faults::{under_load, wait_for_responses};
 use super::server::{Server, Site};
 use super::stack::Stack;
 use super::visitor::{ClientProtocol, Visitor, between};
+use crate::clients::program;
 use crate::harness::wait_until;
 
 const WORKERS: usize = 3;
@@ -130,6 +131,187 @@ fn assert_keeps_sessions(server: &Server, protocol: ClientProtocol, who: &str) {
         anonymous, "Hello, stranger! first visit",
         "{who} {protocol:?}"
     );
+}
+
+#[test]
+fn laravel_workers_log_users_in_and_a_queue_does_their_jobs() {
+    let (stack, programs) = programs();
+    let root = stack.path("frameworks/laravel/public");
+    for (number, php) in programs.iter().enumerate() {
+        let server = serve(
+            &root,
+            php,
+            "/index.php",
+            "mode = \"worker\", script = \"/worker.php\"",
+        );
+        for protocol in ClientProtocol::ALL {
+            let who = format!("{number} {protocol:?}");
+            assert_logs_users_in(&server, protocol, &who);
+            assert_queues_jobs(&stack, &server, protocol, &who);
+        }
+    }
+}
+
+/// Logs a user in, and returns the token for further forms.
+fn log_in(visitor: &Visitor, server: &Server, name: &str, who: &str) -> String {
+    let page = visitor.get(server, "/").text();
+    let token = between(&page, "_token\" value=\"", "\"");
+    let email = format!("{name}@app.test").to_lowercase();
+    let credentials = |password| {
+        [
+            ("email", email.as_str()),
+            ("password", password),
+            ("_token", token),
+        ]
+    };
+    let wrong = visitor.post(server, "/login", &credentials("a guess"));
+    assert_eq!(wrong.status, 403, "{who} {name}: {}", wrong.text());
+    assert_eq!(visitor.get(server, "/account").status, 302, "{who} {name}");
+    let password = format!("password of {name}");
+    let reply = visitor.post(server, "/login", &credentials(&password));
+    assert_eq!(reply.status, 302, "{who} {name}: {}", reply.text());
+    assert!(reply.field("location").ends_with("/account"), "{who}");
+    account(visitor, server, name, who)
+}
+
+/// Asserts that this user is logged in; returns the token of the session.
+fn account(visitor: &Visitor, server: &Server, name: &str, who: &str) -> String {
+    let page = visitor.get(server, "/account").text();
+    let greeting = format!("Hello, {name}! ");
+    let token = page.strip_prefix(&greeting);
+    token
+        .unwrap_or_else(|| panic!("{who} {name}: {page}"))
+        .to_owned()
+}
+
+/// Two users at a time and a visitor without an account, all with the same workers.
+fn assert_logs_users_in(server: &Server, protocol: ClientProtocol, who: &str) {
+    let users = ["Ada", "Grace"].map(|name| (name, Visitor::new(protocol)));
+    let tokens = users
+        .each_ref()
+        .map(|(name, visitor)| log_in(visitor, server, name, who));
+    let anonymous = Visitor::new(protocol);
+    for _ in 0..2 * WORKERS {
+        for (name, visitor) in &users {
+            account(visitor, server, name, who);
+        }
+        assert_eq!(anonymous.get(server, "/account").status, 302, "{who}");
+    }
+    let [(_, ada), (name, grace)] = &users;
+    let reply = ada.post(server, "/logout", &[("_token", &tokens[0])]);
+    assert_eq!(reply.status, 302, "{who}: {}", reply.text());
+    for _ in 0..WORKERS {
+        assert_eq!(ada.get(server, "/account").status, 302, "{who}");
+        account(grace, server, name, who);
+    }
+}
+
+/// A job in the queue, which is tried again if it fails, and one that the worker does after the response.
+fn assert_queues_jobs(stack: &Stack, server: &Server, protocol: ClientProtocol, who: &str) {
+    let visitor = Visitor::new(protocol);
+    let token = log_in(&visitor, server, "Ada", who);
+    let letters = || -> Vec<(String, u64)> {
+        let page = visitor.get(server, "/letters");
+        let seen: serde_json::Value = serde_json::from_slice(&page.body).unwrap();
+        let letters = seen.as_array().unwrap().iter().map(|letter| {
+            let text = letter["text"].as_str().unwrap().to_owned();
+            (text, letter["attempt"].as_u64().unwrap())
+        });
+        letters.collect()
+    };
+    let before = letters().len();
+    for text in [who, "fails once", "fails"] {
+        let reply = visitor.post(server, "/letters", &[("text", text), ("_token", &token)]);
+        assert_eq!(reply.status, 202, "{who}: {}", reply.text());
+    }
+    assert_eq!(letters().len(), before, "{who}: nothing works yet");
+
+    // A transaction that a request leaves open would keep the database locked.
+    let reply = visitor.post(server, "/abandoned", &[("_token", &token)]);
+    assert_eq!(reply.status, 200, "{who}: {}", reply.text());
+    let output = program("php")
+        .arg(stack.path("frameworks/laravel/artisan"))
+        .args(["queue:work", "--stop-when-empty", "--sleep=0"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{who}: {text}");
+    assert_eq!(text.matches("Failed:").count(), 1, "{who}: {text}");
+    let done = letters().split_off(before);
+    assert_eq!(
+        done,
+        [(who.to_owned(), 1), ("fails once".to_owned(), 2)],
+        "{who}"
+    );
+
+    let now = format!("now {who}");
+    let form = [("text", now.as_str()), ("_token", &token)];
+    let reply = visitor.post(server, "/letters/now", &form);
+    assert_eq!(reply.status, 202, "{who}: {}", reply.text());
+    wait_until("the worker has written the letter", || {
+        letters().len() > before + 2
+    });
+    for _ in 0..WORKERS {
+        visitor.get(server, "/greeting");
+    }
+    assert_eq!(letters().split_off(before + 2), [(now, 1)], "{who}: once");
+}
+
+/// `examples/rabbit`, with PHP-FPM behind nginx beside it.
+#[test]
+fn eloquent_and_blade_respond_alike_in_resident_workers_and_behind_nginx() {
+    let stack = Stack::rabbit(2 * WORKERS);
+    let root = stack.path("rabbit/public");
+    let nginx = Server::nginx(&Site {
+        host: "app.test",
+        root: &root,
+        socket: &stack.socket(),
+        apus: "",
+        nginx: "location / { try_files $uri /index.php?$query_string; }",
+    });
+    let environment = format!(
+        "environment = {{ RABBIT_SOCKET = \"{}\", RABBIT_PASSWORD = \"of the rabbit\" }}",
+        stack.path("db.sock").display()
+    );
+    for (php, workers) in [
+        // The pool of PHP-FPM has an environment.
+        (stack.socket(), "mode = \"native\"".to_owned()),
+        (
+            PathBuf::from("/usr/bin/php-cgi8.2"),
+            format!("mode = \"native\", {environment}"),
+        ),
+    ] {
+        let server = serve(&root, &php, "/index.php", &workers);
+        for protocol in ClientProtocol::ALL {
+            let visitor = Visitor::new(protocol);
+            let json = |id, text| {
+                let path = format!("/users/{id}/greetings");
+                let body = format!("{{\"text\": \"{text}\"}}");
+                visitor.request(&server, &path, &["--json", &body])
+            };
+            let text = format!("{protocol:?} of {}", php.display());
+            let greeting = json(2, &text);
+            assert_eq!(greeting.status, 202, "{}", greeting.text());
+            wait_until("the task has written to the log", || {
+                server.log().contains(&format!("for user 2: {text}"))
+            });
+            assert_eq!(json(5000, &text).status, 404, "{text}");
+        }
+        let visitor = Visitor::new(ClientProtocol::Http1);
+        let id = ["--header", "X-Request-Id: same"];
+        for _ in 0..2 * WORKERS {
+            for (path, status) in [
+                ("/", 200),
+                ("/users/1000", 200),
+                ("/users/1001", 404),
+                ("/hello", 200),
+                ("/users/x", 404),
+            ] {
+                let reply = assert_same_response(&visitor, &server, &nginx, path, &id);
+                assert_eq!(reply.status, status, "{path}");
+            }
+        }
+    }
 }
 
 #[test]

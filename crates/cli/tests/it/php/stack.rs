@@ -48,6 +48,11 @@ impl Stack {
         Self::start(children, &["scripts", "frameworks"])
     }
 
+    /// PHP-FPM with this number of children, MariaDB and `examples/rabbit`.
+    pub(crate) fn rabbit(children: usize) -> Self {
+        Self::start(children, &["database", "rabbit"])
+    }
+
     fn start(children: usize, parts: &[&str]) -> Self {
         // The script removes the folder, since a static value is never dropped.
         let folder = tempfile::Builder::new().prefix("apus-stack-").tempdir();

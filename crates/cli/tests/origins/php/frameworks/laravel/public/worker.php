@@ -25,5 +25,10 @@ while (frankenphp_handle_request(static function () use ($app): void {
     $kernel = new Kernel($own, $router);
     $response = $kernel->handle($request = Request::capture())->send();
     $kernel->terminate($request, $response);
+    // The connections belong to the process.
+    foreach ($app->make('db')->getConnections() as $connection) {
+        $connection->rollBack(0);
+        $connection->flushQueryLog();
+    }
 })) {
 }

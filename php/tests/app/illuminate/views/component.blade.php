@@ -1,0 +1,1 @@
+<x-note kind="info">{{ $text }}</x-note>

@@ -1,0 +1,2 @@
+@props(['kind'])
+<b class="{{ $kind }}">{{ $slot }}</b>

@@ -1,0 +1,3 @@
+<title>{{ $site }}</title>
+@yield('body')
+@stack('scripts')

@@ -1,0 +1,7 @@
+@extends('layout')
+@section('body')
+<p>{{ $text }} {!! $text !!}</p>
+@endsection
+@push('scripts')
+<i>script</i>
+@endpush

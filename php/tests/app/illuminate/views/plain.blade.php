@@ -1,0 +1,1 @@
+{{ $site }} {{ $secret ?? 'none' }} {{ $text }}

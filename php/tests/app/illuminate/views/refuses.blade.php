@@ -1,0 +1,1 @@
+<p>@php throw new Apus\HttpException(410, 'It is gone.'); @endphp</p>
