@@ -9,7 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from comparison import cases, frameworks, host, measure, page, php, proxies, report, servers
+from comparison import cases, frameworks, host, measure, page, php, proxies, report, servers, unstable
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "BENCHMARKS.md"
@@ -71,6 +71,9 @@ def main():
                     running.extend(started(php.start_apus(case, cores[0], pool, other, name)) for name, other in beside.items())
                     if case.resident:
                         running.append(started(php.start_resident(case, cores[0], pool, binary.resolve())))
+                    if case.proxied:
+                        origin = started(php.start_resident(case, cores[0], pool, binary.resolve(), f"{php.PROXIED}-origin"))
+                        running.append(started(php.start_proxied(cores[0], origin)))
                 running.extend(started(php.NGINX[rival](case, cores[0], pool)) for rival in case.rivals)
                 if case.has_floor:
                     running.append(started(servers.start_floor(cores[0], php.length_of(running[-1], case.path))))
@@ -94,7 +97,10 @@ def main():
                 if binary:
                     running.append(started(servers.start_apus(cores[0], binary.resolve())))
                     running.extend(started(servers.start_apus(cores[0], other, name)) for name, other in beside.items())
-                running.append(started(servers.start_nginx(cores[0])))
+                if isinstance(case, cases.Http3Case) or getattr(case, "http3", False):
+                    running.append(started(servers.start_nginx_http3(cores[0], unstable.nginx())))
+                else:
+                    running.append(started(servers.start_nginx(cores[0])))
                 if case.is_http2:
                     running.append(started(servers.start_h2o(cores[0])))
                 if case.has_floor:
@@ -107,7 +113,7 @@ def main():
 
     results = {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "host": host.describe() | {"frameworks": frameworks.versions()},
+        "host": host.describe() | {"frameworks": frameworks.versions(), "nginx-http3": unstable.nginx_version()},
         "rounds": options.rounds,
         "seconds": options.seconds,
         "cases": {},

@@ -4,6 +4,7 @@ PHP processes are also killed, and no client may get another's response."""
 
 import argparse
 import concurrent.futures
+import json
 import os
 import random
 import signal
@@ -36,9 +37,10 @@ def main():
     server_core, load_core = host.cores()
     if options.php:
         sys.exit(soak_php(binary, server_core, load_core, options.seconds))
+    h3load = servers.h3load()
     server = servers.start_apus(server_core, binary)
     try:
-        sys.exit(soak(server, binary, load_core, options.seconds))
+        sys.exit(soak(server, binary, h3load, load_core, options.seconds))
     finally:
         server.stop()
 
@@ -89,12 +91,21 @@ def kill_and_reload(server, binary, core, seconds, costs):
     return judge(samples, seconds, reloads, failures, errors)
 
 
-def soak(server, binary, core, seconds):
+def soak(server, binary, h3load, core, seconds):
     def run(path, tls, close):
         return load.wrk(core, server.url(path, tls), 32, seconds, close)
 
     def run_http2(path, streams):
         return load.H2Load(core, server.url(path, tls=True), 32, streams, seconds, alone=False).run()
+
+    def run_http3(path, *options):
+        url = server.url(path, tls=True)
+        length = cases.FILES[path]
+        command = [h3load, "-c32", f"--seconds={seconds}", f"--length={length}", *options, url]
+        done = subprocess.run(["taskset", "-c", str(core), *command], capture_output=True, text=True)
+        if done.returncode:
+            return {"requests": 0, "errors": 1, "errors_by_kind": {done.stderr.strip(): 1}}
+        return json.loads(done.stdout.splitlines()[-1])
 
     loads = {
         "clear, kept alive": ("/1k.html", False, False),
@@ -106,6 +117,8 @@ def soak(server, binary, core, seconds):
     with concurrent.futures.ThreadPoolExecutor() as pool:
         running = {name: pool.submit(run, *what) for name, what in loads.items()}
         running["HTTP/2"] = pool.submit(run_http2, "/100k.bin", 10)
+        running["HTTP/3"] = pool.submit(run_http3, "/100k.bin", "-m10")
+        running["HTTP/3, closed"] = pool.submit(run_http3, "/10k.html", "--handshakes")
         started = time.monotonic()
         while not all(one.done() for one in running.values()):
             time.sleep(2)
@@ -120,7 +133,7 @@ def soak(server, binary, core, seconds):
     for name, one in running.items():
         result = one.result()
         errors += result["errors"]
-        print(f"{name:<20}{result['requests']:>12,.0f} requests  {result['errors']} errors")
+        print(f"{name:<20}{result['requests']:>12,.0f} requests  {result['errors']} errors", *result.get("errors_by_kind", {}).items())
     return judge(samples, seconds, reloads, failures, errors)
 
 

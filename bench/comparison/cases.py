@@ -103,6 +103,34 @@ HTTP2_CASES = (
     _http2("h2-10k-c8000", "10 KB, 8,000 connections x 1", "/10k.html", 8000, 1, *KEEPS_UP),
 )
 
+@dataclass(frozen=True)
+class Http3Case(Case):
+    """One load over HTTP/3; with `close`, a new connection for each request."""
+
+    # Whether new connections resume a session.
+    resume: bool = False
+    has_floor = is_http2 = False
+
+
+def _http3(name, title, path, connections, streams, *targets, **options):
+    return Http3Case(name, "HTTP/3, " + title, path, connections, tls=True, streams=streams, targets=(*targets, NO_ERROR), **options)
+
+
+_MORE_HANDSHAKES = Target("per_core_second", "nginx", 1.2, at_least=True)
+_SOONER = Target("p99_us", "nginx", 1.0)
+
+HTTP3_CASES = (
+    _http3("h3-12b-c64", "12 B, 64 connections x 10", "/12b.html", 64, 10, _cpu("nginx", 0.50)),
+    _http3("h3-12b-c64-m1", "12 B, 64 connections x 1", "/12b.html", 64, 1, _cpu("nginx", 0.75)),
+    _http3("h3-10k-c64", "10 KB, 64 connections x 10", "/10k.html", 64, 10, _cpu("nginx", 0.70)),
+    _http3("h3-100k-c64", "100 KB, 64 connections x 10", "/100k.bin", 64, 10, _cpu("nginx", 0.70)),
+    _http3("h3-1m-c16", "1 MB, 16 connections x 1", "/1m.bin", 16, 1, _cpu("nginx", 0.75)),
+    _http3("h3-handshakes", "full handshakes, 32 at a time", "/12b.html", 32, 1, _MORE_HANDSHAKES, close=True),
+    _http3("h3-resumed", "resumed handshakes, 32 at a time", "/12b.html", 32, 1, _MORE_HANDSHAKES, close=True, resume=True),
+    _http3("h3-10k-c1000", "10 KB, 1,000 connections x 1", "/10k.html", 1000, 1, _SOONER),
+    _http3("h3-10k-c5000", "10 KB, 5,000 connections x 1", "/10k.html", 5000, 1, _SOONER),
+)
+
 CASES = (
     Case("12b-c64", "12 B, 64 connections", "/12b.html", 64, targets=_small(1.15)),
     Case("12b-browser-c64", "12 B, a browser's head, 64 connections", "/12b.html", 64, browser=True,
@@ -134,6 +162,7 @@ class MemoryCase:
     title: str
     connections: int
     tls: bool = False
+    http3: bool = False
     targets: tuple = ()
     is_http2 = has_floor = False
 
@@ -144,6 +173,8 @@ MEMORY_CASES = (
                targets=(Target("bytes", "", 4 * KB),)),
     MemoryCase("idle-tls", "idle keep-alive connection, TLS", 2000, tls=True,
                targets=(Target("bytes", "", 20 * KB),)),
+    MemoryCase("idle-h3", "idle HTTP/3 connection", 2000, http3=True,
+               targets=(Target("bytes", "nginx", 1.0), Target("bytes", "", 16 * KB))),
 )
 
 
@@ -286,6 +317,8 @@ class PhpCase:
     crowded: bool = False
     # How the application takes requests if it stays in memory, as `mode` of its workers; nothing: it does not.
     resident: str = ""
+    # Whether that is measured behind a reverse proxy, too.
+    proxied: bool = False
     rivals: tuple = ("nginx",)
     tls = close = percentiles = browser = is_http2 = False
 
@@ -309,6 +342,11 @@ PHP_CASES = (
     PhpCase("php-example", "example application, 100 connections", "example", "/users/7", 100,
             (Target("requests_per_second", "nginx", 4.0, at_least=True, of="resident"), NO_ERROR,
              Target("errors", "", 0, of="resident")), resident="native"),
+    PhpCase("php-rabbit", "page with Eloquent and Blade, 100 connections", "rabbit", "/", 100,
+            (Target("requests_per_second", "nginx", 4.0, at_least=True, of="resident"),
+             Target("requests_per_second", "resident", 0.95, at_least=True, of="resident-behind-nginx"),
+             NO_ERROR, Target("errors", "", 0, of="resident"), Target("errors", "", 0, of="resident-behind-nginx")),
+            resident="native", proxied=True),
     PhpCase("php-hello", "hello world of PHP, 64 connections", "hello", "/hello.php", 64,
             (Target("cpu_us", "", 60, of="resident"), Target("php_per_core_second", "", 20_000, at_least=True, of="resident"),
              _cpu("nginx-keepalive", 0.80), _cpu("nginx", 0.60), NO_ERROR, Target("errors", "", 0, of="resident")),
@@ -352,4 +390,4 @@ FRAMEWORK_CASES = (
                   (_per_core("axum", 1.2), _per_core("gin", 1.0), NO_ERROR), database=True),
 )
 
-ALL = (*CASES, *MEMORY_CASES, *PEAK_CASES, *PROXY_CASES, *DOWNLOAD_CASES, *QUEUE_CASES, *PHP_CASES, *FRAMEWORK_CASES)
+ALL = (*CASES, *HTTP3_CASES, *MEMORY_CASES, *PEAK_CASES, *PROXY_CASES, *DOWNLOAD_CASES, *QUEUE_CASES, *PHP_CASES, *FRAMEWORK_CASES)

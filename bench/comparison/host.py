@@ -12,7 +12,7 @@ from pathlib import Path
 # The program that is needed, and the Debian package that has it.
 PACKAGES = {"nginx": "nginx-light", "h2o": "h2o", "wrk": "wrk", "h2load": "nghttp2-client", "cc": "gcc",
             "openssl": "openssl", "haproxy": "haproxy", "varnishd": "varnish", "taskset": "util-linux", "ss": "iproute2",
-            "node": "nodejs", "valgrind": "valgrind"}
+            "node": "nodejs", "valgrind": "valgrind", "curl": "curl"}
 
 
 def find(program):

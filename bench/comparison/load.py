@@ -1,5 +1,6 @@
-"""The load: wrk for HTTP/1.1, h2load for HTTP/2, and a holder of idle connections."""
+"""The load: wrk for HTTP/1.1, h2load for HTTP/2, h3load for HTTP/3, and holders of idle connections."""
 
+import json
 import re
 import signal
 import socket
@@ -194,6 +195,42 @@ class ConnectionWatch:
         command = ["ss", "-Htn", "state", "established", f"sport = :{self.port}"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return frozenset(line.split()[-1] for line in done.stdout.splitlines())
+
+
+class H3Load:
+    """bench/h3load, with one thread on `core`. Connections that do not last count as errors."""
+
+    def __init__(self, program, core, url, connections, *options):
+        self.url = url
+        self.command = list(map(str, ["taskset", "-c", core, program, f"-c{connections}", *options, url]))
+
+    def run(self, on_start, on_end):
+        """What it saw; the functions are called when the load begins and ends."""
+        with self._start() as child:
+            for line in child.stdout:
+                if line == "begin\n":
+                    on_start()
+                elif line == "end\n":
+                    on_end()
+                else:
+                    sample = json.loads(line)
+        if child.returncode != 0:
+            sys.exit(f"bench: h3load failed: {self.url}")
+        return sample
+
+    def __enter__(self):
+        """With `--hold`: returns once all connections had a response."""
+        self.child = self._start()
+        if self.child.stdout.readline() != "begin\n":
+            sys.exit(f"bench: h3load failed: {self.url}")
+        return self
+
+    def __exit__(self, *_):
+        self.child.stdin.close()
+        self.child.wait()
+
+    def _start(self):
+        return subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 class IdleConnections:

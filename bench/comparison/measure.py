@@ -1,9 +1,10 @@
 """Runs the cases, interleaved: every server once a round, so that a slow minute meets all alike."""
 
 import statistics
+import sys
 import time
 
-from . import cases, crowd, load, process, servers
+from . import cases, crowd, host, load, process, servers
 
 # How long the generator notes the time of every request, once a round.
 LOGGED_SECONDS = 2
@@ -20,17 +21,19 @@ def run_case(case, start, cores, rounds, seconds, say):
         seconds = max(seconds, QUEUE_SECONDS)
     if _is_crowded(case):
         seconds = max(seconds, CROWD_SECONDS)
-    with start(case) as running:
-        samples = {server.name: [] for server in running}
-        # h2load warms up in each round, and so does a queue.
-        if not case.is_http2 and not isinstance(case, cases.QueueCase) and not _is_crowded(case):
-            for server in running:
-                load.wrk(generator_core, server.url(case.path, case.tls), min(case.connections, 64), 1, browser=case.browser)
-        for number in range(rounds):
+    samples = {}
+    for number in range(rounds):
+        # Where the kernel places a process in memory changes its figures by a tenth, so each round has new processes.
+        with start(case) as running:
+            # h2load and h3load warm up in each round, and so does a queue.
+            if not case.is_http2 and not isinstance(case, (cases.Http3Case, cases.QueueCase)) and not _is_crowded(case):
+                for server in running:
+                    load.wrk(generator_core, server.url(case.path, case.tls), min(case.connections, 64), 1, browser=case.browser)
             # Nobody always goes first.
-            for server in running[number % len(running):] + running[:number % len(running)]:
+            first = number % len(running)
+            for server in running[first:] + running[:first]:
                 sample = _sample(server, case, generator_core, seconds)
-                samples[server.name].append(sample)
+                samples.setdefault(server.name, []).append(sample)
                 say(f"  {case.name}  round {number + 1}/{rounds}  {server.name:<12}"
                     f"{sample['requests_per_second']:>10.0f}/s {sample['cpu_us']:>9.2f} us")
     return {name: _median(of_server) for name, of_server in samples.items()}
@@ -44,6 +47,8 @@ def _sample(server, case, generator_core, seconds):
     measured = Measured(server)
     if case.is_http2:
         sample = _http2_sample(server, case, generator_core, seconds, measured)
+    elif isinstance(case, cases.Http3Case):
+        sample = _http3_sample(server, case, generator_core, seconds, measured)
     elif isinstance(case, cases.QueueCase):
         measured.begin()
         sample = crowd.run(generator_core, server, case.path, case.connections, seconds)
@@ -87,11 +92,27 @@ def _http2_sample(server, case, generator_core, seconds, measured):
     return sample
 
 
+def _http3_sample(server, case, generator_core, seconds, measured):
+    options = [f"-m{case.streams}", f"-s{seconds}", f"--length={case.size}"]
+    options += ["--handshakes"] if case.close else []
+    options += ["--resume"] if case.resume else []
+    url = server.url(case.path, tls=True)
+    sample = load.H3Load(servers.h3load(), generator_core, url, case.connections, *options).run(measured.begin, measured.end)
+    if case.close:
+        # One that should resume and does not, or the other way round, is not what is measured.
+        expected = 0 if case.resume else sample["requests"]
+        if abs(sample["full_handshakes"] - expected) > sample["requests"] / 100:
+            sys.exit(f"bench: {sample['full_handshakes']} full handshakes, {sample['requests']} requests: {url}")
+    if sample.pop("errors_by_kind"):
+        print(f"bench: {url}: {sample['errors']} errors", file=sys.stderr)
+    return sample
+
+
 class Measured:
     """The CPU time of a server, and of PHP behind it, between two moments."""
 
     def __init__(self, server):
-        self.pid = server.pid
+        self.pids = [of.pid for of in (server, server.origin) if of]
         self.php_pid = server.php_pid
 
     def begin(self):
@@ -105,7 +126,7 @@ class Measured:
         self.seconds = time.monotonic() - self.began
 
     def _now(self):
-        return process.cpu_seconds(self.pid), process.cpu_seconds(self.php_pid) if self.php_pid else 0.0
+        return sum(map(process.cpu_seconds, self.pids)), process.cpu_seconds(self.php_pid) if self.php_pid else 0.0
 
 
 def _median(samples):
@@ -125,14 +146,20 @@ def run_memory_case(case, start, say):
                 value = before
             else:
                 # What the first connections of a process allocate once is not what one costs.
-                with load.IdleConnections(server, "/12b.html", 64, case.tls):
+                with _idle_connections(case, server, 64):
                     before = _settled_memory(server)
-                with load.IdleConnections(server, "/12b.html", case.connections, case.tls):
+                with _idle_connections(case, server, case.connections):
                     value = (_settled_memory(server) - before) / case.connections
             server.stop()
             result[server.name] = {"bytes": value}
             say(f"  {case.name}  {server.name:<12}{value:>12.0f} bytes")
     return result
+
+
+def _idle_connections(case, server, count):
+    if case.http3:
+        return load.H3Load(servers.h3load(), host.cores()[1], server.url("/12b.html", tls=True), count, "-m1", "--hold")
+    return load.IdleConnections(server, "/12b.html", count, case.tls)
 
 
 def run_peak_case(case, start, cores, say):

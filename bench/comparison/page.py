@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 
 from . import report
-from .cases import ALL, CASES, DOWNLOAD_CASES, FRAMEWORK_CASES, MB, MEMORY_CASES, PEAK_CASES, PHP_CASES, PROXY_CASES, QUEUE_CASES
+from .cases import ALL, CASES, DOWNLOAD_CASES, FRAMEWORK_CASES, HTTP3_CASES, MB, MEMORY_CASES, PEAK_CASES, PHP_CASES, PROXY_CASES, QUEUE_CASES
 
 BY_NAME = {case.name: case for case in ALL}
-NAMES = {"apus": "Apus", "resident": "Apus, resident", "h2o": "H2O", "haproxy": "HAProxy", "varnish": "Varnish",
-         "floor": "the floor", "raw": "raw tokio", "actix": "actix-web", "rocket": "Rocket", "hyperlane": "Hyperlane",
-         "gin": "Gin", "node": "Node"}
+NAMES = {"apus": "Apus", "resident": "Apus, resident", "resident-behind-nginx": "nginx and Apus, resident", "h2o": "H2O",
+         "haproxy": "HAProxy", "varnish": "Varnish", "floor": "the floor", "raw": "raw tokio", "actix": "actix-web",
+         "rocket": "Rocket", "hyperlane": "Hyperlane", "gin": "Gin", "node": "Node"}
+# How Apus is run; each is a row.
+OF_APUS = ("apus", "resident", "resident-behind-nginx")
 SIZES = {"bytes", "growth_bytes"}
 # Columns of Apus's own figures.
 COLUMNS = {"requests_per_second": "requests/s", "cpu_us": "CPU, us", "php_cpu_us": "PHP's CPU, us", "busy": "core busy",
@@ -30,6 +32,7 @@ class Table:
 TABLES = (
     Table("Files over HTTP/1.1", [case for case in CASES if not case.is_http2], ("nginx", "floor")),
     Table("Files over HTTP/2", [case for case in CASES if case.is_http2], ("nginx", "h2o")),
+    Table("Files over HTTP/3", HTTP3_CASES, ("nginx",)),
     Table("Proxy and cache", (*PROXY_CASES, *DOWNLOAD_CASES, *QUEUE_CASES), ("nginx", "haproxy", "varnish", "floor")),
     Table("PHP", PHP_CASES, ("nginx", "nginx-keepalive", "floor"),
           columns=("requests_per_second", "cpu_us", "php_cpu_us", "busy", "p99_us")),
@@ -42,7 +45,7 @@ TABLES = (
 
 def known_servers(servers):
     """Without other builds of Apus."""
-    known = {"apus", "resident"}.union(*(table.peers for table in TABLES))
+    known = set(OF_APUS).union(*(table.peers for table in TABLES))
     return {name: row for name, row in servers.items() if name in known}
 
 
@@ -63,6 +66,7 @@ def _origin(runs, results):
     used = sorted({result["run"] for result in results.values()})
     host = runs[used[-1]]["host"]
     versions = [host[name] for name in ("nginx", "h2o", "haproxy", "varnish", "wrk", "h2load", "frameworks")]
+    versions += [f"over HTTP/3 {host['nginx-http3']}"] if "nginx-http3" in host else []
     lines = [f"Measured on {host['cpu']} ({host['cores']} cores, Linux {host['kernel'].split('-')[0]}) with {', '.join(versions)}."]
     by_rounds = {}
     for name in used:
@@ -81,15 +85,15 @@ def _header(table):
 
 
 def _rows(table, case, result):
-    """The row of a case, and another where Apus was run in a second way."""
+    """The row of a case, and another for each further way to run Apus."""
     servers = result["servers"]
     verdicts = _verdicts(case, result)
-    for server in ("apus", "resident"):
+    for server in OF_APUS:
         if server not in servers:
             continue
-        title = case.title if server == "apus" else f"the same, {server}"
-        if table.title.endswith("HTTP/2"):
-            title = title.removeprefix("HTTP/2, ")
+        title = case.title if server == "apus" else f"the same, {server.replace('-', ' ')}"
+        if table.title.endswith(("HTTP/2", "HTTP/3")):
+            title = title.partition(", ")[2]
         yield "| " + " | ".join([
             f"{title} `{case.name}`",
             *(_cell(metric, servers[server], servers.get("nginx", {})) for metric in table.columns),
@@ -145,7 +149,7 @@ def missed(results):
     found = {}
     for name, result in results.items():
         verdicts = [verdict for verdict in _verdicts(BY_NAME[name], result) if not verdict["met"]]
-        for server in ("apus", "resident"):
+        for server in OF_APUS:
             goals = _goals([verdict for verdict in verdicts if verdict["of"] == server])
             if goals:
                 found.setdefault(name, []).append(goals if server == "apus" else f"{server}: {goals}")

@@ -14,11 +14,14 @@ from .servers import BENCH, RUN, run_apus, run_nginx
 
 STACK = BENCH.parent / "crates" / "cli" / "tests" / "origins" / "php" / "stack"
 
-WORDPRESS, EXAMPLE, HELLO = "wordpress", "example", "hello"
-PARTS = {WORDPRESS: ("wordpress",), EXAMPLE: ("example",), HELLO: ("scripts",)}
+WORDPRESS, EXAMPLE, RABBIT, HELLO = "wordpress", "example", "rabbit", "hello"
+PARTS = {WORDPRESS: ("wordpress",), EXAMPLE: ("example",), RABBIT: ("rabbit",), HELLO: ("scripts",)}
 
-# Apus with workers.
-RESIDENT = "resident"
+# Applications whose front controller handles all requests.
+WITH_FRONT_CONTROLLER = (EXAMPLE, RABBIT)
+
+# Apus with workers, as clients reach it, and behind nginx.
+RESIDENT, PROXIED = "resident", "resident-behind-nginx"
 
 # Installs the blog as its installer does, and fills its front page.
 INSTALL = """
@@ -80,6 +83,25 @@ set $skip 0;
             fastcgi_cache_lock on;
             add_header X-FastCGI-Cache $upstream_cache_status;"""
 
+# nginx as a reverse proxy in front of Apus.
+NGINX_PROXY = """\
+    upstream apus {{
+        server 127.0.0.1:{origin};
+        keepalive 1024;
+        keepalive_requests 1000000000;
+    }}
+    server {{
+        listen 127.0.0.1:{port} backlog=4096;
+        location / {{
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_set_header Host $host;
+            proxy_set_header X-Forwarded-For $remote_addr;
+            proxy_pass http://apus;
+        }}
+    }}
+"""
+
 APUS = """\
 [global]
 worker_threads = 1
@@ -113,11 +135,13 @@ class Stack:
         """Its socket, and its master."""
         folder, pid = self._start(
             f"php-{name}", children, APUS_PHP=str(self.folder / "apus.php"),
+            RABBIT_SOCKET=f"{self.folder}/db.sock",
             EXAMPLE_DSN=f"mysql:unix_socket={self.folder}/db.sock;dbname=example;charset=utf8mb4")
         return folder / "fpm.sock", pid
 
     def root(self, kind):
-        return self.folder / {WORDPRESS: "wordpress", HELLO: "scripts", EXAMPLE: "example/public"}[kind]
+        return self.folder / {WORDPRESS: "wordpress", HELLO: "scripts", EXAMPLE: "example/public",
+                              RABBIT: "rabbit/public"}[kind]
 
     def _start(self, name, children, *parts, **environment):
         folder = RUN / name
@@ -163,19 +187,28 @@ def start_apus(case, core, stack, binary, name="apus"):
     lines = []
     if case.kind == WORDPRESS:
         lines.append('preset = "wordpress"')
-    if case.kind == EXAMPLE:
+    if case.kind in WITH_FRONT_CONTROLLER:
         lines.append('fastcgi.front_controller = "/index.php"')
     if case.cached:
         lines.append("fastcgi.cache = { ttl = 3600 }")
     return _start_apus(name, case, core, stack, binary, lines, stack.start_fpm(name))
 
 
-def start_resident(case, core, stack, binary):
+def start_resident(case, core, stack, binary, name=RESIDENT):
     """Apus with the application in the memory of PHP-FPM's processes; one is left for other requests."""
-    script = "/index.php" if case.kind == EXAMPLE else case.path
+    script = "/index.php" if case.kind in WITH_FRONT_CONTROLLER else case.path
     workers = f'{{ mode = "{case.resident}", min = {stack.CHILDREN}, max = {stack.CHILDREN} }}'
     lines = [f'fastcgi = {{ front_controller = "{script}", workers = {workers} }}']
-    return _start_apus(RESIDENT, case, core, stack, binary, lines, stack.start_fpm(RESIDENT, stack.CHILDREN + 1))
+    return _start_apus(name, case, core, stack, binary, lines, stack.start_fpm(name, stack.CHILDREN + 1))
+
+
+def start_proxied(core, origin):
+    """nginx in front of a resident Apus. Both share one core, and their CPU is counted together."""
+    port = host.free_port()
+    http = NGINX_PROXY.format(port=port, origin=origin.clear)
+    server = run_nginx(http, core, port, php_pid=origin.php_pid, name=PROXIED)
+    server.origin = origin
+    return server
 
 
 def length_of(server, path):

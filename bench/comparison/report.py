@@ -60,20 +60,20 @@ def verdict_words(verdict):
 
 
 def terminal(results):
-    lines = [f"{'case':<23}{'server':<16}{'req/s':>10}{'CPU us':>10}{'/ nginx':>9}{'/ h2o':>8}{'busy':>6}"
+    lines = [f"{'case':<23}{'server':<22}{'req/s':>10}{'CPU us':>10}{'/ nginx':>9}{'/ h2o':>8}{'busy':>6}"
              f"{'p50 us':>10}{'p99 us':>10}{'peak':>10}{'errors':>8}"]
     for name, entry in results["cases"].items():
         for server, row in entry["servers"].items():
             if "bytes" in row:
                 errors = f"{row['errors']:>8} errors" if "errors" in row else ""
-                lines.append(f"{name:<23}{server:<16}{row['bytes']:>20,.0f} bytes{errors}")
+                lines.append(f"{name:<23}{server:<22}{row['bytes']:>20,.0f} bytes{errors}")
                 continue
             if "growth_bytes" in row:
-                lines.append(f"{name:<23}{server:<16}{row['bytes_per_second'] / MB:>15,.0f} MB/s"
+                lines.append(f"{name:<23}{server:<22}{row['bytes_per_second'] / MB:>15,.0f} MB/s"
                              f"{row['growth_bytes']:>16,.0f} bytes more{row['errors']:>8} errors")
                 continue
             lines.append(
-                f"{name:<23}{server:<16}{row['requests_per_second']:>10.0f}{row['cpu_us']:>10.2f}"
+                f"{name:<23}{server:<22}{row['requests_per_second']:>10.0f}{row['cpu_us']:>10.2f}"
                 f"{share(entry, row, 'nginx'):>9}{share(entry, row, 'h2o'):>8}{row['busy']:>6.0%}"
                 f"{microseconds(row, 'p50_us'):>10}{microseconds(row, 'p99_us'):>10}"
                 f"{megabytes(row['peak_memory_bytes']):>10}{row['errors']:>8}{of_php(row)}")

@@ -1,5 +1,6 @@
 """The servers: how each is configured, started, pinned and stopped."""
 
+import functools
 import os
 import shutil
 import socket
@@ -44,6 +45,23 @@ NGINX_HTTP = """\
     server {{
         listen 127.0.0.1:{clear} backlog=4096;
         listen 127.0.0.1:{tls} ssl http2 backlog=4096;
+        root files;
+    }}
+"""
+
+# As its documentation of HTTP/3 advises: segmentation by the kernel, and room for a whole response in each stream.
+NGINX_HTTP3 = """\
+    types {{ text/html html; application/octet-stream bin; }}
+    ssl_certificate cert.pem;
+    ssl_certificate_key key.pem;
+    ssl_protocols TLSv1.3;
+    ssl_session_cache shared:sessions:10m;
+    ssl_session_timeout 1h;
+    quic_gso on;
+    http3_stream_buffer_size 1m;
+    server {{
+        listen 127.0.0.1:{tls} quic reuseport;
+        listen 127.0.0.1:{tls} ssl backlog=4096;
         root files;
     }}
 """
@@ -97,6 +115,8 @@ class Server:
         self.name = name
         # The master of the PHP processes that work for it.
         self.php_pid = php_pid
+        # The server that it is in front of, whose CPU counts as its own.
+        self.origin = None
         self.clear = clear
         self.tls = tls
         log = (RUN / f"{name}.output").open("ab")
@@ -145,14 +165,20 @@ def start_nginx(core):
     return run_nginx(NGINX_HTTP.format(clear=clear, tls=tls), core, clear, tls)
 
 
-def run_nginx(http, core, clear, tls=None, php_pid=None, checked_after="1s", name="nginx"):
+def start_nginx_http3(core, command):
+    """nginx with HTTP/3, by the command that runs a version that has it."""
+    tls = host.free_port()
+    return run_nginx(NGINX_HTTP3.format(tls=tls), core, None, tls, command=command)
+
+
+def run_nginx(http, core, clear, tls=None, php_pid=None, checked_after="1s", name="nginx", command=None):
     """nginx with these lines of `http`, which looks at its files again after so long."""
     descriptors = host.raise_descriptor_limit()
     user = "user root;\n" if os.geteuid() == 0 else ""
     text = NGINX_FRAME.format(
         name=name, user=user, descriptors=descriptors, connections=min(descriptors, 16384), checked_after=checked_after, http=http)
     (RUN / f"{name}.conf").write_text(text)
-    command = [host.find("nginx"), "-p", RUN, "-c", RUN / f"{name}.conf", "-e", RUN / f"{name}.log"]
+    command = [*(command or [host.find("nginx")]), "-p", RUN, "-c", RUN / f"{name}.conf", "-e", RUN / f"{name}.log"]
     return Server(name, command, clear, tls, core, php_pid)
 
 
@@ -186,14 +212,25 @@ def build_origins():
 
 
 def build_apus():
+    return _build("apus-cli", "apus")
+
+
+@functools.cache
+def h3load():
+    """The HTTP/3 load generator: the program in `APUS_H3LOAD`, or that of this checkout, which is built once."""
+    given = os.environ.get("APUS_H3LOAD")
+    return Path(given).resolve() if given else _build("apus-h3load", "h3load").resolve()
+
+
+def _build(package, program):
     root = BENCH.parent
-    subprocess.run(["cargo", "build", "--release", "--locked", "-p", "apus-cli"], cwd=root, check=True)
+    subprocess.run(["cargo", "build", "--release", "--locked", "-p", package], cwd=root, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
-    return target / "release" / "apus"
+    return target / "release" / program
 
 
-def prepare(sizes):
-    """A fresh working folder with a certificate and a file of each size."""
+def prepare(sizes, address="127.0.0.1"):
+    """A fresh working folder with a certificate for this address and a file of each size."""
     shutil.rmtree(RUN, ignore_errors=True)
     (RUN / "files").mkdir(parents=True)
     (RUN / "tmp").mkdir()
@@ -203,5 +240,5 @@ def prepare(sizes):
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
          "-keyout", "key.pem", "-out", "cert.pem", "-days", "30", "-subj", "/CN=bench.test",
-         "-addext", "subjectAltName=DNS:bench.test,IP:127.0.0.1"],
+         "-addext", f"subjectAltName=DNS:bench.test,IP:{address}"],
         cwd=RUN, check=True, capture_output=True)
