@@ -5,7 +5,7 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 DENY := $(shell command -v cargo-deny || echo .tools/bin/cargo-deny)
 
-.PHONY: help run test test-fast lint attack bench bench-instructions soak fuzz conformance tools clean
+.PHONY: help run test test-fast lint attack bench bench-instructions bench-path soak fuzz conformance tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -43,6 +43,9 @@ bench: ## Apus against nginx, H2O, HAProxy, Varnish, web frameworks and the floo
 bench-instructions: ## instructions of a request, counted by callgrind; BENCH="--case proxy-1k --write"
 	python3 bench/instructions.py $(BENCH)
 
+bench-path: ## downloads over HTTP/2 and HTTP/3 through the same delay and loss, as root; BENCH="--case 20ms-0.0% --nginx"
+	python3 bench/path.py $(BENCH)
+
 soak: ## Apus under load, reloaded every two seconds; SOAK="--seconds 600", SOAK=--php with PHP behind it
 	python3 bench/soak.py $(SOAK)
 
@@ -59,6 +62,7 @@ conformance: tools ## HTTP/2 by h2spec; WebSocket by the Autobahn suite, which i
 	conformance/autobahn
 	$(CARGO) test --locked -p apus-http --test it
 	$(CARGO) test --locked -p apus-net --test it -- framing h2 limits persistence proxy_protocol
+	$(CARGO) test --locked -p apus-client --test it -- framing h2 persistence
 	$(CARGO) test --locked -p apus-cli --test it -- attacks clients under_load
 
 tools: ## install what the tests need, as far as it is missing

@@ -100,6 +100,7 @@ impl Transcript {
                     content_length: Some(0),
                     date: DATE,
                     server: None,
+                    alt_svc: None,
                 };
                 connection.send_head(head, &mut out);
                 connection.send_end(None, &mut out);

@@ -234,6 +234,7 @@ fn response(
         content_length,
         date: DATE,
         server: None,
+        alt_svc: None,
     }
 }
 

@@ -190,6 +190,7 @@ impl Peer {
             content_length: Some(RESPONSE_BYTES as u64),
             date: DATE,
             server: None,
+            alt_svc: None,
         };
         match self.connection.send_head(stream, head, &mut self.out) {
             ExpectedBody::None => {}

@@ -11,9 +11,11 @@ mod http1;
 mod http1_client;
 mod http2;
 mod http2_connection;
+mod http3;
 mod paths;
 mod php;
 mod proxy;
+mod quic;
 mod shared_cache;
 mod translation;
 mod websocket;
@@ -30,9 +32,11 @@ pub use http1::{chunked, request_head, response_head};
 pub use http1_client::http1_client;
 pub use http2::hpack;
 pub use http2_connection::{http2_client, http2_connection, http2_frames};
+pub use http3::{http3_connection, http3_frames, qpack};
 pub use paths::path_resolution;
 pub use php::php_wire;
 pub use proxy::proxy_protocol;
+pub use quic::quic_connection;
 pub use shared_cache::shared_cache;
 pub use translation::{http1_to_http2, http2_to_http1};
 pub use websocket::websocket_frames;
@@ -57,12 +61,16 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http2_connection", http2_connection),
     ("http2_frames", http2_frames),
     ("http2_to_http1", http2_to_http1),
+    ("http3_connection", http3_connection),
+    ("http3_frames", http3_frames),
     ("hpack", hpack),
     ("multipart", multipart),
     ("path_resolution", path_resolution),
     ("php_wire", php_wire),
     ("proxy_protocol", proxy_protocol),
+    ("qpack", qpack),
     ("query", query),
+    ("quic_connection", quic_connection),
     ("range", range),
     ("request_head", request_head),
     ("response_head", response_head),

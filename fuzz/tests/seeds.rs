@@ -9,6 +9,9 @@ use apus_fuzz::{TARGETS, Target};
 /// The number of mutations for each target.
 const MUTATIONS: usize = 6000;
 
+/// For a target that opens a connection for each of them.
+const MUTATIONS_WITH_CONNECTION: usize = 1000;
+
 #[test]
 fn targets_hold_for_their_seeds_and_mutations_of_them() {
     for (name, target) in TARGETS {
@@ -18,7 +21,11 @@ fn targets_hold_for_their_seeds_and_mutations_of_them() {
             run(name, *target, seed);
         }
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
-        for round in 0..MUTATIONS {
+        let mutations = match *name {
+            "quic_connection" => MUTATIONS_WITH_CONNECTION,
+            _ => MUTATIONS,
+        };
+        for round in 0..mutations {
             let mut data = seeds[round % seeds.len()].clone();
             for _ in 0..=random.below(4) {
                 random.mutate(&mut data, &seeds);

@@ -109,6 +109,9 @@ Examples:
     /// Fill or purge the cache of the running server
     #[command(subcommand)]
     Cache(CacheCommand),
+    /// List or renew the certificates that the running server orders by ACME
+    #[command(subcommand)]
+    Cert(CertCommand),
     /// Show which site, location and file a request is mapped to, and why
     ///
     /// Sends the request through the services of the configuration, without a connection and without
@@ -202,6 +205,26 @@ pub(crate) struct RunningServer {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The subcommands of `apus cert`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CertCommand {
+    /// Show names, expiry, renewal and failures
+    List(RunningServer),
+    /// Order a new certificate now
+    ///
+    /// The old one stays in use until there is a new one.
+    Renew {
+        /// A name of the certificate
+        name: String,
+        /// The argument of `apus serve` [default: ./apus.toml, or else the current folder]
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+        config: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Arguments of `apus status`.

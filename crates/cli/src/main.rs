@@ -19,8 +19,9 @@ use apus_server::{
 use clap::{CommandFactory, Parser};
 
 use arguments::{
-    Arguments, CacheCommand, CliCommand, ExplainArguments, NodeCommand, PurgeArguments,
-    PurgeTarget, RunningServer, ServeArguments, StatusArguments, UpstreamArguments, WarmArguments,
+    Arguments, CacheCommand, CertCommand, CliCommand, ExplainArguments, NodeCommand,
+    PurgeArguments, PurgeTarget, RunningServer, ServeArguments, StatusArguments, UpstreamArguments,
+    WarmArguments,
 };
 use output::{print, print_error, print_json};
 use warm_progress::WarmProgress;
@@ -77,6 +78,18 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
         CliCommand::Upstream(arguments) => run_upstream(arguments),
         CliCommand::Cache(CacheCommand::Purge(arguments)) => run_purge(arguments),
         CliCommand::Cache(CacheCommand::Warm(arguments)) => run_warm(arguments),
+        CliCommand::Cert(CertCommand::List(running)) => run_cert_list(&running),
+        CliCommand::Cert(CertCommand::Renew { name, config, json }) => {
+            let running = RunningServer {
+                source: config,
+                socket: None,
+                json,
+            };
+            run_ask(
+                &running,
+                &control::ControlRequest::RenewCertificate { name },
+            )
+        }
         CliCommand::Explain(arguments) => run_explain(arguments),
         CliCommand::Completions { shell } => {
             let mut script = Vec::new();
@@ -120,9 +133,9 @@ fn run_serve(arguments: ServeArguments) -> Result<(), CommandError> {
 
 fn run_check(file: Option<PathBuf>, tls: bool, json: bool) -> Result<(), CommandError> {
     let file = file.unwrap_or_else(|| apus_server::DEFAULT_FILE.into());
-    let (diagnostics, is_good) = match check(&file, tls) {
-        Ok(warnings) => (warnings, true),
-        Err(mistakes) => (mistakes, false),
+    let (diagnostics, ordered, is_good) = match check(&file, tls) {
+        Ok(checked) => (checked.warnings, checked.ordered, true),
+        Err(mistakes) => (mistakes, Vec::new(), false),
     };
     if json {
         print_json(&diagnostics.to_json());
@@ -131,6 +144,9 @@ fn run_check(file: Option<PathBuf>, tls: bool, json: bool) -> Result<(), Command
             print_error(&diagnostics.render_for_stderr());
         }
         if is_good {
+            for certificate in &ordered {
+                print(format!("{certificate}\n").as_bytes());
+            }
             print(format!("{}: good\n", file.display()).as_bytes());
         }
     }
@@ -156,6 +172,24 @@ fn run_upstream(arguments: UpstreamArguments) -> Result<(), CommandError> {
         },
     };
     run_ask(&running, &request)
+}
+
+fn run_cert_list(running: &RunningServer) -> Result<(), CommandError> {
+    let status = match send(running, &control::ControlRequest::Status)? {
+        control::ControlResponse::Done(status) => status,
+        control::ControlResponse::Failed { message, .. } => {
+            return Err(CommandError::Failed(message));
+        }
+    };
+    let certificates = status.get("certificates").cloned().unwrap_or_default();
+    if running.json {
+        print_json(&certificates);
+    } else if certificates.as_array().is_none_or(Vec::is_empty) {
+        print(b"no certificate is ordered by ACME\n");
+    } else {
+        print(output::certificates(&status).as_bytes());
+    }
+    Ok(())
 }
 
 fn run_purge(arguments: PurgeArguments) -> Result<(), CommandError> {

@@ -53,6 +53,11 @@ const UPSTREAM_NODE: MetricFamily = MetricFamily {
     gauges: &["in_flight", "latency_seconds"],
 };
 
+const CERTIFICATE: MetricFamily = MetricFamily {
+    prefix: "certificate_",
+    gauges: &["expires_in_seconds", "failures"],
+};
+
 /// Figures that identify a part of the status, or that no metric needs.
 const EXCLUDED: [&str; 4] = ["pid", "worker", "core", "seconds_left"];
 
@@ -138,6 +143,11 @@ pub(crate) fn exposition(status: &Value) -> String {
                         MetricLabels::new().with("path", text(log, "path"))
                     });
                 }
+                ("certificates", Value::Array(certificates)) => {
+                    add_each(&mut metrics, &CERTIFICATE, certificates, |certificate| {
+                        MetricLabels::new().with("names", &names(certificate))
+                    });
+                }
                 ("response_memory", Value::Object(memory)) => {
                     metrics.add_figures(&RESPONSE_MEMORY, &none, memory);
                 }
@@ -156,6 +166,17 @@ pub(crate) fn exposition(status: &Value) -> String {
         }
     }
     metrics.to_text()
+}
+
+/// The names of a certificate.
+pub(crate) fn names(certificate: &Value) -> String {
+    let names = certificate.get("names").and_then(Value::as_array);
+    let names: Vec<&str> = names
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    names.join(" ")
 }
 
 fn add_pool(metrics: &mut MetricTable, pool: &Value) {

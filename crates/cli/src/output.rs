@@ -6,6 +6,8 @@ use std::io::{self, IsTerminal, Write};
 use apus_server::{Explanation, control};
 use serde_json::Value;
 
+use crate::metrics::names;
+
 /// Prints to standard output. Ignores errors: a reader such as `head` may have closed it.
 pub(crate) fn print(text: &[u8]) {
     let mut output = io::stdout().lock();
@@ -50,6 +52,9 @@ pub(crate) fn response(request: &control::ControlRequest, value: &Value) -> Stri
         control::ControlRequest::Stop => "stopped\n".to_owned(),
         control::ControlRequest::Upstream { .. } => "changed\n".to_owned(),
         control::ControlRequest::CachePurge { .. } => "purged\n".to_owned(),
+        control::ControlRequest::RenewCertificate { .. } => {
+            "ordering; `apus cert list` shows the result\n".to_owned()
+        }
         _ => status(value),
     }
 }
@@ -137,6 +142,10 @@ fn status(value: &Value) -> String {
     }
     for group in list("upstreams") {
         push_group(&mut out, group);
+    }
+    if list("certificates").next().is_some() {
+        out.push('\n');
+        out += &certificates(value);
     }
     if let Some(cache) = value.get("cache").filter(|cache| !cache.is_null()) {
         push_cache(&mut out, cache);
@@ -267,6 +276,42 @@ fn size(bytes: u64) -> String {
 }
 
 /// A group of origins and its nodes, a line each.
+/// The certificates that a server orders by ACME, a line or two for each.
+pub(crate) fn certificates(status: &Value) -> String {
+    let mut out = String::new();
+    let list = status.get("certificates").and_then(Value::as_array);
+    for certificate in list.into_iter().flatten() {
+        let text = |name: &str| certificate.get(name).and_then(Value::as_str);
+        let seconds = certificate
+            .get("expires_in_seconds")
+            .and_then(Value::as_i64);
+        let _ = write!(out, "certificate {}: ", names(certificate));
+        let _ = match seconds {
+            None => write!(out, "none yet"),
+            Some(seconds @ ..0) => write!(out, "expired {} ago", duration(seconds.unsigned_abs())),
+            Some(seconds) => write!(out, "expires in {}", duration(seconds.unsigned_abs())),
+        };
+        for (words, key) in [(", renewed at ", "renew_at"), (", issued by ", "issued_by")] {
+            if let Some(value) = text(key) {
+                let _ = write!(out, "{words}{value}");
+            }
+        }
+        out.push('\n');
+        if let Some(error) = text("last_error") {
+            let failures = certificate
+                .get("failures")
+                .and_then(Value::as_u64)
+                .unwrap_or(0);
+            let next = text("next_attempt").unwrap_or("soon");
+            let _ = writeln!(
+                out,
+                "  {failures} attempts failed, the next one is at {next}: {error}"
+            );
+        }
+    }
+    out
+}
+
 fn push_group(out: &mut String, group: &Value) {
     let text = |value: &Value, name: &str| match value.get(name) {
         Some(Value::String(text)) => text.clone(),

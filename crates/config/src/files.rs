@@ -1,11 +1,10 @@
 //! The files of a configuration, from disk or from a recording of another process.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::fs;
-use std::io;
-use std::io::Read;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 use serde::{Deserialize, Serialize};
 
@@ -13,11 +12,55 @@ use serde::{Deserialize, Serialize};
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 
 /// The files of a configuration. Another process can read the same configuration from it.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
+    /// The files of certificates and other credentials, which may change while the configuration stays.
+    credentials: BTreeSet<PathBuf>,
     contents: BTreeMap<PathBuf, Result<Vec<u8>, String>>,
     canonical: BTreeMap<PathBuf, Result<PathBuf, String>>,
     matches: BTreeMap<String, Result<Vec<PathBuf>, String>>,
+}
+
+impl Recording {
+    /// The certificates and other credentials, as their files are now.
+    #[must_use]
+    pub fn read_credentials(&self) -> Self {
+        let contents = self
+            .credentials
+            .iter()
+            .map(|path| (path.clone(), read(path)));
+        Self {
+            contents: contents.collect(),
+            credentials: self.credentials.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds the names of the certificates and other credentials of another configuration.
+    pub fn add_credentials_of(&mut self, other: &Self) {
+        self.credentials.extend(other.credentials.iter().cloned());
+    }
+
+    /// The same configuration with the certificates and other credentials that another reading found; `None` if they are
+    /// the same. A file that cannot be read now stays as it was.
+    pub fn with_credentials_of(&self, other: &Self) -> Option<Self> {
+        let mut changed = self.clone();
+        for path in &self.credentials {
+            if let Some(Ok(contents)) = other.contents.get(path) {
+                changed.contents.insert(path.clone(), Ok(contents.clone()));
+            }
+        }
+        (changed != *self).then_some(changed)
+    }
+}
+
+impl fmt::Debug for Recording {
+    /// Without the contents, which can be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recording")
+            .field("files", &self.contents.keys())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Files by name. Each is read once and cached.
@@ -42,6 +85,12 @@ impl ConfigFiles {
             .entry(path.to_owned())
             .or_insert_with(|| read(path))
             .clone()
+    }
+
+    /// As [`Self::read`], of a certificate or another credential.
+    pub(super) fn read_credential(&self, path: &Path) -> Result<Vec<u8>, String> {
+        self.0.borrow_mut().credentials.insert(path.to_owned());
+        self.read(path)
     }
 
     /// The path without symbolic links.
@@ -99,5 +148,48 @@ pub(super) fn is_no_folder(path: &Path) -> bool {
     match fs::metadata(path) {
         Ok(found) => !found.is_dir(),
         Err(error) => error.kind() != io::ErrorKind::PermissionDenied,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recording(files: &[(&str, Result<&str, &str>)], credentials: &[&str]) -> Recording {
+        let contents = files.iter().map(|(path, contents)| {
+            let contents = contents.map(|text| text.into()).map_err(str::to_owned);
+            (PathBuf::from(path), contents)
+        });
+        Recording {
+            credentials: credentials.iter().map(PathBuf::from).collect(),
+            contents: contents.collect(),
+            ..Recording::default()
+        }
+    }
+
+    #[test]
+    fn changed_credentials_are_taken_and_the_configuration_stays() {
+        let old = recording(
+            &[("apus.toml", Ok("1")), ("cert.pem", Ok("1"))],
+            &["cert.pem"],
+        );
+        assert_eq!(old.with_credentials_of(&old), None);
+        let edited = recording(
+            &[("apus.toml", Ok("2")), ("cert.pem", Ok("1"))],
+            &["cert.pem"],
+        );
+        assert_eq!(old.with_credentials_of(&edited), None);
+        let renewed = recording(&[("apus.toml", Ok("2")), ("cert.pem", Ok("2"))], &[]);
+        let expected = recording(
+            &[("apus.toml", Ok("1")), ("cert.pem", Ok("2"))],
+            &["cert.pem"],
+        );
+        assert_eq!(old.with_credentials_of(&renewed), Some(expected));
+        for gone in [
+            recording(&[("cert.pem", Err("gone"))], &[]),
+            Recording::default(),
+        ] {
+            assert_eq!(old.with_credentials_of(&gone), None);
+        }
     }
 }

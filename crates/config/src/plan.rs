@@ -3,13 +3,15 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use apus_acme::ManagedCertificate;
 use apus_cache::service::CacheSettings;
 use apus_cache::store::{DiskSettings, StoreSettings};
+use apus_client::ClientTlsSettings;
 use apus_compress::Compression;
 use apus_files::{Symlinks, TryFiles};
 use apus_http::{Network, TrustedProxies};
 use apus_net::tls::{TlsSite, UnknownName};
-use apus_net::{Limits, ListenAddress, SystemAccount, client};
+use apus_net::{Http3Settings, Limits, ListenAddress, SystemAccount};
 use apus_patterns::Glob;
 use apus_php::handler::PhpSettings;
 use apus_php::plan::WorkerPoolPlan;
@@ -63,6 +65,8 @@ pub struct GlobalPlan {
     pub log_level: LogLevel,
     /// The proxies whose fields about clients are trusted.
     pub trusted_proxies: TrustedProxies,
+    /// The folder of certificates that are ordered by ACME; `None`: the default.
+    pub acme_folder: Option<PathBuf>,
 }
 
 /// The store of cached responses.
@@ -87,6 +91,10 @@ pub struct SitePlan {
     pub listeners: Vec<ListenerPlan>,
     /// TLS; set if one of the listeners has it.
     pub tls: Option<TlsSite>,
+    /// Its certificate, if that is ordered by ACME; TLS has none until it is read from the folder.
+    pub acme: Option<ManagedCertificate>,
+    /// HTTP/3, if it offers that.
+    pub http3: Option<Http3Settings>,
     /// The redirect of requests in clear text to `https`.
     pub force_https: Option<ForceHttps>,
     /// Strict Transport Security.
@@ -146,7 +154,7 @@ pub struct UpstreamPlan {
     /// The group, without the TLS of its nodes. Its name is `site/group`, or the URL of a single origin.
     pub group: GroupPlan,
     /// The TLS of each node; `None` is clear text.
-    pub tls: Vec<Option<client::ClientTlsSettings>>,
+    pub tls: Vec<Option<ClientTlsSettings>>,
 }
 
 impl UpstreamPlan {

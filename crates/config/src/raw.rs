@@ -14,6 +14,7 @@ use toml::de::DeValue;
 use super::diagnostics::Finding;
 use super::keys::{ConfigReader, KeyType, TypeDescription, ValueNode, choices, keys, shown};
 use super::source::{Setting, SourceSpan};
+use super::string_type::acme::{EmailText, ExternalKey, ProviderText};
 use super::string_type::origin::UpstreamName;
 use super::string_type::php::PhpAddress;
 use super::string_type::{
@@ -66,11 +67,11 @@ keys! {
         /// Whether HTTP/2 is accepted in clear text from clients with prior knowledge. Over TLS,
         /// `protocols` of the site decides.
         h2c: bool = true,
-        /// Concurrent requests of one HTTP/2 client.
+        /// Concurrent requests of one HTTP/2 or HTTP/3 client.
         h2_max_concurrent_streams: Int<1, 32_768> = Int(256),
         /// The largest HTTP/2 frame that is accepted, in bytes.
         h2_max_frame_size: Int<16_384, 16_777_215> = Int(16_384),
-        /// Requests on one HTTP/2 connection. 0: no limit.
+        /// Requests on one HTTP/2 or HTTP/3 connection. 0: no limit.
         h2_max_requests_per_conn: Int<0, { i64::MAX as u64 }> = Int(0),
         /// How long an HTTP/2 client with open requests may be silent before it gets a PING;
         /// without a response within the same time, its connection is closed. In seconds; 0: no
@@ -145,6 +146,58 @@ keys! {
         compress: Compress,
         /// The store of cached responses.
         cache: CacheStore,
+        /// The address to which a certificate authority may write. It means that you agree to the terms of the
+        /// authority.
+        acme_email: EmailText,
+        /// Whether you agree to the terms of the certificate authorities, without an address.
+        acme_agree: bool = false,
+        /// The authorities that issue certificates: by name (`"letsencrypt"`, `"letsencrypt-staging"`, `"zerossl"`,
+        /// `"google"`, `"buypass"`), or by the URL of an ACME directory. The others are asked when the first one fails. By
+        /// default Let's Encrypt.
+        acme_provider: OneOrMore<ProviderText> = OneOrMore::default(),
+        /// The root certificate of the HTTPS server of an authority that is not public, PEM.
+        acme_provider_root: FilePath,
+        /// The identifier of your account at the authority, if it wants one (external account binding).
+        acme_eab_id: Text,
+        /// The key of that account, as base64url.
+        acme_eab_key: ExternalKey,
+        /// How control over the names is proved: by port 80 (`"http-01"`), by port 443 (`"tls-alpn-01"`), by DNS
+        /// (`"dns-01"`, with `acme_dns_hook`). By default by the first two in turn, or by DNS if there is a hook.
+        acme_challenge: OneOrMore<Challenge> = OneOrMore::default(),
+        /// A program that publishes TXT records: it is called with `present` or `cleanup`, the name of the record and its
+        /// value, and returns when the record is visible.
+        acme_dns_hook: FilePath,
+        /// The profile of certificates, if the authority has several, such as `"shortlived"`.
+        acme_profile: Text,
+        /// The kind of private keys.
+        acme_key_type: AcmeKeyType = AcmeKeyType::P256,
+        /// The folder of accounts, certificates and private keys. By default `/var/lib/apus/acme` for a server that is
+        /// started as root, else `apus/acme` in the data folder of the user.
+        acme_folder: FilePath,
+    }
+}
+
+choices! {
+    /// A way to prove control over a name.
+    pub(super) Challenge: "a challenge" {
+        /// A file at port 80.
+        Http = "http-01",
+        /// A handshake at port 443.
+        TlsAlpn = "tls-alpn-01",
+        /// A TXT record.
+        Dns = "dns-01",
+    }
+}
+
+choices! {
+    /// The kind of a private key.
+    pub(super) AcmeKeyType: "a kind of key" {
+        /// ECDSA on P-256.
+        P256 = "p256",
+        /// ECDSA on P-384.
+        P384 = "p384",
+        /// RSA with 2,048 bits, for clients older than about 2014.
+        Rsa2048 = "rsa2048",
     }
 }
 
@@ -512,8 +565,11 @@ keys! {
         /// Certificates, if there are several, as ECDSA beside RSA; a client gets the first that it
         /// supports.
         certificates: List<CertificatePair> = List::default(),
-        /// Protocols to offer by ALPN, most preferred first.
+        /// The protocols of the site. Over TCP, those but `h3` are offered by ALPN, most preferred first;
+        /// `h3` serves HTTP/3 over UDP at the same addresses, and tells clients by `Alt-Svc`.
         protocols: OneOrMore<Protocol> = OneOrMore(default_protocols()),
+        /// HTTP/3. Sites on one address need the same, except for `early_data`.
+        http3: Http3,
         /// The lowest version of TLS.
         min_version: TlsVersion = TlsVersion::Tls12,
         /// Whether the server requests client certificates. Where several sites share an address and one
@@ -521,6 +577,47 @@ keys! {
         client_auth: ClientAuth = ClientAuth::None,
         /// Certificates of the authorities for client certificates, PEM.
         client_ca: FilePath,
+        /// Whether the certificate is ordered and renewed by ACME. By default it is, if the site names no certificate, all
+        /// its names are on the public Internet, and you agree to the terms by `acme_email` or `acme_agree`.
+        acme: bool,
+        /// As `acme_email` of `[global]`, for this site.
+        acme_email: EmailText,
+        /// As `acme_agree` of `[global]`, for this site.
+        acme_agree: bool = false,
+        /// As `acme_provider` of `[global]`, for this site.
+        acme_provider: OneOrMore<ProviderText> = OneOrMore::default(),
+        /// As `acme_challenge` of `[global]`, for this site.
+        acme_challenge: OneOrMore<Challenge> = OneOrMore::default(),
+        /// As `acme_profile` of `[global]`, for this site.
+        acme_profile: Text,
+        /// As `acme_key_type` of `[global]`, for this site.
+        acme_key_type: AcmeKeyType = AcmeKeyType::P256,
+    }
+}
+
+keys! {
+    /// HTTP/3 of a site.
+    pub(super) struct Http3 {
+        /// The most body data of one client that may wait to be read, in KB.
+        receive_window: Kilobytes<64, 2_097_151> = Kilobytes::new(16_384),
+        /// The most body data of one request that may wait to be read, in KB. It limits the rate of an upload to itself per
+        /// round trip. Above 2,048, many lost packets can end a connection: QUIC holds few parts of a body with gaps
+        /// between them.
+        stream_receive_window: Kilobytes<64, 2_097_151> = Kilobytes::new(2_048),
+        /// The most response data of one client that is held until it is acknowledged, in KB. Less is held as long as
+        /// the network takes less.
+        send_window: Kilobytes<64, 2_097_151> = Kilobytes::new(16_384),
+        /// How long a connection without packets lasts, in seconds; of both ends, the shorter time counts.
+        /// `keepalive_timeout` ends connections without requests, if it is shorter.
+        max_idle_timeout: Seconds<1, 3600> = Seconds::new(30),
+        /// Whether clients may send GET, HEAD and OPTIONS requests without a body before the handshake is complete
+        /// (0-RTT). Origins get them with `Early-Data: 1`.
+        early_data: bool = true,
+        /// When clients have to prove their addresses before a handshake, which costs a round trip. `"auto"`: while
+        /// many handshakes are incomplete.
+        retry: Retry = Retry::Auto,
+        /// The congestion control.
+        congestion: Congestion = Congestion::Cubic,
     }
 }
 
@@ -535,12 +632,40 @@ keys! {
 }
 
 fn default_protocols() -> Vec<Setting<Protocol>> {
-    vec![not_given(Protocol::Http2), not_given(Protocol::Http11)]
+    vec![
+        not_given(Protocol::Http3),
+        not_given(Protocol::Http2),
+        not_given(Protocol::Http11),
+    ]
 }
 
 choices! {
-    /// A protocol that is offered by ALPN.
+    /// When a client has to prove its address.
+    pub(super) Retry: "a way to prove addresses" {
+        /// While many handshakes are incomplete.
+        Auto = "auto",
+        /// Always.
+        Always = "always",
+        /// Never.
+        Never = "never",
+    }
+}
+
+choices! {
+    /// A congestion controller.
+    pub(super) Congestion: "a congestion controller" {
+        /// CUBIC (RFC 9438).
+        Cubic = "cubic",
+        /// BBR, version 1.
+        Bbr = "bbr",
+    }
+}
+
+choices! {
+    /// A protocol of a TLS site.
     pub(super) Protocol: "a protocol that is supported" {
+        /// HTTP/3.
+        Http3 = "h3",
         /// HTTP/2.
         Http2 = "h2",
         /// HTTP/1.1.

@@ -1,6 +1,8 @@
 //! Resolving keys to a plan: inheritance, conflicts between keys, and files that must exist.
 
+mod acme;
 mod cache;
+mod http3;
 mod layers;
 mod listen;
 mod php;
@@ -28,6 +30,7 @@ use super::raw;
 use super::source::{Setting, SourceSpan};
 use super::string_type::SiteHost;
 use super::value::Text;
+use acme::AcmeDefaults;
 use apus_access_log::LogFormat;
 pub use php::default_pool_folder;
 use upstream::SiteUpstreams;
@@ -38,6 +41,7 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
         file: 0,
         bytes: 0..0,
     };
+    let global_place = file.global.as_ref().map(|global| global.span.clone());
     let raw_global = match file.global {
         Some(global) => global.value,
         None => raw::Global::absent(&top, reader)?,
@@ -52,6 +56,7 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
             None => raw::Compress::absent(&top, reader)?,
         },
         max_body_bytes: raw_global.client_max_body_size.value.0,
+        acme: AcmeDefaults::new(&raw_global, global_place.as_ref(), reader),
         trusted_proxies: (raw_global.trusted_proxies.0.iter())
             .map(|network| network.0)
             .collect(),
@@ -75,6 +80,7 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
         );
     }
     listen::check(&file.sites.0, reader);
+    http3::check(&file.sites.0, reader);
     let mut upstreams: Vec<UpstreamPlan> = Vec::new();
     let sites: Vec<_> = file
         .sites
@@ -119,6 +125,8 @@ struct GlobalDefaults {
     access_log: Option<AccessLogPlan>,
     compress: raw::Compress,
     max_body_bytes: u64,
+    /// The keys of ACME.
+    acme: AcmeDefaults,
     /// The proxies in front that are trusted.
     trusted_proxies: Vec<Network>,
 }
@@ -174,6 +182,7 @@ fn global(raw: raw::Global, cache: CacheStorePlan, reader: &mut ConfigReader<'_>
         },
         log_level: *raw.log_level,
         trusted_proxies,
+        acme_folder: raw.acme_folder.map(|path| path.value.0),
     }
 }
 
@@ -322,7 +331,10 @@ fn site(
         site: raw.span.clone(),
     };
     let listeners = listen::listeners(raw, !defaults.trusted_proxies.is_empty(), reader);
-    let tls = tls::site(raw, reader);
+    let (tls, http3, acme) = match tls::site(raw, &defaults.acme, reader) {
+        Some(resolved) => (Some(resolved.tls), resolved.http3, resolved.acme),
+        None => (None, None, None),
+    };
     let access_log = match &raw.access_log {
         Some(log) => access_log(log, reader),
         None => defaults.access_log.clone(),
@@ -354,6 +366,8 @@ fn site(
         is_fallback: names.len() < raw.server_name.0.len() || names.is_empty(),
         server_names: names,
         tls,
+        acme,
+        http3,
         force_https: raw.force_https.then(|| ForceHttps {
             port: https_port(&listeners).unwrap_or(443),
             ..ForceHttps::default()

@@ -3,6 +3,7 @@
 //! Each is parsed by the type of the service that uses it, so that a value which is read is valid
 //! there.
 
+pub(super) mod acme;
 pub(super) mod caching;
 pub(super) mod origin;
 pub(super) mod php;

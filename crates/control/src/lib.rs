@@ -42,6 +42,11 @@ pub enum ControlRequest {
         /// The new state.
         change: NodeChange,
     },
+    /// Renews the certificates that have this name now. The response is sent when the orders have begun.
+    RenewCertificate {
+        /// The name.
+        name: String,
+    },
     /// Purges stored responses. The response is sent when the purge would survive a crash.
     CachePurge {
         /// Only of the site with this name.

@@ -21,11 +21,11 @@ pub enum ErrorFormat {
 impl ErrorFormat {
     /// The format that the client prefers (RFC 9110 section 12.5.1); text if it has no preference.
     pub fn of(request: &Request) -> Self {
-        Self::negotiate(media_ranges(request.headers()))
+        Self::negotiate(media_ranges(request.headers()), Self::Text)
     }
 
-    fn negotiate<'a>(ranges: impl Iterator<Item = WeightedMediaRange<'a>>) -> Self {
-        let mut best = (Quality::NONE, Self::Text);
+    fn negotiate<'a>(ranges: impl Iterator<Item = WeightedMediaRange<'a>>, default: Self) -> Self {
+        let mut best = (Quality::NONE, default);
         for range in ranges {
             let format = match range.name.to_ascii_lowercase().as_slice() {
                 b"text/html" | b"application/xhtml+xml" | b"text/*" => Self::Html,
@@ -60,8 +60,13 @@ impl AcceptedFormats {
 
     /// The same as [`ErrorFormat::of`] of the request.
     pub fn format(&self) -> ErrorFormat {
+        self.format_or(ErrorFormat::Text)
+    }
+
+    /// The format that the client prefers, or this one if it has no preference.
+    pub fn format_or(&self, default: ErrorFormat) -> ErrorFormat {
         let lines = self.lines.iter();
-        ErrorFormat::negotiate(lines.flat_map(|line| media_ranges_of(line)))
+        ErrorFormat::negotiate(lines.flat_map(|line| media_ranges_of(line)), default)
     }
 }
 

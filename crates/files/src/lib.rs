@@ -22,7 +22,7 @@ use std::time::Instant;
 
 pub use apus_compress::Compression;
 use apus_http::{HeaderName, HeaderValue, Headers, Service, ServiceFactory};
-use apus_net::coarse_now;
+use apus_transport::coarse_now;
 
 pub use apus_patterns::{Glob, InvalidGlob};
 pub use service::FilesOutcome;

@@ -7,7 +7,6 @@ use apus_http::{Body, Request, ResponseFuture, SharedBodyLimit, StatusCode};
 
 use crate::error::Error;
 use crate::middleware::{Middleware, Next};
-use crate::respond::IntoResponse;
 
 /// A layer that limits the length of request bodies.
 ///
@@ -29,6 +28,17 @@ impl BodyLimit {
     pub fn of(request: &Request) -> Option<u64> {
         let limits = request.extensions().get::<RequestBodyLimits>()?;
         Some(limits.in_memory.load(Ordering::Relaxed))
+    }
+
+    /// The length at which the body of a request ends with an error, if a layer set one.
+    pub fn of_body(request: &Request) -> Option<u64> {
+        let limits = request.extensions().get::<RequestBodyLimits>()?;
+        Some(limits.body.max())
+    }
+
+    /// The detail of a 413, for all that limit a body.
+    pub fn message(bytes: u64) -> String {
+        format!("the body must not be longer than {bytes} bytes")
     }
 
     /// Changes the limit of a request, but not the limit of extractors that keep the body in memory.
@@ -69,10 +79,9 @@ impl Middleware<()> for BodyLimit {
             if !limit.is_exceeded() || !response.status().is_server_error() {
                 return response;
             }
-            let bytes = limit.max();
-            let detail = format_args!("the body must not be longer than {bytes} bytes");
+            let detail = Self::message(limit.max());
             let error = Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail);
-            rendering.apply(error.into_response())
+            rendering.respond(error)
         })
     }
 }

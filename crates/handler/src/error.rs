@@ -2,14 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 
-use apus_http::{HeaderValue, Request, Response, StatusCode, header};
+use apus_http::{HeaderValue, Response, StatusCode, header};
 
+use crate::http_error::HttpErrorType;
 use crate::respond::IntoResponse;
-use apus_error_page::AcceptedFormats;
+use apus_error_page::ErrorDetails;
 pub use apus_error_page::ErrorFormat;
-use apus_error_page::{self, ErrorDetails};
 
 /// An error that a handler or a layer returns.
 ///
@@ -31,7 +30,7 @@ use apus_error_page::{self, ErrorDetails};
 /// }
 /// ```
 ///
-/// An application with its own error type sets the status by [`HttpError`](crate::HttpError).
+/// An application with its own error type sets the status by [`HttpError`](crate::HttpError), which `?` keeps.
 pub struct Error(Box<ErrorParts>);
 
 struct ErrorParts {
@@ -41,7 +40,9 @@ struct ErrorParts {
     detail: Option<String>,
     members: serde_json::Map<String, serde_json::Value>,
     headers: Vec<(header::HeaderName, HeaderValue)>,
-    source: Option<Box<dyn std::error::Error + 'static>>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    /// The format for a client that states no preference.
+    preferred: ErrorFormat,
 }
 
 macro_rules! by_name {
@@ -92,6 +93,7 @@ impl Error {
             members: serde_json::Map::new(),
             headers: Vec::new(),
             source: None,
+            preferred: ErrorFormat::Text,
         }))
     }
 
@@ -136,6 +138,23 @@ impl Error {
         self
     }
 
+    /// This error in another format than text for a client that states no preference by `Accept`.
+    #[must_use]
+    pub fn prefer(mut self, format: ErrorFormat) -> Self {
+        self.0.preferred = format;
+        self
+    }
+
+    /// The format for a client that states no preference.
+    pub(crate) fn preferred(&self) -> ErrorFormat {
+        self.0.preferred
+    }
+
+    /// A further member of its problem details, as [`Error::with`] sets it.
+    pub fn member(&self, name: &str) -> Option<&serde_json::Value> {
+        self.0.members.get(name)
+    }
+
     /// The status that the client gets.
     pub fn status_code(&self) -> StatusCode {
         self.0.status
@@ -148,27 +167,24 @@ impl Error {
 
     /// The cause, which the client does not see.
     pub fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_deref()
+        let source = self.0.source.as_deref();
+        source.map(|source| source as &(dyn std::error::Error + 'static))
     }
 
     /// This error with a cause, which the client does not see.
-    pub fn caused_by(mut self, source: impl std::error::Error + 'static) -> Self {
+    pub fn caused_by(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.0.source = Some(Box::new(source));
         self
     }
 
-    fn log(&self) {
+    /// Logs it, unless it is an error of the client.
+    pub(crate) fn log(&self) {
         // Errors of the client are not failures of the handler.
         if self.0.status.is_client_error() && self.0.detail.is_some() {
             return;
         }
         if let Some(source) = &self.0.source {
-            let mut text = source.to_string();
-            let mut deeper = source.source();
-            while let Some(error) = deeper {
-                text = format!("{text}: {error}");
-                deeper = error.source();
-            }
+            let text = causes(source.as_ref()).join(": ");
             tracing::error!(error = %text, status = self.0.status.as_u16(), "a handler failed");
         } else if self.0.status.is_server_error() {
             let detail = self.detail().unwrap_or("");
@@ -176,9 +192,13 @@ impl Error {
         }
     }
 
-    /// The response in a format. It always has a body if the application chose the format.
-    fn render(mut self, format: ErrorFormat, is_chosen: bool) -> Response {
-        let mut response = Response::new(self.0.status);
+    /// Writes the body in a format. There always is one if the application chose the format.
+    pub(crate) fn write_body(
+        &mut self,
+        response: &mut Response,
+        format: ErrorFormat,
+        is_chosen: bool,
+    ) {
         let has_details = self.0.detail.is_some()
             || self.0.kind.is_some()
             || self.0.title.is_some()
@@ -191,18 +211,34 @@ impl Error {
                 detail: self.0.detail.as_deref(),
                 members: std::mem::take(&mut self.0.members),
             };
-            apus_error_page::write_body(&mut response, format, details);
+            apus_error_page::write_body(response, format, details);
         }
-        for (name, value) in &self.0.headers {
-            response.headers_mut().insert(name, value);
-        }
-        response
+    }
+
+    /// The fields of its response.
+    pub(crate) fn headers(&self) -> &[(header::HeaderName, HeaderValue)] {
+        &self.0.headers
     }
 }
 
-impl<E: std::error::Error + 'static> From<E> for Error {
+/// The messages of an error and its causes, each once: a cause that the message before it contains is left out.
+pub fn causes(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
+    let mut texts = vec![error.to_string()];
+    let mut deeper = error.source();
+    while let Some(error) = deeper {
+        let text = error.to_string();
+        if !texts.last().is_some_and(|known| known.contains(&*text)) {
+            texts.push(text);
+        }
+        deeper = error.source();
+    }
+    texts
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
     fn from(error: E) -> Self {
-        Self::of(StatusCode::INTERNAL_SERVER_ERROR).caused_by(error)
+        HttpErrorType::convert(error)
+            .unwrap_or_else(|error| Self::of(StatusCode::INTERNAL_SERVER_ERROR).caused_by(error))
     }
 }
 
@@ -220,7 +256,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// A response with the error in its extensions, from which [`Rendering`] makes the body.
+/// A response with the error in its extensions, from which [`crate::Rendering`] makes the body.
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let mut response = Response::new(self.0.status);
@@ -251,121 +287,5 @@ impl<T> OrNotFound<T> for Option<T> {
 
     fn or_not_found(self, detail: impl fmt::Display) -> Result<T, Error> {
         self.ok_or_else(|| Error::not_found(detail))
-    }
-}
-
-/// A function that makes the response to an error, or leaves it to the default.
-pub type OnError = dyn Fn(&Error, ErrorFormat) -> Option<Response> + Send + Sync;
-
-/// The settings of an application or a group for responses to errors.
-#[derive(Clone, Default)]
-pub struct ErrorRules {
-    /// The function of the application.
-    pub on_error: Option<Arc<OnError>>,
-    /// The format for all clients.
-    pub format: Option<ErrorFormat>,
-    /// Whether the service around the layers makes the responses to errors: they keep their [`Error`] until
-    /// [`Rendering::apply`] of that service makes the body.
-    pub is_deferred: bool,
-}
-
-impl ErrorRules {
-    /// These settings; settings that are not set are taken from the outer group.
-    pub fn or(&self, outer: Option<&Self>) -> Self {
-        Self {
-            on_error: (self.on_error.clone()).or_else(|| outer?.on_error.clone()),
-            format: self.format.or_else(|| outer?.format),
-            is_deferred: self.is_deferred,
-        }
-    }
-}
-
-impl fmt::Debug for ErrorRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ErrorRules")
-            .field("format", &self.format)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The format of the responses to errors of a request.
-#[derive(Clone)]
-pub struct Rendering {
-    /// The format that the application chose.
-    chosen: Option<ErrorFormat>,
-    /// What the client accepts, where the application chose none.
-    accepted: AcceptedFormats,
-    is_deferred: bool,
-    on_error: Option<Arc<OnError>>,
-}
-
-impl Rendering {
-    /// For the errors of this request.
-    pub fn of(request: &Request, rules: &ErrorRules) -> Self {
-        Self {
-            chosen: rules.format,
-            accepted: match rules.format {
-                Some(_) => AcceptedFormats::default(),
-                None => AcceptedFormats::of(request),
-            },
-            is_deferred: rules.is_deferred,
-            on_error: rules.on_error.clone(),
-        }
-    }
-
-    /// For a client that accepts these formats.
-    pub fn for_client(accepted: AcceptedFormats) -> Self {
-        Self {
-            chosen: None,
-            accepted,
-            is_deferred: false,
-            on_error: None,
-        }
-    }
-
-    /// Whether [`Self::apply`] may make another response of this one.
-    pub(crate) fn changes(response: &Response) -> bool {
-        response.attached().is_some() || apus_error_page::lacks_body(response)
-    }
-
-    /// The response, or the response to the error in its extensions.
-    pub fn apply(&self, mut response: Response) -> Response {
-        if self.is_deferred {
-            return response;
-        }
-        let Some(attached) = response.take_attached() else {
-            if let Some(format) = self.chosen
-                && apus_error_page::lacks_body(&response)
-            {
-                apus_error_page::write_body(&mut response, format, ErrorDetails::default());
-            }
-            return response;
-        };
-        match attached.downcast::<Error>() {
-            Ok(error) => {
-                let status = response.status();
-                self.respond(error.status(status))
-            }
-            Err(other) => {
-                response.attach(other);
-                response
-            }
-        }
-    }
-
-    fn respond(&self, error: Error) -> Response {
-        error.log();
-        let format = self.chosen.unwrap_or_else(|| self.accepted.format());
-        let hook = self.on_error.as_ref();
-        hook.and_then(|hook| hook(&error, format))
-            .unwrap_or_else(|| error.render(format, self.chosen.is_some()))
-    }
-}
-
-impl fmt::Debug for Rendering {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rendering")
-            .field("chosen", &self.chosen)
-            .finish_non_exhaustive()
     }
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use apus_http::{Request, ResponseFuture};
 
-use crate::body_limit::BodyLimit;
-use crate::extract::{FromRequest, FromRequestHead};
+use crate::arguments::{HandlerArguments, HandlerFunction};
 use crate::matched::Matched;
 use crate::middleware::{self, AnyMiddleware, Middleware};
 use crate::respond::{IntoResponse, IntoResponseFuture};
+use crate::route_check::RouteCheck;
 
 /// A function that responds to requests: `async` or not, with up to eight extractors, of which the last may
 /// read the body.
@@ -27,6 +27,10 @@ use crate::respond::{IntoResponse, IntoResponseFuture};
 pub trait Handler<Marker>: Send + Sync + 'static {
     /// Responds to a request that matched the route of this handler.
     fn call(&self, request: Request, matched: &Matched<'_>) -> ResponseFuture;
+
+    /// Checks that the route has what the arguments need.
+    #[doc(hidden)]
+    fn check(&self, _route: &mut RouteCheck<'_>) {}
 
     /// The layers of this handler alone, see [`HandlerExt::with`].
     #[doc(hidden)]
@@ -91,9 +95,14 @@ impl<H> fmt::Debug for LayeredHandler<H> {
 #[derive(Debug)]
 pub enum LayeredMarker {}
 
+#[diagnostic::do_not_recommend]
 impl<H: Handler<Marker>, Marker: 'static> Handler<(LayeredMarker, Marker)> for LayeredHandler<H> {
     fn call(&self, request: Request, matched: &Matched<'_>) -> ResponseFuture {
         self.handler.call(request, matched)
+    }
+
+    fn check(&self, route: &mut RouteCheck<'_>) {
+        self.handler.check(route);
     }
 
     fn layers(&self) -> Layers {
@@ -101,77 +110,29 @@ impl<H: Handler<Marker>, Marker: 'static> Handler<(LayeredMarker, Marker)> for L
     }
 }
 
-/// Marks a last argument that reads the body.
-#[derive(Debug)]
-pub enum BodyMarker {}
+impl<F, Arguments, Marker, Returned> Handler<(Arguments, Marker, Returned)> for F
+where
+    F: HandlerFunction<Arguments>,
+    Arguments: HandlerArguments<Marker>,
+    F::Returned: IntoResponseFuture<Returned>,
+    <F::Returned as IntoResponseFuture<Returned>>::Value: IntoResponse,
+{
+    fn call(&self, request: Request, matched: &Matched<'_>) -> ResponseFuture {
+        Arguments::call(self, request, matched)
+    }
 
-macro_rules! handlers {
-    ($(($($head:ident)*) $last:ident;)*) => {$(
-        #[allow(non_snake_case, unused_variables, reason = "names of types stand for their values")]
-        impl<Function, Returned, Marker, $($head,)*> Handler<(Marker, ($($head,)*))> for Function
-        where
-            Function: Fn($($head),*) -> Returned + Send + Sync + 'static,
-            Returned: IntoResponseFuture<Marker>,
-            $($head: FromRequestHead,)*
-        {
-            fn call(&self, request: Request, matched: &Matched<'_>) -> ResponseFuture {
-                let rendering = || matched.rendering(&request);
-                $(
-                    let $head = match $head::from_head(&request, matched) {
-                        Ok(value) => value,
-                        Err(rejection) => return rendering().apply(rejection.into_response()).into(),
-                    };
-                )*
-                self($($head),*).into_response_future(rendering)
-            }
-        }
-
-        #[allow(non_snake_case, reason = "names of types stand for their values")]
-        impl<Function, Returned, Marker, $($head,)* $last>
-            Handler<(Marker, BodyMarker, ($($head,)* $last,))> for Function
-        where
-            Function: Fn($($head,)* $last) -> Returned + Clone + Send + Sync + 'static,
-            Returned: IntoResponseFuture<Marker>,
-            $($head: FromRequestHead + 'static,)*
-            $last: FromRequest + 'static,
-        {
-            fn call(&self, request: Request, matched: &Matched<'_>) -> ResponseFuture {
-                let rendering = matched.rendering(&request);
-                $(
-                    let $head = match $head::from_head(&request, matched) {
-                        Ok(value) => value,
-                        Err(rejection) => return rendering.apply(rejection.into_response()).into(),
-                    };
-                )*
-                let function = self.clone();
-                let limit = BodyLimit::of(&request).unwrap_or(matched.body_limit());
-                let last = $last::from_request(request, limit);
-                ResponseFuture::later(async move {
-                    rendering.apply(match last.await {
-                        Ok(last) => function($($head,)* last).into_future().await,
-                        Err(rejection) => rejection.into_response(),
-                    })
-                })
-            }
-        }
-    )*};
-}
-
-handlers! {
-    () A;
-    (A) B;
-    (A B) C;
-    (A B C) D;
-    (A B C D) E;
-    (A B C D E) F;
-    (A B C D E F) G;
-    (A B C D E F G) H;
+    fn check(&self, route: &mut RouteCheck<'_>) {
+        Arguments::check(route);
+    }
 }
 
 /// A handler as a trait object.
 pub trait AnyHandler: Send + Sync {
     /// As [`Handler::call`].
     fn call(&self, request: Request, matched: &Matched<'_>) -> ResponseFuture;
+
+    /// As [`Handler::check`].
+    fn check(&self, route: &mut RouteCheck<'_>);
 
     /// The layers of this handler alone.
     fn layers(&self) -> Vec<Arc<dyn AnyMiddleware>>;
@@ -193,6 +154,10 @@ impl<H, Marker> ErasedHandler<H, Marker> {
 impl<H: Handler<Marker>, Marker> AnyHandler for ErasedHandler<H, Marker> {
     fn call(&self, request: Request, matched: &Matched<'_>) -> ResponseFuture {
         self.0.call(request, matched)
+    }
+
+    fn check(&self, route: &mut RouteCheck<'_>) {
+        self.0.check(route);
     }
 
     fn layers(&self) -> Vec<Arc<dyn AnyMiddleware>> {

@@ -1,5 +1,9 @@
 //! `HttpError`: the trait of an application's error types that have a status.
 
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::sync::OnceLock;
+
 use apus_http::{Response, StatusCode};
 
 use crate::error::Error;
@@ -51,9 +55,10 @@ use crate::respond::IntoResponse;
 /// client.get("/products/2").send().assert_status(500);
 /// ```
 ///
-/// In a function that returns [`apus::Result`](crate::Result), `?` converts any error to a 500;
-/// `.map_err(HttpError::into_error)?` keeps the status.
-pub trait HttpError: std::error::Error + Sized + 'static {
+/// In a function that returns [`apus::Result`](crate::Result), `?` keeps the status of a type that the attribute
+/// `#[http_error]` above the `impl` declares (feature `macros`). It converts other errors to a 500;
+/// `.map_err(HttpError::into_error)?` keeps the status without the attribute.
+pub trait HttpError: std::error::Error + Send + Sync + Sized + 'static {
     /// The status that the client gets.
     fn status(&self) -> StatusCode;
 
@@ -73,8 +78,64 @@ pub trait HttpError: std::error::Error + Sized + 'static {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<E: HttpError> IntoResponse for E {
     fn into_response(self) -> Response {
         self.into_error().into_response()
+    }
+}
+
+/// A type that implements [`HttpError`], by which `?` recognises its errors.
+#[derive(Clone, Copy)]
+pub struct HttpErrorType {
+    id: fn() -> TypeId,
+    convert: fn(Box<dyn Any>) -> Option<Error>,
+}
+
+/// The function that finds the types that the program declares.
+static FIND: OnceLock<fn(TypeId) -> Option<HttpErrorType>> = OnceLock::new();
+
+impl HttpErrorType {
+    /// The type.
+    pub const fn of<E: HttpError>() -> Self {
+        Self {
+            id: TypeId::of::<E>,
+            convert: |error| error.downcast::<E>().ok().map(|error| error.into_error()),
+        }
+    }
+
+    /// A type of another crate, with the conversion of its boxed errors.
+    pub const fn of_other<E: 'static>(convert: fn(Box<dyn Any>) -> Option<Error>) -> Self {
+        Self {
+            id: TypeId::of::<E>,
+            convert,
+        }
+    }
+
+    /// Its identifier.
+    pub fn id(&self) -> TypeId {
+        (self.id)()
+    }
+
+    /// Sets the function that finds the types of the program, unless one is set.
+    pub fn find_by(find: fn(TypeId) -> Option<Self>) {
+        FIND.get_or_init(|| find);
+    }
+
+    /// Converts an error of a declared type; others are returned.
+    pub(crate) fn convert<E: 'static>(error: E) -> Result<Error, E> {
+        let known = FIND.get().and_then(|find| find(TypeId::of::<E>()));
+        let Some(known) = known else {
+            return Err(error);
+        };
+        // The function finds a type by its identifier, so the conversion does not fail.
+        let converted = (known.convert)(Box::new(error));
+        Ok(converted.unwrap_or_else(|| Error::of(StatusCode::INTERNAL_SERVER_ERROR)))
+    }
+}
+
+impl fmt::Debug for HttpErrorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HttpErrorType").field(&self.id()).finish()
     }
 }

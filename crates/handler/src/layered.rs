@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use apus_http::{Request, ResponseFuture, RouteInfo, Service, ServiceFactory};
 
-use crate::error::ErrorRules;
 use crate::middleware::{Chain, Layer, Middleware, Next, Position};
+use crate::rendering::ErrorRules;
 
 /// A service with layers around it: files, a proxy, PHP, a cache, a site.
 ///
@@ -99,7 +99,7 @@ impl Chain for LayerStack {
         None
     }
 
-    fn errors(&self, _: &Position) -> &ErrorRules {
+    fn errors(&self, _: &Position, _: &Request) -> &ErrorRules {
         &self.errors
     }
 }

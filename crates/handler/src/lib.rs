@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod arguments;
+mod blocking;
 mod body_limit;
 mod client_info;
 #[cfg(feature = "compress")]
@@ -14,23 +16,33 @@ mod layered;
 pub mod matched;
 pub mod middleware;
 pub mod multipart;
+mod panic;
+pub mod rendering;
+mod request_span;
 pub mod respond;
+mod route_check;
 pub mod state;
 mod websocket;
 
+pub use arguments::BodyMarker;
+pub use blocking::{HandlerPlace, blocking};
 pub use body_limit::BodyLimit;
 pub use client_info::{ClientInfo, ForwardedField, TrustedProxies};
-pub use error::{Error, ErrorFormat, OrNotFound, Rendering};
+pub use error::{Error, ErrorFormat, OrNotFound};
 pub use extract::{Extension, Form, FromRequest, FromRequestHead, Path, Query, Rejection, State};
-pub use function::{BodyMarker, Handler, HandlerExt, LayeredHandler, LayeredMarker};
-pub use http_error::HttpError;
+pub use function::{Handler, HandlerExt, LayeredHandler, LayeredMarker};
+pub use http_error::{HttpError, HttpErrorType};
 pub use layered::Layered;
 pub use matched::Matched;
 pub use middleware::{Middleware, Next};
+pub use panic::PanicError;
+pub use rendering::Rendering;
+pub use request_span::RequestSpan;
 pub use respond::{
-    FutureMarker, Html, IntoResponse, IntoResponseFuture, Json, Redirect, ResponseMarker,
+    Created, FutureMarker, Html, IntoResponse, IntoResponseFuture, Json, Redirect, ResponseMarker,
     ServiceResponseMarker, Streaming,
 };
+pub use route_check::RouteCheck;
 
 /// The result of a handler that may fail; see [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::panic::Location;
 
 use apus_http::Request;
 
-use crate::error::{ErrorRules, Rendering};
+use crate::rendering::{ErrorRules, Rendering};
 use crate::state::States;
 
 /// The settings and the state of a group.
@@ -15,7 +16,7 @@ pub struct RouteScope {
     pub states: States,
     /// The most bytes of a body that an extractor keeps in memory.
     pub body_limit: u64,
-    /// The format of the responses to errors.
+    /// The form of the responses to errors.
     pub errors: ErrorRules,
 }
 
@@ -29,9 +30,25 @@ pub struct Matched<'a> {
     pub decoded: Option<&'a str>,
     /// The group that the route is in.
     pub scope: &'a RouteScope,
+    /// The form of the responses to errors: that of the group, or of the group that a path without a route
+    /// is in.
+    pub errors: &'a ErrorRules,
+    /// Where the route was added.
+    pub at: Option<&'static Location<'static>>,
 }
 
-impl Matched<'_> {
+impl<'a> Matched<'a> {
+    /// No route, in this group.
+    pub fn unknown(scope: &'a RouteScope) -> Self {
+        Self {
+            names: &[],
+            ranges: &[],
+            decoded: None,
+            scope,
+            errors: &scope.errors,
+            at: None,
+        }
+    }
     /// The path parameters in order, decoded.
     pub fn parameters<'r>(
         &'r self,
@@ -52,9 +69,9 @@ impl Matched<'_> {
         self.scope.body_limit
     }
 
-    /// The format of the response to an error.
+    /// The form of the response to an error.
     pub fn rendering(&self, request: &Request) -> Rendering {
-        Rendering::of(request, &self.scope.errors)
+        Rendering::of(request, self.errors)
     }
 }
 

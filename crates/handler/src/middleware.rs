@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use apus_http::{Request, Response, ResponseFuture};
 
-use crate::error::{ErrorRules, Rendering};
-use crate::respond::IntoResponseFuture;
+use crate::matched::{Matched, RouteScope};
+use crate::rendering::{ErrorRules, Rendering};
+use crate::respond::{IntoResponse, IntoResponseFuture};
+use crate::route_check::RouteCheck;
 
 /// The services behind a layer: the layers further in, and the target.
 pub trait Chain {
@@ -19,8 +21,19 @@ pub trait Chain {
     /// The path of the route that is going to respond, as it was written.
     fn route<'c>(&'c self, position: &'c Position, request: &Request) -> Option<&'c str>;
 
-    /// The format of the responses to errors of a layer at this position.
-    fn errors(&self, position: &Position) -> &ErrorRules;
+    /// The form of the responses to errors of a layer at this position.
+    fn errors(&self, position: &Position, request: &Request) -> &ErrorRules;
+
+    /// Calls the function with the route that is going to respond, and the state that is known there. A chain without
+    /// an application has none.
+    fn with_matched(
+        &self,
+        _position: &Position,
+        request: &mut Request,
+        run: &mut dyn FnMut(&mut Request, &Matched<'_>),
+    ) {
+        run(request, &Matched::unknown(&RouteScope::default()));
+    }
 }
 
 /// The position of a layer in its [`Chain`].
@@ -59,9 +72,18 @@ impl Next {
         self.chain.route(&self.position, request)
     }
 
+    /// Calls the function with the route that is going to respond.
+    pub(crate) fn with_matched(
+        &self,
+        request: &mut Request,
+        run: &mut dyn FnMut(&mut Request, &Matched<'_>),
+    ) {
+        self.chain.with_matched(&self.position, request, run);
+    }
+
     /// The format of the responses to errors of a layer.
     pub fn rendering(&self, request: &Request) -> Rendering {
-        Rendering::of(request, self.chain.errors(&self.position))
+        Rendering::of(request, self.chain.errors(&self.position, request))
     }
 }
 
@@ -80,6 +102,11 @@ impl fmt::Debug for Next {
 pub trait Middleware<Marker>: Send + Sync + 'static {
     /// Handles a request before, and its response after, the rest of the chain.
     fn call(&self, request: Request, next: Next) -> ResponseFuture;
+
+    /// Checks before the server listens that the layers further out have what this one needs, and notes the
+    /// extensions that it adds for handlers. By default it needs and adds none. A layer that calls another one
+    /// calls this function of it, too.
+    fn check(&self, _route: &mut RouteCheck<'_>) {}
 
     /// The hook that this is, if it is one.
     #[doc(hidden)]
@@ -127,10 +154,11 @@ impl<F, Returned, Marker> Middleware<Marker> for F
 where
     F: Fn(Request, Next) -> Returned + Send + Sync + 'static,
     Returned: IntoResponseFuture<Marker>,
+    Returned::Value: IntoResponse,
 {
     fn call(&self, request: Request, next: Next) -> ResponseFuture {
         let rendering = next.rendering(&request);
-        self(request, next).into_response_future(|| rendering)
+        Returned::respond(|| self(request, next), || rendering, None)
     }
 }
 
@@ -138,6 +166,9 @@ where
 pub trait AnyMiddleware: Send + Sync {
     /// As [`Middleware::call`].
     fn call(&self, request: Request, next: Next) -> ResponseFuture;
+
+    /// As [`Middleware::check`].
+    fn check(&self, route: &mut RouteCheck<'_>);
 
     /// As [`Middleware::hook`].
     fn hook(&self) -> Option<Hook<'_>>;
@@ -156,6 +187,10 @@ impl<M, Marker> ErasedMiddleware<M, Marker> {
 impl<M: Middleware<Marker>, Marker> AnyMiddleware for ErasedMiddleware<M, Marker> {
     fn call(&self, request: Request, next: Next) -> ResponseFuture {
         self.0.call(request, next)
+    }
+
+    fn check(&self, route: &mut RouteCheck<'_>) {
+        self.0.check(route);
     }
 
     fn hook(&self) -> Option<Hook<'_>> {

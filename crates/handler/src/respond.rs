@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use apus_http::{
@@ -11,9 +11,12 @@ use apus_http::{
 };
 use bytes::Bytes;
 use futures_core::Stream;
+use http::HeaderMap;
 use serde::Serialize;
 
-use crate::error::{Error, Rendering};
+use crate::blocking::{HandlerPlace, WatchedFuture};
+use crate::error::Error;
+use crate::rendering::Rendering;
 
 /// A type that can be converted to a response.
 #[diagnostic::on_unimplemented(
@@ -53,12 +56,27 @@ pub trait IntoResponse {
             of its own implements `HttpError`"
 )]
 pub trait IntoResponseFuture<Marker> {
-    /// Converts it to the response of a service; `rendering` makes the responses to errors, and is called before
-    /// a wait or if there is an error.
-    fn into_response_future(self, rendering: impl FnOnce() -> Rendering) -> ResponseFuture;
+    /// What becomes the response: the type itself, or the output of the future. It is no bound of the
+    /// implementations, so that an error of the compiler is about this type.
+    type Value;
 
-    /// Converts it to a future of the response.
-    fn into_future(self) -> impl Future<Output = Response>;
+    /// Calls the function, and converts what it returns to the response of a service; `rendering` makes the responses
+    /// to errors, and is called before a wait or if there is an error.
+    fn respond(
+        call: impl FnOnce() -> Self,
+        rendering: impl FnOnce() -> Rendering,
+        place: Option<HandlerPlace>,
+    ) -> ResponseFuture
+    where
+        Self::Value: IntoResponse;
+
+    /// Calls the function, and waits for the response.
+    fn wait(
+        call: impl FnOnce() -> Self,
+        place: Option<HandlerPlace>,
+    ) -> impl Future<Output = Response>
+    where
+        Self::Value: IntoResponse;
 }
 
 /// Marks handlers that return a response.
@@ -70,30 +88,50 @@ pub enum ResponseMarker {}
 pub enum FutureMarker {}
 
 impl<R: IntoResponse> IntoResponseFuture<ResponseMarker> for R {
-    fn into_response_future(self, rendering: impl FnOnce() -> Rendering) -> ResponseFuture {
-        let response = self.into_response();
+    type Value = R;
+
+    fn respond(
+        call: impl FnOnce() -> Self,
+        rendering: impl FnOnce() -> Rendering,
+        place: Option<HandlerPlace>,
+    ) -> ResponseFuture {
+        let response = call_now(|| call().into_response(), place);
         ResponseFuture::Now(match Rendering::changes(&response) {
             true => rendering().apply(response),
             false => response,
         })
     }
 
-    async fn into_future(self) -> Response {
-        self.into_response()
+    async fn wait(call: impl FnOnce() -> Self, place: Option<HandlerPlace>) -> Response {
+        call_now(|| call().into_response(), place)
     }
 }
 
-impl<F> IntoResponseFuture<FutureMarker> for F
-where
-    F: Future<Output: IntoResponse> + 'static,
-{
-    fn into_response_future(self, rendering: impl FnOnce() -> Rendering) -> ResponseFuture {
+impl<F: Future + 'static> IntoResponseFuture<FutureMarker> for F {
+    type Value = F::Output;
+
+    fn respond(
+        call: impl FnOnce() -> Self,
+        rendering: impl FnOnce() -> Rendering,
+        place: Option<HandlerPlace>,
+    ) -> ResponseFuture
+    where
+        F::Output: IntoResponse,
+    {
         let rendering = rendering();
-        ResponseFuture::later(async move { rendering.apply(self.await.into_response()) })
+        let future = call();
+        ResponseFuture::later(async move {
+            let value = WatchedFuture::new(pin!(future), place).await;
+            rendering.apply(value.into_response())
+        })
     }
 
-    async fn into_future(self) -> Response {
-        self.await.into_response()
+    async fn wait(call: impl FnOnce() -> Self, place: Option<HandlerPlace>) -> Response
+    where
+        F::Output: IntoResponse,
+    {
+        let value = WatchedFuture::new(pin!(call()), place).await;
+        value.into_response()
     }
 }
 
@@ -102,15 +140,28 @@ where
 pub enum ServiceResponseMarker {}
 
 impl IntoResponseFuture<ServiceResponseMarker> for ResponseFuture {
-    fn into_response_future(self, rendering: impl FnOnce() -> Rendering) -> ResponseFuture {
-        match self {
-            ResponseFuture::Now(response) => response.into_response_future(rendering),
-            later @ ResponseFuture::Later(_) => later,
+    type Value = Response;
+
+    fn respond(
+        call: impl FnOnce() -> Self,
+        rendering: impl FnOnce() -> Rendering,
+        place: Option<HandlerPlace>,
+    ) -> ResponseFuture {
+        match call_now(call, place) {
+            Self::Now(response) => Response::respond(|| response, rendering, None),
+            later @ Self::Later(_) => later,
         }
     }
 
-    async fn into_future(self) -> Response {
-        self.wait().await
+    async fn wait(call: impl FnOnce() -> Self, place: Option<HandlerPlace>) -> Response {
+        call_now(call, place).wait().await
+    }
+}
+
+fn call_now<T>(call: impl FnOnce() -> T, place: Option<HandlerPlace>) -> T {
+    match place {
+        Some(place) => place.watch(call),
+        None => call(),
     }
 }
 
@@ -222,6 +273,46 @@ where
     }
 }
 
+/// Sets header fields; of a name, all lines.
+impl<T: IntoResponse> IntoResponse for (HeaderMap, T) {
+    fn into_response(self) -> Response {
+        let mut response = self.1.into_response();
+        let headers = response.headers_mut();
+        for name in self.0.keys() {
+            headers.remove(name.as_str());
+        }
+        for (name, value) in &self.0 {
+            headers.append(name, value);
+        }
+        response
+    }
+}
+
+/// Sets the status and header fields; of a name, all lines.
+impl<T: IntoResponse> IntoResponse for (StatusCode, HeaderMap, T) {
+    fn into_response(self) -> Response {
+        (self.1, (self.0, self.2)).into_response()
+    }
+}
+
+/// Sets header fields; of a name, all lines.
+impl<T: IntoResponse> IntoResponse for (Headers, T) {
+    fn into_response(self) -> Response {
+        let mut response = self.1.into_response();
+        let headers = response.headers_mut();
+        headers.retain(|name| !self.0.names().any(|set| set.eq_ignore_ascii_case(name)));
+        headers.append_from(&self.0, |_, _| true);
+        response
+    }
+}
+
+/// Sets the status and header fields; of a name, all lines.
+impl<T: IntoResponse> IntoResponse for (StatusCode, Headers, T) {
+    fn into_response(self) -> Response {
+        (self.1, (self.0, self.2)).into_response()
+    }
+}
+
 impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
     fn into_response(self) -> Response {
         match self {
@@ -261,6 +352,34 @@ impl<T: Serialize> IntoResponse for Json<T> {
             Ok(json) => typed(&JSON, json.into()),
             Err(error) => Error::from(error).into_response(),
         }
+    }
+}
+
+/// 201: a resource was created, and the response tells its location (RFC 9110 section 15.3.2).
+#[derive(Clone, Debug)]
+pub struct Created<T> {
+    location: String,
+    body: T,
+}
+
+impl<T> Created<T> {
+    /// A resource at this URL, and the body of the response.
+    pub fn at(location: impl Into<String>, body: T) -> Self {
+        Self {
+            location: location.into(),
+            body,
+        }
+    }
+}
+
+impl<T: IntoResponse> IntoResponse for Created<T> {
+    fn into_response(self) -> Response {
+        (
+            StatusCode::CREATED,
+            [("location", self.location)],
+            self.body,
+        )
+            .into_response()
     }
 }
 

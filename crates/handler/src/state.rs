@@ -18,6 +18,11 @@ impl StateSource {
         Self::made(move || value.clone())
     }
 
+    /// The type of the value.
+    pub fn type_id(&self) -> TypeId {
+        self.id
+    }
+
     /// A value that each worker makes itself.
     pub fn made<T: 'static>(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The form of field lines that a codec keeps beside them, for lines that are sent again and again.
+//! The forms of field lines that codecs keep beside them, for lines that are sent again and again.
 
 use std::any::Any;
 use std::fmt;
@@ -8,7 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::Headers;
 use crate::response_head::FieldSummary;
 
-/// The form that a codec encodes field lines to, such as those of a cached file, and the facts about them. It
+/// The format of encoded field lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldCompression {
+    /// HPACK (RFC 7541), for HTTP/2.
+    Hpack,
+    /// QPACK (RFC 9204), for HTTP/3.
+    Qpack,
+}
+
+/// The forms that codecs encode field lines to, such as those of a cached file, and the facts about them. It
 /// is empty until the lines are sent for the second time, because most are sent only once. Several threads may
 /// read it, as they may read the lines.
 #[derive(Default)]
@@ -20,7 +29,8 @@ pub(crate) struct EncodedForm {
 
 struct KeptForm {
     summary: FieldSummary,
-    form: OnceLock<Box<dyn Any + Send + Sync>>,
+    hpack: OnceLock<Box<dyn Any + Send + Sync>>,
+    qpack: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl EncodedForm {
@@ -29,13 +39,18 @@ impl EncodedForm {
     pub(crate) fn get_or_encode<T: Any + Send + Sync>(
         &self,
         headers: &Headers,
+        format: FieldCompression,
         encode: impl FnOnce(&Headers) -> T,
     ) -> Option<&T> {
         if !self.was_encoded.load(Ordering::Relaxed) {
             self.was_encoded.store(true, Ordering::Relaxed);
             return None;
         }
-        let form = &self.kept(headers).form;
+        let kept = self.kept(headers);
+        let form = match format {
+            FieldCompression::Hpack => &kept.hpack,
+            FieldCompression::Qpack => &kept.qpack,
+        };
         form.get_or_init(|| Box::new(encode(headers)))
             .downcast_ref()
     }
@@ -54,7 +69,8 @@ impl EncodedForm {
         self.kept.get_or_init(|| {
             Box::new(KeptForm {
                 summary: FieldSummary::of(headers),
-                form: OnceLock::new(),
+                hpack: OnceLock::new(),
+                qpack: OnceLock::new(),
             })
         })
     }

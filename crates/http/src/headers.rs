@@ -8,7 +8,7 @@ use std::ops::Range;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
-use crate::encoded::EncodedForm;
+use crate::encoded::{EncodedForm, FieldCompression};
 use crate::grammar::{is_field_content, is_token, trim};
 use crate::known_field::{FieldSet, KnownField};
 use crate::response_head::FieldSummary;
@@ -490,12 +490,16 @@ impl Headers {
         }
     }
 
-    /// The lines in the form of a codec. `encode` makes it when the lines are encoded for the second time,
+    /// The lines in the form of a codec, of which one is kept for each format. `encode` makes it when the lines are encoded for the second time,
     /// because lines that are encoded only once gain nothing from it; it is kept until the lines change.
     #[inline]
-    pub fn encoded<T: Any + Send + Sync>(&self, encode: impl FnOnce(&Self) -> T) -> Option<&T> {
+    pub fn encoded<T: Any + Send + Sync>(
+        &self,
+        format: FieldCompression,
+        encode: impl FnOnce(&Self) -> T,
+    ) -> Option<&T> {
         let section = self.0.as_ref()?;
-        section.encoded.get_or_encode(self, encode)
+        section.encoded.get_or_encode(self, format, encode)
     }
 
     fn is_named(&self, line: FieldLine, name: &str) -> bool {
@@ -712,6 +716,32 @@ mod tests {
             [(&b"content-length"[..], &b"7"[..], false)]
         );
         assert_eq!(copy.wire(), b"etag: x\r\n");
+    }
+
+    #[test]
+    fn keeps_a_form_for_each_format_until_the_lines_change() {
+        use FieldCompression::{Hpack, Qpack};
+        let mut headers = Headers::new();
+        headers.push(b"etag", b"x");
+        let lines = |headers: &Headers| headers.wire().to_vec();
+        assert_eq!(headers.encoded(Hpack, lines), None, "it is sent once");
+        let unexpected = |_: &Headers| -> Vec<u8> { panic!("it was encoded already") };
+        assert_eq!(
+            headers.encoded(Hpack, lines),
+            Some(&b"etag: x\r\n".to_vec())
+        );
+        assert_eq!(headers.encoded(Qpack, |_| vec![7_u8]), Some(&vec![7]));
+        assert_eq!(headers.encoded(Qpack, unexpected), Some(&vec![7]));
+        assert_eq!(
+            headers.encoded(Hpack, unexpected),
+            Some(&headers.wire().to_vec())
+        );
+        headers.push(b"age", b"1");
+        assert_eq!(headers.encoded(Qpack, unexpected), None);
+        assert_eq!(
+            headers.encoded(Qpack, lines),
+            Some(&headers.wire().to_vec())
+        );
     }
 
     /// Lines in the form in which they are sent, as input.

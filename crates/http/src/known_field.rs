@@ -39,6 +39,7 @@ macro_rules! known_fields {
 }
 
 known_fields! {
+    AltSvc = b"alt-svc",
     CacheControl = b"cache-control",
     Connection = b"connection",
     ContentDigest = b"content-digest",

@@ -43,6 +43,7 @@ pub use body::{Body, BodyError, BodyStream, FileRange, Frame, SharedBodyLimit};
 pub use cache_bypass::CacheBypass;
 pub use connection::{ClientCertificate, ConnectionInfo, KeptValue, Peer, TlsInfo, TlsVersion};
 pub use duplex::{Duplex, Tunnel};
+pub use encoded::FieldCompression;
 pub use event_stream::EventLines;
 pub use extensions::Extensions;
 pub use headers::{Headers, InvalidField};

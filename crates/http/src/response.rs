@@ -21,6 +21,7 @@ pub struct Response {
     headers: ResponseHeaders,
     body: Body,
     is_coding_chosen: bool,
+    is_of_panic: bool,
     cache: Option<CacheResult>,
     attachments: Option<Box<ResponseAttachments>>,
 }
@@ -103,6 +104,7 @@ impl Response {
             headers,
             body,
             is_coding_chosen: false,
+            is_of_panic: false,
             cache: None,
             attachments: None,
         }
@@ -180,6 +182,16 @@ impl Response {
     /// Sets [`Response::is_coding_chosen`].
     pub fn set_coding_chosen(&mut self, is_chosen: bool) {
         self.is_coding_chosen = is_chosen;
+    }
+
+    /// Whether a service panicked, and this is the response in place of its own.
+    pub fn is_of_panic(&self) -> bool {
+        self.is_of_panic
+    }
+
+    /// Sets [`Response::is_of_panic`], so that the server counts the panic.
+    pub fn set_of_panic(&mut self) {
+        self.is_of_panic = true;
     }
 
     /// Hands the connection over to `tunnel` after this response is sent. The status must be 101, or 2xx

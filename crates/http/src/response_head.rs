@@ -19,6 +19,8 @@ pub struct ResponseHead<'a> {
     pub date: &'a [u8; 29],
     /// The `Server` field, written if `headers` has none.
     pub server: Option<&'a str>,
+    /// The `Alt-Svc` field (RFC 7838), written if `headers` has none.
+    pub alt_svc: Option<&'a str>,
 }
 
 /// The facts about the fields of a response that a codec needs before it writes them.
@@ -34,6 +36,8 @@ pub struct FieldSummary {
     pub has_date: bool,
     /// Whether there is `Server`.
     pub has_server: bool,
+    /// Whether there is `Alt-Svc`.
+    pub has_alt_svc: bool,
     /// Whether there are hop-by-hop fields.
     pub has_connection_fields: bool,
 }
@@ -44,6 +48,7 @@ impl FieldSummary {
         let mut summary = Self {
             has_date: headers.has(KnownField::Date),
             has_server: headers.has(KnownField::Server),
+            has_alt_svc: headers.has(KnownField::AltSvc),
             has_connection_fields: headers.has_any(FieldSet::CONNECTION),
             ..Self::default()
         };

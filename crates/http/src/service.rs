@@ -72,12 +72,27 @@ pub trait ServiceFactory: Send + Sync {
     /// A new service for the calling thread.
     fn service(&self) -> Rc<dyn Service>;
 
+    /// A new service for the calling thread that a server calls directly. Such a service rejects invalid paths
+    /// and gives all error responses a body; if there is none, the server does so around
+    /// [`Self::service`].
+    #[doc(hidden)]
+    fn outermost_service(&self) -> Option<Rc<dyn Service>> {
+        None
+    }
+
     /// Checks the definition of the services. A server calls it before it listens.
     ///
     /// # Errors
     /// The fault and its place in the source code, such as two routes for the same requests.
     fn check(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
         Ok(())
+    }
+
+    /// As [`Self::check`], if a server calls the service directly: no other service adds to its requests what it
+    /// needs.
+    #[doc(hidden)]
+    fn check_outermost(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        self.check()
     }
 
     /// The routes of its services, as far as they are known in advance, for people to read.

@@ -8,7 +8,7 @@ use apus_http::{
     HeaderName, HeaderValue, Headers, Method, Request, Response, ResponseFuture, StatusCode, header,
 };
 
-use apus_handler::{Middleware, Next};
+use apus_handler::{Error, IntoResponse, Middleware, Next};
 
 /// A layer that lets scripts of other origins read responses.
 ///
@@ -158,8 +158,8 @@ impl<Origins> Cors<Origins> {
 }
 
 impl<Origins: AllowedOrigins> Cors<Origins> {
-    /// The response to a preflight request.
-    fn preflight(&self, request: &Request) -> Response {
+    /// The response to a preflight request; a refused one is an error of the application.
+    fn preflight(&self, request: &Request, next: &Next) -> Response {
         let mut response = Response::new(StatusCode::NO_CONTENT);
         let fields = request.headers();
         let headers = response.headers_mut();
@@ -170,8 +170,9 @@ impl<Origins: AllowedOrigins> Cors<Origins> {
             ),
         );
         let Some(allowed) = self.origins.allowed(fields.get("origin")) else {
-            response.set_status(StatusCode::FORBIDDEN);
-            return response;
+            let mut refused = Error::forbidden("this origin is not allowed").into_response();
+            *refused.headers_mut() = response.headers().clone();
+            return next.rendering(request).apply(refused);
         };
         grant(headers, &allowed, self.allow_credentials);
         let methods: Vec<&str> = self.methods.iter().map(Method::as_str).collect();
@@ -198,7 +199,7 @@ impl<Origins: AllowedOrigins> Middleware<()> for Cors<Origins> {
             && fields.contains("origin")
             && fields.contains("access-control-request-method");
         if is_preflight {
-            return self.preflight(&request).into();
+            return self.preflight(&request, &next).into();
         }
         let allowed = self.origins.allowed(fields.get("origin"));
         let (allow_credentials, exposed) = (self.allow_credentials, self.exposed.clone());

@@ -14,11 +14,12 @@ mod log;
 mod metrics;
 #[cfg(feature = "rate-limit")]
 mod rate_limit;
+mod readiness;
 mod request_id;
 mod security_headers;
 mod timeout;
 
-pub use catch_panic::{CatchPanic, panic_message};
+pub use catch_panic::CatchPanic;
 pub use cors::{AllowedOrigins, AnyOrigin, Cors, ListedOrigins};
 pub use etag::Etag;
 pub use force_https::ForceHttps;
@@ -27,6 +28,7 @@ pub use log::Logged;
 pub use metrics::{Metrics, MetricsHandler};
 #[cfg(feature = "rate-limit")]
 pub use rate_limit::RateLimit;
+pub use readiness::Readiness;
 pub use request_id::{RequestId, RequestIds};
 pub use security_headers::{CspNonce, SecurityHeaders};
 pub use timeout::Timeout;

@@ -189,6 +189,7 @@ impl Middleware<()> for Metrics {
 #[derive(Clone, Debug)]
 pub struct MetricsHandler(Metrics);
 
+#[diagnostic::do_not_recommend]
 impl Handler<()> for MetricsHandler {
     fn call(&self, _: Request, _: &Matched<'_>) -> ResponseFuture {
         Response::new(StatusCode::OK)

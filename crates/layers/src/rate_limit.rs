@@ -17,7 +17,6 @@ use governor::state::{InMemoryState, NotKeyed, StateStore};
 use governor::{Quota, RateLimiter};
 use quick_cache::sync::Cache;
 
-use apus_handler::IntoResponse;
 use apus_handler::{Error, Rendering};
 use apus_handler::{Middleware, Next};
 
@@ -166,7 +165,7 @@ impl RateLimit {
         let detail = "there were too many requests; please wait a moment";
         let error = Error::new(StatusCode::TOO_MANY_REQUESTS, detail)
             .header(header::RETRY_AFTER, seconds(wait).max(1).into());
-        let mut response = rendering.apply(error.into_response());
+        let mut response = rendering.respond(error);
         self.policy.write_headers(response.headers_mut(), 0);
         response
     }

@@ -8,8 +8,7 @@ use apus_http::Network;
 use apus_http::{HeaderName, HeaderValue, Request, ResponseFuture, StatusCode};
 use aws_lc_rs::rand;
 
-use apus_handler::{FromRequestHead, Matched};
-use apus_handler::{Middleware, Next};
+use apus_handler::{FromRequestHead, Matched, Middleware, Next, RequestSpan, RouteCheck};
 
 /// The longest id that is accepted from a proxy, in bytes.
 const MAX_LEN: usize = 128;
@@ -60,6 +59,12 @@ impl FromRequestHead for RequestId {
             tracing::error!("a handler takes RequestId, but RequestIds is no layer");
             StatusCode::INTERNAL_SERVER_ERROR
         })
+    }
+
+    fn check(route: &mut RouteCheck<'_>) {
+        if route.lacks::<Self>() {
+            route.mistake("the handler takes RequestId, and no layer `RequestIds` is around it");
+        }
     }
 }
 
@@ -113,11 +118,18 @@ impl RequestIds {
 }
 
 impl Middleware<()> for RequestIds {
+    fn check(&self, route: &mut RouteCheck<'_>) {
+        route.provide::<RequestId>();
+    }
+
     fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         // A site around an application may have given one before.
         let known = RequestId::of(&request).cloned();
         let id = (known.or_else(|| self.brought(&request))).unwrap_or_else(RequestId::new);
         request.extensions_mut().insert(id.clone());
+        if let Some(span) = RequestSpan::of(&request) {
+            span.record_id(id.as_str());
+        }
         let field = self.field.clone();
         if let Ok(value) = HeaderValue::from_str(id.as_str()) {
             // For origins and PHP.

@@ -8,8 +8,7 @@ use aws_lc_rs::rand;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use apus_handler::{FromRequestHead, Matched};
-use apus_handler::{Middleware, Next};
+use apus_handler::{FromRequestHead, Matched, Middleware, Next, RouteCheck};
 
 use crate::Hsts;
 
@@ -184,9 +183,23 @@ impl FromRequestHead for CspNonce {
             StatusCode::INTERNAL_SERVER_ERROR
         })
     }
+
+    fn check(route: &mut RouteCheck<'_>) {
+        if route.lacks::<Self>() {
+            route.mistake(
+                "the handler takes CspNonce, and no layer `SecurityHeaders` around it has a policy with a nonce",
+            );
+        }
+    }
 }
 
 impl Middleware<()> for SecurityHeaders {
+    fn check(&self, route: &mut RouteCheck<'_>) {
+        if matches!(self.policy, ContentSecurityPolicy::WithNonce(..)) {
+            route.provide::<CspNonce>();
+        }
+    }
+
     fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         let policy = match &self.policy {
             ContentSecurityPolicy::None => None,

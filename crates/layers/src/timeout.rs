@@ -5,7 +5,6 @@ use std::time::Duration;
 use apus_http::{Request, ResponseFuture, StatusCode, header};
 
 use apus_handler::Error;
-use apus_handler::IntoResponse;
 use apus_handler::{Middleware, Next};
 
 /// A layer that drops a handler that takes too long, and responds with 503.
@@ -63,7 +62,7 @@ impl Middleware<()> for Timeout {
                 ResponseFuture::later(async move {
                     match tokio::time::timeout(timeout.after, future).await {
                         Ok(response) => response,
-                        Err(_) => rendering.apply(timeout.error().into_response()),
+                        Err(_) => rendering.respond(timeout.error()),
                     }
                 })
             }

@@ -4,6 +4,8 @@
 
 mod attribute;
 mod embed;
+mod handler;
+mod http_error;
 mod path;
 mod route;
 mod signature;
@@ -45,6 +47,22 @@ pub fn route(arguments: TokenStream, function: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn ws(arguments: TokenStream, function: TokenStream) -> TokenStream {
     route::expand(RouteKind::WebSocket, arguments.into(), function.into()).into()
+}
+
+/// A handler without a route, which `App::get` and the like add: the compiler checks its arguments here.
+///
+/// `#[handler(blocking)]` makes an `async` handler of a function that is not: `apus::blocking` runs it on another thread, so
+/// that the other requests of the worker do not wait for it. It can stand beside an attribute of a route.
+#[proc_macro_attribute]
+pub fn handler(arguments: TokenStream, function: TokenStream) -> TokenStream {
+    handler::expand(arguments.into(), function.into()).into()
+}
+
+/// Declares the type of an `impl HttpError for`, so that `?` in a function that returns `apus::Result` keeps its
+/// status: `#[http_error] impl HttpError for ShopError { .. }`.
+#[proc_macro_attribute]
+pub fn http_error(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    http_error::expand(arguments.into(), item.into()).into()
 }
 
 /// Compiles the files below a folder into the program: `embedded!("templates")` is a `[(&str, &[u8]); N]`

@@ -1,13 +1,15 @@
 //! The accept loop of a listening socket, which continues after every failure.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::time::Duration;
 
 use apus_http::Peer;
+use apus_transport::descriptors::DescriptorPermit;
+use apus_transport::{ReadInterestSocket, StreamSocket, canonical, descriptors};
 use rustix::net::SocketFlags;
 use socket2::{SockFilter, SockRef};
 use tokio::io::Interest;
@@ -16,10 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 use crate::connection::{self, AcceptedSocket};
-use crate::descriptors::{self, DescriptorPermit};
+use crate::connection_table::{ConnectionPermit, ConnectionSlot};
 use crate::listen::BoundSocket;
-use crate::read_interest::ReadInterestSocket;
-use crate::socket::{StreamSocket, canonical};
 use crate::worker::{Worker, WorkerListener};
 
 /// The pause of accept when the process has no descriptors or memory left. Clients wait in the queue of the
@@ -230,27 +230,15 @@ fn may_stay(worker: &Worker) -> bool {
 /// Starts to serve a connection, unless a limit refuses it.
 fn start(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedSocket) {
     let peer = accepted.peer;
-    worker.counters.accepted.add(1);
-    let limits = worker.limits();
-    if worker.table.open() >= limits.worker_connections
-        && worker.make_room(1, worker.clock.ticks()) == 0
-    {
-        worker.counters.refused.add(1);
-        return;
-    }
     // A proxy is not one client: its clients are counted when their addresses are known.
     let proxies = listener.proxy_protocol_from();
     let client = match proxies.iter().any(|network| network.contains(&peer)) {
         true => None,
         false => peer.ip(),
     };
-    let slot = worker.table.enter(client, limits.connections_per_address);
-    let counted = worker.all.enter(limits.max_connections);
-    let (Some(mut slot), Some(counted)) = (slot, counted) else {
-        worker.counters.refused.add(1);
+    let Some((mut slot, counted)) = admit(worker, client) else {
         return;
     };
-    worker.counters.connections.set(worker.table.open() as u64);
     let (worker, listener) = (Rc::clone(worker), Rc::clone(listener));
     // Boxed: the runtime moves a task several times before it stores it.
     tokio::task::spawn_local(Box::pin(async move {
@@ -265,6 +253,27 @@ fn start(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedS
             });
         }
     }));
+}
+
+/// Enters a connection of a client in the tables, unless a limit refuses it.
+pub(crate) fn admit(
+    worker: &Worker,
+    client: Option<IpAddr>,
+) -> Option<(ConnectionSlot, ConnectionPermit)> {
+    worker.counters.accepted.add(1);
+    let limits = worker.limits();
+    let has_room = worker.table.open() < limits.worker_connections
+        || worker.make_room(1, worker.clock.ticks()) > 0;
+    let admitted = has_room.then(|| {
+        let slot = worker.table.enter(client, limits.connections_per_address);
+        slot.zip(worker.all.enter(limits.max_connections))
+    });
+    let admitted = admitted.flatten();
+    match &admitted {
+        None => worker.counters.refused.add(1),
+        Some(_) => worker.counters.connections.set(worker.table.open() as u64),
+    }
+    admitted
 }
 
 /// Whether an error concerns only the connection that was to be accepted.

@@ -4,34 +4,15 @@ use std::io;
 use std::rc::Rc;
 
 use apus_http::{ConnectionInfo, Peer};
+use apus_transport::{InputBuffer, StreamSocket, Transport};
 
+use crate::alt_svc::AltSvc;
 use crate::connection_table::ConnectionSlot;
 use crate::h1::{self, ProtocolSwitch};
-use crate::h2;
-use crate::input::InputBuffer;
+use crate::h2::Http2Handoff;
 use crate::proxy;
-use crate::socket::StreamSocket;
 use crate::tls;
-use crate::transport::Transport;
 use crate::worker::{Worker, WorkerListener};
-
-/// What HTTP/2 takes over of a connection before its first frame.
-pub(crate) struct Http2Handoff(Transport, Rc<ConnectionInfo>, InputBuffer);
-
-impl Http2Handoff {
-    /// Serves the connection to its end.
-    pub(crate) async fn serve(
-        self: Box<Self>,
-        worker: &Worker,
-        listener: &WorkerListener,
-        slot: &ConnectionSlot,
-    ) {
-        let Self(transport, info, input) = *self;
-        let parts = (transport, info, input);
-        let mut connection = Box::new(h2::Http2Connection::new(worker, listener, slot, parts));
-        connection.serve().await;
-    }
-}
 
 /// A connection that was accepted.
 pub(crate) struct AcceptedSocket {
@@ -61,8 +42,13 @@ impl EstablishedConnection<'_> {
                 None
             }
             Some(ProtocolSwitch::Http2) => {
-                let (transport, info, input) = connection.into_parts();
-                Some(Box::new(Http2Handoff(transport, info, input)))
+                let (transport, info, input, alt_svc) = connection.into_parts();
+                Some(Box::new(Http2Handoff {
+                    transport,
+                    info,
+                    input,
+                    alt_svc,
+                }))
             }
             None => None,
         }
@@ -109,6 +95,7 @@ pub(crate) async fn establish<'a>(
             return None;
         }
     }
+    let mut alt_svc = AltSvc::default();
     let transport = match listener.tls() {
         None => Transport::Clear(socket),
         Some(settings) => {
@@ -117,9 +104,14 @@ pub(crate) async fn establish<'a>(
             let handshake = Box::pin(tls::accept(&settings, socket, slot, &worker.buffers, early));
             early = Vec::new();
             match handshake.await {
-                Ok((stream, tls)) => {
+                Ok(tls::AcceptedTls {
+                    stream,
+                    info: tls,
+                    has_http3,
+                }) => {
                     worker.counters.handshakes.add(1);
                     info.tls = Some(tls);
+                    alt_svc = AltSvc::new(has_http3);
                     Transport::Tls(stream)
                 }
                 Err(error) => {
@@ -133,10 +125,15 @@ pub(crate) async fn establish<'a>(
     };
     let is_http2 = matches!(&transport, Transport::Tls(stream) if stream.is_http2());
     Some(if is_http2 {
-        let input = InputBuffer::new(early);
-        EstablishedConnection::Http2(Box::new(Http2Handoff(transport, Rc::new(info), input)))
+        EstablishedConnection::Http2(Box::new(Http2Handoff {
+            transport,
+            info: Rc::new(info),
+            input: InputBuffer::new(early),
+            alt_svc,
+        }))
     } else {
-        let connection = h1::Http1Connection::new(worker, listener, slot, transport, info, early);
+        let parts = (transport, info, alt_svc);
+        let connection = h1::Http1Connection::new(worker, listener, slot, parts, early);
         EstablishedConnection::Http1(Box::new(connection))
     })
 }

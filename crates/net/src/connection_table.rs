@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::clock::{WorkerClock, deadline_from};
+use apus_transport::{WorkerClock, deadline_from};
 
 /// A tick that is never reached.
 pub(crate) const NEVER: u32 = u32::MAX;
@@ -499,7 +499,7 @@ mod tests {
     /// that never came counted as work.
     #[test]
     fn a_client_that_just_connected_stays_where_others_have_waited_longer_for_bodies() {
-        let (table, clock) = (Rc::new(ConnectionTable::default()), WorkerClock::new());
+        let (table, clock) = (Rc::new(ConnectionTable::default()), WorkerClock::start());
         let [body, head, new] = [(); 3].map(|()| table.enter(None, 0).unwrap());
         body.set_reading_body(&clock, LIMIT);
         head.set_reading_head(&clock, LIMIT);
@@ -511,7 +511,7 @@ mod tests {
     /// All waits of a quarter of a second were taken for equally long: any of them was evicted.
     #[test]
     fn of_the_waits_that_began_in_one_tick_the_first_is_evicted() {
-        let (table, clock) = (Rc::new(ConnectionTable::default()), WorkerClock::new());
+        let (table, clock) = (Rc::new(ConnectionTable::default()), WorkerClock::start());
         let slots: Vec<_> = (0..100).map(|_| table.enter(None, 0).unwrap()).collect();
         // Not in the order of the table.
         let (late, early) = slots.split_at(50);
@@ -525,7 +525,7 @@ mod tests {
 
     #[test]
     fn requests_before_heads_before_bodies_and_what_just_began_comes_last() {
-        let (table, clock) = (Rc::new(ConnectionTable::default()), WorkerClock::new());
+        let (table, clock) = (Rc::new(ConnectionTable::default()), WorkerClock::start());
         let [body, head, silent, kept, new] = [(); 5].map(|()| table.enter(None, 0).unwrap());
         body.set_reading_body(&clock, LIMIT);
         head.set_reading_head(&clock, LIMIT);
@@ -553,7 +553,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_long_from_one_second_on() {
-        let (table, clock) = (Rc::new(ConnectionTable::default()), WorkerClock::new());
+        let (table, clock) = (Rc::new(ConnectionTable::default()), WorkerClock::start());
         let [silent, body] = [(); 2].map(|()| table.enter(None, 0).unwrap());
         let start = clock.ticks();
         let edge = deadline_from(start, ABOUT_TO_SEND);
@@ -575,7 +575,7 @@ mod tests {
     /// HTTP/2 tells its wait again whenever it has worked.
     #[test]
     fn a_wait_that_goes_on_keeps_its_place() {
-        let (table, clock) = (Rc::new(ConnectionTable::default()), WorkerClock::new());
+        let (table, clock) = (Rc::new(ConnectionTable::default()), WorkerClock::start());
         let [first, second] = [(); 2].map(|()| table.enter(None, 0).unwrap());
         let since = clock.ticks();
         for slot in [&first, &second, &first] {

@@ -91,15 +91,17 @@ counters! {
     broken_responses,
     /// Connections that spoke HTTP/2.
     h2_connections,
-    /// HTTP/2 requests cut off because the client's window stayed closed.
+    /// Connections that spoke HTTP/3.
+    h3_connections,
+    /// HTTP/2 and HTTP/3 requests cut off because the client's window stayed closed.
     stalled_streams,
-    /// HTTP/2 connections closed because too many streams were reset.
+    /// HTTP/2 and HTTP/3 connections closed because too many streams were reset.
     stopped_reset_floods,
-    /// HTTP/2 connections closed because a field block did not end.
+    /// HTTP/2 and HTTP/3 connections closed because a field section did not end.
     stopped_field_block_floods,
-    /// HTTP/2 connections closed because of too many frames that require a reply.
+    /// HTTP/2 and HTTP/3 connections closed because of too many frames that require a reply.
     stopped_reply_floods,
-    /// HTTP/2 connections closed because of too many frames that carry nothing.
+    /// HTTP/2 and HTTP/3 connections closed because of too many frames that carry nothing.
     stopped_idle_floods,
     /// HTTP/2 connections closed because their windows were too small for any body.
     stopped_tiny_window_floods,

@@ -8,14 +8,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use apus_quic::QuicSocket;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::connection_table::ConnectionCount;
 use crate::counters::{WorkerCounters, WorkerStatus, WorkerTotals};
+use crate::h3::Http3Sockets;
 use crate::listen::{Binder, BoundAddress};
 use crate::plan::{EnginePlan, ListenAddress};
-use crate::run::{self, WorkerCommand, WorkerEnd, WorkerSetup};
+use crate::run::{self, ListenerSockets, WorkerCommand, WorkerEnd, WorkerSetup};
 use crate::scheduler;
 
 /// The running engine. Dropping it stops the workers at once.
@@ -37,6 +39,7 @@ struct EngineShared {
 struct EngineState {
     plan: Arc<EnginePlan>,
     bound: Vec<Arc<BoundAddress>>,
+    http3: Http3Sockets,
     workers: Vec<WorkerHandle>,
     stopping: bool,
 }
@@ -91,6 +94,7 @@ impl Engine {
             state: Mutex::new(EngineState {
                 plan: Arc::new(plan),
                 bound,
+                http3: Http3Sockets::new().map_err(EngineStartError::worker)?,
                 workers: Vec::new(),
                 stopping: false,
             }),
@@ -119,7 +123,9 @@ impl Engine {
                 restarts,
             });
         }
-        state.hand_out(&Arc::clone(&state.plan), &state.bound)?;
+        let (plan, bound) = (Arc::clone(&state.plan), state.bound.clone());
+        let binder = engine.shared.binder.as_deref();
+        state.hand_out(&plan, &bound, binder)?;
         drop(state);
         Ok(engine)
     }
@@ -143,7 +149,7 @@ impl Engine {
             })?;
         }
         let plan = Arc::new(plan);
-        state.hand_out(&plan, &bound)?;
+        state.hand_out(&plan, &bound, self.shared.binder.as_deref())?;
         state.plan = plan;
         // The sockets of removed listeners close here, after the workers emptied their queues.
         state.bound = bound;
@@ -213,13 +219,17 @@ impl EngineShared {
 impl EngineState {
     /// Gives every worker the plan, and waits until it is in force everywhere.
     fn hand_out(
-        &self,
+        &mut self,
         plan: &Arc<EnginePlan>,
         bound: &[Arc<BoundAddress>],
+        binder: Option<&dyn Binder>,
     ) -> Result<(), EngineStartError> {
         let mut waiting = Vec::with_capacity(self.workers.len());
+        let mut http3 = self.http3.bind(plan, bound, binder);
         for (index, worker) in self.workers.iter().enumerate() {
-            waiting.push(run_plan(&worker.commands, index, plan, bound)?);
+            let quic = http3.of_next_worker();
+            let sockets = sockets_of(index, bound, quic)?;
+            waiting.push(run_plan(&worker.commands, plan, sockets));
         }
         for done in waiting {
             match wait_blocking(done) {
@@ -227,6 +237,7 @@ impl EngineState {
                 None => return Err(EngineStartError::worker(io::Error::other("a worker died"))),
             }
         }
+        self.http3.commit(http3);
         Ok(())
     }
 }
@@ -235,22 +246,30 @@ type PlanReceipt = oneshot::Receiver<io::Result<()>>;
 
 fn run_plan(
     commands: &mpsc::UnboundedSender<WorkerCommand>,
-    index: usize,
     plan: &Arc<EnginePlan>,
-    bound: &[Arc<BoundAddress>],
-) -> Result<PlanReceipt, EngineStartError> {
-    let sockets = bound
-        .iter()
-        .map(|bound| bound.socket(index))
-        .collect::<io::Result<_>>()
-        .map_err(EngineStartError::worker)?;
+    sockets: Vec<ListenerSockets>,
+) -> PlanReceipt {
     let (done, waiting) = oneshot::channel();
     let _ = commands.send(WorkerCommand::Run {
         plan: Arc::clone(plan),
         sockets,
         done,
     });
-    Ok(waiting)
+    waiting
+}
+
+/// The sockets of the listeners for one worker.
+fn sockets_of(
+    index: usize,
+    bound: &[Arc<BoundAddress>],
+    quic: Vec<Option<QuicSocket>>,
+) -> Result<Vec<ListenerSockets>, EngineStartError> {
+    let sockets = bound.iter().zip(quic).map(|(bound, quic)| {
+        let socket = bound.socket(index)?;
+        Ok(ListenerSockets { socket, quic })
+    });
+    let sockets: io::Result<_> = sockets.collect();
+    sockets.map_err(EngineStartError::worker)
 }
 
 /// Waits for a worker, even on a thread that runs a runtime of its own: workers reply within moments, and
@@ -358,6 +377,9 @@ fn replace(shared: &Arc<EngineShared>, index: usize) {
         return;
     }
     let (plan, bound) = (Arc::clone(&state.plan), state.bound.clone());
+    let quic = state
+        .http3
+        .of_replaced_worker(&plan, shared.binder.as_deref());
     let Some(worker) = state.workers.get_mut(index) else {
         return;
     };
@@ -366,8 +388,12 @@ fn replace(shared: &Arc<EngineShared>, index: usize) {
         "a worker died and is replaced; its connections are lost"
     );
     worker.restarts.fetch_add(1, Ordering::Relaxed);
-    let started = spawn(shared, index, worker.core, Arc::clone(&worker.counters))
-        .and_then(|commands| run_plan(&commands, index, &plan, &bound).map(|_| commands));
+    let started =
+        spawn(shared, index, worker.core, Arc::clone(&worker.counters)).and_then(|commands| {
+            let sockets = sockets_of(index, &bound, quic)?;
+            run_plan(&commands, &plan, sockets);
+            Ok(commands)
+        });
     match started {
         Ok(commands) => worker.commands = commands,
         Err(error) => {
@@ -447,13 +473,22 @@ impl std::error::Error for EngineStartError {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+    use std::rc::Rc;
     use std::time::Instant;
 
-    use apus_http::{Response, StatusCode, service_fn};
+    use apus_client::{
+        Address, ClientRequest, ClientRequestHead, ClientTlsSettings, MultiplexedClient, Origin,
+        OriginConnection, Protocol, ProxyHead, RequestFailure, Timeouts, Tls, connect,
+    };
+    use apus_http::{Body, Headers, Method, Response, StatusCode, service_fn};
+    use apus_testkit::{CertificateAuthority, block_on, collect, eventually};
+    use apus_transport::tls::{Certificate, MinVersion};
 
     use super::*;
+    use crate::Http3Settings;
     use crate::limits::Limits;
     use crate::plan::ListenerPlan;
+    use crate::tls::{ClientAuth, TlsSettings, TlsSite, UnknownName};
 
     /// The response to a request over a new connection.
     fn get(engine: &Engine) -> io::Result<String> {
@@ -469,6 +504,150 @@ mod tests {
         let mut response = String::new();
         stream.read_to_string(&mut response)?;
         Ok(response)
+    }
+
+    /// A plan with HTTP/3, with whose service a response names the thread of its worker; and TLS of clients.
+    fn http3_plan(workers: usize) -> (EnginePlan, Tls) {
+        let authority = CertificateAuthority::generate();
+        let issued = authority.ecdsa(&["example.com"]);
+        let site = TlsSite {
+            names: vec!["example.com".into()],
+            certificates: vec![
+                Certificate::from_pem(issued.pem.as_bytes(), issued.key.as_bytes()).unwrap(),
+            ],
+            client_auth: ClientAuth::None,
+            min_version: MinVersion::Tls13,
+            alpn: vec![b"h2".to_vec()],
+            http3: true,
+            early_data: false,
+        };
+        let settings = TlsSettings::new(&[site], UnknownName::FirstSite).unwrap();
+        let worker = |_| {
+            let thread = thread::current();
+            Response::text(StatusCode::OK, thread.name().unwrap().to_owned()).into()
+        };
+        let plan = EnginePlan {
+            workers: NonZeroUsize::new(workers).unwrap(),
+            limits: Limits::default(),
+            server_field: None,
+            listeners: vec![ListenerPlan {
+                address: ListenAddress::Tcp {
+                    address: ([127, 0, 0, 1], 0).into(),
+                    ipv6_only: false,
+                },
+                tls: Some(Arc::new(settings)),
+                http2: true,
+                http3: Some(Http3Settings::default()),
+                proxy_protocol_from: Vec::new(),
+                service: Arc::new(move || service_fn(worker)),
+            }],
+        };
+        let settings = ClientTlsSettings {
+            authorities: Some(vec![authority.der]),
+            ..ClientTlsSettings::new("example.com")
+        };
+        (plan, Tls::new(&settings).unwrap())
+    }
+
+    async fn open_http3(engine: &Engine, tls: &Tls) -> MultiplexedClient {
+        let listening = engine.status().listening;
+        let Some(ListenAddress::Tcp { address, .. }) = listening.first() else {
+            panic!("it listens on no TCP address")
+        };
+        let origin = Origin {
+            address: Address::Ip(*address),
+            tls: Some(tls.clone()),
+            protocol: Protocol::Http3,
+            proxy_head: ProxyHead::None,
+        };
+        let timeouts = Timeouts {
+            connect: Duration::from_secs(20),
+            ..Timeouts::default()
+        };
+        match connect(&origin, None, &timeouts).await.unwrap() {
+            OriginConnection::Multiplexed(connection) => connection,
+            other => panic!("chosen: {other:?}"),
+        }
+    }
+
+    /// The name of the worker that responds.
+    async fn worker_of(connection: &MultiplexedClient) -> Result<String, RequestFailure> {
+        let head = ClientRequestHead {
+            method: Method::GET,
+            scheme: "https",
+            authority: "example.com".into(),
+            target: "/".into(),
+            headers: Headers::new(),
+            upgrade: None,
+            te_trailers: false,
+            expects_continue: false,
+            params: None,
+        };
+        let request = ClientRequest {
+            head: Rc::new(head),
+            body: Body::Empty,
+            interim: None,
+            timeouts: Rc::default(),
+            stderr: None,
+        };
+        let mut response = connection.send(request).await?;
+        let name = collect(&mut response.body).await.unwrap();
+        Ok(String::from_utf8(name).unwrap())
+    }
+
+    /// Connections of each worker, as many as that.
+    async fn open_on_each_worker(
+        engine: &Engine,
+        tls: &Tls,
+        count: usize,
+    ) -> [Vec<MultiplexedClient>; 2] {
+        let mut connections = [Vec::new(), Vec::new()];
+        while connections.iter().any(|found| found.len() < count) {
+            let connection = open_http3(engine, tls).await;
+            let name = worker_of(&connection).await.unwrap();
+            let index = usize::from(name == "apus-worker-1");
+            connections[index].push(connection);
+        }
+        connections
+    }
+
+    #[test]
+    fn a_worker_that_dies_costs_its_own_http3_connections_only() {
+        let (plan, tls) = http3_plan(2);
+        let engine = Engine::start(plan).unwrap();
+        block_on(async {
+            let mut connections = open_on_each_worker(&engine, &tls, 3).await;
+            for (restarts, index) in [(1, 0), (1, 1), (2, 0)] {
+                let _ = engine.shared.lock().workers[index]
+                    .commands
+                    .send(WorkerCommand::Die);
+                eventually("another worker", || {
+                    engine.status().workers[index].restarts == restarts
+                })
+                .await;
+                for other in &connections[1 - index] {
+                    let name = worker_of(other).await.unwrap();
+                    assert_eq!(name, format!("apus-worker-{}", 1 - index));
+                }
+                let began = Instant::now();
+                for lost in &connections[index] {
+                    worker_of(lost).await.unwrap_err();
+                    assert!(lost.is_closed());
+                }
+                // By stateless resets, and not by the idle time-out.
+                assert!(began.elapsed() < Duration::from_secs(10));
+                connections[index].clear();
+                // New connections reach both.
+                let [first, second] = open_on_each_worker(&engine, &tls, 3).await;
+                connections[0].extend(first);
+                connections[1].extend(second);
+            }
+            let plan = EnginePlan::clone(&engine.shared.lock().plan);
+            engine.reload(plan).unwrap();
+            for connection in connections.iter().flatten() {
+                worker_of(connection).await.unwrap();
+            }
+        });
     }
 
     #[test]
@@ -487,6 +666,7 @@ mod tests {
                 },
                 tls: None,
                 http2: true,
+                http3: None,
                 proxy_protocol_from: Vec::new(),
                 service: Arc::new(move || service_fn(id)),
             }],

@@ -3,8 +3,9 @@
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+use apus_transport::Transport;
+
 use crate::connection_table::ConnectionSlot;
-use crate::transport::Transport;
 use crate::worker::Worker;
 
 /// How long a closed connection is read, in all and between two reads, so that the client gets the response:

@@ -48,7 +48,7 @@ pub fn bind_listener(socket: BorrowedFd<'_>, address: &ListenAddress) -> io::Res
 }
 
 /// Binds a socket, by `binder` if this process lacks the permission.
-fn bind_with(
+pub(crate) fn bind_with(
     binder: Option<&dyn Binder>,
     socket: &Socket,
     address: &ListenAddress,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use apus_http::{Network, ServiceFactory};
 
+use crate::http3_settings::Http3Settings;
 use crate::limits::Limits;
 use crate::tls::TlsSettings;
 
@@ -34,6 +35,9 @@ pub struct ListenerPlan {
     /// Whether clients may use HTTP/2 with prior knowledge (RFC 9113 section 3.3). By ALPN they may if
     /// [`TlsSettings`] offer it.
     pub http2: bool,
+    /// HTTP/3 at the UDP port of the same number; `None` is off. It needs TLS at an address of TCP, and no PROXY
+    /// protocol. If the port cannot be bound, a warning is logged, and the other protocols are served.
+    pub http3: Option<Http3Settings>,
     /// The proxies that may open a connection with a PROXY protocol head, and then must. Empty: none.
     pub proxy_protocol_from: Vec<Network>,
     /// The service of the listener.
@@ -65,6 +69,14 @@ pub enum ListenAddress {
 }
 
 impl ListenAddress {
+    /// The port of an address of TCP.
+    pub(crate) fn port(&self) -> Option<u16> {
+        match self {
+            Self::Tcp { address, .. } => Some(address.port()),
+            Self::Unix { .. } | Self::Inherited { .. } => None,
+        }
+    }
+
     /// The URL of the listener on this machine.
     pub fn url(&self, is_tls: bool) -> String {
         let scheme = if is_tls { "https" } else { "http" };

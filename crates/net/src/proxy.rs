@@ -4,9 +4,9 @@ use std::io;
 
 use apus_codec::proxy_protocol;
 use apus_http::{ConnectionInfo, Peer};
+use apus_transport::{StreamSocket, canonical};
 
 use crate::connection_table::ConnectionSlot;
-use crate::socket::{StreamSocket, canonical};
 
 /// Reads the head, stores its addresses in `info`, and returns the bytes that were read behind it.
 pub(crate) async fn read_head(

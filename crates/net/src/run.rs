@@ -8,15 +8,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_quic::QuicSocket;
+use apus_transport::descriptors;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::accept::{self, AcceptSocket};
 use crate::connection_table::{ConnectionCount, NEVER};
 use crate::counters::WorkerCounters;
-use crate::descriptors;
+use crate::h3::Http3Endpoint;
 use crate::listen::BoundSocket;
-use crate::plan::{EnginePlan, ListenAddress};
+use crate::plan::{EnginePlan, ListenAddress, ListenerPlan};
 use crate::scheduler::TickScheduler;
 use crate::worker::{ListenerParts, Worker, WorkerListener};
 
@@ -25,7 +27,7 @@ pub(crate) enum WorkerCommand {
     /// Take this plan over. The sockets are those of its listeners, in order.
     Run {
         plan: Arc<EnginePlan>,
-        sockets: Vec<BoundSocket>,
+        sockets: Vec<ListenerSockets>,
         done: oneshot::Sender<io::Result<()>>,
     },
     /// Accept nothing more, let open requests end within the time, and end.
@@ -35,11 +37,51 @@ pub(crate) enum WorkerCommand {
     Die,
 }
 
+/// The sockets of a listener for one worker.
+pub(crate) struct ListenerSockets {
+    pub(crate) socket: BoundSocket,
+    /// The UDP socket, if HTTP/3 begins with this plan.
+    pub(crate) quic: Option<QuicSocket>,
+}
+
 /// A listener that this worker accepts from.
 struct AcceptTask {
     live: Rc<WorkerListener>,
     task: JoinHandle<()>,
     finish: Rc<tokio::sync::Notify>,
+    http3: Option<Http3Endpoint>,
+}
+
+impl AcceptTask {
+    /// Whether a task of it has ended, so that this worker misses connections.
+    fn has_failed(&self) -> bool {
+        self.task.is_finished() || self.http3.as_ref().is_some_and(Http3Endpoint::has_failed)
+    }
+
+    /// Starts, changes or ends HTTP/3. Without it, the other protocols are served.
+    fn set_http3(&mut self, worker: &Rc<Worker>, plan: &ListenerPlan, socket: Option<QuicSocket>) {
+        let wanted = plan.http3.as_ref().zip(plan.tls.as_ref());
+        let result = match (self.http3.take(), wanted, socket) {
+            (Some(endpoint), Some((settings, tls)), _) => endpoint
+                .configure(worker, settings, Arc::clone(tls))
+                .map(|()| Some(endpoint)),
+            (None, Some((settings, tls)), Some(socket)) => {
+                let settings = (settings, Arc::clone(tls));
+                Http3Endpoint::start(worker, &self.live, socket, settings).map(Some)
+            }
+            (endpoint, ..) => {
+                if let Some(endpoint) = endpoint {
+                    endpoint.stop();
+                }
+                Ok(None)
+            }
+        };
+        self.http3 = result.unwrap_or_else(|error| {
+            tracing::warn!(address = %plan.address, %error, "there is no HTTP/3");
+            None
+        });
+        self.live.set_http3(self.http3.is_some());
+    }
 }
 
 /// The parts of a worker.
@@ -97,7 +139,7 @@ pub(crate) async fn run(setup: WorkerSetup) -> WorkerEnd {
             () = scheduler.next() => {
                 tick(&worker);
                 scheduler.schedule_next(NEVER);
-                if accepting.values().any(|accepting| accepting.task.is_finished()) {
+                if accepting.values().any(AcceptTask::has_failed) {
                     // The runtime caught its panic; without the task this worker accepts nothing.
                     return WorkerEnd::Failed;
                 }
@@ -126,10 +168,10 @@ fn take_over(
     worker: &Rc<Worker>,
     accepting: &mut HashMap<ListenAddress, AcceptTask>,
     plan: &EnginePlan,
-    sockets: Vec<BoundSocket>,
+    sockets: Vec<ListenerSockets>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let mut fresh = Vec::new();
-    for (listener, socket) in plan.listeners.iter().zip(sockets) {
+    for (listener, ListenerSockets { socket, quic }) in plan.listeners.iter().zip(sockets) {
         let socket = match accepting.contains_key(&listener.address) {
             true => None,
             false => {
@@ -137,16 +179,12 @@ fn take_over(
                 Some(AcceptSocket::new(socket, is_inherited)?)
             }
         };
-        fresh.push((
-            listener.address.clone(),
-            ListenerParts::of(listener),
-            socket,
-        ));
+        fresh.push((listener, ListenerParts::of(listener), socket, quic));
     }
     worker.take_over(plan);
     let mut gone = std::mem::take(accepting);
-    for (address, parts, socket) in fresh {
-        let entry = match (gone.remove(&address), socket) {
+    for (listener, parts, socket, quic) in fresh {
+        let mut entry = match (gone.remove(&listener.address), socket) {
             (Some(entry), _) => {
                 entry.live.take_over(parts);
                 entry
@@ -160,14 +198,23 @@ fn take_over(
                     socket,
                     Rc::clone(&finish),
                 ));
-                AcceptTask { live, task, finish }
+                AcceptTask {
+                    live,
+                    task,
+                    finish,
+                    http3: None,
+                }
             }
             (None, None) => continue,
         };
-        accepting.insert(address, entry);
+        entry.set_http3(worker, listener, quic);
+        accepting.insert(listener.address.clone(), entry);
     }
     let removed = gone.into_values().map(|entry| {
         entry.live.remove();
+        if let Some(endpoint) = &entry.http3 {
+            endpoint.stop();
+        }
         entry.finish.notify_one();
         entry.task
     });
@@ -186,9 +233,12 @@ async fn stop(
     for entry in accepting.values() {
         entry.finish.notify_one();
     }
+    let mut endpoints = Vec::new();
     for entry in accepting.into_values() {
         let _ = entry.task.await;
+        endpoints.extend(entry.http3);
     }
+    endpoints.iter().for_each(Http3Endpoint::stop);
     worker.stop();
     worker.table.wake_all();
     let deadline = worker.clock.deadline(within);
@@ -207,6 +257,9 @@ async fn stop(
             connections = cut,
             "closed connections that did not end in time"
         );
+    }
+    for endpoint in endpoints {
+        endpoint.close().await;
     }
     worker.counters.connections.set(0);
 }

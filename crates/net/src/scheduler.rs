@@ -15,9 +15,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use apus_transport::{TICK, WorkerClock};
 use tokio::time::{Sleep, sleep, sleep_until};
 
-use crate::clock::{TICK, WorkerClock};
 use crate::connection_table::ConnectionTable;
 
 /// A thread that waited more often than this within a tick does not sleep. The timer of the tick itself ends
@@ -221,8 +221,8 @@ mod tests {
     use tokio::runtime::{Builder, LocalRuntime};
 
     use super::*;
-    use crate::clock::coarse_now;
     use crate::connection_table::NEVER;
+    use apus_transport::coarse_now;
 
     /// A runtime like that of a worker.
     fn runtime() -> LocalRuntime {
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_worker_with_nothing_to_do_sleeps_and_wakes_up_to_the_right_time() {
-        let (table, clock) = (Rc::default(), Rc::new(WorkerClock::new()));
+        let (table, clock) = (Rc::default(), Rc::new(WorkerClock::start()));
         beside_a_worker(&table, &clock, async {
             // The first ticks are those before it sleeps.
             while sleep_beside(8).await >= 8 {}
@@ -291,7 +291,7 @@ mod tests {
     fn a_deadline_ends_the_sleep() {
         let (table, clock) = (
             Rc::<ConnectionTable>::default(),
-            Rc::new(WorkerClock::new()),
+            Rc::new(WorkerClock::start()),
         );
         beside_a_worker(&table, &clock, async {
             let slot = table.enter(None, 0).unwrap();
@@ -324,7 +324,7 @@ mod tests {
     fn a_deadline_that_is_set_as_the_worker_goes_to_sleep_counts() {
         let (table, clock) = (
             Rc::<ConnectionTable>::default(),
-            Rc::new(WorkerClock::new()),
+            Rc::new(WorkerClock::start()),
         );
         runtime().block_on(async {
             let slot = table.enter(None, 0).unwrap();
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_becomes_busy_as_it_goes_to_sleep_ticks_at_the_next_interval() {
-        let (table, clock) = (Rc::default(), Rc::new(WorkerClock::new()));
+        let (table, clock) = (Rc::default(), Rc::new(WorkerClock::start()));
         runtime().block_on(async {
             let mut scheduler = about_to_sleep(&clock, &table).await;
             let before = Instant::now();

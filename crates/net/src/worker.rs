@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_codec::flood::Flood;
 use apus_http::{ConnectionInfo, Network, Response, Service, StatusCode};
+use apus_transport::buffers::BufferPool;
+use apus_transport::{WorkerClock, deadline_from};
 
-use crate::buffers::BufferPool;
-use crate::clock::{WorkerClock, deadline_from};
 use crate::connection_table::{ConnectionCount, ConnectionTable};
 use crate::counters::WorkerCounters;
 use crate::limits::Limits;
@@ -39,7 +40,7 @@ impl Worker {
         // The workers that this one replaces have used as many.
         let entered = counters.read().accepted;
         Self {
-            clock: Rc::new(WorkerClock::new()),
+            clock: Rc::new(WorkerClock::start()),
             buffers: BufferPool::of_thread(),
             counters,
             table: Rc::default(),
@@ -95,6 +96,20 @@ impl Worker {
             .map_or(0, |until| self.make_room(wanted, until))
     }
 
+    /// Counts a connection that is closed by a fault of its client, by the flood that it stops, if any.
+    pub(crate) fn count_fault(&self, flood: Option<Flood>) {
+        let counters = &self.counters;
+        let counter = match flood {
+            Some(Flood::Resets) => &counters.stopped_reset_floods,
+            Some(Flood::FieldBlock) => &counters.stopped_field_block_floods,
+            Some(Flood::Acks) => &counters.stopped_reply_floods,
+            Some(Flood::Overhead) => &counters.stopped_idle_floods,
+            Some(Flood::TinyWindows) => &counters.stopped_tiny_window_floods,
+            None => &counters.bad_requests,
+        };
+        counter.add(1);
+    }
+
     /// The response to a client whose handler panicked.
     pub(crate) fn panicked(&self, client: &ConnectionInfo) -> Response {
         self.counters.panics.add(1);
@@ -115,6 +130,8 @@ impl Worker {
 /// A listener, as its connections see it. A reload changes its parts.
 pub(crate) struct WorkerListener {
     parts: RefCell<ListenerParts>,
+    /// Whether clients reach it over HTTP/3.
+    http3: Cell<bool>,
     removed: Cell<bool>,
 }
 
@@ -130,6 +147,7 @@ impl WorkerListener {
     pub(crate) fn new(parts: ListenerParts) -> Self {
         Self {
             parts: RefCell::new(parts),
+            http3: Cell::new(false),
             removed: Cell::new(false),
         }
     }
@@ -157,6 +175,16 @@ impl WorkerListener {
     /// Whether the next connection may use HTTP/2 with prior knowledge.
     pub(crate) fn http2(&self) -> bool {
         self.parts.borrow().http2
+    }
+
+    /// Notes whether clients reach it over HTTP/3.
+    pub(crate) fn set_http3(&self, is_reached: bool) {
+        self.http3.set(is_reached);
+    }
+
+    /// Whether clients reach it over HTTP/3.
+    pub(crate) fn has_http3(&self) -> bool {
+        self.http3.get()
     }
 
     /// The proxies that open connections with a PROXY protocol head.

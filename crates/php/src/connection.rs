@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread::{self, ThreadId};
 
-use apus_net::ReadInterestSocket;
+use apus_transport::ReadInterestSocket;
 use bytes::BytesMut;
 
 use crate::record::WorkerRecord;

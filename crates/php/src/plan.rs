@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_client::Address;
 use apus_net::SystemAccount;
-use apus_net::client::Address;
 
 /// The plan of a pool of workers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use apus_net::coarse_now;
+use apus_transport::coarse_now;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustix::process::{Pid, Signal};

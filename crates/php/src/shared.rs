@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use apus_net::coarse_now;
+use apus_transport::coarse_now;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::connection::WorkerConnection;

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use apus_client::{ClientRequest, ClientRequestHead, ProxyHead, Stderr};
 use apus_codec::proxy_protocol::ProxyHeader;
 use apus_http::fields::cookie_value;
 use apus_http::{Body, Headers, Request, Response, ResponseOrigin, StatusCode};
-use apus_net::client::{ClientRequest, ClientRequestHead, ProxyHead, Stderr};
 use apus_upstream::plan::{GroupPlan, HashKey, Strategy};
 use apus_upstream::{
     RequestContext, UpstreamError, UpstreamExchange, UpstreamResponse, Upstreams, WorkerGroup,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use apus_client::{FailureCause, RequestFailure};
 use apus_http::{BodyError, HeaderValue, Request, Response, StatusCode, header};
-use apus_net::client::{FailureCause, RequestFailure};
 use apus_upstream::{AttemptFailure, FailedAttempt, NodeLabel, UpstreamError, UpstreamErrorKind};
 
 use super::log_rate_limiter::LogRateLimiter;

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use apus_client::{ClientRequest, ClientRequestHead, FailureCause};
 use apus_codec::proxy_protocol::ProxyHeader;
 use apus_http::{Body, Method, Request};
-use apus_net::client::{ClientRequest, ClientRequestHead, FailureCause};
 use apus_upstream::{RequestContext, UpstreamErrorKind, Upstreams, WorkerGroup, is_idempotent};
 
 use super::client::hash_key_of;

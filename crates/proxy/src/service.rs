@@ -6,12 +6,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use apus_client::{ClientRequestHead, ClientResponse};
 use apus_http::path::InvalidPath;
 use apus_http::{
     Body, KnownField, Method, Request, Response, ResponseFuture, ResponseOrigin, Service,
     ServiceFactory, StatusCode, Version,
 };
-use apus_net::client::{ClientRequestHead, ClientResponse};
 use apus_upstream::{UpstreamExchange, UpstreamResponse, Upstreams};
 use bytes::Bytes;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 
-use apus_net::client::{Address, ClientTlsSettings, Tls};
+use apus_client::{Address, ClientTlsSettings, Tls};
 use apus_upstream::Upstreams;
 use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 

@@ -1,7 +1,7 @@
 //! WebSocket handshakes between HTTP/1.1, which has keys, and HTTP/2, which has none (RFC 6455 section 4, RFC 8441 section 5).
 
+use apus_client::{ClientRequestHead, ClientResponse};
 use apus_http::{Headers, Request, StatusCode, Version};
-use apus_net::client::{ClientRequestHead, ClientResponse};
 use apus_websocket::codec::accept_key;
 use aws_lc_rs::rand;
 use base64::Engine;

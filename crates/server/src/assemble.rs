@@ -7,10 +7,11 @@ mod sni_check;
 use std::io;
 use std::sync::Arc;
 
+use apus_acme::{HttpChallengeService, PendingChallenges};
 use apus_files::{Files, VariantStore};
 use apus_http::ServiceFactory;
-use apus_net::tls::{ClientAuth, TlsSettings, TlsSite};
-use apus_net::{ListenAddress, ListenerPlan};
+use apus_net::tls::{ChallengeCertificates, ClientAuth, TlsSettings, TlsSite};
+use apus_net::{Http3Settings, ListenAddress, ListenerPlan};
 use apus_sites::{Location, LocationPattern, Site, Sites};
 
 use apus_access_log::AccessLogs;
@@ -30,6 +31,8 @@ pub struct ProcessResources<'a> {
     pub variants: &'a Arc<VariantStore>,
     /// The services for origins.
     pub origins: OriginServices<'a>,
+    /// The responses to certificate authorities.
+    pub challenges: &'a Arc<PendingChallenges>,
 }
 
 /// Builds the plan of the engine. Opens access logs, but no sockets. The [`groups`] of origins have to be
@@ -65,6 +68,7 @@ pub fn assemble(
         .iter()
         .map(|members| group(plan, members, &sites))
         .collect::<io::Result<Vec<_>>>()?;
+    let orders_certificates = plan.sites.iter().any(|site| site.acme.is_some());
     let mut listeners = Vec::with_capacity(addresses.len());
     for (listener, members) in &addresses {
         let Some((_, service)) = shared
@@ -77,15 +81,33 @@ pub fn assemble(
         listeners.push(ListenerPlan {
             address: listener.address.clone(),
             tls: match listener.tls {
-                true => Some(tls_settings(plan, members)?),
+                true => {
+                    let settings = tls_settings(plan, members)?;
+                    Some(Arc::new(settings.with_challenges(
+                        Arc::clone(resources.challenges) as Arc<dyn ChallengeCertificates>,
+                    )))
+                }
                 false => None,
             },
             http2: plan.global.h2c && !listener.tls,
+            http3: match listener.tls {
+                true => http3_settings(plan, members),
+                false => None,
+            },
             proxy_protocol_from: listener.proxy_protocol_from.clone(),
-            service: if listener.tls && needs_sni_check(plan, members) {
-                Arc::new(SniCheck(service.clone())) as Arc<dyn ServiceFactory>
-            } else {
-                Arc::new(service.clone())
+            service: {
+                let service = if listener.tls && needs_sni_check(plan, members) {
+                    Arc::new(SniCheck(service.clone())) as Arc<dyn ServiceFactory>
+                } else {
+                    Arc::new(service.clone())
+                };
+                match orders_certificates {
+                    true => Arc::new(HttpChallengeService::new(
+                        service,
+                        Arc::clone(resources.challenges),
+                    )),
+                    false => service,
+                }
             },
         });
     }
@@ -133,7 +155,15 @@ fn needs_sni_check(plan: &config::ServerPlan, members: &[usize]) -> bool {
     members.len() > 1 && members.iter().any(requests_certificates)
 }
 
-fn tls_settings(plan: &config::ServerPlan, members: &[usize]) -> io::Result<Arc<TlsSettings>> {
+/// The settings of HTTP/3 at an address; its sites have equal ones.
+fn http3_settings(plan: &config::ServerPlan, members: &[usize]) -> Option<Http3Settings> {
+    members
+        .iter()
+        .filter_map(|position| plan.sites.get(*position))
+        .find_map(|site| site.http3.clone())
+}
+
+fn tls_settings(plan: &config::ServerPlan, members: &[usize]) -> io::Result<TlsSettings> {
     let mut member_sites: Vec<&config::SitePlan> = members
         .iter()
         .filter_map(|position| plan.sites.get(*position))
@@ -153,9 +183,7 @@ fn tls_settings(plan: &config::ServerPlan, members: &[usize]) -> io::Result<Arc<
             Some(tls)
         })
         .collect();
-    TlsSettings::new(&sites, plan.global.unknown_name)
-        .map(Arc::new)
-        .map_err(io::Error::other)
+    TlsSettings::new(&sites, plan.global.unknown_name).map_err(io::Error::other)
 }
 
 /// The service of the sites on one address.
@@ -344,6 +372,7 @@ mod tests {
             logs: &AccessLogs::new().0,
             variants: &Arc::new(VariantStore::new(0)),
             origins: OriginServices::DryRun,
+            challenges: &Arc::default(),
         };
         assemble(plan, resources)
     }

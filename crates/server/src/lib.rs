@@ -24,7 +24,7 @@ pub use apus_control as control;
 pub use apus_control::ControlError;
 pub use explain::{ExplainError, ExplainRequest, Explanation, explain};
 pub use folder_config::{InvalidListen, ListenArgument};
-pub use load::{LoadError, ask_server_of, check};
+pub use load::{CheckedConfig, LoadError, ask_server_of, check};
 pub use privileges::PrivilegesError;
 pub use run::{ServeError, ServeOptions, serve};
 pub use source::{ConfigSource, DEFAULT_FILE, SourceNotFound};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, fs, io};
 
+use apus_acme::{CertificateMaintenance, CertificateStore, ManagedCertificate, PendingChallenges};
 use apus_cache::service::Cache;
 use apus_control::{ControlError, ControlRequest, ControlResponse, send_request, socket_path};
 use apus_files::VariantStore;
@@ -15,6 +16,7 @@ use apus_php::{Launcher, WorkerPools};
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 use serde_json::Value;
+use tokio::sync::mpsc;
 
 use crate::assemble::{OriginServices, ProcessResources, assemble, groups};
 use crate::cache_admin::{self, CachedHandler};
@@ -43,6 +45,11 @@ pub(crate) struct PlanLoader {
     cache: RefCell<Option<OpenCache>>,
     /// The hosts of each local certificate that is in use.
     certified: RefCell<Vec<Vec<String>>>,
+    /// The responses to certificate authorities.
+    challenges: Arc<PendingChallenges>,
+    /// The folder of certificates that are ordered, if the configuration names none. It is that of the user who started
+    /// the server.
+    acme_folder: PathBuf,
 }
 
 /// The cache, and the plan that it was opened with.
@@ -83,8 +90,19 @@ pub(crate) struct LoadedPlan {
     pub(crate) has_old_cache: bool,
     /// The local certificates in use.
     pub(crate) local_certificates: Vec<LocalCertificate>,
+    /// The configuration, without its warnings.
+    pub(crate) config: config::ServerPlan,
+    /// The files that were read for it.
+    pub(crate) recording: LoadedByRoot,
     /// The warnings about the configuration.
     pub(crate) warnings: Diagnostics,
+}
+
+/// The certificates of a configuration that are ordered by ACME.
+pub(crate) fn managed_certificates(
+    config: &config::ServerPlan,
+) -> impl Iterator<Item = &ManagedCertificate> {
+    config.sites.iter().filter_map(|site| site.acme.as_ref())
 }
 
 impl PlanLoader {
@@ -106,7 +124,23 @@ impl PlanLoader {
             pools: WorkerPools::new(),
             cache: RefCell::default(),
             certified: RefCell::default(),
+            challenges: Arc::default(),
+            acme_folder: default_acme_folder(),
         }
+    }
+
+    /// What orders and renews the certificates of a configuration.
+    pub(crate) fn certificate_maintenance(
+        &self,
+        config: &config::ServerPlan,
+    ) -> (CertificateMaintenance, mpsc::Receiver<()>) {
+        CertificateMaintenance::new(self.certificate_store(config), Arc::clone(&self.challenges))
+    }
+
+    /// The folder of certificates that are ordered.
+    pub(crate) fn certificate_store(&self, config: &config::ServerPlan) -> CertificateStore {
+        let named = config.global.acme_folder.as_ref();
+        CertificateStore::in_folder(named.unwrap_or(&self.acme_folder))
     }
 
     /// Reads files, and starts PHP of other users, through the helper from now on.
@@ -145,13 +179,36 @@ impl PlanLoader {
     /// Loads the source. Without `access_logs`, for a plan that is not applied, no log file is
     /// opened or created, and no request is sent to an origin.
     pub(crate) fn load(&self, access_logs: Option<&AccessLogs>) -> Result<LoadedPlan, LoadError> {
-        let LoadedByRoot {
-            files,
-            certificates,
-        } = match &self.helper {
+        let loaded = match &self.helper {
             Some(helper) => helper.load().map_err(LoadError::Open)?,
             None => LoadedByRoot::default(),
         };
+        self.load_from(loaded, access_logs)
+    }
+
+    /// The configuration that is in force, by its recording, with the certificates and other credentials that its files have
+    /// now; `None` if they have not changed.
+    pub(crate) fn changed_credentials(&self, in_force: &LoadedByRoot) -> Option<LoadedByRoot> {
+        let credentials = match &self.helper {
+            Some(helper) => helper.read_credentials().ok()?,
+            None => in_force.files.read_credentials(),
+        };
+        Some(LoadedByRoot {
+            files: in_force.files.with_credentials_of(&credentials)?,
+            certificates: in_force.certificates.clone(),
+        })
+    }
+
+    /// As [`Self::load`], from files that were read already. Others are read from disk.
+    pub(crate) fn load_from(
+        &self,
+        loaded: LoadedByRoot,
+        access_logs: Option<&AccessLogs>,
+    ) -> Result<LoadedPlan, LoadError> {
+        let LoadedByRoot {
+            files,
+            certificates,
+        } = loaded;
         let files = ConfigFiles::recorded(files);
         let made = RefCell::new(Vec::new());
         let failure = RefCell::new(None);
@@ -211,8 +268,9 @@ impl PlanLoader {
             logs,
             variants: &variants,
             origins,
+            challenges: &self.challenges,
         };
-        let plan = assemble(&config, resources).map_err(LoadError::Open)?;
+        let plan = self.assemble(&config, resources)?;
         let groups = groups(&config).map_err(LoadError::Open)?;
         let (hosts, local_certificates) = made.into_inner().into_iter().unzip();
         self.certified.replace(hosts);
@@ -226,13 +284,59 @@ impl PlanLoader {
                 ConfigSource::File(_) => ListenerSpans::of(&config),
                 ConfigSource::Folder(_) => ListenerSpans::default(),
             },
-            control_socket: config.global.control_socket,
-            account: config.global.account,
+            control_socket: config.global.control_socket.clone(),
+            account: config.global.account.clone(),
             log_level: level(config.global.log_level),
             response_memory: config.global.response_memory_bytes,
             local_certificates,
-            warnings: config.warnings,
+            warnings: std::mem::take(&mut config.warnings),
+            config,
+            recording: LoadedByRoot {
+                files: files.into_recording(),
+                certificates,
+            },
         })
+    }
+
+    /// The plan of a configuration with the certificates that are ordered by ACME, as far as there are any.
+    fn assemble(
+        &self,
+        config: &config::ServerPlan,
+        resources: ProcessResources<'_>,
+    ) -> Result<apus_net::EnginePlan, LoadError> {
+        if managed_certificates(config).next().is_none() {
+            return assemble(config, resources).map_err(LoadError::Open);
+        }
+        let store = self.certificate_store(config);
+        let mut config = config.clone();
+        for site in &mut config.sites {
+            if let (Some(acme), Some(tls)) = (&site.acme, &mut site.tls) {
+                // A damaged one is ordered again, which is logged.
+                tls.certificates
+                    .extend(store.certificate(acme).ok().flatten());
+            }
+        }
+        assemble(&config, resources).map_err(LoadError::Open)
+    }
+
+    /// The plan of a configuration that is in force, with the certificates that there are now.
+    pub(crate) fn assemble_again(
+        &self,
+        config: &config::ServerPlan,
+        logs: &AccessLogs,
+    ) -> Result<apus_net::EnginePlan, LoadError> {
+        let cache = self.cache();
+        let resources = ProcessResources {
+            logs,
+            variants: &self.variants(config.global.static_cache_bytes),
+            origins: OriginServices::Live {
+                upstreams: &self.upstreams,
+                pools: &self.pools,
+                cache: cache.as_ref(),
+            },
+            challenges: &self.challenges,
+        };
+        self.assemble(config, resources)
     }
 
     /// Opens the cache, unless it is open.
@@ -369,6 +473,21 @@ impl Certificates {
     }
 }
 
+/// The folder of certificates that are ordered, by the user who starts the server.
+fn default_acme_folder() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/var/lib/apus/acme");
+    }
+    let absolute = |name| {
+        let path = PathBuf::from(std::env::var_os(name)?);
+        path.is_absolute().then_some(path)
+    };
+    absolute("XDG_DATA_HOME")
+        .or_else(|| Some(absolute("HOME")?.join(".local/share")))
+        .unwrap_or_else(|| PathBuf::from("/var/lib"))
+        .join("apus/acme")
+}
+
 fn level(level: LogLevel) -> &'static str {
     match level {
         LogLevel::Error => "error",
@@ -379,14 +498,27 @@ fn level(level: LogLevel) -> &'static str {
     }
 }
 
-/// Checks a configuration; with `tls`, for a server with local certificates. Returns its warnings.
+/// A configuration without errors.
+#[derive(Debug)]
+pub struct CheckedConfig {
+    /// Its warnings.
+    pub warnings: Diagnostics,
+    /// The certificates that a server would order by ACME.
+    pub ordered: Vec<ManagedCertificate>,
+}
+
+/// Checks a configuration; with `tls`, for a server with local certificates.
 ///
 /// # Errors
 /// The errors of the configuration.
-pub fn check(file: &Path, tls: bool) -> Result<Diagnostics, Diagnostics> {
+pub fn check(file: &Path, tls: bool) -> Result<CheckedConfig, Diagnostics> {
     let local_certificates: Option<config::LocalCertificates<'_>> =
         if tls { Some(&passing) } else { None };
-    config::load_with(file, local_certificates, &ConfigFiles::default()).map(|plan| plan.warnings)
+    let plan = config::load_with(file, local_certificates, &ConfigFiles::default())?;
+    Ok(CheckedConfig {
+        ordered: managed_certificates(&plan).cloned().collect(),
+        warnings: plan.warnings,
+    })
 }
 
 /// A certificate to check a configuration with.

@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_acme::CertificateMaintenance;
 use apus_control::{
     BoundControlSocket, ControlError, ControlExchange, ControlRequest, ControlResponse,
     ControlSocket, NodeChange, PurgeScope, StartTime,
@@ -23,6 +24,7 @@ use rustix::fs::Access;
 use rustix::process::geteuid;
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tokio::time::{Interval, interval, interval_at, timeout};
 use tracing::{error, info, warn};
 
@@ -30,18 +32,21 @@ use crate::application_log::{ApplicationLog, ApplicationLogError};
 use crate::cache_admin::{self, CachedHandler};
 use crate::descriptors;
 use crate::folder_config::{FolderConfig, ListenArgument};
-use crate::helper_protocol::HelperClient;
-use crate::load::{Certificates, LoadError, LoadedPlan, PlanLoader};
+use crate::helper_protocol::{HelperClient, LoadedByRoot};
+use crate::load::{Certificates, LoadError, LoadedPlan, PlanLoader, managed_certificates};
 use crate::pool_status;
 use crate::privileges::{self, PrivilegeSeparation, PrivilegesError, bind_control_socket};
 use crate::signals::ServerSignals;
 use crate::source::ConfigSource;
 use crate::upstream_admin;
 use apus_access_log::{AccessLogs, LogWriterHandle, OpenFile};
-use apus_config::ListenerSpans;
+use apus_config::{ListenerSpans, Recording, ServerPlan};
 
 /// The interval of checks whether a local certificate expires soon.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(12 * 3600);
+
+/// The interval in which the files of certificates and other credentials are looked at.
+const CREDENTIAL_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The interval in which free memory is returned to the system.
 const MEMORY_RETURN_INTERVAL: Duration = Duration::from_secs(5);
@@ -133,6 +138,12 @@ struct ServerParts {
 /// A running server.
 struct ControlThread {
     engine: Engine,
+    certificates: CertificateMaintenance,
+    /// Gets a message when there is a new certificate.
+    issued: mpsc::Receiver<()>,
+    /// Certificates that changed and have mistakes, which were reported.
+    refused_credentials: Option<Recording>,
+    credential_check: Interval,
     loader: PlanLoader,
     loaded: RunningPlan,
     control: ControlSocket,
@@ -154,6 +165,8 @@ struct RunningPlan {
     groups: Vec<GroupPlan>,
     pools: Vec<WorkerPoolPlan>,
     cached: Vec<CachedHandler>,
+    config: ServerPlan,
+    recording: LoadedByRoot,
 }
 
 /// The events of the control thread.
@@ -162,6 +175,8 @@ enum ServerEvent {
     Stop,
     Reopen,
     Renew,
+    CertificateIssued,
+    CheckCredentials,
     ReturnMemory,
     ControlRequest(ControlExchange),
 }
@@ -193,6 +208,8 @@ impl ControlThread {
             has_old_cache: _,
             listening,
             local_certificates,
+            config,
+            recording,
             warnings,
         } = loader.load(Some(&access_logs))?;
         if !warnings.is_empty() {
@@ -236,8 +253,12 @@ impl ControlThread {
             show(url);
         }
         notify(&[NotifyState::Ready]);
+        let (certificates, issued) = loader.certificate_maintenance(&config);
+        certificates.apply(managed_certificates(&config).cloned().collect());
         Ok(Self {
             engine,
+            certificates,
+            issued,
             loader,
             loaded: RunningPlan {
                 control_socket,
@@ -245,7 +266,14 @@ impl ControlThread {
                 groups,
                 pools,
                 cached,
+                config,
+                recording,
             },
+            refused_credentials: None,
+            credential_check: interval_at(
+                tokio::time::Instant::now() + CREDENTIAL_CHECK_INTERVAL,
+                CREDENTIAL_CHECK_INTERVAL,
+            ),
             control,
             signals,
             renewal: interval_at(
@@ -269,6 +297,8 @@ impl ControlThread {
                 ServerEvent::Stop => break,
                 ServerEvent::Reopen => self.reopen_logs().await,
                 ServerEvent::Renew => self.renew().await,
+                ServerEvent::CertificateIssued => self.use_certificates(),
+                ServerEvent::CheckCredentials => self.check_credentials(),
                 ServerEvent::ReturnMemory => give_back_free_memory(),
                 ServerEvent::Reload => {
                     let _ = self.reload().await;
@@ -285,6 +315,7 @@ impl ControlThread {
                         ControlRequest::CachePurge { site, what, soft } => {
                             self.purge(site.as_deref(), what, *soft).await
                         }
+                        ControlRequest::RenewCertificate { name } => self.renew_certificate(name),
                         ControlRequest::Stop => {
                             stop_requests.push(exchange);
                             break;
@@ -347,6 +378,8 @@ impl ControlThread {
             _ = self.signals.reopen.recv() => ServerEvent::Reopen,
             exchange = self.control.next() => ServerEvent::ControlRequest(exchange),
             _ = self.renewal.tick() => ServerEvent::Renew,
+            Some(()) = self.issued.recv() => ServerEvent::CertificateIssued,
+            _ = self.credential_check.tick() => ServerEvent::CheckCredentials,
             _ = self.memory_return.tick() => ServerEvent::ReturnMemory,
         }
     }
@@ -363,6 +396,67 @@ impl ControlThread {
                 let _ = self.reload().await;
             }
             Err(error) => error!(%error, "a local certificate cannot be renewed"),
+        }
+    }
+
+    /// Puts new certificates in force for new connections. The configuration stays: its file may have been changed.
+    fn use_certificates(&mut self) {
+        let plan = self
+            .loader
+            .assemble_again(&self.loaded.config, &self.access_logs)
+            .map_err(|error| error.to_string())
+            .and_then(|plan| self.engine.reload(plan).map_err(|error| error.to_string()));
+        if let Err(error) = plan {
+            error!(error, "a new certificate cannot be used");
+        }
+    }
+
+    /// Puts certificates and other credentials whose files have changed in force for new connections, unless they have
+    /// mistakes. The configuration stays: its file may have been changed, too.
+    fn check_credentials(&mut self) {
+        let Some(changed) = self.loader.changed_credentials(&self.loaded.recording) else {
+            self.refused_credentials = None;
+            return;
+        };
+        if self.refused_credentials.as_ref() == Some(&changed.files) {
+            return;
+        }
+        let files = changed.files.clone();
+        let result = self
+            .loader
+            .load_from(changed, Some(&self.access_logs))
+            .map_err(ServeError::from)
+            .and_then(|loaded| {
+                let reloaded = self.engine.reload(loaded.plan);
+                reloaded.map_err(|error| ServeError::start(error, &loaded.listening))?;
+                Ok((loaded.config, loaded.recording))
+            });
+        match result {
+            Ok((config, recording)) => {
+                self.loaded.config = config;
+                self.loaded.recording = recording;
+                self.refused_credentials = None;
+                info!("files of certificates or credentials have changed, and are used now");
+            }
+            Err(error) => {
+                error!(
+                    "files of certificates or credentials have changed, and are not used:\n{error}"
+                );
+                self.refused_credentials = Some(files);
+            }
+        }
+    }
+
+    fn renew_certificate(&self, name: &str) -> ControlResponse {
+        match self.certificates.renew(name) {
+            0 => ControlResponse::Failed {
+                message: format!("no certificate that is ordered by ACME is for `{name}`"),
+                details: Value::Null,
+            },
+            count => {
+                info!(name, "renewing a certificate by the control socket");
+                ControlResponse::Done(json!({ "orders": count }))
+            }
         }
     }
 
@@ -427,6 +521,15 @@ impl ControlThread {
         warnings += &self.put_pools_in_force(pools, &before).await;
         self.loaded.stop_timeout = stop_timeout;
         self.loaded.cached = loaded.cached;
+        let folder_has_changed = self.loader.certificate_store(&loaded.config)
+            != self.loader.certificate_store(&self.loaded.config);
+        if folder_has_changed {
+            (self.certificates, self.issued) = self.loader.certificate_maintenance(&loaded.config);
+        }
+        self.certificates
+            .apply(managed_certificates(&loaded.config).cloned().collect());
+        self.loaded.config = loaded.config;
+        self.loaded.recording = loaded.recording;
         if !warnings.is_empty() {
             warn!("{}", warnings.trim_end());
         }
@@ -499,6 +602,7 @@ impl ControlThread {
                     ControlRequest::Status
                     | ControlRequest::Reload
                     | ControlRequest::Upstream { .. }
+                    | ControlRequest::RenewCertificate { .. }
                     | ControlRequest::CachePurge { .. } => {
                         let message = "the server is stopping".to_owned();
                         let details = Value::Null;
@@ -559,6 +663,7 @@ impl ControlThread {
             ("php", pool_status::status(self.loader.pools())),
             ("upstreams", upstream_admin::status(self.loader.upstreams())),
             ("cache", self.loader.cache_status()),
+            ("certificates", json!(self.certificates.status())),
         ];
         apus_control::status(&source, self.started, &self.engine, own)
     }

@@ -143,7 +143,7 @@ mod tests {
 
     fn upstreams(names: &[&str]) -> Upstreams {
         let upstreams = Upstreams::new();
-        let address = apus_net::client::Address::Ip("127.0.0.1:1".parse().unwrap());
+        let address = apus_client::Address::Ip("127.0.0.1:1".parse().unwrap());
         let node = NodePlan::new("node", NodeTarget::Address(address));
         let group = |name: &&str| GroupPlan::new(*name, vec![node.clone()]);
         upstreams.apply(names.iter().map(group).collect());

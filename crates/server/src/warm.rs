@@ -10,11 +10,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_http::{Body, Frame, Headers, Method, Peer, StatusCode};
-use apus_net::client::{
+use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientResponse, ClientTlsSettings, Origin, Protocol,
     ProxyHead, Timeouts, Tls, connect,
 };
+use apus_http::{Body, Frame, Headers, Method, Peer, StatusCode};
 use apus_net::{ListenAddress, ListenerPlan};
 use tokio::sync::mpsc;
 

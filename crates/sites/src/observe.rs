@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Instant;
 
 use apus_http::{Completion, Request, Response, ResponseOutcome, StatusCode};
-use apus_net::coarse_now;
+use apus_transport::coarse_now;
 
 /// The status that is logged when the client closes the connection before there is a response, as in
 /// nginx. It is never sent.

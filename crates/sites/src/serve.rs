@@ -30,8 +30,8 @@ use apus_compress::Compression;
 use apus_compress::EncodingNegotiation;
 use apus_error_page::{AcceptedFormats, error_page};
 use apus_files::{Files, FilesOutcome, FilesService};
-use apus_handler::error::ErrorRules;
 use apus_handler::middleware::Layer;
+use apus_handler::rendering::ErrorRules;
 use apus_http::trace::{self, Step, StepKind, Trace};
 use apus_layers::{ForceHttps, Hsts};
 

@@ -1,6 +1,12 @@
-//! Requests and responses without sockets, and waiting for conditions, for the tests of several crates.
+//! Requests and responses without sockets, frames of HTTP/2, packets of QUIC, certificates, a relay of UDP packets, and
+//! waiting for conditions, for the tests of several crates.
 
+mod bodies;
+mod certificates;
+pub mod h2;
 mod properties;
+pub mod quic;
+mod udp_relay;
 mod wait;
 
 use std::future::Future;
@@ -12,7 +18,10 @@ use apus_http::{
     Version, service_fn,
 };
 
+pub use bodies::{body_bytes, collect, frames, ready_frames};
+pub use certificates::{CertificateAuthority, IssuedCertificate};
 pub use properties::cases;
+pub use udp_relay::UdpRelay;
 pub use wait::{WaitCondition, eventually, wait_until};
 
 /// Runs a future on a runtime like that of a worker.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use apus_net::client::{FailureCause, RequestFailure, RequestPhase};
+use apus_client::{FailureCause, RequestFailure, RequestPhase};
 
 use crate::health::RequestTotals;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use apus_net::client::{Address, Origin, Protocol};
+use apus_client::{Address, Origin, Protocol};
 
 use crate::balance::{HashRing, route};
 use crate::counters::{GroupCounters, WorkerCounterSets};

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use apus_net::client::{Address, Origin};
+use apus_client::{Address, Origin};
 
 use crate::counters::{NodeCounters, WorkerCounterSets};
 use crate::health::{Availability, FULL_SHARE, Health, ProbeOutcome};

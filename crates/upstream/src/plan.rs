@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_client::{Address, Protocol, ProxyHead, Timeouts, Tls};
 use apus_http::{HeaderName, StatusCode};
-use apus_net::client::{Address, Protocol, ProxyHead, Timeouts, Tls};
 
 /// A group of origins that serve the same requests.
 #[derive(Clone, Debug)]

@@ -5,6 +5,6 @@ async fn hello(Path(name): Path<String>) -> String {
     format!("Hello, {name}!\n")
 }
 
-fn main() -> std::io::Result<()> {
+fn main() -> Result<(), apus::StartError> {
     App::new().get("/{name}", hello).serve("127.0.0.1:8080")
 }

@@ -12,6 +12,7 @@ chapters! {
     routes: "routes.md";
     handlers: "handlers.md";
     responses: "responses.md";
+    validation: "validation.md";
     layers: "layers.md";
     databases: "databases.md";
     sessions: "sessions.md";

@@ -7,7 +7,7 @@
 //!     format!("Hello, {name}!\n")
 //! }
 //!
-//! fn main() -> std::io::Result<()> {
+//! fn main() -> Result<(), apus::StartError> {
 //!     App::new().get("/hello/{name}", hello).serve("127.0.0.1:8080")
 //! }
 //! ```
@@ -22,6 +22,7 @@ pub mod attributes;
 pub mod auth;
 #[cfg(feature = "cache")]
 pub mod cached;
+mod declared_errors;
 #[cfg(doctest)]
 mod guide;
 pub mod layers;
@@ -47,6 +48,8 @@ pub mod testing;
 pub mod tower;
 #[cfg(feature = "proxy")]
 pub mod upstream;
+#[cfg(feature = "validate")]
+pub mod validate;
 pub mod websocket;
 
 #[cfg(feature = "files")]
@@ -61,19 +64,22 @@ pub use app::{App, UrlError, Urls};
 pub use apus_compress::CompressedFactory;
 pub use apus_error_page::error_page;
 #[cfg(feature = "macros")]
-pub use attributes::{delete, embedded, get, patch, post, put, route, ws};
+pub use attributes::{delete, embedded, get, handler, http_error, patch, post, put, route, ws};
 #[cfg(feature = "files")]
 pub use files::Files;
 pub use router::{RouteError, RouteErrors};
-pub use server::{Running, Server, StopHandle, Stopping};
+pub use server::{Running, Server, StartError, StopHandle, Stopping};
 pub use sse::Sse;
+#[cfg(feature = "validate")]
+pub use validate::Valid;
 pub use websocket::{Rooms, WebSocket, WebSocketUpgrade};
 
 pub use apus_handler::{
-    BodyMarker, Error, ErrorFormat, Extension, Form, FromRequest, FromRequestHead, FutureMarker,
-    Handler, HandlerExt, Html, HttpError, IntoResponse, IntoResponseFuture, Json, Layered,
-    LayeredHandler, LayeredMarker, Matched, Middleware, Next, OrNotFound, Path, Query, Redirect,
-    Rejection, Rendering, ResponseMarker, Result, ServiceResponseMarker, State, Streaming, extract,
+    BodyMarker, Created, Error, ErrorFormat, Extension, Form, FromRequest, FromRequestHead,
+    FutureMarker, Handler, HandlerExt, Html, HttpError, IntoResponse, IntoResponseFuture, Json,
+    Layered, LayeredHandler, LayeredMarker, Matched, Middleware, Next, OrNotFound, Path, Query,
+    Redirect, Rejection, Rendering, ResponseMarker, Result, ServiceResponseMarker, State,
+    Streaming, blocking, extract,
 };
 pub use apus_http::{
     Body, BodyError, BodyStream, Client, Completion, ConnectionInfo, FileRange, Frame, HeaderName,
@@ -81,8 +87,9 @@ pub use apus_http::{
     ResponseOutcome, RouteInfo, Service, ServiceFactory, StatusCode, Target, Version, header,
     mount_prefix, path, service_fn, trace,
 };
+pub use apus_layers::Readiness;
 pub use apus_net::Limits;
-pub use apus_net::tls::Certificate;
+pub use apus_transport::tls::Certificate;
 pub use http::HeaderMap;
 /// The tokio that workers and tasks run on: for timers, channels, sockets. Each worker has a runtime for
 /// itself, on one thread, so `tokio::task::spawn_local` starts a task beside a request.

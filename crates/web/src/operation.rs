@@ -1,7 +1,20 @@
 //! `Operation`: the description of one method of one path (OpenAPI 3.1 section 4.8.10).
 
+use std::collections::HashSet;
+
+use apus_http::StatusCode;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
+
+/// What an attribute tells of its route.
+#[derive(Clone, Copy)]
+pub(crate) struct RouteDescription {
+    pub(crate) methods: &'static [&'static str],
+    pub(crate) function: &'static str,
+    pub(crate) module: &'static str,
+    /// Adds what the types of the function tell.
+    pub(crate) describe: fn(&mut Operation<'_>),
+}
 
 /// The description of a route, to which its arguments and its response add.
 #[derive(Debug)]
@@ -138,6 +151,111 @@ impl<'a> Operation<'a> {
         self.responses.insert(status.into(), response);
     }
 
+    /// Sets the status of the response on success, in place of that of the type.
+    pub fn status(&mut self, status: u16) -> &mut Self {
+        let is_success = |key: &String| key.starts_with('2');
+        let known = self.responses.keys().find(|key| is_success(key)).cloned();
+        let known = known.and_then(|key| self.responses.remove(&key));
+        let mut response = known.unwrap_or_else(|| json!({}));
+        set_member(&mut response, "description", reason(status).into());
+        self.responses.insert(status.to_string(), response);
+        self
+    }
+
+    /// Sets the summary, in place of that of the doc comment.
+    pub fn summary(&mut self, text: &str) -> &mut Self {
+        self.fields.insert("summary".into(), text.into());
+        self
+    }
+
+    /// Sets the description, in place of that of the doc comment.
+    pub fn description(&mut self, text: &str) -> &mut Self {
+        self.fields.insert("description".into(), text.into());
+        self
+    }
+
+    /// Sets the tags, by which the page groups operations, in place of the module.
+    pub fn tags<T: Into<Value>>(&mut self, tags: impl IntoIterator<Item = T>) -> &mut Self {
+        let tags: Vec<Value> = tags.into_iter().map(Into::into).collect();
+        self.fields.insert("tags".into(), tags.into());
+        self
+    }
+
+    /// Requires a security scheme of the API (see [`crate::openapi::OpenApi::security_scheme`]); of several, one is enough.
+    pub fn security(&mut self, scheme: &str) -> &mut Self {
+        let known = self.fields.entry("security").or_insert_with(|| json!([]));
+        if let Some(known) = known.as_array_mut() {
+            known.push(json!({ scheme: [] }));
+        }
+        self
+    }
+
+    /// Requires no security scheme, also if the API requires one.
+    pub fn no_security(&mut self) -> &mut Self {
+        self.fields.insert("security".into(), json!([]));
+        self
+    }
+
+    /// Adds a response to an error with problem details (RFC 9457): for example 422, if values of the body can be
+    /// invalid.
+    pub fn problem(&mut self, status: u16, description: &str) -> &mut Self {
+        let content = Some(("application/problem+json", problem_schema()));
+        self.response(&status.to_string(), description, content);
+        self
+    }
+
+    /// Adds the response to invalid fields: 422, with the messages about each field as `errors`.
+    #[cfg(feature = "validate")]
+    pub(crate) fn invalid_fields(&mut self) {
+        let mut schema = problem_schema();
+        if let Some(members) = schema.get_mut("properties") {
+            let texts = json!({ "type": "array", "items": { "type": "string" } });
+            let errors = json!({ "type": "object", "additionalProperties": texts });
+            set_member(members, "errors", errors);
+        }
+        let content = Some(("application/problem+json", schema));
+        self.response("422", "fields are not valid", content);
+    }
+
+    /// Sets an example of the request body.
+    pub fn request_example(&mut self, example: impl Into<Value>) -> &mut Self {
+        if let Some(body) = self.fields.get_mut("requestBody") {
+            set_example(body, &example.into());
+        }
+        self
+    }
+
+    /// Sets an example of the body of a response, by its status as it is described.
+    pub fn response_example(&mut self, status: &str, example: impl Into<Value>) -> &mut Self {
+        if let Some(response) = self.responses.get_mut(status) {
+            set_example(response, &example.into());
+        }
+        self
+    }
+
+    /// Adds a number to the identifier if another operation has it.
+    pub(crate) fn make_id_unique(&mut self, known: &mut HashSet<String>) {
+        let Some(id) = self.fields.get("operationId").and_then(Value::as_str) else {
+            return;
+        };
+        let numbered = (2..).map(|number: u32| format!("{id}_{number}"));
+        let mut candidates = std::iter::once(id.to_owned()).chain(numbered);
+        if let Some(free) = candidates.find(|id| !known.contains(id)) {
+            known.insert(free.clone());
+            self.fields.insert("operationId".into(), free.into());
+        }
+    }
+
+    /// The status of responses that are described until now is only known at run time.
+    pub fn status_at_run_time(&mut self) {
+        for status in ["200", "204"] {
+            if let Some(mut response) = self.responses.remove(status) {
+                set_member(&mut response, "description", "a response".into());
+                self.responses.insert("2XX".into(), response);
+            }
+        }
+    }
+
     /// The schema of a type itself, not a reference to it.
     fn resolved<T: JsonSchema>(&mut self) -> Value {
         let schema = self.schema::<T>();
@@ -159,6 +277,41 @@ impl<'a> Operation<'a> {
         self.fields
             .insert("responses".into(), self.responses.into());
         self.fields.into()
+    }
+}
+
+/// The schema of problem details.
+fn problem_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "type": { "type": "string" },
+            "title": { "type": "string" },
+            "status": { "type": "integer" },
+            "detail": { "type": "string" },
+        },
+    })
+}
+
+/// The reason phrase of a status.
+fn reason(status: u16) -> &'static str {
+    let status = StatusCode::from_u16(status).ok();
+    let reason = status.and_then(|status| status.canonical_reason());
+    reason.unwrap_or("a response")
+}
+
+/// Sets a member of an object.
+fn set_member(of: &mut Value, name: &str, value: Value) {
+    if let Some(object) = of.as_object_mut() {
+        object.insert(name.to_owned(), value);
+    }
+}
+
+/// Sets the example of all media types.
+fn set_example(of: &mut Value, example: &Value) {
+    let contents = of.get_mut("content").and_then(Value::as_object_mut);
+    for content in contents.into_iter().flat_map(Map::values_mut) {
+        set_member(content, "example", example.clone());
     }
 }
 

@@ -1,4 +1,4 @@
-//! `ServerService`: rejects invalid paths and adds a body to error responses of an application.
+//! `ServerService`: rejects invalid paths and adds a body to error responses of a service.
 
 use std::error::Error;
 use std::rc::Rc;
@@ -12,11 +12,12 @@ pub(crate) struct ServerServiceFactory<F>(pub(crate) F);
 
 impl<F: ServiceFactory> ServiceFactory for ServerServiceFactory<F> {
     fn service(&self) -> Rc<dyn Service> {
-        Rc::new(ServerService(self.0.service()))
+        let outermost = self.0.outermost_service();
+        outermost.unwrap_or_else(|| Rc::new(ServerService(self.0.service())))
     }
 
     fn check(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
-        self.0.check()
+        self.0.check_outermost()
     }
 
     fn routes(&self) -> Vec<RouteInfo> {

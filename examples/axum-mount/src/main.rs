@@ -28,7 +28,7 @@ fn app() -> App {
         .mount("/api", TowerMount::new(router()))
 }
 
-fn main() -> std::io::Result<()> {
+fn main() -> Result<(), apus::StartError> {
     app().serve("127.0.0.1:8080")
 }
 

@@ -4,7 +4,7 @@
 //! cargo run -p apus-example-chat -- 127.0.0.1:8080
 //! ```
 
-fn main() -> std::io::Result<()> {
+fn main() -> Result<(), apus::StartError> {
     let address = std::env::args().nth(1);
     let address = address.as_deref().unwrap_or("127.0.0.1:8080");
     println!("http://{address}/");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use apus::Server;
 
-fn main() -> std::io::Result<()> {
+fn main() -> Result<(), apus::StartError> {
     let address = std::env::args().nth(1);
     let address = address.as_deref().unwrap_or("127.0.0.1:8080");
     println!("http://{address}/");

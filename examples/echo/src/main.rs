@@ -32,7 +32,7 @@ async fn echo(mut socket: WebSocket) {
     }
 }
 
-fn main() -> std::io::Result<()> {
+fn main() -> Result<(), apus::StartError> {
     let address = std::env::args().nth(1);
     let address = address.as_deref().unwrap_or("127.0.0.1:8080");
     App::new().get("/", open).serve(address)

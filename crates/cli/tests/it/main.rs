@@ -1,6 +1,8 @@
 //! Tests of the `apus` binary over real sockets, by subject.
 
 #[cfg(test)]
+mod acme;
+#[cfg(test)]
 mod attacks;
 #[cfg(test)]
 mod cache;

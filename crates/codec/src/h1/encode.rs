@@ -54,6 +54,11 @@ pub(super) fn head(
         out.extend_from_slice(server.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
+    if let Some(alt_svc) = head.alt_svc.filter(|_| !summary.has_alt_svc) {
+        out.extend_from_slice(b"alt-svc: ");
+        out.extend_from_slice(alt_svc.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
     if summary.has_date {
         out.extend_from_slice(b"\r\n");
     } else {

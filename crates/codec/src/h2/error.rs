@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use http::StatusCode;
-
-use super::Flood;
+use crate::flood::Flood;
+use crate::messages::MessageFault;
 
 /// An error code of RST_STREAM or GOAWAY (RFC 9113 section 7).
 ///
@@ -110,6 +109,19 @@ impl From<Fault> for ConnectionError {
     }
 }
 
+impl From<MessageFault> for Fault {
+    fn from(fault: MessageFault) -> Self {
+        match fault {
+            MessageFault::FieldSyntax => Self::FieldSyntax,
+            MessageFault::ConnectionField => Self::ConnectionField,
+            MessageFault::PseudoField => Self::PseudoField,
+            MessageFault::Target => Self::Target,
+            MessageFault::Host => Self::Host,
+            MessageFault::ContentLength => Self::ContentLength,
+        }
+    }
+}
+
 impl From<Flood> for ConnectionError {
     fn from(flood: Flood) -> Self {
         Self::Flood(flood)
@@ -201,40 +213,4 @@ faults! {
     ContentLength: PROTOCOL_ERROR, "content-length is not the length of the body",
     /// A trailer section that does not end the stream, or has pseudo-header fields (section 8.1).
     Trailers: PROTOCOL_ERROR, "a trailer section must end its stream and must not have pseudo-header fields",
-}
-
-/// Why a request gets an error response before it is processed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HeadRefusal {
-    /// The target is longer than the limit.
-    TargetTooLong,
-    /// The field section is larger than the limit.
-    HeadTooLarge,
-    /// There are more field lines than the limit.
-    TooManyFields,
-    /// An `Expect` that is not `100-continue` (RFC 9110 section 10.1.1).
-    Expectation,
-}
-
-impl HeadRefusal {
-    /// The status of the error response.
-    pub fn status(self) -> StatusCode {
-        match self {
-            Self::TargetTooLong => StatusCode::URI_TOO_LONG,
-            Self::HeadTooLarge | Self::TooManyFields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::Expectation => StatusCode::EXPECTATION_FAILED,
-        }
-    }
-}
-
-impl fmt::Display for HeadRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TargetTooLong => "the request target is too long",
-            Self::HeadTooLarge => "the request's fields are too large",
-            Self::TooManyFields => "the request has too many fields",
-            Self::Expectation => "the only supported expectation is 100-continue",
-        })
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::Fault;
 use super::frame::{self, DEFAULT_MAX_PAYLOAD};
+use crate::messages::SectionLimits;
 
 /// The limits and features of one end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,16 @@ impl Http2Config {
         usize::try_from(max)
             .unwrap_or(DEFAULT_MAX_PAYLOAD)
             .max(DEFAULT_MAX_PAYLOAD)
+    }
+
+    #[inline]
+    pub(super) fn section_limits(&self) -> SectionLimits {
+        SectionLimits {
+            target_bytes: self.target_bytes,
+            head_bytes: self.head_bytes,
+            fields: self.fields,
+            extended_connect: self.extended_connect,
+        }
     }
 
     pub(super) fn max_streams(&self) -> usize {

@@ -1,31 +1,11 @@
 //! The states of a connection's open streams (RFC 9113 section 5.1).
 
 use super::frame;
-use super::priority::Priority;
+use crate::messages::RequestKind;
+use crate::priority::Priority;
 
 /// Identifies a stream while it is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StreamKey {
-    slot: u16,
-    id: u32,
-}
-
-impl StreamKey {
-    #[cfg(test)]
-    pub(super) fn new(slot: u16, id: u32) -> Self {
-        Self { slot, id }
-    }
-
-    /// A small number that is unique among the open streams of the connection.
-    pub fn slot(self) -> usize {
-        usize::from(self.slot)
-    }
-
-    /// The stream identifier.
-    pub fn id(self) -> u32 {
-        self.id
-    }
-}
+pub type StreamKey = crate::stream_table::StreamKey<u32>;
 
 /// The state of an open stream, in 64 bytes.
 #[derive(Debug)]
@@ -94,97 +74,6 @@ pub(super) enum ScheduleState {
     Queued,
     /// It waits for its window.
     Stalled,
-}
-
-/// The kind of request, which the response depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RequestKind {
-    Other,
-    Head,
-    Connect,
-    ExtendedConnect,
-}
-
-/// The open streams, each in a slot.
-#[derive(Debug, Default)]
-pub(super) struct StreamTable {
-    /// The identifier of each slot's stream, 0 if the slot is free. It is a separate vector because every
-    /// frame searches it.
-    ids: Vec<u32>,
-    entries: Vec<StreamState>,
-    free: Vec<u16>,
-}
-
-/// How many slots are allocated at a time.
-const GROWTH: usize = 4;
-
-impl StreamTable {
-    pub(super) fn open_count(&self) -> usize {
-        self.ids.len().saturating_sub(self.free.len())
-    }
-
-    pub(super) fn insert(&mut self, id: u32, stream: StreamState) -> StreamKey {
-        if let Some(slot) = self.free.pop() {
-            let at = usize::from(slot);
-            if let (Some(known), Some(entry)) = (self.ids.get_mut(at), self.entries.get_mut(at)) {
-                (*known, *entry) = (id, stream);
-            }
-            return StreamKey { slot, id };
-        }
-        let slot = u16::try_from(self.ids.len()).unwrap_or(u16::MAX);
-        // Doubling would waste memory: there may be many connections, and few have many streams.
-        if self.ids.len() == self.ids.capacity() {
-            self.ids.reserve_exact(GROWTH);
-            self.entries.reserve_exact(GROWTH);
-        }
-        self.ids.push(id);
-        self.entries.push(stream);
-        StreamKey { slot, id }
-    }
-
-    /// The open stream with this identifier.
-    pub(super) fn find(&self, id: u32) -> Option<StreamKey> {
-        let slot = self.ids.iter().position(|known| *known == id)?;
-        let slot = u16::try_from(slot).ok()?;
-        (id != 0).then_some(StreamKey { slot, id })
-    }
-
-    pub(super) fn get(&self, key: StreamKey) -> Option<&StreamState> {
-        let slot = key.slot();
-        self.entries
-            .get(slot)
-            .filter(|_| self.ids.get(slot) == Some(&key.id))
-    }
-
-    pub(super) fn get_mut(&mut self, key: StreamKey) -> Option<&mut StreamState> {
-        let slot = key.slot();
-        let is_same = self.ids.get(slot) == Some(&key.id);
-        self.entries.get_mut(slot).filter(|_| is_same)
-    }
-
-    /// Frees the slot of a stream.
-    pub(super) fn remove(&mut self, key: StreamKey) {
-        if let Some(known) = self.ids.get_mut(key.slot())
-            && *known == key.id
-        {
-            *known = 0;
-            self.free.push(key.slot);
-        }
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (StreamKey, &mut StreamState)> {
-        let keys = self.ids.iter().zip(0_u16..);
-        keys.zip(&mut self.entries)
-            .filter(|((id, _), _)| **id != 0)
-            .map(|((id, slot), stream)| (StreamKey { slot, id: *id }, stream))
-    }
-
-    /// Frees memory if no stream is open.
-    pub(super) fn shrink(&mut self) {
-        if self.open_count() == 0 {
-            *self = Self::default();
-        }
-    }
 }
 
 /// The most recently closed streams, by how they were closed (section 5.1, "closed").

@@ -326,6 +326,7 @@ impl GeneratedResponse {
             content_length: self.is_length_known.then_some(length),
             date: DATE,
             server: None,
+            alt_svc: None,
         };
         let mut out = Vec::new();
         if connection.send_head(head, &mut out) != BodyFraming::None {

@@ -152,6 +152,7 @@ proptest! {
             content_length: None,
             date: DATE,
             server: None,
+            alt_svc: None,
         };
         writer.send_head(head, &mut Vec::new());
         let mut written = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();

@@ -42,6 +42,7 @@ fn respond(
         content_length,
         date: DATE,
         server: None,
+        alt_svc: None,
     };
     let framing = connection.send_head(head, &mut out);
     let date = "date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n";
@@ -215,19 +216,20 @@ fn removes_connection_fields_of_a_response() {
 }
 
 #[test]
-fn writes_date_and_server_once() {
+fn writes_date_server_and_alt_svc_once() {
     let mut out = Vec::new();
     let head = ResponseHead {
         status: StatusCode::OK,
-        headers: &headers(&[("server", "other"), ("date", "today")]),
+        headers: &headers(&[("server", "other"), ("date", "today"), ("alt-svc", "clear")]),
         content_length: Some(0),
         date: DATE,
         server: Some("apus"),
+        alt_svc: Some("h3=\":443\""),
     };
     after(GET).send_head(head, &mut out);
     assert_eq!(
         out,
-        b"HTTP/1.1 200 OK\r\nserver: other\r\ndate: today\r\ncontent-length: 0\r\n\r\n"
+        b"HTTP/1.1 200 OK\r\nserver: other\r\ndate: today\r\nalt-svc: clear\r\ncontent-length: 0\r\n\r\n"
     );
     out.clear();
     let head = ResponseHead {
@@ -237,7 +239,7 @@ fn writes_date_and_server_once() {
     after(GET).send_head(head, &mut out);
     assert_eq!(
         out,
-        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nserver: apus\r\n\
+        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nserver: apus\r\nalt-svc: h3=\":443\"\r\n\
         date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n"
     );
 }

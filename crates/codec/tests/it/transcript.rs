@@ -102,6 +102,7 @@ fn respond(connection: &mut ServerConnection) {
         content_length: Some(0),
         date: DATE,
         server: None,
+        alt_svc: None,
     };
     let mut out = Vec::new();
     connection.send_head(head, &mut out);

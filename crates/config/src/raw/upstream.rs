@@ -51,7 +51,7 @@ keys! {
         /// DNS resolution of the names of nodes. A name is resolved again when its time to live
         /// ends.
         dns: Dns,
-        /// How long connecting may take, in seconds.
+        /// How long connecting may take, in seconds; over HTTP/3 with the TLS handshake.
         connect_timeout: Time<YEAR> = Time::new(5),
         /// How long the TLS handshake may take, in seconds.
         tls_timeout: Time<YEAR> = Time::new(10),
@@ -104,6 +104,8 @@ choices! {
         Http1 = "http/1.1",
         /// HTTP/2; in clear text with prior knowledge.
         Http2 = "h2",
+        /// HTTP/3 over QUIC; the nodes need TLS, and the port is that of UDP.
+        Http3 = "h3",
         /// Over TLS, the one that the node selects by ALPN; otherwise HTTP/1.1.
         Auto = "auto",
         /// FastCGI, for `php_fastcgi`.

@@ -7,8 +7,8 @@ pub use workers::default_pool_folder;
 use std::path::{Path, PathBuf};
 
 use apus_cache::policy::CacheNamePattern;
+use apus_client::{Address, Timeouts};
 use apus_files::Symlinks;
-use apus_net::client::{Address, Timeouts};
 use apus_patterns::Glob;
 use apus_php::handler::PhpSettings;
 use apus_sites::{LocationSettings, Preset};

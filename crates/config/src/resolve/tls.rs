@@ -4,9 +4,13 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use apus_net::ListenAddress;
-use apus_net::tls::{Certificate, ClientAuth, MinVersion, TlsSettings, TlsSite, UnknownName};
+use apus_acme::ManagedCertificate;
+use apus_net::tls::{ClientAuth, TlsSettings, TlsSite, UnknownName};
+use apus_net::{Http3Settings, ListenAddress};
+use apus_transport::tls::{Certificate, MinVersion};
 
+use super::acme::AcmeDefaults;
+use super::http3;
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, ConfigTable};
 use crate::raw::{self, Site, Tls, TlsVersion};
@@ -18,8 +22,21 @@ use crate::value::FilePath;
 const EXPIRES_SOON: i64 = 14 * DAY;
 const DAY: i64 = 86_400;
 
+/// TLS of a site.
+pub(super) struct ResolvedTls {
+    pub(super) tls: TlsSite,
+    /// HTTP/3, if the site offers that.
+    pub(super) http3: Option<Http3Settings>,
+    /// The certificate, if it is ordered by ACME.
+    pub(super) acme: Option<ManagedCertificate>,
+}
+
 /// TLS of the site; `None` if it has none, or errors were reported.
-pub(super) fn site(site: &Setting<Site>, reader: &mut ConfigReader<'_>) -> Option<TlsSite> {
+pub(super) fn site(
+    site: &Setting<Site>,
+    defaults: &AcmeDefaults,
+    reader: &mut ConfigReader<'_>,
+) -> Option<ResolvedTls> {
     match (&site.tls, site.listen_tls.0.first()) {
         (None, None) => None,
         _ if reader.has_wrong(&site.span, &["tls", "listen_tls"]) => None,
@@ -34,42 +51,35 @@ pub(super) fn site(site: &Setting<Site>, reader: &mut ConfigReader<'_>) -> Optio
             );
             None
         }
-        (None, Some(_)) if reader.local_certificates.is_some() => {
+        (None, Some(listen)) => {
             let tls = Setting {
                 value: Tls::absent(&site.span, reader)?,
-                span: site.span.clone(),
+                span: listen.span.clone(),
                 given: false,
             };
-            settings(site, &tls, reader)
+            settings(site, &tls, defaults, reader)
         }
-        (None, Some(listen)) => {
-            reader.report(
-                Finding::error(
-                    &listen.span,
-                    "a TLS listener without a certificate",
-                    "the site has no table `[sites.tls]`",
-                )
-                .help(
-                    "add [sites.tls] with cert = \"cert.pem\" and key = \"key.pem\"; to try things \
-                     out, `--tls` makes a certificate",
-                ),
-            );
-            None
-        }
-        (Some(tls), Some(_)) => settings(site, tls, reader),
+        (Some(tls), Some(_)) => settings(site, tls, defaults, reader),
     }
 }
 
 fn settings(
     site: &Setting<Site>,
     tls: &Setting<Tls>,
+    defaults: &AcmeDefaults,
     reader: &mut ConfigReader<'_>,
-) -> Option<TlsSite> {
-    let certificates = certificates(site, tls, reader);
+) -> Option<ResolvedTls> {
+    let certificates = certificates(site, tls, defaults, reader);
+    let http3 = http3::of_site(tls, reader);
     refuse_patterns(site, tls, reader);
     let client_auth = client_auth(tls, reader)?;
-    let certificates = certificates?;
-    warn_of_uncovered(site, &certificates, reader);
+    let (certificates, acme) = match certificates? {
+        SiteCertificates::Known(certificates) => {
+            warn_of_uncovered(site, &certificates, reader);
+            (certificates, None)
+        }
+        SiteCertificates::Ordered(managed) => (Vec::new(), Some(managed)),
+    };
     let settings = TlsSite {
         names: names(site, &certificates),
         certificates,
@@ -79,9 +89,15 @@ fn settings(
             TlsVersion::Tls13 => MinVersion::Tls13,
         },
         alpn: alpn(tls, reader)?,
+        http3: http3.is_some(),
+        early_data: http3.as_ref().is_some_and(|(_, early_data)| *early_data),
     };
     match TlsSettings::new(std::slice::from_ref(&settings), UnknownName::FirstSite) {
-        Ok(_) => Some(settings),
+        Ok(_) => Some(ResolvedTls {
+            tls: settings,
+            http3: http3.map(|(settings, _)| settings),
+            acme,
+        }),
         Err(error) => {
             reader.report(Finding::error(
                 &tls.span,
@@ -93,32 +109,52 @@ fn settings(
     }
 }
 
-/// The protocols that the site offers by ALPN (RFC 7301).
+/// The protocols that the site offers over TCP by ALPN (RFC 7301).
 fn alpn(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<Vec<Vec<u8>>> {
     if tls.protocols.0.is_empty() {
         reader.report(Finding::error(
             &tls.protocols.span,
             "no protocol is offered",
-            "expected \"h2\", \"http/1.1\", or both",
+            "expected \"h3\", \"h2\" or \"http/1.1\", or several",
         ));
         return None;
     }
     let names = tls.protocols.0.iter().flat_map(|protocol| {
         let names: &[&str] = match protocol.value {
+            // Over UDP.
+            raw::Protocol::Http3 => &[],
             raw::Protocol::Http2 => &["h2"],
             // Clients that are limited to HTTP/1.0 offer only that.
             raw::Protocol::Http11 => &["http/1.1", "http/1.0"],
         };
         names
     });
-    Some(names.map(|name| name.as_bytes().to_vec()).collect())
+    let names: Vec<_> = names.map(|name| name.as_bytes().to_vec()).collect();
+    if names.is_empty() {
+        reader.report(Finding::error(
+            &tls.protocols.span,
+            "\"h3\" alone",
+            "clients learn of HTTP/3 over HTTP/2 or HTTP/1.1: expected \"h2\" or \"http/1.1\", too",
+        ));
+        return None;
+    }
+    Some(names)
+}
+
+/// The certificates of a site.
+enum SiteCertificates {
+    /// From files, or of the local authority.
+    Known(Vec<Certificate>),
+    /// By ACME.
+    Ordered(ManagedCertificate),
 }
 
 fn certificates(
     site: &Setting<Site>,
     tls: &Setting<Tls>,
+    defaults: &AcmeDefaults,
     reader: &mut ConfigReader<'_>,
-) -> Option<Vec<Certificate>> {
+) -> Option<SiteCertificates> {
     let mut pairs: Vec<_> = tls
         .certificates
         .0
@@ -144,34 +180,45 @@ fn certificates(
         // The given ones have errors.
         return None;
     }
+    if let (Some((cert, _)), Some(acme)) = (pairs.first(), tls.acme.as_ref().filter(|acme| ***acme))
+    {
+        reader.report(
+            Finding::error(
+                &acme.span,
+                "`acme` beside a certificate",
+                "the certificate is ordered by ACME, or it is given",
+            )
+            .related(&cert.span, "it is given here"),
+        );
+        return None;
+    }
     if pairs.is_empty() {
-        return local_certificate(site, &tls.span, reader).map(|certificate| vec![certificate]);
+        // With `--tls`, all certificates are local.
+        if reader.local_certificates.is_none() {
+            return defaults
+                .order(site, tls, reader)
+                .map(SiteCertificates::Ordered);
+        }
+        return local_certificate(site, &tls.span, reader)
+            .map(|certificate| SiteCertificates::Known(vec![certificate]));
     }
     // All certificates are read, so that all errors are reported.
     let read: Vec<_> = pairs
         .into_iter()
         .map(|(cert, key)| certificate(cert, key, reader))
         .collect();
-    read.into_iter().collect()
+    read.into_iter()
+        .collect::<Option<_>>()
+        .map(SiteCertificates::Known)
 }
 
-/// The certificate of the local authority for a site that names none, if it is enabled.
+/// The certificate of the local authority for a site that names none.
 fn local_certificate(
     site: &Setting<Site>,
     span: &SourceSpan,
     reader: &mut ConfigReader<'_>,
 ) -> Option<Certificate> {
-    let Some(make) = reader.local_certificates else {
-        reader.report(
-            Finding::error(
-                span,
-                "there is no certificate",
-                "expected `cert` and `key`, or `certificates`",
-            )
-            .help("to try things out, `--tls` makes a certificate"),
-        );
-        return None;
-    };
+    let make = reader.local_certificates?;
     let names = site.server_name.0.iter().filter_map(|host| host.tls_name());
     let addresses = site.listen_tls.0.iter().filter_map(|listen| {
         match listen.address(*site.ipv6_only, site.unix_socket_mode.0) {
@@ -203,7 +250,7 @@ pub(super) fn certificate(
     let certificate = match Certificate::from_pem(&chain?, &key_file?) {
         Ok(certificate) => certificate,
         Err(error) => {
-            use apus_net::tls::CertificateError::{KeyMismatch, UnreadableKey};
+            use apus_transport::tls::CertificateError::{KeyMismatch, UnreadableKey};
             let (span, other) = match error {
                 KeyMismatch | UnreadableKey(_) => (key, cert),
                 _ => (cert, key),
@@ -293,11 +340,11 @@ pub(super) fn warn_of_readers(key: &Setting<FilePath>, reader: &mut ConfigReader
     }
 }
 
-/// The bytes of the file.
+/// The bytes of the file, a certificate or another credential.
 pub(super) fn file(path: &Setting<FilePath>, reader: &mut ConfigReader<'_>) -> Option<Vec<u8>> {
     reader
         .files
-        .read(&path.value.0)
+        .read_credential(&path.value.0)
         .map_err(|why| {
             reader.report(Finding::error(
                 &path.span,

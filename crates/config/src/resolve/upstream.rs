@@ -1,12 +1,13 @@
 //! Groups of origins: those that a site defines, and those of URLs.
 
 mod health;
+mod http3;
 mod node;
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use apus_net::client::{Protocol, ProxyHead, Timeouts};
+use apus_client::{Protocol, ProxyHead, Timeouts};
 use apus_upstream::plan::{
     BudgetPlan, ConnectionPoolPlan, DnsPlan, GroupPlan, HashKey, NodePlan, QueuePlan, RetryOn,
     RetryPlan, SameSite, StickyPlan, Strategy,
@@ -258,6 +259,7 @@ fn group(
     let retry = retry(raw.retry.as_ref(), &raw.span, reader);
     let dns = dns(raw, reader);
     let (nodes, tls) = nodes?;
+    http3::check(raw, &tls, reader)?;
     if raw.tls_timeout.given && tls.iter().all(Option::is_none) {
         reader.report(Finding::error(
             &raw.tls_timeout.span,
@@ -273,6 +275,7 @@ fn group(
             protocol: match *raw.protocol {
                 keys::Protocol::Http1 => Protocol::Http1,
                 keys::Protocol::Http2 => Protocol::Http2,
+                keys::Protocol::Http3 => Protocol::Http3,
                 keys::Protocol::Auto => Protocol::Auto,
                 keys::Protocol::FastCgi => Protocol::FastCgi,
             },

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use apus_client::{Address, Protocol};
 use apus_http::url::{UrlParts, split_scheme};
-use apus_net::client::{Address, Protocol};
 use apus_upstream::plan::{self, NodeTarget};
 use http::HeaderName;
 use serde_json::json;
@@ -245,8 +245,8 @@ struct UpstreamNameText(UpstreamName);
 
 impl StringType for UpstreamNameText {
     const EXPECTED: &'static str = "the name of a group, or a URL as \"http://127.0.0.1:3000\", \
-         \"https://host\", \"h2c://host:port\", \"grpc://host:port\", \"grpcs://host\" or \
-         \"unix:/path\"";
+         \"https://host\", \"h2c://host:port\", \"grpc://host:port\", \"grpcs://host\", \
+         \"h3://host\" or \"unix:/path\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         if text.contains(['?', '#']) || text.chars().any(|c| c.is_control() || c == ' ') {
@@ -294,6 +294,7 @@ impl StringType for UpstreamNameText {
             "https" => (true, Protocol::Http1),
             "h2c" | "grpc" => (false, Protocol::Http2),
             "grpcs" => (true, Protocol::Http2),
+            "h3" => (true, Protocol::Http3),
             _ => return Err(format!("no origin has the scheme {scheme}")),
         };
         let target = host_and_port(authority, Some(if tls { 443 } else { 80 }))?;
@@ -672,6 +673,7 @@ mod tests {
             ("h2c://app:3000", false, Protocol::Http2, None),
             ("grpc://app:3000", false, Protocol::Http2, None),
             ("grpcs://app", true, Protocol::Http2, None),
+            ("h3://app:8443/v1", true, Protocol::Http3, Some("/v1")),
             ("unix:/run/app.sock", false, Protocol::Http1, None),
             (
                 "unix:/run/app.sock:/base/",

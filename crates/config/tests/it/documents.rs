@@ -234,7 +234,56 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "SITE\nlisten_tls = 443\n",
-        "4:14 a TLS listener without a certificate; the site has no table `[sites.tls]`; add [sites.tls]",
+        "4:14 a TLS listener without a certificate; expected `cert` and `key`, or `certificates`, in [sites.tls]; to try",
+    ),
+    (
+        "SITE\nlisten_tls = 443\nserver_name = \"example.com\"\n",
+        "4:14 a TLS listener without a certificate; the names are on the public Internet: it can be ordered by ACME; add \
+         acme_email",
+    ),
+    (
+        "SITE\nlisten_tls = 443\nserver_name = \"example.com\"\ntls = { acme = true }\n",
+        "6:7 you have not agreed to the terms of a certificate authority; for the certificate of this site; add acme_email",
+    ),
+    (
+        "SITE\nlisten_tls = 443\nserver_name = \"example.com\"\ntls = { acme = false, acme_agree = true }\n",
+        "6:7 a TLS listener without a certificate; expected `cert` and `key`",
+    ),
+    (
+        "SITE\nlisten_tls = 443\nserver_name = \"*.example.com\"\ntls = { acme_agree = true }\n",
+        "5:15 a certificate for `*.example.com` needs the challenge dns-01; a wildcard; add acme_dns_hook",
+    ),
+    (
+        "SITE\nlisten_tls = 443\nserver_name = \"~x\"\ntls = { acme = true, acme_agree = true }\n",
+        "5:15 `~x` in a site whose certificate is ordered by ACME; expected names",
+    ),
+    (
+        "SITE\nlisten_tls = 443\ntls = { acme = true, acme_agree = true }\n",
+        "5:7 a certificate is ordered for names, and the site has none; expected `server_name`",
+    ),
+    (
+        "SITE\nlisten_tls = 443\nserver_name = \"a.com\"\ntls = { acme_agree = true, acme_challenge = \"dns-01\" }\n",
+        "6:45 `dns-01` without `acme_dns_hook`; no program is named",
+    ),
+    (
+        "SITE\nlisten_tls = 443\ntls = { acme = true, cert = \"cert.pem\", key = \"key.pem\" }\n",
+        "5:16 `acme` beside a certificate; the certificate is ordered by ACME, or it is given",
+    ),
+    (
+        "[global]\nacme_eab_id = \"a\"\nSITE\n",
+        "2:15 `acme_eab_id` and `acme_eab_key` belong together; the other one is missing",
+    ),
+    (
+        "[global]\nacme_provider = \"lets-encrypt\"\nSITE\n",
+        "2:17 `lets-encrypt`: it is none of letsencrypt, letsencrypt-staging, ",
+    ),
+    (
+        "[global]\nacme_email = \"nobody\"\nSITE\n",
+        "2:14 `nobody`: it is no name, an @ and a domain",
+    ),
+    (
+        "[global]\nacme_eab_id = \"a\"\nacme_eab_key = \"!\"\nSITE\n",
+        "3:16 `!`: Invalid symbol",
     ),
     (
         "SITE\ntls = { cert = \"cert.pem\", key = \"key.pem\" }\n",
@@ -242,7 +291,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "SITE\nlisten_tls = 443\ntls = {}\n",
-        "5:7 there is no certificate",
+        "5:7 a TLS listener without a certificate",
     ),
     (
         "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\" }\n",
@@ -265,12 +314,24 @@ const MISTAKES: &[(&str, &str)] = &[
         "5:34 the private key cannot be read: ",
     ),
     (
+        "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", protocols = [\"h4\"] }\n",
+        "5:58 `h4` is not a protocol that is supported; expected \"h3\" or \"h2\" or \"http/1.1\"",
+    ),
+    (
         "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", protocols = [\"h3\"] }\n",
-        "5:58 `h3` is not a protocol that is supported; expected \"h2\" or \"http/1.1\"",
+        "5:57 \"h3\" alone; clients learn of HTTP/3 over HTTP/2 or HTTP/1.1: expected \"h2\" or \"http/1.1\", too",
+    ),
+    (
+        "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", protocols = \"h2\", http3 = {} }\n",
+        "5:71 `http3` has no effect; `protocols` of the site does not have \"h3\"",
+    ),
+    (
+        "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\" }\n[[sites]]\nserver_name = \"example.com\"\nlisten_tls = 443\nroot = \"public\"\ntls = { cert = \"cert.pem\", key = \"key.pem\", http3 = { retry = \"never\" } }\n",
+        "10:53 two sites on one address have different settings of HTTP/3; expected the same; only `early_data` may differ",
     ),
     (
         "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", protocols = [] }\n",
-        "5:57 no protocol is offered; expected \"h2\", \"http/1.1\", or both",
+        "5:57 no protocol is offered; expected \"h3\", \"h2\" or \"http/1.1\", or several",
     ),
     (
         "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", client_auth = \"required\" }\n",
@@ -720,6 +781,11 @@ fn the_examples_of_the_guides_are_right() {
                 part if part.starts_with("[[sites.") => format!("{SITE}{part}"),
                 part if part.starts_with("[sites.fastcgi") => {
                     format!("{SITE}php_fastcgi = \"[::1]:9\"\n{part}")
+                }
+                part if part.starts_with("[sites.tls.") => {
+                    let tls =
+                        "[sites.tls]\ncert = \"example.com.pem\"\nkey = \"example.com.key\"\n";
+                    format!("{SITE}listen_tls = 443\n{tls}{part}")
                 }
                 part if part.starts_with("[sites.tls]") => {
                     format!("{SITE}listen_tls = 443\n{part}")

@@ -1,7 +1,7 @@
 //! Reading configurations of reverse proxies: groups of origins, and the locations that use them.
 
+use apus_client::Address;
 use apus_config::HandlerPlan;
-use apus_net::client::Address;
 use apus_proxy::{HostHeader, ProxySettings};
 use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 
@@ -198,6 +198,26 @@ const MISTAKES_ABOUT_ORIGINS: &[(&str, &str)] = &[
     (
         "GROUP\nnodes = \"[::1]:1\"\ntls_timeout = 5\n",
         "7:15 `tls_timeout` has no effect",
+    ),
+    (
+        "GROUP\nnodes = \"[::1]:1\"\nprotocol = \"h3\"\n",
+        "6:9 HTTP/3 has no clear text; expected nodes as \"https://host:port\", or a table `tls` in the group",
+    ),
+    (
+        "GROUP\nnodes = \"unix:/a\"\nprotocol = \"h3\"\ntls = { verify = false, server_name = \"a\" }\n",
+        "6:9 HTTP/3 has no Unix sockets; expected a host and a port, which is that of UDP",
+    ),
+    (
+        "GROUP\nnodes = \"[::1]:1\"\nprotocol = \"h3\"\ntls = { verify = false }\nsend_proxy = \"v1\"\n",
+        "9:14 `send_proxy` has no effect; over HTTP/3, requests of many clients share a connection",
+    ),
+    (
+        "GROUP\nnodes = \"[::1]:1\"\nprotocol = \"h3\"\ntls = { verify = false }\ntls_timeout = 5\n",
+        "9:15 `tls_timeout` has no effect; the handshake of QUIC includes that of TLS",
+    ),
+    (
+        "GROUP\nnodes = \"h3://[::1]:1\"\n",
+        "6:9 `h3://[::1]:1`: no node has the scheme h3; say what is spoken with `protocol`",
     ),
     (
         "GROUP\nnodes = \"[::1]:1\"\nretry = { tries = 1, on = 503 }\n",

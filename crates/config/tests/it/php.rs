@@ -4,9 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use apus_cache::policy::CacheNamePattern;
+use apus_client::Protocol;
 use apus_config::{FilesRoot, HandlerPlan, PhpPlan, ServerPlan};
 use apus_files::Symlinks;
-use apus_net::client::Protocol;
 use apus_php::handler::PhpSettings;
 
 use crate::documents::{findings, folder, parse_in};

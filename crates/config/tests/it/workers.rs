@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use apus_net::client::Address;
+use apus_client::Address;
 use apus_php::plan::{ApplicationMode, Launch, Leaks, WorkerPoolPlan};
 
 use crate::documents::{findings, folder, parse_in};

@@ -1,11 +1,14 @@
 //! Extractors that read the body of a request into memory.
 
+use std::collections::BTreeMap;
+
 use apus_http::{Body, BodyError, Frame, Request, StatusCode};
 use bytes::{Bytes, BytesMut};
 use serde::de::DeserializeOwned;
 
 use super::values::FormFields;
-use super::{FromRequest, Rejection};
+use super::{FromRequest, Rejection, UnreadableField, read_fields};
+use crate::body_limit::BodyLimit;
 use crate::respond::Json;
 
 impl FromRequest for Bytes {
@@ -29,34 +32,54 @@ impl FromRequest for String {
 impl<T: DeserializeOwned + 'static> FromRequest for Json<T> {
     type Rejection = Rejection;
 
-    async fn from_request(mut request: Request, body_limit: u64) -> Result<Self, Rejection> {
-        let is_json = media_type(&request).is_some_and(|media| {
-            media.eq_ignore_ascii_case("application/json")
-                || (media.len() > 5
-                    && media
-                        .get(media.len() - 5..)
-                        .is_some_and(|suffix| suffix.eq_ignore_ascii_case("+json")))
-        });
-        if !is_json {
-            return Err(Rejection::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "the content type must be application/json",
-            ));
-        }
-        let body = read(request.take_body(), body_limit).await?;
-        match serde_json::from_slice(&body) {
-            Ok(value) => Ok(Self(value)),
-            Err(error) if error.is_data() => Err(Rejection::misfit(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "JSON",
-                error,
-            )),
-            Err(error) => Err(Rejection::new(
-                StatusCode::BAD_REQUEST,
-                format_args!("the body is not JSON: {error}"),
-            )),
-        }
+    async fn from_request(request: Request, body_limit: u64) -> Result<Self, Rejection> {
+        Self::from_bytes(&json_body(request, body_limit).await?)
     }
+}
+
+impl<T: DeserializeOwned> Json<T> {
+    /// Reads a text. If a value is not what `T` takes, the text is read again to find out which.
+    ///
+    /// # Errors
+    /// It is not JSON (400), or a value is missing or has another type (422).
+    pub fn from_bytes(text: &[u8]) -> Result<Self, Rejection> {
+        let error = match serde_json::from_slice(text) {
+            Ok(value) => return Ok(Self(value)),
+            Err(error) => error,
+        };
+        if !error.is_data() {
+            let reason = format_args!("the body is not JSON: {error}");
+            return Err(Rejection::new(StatusCode::BAD_REQUEST, reason).of_json());
+        }
+        let mut reader = serde_json::Deserializer::from_slice(text);
+        let field = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+            Err(error) => UnreadableField::of_json(&error),
+            Ok(value) => return Ok(Self(value)),
+        };
+        Err(Rejection::of_field(StatusCode::UNPROCESSABLE_ENTITY, "JSON", field).of_json())
+    }
+}
+
+/// The body of a request with JSON.
+///
+/// # Errors
+/// The media type is not that of JSON (415), or the body is not received (400, 408) or too long (413).
+pub async fn json_body(mut request: Request, body_limit: u64) -> Result<Bytes, Rejection> {
+    let is_json = media_type(&request).is_some_and(|media| {
+        media.eq_ignore_ascii_case("application/json")
+            || (media.len() > 5
+                && media
+                    .get(media.len() - 5..)
+                    .is_some_and(|suffix| suffix.eq_ignore_ascii_case("+json")))
+    });
+    if !is_json {
+        return Err(Rejection::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the content type must be application/json",
+        ));
+    }
+    let body = read(request.take_body(), body_limit).await;
+    body.map_err(Rejection::of_json)
 }
 
 /// The fields of an HTML form (`application/x-www-form-urlencoded`), as [`super::Query`] reads it.
@@ -66,20 +89,42 @@ pub struct Form<T>(pub T);
 impl<T: DeserializeOwned + 'static> FromRequest for Form<T> {
     type Rejection = Rejection;
 
-    async fn from_request(mut request: Request, body_limit: u64) -> Result<Self, Rejection> {
-        if !media_type(&request)
-            .is_some_and(|media| media.eq_ignore_ascii_case("application/x-www-form-urlencoded"))
-        {
-            return Err(Rejection::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "the content type must be application/x-www-form-urlencoded",
-            ));
-        }
-        let body = read(request.take_body(), body_limit).await?;
-        let read = FormFields::parse(&body).and_then(|fields| T::deserialize(fields));
-        read.map(Self)
-            .map_err(|error| Rejection::misfit(StatusCode::UNPROCESSABLE_ENTITY, "form", error))
+    async fn from_request(request: Request, body_limit: u64) -> Result<Self, Rejection> {
+        Self::from_bytes(&form_body(request, body_limit).await?)
     }
+}
+
+impl<T: DeserializeOwned> Form<T> {
+    /// Reads the fields of an encoded form.
+    ///
+    /// # Errors
+    /// It is not valid, or a field is missing or has another type (422).
+    pub fn from_bytes(encoded: &[u8]) -> Result<Self, Rejection> {
+        read_fields(encoded, StatusCode::UNPROCESSABLE_ENTITY, "form").map(Self)
+    }
+}
+
+/// The body of a request with a form.
+///
+/// # Errors
+/// As [`json_body`].
+pub async fn form_body(mut request: Request, body_limit: u64) -> Result<Bytes, Rejection> {
+    if !media_type(&request)
+        .is_some_and(|media| media.eq_ignore_ascii_case("application/x-www-form-urlencoded"))
+    {
+        return Err(Rejection::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the content type must be application/x-www-form-urlencoded",
+        ));
+    }
+    read(request.take_body(), body_limit).await
+}
+
+/// The fields of an encoded form or a query, each with all its values; nothing if it is not valid.
+pub fn form_values(encoded: &[u8]) -> BTreeMap<String, Vec<String>> {
+    FormFields::parse(encoded)
+        .map(FormFields::into_values)
+        .unwrap_or_default()
 }
 
 fn media_type(request: &Request) -> Option<&str> {
@@ -121,8 +166,5 @@ async fn read(body: Body, limit: u64) -> Result<Bytes, Rejection> {
 }
 
 fn too_large(limit: u64) -> Rejection {
-    Rejection::new(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        format_args!("the body must not be longer than {limit} bytes"),
-    )
+    Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, BodyLimit::message(limit))
 }

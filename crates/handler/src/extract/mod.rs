@@ -1,11 +1,18 @@
 //! Extractors: the arguments of handlers, read from a request.
 
+mod after_wait;
 mod body;
 mod cookies;
 mod identity;
+mod in_layers;
 mod multipart;
+mod optional;
+mod path_shape;
+mod tuples;
+mod unreadable_field;
 mod values;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
@@ -17,33 +24,54 @@ use http::HeaderMap;
 use serde::de::DeserializeOwned;
 
 pub use ::cookie;
-pub use body::Form;
+pub use after_wait::{AsyncExtractor, Extraction};
+pub use body::{Form, form_body, form_values, json_body};
 pub use cookies::Cookies;
 pub use identity::Identity;
+pub use in_layers::Require;
 pub use multipart::{Multipart, MultipartForm, Part, Upload, UploadLimits, Uploads};
+pub use unreadable_field::UnreadableField;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorFormat};
 use crate::matched::Matched;
 use crate::respond::IntoResponse;
+use crate::route_check::RouteCheck;
 use values::{FormFields, PathParameters};
 
-/// An extractor that reads the head of a request.
+/// An extractor that reads the head of a request. One that waits is an [`AsyncExtractor`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be extracted from the head of a request",
     label = "a handler cannot take this here",
     note = "a handler takes `Path`, `Query`, `State`, `Method`, `HeaderMap`, `Peer` and the like in \
             any order, and last, if at all, what reads the body: `Json`, `Form`, `String`, \
-            `Bytes` or `Request`"
+            `Bytes` or `Request`; a type of your own can implement `FromRequestHead` or `AsyncExtractor`"
 )]
 pub trait FromRequestHead: Sized {
     /// The response on failure.
-    type Rejection: IntoResponse;
+    type Rejection: IntoResponse + 'static;
+
+    /// Whether the extraction may wait, as that of an [`AsyncExtractor`].
+    #[doc(hidden)]
+    const WAITS: bool = false;
 
     /// Extracts the value.
     ///
     /// # Errors
     /// The request does not have it.
     fn from_head(request: &Request, matched: &Matched<'_>) -> Result<Self, Self::Rejection>;
+
+    /// The extraction, which may wait.
+    #[doc(hidden)]
+    fn extraction(
+        request: &mut Request,
+        matched: &Matched<'_>,
+    ) -> Extraction<Self, Self::Rejection> {
+        Extraction::Ready(Self::from_head(request, matched))
+    }
+
+    /// Checks before the server listens that a route and its layers have what the extractor needs. Mistakes of the
+    /// program belong here, as a state that is missing; by default there are none.
+    fn check(_route: &mut RouteCheck<'_>) {}
 }
 
 /// An extractor that reads a whole request with its body; the last argument of a handler.
@@ -70,6 +98,9 @@ pub trait FromRequest: Sized {
 pub struct Rejection {
     status: StatusCode,
     reason: String,
+    field: Option<Box<UnreadableField>>,
+    /// Whether the client sent JSON, and so reads it.
+    is_of_json: bool,
 }
 
 impl Rejection {
@@ -78,7 +109,32 @@ impl Rejection {
         Self {
             status,
             reason: reason.to_string(),
+            field: None,
+            is_of_json: false,
         }
+    }
+
+    /// The field that serde could not read, if that is the reason.
+    pub fn field(&self) -> Option<&UnreadableField> {
+        self.field.as_deref()
+    }
+
+    /// A field of a `part` of the request is not what the handler takes.
+    fn of_field(status: StatusCode, part: &str, field: UnreadableField) -> Self {
+        let rejection = match field.path() {
+            "" => Self::misfit(status, part, field.message()),
+            path => Self::misfit(status, part, format_args!("{path}: {}", field.message())),
+        };
+        Self {
+            field: Some(Box::new(field)),
+            ..rejection
+        }
+    }
+
+    /// The same of a request with JSON: the response is problem details if the client states no preference.
+    fn of_json(mut self) -> Self {
+        self.is_of_json = true;
+        self
     }
 
     /// A `part` of the request has another type than the handler takes.
@@ -95,7 +151,14 @@ impl IntoResponse for Rejection {
 
 impl From<Rejection> for Error {
     fn from(rejection: Rejection) -> Self {
-        Self::new(rejection.status, rejection.reason)
+        let mut error = Self::new(rejection.status, rejection.reason);
+        if let Some(field) = rejection.field.filter(|field| !field.path().is_empty()) {
+            error = error.with("errors", HashMap::from([(field.path(), [field.message()])]));
+        }
+        match rejection.is_of_json {
+            true => error.prefer(ErrorFormat::Json),
+            false => error,
+        }
     }
 }
 
@@ -112,6 +175,20 @@ impl<T: DeserializeOwned> FromRequestHead for Path<T> {
         read.map(Self)
             .map_err(|error| Rejection::misfit(StatusCode::NOT_FOUND, "path", error))
     }
+
+    fn check(route: &mut RouteCheck<'_>) {
+        let names: Vec<&str> = route.parameters().collect();
+        if let Err(shape) = path_shape::check::<T>(&names) {
+            let path = match &*names {
+                [] => "no parameters".to_owned(),
+                names => format!("{{{}}}", names.join("}, {")),
+            };
+            let name = std::any::type_name::<T>();
+            route.mistake(format!(
+                "the handler takes Path<{name}>, which {shape}, and the path has {path}"
+            ));
+        }
+    }
 }
 
 /// The query as a struct or a map. A repeated parameter can be a `Vec`.
@@ -122,11 +199,23 @@ impl<T: DeserializeOwned> FromRequestHead for Query<T> {
     type Rejection = Rejection;
 
     fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Rejection> {
-        let fields = FormFields::parse(request.query().unwrap_or("").as_bytes());
-        let read = fields.and_then(|fields| T::deserialize(fields));
-        read.map(Self)
-            .map_err(|error| Rejection::misfit(StatusCode::BAD_REQUEST, "query", error))
+        let query = request.query().unwrap_or("").as_bytes();
+        read_fields(query, StatusCode::BAD_REQUEST, "query").map(Self)
     }
+}
+
+/// Reads the fields of a query or a form. If one is not what `T` takes, they are read again to find out which.
+fn read_fields<T: DeserializeOwned>(
+    encoded: &[u8],
+    status: StatusCode,
+    part: &str,
+) -> Result<T, Rejection> {
+    let misfit = |error| Rejection::misfit(status, part, error);
+    T::deserialize(FormFields::parse(encoded).map_err(misfit)?).or_else(|_| {
+        let fields = FormFields::parse(encoded).map_err(misfit)?;
+        serde_path_to_error::deserialize(fields)
+            .map_err(|error| Rejection::of_field(status, part, UnreadableField::of(&error)))
+    })
 }
 
 /// An extractor of a value of the application's state.
@@ -146,6 +235,16 @@ impl<T: Clone + 'static> FromRequestHead for State<T> {
                 );
                 Err(StatusCode::INTERNAL_SERVER_ERROR)
             }
+        }
+    }
+
+    fn check(route: &mut RouteCheck<'_>) {
+        if !route.has_state::<T>() {
+            let name = std::any::type_name::<T>();
+            route.mistake(format!(
+                "the handler takes State<{name}>, and the application has no state of this type; \
+                 `App::state` adds it"
+            ));
         }
     }
 }
@@ -197,15 +296,6 @@ always! {
 impl IntoResponse for std::convert::Infallible {
     fn into_response(self) -> Response {
         match self {}
-    }
-}
-
-/// `None` if the extraction fails.
-impl<T: FromRequestHead> FromRequestHead for Option<T> {
-    type Rejection = std::convert::Infallible;
-
-    fn from_head(request: &Request, matched: &Matched<'_>) -> Result<Self, Self::Rejection> {
-        Ok(T::from_head(request, matched).ok())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Serde deserializers of path parameters, queries and forms.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use apus_http::path;
 use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
@@ -239,6 +239,15 @@ impl<'a> FormFields<'a> {
             fields.add(name, value);
         }
         fields
+    }
+
+    /// The values of each field by its name.
+    pub(super) fn into_values(self) -> BTreeMap<String, Vec<String>> {
+        let texts = |values: FieldValues<'_>| values.0.into_iter().map(Cow::into_owned).collect();
+        let fields = self.fields.into_iter();
+        fields
+            .map(|(name, values)| (name.into_owned(), texts(values)))
+            .collect()
     }
 
     fn add(&mut self, name: Cow<'a, str>, value: Cow<'a, str>) {

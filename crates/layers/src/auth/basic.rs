@@ -14,9 +14,9 @@ use base64::engine::general_purpose::STANDARD;
 use super::Users;
 use super::{credentials, same, unauthorized};
 use apus_handler::Error;
+use apus_handler::ResponseMarker;
 use apus_handler::middleware::{Middleware, Next};
 use apus_handler::{FromRequestHead, Matched};
-use apus_handler::{IntoResponse, ResponseMarker};
 
 /// A layer that rejects requests without a valid name and password with 401. Clients send them with every
 /// request, so the layer belongs behind TLS. A handler takes the name as [`BasicUser`].
@@ -175,7 +175,7 @@ impl Middleware<ResponseMarker> for BasicAuth {
             match checked.await {
                 Ok(true) => {}
                 Ok(false) => return unauthorized(&rendering, challenge),
-                Err(error) => return rendering.apply(error.into_response()),
+                Err(error) => return rendering.respond(error),
             }
             request.extensions_mut().insert(BasicUser(name));
             next.call(request).wait().await

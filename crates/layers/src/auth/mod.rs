@@ -4,8 +4,10 @@ mod basic;
 mod bearer;
 #[cfg(feature = "jwt")]
 mod jwt;
+mod key;
 #[cfg(feature = "password")]
 pub mod password;
+mod signed_urls;
 #[cfg(feature = "password")]
 mod users;
 
@@ -20,10 +22,11 @@ pub use bearer::BearerAuth;
 pub use jsonwebtoken;
 #[cfg(feature = "jwt")]
 pub use jwt::{Claims, JwtAuth};
+pub use key::Key;
+pub use signed_urls::SignedUrls;
 #[cfg(feature = "password")]
 pub use users::{InvalidUser, Users};
 
-use apus_handler::respond::IntoResponse;
 use apus_handler::{Error, Rendering};
 
 /// A secret that cannot be a key.
@@ -72,7 +75,7 @@ fn unauthorized(rendering: &Rendering, challenge: HeaderValue) -> Response {
     const WWW_AUTHENTICATE: HeaderName = header::WWW_AUTHENTICATE;
     let error = Error::new(StatusCode::UNAUTHORIZED, "you have to log in")
         .header(WWW_AUTHENTICATE, challenge);
-    rendering.apply(error.into_response())
+    rendering.respond(error)
 }
 
 /// Whether two texts are the same, compared in constant time.

@@ -13,11 +13,11 @@ use apus_http::{
     Body, Completion, Method, Request, Response, ResponseFuture, ResponseOutcome, Service,
     StatusCode,
 };
+use apus_transport::take_yield;
 
 use super::request_body::Http1RequestBody;
 use super::send::{BodySendError, GATHER};
 use super::{Http1Connection, Http1End, ProtocolSwitch};
-use crate::yield_task::take_yield;
 
 /// Pipelined bytes that are read while a handler works, to notice a client that closes.
 const READ_AHEAD: usize = 16 * 1024;
@@ -31,6 +31,7 @@ impl Http1Connection<'_> {
         // The deadline of the head no longer applies, and the connection is not idle.
         self.slot.clear_deadline();
         let connect = request.head.method == Method::CONNECT;
+        self.alt_svc.prepare(&request.head.headers, self.listener);
         let service = self.listener.service();
         let (response, mut request_body) = self.call(&*service, request);
         let mut response = match response {
@@ -167,6 +168,9 @@ impl Http1Connection<'_> {
             // The client does not know yet, and may be sending its next request.
             self.closes_first = true;
             self.codec.close();
+        }
+        if response.is_of_panic() {
+            self.worker.counters.panics.add(1);
         }
         let tunnel = response.take_tunnel();
         if let Some(body) = request_body

@@ -6,7 +6,6 @@ mod exchange;
 mod interim;
 mod request_body;
 mod send;
-mod tunnel;
 mod write;
 
 use std::io;
@@ -18,14 +17,14 @@ use apus_codec::h1::{
     HeadLimits, Http1Error, Http1RequestHead, Http1ServerEvent, ServerConnection,
 };
 use apus_http::{ConnectionInfo, Duplex, Headers, InterimQueue, StatusCode, Tunnel};
+use apus_transport::tunnel::Http1Tunnel;
+use apus_transport::{InputBuffer, Transport};
 
-pub(crate) use self::tunnel::Http1Tunnel;
 use self::write::PendingCompletion;
+use crate::alt_svc::AltSvc;
 use crate::connection_table::ConnectionSlot;
-use crate::input::InputBuffer;
 use crate::limits::Limits;
 use crate::linger::{LINGER_AT_END, LINGER_IDLE, LingerLimits, linger};
-use crate::transport::Transport;
 use crate::worker::{Worker, WorkerListener};
 
 /// How long the first request of a connection may take to arrive after a shutdown began: a client that
@@ -40,6 +39,8 @@ pub(crate) struct Http1Connection<'a> {
     limits: Rc<Limits>,
     transport: Transport,
     info: Rc<ConnectionInfo>,
+    /// The offer of HTTP/3.
+    alt_svc: AltSvc,
     codec: ServerConnection,
     input: InputBuffer,
     /// Bytes that were encoded and not written.
@@ -81,8 +82,7 @@ impl<'a> Http1Connection<'a> {
         worker: &'a Worker,
         listener: &'a WorkerListener,
         slot: &'a ConnectionSlot,
-        transport: Transport,
-        info: ConnectionInfo,
+        (transport, info, alt_svc): (Transport, ConnectionInfo, AltSvc),
         early: Vec<u8>,
     ) -> Self {
         let limits = worker.limits();
@@ -98,6 +98,7 @@ impl<'a> Http1Connection<'a> {
             slot,
             transport,
             info: Rc::new(info),
+            alt_svc,
             input: InputBuffer::new(early),
             out: Vec::new(),
             completions: Vec::new(),
@@ -142,8 +143,8 @@ impl<'a> Http1Connection<'a> {
     }
 
     /// The parts that HTTP/2 takes over.
-    pub(crate) fn into_parts(self) -> (Transport, Rc<ConnectionInfo>, InputBuffer) {
-        (self.transport, self.info, self.input)
+    pub(crate) fn into_parts(self) -> (Transport, Rc<ConnectionInfo>, InputBuffer, AltSvc) {
+        (self.transport, self.info, self.input, self.alt_svc)
     }
 
     async fn serve_requests(&mut self) -> io::Result<Http1End> {

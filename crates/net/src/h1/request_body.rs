@@ -5,10 +5,9 @@ use std::task::{Context, Poll};
 
 use apus_codec::h1::Http1ServerEvent;
 use apus_http::{Body, BodyError};
+use apus_transport::{BodySender, TICK};
 
 use super::Http1Connection;
-use crate::body::BodySender;
-use crate::clock::TICK;
 
 /// The body of the current request, from the driver's side.
 pub(super) struct Http1RequestBody {

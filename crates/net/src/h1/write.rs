@@ -9,11 +9,11 @@ use apus_codec::h1::BodyFraming;
 use apus_http::{
     Completion, FileRange, Headers, ResponseHead, ResponseOutcome, SealedMemory, StatusCode,
 };
+use apus_transport::file::{is_cached, read_away, read_cached, read_cold};
 use rustix::io::Errno;
 
 use super::Http1Connection;
 use super::send::BodySendError;
-use crate::file::{is_cached, read_away, read_cached, read_cold};
 
 /// A body up to this size is copied behind its head; a larger one is written from where it is.
 pub(super) const COPY_MOST: usize = 4 * 1024;
@@ -48,6 +48,7 @@ impl Http1Connection<'_> {
             content_length,
             date: &date,
             server: server.as_deref(),
+            alt_svc: self.alt_svc.value(),
         };
         let framing = self.codec.send_head(head, &mut self.out);
         drop(server);

@@ -21,39 +21,27 @@
 //! A connection without an open stream holds no buffer, and soon no tables: it costs its task, the codec with
 //! its compression tables, and TLS.
 
-mod interim;
-pub(crate) mod poll_budget;
-mod request_body;
-mod requests;
-mod responses;
-mod send;
-pub(crate) mod stream;
+mod input;
+mod output;
+mod protocol;
 mod timers;
-pub(crate) mod tunnel;
-pub(crate) mod wakers;
-pub(crate) mod write;
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
-use apus_codec::h2::{Http2Codec as Codec, Http2Config, StreamKey};
-use apus_http::{ConnectionInfo, InterimQueue};
+use apus_codec::h2::{Http2Codec as Codec, Http2Config};
+use apus_http::ConnectionInfo;
+use apus_transport::write_batch::{BATCH, UNSENT_MOST, WriteBatch};
+use apus_transport::{InputBuffer, Transport};
 
-use self::poll_budget::PollBudget;
-use self::responses::QueuedCompletion;
-use self::stream::ServerStreams;
+use self::protocol::Http2Protocol;
 use self::timers::ServerTimers;
-use self::wakers::StreamWakers;
-use self::write::{BATCH, UNSENT_MOST, WriteBatch};
+use crate::alt_svc::AltSvc;
 use crate::connection_table::ConnectionSlot;
-use crate::input::InputBuffer;
-use crate::limits::Limits;
 use crate::linger::{LINGER_AT_END, LINGER_IDLE, LingerLimits, linger};
-use crate::transport::Transport;
+use crate::streams::RequestStreams;
 use crate::worker::{Worker, WorkerListener};
 
 /// The least size of a batch, one TLS record, for clients that take less than they are sent: bytes that the
@@ -68,48 +56,49 @@ const OUT_MOST: usize = BATCH;
 const LINGER_MOST: usize = 1024 * 1024;
 
 /// A connection that speaks HTTP/2.
-pub(crate) struct Http2Connection<'a> {
+struct Http2Connection<'a> {
     worker: &'a Worker,
     listener: &'a WorkerListener,
     slot: &'a ConnectionSlot,
-    limits: Rc<Limits>,
     transport: Transport,
-    info: Rc<ConnectionInfo>,
-    codec: Codec,
     input: InputBuffer,
     /// Whether the input may have complete frames.
     unhandled: bool,
-    /// The bytes to write.
-    out: WriteBatch,
+    /// The requests, with the codec and the bytes to write.
+    streams: RequestStreams<'a, Http2Protocol>,
     /// Whether the last write may have filled the socket.
     wrote_much: bool,
     /// The current size of a batch.
     batch: usize,
-    streams: ServerStreams,
-    /// How many streams the client may open.
-    stream_slots: usize,
-    wakers: StreamWakers,
-    /// The interim responses of services.
-    interims: InterimQueue,
-    /// The slots that are polled now; stored to reuse their memory.
-    woken: Vec<usize>,
-    /// Streams with a complete response whose request is not complete.
-    unfinished: Vec<StreamKey>,
-    /// Those of them whose clients still send, and since when.
-    abandoned: Vec<(StreamKey, u32)>,
-    /// The responses in `out` whose completion is to be reported when they have left.
-    written: VecDeque<QueuedCompletion>,
     timers: ServerTimers,
-    budget: PollBudget,
-    /// When something was read last.
-    arrived: Instant,
-    requests: u64,
     /// Whether a graceful shutdown has begun.
     ending: bool,
     /// Whether the client has closed its side.
     client_left: bool,
     /// How the connection ends, once `out` is written.
     end: Option<Http2End>,
+}
+
+/// What HTTP/2 takes over of a connection before its first frame.
+pub(crate) struct Http2Handoff {
+    pub(crate) transport: Transport,
+    pub(crate) info: Rc<ConnectionInfo>,
+    /// The client's preface, or a part of it.
+    pub(crate) input: InputBuffer,
+    pub(crate) alt_svc: AltSvc,
+}
+
+impl Http2Handoff {
+    /// Serves the connection to its end.
+    pub(crate) async fn serve(
+        self: Box<Self>,
+        worker: &Worker,
+        listener: &WorkerListener,
+        slot: &ConnectionSlot,
+    ) {
+        let mut connection = Box::new(Http2Connection::new(worker, listener, slot, *self));
+        connection.serve().await;
+    }
 }
 
 /// How a connection ends.
@@ -122,13 +111,18 @@ enum Http2End {
 }
 
 impl<'a> Http2Connection<'a> {
-    /// A connection before the client's preface, a part of which may have been read.
-    pub(crate) fn new(
+    fn new(
         worker: &'a Worker,
         listener: &'a WorkerListener,
         slot: &'a ConnectionSlot,
-        (mut transport, info, input): (Transport, Rc<ConnectionInfo>, InputBuffer),
+        handoff: Http2Handoff,
     ) -> Self {
+        let Http2Handoff {
+            mut transport,
+            info,
+            input,
+            alt_svc,
+        } = handoff;
         transport.limit_unsent(UNSENT_MOST);
         worker.counters.h2_connections.add(1);
         let limits = worker.limits();
@@ -143,31 +137,19 @@ impl<'a> Http2Connection<'a> {
         };
         let mut out = WriteBatch::default();
         let codec = Codec::server(config, out.frames(&worker.buffers));
+        let protocol = Http2Protocol::new(codec, out, Rc::clone(&worker.buffers));
+        let slots = usize::try_from(limits.h2_max_concurrent_streams).unwrap_or(1);
         Self {
             worker,
             listener,
             slot,
             transport,
-            info,
-            codec,
             unhandled: !input.is_empty(),
             input,
-            out,
+            streams: RequestStreams::new((worker, listener), (info, alt_svc), protocol, slots),
             wrote_much: false,
             batch: BATCH,
-            streams: ServerStreams::default(),
-            stream_slots: usize::try_from(limits.h2_max_concurrent_streams).unwrap_or(1),
-            limits,
-            wakers: StreamWakers::default(),
-            interims: InterimQueue::default(),
-            woken: Vec::new(),
-            unfinished: Vec::new(),
-            abandoned: Vec::new(),
-            written: VecDeque::new(),
             timers: ServerTimers::new(worker.clock.ticks()),
-            budget: PollBudget::default(),
-            arrived: Instant::now(),
-            requests: 0,
             ending: false,
             client_left: false,
             end: None,
@@ -175,11 +157,11 @@ impl<'a> Http2Connection<'a> {
     }
 
     /// Serves the connection to its end.
-    pub(crate) async fn serve(&mut self) {
+    async fn serve(&mut self) {
         let end = poll_fn(|cx| self.poll(cx)).await;
         // The rest could not be sent.
-        self.drop_all_streams();
-        self.fail_unwritten();
+        self.streams.drop_all_streams();
+        self.streams.protocol.fail_unwritten();
         self.release_buffers();
         match end {
             Ok(Http2End::Close) => {}
@@ -197,7 +179,7 @@ impl<'a> Http2Connection<'a> {
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 self.worker.counters.timeouts.add(1);
-                tracing::debug!(peer = %self.info.peer, "closed on a client that was too slow");
+                tracing::debug!(peer = %self.streams.info.peer, "closed on a client that was too slow");
             }
             Err(_) => {}
         }
@@ -206,22 +188,20 @@ impl<'a> Http2Connection<'a> {
     /// Polls the connection until there is no progress, or until its share of the worker is spent.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Http2End>> {
         self.slot.register(cx);
-        self.wakers.bind(cx.waker());
-        self.interims.watch(cx);
-        // A reload may have changed them.
-        self.limits = self.worker.limits();
-        self.budget = PollBudget::default();
+        self.streams.begin_poll(cx);
         self.advance_clock();
         if self.slot.is_expired() {
             self.handle_deadline()?;
         }
         loop {
-            self.budget.rounds += 1;
+            self.streams.budget.rounds += 1;
             self.shut_down_if_requested();
             let mut progress = self.poll_input(cx)?;
-            progress |= self.poll_streams();
-            progress |= self.send_interims();
-            self.abandon_unfinished();
+            progress |= self.streams.poll_streams();
+            progress |= self.streams.send_interims();
+            if !self.unhandled {
+                self.streams.abandon_unfinished();
+            }
             progress |= self.poll_output(cx)?;
             if let Some(end) = self.ended() {
                 return Poll::Ready(Ok(end));
@@ -231,7 +211,7 @@ impl<'a> Http2Connection<'a> {
                 self.set_deadline();
                 return Poll::Pending;
             }
-            if self.budget.is_spent() {
+            if self.streams.budget.is_spent() {
                 self.set_deadline();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
@@ -244,10 +224,11 @@ impl<'a> Http2Connection<'a> {
         if self.client_left {
             return Some(Http2End::Close);
         }
-        if !self.out.is_empty() || self.timers.is_blocked() {
+        if !self.streams.protocol.out.is_empty() || self.timers.is_blocked() {
             return None;
         }
-        if self.end.is_none() && self.codec.is_shutting_down() && self.codec.is_finished() {
+        let codec = &self.streams.protocol.codec;
+        if self.end.is_none() && codec.is_shutting_down() && codec.is_finished() {
             return Some(Http2End::Linger);
         }
         self.end
@@ -255,12 +236,14 @@ impl<'a> Http2Connection<'a> {
 
     /// Begins a graceful shutdown when the server, the listener or the limit of requests requires it.
     fn shut_down_if_requested(&mut self) {
-        let limit = self.limits.h2_requests_per_connection;
-        if !self.ending && (self.is_shutdown_requested() || (limit > 0 && self.requests >= limit)) {
+        let limit = self.streams.limits.h2_requests_per_connection;
+        if !self.ending
+            && (self.is_shutdown_requested() || (limit > 0 && self.streams.requests >= limit))
+        {
             self.ending = true;
             self.timers.ending_since = self.worker.clock.ticks();
-            let frames = self.out.frames(&self.worker.buffers);
-            self.codec.shut_down(frames);
+            let (codec, frames) = self.streams.protocol.parts();
+            codec.shut_down(frames);
         }
     }
 
@@ -272,18 +255,12 @@ impl<'a> Http2Connection<'a> {
     /// Returns the buffers to the pool for the time of a wait.
     fn release_buffers(&mut self) {
         self.input.release(&self.worker.buffers);
-        self.out.release(&self.worker.buffers);
+        self.streams.protocol.out.release(&self.worker.buffers);
     }
 
     /// Releases the tables, while no stream is open.
     fn shrink(&mut self) {
-        self.codec.release_memory();
         self.streams.shrink();
-        self.wakers.shrink();
-        self.out.shrink();
-        self.woken = Vec::new();
-        self.unfinished = Vec::new();
-        self.abandoned = Vec::new();
-        self.written.shrink_to_fit();
+        self.streams.protocol.shrink();
     }
 }

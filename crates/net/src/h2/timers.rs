@@ -4,11 +4,10 @@
 
 use std::io;
 
-use apus_codec::h2::{ErrorCode, StreamKey};
+use apus_codec::h2::ErrorCode;
+use apus_transport::{TICK, deadline_from};
 
-use super::request_body::shortest;
 use super::{Http2Connection, Http2End};
-use crate::clock::{TICK, deadline_from};
 use crate::connection_table::{ConnectionWait, NEVER};
 use crate::linger::LINGER_AT_END;
 
@@ -30,8 +29,6 @@ pub(super) struct ServerTimers {
     pinged_at: u32,
     /// Since when the client takes none of the pending output.
     blocked_since: u32,
-    /// When the deadlines of the streams have to be checked.
-    examine_at: u32,
     /// When the shutdown began.
     pub(super) ending_since: u32,
     /// Whether memory was released since a stream was open.
@@ -48,7 +45,6 @@ impl ServerTimers {
             read_at: now,
             pinged_at: 0,
             blocked_since: NEVER,
-            examine_at: NEVER,
             ending_since: NEVER,
             shrunk: true,
         }
@@ -61,11 +57,6 @@ impl ServerTimers {
         } else if anew || self.partial_since == NEVER {
             self.partial_since = now;
         }
-    }
-
-    /// Schedules a check of the streams.
-    pub(super) fn examine_by(&mut self, tick: u32) {
-        self.examine_at = self.examine_at.min(tick);
     }
 
     pub(super) fn blocked(&mut self, now: u32) {
@@ -87,29 +78,30 @@ impl Http2Connection<'_> {
         let now = self.worker.clock.ticks();
         if self.timers.codec != now {
             self.timers.codec = now;
-            self.codec.advance(TICK.saturating_mul(now));
+            self.streams
+                .protocol
+                .codec
+                .advance(TICK.saturating_mul(now));
         }
     }
 
     /// Sets the deadline of a connection that waits.
     pub(super) fn set_deadline(&mut self) {
         let now = self.worker.clock.ticks();
-        let open = self.codec.open_streams() > 0;
-        let (timers, limits) = (&mut self.timers, &self.limits);
+        let open = self.streams.protocol.codec.open_streams() > 0;
+        let examination = self.streams.examination(open, now);
+        let (timers, requests) = (&mut self.timers, self.streams.requests);
         let mut waiting = ConnectionWait::Busy;
         if open {
             timers.idle_since = NEVER;
-            let latest = deadline_from(now, shortest(limits));
-            timers.examine_at = timers.examine_at.min(latest);
         } else {
-            timers.examine_at = NEVER;
-            if timers.idle_since == NEVER || timers.idle_requests != self.requests {
-                timers.idle_requests = self.requests;
+            if timers.idle_since == NEVER || timers.idle_requests != requests {
+                timers.idle_requests = requests;
                 timers.idle_since = now;
                 timers.shrunk = false;
             }
             let since = timers.idle_since;
-            waiting = match self.requests {
+            waiting = match requests {
                 0 => ConnectionWait::FirstRequest { since },
                 _ => ConnectionWait::Kept { since },
             };
@@ -127,38 +119,40 @@ impl Http2Connection<'_> {
             .min(self.partial_deadline())
             .min(self.blocked_deadline())
             .min(self.ping_deadline(open))
-            .min(self.timers.examine_at)
+            .min(examination)
             .min(self.shrink_deadline());
         self.slot.set_wait(deadline, waiting);
     }
 
     fn idle_deadline(&self, open: bool) -> u32 {
-        let (timers, limits) = (&self.timers, &self.limits);
+        let (timers, limits) = (&self.timers, &self.streams.limits);
         match () {
             () if open => NEVER,
             () if timers.ending_since != NEVER => deadline_from(timers.ending_since, LINGER_AT_END)
                 .max(deadline_from(timers.idle_since, LINGER_AT_END)),
             // A frame that is incomplete has a deadline of its own, which counts as slowness.
-            () if self.requests == 0 && timers.partial_since != NEVER => NEVER,
-            () if self.requests == 0 => deadline_from(timers.idle_since, limits.head_timeout),
+            () if self.streams.requests == 0 && timers.partial_since != NEVER => NEVER,
+            () if self.streams.requests == 0 => {
+                deadline_from(timers.idle_since, limits.head_timeout)
+            }
             () => deadline_from(timers.idle_since, limits.idle_timeout),
         }
     }
 
     fn partial_deadline(&self) -> u32 {
-        after(self.timers.partial_since, self.limits.head_timeout)
+        after(self.timers.partial_since, self.streams.limits.head_timeout)
     }
 
     fn blocked_deadline(&self) -> u32 {
-        after(self.timers.blocked_since, self.limits.send_timeout)
+        after(self.timers.blocked_since, self.streams.limits.send_timeout)
     }
 
     fn ping_deadline(&self, open: bool) -> u32 {
-        let interval = self.limits.h2_ping_interval;
+        let interval = self.streams.limits.h2_ping_interval;
         if !open || interval.is_zero() {
             return NEVER;
         }
-        let since = match self.codec.awaits_ping_ack() {
+        let since = match self.streams.protocol.codec.awaits_ping_ack() {
             true => self.timers.read_at.max(self.timers.pinged_at),
             false => self.timers.read_at,
         };
@@ -175,7 +169,7 @@ impl Http2Connection<'_> {
     /// Handles an expired deadline.
     pub(super) fn handle_deadline(&mut self) -> io::Result<()> {
         let now = self.worker.clock.ticks();
-        let open = self.codec.open_streams() > 0;
+        let open = self.streams.protocol.codec.open_streams() > 0;
         if self.slot.is_evicted() {
             // There is no time to wait for the client, but it gets the reason.
             self.go_away(ErrorCode::NO_ERROR, Http2End::Close);
@@ -191,7 +185,7 @@ impl Http2Connection<'_> {
         }
         if self.partial_deadline() <= now {
             self.worker.counters.timeouts.add(1);
-            tracing::debug!(peer = %self.info.peer, "a frame or field section came too slowly");
+            tracing::debug!(peer = %self.streams.info.peer, "a frame or field section came too slowly");
             self.go_away(ErrorCode::ENHANCE_YOUR_CALM, Http2End::Linger);
         } else if self.idle_deadline(open) <= now {
             if self.timers.partial_since != NEVER {
@@ -199,13 +193,13 @@ impl Http2Connection<'_> {
             }
             self.go_away(ErrorCode::NO_ERROR, Http2End::Linger);
         } else if self.ping_deadline(open) <= now {
-            if self.codec.awaits_ping_ack() {
-                tracing::debug!(peer = %self.info.peer, "a client acknowledges no PING");
+            if self.streams.protocol.codec.awaits_ping_ack() {
+                tracing::debug!(peer = %self.streams.info.peer, "a client acknowledges no PING");
                 return Err(io::ErrorKind::TimedOut.into());
             }
             self.timers.pinged_at = now;
-            let frames = self.out.frames(&self.worker.buffers);
-            self.codec.ping(frames);
+            let (codec, frames) = self.streams.protocol.parts();
+            codec.ping(frames);
         }
         if self.shrink_deadline() <= now {
             self.timers.shrunk = true;
@@ -213,51 +207,16 @@ impl Http2Connection<'_> {
                 self.shrink();
             }
         }
-        if self.timers.examine_at <= now {
-            self.examine(now);
-        }
+        self.streams.examine(now);
         Ok(())
     }
 
     /// Ends the connection with a GOAWAY.
     pub(super) fn go_away(&mut self, code: ErrorCode, end: Http2End) {
-        let frames = self.out.frames(&self.worker.buffers);
-        self.codec.go_away(code, frames);
-        self.drop_all_streams();
+        let (codec, frames) = self.streams.protocol.parts();
+        codec.go_away(code, frames);
+        self.streams.drop_all_streams();
         self.end = Some(end);
-    }
-
-    /// Checks the deadlines of all streams.
-    fn examine(&mut self, now: u32) {
-        let keys: Vec<StreamKey> = self.streams.keys().collect();
-        let mut next = deadline_from(now, shortest(&self.limits)).min(self.examine_abandoned(now));
-        for key in keys {
-            next = next
-                .min(self.examine_body(key, now))
-                .min(self.examine_sending(key, now));
-        }
-        self.timers.examine_at = next;
-    }
-
-    /// Resets a stream whose window stays closed; returns the deadline otherwise.
-    fn examine_sending(&mut self, key: StreamKey, now: u32) -> u32 {
-        let is_stalled = self.codec.is_stalled(key);
-        let Some(stream) = self.streams.get(key) else {
-            return NEVER;
-        };
-        if stream.next.is_empty() || !is_stalled {
-            return NEVER;
-        }
-        let deadline = deadline_from(stream.moved_at, self.limits.send_timeout);
-        if deadline > now {
-            return deadline;
-        }
-        tracing::debug!(peer = %self.info.peer, "a stream's window stayed shut");
-        self.worker.counters.stalled_streams.add(1);
-        let frames = self.out.frames(&self.worker.buffers);
-        self.codec.reset(key, ErrorCode::CANCEL, frames);
-        self.drop_stream(key);
-        NEVER
     }
 }
 

@@ -1,28 +1,37 @@
-//! TLS handshakes, as a server that picks the site by the ClientHello, and as a client.
+//! TLS handshakes of a server that picks the site by the ClientHello.
 
-use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use apus_http::{ClientCertificate, TlsInfo, TlsVersion};
-use rustls::pki_types::ServerName;
+use apus_transport::StreamSocket;
+use apus_transport::buffers::BufferPool;
+use apus_transport::tls::TlsStream;
 use rustls::server::{Accepted, AcceptedAlert, Acceptor};
-use rustls::{ClientConfig, ClientConnection, Connection, ProtocolVersion, ServerConnection};
+use rustls::{Connection, ProtocolVersion, ServerConnection};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::settings::{TlsSettings, TlsSiteConfig};
-use super::stream::TlsStream;
-use crate::buffers::BufferPool;
+use super::settings::{CHALLENGE_PROTOCOL, TlsSettings, TlsSiteConfig};
 use crate::connection_table::ConnectionSlot;
-use crate::socket::StreamSocket;
 
 /// The fatal alert `unrecognized_name` (RFC 6066 section 3) as a record.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
+/// The fatal alert `internal_error` (RFC 8446 section 6.2) as a record: the client can try again later.
+const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
+
 /// The response to a client that speaks HTTP without TLS to a TLS port.
 const CLEAR_TEXT: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
     content-length: 49\r\nconnection: close\r\n\r\nThis port speaks HTTPS. Use https:// to reach it\n";
+
+/// A connection whose handshake is complete.
+pub(crate) struct AcceptedTls {
+    pub(crate) stream: Box<TlsStream>,
+    pub(crate) info: TlsInfo,
+    /// Whether the site is served over HTTP/3, too.
+    pub(crate) has_http3: bool,
+}
 
 /// Performs the handshake within the connection's deadline. `early` are bytes that were read already.
 pub(crate) async fn accept(
@@ -31,7 +40,7 @@ pub(crate) async fn accept(
     slot: &ConnectionSlot,
     buffers: &BufferPool,
     early: Vec<u8>,
-) -> io::Result<(Box<TlsStream>, TlsInfo)> {
+) -> io::Result<AcceptedTls> {
     // Boxed, like the stream: while many clients connect at once, each waits with a small future.
     let hello = Box::pin(read_hello(&mut socket, slot, buffers, early)).await;
     let begun = hello.and_then(|accepted| choose_site(settings, *accepted));
@@ -52,23 +61,21 @@ pub(crate) async fn accept(
         }
         return Err(error);
     }
-    let info = tls_info(&stream, &site);
-    Ok((stream, info))
-}
-
-/// Performs the handshake with a server, and offers these protocols by ALPN (RFC 7301).
-pub(crate) async fn connect(
-    socket: StreamSocket,
-    config: Arc<ClientConfig>,
-    name: ServerName<'static>,
-    protocols: &[&[u8]],
-) -> io::Result<Box<TlsStream>> {
-    let protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    let session = ClientConnection::new_with_alpn(config, name, protocols)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-    let mut stream = Box::new(TlsStream::new(socket, session));
-    poll_fn(|cx| stream.poll_handshake(cx)).await?;
-    Ok(stream)
+    let Some(site) = site else {
+        // The authority has seen the certificate, and sends nothing more (RFC 8737 section 3).
+        stream.close_notify();
+        slot.wait(|cx| stream.poll_flush(cx)).await?;
+        linger(stream.socket_mut(), slot, buffers).await;
+        return Err(io::Error::new(
+            io::ErrorKind::ConnectionAborted,
+            "a certificate authority verified the server name",
+        ));
+    };
+    Ok(AcceptedTls {
+        info: tls_info(&stream, &site),
+        stream,
+        has_http3: site.quic.is_some(),
+    })
 }
 
 /// Why there is no session, and the reply to the client.
@@ -148,22 +155,47 @@ async fn read_hello(
     }
 }
 
-/// Picks the site by the server name, and continues the handshake with its configuration.
+/// Picks the site by the server name, and continues the handshake with its configuration. There is no site in a handshake
+/// by which a certificate authority verifies the name.
 fn choose_site(
     settings: &TlsSettings,
     accepted: Accepted,
-) -> Result<(Box<ServerConnection>, Arc<TlsSiteConfig>), HandshakeRefusal> {
+) -> Result<(Box<ServerConnection>, Option<Arc<TlsSiteConfig>>), HandshakeRefusal> {
     let hello = accepted.client_hello();
+    let is_challenge = hello
+        .alpn()
+        .is_some_and(|mut protocols| protocols.any(|protocol| protocol == CHALLENGE_PROTOCOL));
+    if is_challenge {
+        let Some(config) = hello
+            .server_name()
+            .and_then(|name| settings.challenge(name))
+        else {
+            return Err(HandshakeRefusal::new(
+                "no challenge is open for this server name",
+                &UNRECOGNIZED_NAME,
+            ));
+        };
+        let session = accepted
+            .into_connection(config)
+            .map_err(HandshakeRefusal::by_alert)?;
+        return Ok((Box::new(session), None));
+    }
     let Some(site) = settings.site(hello.server_name()).cloned() else {
         return Err(HandshakeRefusal::new(
             "no site has this server name",
             &UNRECOGNIZED_NAME,
         ));
     };
+    let Some(config) = &site.config else {
+        return Err(HandshakeRefusal::new(
+            "the site has no certificate yet",
+            &INTERNAL_ERROR,
+        ));
+    };
     let session = accepted
-        .into_connection(Arc::clone(&site.config))
+        .into_connection(Arc::clone(config))
         .map_err(HandshakeRefusal::by_alert)?;
-    Ok((Box::new(session), site))
+    Ok((Box::new(session), Some(site)))
 }
 
 /// Tries once to send_refusal why; a client that does not take it gets nothing.
@@ -225,7 +257,7 @@ fn tls_info(stream: &TlsStream, site: &TlsSiteConfig) -> TlsInfo {
 }
 
 /// The identity in a verified client certificate.
-fn identity(der: &[u8]) -> Option<ClientCertificate> {
+pub(super) fn identity(der: &[u8]) -> Option<ClientCertificate> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     Some(ClientCertificate {
         der: der.into(),

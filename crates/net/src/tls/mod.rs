@@ -1,13 +1,11 @@
-//! TLS (RFC 8446, RFC 5246) for servers and clients: settings, handshakes, streams.
+//! TLS (RFC 8446, RFC 5246) for servers: settings, sessions, handshakes.
 
-mod certificate;
 mod handshake;
+mod quic;
 mod sessions;
 mod settings;
-mod stream;
 
-pub use certificate::{Certificate, CertificateError};
-pub use settings::{ClientAuth, MinVersion, TlsError, TlsSettings, TlsSite, UnknownName};
+pub use settings::{ChallengeCertificates, ClientAuth, TlsSettings, TlsSite, UnknownName};
 
-pub(crate) use handshake::{accept, connect};
-pub(crate) use stream::TlsStream;
+pub(crate) use handshake::{AcceptedTls, accept};
+pub(crate) use quic::quic_tls_info;

@@ -16,6 +16,8 @@ const SESSIONS: usize = 4096;
 pub(super) struct TlsSessions {
     pub(super) ticketer: Arc<dyn ProducesTickets>,
     pub(super) storage: Arc<dyn StoresServerSessions>,
+    /// The sessions of QUIC, each of which can be resumed once: their early data is not accepted again.
+    pub(super) quic_storage: Arc<dyn StoresServerSessions>,
 }
 
 /// By the identity of a site. A new plan finds those of the last one here.
@@ -32,6 +34,7 @@ impl TlsSessions {
         let sessions = Arc::new(Self {
             ticketer: Ticketer::new()?,
             storage: ServerSessionMemoryCache::new(SESSIONS),
+            quic_storage: ServerSessionMemoryCache::new(SESSIONS),
         });
         live.insert(identity, Arc::downgrade(&sessions));
         Ok(sessions)

@@ -4,15 +4,17 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use apus_quic::QuicServerTls;
+use apus_transport::tls::{Certificate, MinVersion, TlsError};
 use aws_lc_rs::digest::{Context, SHA256};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::{ClientHello, NoClientAuth, ResolvesServerCert, WebPkiClientVerifier};
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CipherSuite, RootCertStore, ServerConfig, SignatureAlgorithm};
 
-use super::certificate::Certificate;
+use super::quic::QuicSite;
 use super::sessions::TlsSessions;
 
 /// The TLS settings of one site.
@@ -20,14 +22,20 @@ use super::sessions::TlsSessions;
 pub struct TlsSite {
     /// Names in lower case: exact, or `*.example.com`.
     pub names: Vec<String>,
-    /// At least one. If a client supports several, ECDSA goes before RSA.
+    /// If a client supports several, ECDSA goes before RSA. While there is none, as before the first one is issued, clients
+    /// get an alert.
     pub certificates: Vec<Certificate>,
     /// Whether clients present certificates.
     pub client_auth: ClientAuth,
     /// The oldest version that is accepted.
     pub min_version: MinVersion,
-    /// Protocols offered by ALPN (RFC 7301), in the order of preference.
+    /// Protocols offered by ALPN (RFC 7301) over TCP, in the order of preference.
     pub alpn: Vec<Vec<u8>>,
+    /// Whether the site is served over HTTP/3, where the listener has it.
+    pub http3: bool,
+    /// Whether HTTP/3 clients that return may send requests without effects in early data (RFC 8446 section 2.3), which
+    /// saves a round trip. Sites with client certificates have none.
+    pub early_data: bool,
 }
 
 impl TlsSite {
@@ -88,22 +96,12 @@ impl ClientAuth {
     pub fn authorities_from_pem(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         let authorities: Vec<_> = CertificateDer::pem_slice_iter(pem)
             .collect::<Result<_, _>>()
-            .map_err(|error| TlsError(error.to_string()))?;
+            .map_err(|error| TlsError::new(error.to_string()))?;
         if authorities.is_empty() {
-            return Err(TlsError("there is no certificate in it".to_owned()));
+            return Err(TlsError::new("there is no certificate in it"));
         }
         Ok(authorities)
     }
-}
-
-/// The oldest version of TLS that is accepted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MinVersion {
-    /// TLS 1.2.
-    #[default]
-    Tls12,
-    /// TLS 1.3.
-    Tls13,
 }
 
 /// The reply to a client that asks for an unknown name, or for none.
@@ -122,29 +120,44 @@ pub struct TlsSettings {
     /// By the part behind the `*`, with its dot.
     wildcard: HashMap<Box<str>, Arc<TlsSiteConfig>>,
     unknown: Option<Arc<TlsSiteConfig>>,
+    challenges: Option<Arc<dyn ChallengeCertificates>>,
 }
 
+/// Certificates for the handshakes by which a certificate authority verifies a server (`tls-alpn-01`, RFC 8737).
+pub trait ChallengeCertificates: Send + Sync {
+    /// The certificate for this server name, if a challenge is open for it.
+    fn challenge_certificate(&self, server_name: &str) -> Option<Arc<CertifiedKey>>;
+}
+
+/// The protocol of such a handshake (RFC 8737 section 6.2).
+pub(super) const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";
+
 pub(super) struct TlsSiteConfig {
-    pub(super) config: Arc<ServerConfig>,
+    /// `None` while there is no certificate.
+    pub(super) config: Option<Arc<ServerConfig>>,
+    /// For HTTP/3; `None` if the site is not served over it.
+    pub(super) quic: Option<Arc<QuicServerTls>>,
     pub(super) certificate_names: Arc<[Box<str>]>,
     /// The configuration keeps only parts of it; a reload looks for the whole.
-    _sessions: Arc<TlsSessions>,
+    _sessions: Option<Arc<TlsSessions>>,
 }
 
 impl TlsSettings {
     /// Prepares the sites.
     ///
     /// # Errors
-    /// There is no site, a site has no certificate, or an authority cannot be used.
+    /// There is no site, or an authority cannot be used.
     pub fn new(sites: &[TlsSite], unknown: UnknownName) -> Result<Self, TlsError> {
         let mut settings = Self {
             exact: HashMap::new(),
             wildcard: HashMap::new(),
             unknown: None,
+            challenges: None,
         };
         for site in sites {
             let ready = Arc::new(TlsSiteConfig::new(site)?);
-            if settings.unknown.is_none() && unknown == UnknownName::FirstSite {
+            let has_certificate = ready.config.is_some();
+            if settings.unknown.is_none() && unknown == UnknownName::FirstSite && has_certificate {
                 settings.unknown = Some(Arc::clone(&ready));
             }
             for name in &site.names {
@@ -162,17 +175,44 @@ impl TlsSettings {
             }
         }
         if sites.is_empty() {
-            return Err(TlsError(
-                "a TLS listener needs a site with a certificate".to_owned(),
+            return Err(TlsError::new(
+                "a TLS listener needs a site with a certificate",
             ));
         }
         Ok(settings)
+    }
+
+    /// Responds to the challenges of certificate authorities, too.
+    #[must_use]
+    pub fn with_challenges(mut self, challenges: Arc<dyn ChallengeCertificates>) -> Self {
+        self.challenges = Some(challenges);
+        self
+    }
+
+    /// The configuration of a handshake by which an authority verifies this name.
+    pub(super) fn challenge(&self, server_name: &str) -> Option<Arc<ServerConfig>> {
+        let name = server_name.trim_end_matches('.').to_ascii_lowercase();
+        let key = self.challenges.as_ref()?.challenge_certificate(&name)?;
+        let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .ok()?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::unwrap_or_clone(key))));
+        config.alpn_protocols = vec![CHALLENGE_PROTOCOL.to_vec()];
+        Some(Arc::new(config))
     }
 
     /// The names of the certificate for a client that asks for `name`; `None` if it is refused.
     pub fn certificate_names(&self, name: Option<&str>) -> Option<Arc<[Box<str>]>> {
         self.site(name)
             .map(|site| Arc::clone(&site.certificate_names))
+    }
+
+    /// Whether any site is served over HTTP/3.
+    pub(crate) fn has_http3(&self) -> bool {
+        let mut sites = self.exact.values().chain(self.wildcard.values());
+        let is_offered = |site: &Arc<TlsSiteConfig>| site.quic.is_some();
+        self.unknown.as_ref().is_some_and(is_offered) || sites.any(is_offered)
     }
 
     /// The site for the name that a client asks for; `None` refuses it.
@@ -210,7 +250,7 @@ impl TlsSiteConfig {
             for authority in authorities {
                 roots
                     .add(authority.clone())
-                    .map_err(|error| TlsError(error.to_string()))?;
+                    .map_err(|error| TlsError::new(error.to_string()))?;
             }
             Ok(WebPkiClientVerifier::builder_with_provider(
                 roots.into(),
@@ -222,34 +262,69 @@ impl TlsSiteConfig {
             ClientAuth::Optional { authorities } => verifier(authorities)?
                 .allow_unauthenticated()
                 .build()
-                .map_err(|error| TlsError(error.to_string()))?,
+                .map_err(|error| TlsError::new(error.to_string()))?,
             ClientAuth::Required { authorities } => verifier(authorities)?
                 .build()
-                .map_err(|error| TlsError(error.to_string()))?,
+                .map_err(|error| TlsError::new(error.to_string()))?,
         };
         if site.certificates.is_empty() {
-            return Err(TlsError("a site with TLS needs a certificate".to_owned()));
+            return Ok(Self {
+                config: None,
+                quic: None,
+                certificate_names: Arc::default(),
+                _sessions: None,
+            });
         }
         let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(versions)
-            .map_err(|error| TlsError(error.to_string()))?
+            .map_err(|error| TlsError::new(error.to_string()))?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(CertificateResolver::new(&site.certificates)));
         let sessions =
-            TlsSessions::of(site.identity()).map_err(|error| TlsError(error.to_string()))?;
+            TlsSessions::of(site.identity()).map_err(|error| TlsError::new(error.to_string()))?;
+        let certificate_names: Arc<[Box<str>]> = site
+            .certificates
+            .iter()
+            .flat_map(|certificate| certificate.names().iter().cloned())
+            .collect();
+        let quic = match site.http3 {
+            true => Some(quic_tls(
+                site,
+                config.clone(),
+                &sessions,
+                &certificate_names,
+            )?),
+            false => None,
+        };
         config.alpn_protocols = site.alpn.clone();
         config.ticketer = Arc::clone(&sessions.ticketer);
         config.session_storage = Arc::clone(&sessions.storage);
         Ok(Self {
-            config: Arc::new(config),
-            certificate_names: site
-                .certificates
-                .iter()
-                .flat_map(|certificate| certificate.names().iter().cloned())
-                .collect(),
-            _sessions: sessions,
+            config: Some(Arc::new(config)),
+            quic,
+            certificate_names,
+            _sessions: Some(sessions),
         })
     }
+}
+
+/// The configuration of a site for HTTP/3. Its sessions are in memory, so that each can be resumed once: this is the
+/// guard against replays of early data.
+fn quic_tls(
+    site: &TlsSite,
+    mut config: ServerConfig,
+    sessions: &TlsSessions,
+    certificate_names: &Arc<[Box<str>]>,
+) -> Result<Arc<QuicServerTls>, TlsError> {
+    config.alpn_protocols = vec![b"h3".to_vec()];
+    config.session_storage = Arc::clone(&sessions.quic_storage);
+    let early_data = site.early_data && matches!(site.client_auth, ClientAuth::None);
+    let tls = QuicServerTls::new(config, early_data)
+        .map_err(|error| TlsError::new(error.to_string()))?
+        .with_site(Arc::new(QuicSite {
+            certificate_names: Arc::clone(certificate_names),
+        }));
+    Ok(Arc::new(tls))
 }
 
 /// The certificates of a site, in the order in which they are tried.
@@ -300,15 +375,3 @@ fn suits(suite: CipherSuite, algorithm: SignatureAlgorithm) -> bool {
         _ => false,
     }
 }
-
-/// Why TLS cannot be set up; the text names the cause.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsError(pub(crate) String);
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TlsError {}

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use apus_http::{Response, ResponseFuture, StatusCode};
+use apus_testkit::{collect, wait_until};
 use bytes::Bytes;
 
-use crate::harness::{Server, collector, ok, paths, service, wait_until};
+use crate::harness::{Server, collector, ok, paths, service};
 
 fn echo() -> Arc<dyn apus_http::ServiceFactory> {
     service(|mut request| ok(request.take_body()).into())
@@ -52,9 +53,7 @@ fn a_handler_that_does_not_read_stalls_the_client_and_takes_no_memory() {
             while !go.load(Ordering::Relaxed) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            let body = crate::harness::collect(&mut request.take_body())
-                .await
-                .unwrap();
+            let body = collect(&mut request.take_body()).await.unwrap();
             ok(body.len().to_string())
         })
     }));
@@ -252,7 +251,7 @@ fn a_body_breaks_off_for_a_reader_that_outlives_the_response() {
     let server = Server::start(service(move |mut request| {
         let sender = sender.clone();
         tokio::task::spawn_local(async move {
-            let result = crate::harness::collect(&mut request.take_body()).await;
+            let result = collect(&mut request.take_body()).await;
             sender
                 .send(result.map_err(|error| error.to_string()))
                 .unwrap();
@@ -284,7 +283,7 @@ fn a_client_that_disconnects_midway_is_an_error_to_the_handler() {
     let server = Server::start(service(move |mut request| {
         let sender = sender.clone();
         ResponseFuture::later(async move {
-            let result = crate::harness::collect(&mut request.take_body()).await;
+            let result = collect(&mut request.take_body()).await;
             sender
                 .send(result.map_err(|error| error.to_string()))
                 .unwrap();

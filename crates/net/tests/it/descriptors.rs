@@ -4,9 +4,10 @@ use std::fs::File;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use apus_testkit::wait_until;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::harness::{Client, Server, in_own_process, paths, wait_until};
+use crate::harness::{Client, Server, in_own_process, paths};
 
 fn allow_descriptors(number: u64) {
     let maximum = getrlimit(Resource::Nofile).maximum;

@@ -6,15 +6,12 @@ use std::num::NonZeroUsize;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use apus_http::{
-    Body, BodyError, BodyStream, Frame, Request, Response, ResponseFuture, StatusCode,
-};
+use apus_http::{Body, Request, Response, ResponseFuture, StatusCode};
 use apus_http::{ServiceFactory, service_fn};
 use apus_net::{Engine, EnginePlan, Limits, ListenAddress, ListenerPlan, WorkerTotals};
-pub(crate) use apus_testkit::wait_until;
+use apus_testkit::{collect, wait_until};
 
 /// How long a test waits for what must come. Long, since the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -130,6 +127,7 @@ pub(crate) fn listener(address: ListenAddress, service: Arc<dyn ServiceFactory>)
         address,
         tls: None,
         http2: true,
+        http3: None,
         proxy_protocol_from: Vec::new(),
         service,
     }
@@ -171,65 +169,12 @@ pub(crate) fn collector() -> Arc<dyn ServiceFactory> {
     })
 }
 
-pub(crate) async fn collect(body: &mut Body) -> Result<Vec<u8>, BodyError> {
-    let mut collected = Vec::new();
-    while let Some(frame) = body.frame().await {
-        match frame? {
-            Frame::Data(bytes) => collected.extend_from_slice(&bytes),
-            Frame::File(_) => panic!("a client sent a file"),
-            Frame::Trailers(trailers) => {
-                for (name, value) in trailers.iter() {
-                    collected.extend_from_slice(format!("[{name}={}]", text(value)).as_bytes());
-                }
-            }
-        }
-    }
-    Ok(collected)
-}
-
 pub(crate) fn ok(body: impl Into<Body>) -> Response {
     Response::text(StatusCode::OK, body)
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A body of the frames that a function returns.
-pub(crate) fn frames<F>(length: Option<u64>, next: F) -> Body
-where
-    F: FnMut(&mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> + 'static,
-{
-    Body::stream(Frames { next, length })
-}
-
-/// A body of these frames, which are all ready.
-pub(crate) fn ready_frames(length: Option<u64>, all: Vec<Result<Frame, BodyError>>) -> Body {
-    let mut all = all.into_iter();
-    frames(length, move |_| Poll::Ready(all.next()))
-}
-
-struct Frames<F> {
-    next: F,
-    length: Option<u64>,
-}
-
-impl<F> BodyStream for Frames<F>
-where
-    F: FnMut(&mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>>,
-{
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        let polled = (self.next)(cx);
-        if let (Some(left), Poll::Ready(Some(Ok(Frame::Data(bytes))))) = (&mut self.length, &polled)
-        {
-            *left = left.saturating_sub(bytes.len() as u64);
-        }
-        polled
-    }
-
-    fn remaining(&self) -> Option<u64> {
-        self.length
-    }
 }
 
 /// Connects, with a limit on every read and write.

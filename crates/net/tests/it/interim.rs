@@ -12,14 +12,14 @@ use apus_http::{
 };
 use apus_net::Limits;
 use apus_net::tls::UnknownName;
+use apus_testkit::h2::{request, request_with};
+use apus_testkit::{CertificateAuthority, collect, frames, wait_until};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use crate::h2::client::{Peer, request, request_with};
-use crate::harness::{
-    Client, Server, collect, connect, frames, listener, local, ok, plan, service, wait_until,
-};
-use crate::tls::{Authority, connect_tls, site, tls_listener};
+use crate::h2::client::Peer;
+use crate::harness::{Client, Server, connect, listener, local, ok, plan, service};
+use crate::tls::{client_of, connect_tls, site, tls_listener};
 
 /// A handler waits here until the test lets it go on.
 #[derive(Clone, Default)]
@@ -319,7 +319,7 @@ fn flooding(flooded: &Arc<AtomicBool>, go_on: &Arc<Notify>) -> Arc<dyn ServiceFa
 #[test]
 fn a_client_that_reads_hints_late_gets_all_of_them_before_the_response() {
     let (flooded, go_on) = (Arc::default(), Arc::default());
-    let authority = Authority::new();
+    let authority = CertificateAuthority::generate();
     let sites = [site(&["a.test"], &[&authority.ecdsa(&["a.test"])])];
     let service = flooding(&flooded, &go_on);
     let server = Server::run(plan(vec![
@@ -328,7 +328,7 @@ fn a_client_that_reads_hints_late_gets_all_of_them_before_the_response() {
     ]));
     let addresses = server.addresses();
     let mut clear = Client::new(connect(addresses[0]).unwrap());
-    let mut tls = connect_tls(addresses[1], &authority.client(), "a.test").unwrap();
+    let mut tls = connect_tls(addresses[1], &client_of(&authority), "a.test").unwrap();
     assert_reads_late(&mut clear, &flooded, &go_on);
     assert_reads_late(&mut tls, &flooded, &go_on);
 }

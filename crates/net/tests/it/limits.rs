@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use apus_http::{Frame, Response, ResponseFuture, StatusCode};
 use apus_net::Limits;
+use apus_testkit::frames;
 use tokio::sync::Notify;
 
 use crate::harness::{
-    Client, PATIENCE, Server, collector, connect, frames, in_own_process, ok, paths, service,
+    Client, PATIENCE, Server, collector, connect, in_own_process, ok, paths, service,
 };
 
 const SHORT: Duration = Duration::from_millis(500);
@@ -277,7 +278,7 @@ fn new_connections_take_the_place_of_those_idle_longest() {
         .collect();
     // Ticks of the clock distinguish them; the first is used again last.
     let start = Instant::now();
-    crate::harness::wait_until("time", || start.elapsed() > Duration::from_millis(600));
+    apus_testkit::wait_until("time", || start.elapsed() > Duration::from_millis(600));
     for client in [2, 0] {
         assert_eq!(clients[client].get("/b").text(), "/b");
     }
@@ -335,7 +336,7 @@ fn bounds_the_connections_of_all_workers() {
     server.connect().assert_cut();
     assert_eq!(server.totals().refused, 1);
     clients.pop();
-    crate::harness::wait_until("a free place", || {
+    apus_testkit::wait_until("a free place", || {
         let mut client = server.connect();
         let _ = client
             .stream

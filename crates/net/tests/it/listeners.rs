@@ -115,7 +115,7 @@ fn listens_on_a_unix_socket_with_its_mode_and_removes_it() {
     assert_eq!(client.get("/").text(), "unix unix");
     assert_eq!(client.get("/").text(), "unix unix");
     drop(server);
-    crate::harness::wait_until("the removal of the socket", || !path.exists());
+    apus_testkit::wait_until("the removal of the socket", || !path.exists());
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn removing_a_listener_closes_its_port_and_finishes_open_requests() {
         ("/half", Some("close"))
     );
     open.assert_closed();
-    crate::harness::wait_until("the port to be closed", || connect(removed).is_err());
+    apus_testkit::wait_until("the port to be closed", || connect(removed).is_err());
     assert_eq!(Client::new(connect(kept).unwrap()).get("/k").text(), "/k");
     assert_eq!(server.addresses(), [kept]);
 }

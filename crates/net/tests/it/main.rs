@@ -3,15 +3,13 @@
 #[cfg(test)]
 mod bodies;
 #[cfg(test)]
-mod client;
-#[cfg(test)]
-mod client_h2;
-#[cfg(test)]
 mod descriptors;
 #[cfg(test)]
 mod framing;
 #[cfg(test)]
 mod h2;
+#[cfg(test)]
+mod h3;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]

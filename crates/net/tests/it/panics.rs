@@ -4,9 +4,10 @@
 use std::task::Poll;
 
 use apus_http::{Frame, ResponseFuture};
+use apus_testkit::frames;
 use bytes::Bytes;
 
-use crate::harness::{Server, frames, ok, service};
+use crate::harness::{Server, ok, service};
 
 fn server() -> Server {
     Server::start(service(|request| match request.path() {

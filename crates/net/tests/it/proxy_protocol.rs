@@ -139,5 +139,5 @@ fn clients_behind_a_proxy_are_counted_by_their_own_address() {
     from(1).assert_cut();
     assert_eq!(server.totals().refused, 1);
     clients.remove(0);
-    crate::harness::wait_until("a free connection", || from(1).try_response(false).is_ok());
+    apus_testkit::wait_until("a free connection", || from(1).try_response(false).is_ok());
 }

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use apus_http::{ResponseFuture, ServiceFactory};
 use apus_net::{EnginePlan, Limits};
+use apus_testkit::wait_until;
 
 use crate::harness::{
-    Client, EndFlag, PATIENCE, Server, connect, listener, local, ok, plan, service, tcp, wait_until,
+    Client, EndFlag, PATIENCE, Server, connect, listener, local, ok, plan, service, tcp,
 };
 
 fn versioned(version: usize) -> Arc<dyn ServiceFactory> {

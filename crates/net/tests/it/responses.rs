@@ -10,9 +10,10 @@ use apus_http::{
     Body, BodyError, Completion, FileRange, Frame, Headers, Response, ResponseOutcome,
     SealedMemory, StatusCode,
 };
+use apus_testkit::{frames, ready_frames};
 use bytes::Bytes;
 
-use crate::harness::{PATIENCE, Server, frames, ok, paths, ready_frames, service};
+use crate::harness::{PATIENCE, Server, ok, paths, service};
 
 fn body_bytes(len: usize) -> Vec<u8> {
     (0..len).map(|index| (index % 253) as u8).collect()

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use apus_net::client::{Address, Protocol};
+use apus_client::{Address, Protocol};
 use apus_upstream::Upstreams;
 use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::Instant;
 
-use apus_net::coarse_now;
+use apus_transport::coarse_now;
 use rustix::io::Errno;
 
 use super::settings::PhpSettings;

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use crate::WorkerPool;
 use crate::wire::RequestFrame;
+use apus_client::{ClientRequestHead, ClientResponse, Stderr};
 use apus_codec::fastcgi::Params;
 use apus_http::{
     Body, Headers, Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode,
 };
-use apus_net::client::{ClientRequestHead, ClientResponse, Stderr};
 use apus_upstream::Upstreams;
 use bytes::Bytes;
 

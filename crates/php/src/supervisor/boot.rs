@@ -10,9 +10,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_client::Address;
 use apus_codec::fastcgi::{FastCgiConnection, FastCgiEvent, Params};
 use apus_codec::h1::HeadLimits;
-use apus_net::client::Address;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;

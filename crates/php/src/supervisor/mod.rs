@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apus_net::client::Address;
+use apus_client::Address;
 use bytes::Bytes;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};

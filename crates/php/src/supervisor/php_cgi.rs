@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use apus_client::Address;
 use apus_net::SystemAccount;
-use apus_net::client::Address;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal as Kill, geteuid, pidfd_open};
 use tokio::io::{AsyncBufReadExt, BufReader};

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_net::client::Address;
+use apus_client::Address;
 use apus_php::plan::{ApplicationMode, Launch, WorkerPoolPlan};
 use apus_php::{WorkerError, WorkerPool};
 use rustix::process::{Pid, Signal, geteuid, kill_process};

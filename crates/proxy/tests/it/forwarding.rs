@@ -7,8 +7,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use apus_client::Address;
 use apus_http::{Body, Frame, Headers, Service, ServiceFactory};
-use apus_net::client::Address;
 use apus_proxy::{
     CookieRules, Forwarding, HoldSettings, HostHeader, PathChange, Proxy, ProxySettings,
     RedirectRule, Substitution, Substitutions,

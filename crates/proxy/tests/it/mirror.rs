@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::time::Duration;
 
+use apus_client::Address;
 use apus_http::{Body, Service, ServiceFactory};
-use apus_net::client::Address;
 use apus_proxy::{HoldSettings, MirrorSettings, Proxy, ProxySettings};
 use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 use apus_upstream::{GroupStatus, Upstreams};

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_cache::service::{Cache, CacheUnlessBypassed, CachedService};
+use apus_client::Tls;
 use apus_compress::CompressedFactory;
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode};
-use apus_net::client::Tls;
 use apus_php::WorkerPools;
 use apus_php::handler::Php;
 use apus_proxy::Proxy;

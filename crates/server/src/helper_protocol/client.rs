@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use apus_config::Recording;
 use apus_net::{Binder, ListenAddress};
 use apus_php::plan::PhpCgiPlan;
 use apus_php::{Launcher, PhpProcess};
@@ -27,6 +28,14 @@ impl HelperClient {
     pub(crate) fn load(&self) -> io::Result<LoadedByRoot> {
         match self.request(&HelperRequest::Load, None)? {
             (HelperResponse::Loaded(loaded), _) => Ok(*loaded),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// The certificates and other credentials of the configurations that were loaded, as their files are now.
+    pub(crate) fn read_credentials(&self) -> io::Result<Recording> {
+        match self.request(&HelperRequest::ReadCredentials, None)? {
+            (HelperResponse::Loaded(loaded), _) => Ok(loaded.files),
             _ => Err(unexpected()),
         }
     }

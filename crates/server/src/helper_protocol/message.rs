@@ -26,6 +26,8 @@ const LENGTH_BYTES: usize = 4;
 pub(crate) enum HelperRequest {
     /// Reads the configuration, and creates the folders that it names.
     Load,
+    /// Reads the certificates and other credentials of the configurations that were loaded.
+    ReadCredentials,
     /// Renews local certificates that expire soon.
     Renew,
     /// Binds the attached socket to an address of the configuration, by its text.

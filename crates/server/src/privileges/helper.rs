@@ -19,9 +19,11 @@ use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::helper_protocol::{HelperRequest, HelperResponse, program_text, receive, send};
+use crate::helper_protocol::{
+    HelperRequest, HelperResponse, LoadedByRoot, program_text, receive, send,
+};
 use crate::load::PlanLoader;
-use apus_config::{self as config, default_pool_folder};
+use apus_config::{self as config, Recording, default_pool_folder};
 
 /// Signals for a server, which a terminal or systemd also sends to its process group. The helper
 /// ends when the server does.
@@ -35,9 +37,10 @@ const IGNORED: [SignalKind; 7] = [
     SignalKind::alarm(),
 ];
 
-/// Only its user may enter the folder of the cache; users of PHP may enter that of PHP.
+/// Only its user may enter the folders of the cache and of certificates; users of PHP may enter that of PHP.
 const CACHE_MODE: u32 = 0o700;
 const PHP_MODE: u32 = 0o711;
+const ACME_MODE: u32 = 0o700;
 
 /// The process that stays root.
 pub(super) struct Helper<'a> {
@@ -50,6 +53,8 @@ pub(super) struct Helper<'a> {
     listeners: Vec<ListenAddress>,
     logs: BTreeSet<PathBuf>,
     programs: Vec<PhpCgiPlan>,
+    /// The names of certificates and other credentials.
+    credentials: Recording,
     /// PHP processes by their process id.
     children: HashMap<i32, Child>,
 }
@@ -67,6 +72,7 @@ impl<'a> Helper<'a> {
             listeners: Vec::new(),
             logs: BTreeSet::new(),
             programs: Vec::new(),
+            credentials: Recording::default(),
             children: HashMap::new(),
         }
     }
@@ -97,6 +103,10 @@ impl<'a> Helper<'a> {
         let missing = || io::Error::from(io::ErrorKind::InvalidInput);
         let response = match request {
             HelperRequest::Load => self.load(),
+            HelperRequest::ReadCredentials => HelperResponse::Loaded(Box::new(LoadedByRoot {
+                files: self.credentials.read_credentials(),
+                ..LoadedByRoot::default()
+            })),
             HelperRequest::Renew => {
                 let renewed = self.loader.renew_certificates();
                 HelperResponse::Renewed(renewed.map_err(io::Error::other)?)
@@ -148,6 +158,7 @@ impl<'a> Helper<'a> {
     /// Reads the configuration. The server reports its errors.
     fn load(&mut self) -> HelperResponse {
         let (loaded, config) = self.loader.record();
+        self.credentials.add_credentials_of(&loaded.files);
         if let Ok(config) = config {
             self.prepare_folders(&config);
             self.remember(config);
@@ -183,6 +194,10 @@ impl<'a> Helper<'a> {
             && let Some(disk) = &config.global.cache.disk
         {
             let _ = self.prepare_folder(&disk.path, CACHE_MODE);
+        }
+        if config.sites.iter().any(|site| site.acme.is_some()) {
+            let store = self.loader.certificate_store(config);
+            let _ = self.prepare_folder(store.folder(), ACME_MODE);
         }
         for pool in config.pools() {
             // By default each user of a server has a folder of its own.

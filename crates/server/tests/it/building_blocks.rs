@@ -201,6 +201,7 @@ impl Bench {
                 cache: Some(&cache),
                 pools: &pools,
             },
+            challenges: &Arc::default(),
         };
         let plan = assemble::assemble(&plan, resources).unwrap();
         let listener = plan

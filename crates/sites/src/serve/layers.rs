@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use apus_handler::error::ErrorRules;
 use apus_handler::middleware::{Chain, Layer, Next, Position};
+use apus_handler::rendering::ErrorRules;
 use apus_handler::{Error, Rendering};
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Request, Response, ResponseFuture, StatusCode};
@@ -95,13 +95,7 @@ impl SiteState {
         if !is_error {
             return response;
         }
-        let headers = response.headers().clone();
         let mut response = Rendering::for_client(context.formats.clone()).apply(response);
-        // The layers around the one that failed have added their fields already.
-        let own = response.headers().clone();
-        let is_missing =
-            |name: &[u8], _: &[u8]| name == b"vary" || !own.names().any(|other| other == name);
-        response.headers_mut().append_from(&headers, is_missing);
         let pages = &self.location(context).error_pages;
         if pages.contains_key(&response.status()) {
             clear_body(&mut response);
@@ -147,7 +141,7 @@ impl Chain for SiteState {
         None
     }
 
-    fn errors(&self, _: &Position) -> &ErrorRules {
+    fn errors(&self, _: &Position, _: &Request) -> &ErrorRules {
         &self.layer_errors
     }
 }

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use apus_codec::fastcgi::Params;
-use apus_http::{Body, Frame, HeaderName, HeaderValue, Headers, Method, StatusCode, header};
-use apus_net::client::{
+use apus_client::{
     ClientRequest, ClientRequestHead, ClientResponse, Origin, OriginConnection, Protocol, Timeouts,
     connect,
 };
+use apus_codec::fastcgi::Params;
+use apus_http::{Body, Frame, HeaderName, HeaderValue, Headers, Method, StatusCode, header};
 
 use super::grpc;
 use crate::node::Node;
@@ -53,8 +53,12 @@ pub(super) async fn check(node: &Node, plan: &CheckPlan) -> Result<(), CheckErro
             }
         }
         CheckKind::Grpc { service } => {
+            let protocol = match node.origin.protocol {
+                Protocol::Http3 => Protocol::Http3,
+                _ => Protocol::Http2,
+            };
             let origin = Origin {
-                protocol: Protocol::Http2,
+                protocol,
                 ..node.origin.clone()
             };
             let fields = fields(&[(

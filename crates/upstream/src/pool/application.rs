@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use apus_net::client::{
+use apus_client::{
     Address, ClientRequest, ClientResponse, FastCgiClient, ParkedFastCgi, RequestFailure,
 };
 use tokio::sync::oneshot;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use apus_net::client::{Http1Client, Http2Client};
+use apus_client::{Http1Client, MultiplexedClient};
 
 use super::ProxyClient;
 use crate::plan::ConnectionPoolPlan;
@@ -34,9 +34,9 @@ impl IdleConnection {
     }
 }
 
-/// A connection of HTTP/2, which many requests share.
+/// A connection of HTTP/2 or HTTP/3, which many requests share.
 pub(super) struct MultiplexedConnection {
-    pub(super) connection: Http2Client,
+    pub(super) connection: MultiplexedClient,
     pub(super) client: ProxyClient,
 }
 

@@ -11,13 +11,13 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apus_codec::proxy_protocol;
-use apus_net::client::{
+use apus_client::{
     ClientRequest, ClientResponse, ConnectionReturn, FailureCause, FastCgiClient, Http1Client,
-    Http2Client, Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, RequestPhase,
+    MultiplexedClient, Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, RequestPhase,
     Timeouts, connect,
 };
-use apus_net::coarse_now;
+use apus_codec::proxy_protocol;
+use apus_transport::coarse_now;
 
 use crate::plan::ConnectionPoolPlan;
 pub(crate) use application::{Admission, FastCgiApplication, PermitReceiver, RequestPermit};
@@ -37,7 +37,7 @@ pub(crate) struct ConnectionPool {
     application: Option<Arc<FastCgiApplication>>,
     /// The return of FastCGI connections after their first response.
     fastcgi_return: Rc<FastCgiReturn>,
-    /// Connections of HTTP/2.
+    /// Connections of HTTP/2 and HTTP/3.
     multiplexed: RefCell<Vec<MultiplexedConnection>>,
     /// A connection that is being opened and that other requests may share.
     pending: RefCell<Option<Rc<PendingConnection>>>,
@@ -171,11 +171,12 @@ impl ConnectionPool {
         }
         let client = self.client(client);
         let now = coarse_now();
-        let http2 = self.take_http2(client, now).map(OriginConnection::Http2);
-        http2.or_else(|| self.take_http1(client, now).map(OriginConnection::Http1))
+        let multiplexed = self.take_multiplexed(client, now);
+        let multiplexed = multiplexed.map(OriginConnection::Multiplexed);
+        multiplexed.or_else(|| self.take_http1(client, now).map(OriginConnection::Http1))
     }
 
-    /// Opens a connection, or waits for an HTTP/2 connection that another request is opening.
+    /// Opens a connection, or waits for one of HTTP/2 or HTTP/3 that another request is opening.
     ///
     /// # Errors
     /// It could not be opened.
@@ -187,7 +188,7 @@ impl ConnectionPool {
     ) -> Result<PooledConnection, RequestFailure> {
         let may_be_shared = match self.origin.protocol {
             Protocol::Http1 | Protocol::FastCgi => false,
-            Protocol::Http2 => true,
+            Protocol::Http2 | Protocol::Http3 => true,
             Protocol::Auto => self.origin.tls.is_some() && !self.speaks_http1.get(),
         };
         if !may_be_shared || self.origin.proxy_head != ProxyHead::None {
@@ -199,8 +200,8 @@ impl ConnectionPool {
                 break;
             };
             pending.ended().await?;
-            if let Some(connection) = self.take_http2(None, coarse_now()) {
-                return Ok(OriginConnection::Http2(connection).into());
+            if let Some(connection) = self.take_multiplexed(None, coarse_now()) {
+                return Ok(OriginConnection::Multiplexed(connection).into());
             }
             if self.speaks_http1.get() {
                 return self.open(client, timeouts, None).await;
@@ -250,10 +251,10 @@ impl ConnectionPool {
                 self.speaks_http1.set(true);
                 self.set_http1_return(http1, self.client(client));
             }
-            OriginConnection::Http2(http2) => {
+            OriginConnection::Multiplexed(multiplexed) => {
                 self.speaks_http1.set(false);
                 self.multiplexed.borrow_mut().push(MultiplexedConnection {
-                    connection: http2.clone(),
+                    connection: multiplexed.clone(),
                     client: self.client(client),
                 });
                 self.start_sweep(self.plan.get().idle_timeout);
@@ -290,8 +291,8 @@ impl ConnectionPool {
         }
     }
 
-    /// Takes a connection of HTTP/2 that accepts one more request.
-    fn take_http2(&self, client: ProxyClient, now: Instant) -> Option<Http2Client> {
+    /// Takes a connection of HTTP/2 or HTTP/3 that accepts one more request.
+    fn take_multiplexed(&self, client: ProxyClient, now: Instant) -> Option<MultiplexedClient> {
         let plan = self.plan.get();
         let mut multiplexed = self.multiplexed.borrow_mut();
         if multiplexed.is_empty() {
@@ -326,7 +327,7 @@ impl ConnectionPool {
             return;
         }
         connection.set_connection_return(match client {
-            None => Rc::clone(&self.http1_return) as Rc<dyn ConnectionReturn>,
+            None => Rc::clone(&self.http1_return) as Rc<dyn ConnectionReturn<Http1Client>>,
             Some(_) => Rc::new(Http1Return {
                 pool: Weak::clone(&self.http1_return.pool),
                 client,
@@ -418,7 +419,7 @@ struct Http1Return {
     client: ProxyClient,
 }
 
-impl ConnectionReturn for Http1Return {
+impl ConnectionReturn<Http1Client> for Http1Return {
     fn return_connection(&self, connection: Http1Client) {
         if let Some(pool) = self.pool.upgrade() {
             pool.put_back(connection, self.client);
@@ -457,7 +458,7 @@ pub(crate) enum ConnectionFailure {
     Stale,
     /// It may: the node accepted no more requests over the connection.
     Refused,
-    /// It may over HTTP/1.1: the request is for a tunnel, which the node does not accept over HTTP/2.
+    /// It may over HTTP/1.1: the request is for a tunnel, which the node does not accept over its connections.
     NoTunnel,
     /// It would fail again.
     Permanent,

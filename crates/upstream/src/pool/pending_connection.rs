@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
-use apus_net::client::{FailureCause, RequestFailure, RequestPhase};
+use apus_client::{FailureCause, RequestFailure, RequestPhase};
 use tokio::sync::Notify;
 
 use super::ConnectionPool;
 
-/// A connection that is being opened. Many requests to a node with HTTP/2 open one connection, not many.
+/// A connection that is being opened. Many requests to a node with HTTP/2 or HTTP/3 open one connection, not many.
 pub(super) struct PendingConnection {
     ended: Notify,
     outcome: RefCell<Option<ConnectOutcome>>,

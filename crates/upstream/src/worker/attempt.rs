@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use apus_client::{ClientResponse, RequestFailure};
 use apus_http::{Body, BodyError, BodyStream, Frame};
-use apus_net::client::{ClientResponse, RequestFailure};
-use apus_net::coarse_now;
+use apus_transport::coarse_now;
 
 use tokio::time::{Sleep, sleep_until};
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use apus_net::client::{ClientRequest, OriginExchange};
+use apus_client::{ClientRequest, OriginExchange};
 
 use super::WorkerGroup;
 use super::acquire::Acquisition;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apus_net::client::Timeouts;
+use apus_client::Timeouts;
 
 use crate::balance::{Latency, NodeCandidate};
 use crate::counters::NodeCounters;

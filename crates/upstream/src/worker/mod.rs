@@ -16,13 +16,12 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use apus_net::client::Timeouts;
-
 use crate::balance::{Balancer, FastRng, NodeCandidate};
 use crate::counters::{GroupCounters, increment};
 use crate::group::UpstreamGroup;
 use crate::plan::GroupPlan;
 
+use apus_client::Timeouts;
 pub use exchange::UpstreamExchange;
 use group_view::GroupView;
 pub use group_view::NodeLabel;

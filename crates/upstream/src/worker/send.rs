@@ -3,12 +3,12 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use apus_codec::proxy_protocol;
-use apus_http::{Body, Interim, StatusCode};
-use apus_net::client::{
+use apus_client::{
     ClientRequest, ClientRequestHead, ClientResponse, FailureCause, RequestFailure, Stderr,
     Timeouts,
 };
+use apus_codec::proxy_protocol;
+use apus_http::{Body, Interim, StatusCode};
 
 use super::WorkerGroup;
 use super::acquire::{AcquireError, Acquisition};

@@ -5,10 +5,8 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use apus_client::{ClientResponse, FailureCause, OriginConnection, RequestFailure, RequestPhase};
 use apus_http::Body;
-use apus_net::client::{
-    ClientResponse, FailureCause, OriginConnection, RequestFailure, RequestPhase,
-};
 use tokio::time::{sleep, timeout_at};
 
 use super::attempt::RequestAttempt;

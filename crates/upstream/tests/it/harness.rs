@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use apus_client::{Address, ClientRequest, ClientRequestHead};
 use apus_http::{Body, Headers, Method, StatusCode};
-use apus_net::client::{Address, ClientRequest, ClientRequestHead};
 pub(crate) use apus_testkit::eventually;
 use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 use apus_upstream::{

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use apus_client::Timeouts;
 use apus_http::{Method, StatusCode};
-use apus_net::client::Timeouts;
 use apus_upstream::plan::{AdminState, BreakerPlan, EjectionPlan, PassivePlan, RatePlan};
 use apus_upstream::{FailureKind, NodeAvailability, OutReason, UpstreamErrorKind};
 

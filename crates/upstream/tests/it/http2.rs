@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use apus_client::Protocol;
 use apus_http::Method;
-use apus_net::client::Protocol;
 use apus_upstream::plan::{CheckKind, CheckPlan, GroupPlan};
 use apus_upstream::{NodeAvailability, OutReason};
 use bytes::Bytes;

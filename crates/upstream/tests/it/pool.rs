@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use apus_client::{FailureCause, Protocol, ProxyHead, RequestPhase};
 use apus_codec::proxy_protocol;
 use apus_http::Method;
-use apus_net::client::{FailureCause, Protocol, ProxyHead, RequestPhase};
 use apus_upstream::plan::ConnectionPoolPlan;
 use apus_upstream::{FailureKind, RequestContext, UpstreamErrorKind};
 

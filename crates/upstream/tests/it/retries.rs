@@ -3,8 +3,8 @@
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
+use apus_client::{FailureCause, RequestPhase};
 use apus_http::{Body, BodyError, BodyStream, Frame, Method, StatusCode};
-use apus_net::client::{FailureCause, RequestPhase};
 use apus_upstream::plan::{BudgetPlan, GroupPlan, RetryPlan};
 use apus_upstream::{AttemptFailure, FailureKind, RequestContext, UpstreamErrorKind};
 use bytes::Bytes;

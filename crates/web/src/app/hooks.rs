@@ -18,7 +18,7 @@ where
     fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         match (self.0)(&mut request) {
             Ok(()) => next.call(request),
-            Err(response) => response.into(),
+            Err(response) => next.rendering(&request).apply(response).into(),
         }
     }
 

@@ -1,12 +1,12 @@
 //! `App`: an application of routes, groups, middleware and mounted services.
 
 mod hooks;
+mod outermost;
 mod route_table;
 mod service;
 mod urls;
 
 use std::fmt;
-use std::io;
 use std::net::ToSocketAddrs;
 use std::panic::Location;
 use std::rc::Rc;
@@ -15,16 +15,19 @@ use std::sync::Arc;
 use apus_http::{Method, Request, Response, RouteInfo, Service, ServiceFactory};
 
 use crate::router::RouteErrors;
-use crate::server::Server;
-use apus_handler::error::{Error, ErrorFormat, ErrorRules};
+use crate::server::{Server, StartError};
+use apus_handler::error::{Error, ErrorFormat};
 use apus_handler::function::{self as handler, AnyHandler, Handler};
 use apus_handler::middleware::{self, AnyMiddleware, Middleware};
+use apus_handler::rendering::ErrorRules;
 use apus_layers::CatchPanic;
 
 pub use urls::{UrlError, Urls};
 
 use apus_handler::state::StateSource;
+use outermost::OutermostService;
 use route_table::RouteTable;
+use service::AppService;
 
 /// The default of [`App::body_limit`], in bytes.
 const DEFAULT_BODY_LIMIT: u64 = 2 * 1024 * 1024;
@@ -45,12 +48,21 @@ const DEFAULT_BODY_LIMIT: u64 = 2 * 1024 * 1024;
 #[derive(Clone, Default)]
 pub struct App {
     items: Vec<AppItem>,
-    fallback: Option<Arc<dyn AnyHandler>>,
+    fallback: Option<(&'static Location<'static>, Arc<dyn AnyHandler>)>,
     layers: Vec<Arc<dyn AnyMiddleware>>,
     states: Vec<StateSource>,
     body_limit: Option<u64>,
+    allows_encoded_slash: bool,
     errors: ErrorRules,
 }
+
+/// What the attribute of a route tells of it.
+#[cfg(feature = "openapi")]
+type Declaration = crate::operation::RouteDescription;
+
+/// Without the feature, there are none.
+#[cfg(not(feature = "openapi"))]
+type Declaration = std::convert::Infallible;
 
 /// A part of an application, and its place in the source.
 #[derive(Clone)]
@@ -66,6 +78,7 @@ enum AppItemKind {
         path: String,
         name: Option<Box<str>>,
         handler: Arc<dyn AnyHandler>,
+        declared: Option<Declaration>,
     },
     Mount {
         path: String,
@@ -148,6 +161,7 @@ impl App {
             path: path.to_owned(),
             name: None,
             handler: Arc::new(handler::ErasedHandler::new(handler)),
+            declared: None,
         };
         self.add(at, route)
     }
@@ -211,8 +225,10 @@ impl App {
 
     /// Sets the handler of requests that no route and no mount matches.
     #[must_use]
+    #[track_caller]
     pub fn fallback<M: 'static>(mut self, handler: impl Handler<M>) -> Self {
-        self.fallback = Some(Arc::new(handler::ErasedHandler::new(handler)));
+        let handler = Arc::new(handler::ErasedHandler::new(handler));
+        self.fallback = Some((Location::caller(), handler));
         self
     }
 
@@ -255,9 +271,13 @@ impl App {
         self.layer(Arc::new(hooks::AfterHook(hook)))
     }
 
-    /// Sets the function that makes responses to errors: those that handlers and layers return as
-    /// [`Error`], and those of extractors. If it returns `None`, the response has the format that the
-    /// client accepts: a page, text, or problem details (RFC 9457).
+    /// Sets the function that makes responses to errors: those of handlers, extractors and layers, unknown
+    /// paths and methods, invalid paths, panics, and all other responses with a status of 400 or above that
+    /// have no body. It is called once for each. If it returns `None`, the response has the format that the
+    /// client accepts: a page, text, or problem details (RFC 9457). Its response keeps the header fields of
+    /// the error, such as `Allow` and `Retry-After`.
+    ///
+    /// In a group, the function applies to the group and to unknown paths in it.
     #[must_use]
     pub fn on_error(
         mut self,
@@ -267,10 +287,11 @@ impl App {
         self
     }
 
-    /// Sets the format of responses to errors: those of handlers and layers, and of requests that match
-    /// no route or no method. By default, each client gets the format that it accepts.
+    /// Sets the format of responses to all errors (see [`App::on_error`]). By default, each client gets the
+    /// format that it accepts.
     ///
-    /// In a group, the format applies to the group: for example JSON for `/api`, pages for the rest.
+    /// In a group, the format applies to the group and to unknown paths in it: for example JSON for `/api`,
+    /// pages for the rest.
     #[must_use]
     pub fn error_format(mut self, format: ErrorFormat) -> Self {
         self.errors.format = Some(format);
@@ -278,8 +299,8 @@ impl App {
     }
 
     /// Adds a layer that catches panics. The hook makes the response from the message of the panic, which
-    /// is meant for the log. Without this layer or [`CatchPanic`], the engine responds 500. The connection
-    /// and the worker continue in both cases.
+    /// is meant for the log. Without this layer or [`CatchPanic`], a panic is an error with status 500, which
+    /// passes no further layers. The connection and the worker continue in both cases.
     #[must_use]
     pub fn on_panic(self, hook: impl Fn(&str) -> Response + Send + Sync + 'static) -> Self {
         self.layer(CatchPanic::new().respond_with(hook))
@@ -312,22 +333,70 @@ impl App {
         self
     }
 
+    /// Allows `%2F` in the rest of a path, which a route takes as `{*name}`: the keys of an object store, for
+    /// example. The parameter then has a slash there. Elsewhere in a path, and without this, an encoded
+    /// slash is rejected with 400, since servers disagree about its meaning.
+    ///
+    /// In a group, this applies to the routes of the group.
+    #[must_use]
+    pub fn allow_encoded_slashes(mut self) -> Self {
+        self.allows_encoded_slash = true;
+        self
+    }
+
     /// All routes and mounts in the order in which they were added; the routes of a mounted application
     /// follow its mount. `apus status` shows them if the server has a [`Server::control_socket`].
     pub fn routes(&self) -> Vec<RouteInfo> {
+        let listed = RouteTable::of(self).list().into_iter();
+        listed.map(|(route, _)| route).collect()
+    }
+
+    /// As [`App::routes`], with what the attribute of each tells.
+    #[cfg(feature = "openapi")]
+    pub(crate) fn declared_routes(&self) -> Vec<(RouteInfo, Option<Declaration>)> {
         RouteTable::of(self).list()
     }
 
-    /// Checks that all routes, mounts and names are valid.
+    /// Notes what the attribute of the routes tells that a function adds.
+    #[cfg(feature = "openapi")]
+    pub(crate) fn declare(self, declared: Declaration, add: fn(Self) -> Self) -> Self {
+        let count = self.items.len();
+        let mut app = add(self);
+        for item in app.items.iter_mut().skip(count) {
+            if let AppItemKind::Route { declared: of, .. } = &mut item.what {
+                *of = Some(declared);
+            }
+        }
+        app
+    }
+
+    /// Checks the application: that all routes, mounts and names are valid, that each route can match a
+    /// request, and that handlers get their arguments: a [`crate::Path`] of the parameters of the path, each
+    /// [`crate::State`], templates, and the layers that they need, as `Sessions`. [`App::serve`] and
+    /// [`Server`] check it before they listen.
     ///
     /// # Errors
-    /// All invalid ones, each with its place in the source.
+    /// All mistakes, each with its place in the source.
     pub fn check(&self) -> Result<(), RouteErrors> {
-        let errors = RouteTable::of(self).all_errors();
+        self.check_as(true)
+    }
+
+    fn check_as(&self, is_outermost: bool) -> Result<(), RouteErrors> {
+        let errors = RouteTable::of(self).all_errors(is_outermost);
         match errors.is_empty() {
             true => Ok(()),
             false => Err(RouteErrors(errors)),
         }
+    }
+
+    /// The application of a worker.
+    fn start(&self) -> Rc<AppService> {
+        crate::declared_errors::recognise();
+        let mut table = RouteTable::of(self);
+        for error in std::mem::take(&mut table.errors) {
+            tracing::error!(%error, "a part of the application is invalid and is left out");
+        }
+        service::start(table)
     }
 
     /// Serves on an address, as `127.0.0.1:8080`, until SIGTERM or SIGINT, with one worker for each core
@@ -335,7 +404,7 @@ impl App {
     ///
     /// # Errors
     /// A route is invalid, or the server cannot listen on the address.
-    pub fn serve(self, address: impl ToSocketAddrs) -> io::Result<()> {
+    pub fn serve(self, address: impl ToSocketAddrs) -> Result<(), StartError> {
         Server::new(self).listen(address)?.run()
     }
 }
@@ -348,15 +417,25 @@ impl fmt::Debug for App {
 
 impl ServiceFactory for App {
     fn service(&self) -> Rc<dyn Service> {
-        let mut table = RouteTable::of(self);
-        for error in std::mem::take(&mut table.errors) {
-            tracing::error!(%error, "a part of the application is invalid and is left out");
-        }
-        service::start(table)
+        Rc::new(OutermostService {
+            app: self.start(),
+            is_served: false,
+        })
+    }
+
+    fn outermost_service(&self) -> Option<Rc<dyn Service>> {
+        Some(Rc::new(OutermostService {
+            app: self.start(),
+            is_served: true,
+        }))
     }
 
     fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        Ok(App::check(self)?)
+        Ok(self.check_as(false)?)
+    }
+
+    fn check_outermost(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self.check_as(true)?)
     }
 
     fn routes(&self) -> Vec<RouteInfo> {

@@ -1,5 +1,7 @@
 //! `RouteTable`: an application and its groups, flattened to one router for each host.
 
+use std::any::TypeId;
+use std::collections::HashSet;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -7,11 +9,12 @@ use std::sync::Arc;
 use apus_http::{RouteInfo, ServiceFactory};
 
 use super::urls::NamedRoutes;
-use super::{App, AppItemKind, DEFAULT_BODY_LIMIT, StateSource};
+use super::{App, AppItemKind, DEFAULT_BODY_LIMIT, Declaration, StateSource};
 use crate::router::{Endpoint, RouteError, RouteErrorKind, RoutePattern, Router};
-use apus_handler::error::ErrorRules;
+use apus_handler::RouteCheck;
 use apus_handler::function::AnyHandler;
 use apus_handler::middleware::AnyMiddleware;
+use apus_handler::rendering::ErrorRules;
 use apus_http::path;
 use apus_patterns::{ServerName, ServerNames};
 
@@ -26,8 +29,10 @@ pub(super) struct RouteTable {
     pub(super) groups: Vec<RouteGroup>,
     pub(super) named: NamedRoutes,
     pub(super) errors: Vec<RouteError>,
+    /// Whether a group has rules of its own for errors.
+    pub(super) has_group_errors: bool,
     /// Routes, and mounts with their services, in the order in which they were added.
-    order: Vec<(RouteInfo, Option<Arc<dyn ServiceFactory>>)>,
+    order: Vec<ListedItem>,
 }
 
 /// The routes, mounts and fallbacks of a host.
@@ -39,6 +44,17 @@ pub(super) struct HostRoutes {
     pub(super) mounts: Vec<MountEntry>,
     /// The longest path first.
     pub(super) fallbacks: Vec<FallbackEntry>,
+    /// The paths of the groups with rules of their own for errors, the longest first.
+    pub(super) group_paths: Vec<(Box<str>, usize)>,
+}
+
+/// A route or a mount.
+struct ListedItem {
+    info: RouteInfo,
+    /// The service, if it is a mount.
+    mounted: Option<Arc<dyn ServiceFactory>>,
+    /// What the attribute of the handler tells.
+    declared: Option<Declaration>,
 }
 
 /// A service that is mounted under a path.
@@ -55,6 +71,16 @@ pub(super) struct FallbackEntry {
     pub(super) path: Box<str>,
     pub(super) handler: Arc<dyn AnyHandler>,
     pub(super) group: usize,
+    pub(super) at: &'static Location<'static>,
+}
+
+/// A handler of a route or a fallback, and what is around it.
+struct CheckedHandler<'a> {
+    handler: &'a dyn AnyHandler,
+    parameters: &'a [Box<str>],
+    layers: &'a [Arc<dyn AnyMiddleware>],
+    group: usize,
+    at: &'static Location<'static>,
 }
 
 /// The layers and settings of a group.
@@ -64,6 +90,7 @@ pub(super) struct RouteGroup {
     pub(super) layers: Arc<[Arc<dyn AnyMiddleware>]>,
     pub(super) states: Vec<StateSource>,
     pub(super) body_limit: u64,
+    pub(super) allows_encoded_slash: bool,
     pub(super) errors: ErrorRules,
 }
 
@@ -85,10 +112,12 @@ impl RouteTable {
                 layers: Arc::new([]),
                 states: app.states.clone(),
                 body_limit: app.body_limit.unwrap_or(DEFAULT_BODY_LIMIT),
+                allows_encoded_slash: app.allows_encoded_slash,
                 errors: app.errors.clone(),
             }],
             named: NamedRoutes::default(),
             errors: Vec::new(),
+            has_group_errors: false,
             order: Vec::new(),
         };
         let placement = Placement {
@@ -102,34 +131,43 @@ impl RouteTable {
             host.mounts.sort_by_key(|mount| longest(&mount.path));
             host.fallbacks
                 .sort_by_key(|fallback| longest(&fallback.path));
+            host.group_paths.sort_by_key(|(path, _)| longest(path));
         }
         table
     }
 
     /// All routes and mounts; the routes of a mounted service follow its mount.
-    pub(super) fn list(self) -> Vec<RouteInfo> {
+    pub(super) fn list(self) -> Vec<(RouteInfo, Option<Declaration>)> {
         let mut listed = Vec::with_capacity(self.order.len());
-        for (info, mounted) in self.order {
+        for item in self.order {
+            let ListedItem {
+                info,
+                mounted,
+                declared,
+            } = item;
             let path = info
                 .path
                 .strip_suffix("/{*}")
                 .unwrap_or_default()
                 .to_owned();
             let host = info.host.clone();
-            listed.push(info);
+            listed.push((info, declared));
             let inner = mounted.iter().flat_map(|service| service.routes());
-            listed.extend(inner.map(|inner| RouteInfo {
+            let inner = inner.map(|inner| RouteInfo {
                 path: format!("{path}{}", inner.path),
                 host: inner.host.or_else(|| host.clone()),
                 ..inner
-            }));
+            });
+            listed.extend(inner.map(|inner| (inner, None)));
         }
         listed
     }
 
-    /// All errors, also those of mounted services.
-    pub(super) fn all_errors(self) -> Vec<RouteError> {
-        let mut errors = self.errors;
+    /// All errors, also those of handlers, of layers, and of mounted services. If the application is not the
+    /// outermost service, layers around it may provide what handlers need.
+    pub(super) fn all_errors(mut self, is_outermost: bool) -> Vec<RouteError> {
+        let mut errors = std::mem::take(&mut self.errors);
+        self.check_handlers(is_outermost, &mut errors);
         for mount in self.hosts.iter().flat_map(|host| &host.mounts) {
             if let Err(error) = mount.service.check() {
                 let why = RouteErrorKind::Mounted(error.to_string());
@@ -137,6 +175,68 @@ impl RouteTable {
             }
         }
         errors
+    }
+
+    /// Checks all handlers and the layers around them.
+    fn check_handlers(&self, is_outermost: bool, errors: &mut Vec<RouteError>) {
+        // A layer of many routes is reported once.
+        let mut known = HashSet::new();
+        let mut check = |what: String, handler: &CheckedHandler<'_>| {
+            let states = self.states_of(handler.group);
+            let mut check = RouteCheck::new(handler.parameters, &states, is_outermost);
+            for layer in self.layers.iter().chain(handler.layers) {
+                layer.check(&mut check);
+            }
+            let of_layers = check.take_mistakes().into_iter();
+            let mut mistakes: Vec<String> = of_layers
+                .filter(|text| known.insert(text.clone()))
+                .collect();
+            handler.handler.check(&mut check);
+            mistakes.extend(check.take_mistakes());
+            errors.extend(
+                mistakes
+                    .into_iter()
+                    .map(|text| RouteError::new(&what, handler.at, RouteErrorKind::Handler(text))),
+            );
+        };
+        for host in &self.hosts {
+            for route in host.router.routes() {
+                for endpoint in &route.methods {
+                    let path = route.pattern.as_str();
+                    let what = match &endpoint.method {
+                        Some(method) => format!("{method} {path}"),
+                        None => path.to_owned(),
+                    };
+                    let handler = CheckedHandler {
+                        handler: &*endpoint.handler,
+                        parameters: route.pattern.names(),
+                        layers: &endpoint.layers,
+                        group: endpoint.scope,
+                        at: endpoint.at,
+                    };
+                    check(what, &handler);
+                }
+            }
+            for fallback in &host.fallbacks {
+                let group = self.groups.get(fallback.group);
+                let handler = CheckedHandler {
+                    handler: &*fallback.handler,
+                    parameters: &[],
+                    layers: group.map_or(&[], |group| &group.layers),
+                    group: fallback.group,
+                    at: fallback.at,
+                };
+                check(format!("the fallback of {}/", fallback.path), &handler);
+            }
+        }
+    }
+
+    /// The types of the state of a group and the groups around it.
+    fn states_of(&self, group: usize) -> Vec<TypeId> {
+        let around = |group: &&RouteGroup| self.groups.get(group.parent?);
+        let groups = std::iter::successors(self.groups.get(group), around);
+        let states = groups.flat_map(|group| &group.states);
+        states.map(StateSource::type_id).collect()
     }
 
     /// Adds the items and the fallback of an application.
@@ -148,6 +248,7 @@ impl RouteTable {
                     path,
                     name,
                     handler,
+                    declared,
                 } => {
                     let endpoint = Endpoint {
                         method: method.clone(),
@@ -157,7 +258,7 @@ impl RouteTable {
                         name: name.clone(),
                         at: item.at,
                     };
-                    self.route(path, endpoint, placement)
+                    self.route((path, *declared), endpoint, placement)
                 }
                 AppItemKind::Mount { path, service } => {
                     self.mount(path, service, placement, item.at)
@@ -172,11 +273,14 @@ impl RouteTable {
             };
             self.errors.extend(added.err());
         }
-        if let (Some(handler), Some(host)) = (&app.fallback, self.hosts.get_mut(placement.host)) {
+        if let (Some((at, handler)), Some(host)) =
+            (&app.fallback, self.hosts.get_mut(placement.host))
+        {
             host.fallbacks.push(FallbackEntry {
                 path: placement.prefix.into(),
                 handler: handler.clone(),
                 group: placement.group,
+                at,
             });
         }
     }
@@ -196,7 +300,7 @@ impl RouteTable {
 
     fn route(
         &mut self,
-        path: &str,
+        (path, declared): (&str, Option<Declaration>),
         endpoint: Endpoint,
         placement: &Placement<'_>,
     ) -> Result<(), RouteError> {
@@ -217,7 +321,11 @@ impl RouteTable {
         };
         let name = endpoint.name.clone();
         host.router.add(pattern.clone(), endpoint)?;
-        self.order.push((info, None));
+        self.order.push(ListedItem {
+            info,
+            mounted: None,
+            declared,
+        });
         match name {
             Some(name) => self.named.add(name, pattern, at),
             None => Ok(()),
@@ -251,7 +359,11 @@ impl RouteTable {
             handler: "mount".to_owned(),
             at: at.to_string(),
         };
-        self.order.push((info, Some(service.clone())));
+        self.order.push(ListedItem {
+            info,
+            mounted: Some(service.clone()),
+            declared: None,
+        });
         host.mounts.push(MountEntry {
             path: whole.into(),
             service: service.clone(),
@@ -271,6 +383,10 @@ impl RouteTable {
         let prefix = join(placement.prefix, prefix)
             .ok_or_else(|| RouteError::new(prefix, at, RouteErrorKind::NotNormal))?;
         let group = self.group(app, placement.group);
+        // A group at the path of the group around it has no paths of its own.
+        if prefix != placement.prefix {
+            self.add_group_path(app, &prefix, placement.host, group);
+        }
         let placement = Placement {
             prefix: &prefix,
             group,
@@ -304,6 +420,7 @@ impl RouteTable {
             Err(known) => known,
         };
         let group = self.group(app, placement.group);
+        self.add_group_path(app, placement.prefix, index, group);
         let placement = Placement {
             host: index,
             group,
@@ -313,17 +430,31 @@ impl RouteTable {
         Ok(())
     }
 
+    /// Remembers the path of a group with rules of its own for errors, which hold for unknown paths in it.
+    fn add_group_path(&mut self, app: &App, prefix: &str, host: usize, group: usize) {
+        if app.errors.is_default() {
+            return;
+        }
+        self.has_group_errors = true;
+        if let Some(host) = self.hosts.get_mut(host) {
+            host.group_paths.push((prefix.into(), group));
+        }
+    }
+
     /// Adds a group inside another group.
     fn group(&mut self, app: &App, parent: usize) -> usize {
         let layers = self.layers_of(parent, app.layers.clone());
         let outer = self.groups.get(parent);
         let limit = outer.map_or(DEFAULT_BODY_LIMIT, |group| group.body_limit);
+        let allows_encoded_slash =
+            app.allows_encoded_slash || outer.is_some_and(|group| group.allows_encoded_slash);
         let errors = app.errors.or(outer.map(|group| &group.errors));
         self.groups.push(RouteGroup {
             parent: Some(parent),
             layers,
             states: app.states.clone(),
             body_limit: app.body_limit.unwrap_or(limit),
+            allows_encoded_slash,
             errors,
         });
         self.groups.len().saturating_sub(1)

@@ -1,5 +1,7 @@
 //! An application on one worker: it routes requests and calls their handlers.
 
+mod errors;
+
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,12 +11,12 @@ use apus_http::{
 
 use super::route_table::{FallbackEntry, RouteTable};
 use crate::router::{Ranges, Route, RouteMatch, Router};
-use apus_handler::Matched;
-use apus_handler::error::{ErrorRules, Rendering};
 use apus_handler::matched::RouteScope;
 use apus_handler::middleware::{AnyMiddleware, Chain, Hook, Next, Position, run_after_hook};
+use apus_handler::rendering::{ErrorRules, Rendering};
 use apus_handler::state::States;
-use apus_http::path;
+use apus_handler::{Error, IntoResponse, Matched, RequestSpan};
+use apus_http::path::{self, InvalidPath};
 use apus_http::trace::{self, Step, StepKind};
 use apus_http::{MountPrefix, mount_prefix};
 use apus_patterns::ServerNames;
@@ -25,6 +27,10 @@ pub(super) struct AppService {
     hosts: Vec<HostService>,
     names_of_hosts: ServerNames,
     groups: Vec<GroupService>,
+    /// Whether a group has rules of its own for errors.
+    pub(super) has_group_errors: bool,
+    /// Whether a group allows encoded slashes.
+    allows_encoded_slash: bool,
     /// The rules for an unknown group, which does not occur.
     no_rules: ErrorRules,
 }
@@ -33,6 +39,8 @@ struct HostService {
     router: Router,
     mounts: Vec<MountService>,
     fallbacks: Vec<FallbackEntry>,
+    /// The paths of the groups, the longest first.
+    group_paths: Vec<(Box<str>, usize)>,
 }
 
 struct MountService {
@@ -43,12 +51,17 @@ struct MountService {
 
 struct GroupService {
     layers: Arc<[Arc<dyn AnyMiddleware>]>,
+    allows_encoded_slash: bool,
     scope: Rc<RouteScope>,
 }
+
+pub(super) use errors::RequestPath;
 
 /// The target that a request was routed to.
 pub(crate) struct RouteTarget {
     host: usize,
+    /// The host that the request names, if it has routes of its own.
+    named_host: Option<usize>,
     what: RouteTargetKind,
     /// The path in normal form, if it is another than that of the request.
     decoded: Option<String>,
@@ -65,17 +78,8 @@ enum RouteTargetKind {
     Nothing,
 }
 
-/// The service of the worker. Layers share the ownership of the application while they wait.
-struct AppHandle(Rc<AppService>);
-
-impl Service for AppHandle {
-    fn call(&self, request: Request) -> ResponseFuture {
-        self.0.call_outer(0, request)
-    }
-}
-
-/// Makes the service of a worker.
-pub(super) fn start(table: RouteTable) -> Rc<dyn Service> {
+/// Makes the application of a worker. Layers share its ownership while they wait.
+pub(super) fn start(table: RouteTable) -> Rc<AppService> {
     let named = Rc::new(table.named);
     let mut groups: Vec<GroupService> = Vec::with_capacity(table.groups.len());
     for group in table.groups {
@@ -83,6 +87,7 @@ pub(super) fn start(table: RouteTable) -> Rc<dyn Service> {
         let outer = outer.map_or_else(States::default, |outer| outer.scope.states.clone());
         groups.push(GroupService {
             layers: group.layers,
+            allows_encoded_slash: group.allows_encoded_slash,
             scope: Rc::new(RouteScope {
                 states: outer.with(&group.states).and(named.clone()),
                 body_limit: group.body_limit,
@@ -92,6 +97,7 @@ pub(super) fn start(table: RouteTable) -> Rc<dyn Service> {
     }
     let hosts = table.hosts.into_iter().map(|host| HostService {
         router: host.router,
+        group_paths: host.group_paths,
         fallbacks: host.fallbacks,
         mounts: host
             .mounts
@@ -103,13 +109,15 @@ pub(super) fn start(table: RouteTable) -> Rc<dyn Service> {
             })
             .collect(),
     });
-    Rc::new(AppHandle(Rc::new(AppService {
+    Rc::new(AppService {
         layers: table.layers,
         hosts: hosts.collect(),
         names_of_hosts: table.names_of_hosts,
+        allows_encoded_slash: groups.iter().any(|group| group.allows_encoded_slash),
         groups,
+        has_group_errors: table.has_group_errors,
         no_rules: ErrorRules::default(),
-    })))
+    })
 }
 
 impl Chain for AppService {
@@ -152,20 +160,66 @@ impl Chain for AppService {
         }
     }
 
-    fn errors(&self, position: &Position) -> &ErrorRules {
-        self.errors_of(match position {
-            Position::Outer(_) => 0,
+    fn errors(&self, position: &Position, request: &Request) -> &ErrorRules {
+        match position {
+            Position::Outer(_) => self.errors_of_request(request),
             Position::Inner(_, target) => match target.downcast_ref() {
-                Some(target) => self.group_of(target),
-                None => 0,
+                Some(target) => self.errors_of_target(target, request.path()),
+                None => &self.no_rules,
             },
-        })
+        }
+    }
+
+    fn with_matched(
+        &self,
+        position: &Position,
+        request: &mut Request,
+        run: &mut dyn FnMut(&mut Request, &Matched<'_>),
+    ) {
+        let routed;
+        let target = match position {
+            Position::Inner(_, target) => target.downcast_ref(),
+            Position::Outer(_) => {
+                routed = self.target(request).ok();
+                routed.as_ref()
+            }
+        };
+        let group = target.map_or(0, |target| self.group_of(target));
+        let Some(group) = self.groups.get(group) else {
+            return run(request, &Matched::unknown(&RouteScope::default()));
+        };
+        let unknown = Matched::unknown(&group.scope);
+        let Some(RouteTarget {
+            host,
+            what: RouteTargetKind::Endpoint(route, _, ranges),
+            decoded,
+            ..
+        }) = target
+        else {
+            return run(request, &unknown);
+        };
+        let host = self.hosts.get(*host);
+        let route = host.and_then(|host| host.router.route(*route));
+        let names = route.map_or(&[][..], |route| route.pattern.names());
+        run(
+            request,
+            &Matched {
+                names,
+                ranges,
+                decoded: decoded.as_deref(),
+                ..unknown
+            },
+        );
     }
 }
 
 impl AppService {
     /// Passes a request to the layer of the application at this position, or routes it behind the last one.
-    fn call_outer(self: &Rc<Self>, index: usize, mut request: Request) -> ResponseFuture {
+    pub(super) fn call_outer(
+        self: &Rc<Self>,
+        index: usize,
+        mut request: Request,
+    ) -> ResponseFuture {
         let Some(layer) = self.layers.get(index) else {
             return Self::route(self, request);
         };
@@ -173,24 +227,10 @@ impl AppService {
         match layer.hook() {
             Some(Hook::Before(hook)) => match hook(&mut request) {
                 Ok(()) => self.call_outer(next, request),
-                Err(response) => response.into(),
+                Err(response) => self.form_outer(&request, response).into(),
             },
             Some(Hook::After(_)) => run_after_hook(layer, self.call_outer(next, request)),
             None => layer.call(request, Next::new(self.clone(), Position::Outer(next))),
-        }
-    }
-
-    fn errors_of(&self, group: usize) -> &ErrorRules {
-        let group = self.groups.get(group);
-        group.map_or(&self.no_rules, |group| &group.scope.errors)
-    }
-
-    /// A response of the application itself, in the format that the group chose.
-    fn own_response(&self, request: &Request, group: usize, response: Response) -> ResponseFuture {
-        let rules = self.errors_of(group);
-        match rules.format {
-            Some(_) => Rendering::of(request, rules).apply(response).into(),
-            None => response.into(),
         }
     }
 
@@ -198,7 +238,11 @@ impl AppService {
     fn route(this: &Rc<Self>, request: Request) -> ResponseFuture {
         let target = match this.target(&request) {
             Ok(target) => target,
-            Err(response) => return response,
+            Err(response) => {
+                let rules = this.errors_of_path(&RequestPath::of(&request));
+                let rendering = Rendering::of(&request, rules);
+                return rendering.apply(response).into();
+            }
         };
         match this.layers_of(&target).is_empty() {
             true => this.finish(request, &target),
@@ -209,39 +253,80 @@ impl AppService {
     }
 
     /// The target of a request, or the response if the path is `*` or not valid.
-    fn target(&self, request: &Request) -> Result<RouteTarget, ResponseFuture> {
+    fn target(&self, request: &Request) -> Result<RouteTarget, Response> {
         let decoded = match request.plain_path() {
             Ok(path) if path == request.path().as_bytes() => None,
             Ok(path) => match std::str::from_utf8(path) {
                 Ok(path) => Some(path.to_owned()),
-                Err(_) => {
-                    let refused = Response::new(StatusCode::BAD_REQUEST);
-                    return Err(self.own_response(request, 0, refused));
-                }
+                Err(_) => return Err(Error::bad_request("the path is not UTF-8").into_response()),
             },
-            Err(_) if request.path() == "*" => {
-                return Err(Response::new(StatusCode::NO_CONTENT).into());
+            Err(InvalidPath::EncodedSlash)
+                if let Some(target) = self.target_with_encoded_slash(request) =>
+            {
+                return Ok(target);
             }
-            Err(_) => {
-                let refused = Response::new(StatusCode::BAD_REQUEST);
-                return Err(self.own_response(request, 0, refused));
+            Err(error) => {
+                let status = path::invalid_path_status(request);
+                return Err(match status.is_client_error() {
+                    true => Error::new(status, error).into_response(),
+                    false => Response::new(status),
+                });
             }
         };
         let path = decoded.as_deref().unwrap_or(request.path());
+        let mut target = self.find(request.host(), request.method(), path);
+        target.decoded = decoded;
+        Ok(target)
+    }
+
+    /// The target of a path with an encoded slash: a route whose last parameter is the rest of the path, if its
+    /// group allows such slashes, and no other part of the path has one.
+    fn target_with_encoded_slash(&self, request: &Request) -> Option<RouteTarget> {
+        if !self.allows_encoded_slash {
+            return None;
+        }
+        let path = std::str::from_utf8(request.normal_path().ok()?).ok()?;
+        let mut target = self.find(request.host(), request.method(), path);
+        let RouteTargetKind::Endpoint(route, _, ranges) = &target.what else {
+            return None;
+        };
+        let route = self.hosts.get(target.host)?.router.route(*route)?;
+        let rest = ranges.last().filter(|_| route.pattern.takes_rest())?;
+        if !self
+            .groups
+            .get(self.group_of(&target))?
+            .allows_encoded_slash
+        {
+            return None;
+        }
+        let encoded = request.forwarded_path().ok()?;
+        let encoded_rest = path::strip_decoded_prefix(encoded, path.get(..rest.start)?.as_bytes())?;
+        let before = encoded.strip_suffix(encoded_rest)?;
+        if before.to_ascii_lowercase().contains("%2f") {
+            return None;
+        }
+        target.decoded = Some(path.to_owned());
+        Some(target)
+    }
+
+    /// The target of a path in normal form.
+    fn find(&self, host: Option<&str>, method: &Method, path: &str) -> RouteTarget {
         let mut place = (0, RouteTargetKind::Nothing);
+        let mut named_host = None;
         if self.hosts.len() > 1
-            && let Some(host) = request.host()
+            && let Some(host) = host
             && let Some((index, _)) = self.names_of_hosts.find(host)
             && let Some(host) = self.hosts.get(index)
         {
-            place = (index, host.find(request.method(), path));
+            named_host = Some(index);
+            place = (index, host.find(method, path));
         }
         if matches!(
             place.1,
             RouteTargetKind::Nothing | RouteTargetKind::Fallback(_)
         ) && let Some(host) = self.hosts.first()
         {
-            let found = host.find(request.method(), path);
+            let found = host.find(method, path);
             // The fallback of the host has priority.
             if !matches!(
                 (&place.1, &found),
@@ -254,11 +339,12 @@ impl AppService {
             }
         }
         let (host, what) = place;
-        Ok(RouteTarget {
+        RouteTarget {
             host,
+            named_host,
             what,
-            decoded,
-        })
+            decoded: None,
+        }
     }
 
     /// The layers around a target, inside those of the application.
@@ -296,8 +382,7 @@ impl AppService {
         let Some(host) = self.hosts.get(target.host) else {
             return Response::new(StatusCode::NOT_FOUND).into();
         };
-        let number = self.group_of(target);
-        let group = self.groups.get(number);
+        let group = self.groups.get(self.group_of(target));
         let scope = group.map(|group| &group.scope);
         match (&target.what, scope) {
             (RouteTargetKind::Endpoint(route, endpoint, ranges), Some(scope)) => {
@@ -307,23 +392,39 @@ impl AppService {
                     trace::note(&request, || {
                         Step::new(StepKind::Handler, "route", route.pattern.as_str())
                     });
+                    if let Some(span) = RequestSpan::of(&request) {
+                        match mount_prefix(&request) {
+                            "" => span.record_route(route.pattern.as_str()),
+                            prefix => {
+                                span.record_route(&format!("{prefix}{}", route.pattern.as_str()))
+                            }
+                        }
+                    }
                     let matched = Matched {
                         names: route.pattern.names(),
                         ranges,
                         decoded: target.decoded.as_deref(),
                         scope,
+                        errors: &scope.errors,
+                        at: Some(endpoint.at),
                     };
                     return endpoint.handler.call(request, &matched);
                 }
             }
             (RouteTargetKind::NoMethod(route), _) => {
                 if let Some(route) = host.router.route(*route) {
-                    return self.own_response(&request, number, no_method(route, &request));
+                    return self.own_response(&request, target, no_method(route, &request));
                 }
             }
             (RouteTargetKind::Mount(mount, rest), _) => {
                 if let Some(mount) = host.mounts.get(*mount) {
-                    return mount.call(request, target.decoded.as_deref(), *rest);
+                    let rules = self.errors_of_target(target, request.path());
+                    let rendering = (!rules.is_default()).then(|| Rendering::of(&request, rules));
+                    let response = mount.call(request, target.decoded.as_deref(), *rest);
+                    return match rendering {
+                        Some(rendering) => response.map(move |response| rendering.apply(response)),
+                        None => response,
+                    };
                 }
             }
             (RouteTargetKind::Fallback(fallback), Some(scope)) => {
@@ -333,13 +434,15 @@ impl AppService {
                         ranges: &Ranges::new(),
                         decoded: target.decoded.as_deref(),
                         scope,
+                        errors: self.errors_of_target(target, request.path()),
+                        at: Some(fallback.at),
                     };
                     return fallback.handler.call(request, &matched);
                 }
             }
             _ => {}
         }
-        self.own_response(&request, number, Response::new(StatusCode::NOT_FOUND))
+        self.own_response(&request, target, Response::new(StatusCode::NOT_FOUND))
     }
 }
 

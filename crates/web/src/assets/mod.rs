@@ -8,7 +8,7 @@
 //! // "/assets/app.3f9a2bd0.css" in a release, "/assets/app.css" in a debug build.
 //! let address = assets.url("app.css");
 //! App::new().mount("/assets", assets).serve("127.0.0.1:8080")?;
-//! # Ok::<(), std::io::Error>(())
+//! # Ok::<(), apus::StartError>(())
 //! ```
 
 mod manifest;

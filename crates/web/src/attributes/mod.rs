@@ -32,6 +32,12 @@
 //! | `#[route("/users", methods = [GET, POST])]` | for several methods |
 //! | `#[ws("/chat")]` | an `async fn` whose first argument is a [`WebSocket`](crate::WebSocket) |
 //!
+//! `#[handler]` checks the arguments of a handler without a route, which `App::get` adds, and `#[handler(blocking)]` runs a
+//! function that is not `async` on another thread, by [`crate::blocking`].
+//!
+//! `#[http_error]` above `impl HttpError for` a type declares the type, so that `?` keeps its status in a function
+//! that returns [`crate::Result`].
+//!
 //! The compiler reports an invalid handler at the argument: one that is not an extractor, one that reads the
 //! body and is not the last, or a `Path<T>` that does not match the path.
 
@@ -40,10 +46,12 @@ pub mod check;
 use std::fmt;
 
 use crate::app::App;
+#[doc(hidden)]
+pub use crate::declared_errors::DeclaredHttpError;
 #[cfg(feature = "openapi")]
-use crate::operation::Operation;
+use crate::operation::{Operation, RouteDescription};
 
-pub use apus_macros::{delete, embedded, get, patch, post, put, route, ws};
+pub use apus_macros::{delete, embedded, get, handler, http_error, patch, post, put, route, ws};
 
 #[doc(hidden)]
 pub use inventory;
@@ -114,8 +122,23 @@ impl DeclaredRoute {
     }
 
     #[cfg(feature = "openapi")]
-    pub(crate) fn describe(&self, operation: &mut Operation<'_>) {
-        (self.declaration.describe)(operation);
+    pub(crate) fn description(&self) -> RouteDescription {
+        RouteDescription {
+            methods: self.declaration.methods,
+            function: self.declaration.function,
+            module: self.declaration.module,
+            describe: self.declaration.describe,
+        }
+    }
+
+    #[cfg(feature = "openapi")]
+    fn add_to(&self, app: App) -> App {
+        app.declare(self.description(), self.declaration.add)
+    }
+
+    #[cfg(not(feature = "openapi"))]
+    fn add_to(&self, app: App) -> App {
+        (self.declaration.add)(app)
     }
 }
 
@@ -134,7 +157,7 @@ impl App {
     #[must_use]
     pub fn register(self, routes: impl IntoIterator<Item = DeclaredRoute>) -> Self {
         let routes = routes.into_iter();
-        routes.fold(self, |app, route| (route.declaration.add)(app))
+        routes.fold(self, |app, route| route.add_to(app))
     }
 
     /// Adds all routes that attributes of the program and its libraries declare, ordered by path, method

@@ -6,6 +6,7 @@
 //! | [`BearerAuth`] | a layer: a token, which your function looks up (RFC 6750) |
 //! | `JwtAuth` (feature `jwt`) | a layer: a signed token with claims about its owner (RFC 7519) |
 //! | [`Csrf`] | a layer: forms and scripts of other sites cannot act for a visitor |
+//! | [`SignedUrls`] | a layer: links that only the application can make, and that may expire |
 //! | `password` (feature `password`) | passwords to store, and to compare with |
 //!
 //! A visitor who logs in by a form gets a [session](crate::session).

@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 
-use apus_http::StatusCode;
+use apus_http::{Headers, StatusCode};
 use bytes::Bytes;
+use http::HeaderMap;
 use schemars::JsonSchema;
 use serde_json::json;
 
 use super::Operation;
-use apus_handler::extract::{Form, Multipart, Path, Query};
-use apus_handler::respond::{Html, Json, Redirect};
+use apus_handler::extract::{Cookies, Form, Multipart, MultipartForm, Path, Query};
+use apus_handler::respond::{Created, Html, Json, Redirect};
 
 /// An argument of a handler with a description.
 pub trait DescribeArgument {
@@ -67,6 +68,34 @@ impl DescribeArgument for Multipart {
     }
 }
 
+impl<T: JsonSchema> DescribeArgument for MultipartForm<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        let schema = operation.schema::<T>();
+        operation.request_body("multipart/form-data", schema);
+    }
+}
+
+/// The response to invalid fields is described, too.
+#[cfg(feature = "validate")]
+impl<E: DescribeArgument> DescribeArgument for crate::validate::Valid<E> {
+    fn describe(operation: &mut Operation<'_>) {
+        E::describe(operation);
+        operation.invalid_fields();
+    }
+}
+
+impl<T: DescribeArgument> DescribeArgument for Option<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        T::describe(operation);
+    }
+}
+
+impl<T: DescribeArgument, E> DescribeArgument for Result<T, E> {
+    fn describe(operation: &mut Operation<'_>) {
+        T::describe(operation);
+    }
+}
+
 impl<T: JsonSchema> DescribeResponse for Json<T> {
     fn describe(operation: &mut Operation<'_>) {
         let schema = operation.schema::<T>();
@@ -120,6 +149,54 @@ impl DescribeResponse for Redirect {
 
 /// The status is only known at run time.
 impl<T: DescribeResponse> DescribeResponse for (StatusCode, T) {
+    fn describe(operation: &mut Operation<'_>) {
+        T::describe(operation);
+        operation.status_at_run_time();
+    }
+}
+
+impl<T: DescribeResponse, N, V, const COUNT: usize> DescribeResponse for ([(N, V); COUNT], T) {
+    fn describe(operation: &mut Operation<'_>) {
+        T::describe(operation);
+    }
+}
+
+/// The status is only known at run time.
+impl<T: DescribeResponse, N, V, const COUNT: usize> DescribeResponse
+    for (StatusCode, [(N, V); COUNT], T)
+{
+    fn describe(operation: &mut Operation<'_>) {
+        <(StatusCode, T)>::describe(operation);
+    }
+}
+
+/// Responses with header fields, and with a status that is only known at run time.
+macro_rules! describe_fields {
+    ($($fields:ty)*) => {$(
+        impl<T: DescribeResponse> DescribeResponse for ($fields, T) {
+            fn describe(operation: &mut Operation<'_>) {
+                T::describe(operation);
+            }
+        }
+
+        impl<T: DescribeResponse> DescribeResponse for (StatusCode, $fields, T) {
+            fn describe(operation: &mut Operation<'_>) {
+                <(StatusCode, T)>::describe(operation);
+            }
+        }
+    )*};
+}
+
+describe_fields! { HeaderMap Headers }
+
+impl<T: DescribeResponse> DescribeResponse for Created<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        T::describe(operation);
+        operation.status(201);
+    }
+}
+
+impl<T: DescribeResponse> DescribeResponse for (Cookies, T) {
     fn describe(operation: &mut Operation<'_>) {
         T::describe(operation);
     }

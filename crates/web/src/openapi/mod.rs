@@ -19,29 +19,34 @@
 //!     Json(User { id, name: "Ada".into() })
 //! }
 //!
-//! let api = OpenApi::new("Users", "1.0.0").describe(routes![show]);
-//! let app = App::new().register(routes![show]).openapi(api);
+//! let app = App::new()
+//!     .group("/api", |api| api.register(routes![show]))
+//!     .openapi(OpenApi::new("Users", "1.0.0"));
 //!
 //! let client = TestClient::new(app);
 //! let api: serde_json::Value = client.get("/openapi.json").send().assert_ok().json();
-//! assert_eq!(api["paths"]["/users/{id}"]["get"]["summary"], "One user.");
+//! assert_eq!(api["paths"]["/api/users/{id}"]["get"]["summary"], "One user.");
 //! client.get("/openapi").send().assert_ok().assert_contains("One user.");
 //! ```
 //!
 //! Arguments and responses are described by the types of a handler that implement [`JsonSchema`]. Derive it
 //! beside serde's traits; it follows their attributes. If schemars is not a dependency of the application,
-//! set `#[schemars(crate = ..)]`. `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, texts and bytes are described as
-//! arguments and responses, and a `Result` adds an error response. The doc comment of a handler is its
-//! summary (the first paragraph) and description, and its module is its group. Routes without attributes are
-//! listed with method, path and parameters. Types without [`JsonSchema`] are left out.
+//! set `#[schemars(crate = ..)]`. `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `MultipartForm<T>`, texts and bytes
+//! are described as arguments and responses, also with a status and fields, as in `([..], T)` and
+//! `(StatusCode, [..], T)`. A status that is only known at run time is `2XX`, that of [`crate::Created`] is 201. A
+//! `Result` adds an error response. The doc comment of a handler is its summary (the first paragraph) and
+//! description, and its module is its group. Routes without attributes are listed with method, path and
+//! parameters. Types without [`JsonSchema`] are left out. [`OpenApi::operation`] sets what types do not tell.
 
 mod describe;
 mod page;
 pub mod probe;
 
-use apus_http::{HeaderValue, Response, RouteInfo, StatusCode, header};
+use std::collections::HashSet;
+use std::fmt;
+
+use apus_http::{HeaderValue, Method, Response, StatusCode, header};
 use bytes::Bytes;
-use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
@@ -51,37 +56,65 @@ pub use schemars::{self, JsonSchema};
 
 use crate::app::App;
 use crate::attributes::{self, DeclaredRoute};
-use crate::operation::path_of;
+use crate::operation::{RouteDescription, path_of};
 
 /// A description of routes; see [`crate::openapi`].
-#[derive(Debug)]
 #[must_use]
 pub struct OpenApi {
     info: Map<String, Value>,
     servers: Vec<Value>,
-    paths: Map<String, Value>,
-    generator: SchemaGenerator,
+    described: Vec<DeclaredRoute>,
+    changes: Vec<OperationChange>,
+    security_schemes: Map<String, Value>,
+    security: Vec<Value>,
     page: String,
     document: String,
-    /// Whether routes that are not described are left out.
+    /// Whether routes without an attribute are left out.
     only_described: bool,
+}
+
+/// A change of the operations of some routes.
+struct OperationChange {
+    /// `None` stands for all methods.
+    method: Option<Method>,
+    path: String,
+    /// Whether it applies to all routes below the path, too.
+    is_prefix: bool,
+    change: Box<dyn Fn(&mut Operation<'_>)>,
+}
+
+impl OperationChange {
+    fn applies(&self, route: &ApiRoute) -> bool {
+        let is_method = (self.method.as_ref()).is_none_or(|method| method.as_str() == route.method);
+        let below = route.path.strip_prefix(self.path.trim_end_matches('/'));
+        let is_below = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        is_method && (route.path == self.path || (self.is_prefix && is_below))
+    }
+}
+
+/// A route of the description.
+pub(crate) struct ApiRoute {
+    pub(crate) method: String,
+    /// As it is registered, with the paths of its groups.
+    pub(crate) path: String,
+    /// The type name of the handler.
+    pub(crate) handler: String,
+    pub(crate) declared: Option<RouteDescription>,
 }
 
 impl OpenApi {
     /// An empty description with the title and version of an API.
     pub fn new(title: &str, version: &str) -> Self {
-        let settings = SchemaSettings::draft2020_12().with(|settings| {
-            settings.definitions_path = "/components/schemas".into();
-            settings.meta_schema = None;
-        });
         let mut info = Map::new();
         info.insert("title".into(), title.into());
         info.insert("version".into(), version.into());
         Self {
             info,
             servers: Vec::new(),
-            paths: Map::new(),
-            generator: settings.into_generator(),
+            described: Vec::new(),
+            changes: Vec::new(),
+            security_schemes: Map::new(),
+            security: Vec::new(),
             page: "/openapi".into(),
             document: "/openapi.json".into(),
             only_described: false,
@@ -112,45 +145,86 @@ impl OpenApi {
         self
     }
 
-    /// Leaves out routes of the application that are not described here.
+    /// Leaves out routes of the application without an attribute.
     pub fn only_described(mut self) -> Self {
         self.only_described = true;
         self
     }
 
-    /// Lists a route of which only method, path and handler are known.
-    fn list(&mut self, route: &RouteInfo) {
-        let (None, Some(method)) = (&route.host, &route.method) else {
-            return;
-        };
-        let (path, parameters) = path_of(&route.path);
-        let item = self.paths.entry(path).or_insert_with(|| json!({}));
-        let key = method.as_str().to_ascii_lowercase();
-        if let Some(item) = item.as_object_mut().filter(|item| !item.contains_key(&key)) {
-            let operation = Operation::listed(&route.handler, &parameters, &mut self.generator);
-            item.insert(key, operation.into_value());
-        }
+    /// Adds a way to authenticate (OpenAPI 3.1 section 4.8.27): a name, and an object as
+    /// `json!({"type": "http", "scheme": "bearer"})`. Operations name it by [`Operation::security`].
+    pub fn security_scheme(mut self, name: &str, scheme: Value) -> Self {
+        self.security_schemes.insert(name.into(), scheme);
+        self
     }
 
-    /// Describes routes that attributes declare: `routes![list, show]`.
+    /// Requires a security scheme for all operations that name no other.
+    pub fn security(mut self, scheme: &str) -> Self {
+        self.security.push(json!({ scheme: [] }));
+        self
+    }
+
+    /// Changes the description of one route: its method, and its path with the paths of its groups, as
+    /// `/api/users/{id}`. The function can set what the types of the handler do not tell: status, summary, tags,
+    /// security, examples and responses to errors.
+    ///
+    /// ```
+    /// use apus::openapi::OpenApi;
+    /// use apus::{Json, Method, StatusCode, post, routes};
+    /// use serde_json::json;
+    ///
+    /// #[post("/users")]
+    /// async fn create(Json(name): Json<String>) -> (StatusCode, Json<String>) {
+    ///     (StatusCode::CREATED, Json(name))
+    /// }
+    ///
+    /// let api = OpenApi::new("Users", "1.0.0")
+    ///     .describe(routes![create])
+    ///     .security_scheme("token", json!({ "type": "http", "scheme": "bearer" }))
+    ///     .operation(Method::POST, "/users", |operation| {
+    ///         operation.status(201);
+    ///         operation.tags(["accounts"]);
+    ///         operation.security("token");
+    ///         operation.request_example(json!("Ada"));
+    ///         operation.problem(422, "the name is taken");
+    ///     });
+    /// let responses = &api.to_value()["paths"]["/users"]["post"]["responses"];
+    /// assert!(responses["201"].is_object() && responses["422"].is_object());
+    /// ```
+    pub fn operation(
+        mut self,
+        method: Method,
+        path: &str,
+        change: impl Fn(&mut Operation<'_>) + 'static,
+    ) -> Self {
+        self.changes.push(OperationChange {
+            method: Some(method),
+            path: path.to_owned(),
+            is_prefix: false,
+            change: Box::new(change),
+        });
+        self
+    }
+
+    /// As [`OpenApi::operation`], for all routes at a path and below it, as those of a group.
+    pub fn operations_below(
+        mut self,
+        path: &str,
+        change: impl Fn(&mut Operation<'_>) + 'static,
+    ) -> Self {
+        self.changes.push(OperationChange {
+            method: None,
+            path: path.to_owned(),
+            is_prefix: true,
+            change: Box::new(change),
+        });
+        self
+    }
+
+    /// Describes routes that attributes declare, `routes![list, show]`, for [`OpenApi::to_value`]. An application
+    /// needs no list: [`App::openapi`] describes the routes that it has.
     pub fn describe(mut self, routes: impl IntoIterator<Item = DeclaredRoute>) -> Self {
-        for route in routes {
-            let (path, parameters) = path_of(route.path());
-            let item = self.paths.entry(path).or_insert_with(|| json!({}));
-            for method in route.methods() {
-                let id = match route.methods() {
-                    [_] => route.function().to_owned(),
-                    _ => format!("{}_{}", route.function(), method.to_ascii_lowercase()),
-                };
-                let (module, generator) = (route.module(), &mut self.generator);
-                let mut operation = Operation::new(id, module, &parameters, generator);
-                route.describe(&mut operation);
-                let described = operation.into_value();
-                if let Some(item) = item.as_object_mut() {
-                    item.insert(method.to_ascii_lowercase(), described);
-                }
-            }
-        }
+        self.described.extend(routes);
         self
     }
 
@@ -159,36 +233,96 @@ impl OpenApi {
         self.describe(attributes::collected())
     }
 
-    /// The description as JSON.
+    /// The description as JSON, of the routes that were given to [`OpenApi::describe`].
     pub fn to_value(&self) -> Value {
-        let mut generator = self.generator.clone();
-        let mut document = json!({
-            "openapi": "3.1.0",
-            "info": self.info,
-            "paths": self.paths,
-            "components": { "schemas": generator.take_definitions(true) },
+        let declared = self.described.iter().flat_map(|route| {
+            route.methods().iter().map(|method| ApiRoute {
+                method: (*method).to_owned(),
+                path: route.path().to_owned(),
+                handler: String::new(),
+                declared: Some(route.description()),
+            })
         });
-        if let Some(document) = document.as_object_mut()
-            && !self.servers.is_empty()
-        {
-            document.insert("servers".into(), self.servers.clone().into());
+        self.value_of(declared)
+    }
+
+    /// The description of these routes as JSON.
+    fn value_of(&self, routes: impl IntoIterator<Item = ApiRoute>) -> Value {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        });
+        let mut generator = settings.into_generator();
+        let mut paths: Map<String, Value> = Map::new();
+        let mut ids = HashSet::new();
+        for route in routes {
+            let (path, parameters) = path_of(&route.path);
+            let item = paths.entry(path).or_insert_with(|| json!({}));
+            let key = route.method.to_ascii_lowercase();
+            let Some(item) = item.as_object_mut().filter(|item| !item.contains_key(&key)) else {
+                continue;
+            };
+            let mut operation = match &route.declared {
+                Some(declared) => {
+                    let id = match declared.methods {
+                        [_] => declared.function.to_owned(),
+                        _ => format!("{}_{key}", declared.function),
+                    };
+                    let mut operation =
+                        Operation::new(id, declared.module, &parameters, &mut generator);
+                    (declared.describe)(&mut operation);
+                    operation
+                }
+                None => Operation::listed(&route.handler, &parameters, &mut generator),
+            };
+            for change in self.changes.iter().filter(|change| change.applies(&route)) {
+                (change.change)(&mut operation);
+            }
+            operation.make_id_unique(&mut ids);
+            item.insert(key, operation.into_value());
         }
-        document
+        let mut components = Map::new();
+        components.insert("schemas".into(), generator.take_definitions(true).into());
+        if !self.security_schemes.is_empty() {
+            let schemes = self.security_schemes.clone();
+            components.insert("securitySchemes".into(), schemes.into());
+        }
+        let mut document = Map::new();
+        document.insert("openapi".into(), "3.1.0".into());
+        document.insert("info".into(), self.info.clone().into());
+        document.insert("paths".into(), paths.into());
+        document.insert("components".into(), components.into());
+        for (key, list) in [("servers", &self.servers), ("security", &self.security)] {
+            if !list.is_empty() {
+                document.insert(key.into(), list.clone().into());
+            }
+        }
+        document.into()
+    }
+}
+
+impl fmt::Debug for OpenApi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenApi")
+            .field("info", &self.info)
+            .finish_non_exhaustive()
     }
 }
 
 impl App {
-    /// Adds a description of routes at `/openapi.json`, and a page that shows it at `/openapi`. The page
+    /// Adds a description of the routes at `/openapi.json`, and a page that shows it at `/openapi`. The page
     /// needs no scripts and no other resources.
     ///
-    /// Routes that the application already has and that are not described are listed with method, path and
-    /// parameters, except those for a host or for all methods.
+    /// It describes the routes that the application already has, each at the path that it is registered at, with
+    /// the paths of its groups. Routes that attributes declare are described by the types of their handlers, the
+    /// others are listed with method, path and parameters. Routes for a host or for all methods are left out.
     #[must_use]
-    pub fn openapi(self, mut api: OpenApi) -> Self {
-        if !api.only_described {
-            self.routes().iter().for_each(|route| api.list(route));
+    pub fn openapi(self, api: OpenApi) -> Self {
+        let mut routes = self.api_routes();
+        if api.only_described {
+            routes.retain(|route| route.declared.is_some());
         }
-        let document = api.to_value();
+        let document = api.value_of(routes);
         let page = Bytes::from(page::html(&document, &api.document));
         let document = Bytes::from(document.to_string());
         self.get(&api.document, move || {
@@ -197,6 +331,21 @@ impl App {
         .get(&api.page, move || {
             ok("text/html; charset=utf-8", page.clone())
         })
+    }
+
+    /// The routes of the application and its groups, in the order in which they were added.
+    fn api_routes(&self) -> Vec<ApiRoute> {
+        let routes = self.declared_routes().into_iter();
+        let listed = routes.filter_map(|(route, declared)| {
+            let method = route.method.filter(|_| route.host.is_none())?;
+            Some(ApiRoute {
+                method: method.to_string(),
+                path: route.path,
+                handler: route.handler,
+                declared,
+            })
+        });
+        listed.collect()
     }
 }
 

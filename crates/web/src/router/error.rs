@@ -31,6 +31,8 @@ pub(crate) enum RouteErrorKind {
     NameTwice(&'static Location<'static>),
     NameOfNothing,
     Host(String),
+    /// A layer or the handler needs something that the route does not have.
+    Handler(String),
 }
 
 impl RouteError {
@@ -88,6 +90,7 @@ impl fmt::Display for RouteError {
             RouteErrorKind::NameOfNothing => {
                 write!(f, "the name {what:?} is given before any route was added")?;
             }
+            RouteErrorKind::Handler(mistake) => write!(f, "{what}: {mistake}")?,
             RouteErrorKind::Host(error) => {
                 write!(f, "{what:?} is not a valid name of a host: {error}")?
             }

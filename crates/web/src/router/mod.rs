@@ -67,6 +67,10 @@ impl Router {
         self.routes.get(index)
     }
 
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.routes.iter()
+    }
+
     /// Adds an endpoint.
     pub(crate) fn add(
         &mut self,

@@ -44,6 +44,8 @@ pub(crate) enum RoutePatternError {
     NameTwice(String),
     RestNotLast(String),
     Constraint(String, String),
+    /// No path in normal form matches; with the reason.
+    NeverMatches(String),
 }
 
 impl RoutePattern {
@@ -112,6 +114,9 @@ impl RoutePattern {
         if !literal.is_empty() {
             parts.push(PatternPart::Literal(literal));
         }
+        if let Some(why) = mismatch(&parts) {
+            return Err(RoutePatternError::NeverMatches(why));
+        }
         let constraint = is_constrained.then(|| Regex::new(&whole)).transpose();
         let has_whole_segments = parts.windows(2).all(|pair| match pair {
             [PatternPart::Parameter(_), PatternPart::Literal(next)] => next.starts_with('/'),
@@ -151,6 +156,11 @@ impl RoutePattern {
     /// The names of its parameters, in order.
     pub(crate) fn names(&self) -> &[Box<str>] {
         &self.names
+    }
+
+    /// Whether its last parameter is the rest of the path.
+    pub(crate) fn takes_rest(&self) -> bool {
+        matches!(self.parts.last(), Some(PatternPart::Rest(_)))
     }
 
     pub(crate) fn is_root(&self) -> bool {
@@ -292,6 +302,48 @@ impl RoutePattern {
     }
 }
 
+/// Why no path in normal form matches these parts. Paths are matched decoded, without empty segments and without
+/// dots for segments.
+fn mismatch(parts: &[PatternPart]) -> Option<String> {
+    for (index, part) in parts.iter().enumerate() {
+        let PatternPart::Literal(text) = part else {
+            continue;
+        };
+        let last = text.split('/').count().saturating_sub(1);
+        // What is before the first slash belongs to a parameter, or is empty.
+        for (number, segment) in text.split('/').enumerate().skip(1) {
+            let is_whole = number < last || index.saturating_add(1) == parts.len();
+            if let Some(name) = segment.strip_prefix([':', '*'])
+                && !name.is_empty()
+            {
+                let star = if segment.starts_with('*') { "*" } else { "" };
+                return Some(format!(
+                    "a parameter is `{{{star}{name}}}`, not `{segment}`"
+                ));
+            }
+            if is_whole && matches!(segment, "." | "..") {
+                return Some(format!("`{segment}` is resolved before"));
+            }
+            if is_whole && segment.is_empty() && number < last {
+                return Some("empty segments are removed before".to_owned());
+            }
+        }
+        if let Some(encoded) = text.split('%').skip(1).find_map(|rest| {
+            let digits = rest.get(..2)?;
+            let is_hex = digits.bytes().all(|digit| path::hex(digit).is_some());
+            is_hex.then(|| format!("%{digits}"))
+        }) {
+            return Some(format!(
+                "paths are decoded before, so write the character for `{encoded}`"
+            ));
+        }
+        if text.chars().any(|character| character.is_ascii_control()) {
+            return Some("paths with control characters are rejected".to_owned());
+        }
+    }
+    None
+}
+
 /// The text between a brace and its closing brace.
 fn inside(text: &str) -> Option<&str> {
     let mut depth = 0_usize;
@@ -329,6 +381,7 @@ impl Display for RoutePatternError {
                     "`{{*{name}}}` matches the rest of the path, so it must be last"
                 )
             }
+            Self::NeverMatches(why) => write!(f, "no request matches it: {why}"),
             Self::Constraint(name, error) => write!(f, "the constraint of {name:?}: {error}"),
         }
     }

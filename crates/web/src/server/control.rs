@@ -92,6 +92,7 @@ impl ServerControl {
             ),
             ControlRequest::Stop
             | ControlRequest::Upstream { .. }
+            | ControlRequest::RenewCertificate { .. }
             | ControlRequest::CachePurge { .. } => {
                 failed("an application does not support this command")
             }

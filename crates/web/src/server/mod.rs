@@ -1,12 +1,12 @@
 //! `Server`: an application with its listeners and background tasks.
 
 mod control;
+mod error;
 mod running;
 mod task;
 
 use std::fmt;
 use std::future::Future;
-use std::io;
 use std::net::ToSocketAddrs;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -15,14 +15,16 @@ use std::time::Duration;
 
 use apus_control::{ControlSocket, StartTime};
 use apus_http::ServiceFactory;
-use apus_net::tls::{Certificate, ClientAuth, MinVersion, TlsSettings, TlsSite, UnknownName};
-use apus_net::{Engine, EnginePlan, EngineStartError, Limits, ListenAddress, ListenerPlan};
+use apus_net::tls::{ClientAuth, TlsSettings, TlsSite, UnknownName};
+use apus_net::{Engine, EnginePlan, Http3Settings, Limits, ListenAddress, ListenerPlan};
+use apus_transport::tls::{Certificate, MinVersion};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
 use crate::server_service::ServerServiceFactory;
 
 use control::{ServerControl, TerminationSignals};
+pub use error::StartError;
 pub use running::{Running, StopHandle, Stopping};
 use task::Task;
 
@@ -32,7 +34,7 @@ use task::Task;
 /// use std::time::Duration;
 /// use apus::{App, Server};
 ///
-/// fn main() -> std::io::Result<()> {
+/// fn main() -> Result<(), apus::StartError> {
 ///     Server::new(App::new().get("/", async || "hello"))
 ///         .listen("127.0.0.1:8080")?
 ///         .listen_unix("/run/app.sock")
@@ -48,6 +50,7 @@ pub struct Server {
     listeners: Vec<ListenerPlan>,
     workers: NonZeroUsize,
     limits: Limits,
+    http3: Option<Http3Settings>,
     control_socket: Option<PathBuf>,
     tasks: Vec<(String, Task)>,
 }
@@ -61,6 +64,7 @@ impl Server {
             listeners: Vec::new(),
             workers: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             limits: Limits::default(),
+            http3: Some(Http3Settings::default()),
             control_socket: None,
             tasks: Vec::new(),
         }
@@ -70,11 +74,12 @@ impl Server {
     ///
     /// # Errors
     /// The text is not an address, or its host name cannot be resolved.
-    pub fn listen(self, address: impl ToSocketAddrs) -> io::Result<Self> {
+    pub fn listen(self, address: impl ToSocketAddrs) -> Result<Self, StartError> {
         self.listen_on(address, None)
     }
 
-    /// Listens on an address with TLS, for HTTP/2 and HTTP/1.1.
+    /// Listens on an address with TLS, for HTTP/3, HTTP/2 and HTTP/1.1. HTTP/3 uses the UDP port of the same
+    /// number; if that is not free, a warning is logged, and the others are served.
     ///
     /// # Errors
     /// The text is not an address, or its host name cannot be resolved.
@@ -82,19 +87,23 @@ impl Server {
         self,
         address: impl ToSocketAddrs,
         certificate: Certificate,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, StartError> {
         let site = TlsSite {
             names: Vec::new(),
             certificates: vec![certificate],
             client_auth: ClientAuth::None,
             min_version: MinVersion::default(),
             alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            http3: true,
+            early_data: true,
         };
-        let settings = TlsSettings::new(&[site], UnknownName::FirstSite).map_err(invalid)?;
+        let settings = TlsSettings::new(&[site], UnknownName::FirstSite)
+            .map_err(|error| StartError::Tls(error.into()))?;
         self.listen_with(address, Arc::new(settings))
     }
 
-    /// Listens on an address with custom TLS settings.
+    /// Listens on an address with custom TLS settings; HTTP/3 is served for the sites that have
+    /// [`TlsSite::http3`].
     ///
     /// # Errors
     /// The text is not an address, or its host name cannot be resolved.
@@ -102,7 +111,7 @@ impl Server {
         self,
         address: impl ToSocketAddrs,
         tls: Arc<TlsSettings>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, StartError> {
         self.listen_on(address, Some(tls))
     }
 
@@ -110,8 +119,8 @@ impl Server {
         mut self,
         addresses: impl ToSocketAddrs,
         tls: Option<Arc<TlsSettings>>,
-    ) -> io::Result<Self> {
-        for address in addresses.to_socket_addrs()? {
+    ) -> Result<Self, StartError> {
+        for address in addresses.to_socket_addrs().map_err(StartError::Address)? {
             let address = ListenAddress::Tcp {
                 address,
                 ipv6_only: true,
@@ -134,6 +143,8 @@ impl Server {
             address,
             tls,
             http2: true,
+            // Those of the server, when it starts.
+            http3: None,
             proxy_protocol_from: Vec::new(),
             service: self.service.clone(),
         });
@@ -150,6 +161,13 @@ impl Server {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// The settings of HTTP/3, which is on where there is TLS; `None` is off.
+    #[must_use]
+    pub fn http3(mut self, settings: Option<Http3Settings>) -> Self {
+        self.http3 = settings;
         self
     }
 
@@ -203,7 +221,7 @@ impl Server {
     /// # Errors
     /// The application is invalid (see [`App::check`](crate::App::check)), which is checked before it
     /// listens; it cannot listen on an address or the control socket; or a thread cannot be started.
-    pub fn start(self) -> io::Result<Running> {
+    pub fn start(self) -> Result<Running, StartError> {
         self.launch(false)
     }
 
@@ -212,16 +230,19 @@ impl Server {
     /// # Errors
     /// The application is invalid (see [`App::check`](crate::App::check)), which is checked before it
     /// listens; it cannot listen on an address or the control socket; or a thread cannot be started.
-    pub fn run(self) -> io::Result<()> {
+    pub fn run(self) -> Result<(), StartError> {
         self.launch(true)?.wait();
         Ok(())
     }
 
-    fn launch(self, by_signals: bool) -> io::Result<Running> {
-        if self.listeners.is_empty() {
-            return Err(invalid("a server needs an address to listen on"));
+    fn launch(mut self, by_signals: bool) -> Result<Running, StartError> {
+        for listener in &mut self.listeners {
+            listener.http3.clone_from(&self.http3);
         }
-        self.service.check().map_err(invalid)?;
+        if self.listeners.is_empty() {
+            return Err(StartError::NoAddress);
+        }
+        self.service.check().map_err(StartError::of_check)?;
         let stop_timeout = self.limits.stop_timeout;
         let is_tls: Vec<bool> = self.listeners.iter().map(|one| one.tls.is_some()).collect();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -232,11 +253,10 @@ impl Server {
             let signals = by_signals.then(TerminationSignals::new).transpose()?;
             // Bound before the engine starts: processes can share addresses, but not this socket.
             let socket = self.control_socket.as_deref().map(ControlSocket::bind);
+            let socket = socket.transpose();
             (
                 signals,
-                socket
-                    .transpose()
-                    .map_err(|error| io::Error::other(error.to_string()))?,
+                socket.map_err(|error| StartError::ControlSocket(error.to_string().into()))?,
             )
         };
         let engine = Engine::start(EnginePlan {
@@ -244,8 +264,7 @@ impl Server {
             limits: self.limits,
             server_field: None,
             listeners: self.listeners,
-        })
-        .map_err(|error| start_error(&error))?;
+        })?;
         let listening = engine.status().listening;
         let urls = listening.iter().zip(is_tls);
         let urls: Vec<String> = urls.map(|(address, is_tls)| address.url(is_tls)).collect();
@@ -277,16 +296,4 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").finish_non_exhaustive()
     }
-}
-
-/// The message of the error, also in the [`fmt::Debug`] output that a `main` prints.
-fn start_error(error: &EngineStartError) -> io::Error {
-    let source = std::error::Error::source(error);
-    let source = source.and_then(|source| source.downcast_ref::<io::Error>());
-    let kind = source.map_or(io::ErrorKind::Other, io::Error::kind);
-    io::Error::new(kind, error.to_string())
-}
-
-fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, error)
 }

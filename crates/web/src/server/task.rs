@@ -72,7 +72,7 @@ where
 /// The message of a panic. The tasks are never cancelled, so other errors do not occur.
 fn message(error: JoinError) -> String {
     match error.try_into_panic() {
-        Ok(panic) => apus_layers::panic_message(&*panic).to_owned(),
+        Ok(panic) => apus_handler::PanicError::new(&*panic).message().to_owned(),
         Err(error) => error.to_string(),
     }
 }

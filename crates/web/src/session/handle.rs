@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use apus_http::{Request, StatusCode};
+use apus_http::{HeaderValue, Request, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use super::id::SessionId;
 use super::layer::SessionSettings;
 use super::state::{Changes, SessionRecord};
 use super::store::{BackendKind, StoreError};
-use apus_handler::{FromRequestHead, Matched};
+use apus_handler::{Error, FromRequestHead, HttpError, Matched, RouteCheck};
 
 /// The prefix of the names of values that are read once.
 const FLASH: &str = "~flash/";
@@ -223,6 +223,12 @@ impl FromRequestHead for Session {
             StatusCode::INTERNAL_SERVER_ERROR
         })
     }
+
+    fn check(route: &mut RouteCheck<'_>) {
+        if route.lacks::<Self>() {
+            route.mistake("the handler takes a Session, and no layer `Sessions` is around it");
+        }
+    }
 }
 
 impl fmt::Debug for Session {
@@ -292,6 +298,28 @@ impl fmt::Display for SessionError {
         }
     }
 }
+
+/// A store that cannot be reached is a 503 with `Retry-After`, other errors are a 500.
+impl HttpError for SessionError {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    fn into_error(self) -> Error {
+        let error = Error::of(self.status());
+        match &self {
+            Self::Store(_) => error.header(header::RETRY_AFTER, RETRY_AFTER),
+            _ => error,
+        }
+        .caused_by(self)
+    }
+}
+
+/// The time after which a client may try again, in seconds.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 impl std::error::Error for SessionError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

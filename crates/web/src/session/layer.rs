@@ -11,8 +11,7 @@ use super::handle::{CookieChange, Session};
 use super::state::Lifetime;
 use super::store::SessionBackend;
 use apus_handler::middleware::{Middleware, Next};
-use apus_handler::{Error, Rendering};
-use apus_handler::{IntoResponse, ResponseMarker};
+use apus_handler::{Error, Rendering, ResponseMarker, RouteCheck};
 
 /// The layer of sessions; see [the module](super).
 ///
@@ -120,6 +119,10 @@ impl Sessions {
 }
 
 impl Middleware<ResponseMarker> for Sessions {
+    fn check(&self, route: &mut RouteCheck<'_>) {
+        route.provide::<Session>();
+    }
+
     fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         let session = Session::from_cookie(&self.0, &request);
         request.extensions_mut().insert(session.clone());
@@ -143,7 +146,7 @@ impl Middleware<ResponseMarker> for Sessions {
 async fn finish(session: Session, response: Response, rendering: Rendering) -> Response {
     match session.write().await {
         Ok(()) => session.write_headers(response),
-        Err(error) => rendering.apply(Error::from(error).into_response()),
+        Err(error) => rendering.respond(Error::from(error)),
     }
 }
 

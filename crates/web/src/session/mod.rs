@@ -57,14 +57,14 @@ mod state;
 mod store;
 mod write;
 
-pub use apus_layers::auth::KeyError;
+pub use apus_layers::auth::{Key, KeyError};
 pub use handle::{Session, SessionError};
 pub use id::SessionKey;
 pub use layer::Sessions;
 pub use memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use redis::RedisStore;
-pub use sealed::{EncryptedCookie, Key, SignedCookie};
+pub use sealed::{EncryptedCookie, SignedCookie};
 #[cfg(feature = "sql")]
 pub use sql::SqlStore;
 pub use store::{

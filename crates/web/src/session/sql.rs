@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sqlx::SqlStr;
+use sqlx::pool::PoolConnection;
+use sqlx::{Any, SqlStr};
 use tokio::sync::OnceCell;
 
 use super::SessionKey;
@@ -39,20 +40,25 @@ impl SqlStore {
 
     async fn make(&self) -> Result<(), StoreError> {
         let make = async || {
+            let mut connection = self.connection().await?;
             let made = sqlx::query(table(self.db.system()))
-                .execute(&self.db.pool())
+                .execute(&mut *connection)
                 .await;
             match made {
                 Ok(_) => Ok(()),
                 // Another process created it, or this account is not allowed to.
                 Err(error) => sqlx::query("SELECT id FROM apus_sessions WHERE 1 = 0")
-                    .fetch_optional(&self.db.pool())
+                    .fetch_optional(&mut *connection)
                     .await
                     .map(|_| ())
                     .map_err(|_| StoreError::new(error)),
             }
         };
         self.shared.is_made.get_or_try_init(make).await.map(|_| ())
+    }
+
+    async fn connection(&self) -> Result<PoolConnection<Any>, StoreError> {
+        self.db.acquire().await.map_err(StoreError::new)
     }
 
     /// Removes expired sessions if the interval is over.
@@ -66,7 +72,7 @@ impl SqlStore {
         if is_due && exchange(now).is_ok() {
             sqlx::query(self.sql("DELETE FROM apus_sessions WHERE expires <= ?"))
                 .bind(number(now))
-                .execute(&self.db.pool())
+                .execute(&mut *self.connection().await?)
                 .await
                 .map_err(StoreError::new)?;
         }
@@ -102,7 +108,7 @@ impl SessionStore for SqlStore {
             ))
             .bind(key.to_string())
             .bind(number(now))
-            .fetch_optional(&self.db.pool())
+            .fetch_optional(&mut *self.connection().await?)
             .await
             .map_err(StoreError::new)?;
             Ok(row.map(|(content, version, expires)| StoredSession {
@@ -134,7 +140,7 @@ impl SessionStore for SqlStore {
             if let Some(version) = save.replaces {
                 query = query.bind(number(version));
             }
-            let done = query.execute(&self.db.pool()).await;
+            let done = query.execute(&mut *self.connection().await?).await;
             Ok(done.map_err(StoreError::new)?.rows_affected() == 1)
         })
     }
@@ -144,7 +150,7 @@ impl SessionStore for SqlStore {
             sqlx::query(self.sql("UPDATE apus_sessions SET expires = ? WHERE id = ?"))
                 .bind(number(expires))
                 .bind(key.to_string())
-                .execute(&self.db.pool())
+                .execute(&mut *self.connection().await?)
                 .await
                 .map_err(StoreError::new)?;
             Ok(())
@@ -162,7 +168,7 @@ impl SessionStore for SqlStore {
             if let Some(version) = version {
                 query = query.bind(number(version));
             }
-            let done = query.execute(&self.db.pool()).await;
+            let done = query.execute(&mut *self.connection().await?).await;
             Ok(done.map_err(StoreError::new)?.rows_affected() == 1)
         })
     }

@@ -5,18 +5,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::migrate::Migrator;
-use sqlx::pool::PoolOptions;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::{Any, AssertSqlSafe, Connection, Pool, SqlSafeStr, SqlStr};
 
 use super::driver::{Driver, System, shown};
 use super::error::DbError;
+use super::migrations::{self, MigrationFiles};
 use super::parameters;
 use super::statements;
 use crate::per_worker;
 
 /// A connection that was idle for longer is pinged before it is used.
 const TRUSTED_IDLE: Duration = Duration::from_secs(10);
+
+/// How long a connection may take before it is tried whether the database can be reached at all.
+const PROBE_AFTER: Duration = Duration::from_millis(50);
 
 /// A database; see [the module](super).
 ///
@@ -126,6 +130,32 @@ impl<D: Driver> Db<D> {
         })
     }
 
+    /// A connection of the pool of this worker. A statement on the pool itself waits for a database that is down
+    /// until the time for it is over; this fails at once, with the cause.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or no connection was free in time.
+    pub async fn acquire(&self) -> Result<PoolConnection<D>, sqlx::Error> {
+        let pool = self.pool();
+        tokio::select! {
+            biased;
+            acquired = pool.acquire() => acquired,
+            cause = self.unreachable() => Err(cause),
+        }
+    }
+
+    /// Waits for a moment, and then until a connection beside the pool fails; the pool would try again.
+    async fn unreachable(&self) -> sqlx::Error {
+        tokio::time::sleep(PROBE_AFTER).await;
+        match D::Connection::connect_with(&self.shared.options).await {
+            Ok(connection) => {
+                let _ = connection.close().await;
+                std::future::pending().await
+            }
+            Err(cause) => cause,
+        }
+    }
+
     /// A statement with parameters `?` in the syntax of this database: PostgreSQL gets `$1`, `$2` and so
     /// on. Strings, quoted identifiers and comments stay as they are, and `??` becomes the operator `?`
     /// of PostgreSQL.
@@ -137,28 +167,77 @@ impl<D: Driver> Db<D> {
         AssertSqlSafe(numbered).into_sql_str()
     }
 
-    /// Runs the migrations of a folder that did not run yet, in the order of their names, as
+    /// Runs the migrations of a folder that did not run yet, in the order of their numbers, as
     /// `0001_users.sql`. If the folder has a folder `sqlite`, `postgres` or `mysql` for this system, it
     /// runs the files of that one.
     ///
     /// It blocks until they have run, so call it before the workers start.
     ///
     /// # Errors
-    /// The database cannot be reached; a file cannot be read or is not valid; or a migration that ran
-    /// before has changed or is missing.
+    /// The database cannot be reached; an SQL file has no number, has the number of another one, or is beside the
+    /// folder of the system; a file cannot be read; a statement fails, which is told with file and line; or
+    /// a migration that ran before has changed or is missing.
     pub fn migrate(&self, folder: impl AsRef<Path>) -> Result<(), DbError> {
-        let folder = folder.as_ref();
-        let own = folder.join(self.shared.system.name());
-        let folder = if own.is_dir() { own } else { folder.into() };
-        let failed = |cause| DbError::Migration {
-            from: folder.display().to_string(),
+        let invalid = |problem| DbError::MigrationFiles { problem };
+        let folder = MigrationFiles::folder(folder.as_ref(), self.shared.system);
+        let folder = folder.map_err(invalid)?;
+        let files = MigrationFiles::read(&folder).map_err(invalid)?;
+        let failed = |from, cause| DbError::Migration {
+            from,
             address: self.shared.shown.clone(),
             cause: Box::new(cause),
         };
+        let whole = || folder.display().to_string();
         self.apart(async || {
-            let migrator = Migrator::new(&*folder).await.map_err(failed)?;
-            self.run(&migrator).await?.map_err(failed)
+            let migrator = Migrator::new(&*folder).await;
+            let migrator = migrator.map_err(|cause| failed(whole(), cause))?;
+            match self.run(&migrator).await? {
+                Ok(()) => Ok(()),
+                Err(MigrateError::ExecuteMigration(error, number)) => {
+                    let place = match files.get(number) {
+                        Some(file) => self.place_of(file, &error).await,
+                        None => whole(),
+                    };
+                    Err(failed(place, MigrateError::ExecuteMigration(error, number)))
+                }
+                Err(cause) => Err(failed(whole(), cause)),
+            }
         })
+    }
+
+    /// The file and, if it is known, the line of the statement that a migration failed at.
+    async fn place_of(&self, file: &Path, error: &sqlx::Error) -> String {
+        let Ok(text) = std::fs::read_to_string(file) else {
+            return file.display().to_string();
+        };
+        let offset = match D::error_offset(error, &text) {
+            Some(offset) => Some(offset),
+            None if self.shared.system == System::Sqlite => self.replay(&text).await,
+            None => migrations::quoted_offset(&text, &error.to_string()),
+        };
+        match offset {
+            Some(offset) => format!("{}:{}", file.display(), migrations::line_of(&text, offset)),
+            None => file.display().to_string(),
+        }
+    }
+
+    /// The offset of the first statement of a migration that fails. The statements run one by one in a
+    /// transaction that is rolled back.
+    async fn replay(&self, text: &str) -> Option<usize> {
+        let connection = D::Connection::connect_with(&self.shared.options).await;
+        let mut connection = connection.ok()?;
+        D::run(&mut connection, "BEGIN").await.ok()?;
+        let mut failed = None;
+        for (offset, statement) in migrations::statements(text) {
+            if let Err(error) = D::run(&mut connection, statement).await {
+                let inside = migrations::quoted_offset(statement, &error.to_string());
+                failed = Some(offset.saturating_add(inside.unwrap_or(0)));
+                break;
+            }
+        }
+        let _ = D::run(&mut connection, "ROLLBACK").await;
+        let _ = connection.close().await;
+        failed
     }
 
     /// Like [`Db::migrate`], with migrations that `sqlx::migrate!` embedded in the program.
@@ -177,10 +256,7 @@ impl<D: Driver> Db<D> {
         })
     }
 
-    async fn run(
-        &self,
-        migrator: &Migrator,
-    ) -> Result<Result<(), sqlx::migrate::MigrateError>, DbError> {
+    async fn run(&self, migrator: &Migrator) -> Result<Result<(), MigrateError>, DbError> {
         let unreachable = |cause| DbError::Unreachable {
             address: self.shared.shown.clone(),
             cause,

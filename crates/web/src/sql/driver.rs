@@ -9,8 +9,9 @@ use std::time::Duration;
 use apus_http::url::split_scheme;
 use sqlx::any::AnyConnectOptions;
 use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::postgres::{PgDatabaseError, PgErrorPosition};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{Any, Connection, Database, Executor, MySql, Postgres, Sqlite};
+use sqlx::{Any, AssertSqlSafe, Connection, Database, Executor, MySql, Postgres, Sqlite};
 
 /// A database system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +74,25 @@ pub trait Driver: Database + sealed::Sealed {
         connection: &mut Self::Connection,
         migrator: &Migrator,
     ) -> impl Future<Output = Result<(), MigrateError>>;
+
+    /// Runs a statement without parameters.
+    #[doc(hidden)]
+    fn run(
+        connection: &mut Self::Connection,
+        statement: &str,
+    ) -> impl Future<Output = Result<(), sqlx::Error>>;
+
+    /// The offset in a text that an error of the database names: PostgreSQL counts characters from 1.
+    #[doc(hidden)]
+    fn error_offset(error: &sqlx::Error, text: &str) -> Option<usize> {
+        let error = error.as_database_error()?;
+        let error = error.try_downcast_ref::<PgDatabaseError>()?;
+        let PgErrorPosition::Original(position) = error.position()? else {
+            return None;
+        };
+        let mut offsets = text.char_indices().map(|(offset, _)| offset);
+        offsets.nth(position.checked_sub(1)?)
+    }
 }
 
 type SetUp<'c> = Pin<Box<dyn Future<Output = Result<(), sqlx::Error>> + Send + 'c>>;
@@ -115,6 +135,11 @@ impl Driver for Any {
     ) -> Result<(), MigrateError> {
         migrator.run(connection).await
     }
+
+    async fn run(connection: &mut Self::Connection, statement: &str) -> Result<(), sqlx::Error> {
+        let statement = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
+        statement.execute(connection).await.map(|_| ())
+    }
 }
 
 impl Driver for Sqlite {
@@ -140,6 +165,11 @@ impl Driver for Sqlite {
     ) -> Result<(), MigrateError> {
         migrator.run(connection).await
     }
+
+    async fn run(connection: &mut Self::Connection, statement: &str) -> Result<(), sqlx::Error> {
+        let statement = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
+        statement.execute(connection).await.map(|_| ())
+    }
 }
 
 macro_rules! over_the_network {
@@ -160,6 +190,14 @@ macro_rules! over_the_network {
                 migrator: &Migrator,
             ) -> Result<(), MigrateError> {
                 migrator.run(connection).await
+            }
+
+            async fn run(
+                connection: &mut Self::Connection,
+                statement: &str,
+            ) -> Result<(), sqlx::Error> {
+                let statement = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
+                statement.execute(connection).await.map(|_| ())
             }
         }
     )*};

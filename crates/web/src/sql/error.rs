@@ -1,9 +1,13 @@
 //! `DbError`: a database that cannot be opened or migrated.
 
+use std::any::Any;
 use std::error::Error;
 use std::fmt;
 
+use apus_http::{HeaderValue, StatusCode, header};
 use sqlx::migrate::MigrateError;
+
+use crate::server::StartError;
 
 /// A database that cannot be used. The messages contain no passwords.
 #[derive(Debug)]
@@ -23,9 +27,14 @@ pub enum DbError {
         /// Why.
         cause: sqlx::Error,
     },
+    /// The files of the migrations are not valid.
+    MigrationFiles {
+        /// What is wrong, with the name of the file.
+        problem: String,
+    },
     /// A migration failed.
     Migration {
-        /// The folder with the migrations.
+        /// The file and line of the statement, as far as they are known, or the folder with the migrations.
         from: String,
         /// The address.
         address: String,
@@ -43,6 +52,9 @@ impl fmt::Display for DbError {
             Self::Unreachable { address, cause } => {
                 write!(f, "the database {address} cannot be reached: {cause}")
             }
+            Self::MigrationFiles { problem } => {
+                write!(f, "the migrations are not valid: {problem}")
+            }
             Self::Migration {
                 from,
                 address,
@@ -59,7 +71,37 @@ impl Error for DbError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Address { cause, .. } | Self::Unreachable { cause, .. } => Some(cause),
+            Self::MigrationFiles { .. } => None,
             Self::Migration { cause, .. } => Some(cause),
         }
+    }
+}
+
+impl From<DbError> for StartError {
+    fn from(error: DbError) -> Self {
+        Self::other(error)
+    }
+}
+
+/// The error of a request whose statement failed: 503 with `Retry-After` if the database cannot be reached, else
+/// 500.
+pub(crate) fn into_error(error: Box<dyn Any>) -> Option<apus_handler::Error> {
+    let error = error.downcast::<sqlx::Error>().ok()?;
+    let response = match is_unavailable(&error) {
+        true => apus_handler::Error::of(StatusCode::SERVICE_UNAVAILABLE)
+            .header(header::RETRY_AFTER, HeaderValue::from_static("5")),
+        false => apus_handler::Error::of(StatusCode::INTERNAL_SERVER_ERROR),
+    };
+    Some(response.caused_by(*error))
+}
+
+/// Whether the database cannot be reached, or accepts no connections now (SQLSTATE classes 08 and 57P, 53300).
+fn is_unavailable(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => true,
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| {
+            code.starts_with("08") || code.starts_with("57P") || code == "53300"
+        }),
+        _ => false,
     }
 }

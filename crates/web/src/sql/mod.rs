@@ -42,12 +42,14 @@
 mod db;
 mod driver;
 mod error;
+mod migrations;
 mod parameters;
 mod statements;
 
 pub use db::Db;
 pub use driver::{Driver, System};
 pub use error::DbError;
+pub(crate) use error::into_error;
 
 pub use sqlx;
 pub use sqlx::{Any, MySql, Postgres, Sqlite};

@@ -28,7 +28,7 @@ pub(super) fn numbered(statement: &str) -> String {
 
 /// The length of the first token of a text that is not empty: a string, an identifier, a comment, or
 /// one other character. A token that is not closed ends with the text.
-fn token_len(text: &str) -> usize {
+pub(super) fn token_len(text: &str) -> usize {
     let until = |start: usize, end: &str| {
         let found = text.get(start..).and_then(|inside| inside.find(end));
         found.map_or(text.len(), |at| start + at + end.len())

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use minijinja::HtmlEscape;
 
+use crate::server::StartError;
+
 /// An error in a template, or on reading it.
 #[derive(Debug)]
 pub struct TemplateError {
@@ -117,5 +119,11 @@ impl Error for TemplateError {
 impl From<minijinja::Error> for TemplateError {
     fn from(error: minijinja::Error) -> Self {
         Self { error }
+    }
+}
+
+impl From<TemplateError> for StartError {
+    fn from(error: TemplateError) -> Self {
+        Self::other(error)
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Page, TemplateError, Templates, TemplatesState, urls};
 use crate::app::Urls;
-use apus_handler::{FromRequestHead, Matched};
+use apus_handler::{FromRequestHead, Matched, RouteCheck};
 use apus_media_type as media_type;
 
 thread_local! {
@@ -115,6 +115,15 @@ impl FromRequestHead for Renderer {
             urls: Some(urls),
             ..renderer
         })
+    }
+
+    fn check(route: &mut RouteCheck<'_>) {
+        if !route.has_state::<Templates>() {
+            route.mistake(
+                "the handler takes a Renderer, and the application has no Templates; \
+                 `App::state(templates)` adds them",
+            );
+        }
     }
 }
 

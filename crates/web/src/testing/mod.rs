@@ -29,14 +29,16 @@
 //! ```
 //!
 //! A client sends the cookies of its responses with later requests. [`TestResponse::chunk`] reads a body
-//! piece by piece, so that streams and events can be tested, and [`TestRequest::websocket`] opens a
-//! WebSocket connection.
+//! piece by piece, so that streams can be tested, [`TestResponse::event`] reads the events of a stream, and
+//! [`TestRequest::websocket`] opens a WebSocket connection.
 //!
 //! All errors and failed assertions are panics, which fail the test; so is a response that does not arrive
 //! within 30 seconds. The types block, so they cannot be used in an `async` test.
 
 mod client;
 mod cookies;
+mod events;
+mod html;
 mod pipe;
 mod request;
 mod response;
@@ -45,6 +47,7 @@ mod socket;
 mod transport;
 
 pub use self::client::TestClient;
+pub use self::events::TestEvent;
 pub use self::request::TestRequest;
 pub use self::response::TestResponse;
 pub use self::server::TestServer;

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::events::{EventReader, TestEvent};
 use super::transport::{IncomingTestResponse, bytes_of};
 use super::{TestClient, fail};
 
@@ -19,6 +20,7 @@ pub struct TestResponse {
     /// The body, once [`TestResponse::bytes`] read it.
     bytes: Option<Bytes>,
     trailers: Option<Headers>,
+    events: EventReader,
 }
 
 /// The most bytes of a body that a failed assertion shows.
@@ -34,6 +36,7 @@ impl TestResponse {
             body: incoming.body,
             bytes: None,
             trailers: None,
+            events: EventReader::default(),
         }
     }
 
@@ -127,6 +130,72 @@ impl TestResponse {
     /// The trailer section (RFC 9110 section 6.5), once the body was read.
     pub fn trailers(&self) -> Option<&Headers> {
         self.trailers.as_ref()
+    }
+
+    /// Waits for the next event of a stream of Server-Sent Events, which [`TestResponse::chunk`] must not have read in
+    /// part; `None` at the end. Comments, such as heart-beats, are skipped.
+    ///
+    /// # Panics
+    /// The response is no such stream, or nothing arrives.
+    #[track_caller]
+    pub fn event(&mut self) -> Option<TestEvent> {
+        let is_stream = self.header("content-type").unwrap_or_default();
+        if !is_stream.starts_with("text/event-stream") {
+            fail(format_args!(
+                "expected a stream of events: {}",
+                self.describe()
+            ));
+        }
+        loop {
+            if let Some(event) = self.events.next() {
+                return Some(event);
+            }
+            let chunk = self.chunk()?;
+            self.events.read(&chunk);
+        }
+    }
+
+    /// Fails unless the next event of a stream has this data.
+    #[track_caller]
+    pub fn assert_event(&mut self, data: &str) -> &mut Self {
+        let event = self.event();
+        if event.as_ref().map(|event| &*event.data) != Some(data) {
+            fail(format_args!(
+                "{}: expected {data:?}, not {event:?}",
+                self.request
+            ));
+        }
+        self
+    }
+
+    /// The status, the fields in order of their names, and the body as text, for a test that compares it with a stored
+    /// one. Fields that differ each time are left out: `Date`, and cookies and request ids have no value. JSON is
+    /// indented.
+    #[track_caller]
+    pub fn snapshot(&mut self) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for (name, value) in self.headers.iter() {
+            let name = name.to_string().to_ascii_lowercase();
+            let value = String::from_utf8_lossy(value);
+            match &*name {
+                "date" => {}
+                "set-cookie" => {
+                    let (cookie, attributes) = value.split_once(';').unwrap_or((&value, ""));
+                    let cookie = cookie.split('=').next().unwrap_or_default();
+                    lines.push(format!("{name}: {cookie}=...;{attributes}"));
+                }
+                "x-request-id" => lines.push(format!("{name}: ...")),
+                _ => lines.push(format!("{name}: {value}")),
+            }
+        }
+        lines.sort();
+        let text = self.text();
+        let json = serde_json::from_str::<serde_json::Value>(&text);
+        let body = match json {
+            Ok(value) if value.is_object() || value.is_array() => format!("{value:#}"),
+            _ => text,
+        };
+        format!("{}\n{}\n\n{body}", self.status, lines.join("\n"))
     }
 
     /// Fails unless the status is this.

@@ -57,6 +57,7 @@ impl TestServer {
                 },
                 tls: None,
                 http2: true,
+                http3: None,
                 proxy_protocol_from: Vec::new(),
                 service,
             }],

@@ -8,13 +8,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use apus_client::{
+    Address, ClientRequest, ClientRequestHead, Origin, Protocol, ProxyHead, Timeouts, connect,
+};
 use apus_http::{
     Body, BodyError, BodyStream, Completion, ConnectionInfo, Duplex, Extensions, Frame, Headers,
     Method, Peer, Request, RequestParts, Response, ResponseOutcome, Service, StatusCode, Target,
     Version,
-};
-use apus_net::client::{
-    Address, ClientRequest, ClientRequestHead, Origin, Protocol, ProxyHead, Timeouts, connect,
 };
 use bytes::Bytes;
 

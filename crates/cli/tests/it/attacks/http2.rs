@@ -4,11 +4,13 @@
 use std::net::TcpStream;
 use std::thread;
 
-use super::{SECRET, Victim};
-use crate::h2_client::{
-    FRAME, Peer, block, code, data, flag, frame, get, head, indexed_literal, kind, literal, ping,
+use apus_testkit::h2::{
+    FRAME, block, code, data, flag, frame, get, head, indexed_literal, kind, literal, ping,
     priority, request, request_with, reset, setting, settings, window_update,
 };
+
+use super::{SECRET, Victim};
+use crate::h2_client::Peer;
 use crate::harness::{connect, wait_until};
 
 /// The number of attackers, each with its own connection.

@@ -6,8 +6,10 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::thread;
 
+use apus_testkit::h2::{block, head, request_with, setting};
+
 use super::Victim;
-use crate::h2_client::{Peer, block, head, request_with, setting};
+use crate::h2_client::Peer;
 use crate::harness::{connect, wait_until};
 use crate::proxy::scripted_origin::ScriptedOrigin;
 use crate::wire::Received;

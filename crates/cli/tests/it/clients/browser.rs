@@ -5,18 +5,19 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use super::{Curl, ExampleSite, program};
-use crate::harness::{Home, wait_until};
+use super::{Curl, ExampleSite, certificate, program};
+use crate::harness::{Home, free_port, wait_until};
 
 /// The DOM of the loaded page and the messages of the console.
 fn visit(profile: &Path, url: &str) -> (String, String) {
+    visit_with(profile, url, &["--disable-quic"])
+}
+
+/// The same with further arguments.
+fn visit_with(profile: &Path, url: &str, arguments: &[&str]) -> (String, String) {
     let output = program("chromium")
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-        ])
+        .args(["--headless", "--no-sandbox", "--disable-gpu"])
+        .args(arguments)
         .args(["--no-first-run", "--disable-background-networking"])
         .args(["--disable-component-update", "--disable-sync"])
         .args(["--ignore-certificate-errors", "--enable-logging=stderr"])
@@ -78,16 +79,18 @@ fn a_browser_loads_every_page_completely() {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-#[test]
-fn a_browser_loads_a_hundred_parts_of_a_page_over_http_2() {
-    const PARTS: usize = 100;
-    let home = Home::new();
-    let part = |number: usize| {
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1\" height=\"1\"><!--{number}{}--></svg>",
-            "x".repeat(number * 200)
-        )
-    };
+/// The number of images of a page.
+const PARTS: usize = 100;
+
+fn part(number: usize) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1\" height=\"1\"><!--{number}{}--></svg>",
+        "x".repeat(number * 200)
+    )
+}
+
+/// Writes a page with many images, which shows the protocol and the size of each; the page.
+fn write_page_with_parts(home: &Home) -> String {
     let mut page = String::from("<!doctype html><title>parts</title><p id=\"found\"></p>");
     for number in 0..PARTS {
         home.write(&format!("site/{number}.svg"), part(number));
@@ -100,16 +103,18 @@ fn a_browser_loads_a_hundred_parts_of_a_page_over_http_2() {
              all.map(entry => entry.nextHopProtocol + ':' + entry.decodedBodySize).join(' ');\
              }</script>";
     home.write("site/page.html", &page);
-    let apus = home.serve(&["site", "--tls", "--listen", "127.0.0.1:0"]);
-    let url = format!("{}page.html", apus.urls()[0]);
-    let (dom, console) = visit(&home.path("profile"), &url);
+    page
+}
+
+/// Checks that a browser loaded that page and all its parts over this protocol.
+fn assert_loaded_whole(page: &str, (dom, console): &(String, String), expected_protocol: &str) {
     assert!(console.is_empty(), "{console}");
     let (_, found) = dom.split_once("<p id=\"found\">").unwrap();
     let (found, _) = found.split_once("</p>").unwrap();
     let mut sizes: Vec<usize> = Vec::new();
     for entry in found.split(' ') {
         let (protocol, size) = entry.split_once(':').unwrap();
-        assert_eq!(protocol, "h2", "{found}");
+        assert_eq!(protocol, expected_protocol, "{found}");
         sizes.push(size.parse().unwrap());
     }
     sizes.sort_unstable();
@@ -117,6 +122,58 @@ fn a_browser_loads_a_hundred_parts_of_a_page_over_http_2() {
     expected.push(page.len());
     expected.sort_unstable();
     assert_eq!(sizes, expected);
+}
+
+#[test]
+fn a_browser_loads_a_hundred_parts_of_a_page_over_http_2() {
+    let home = Home::new();
+    let page = write_page_with_parts(&home);
+    let apus = home.serve(&["site", "--tls", "--listen", "127.0.0.1:0"]);
+    let url = format!("{}page.html", apus.urls()[0]);
+    let visited = visit(&home.path("profile"), &url);
+    assert_loaded_whole(&page, &visited, "h2");
+}
+
+#[test]
+fn a_browser_loads_a_hundred_parts_of_a_page_over_http_3() {
+    let home = Home::new();
+    let page = write_page_with_parts(&home);
+    certificate(&home, "site", "localhost");
+    let port = free_port();
+    home.write(
+        "apus.toml",
+        format!(
+            "[[sites]]\nlisten_tls = [\"127.0.0.1:{port}\"]\nroot = \"site\"\n\
+             tls = {{ cert = \"site.pem\", key = \"site.key\" }}\n"
+        ),
+    );
+    let _apus = home.serve(&[]);
+    // For QUIC, the browser trusts certificates that it cannot verify by their key only.
+    let arguments = [
+        format!("--origin-to-force-quic-on=localhost:{port}"),
+        format!(
+            "--ignore-certificate-errors-spki-list={}",
+            key_digest(&home)
+        ),
+        "--host-resolver-rules=MAP localhost 127.0.0.1".to_owned(),
+    ];
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let url = format!("https://localhost:{port}/page.html");
+    let visited = visit_with(&home.path("profile"), &url, &arguments);
+    assert_loaded_whole(&page, &visited, "h3");
+}
+
+/// The SHA-256 digest of the public key of `site.pem`, in Base64.
+fn key_digest(home: &Home) -> String {
+    let pipeline = "openssl x509 -in \"$0\" -noout -pubkey | openssl pkey -pubin -outform DER |\
+                    openssl dgst -sha256 -binary | openssl base64";
+    let output = program("sh")
+        .args(["-c", pipeline])
+        .arg(home.path("site.pem"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! Real clients: curl, nghttp, load generators and a browser load the example site.
+//! Real clients: curl, nghttp, aioquic, quic-go, load generators and a browser.
 
 mod browser;
 mod curl;
+mod http3;
 mod load;
 mod nghttp;
 

@@ -37,3 +37,19 @@ fn check_and_explain_create_no_file() {
     home.expect(&["explain", "GET", "http://localhost/"], 0);
     assert!(!home.path("access.log").exists());
 }
+
+#[test]
+fn the_certificates_that_would_be_ordered_are_shown() {
+    let home = Home::new();
+    home.write(
+        "apus.toml",
+        "[global]\nacme_email = \"a@example.com\"\nacme_provider = [\"zerossl\", \"letsencrypt\"]\n\
+         [[sites]]\nroot = \"site\"\nlisten_tls = 0\nserver_name = [\"example.com\", \"www.example.com\"]\n",
+    );
+    let (out, _) = home.expect(&["check"], 0);
+    assert_eq!(
+        out,
+        "a certificate for example.com www.example.com is ordered from zerossl or letsencrypt, by http-01 or tls-alpn-01\n\
+         apus.toml: good\n"
+    );
+}

@@ -22,8 +22,6 @@ fn cargo(project: &Path, arguments: &[&str]) {
         .args(arguments)
         .current_dir(project)
         .env("CARGO_TARGET_DIR", target.unwrap())
-        // The value of the profile of this workspace.
-        .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
         .output()
         .unwrap();
     assert!(
@@ -96,6 +94,8 @@ fn all_files_of_a_new_project_have_its_name() {
     for (file, text) in [
         ("Cargo.toml", "name = \"my-shop\""),
         ("Cargo.toml", &*format!("path = \"{}\"", crates.display())),
+        ("Cargo.toml", "features = [\"macros\", \"templates\"]"),
+        ("Cargo.toml", "debug = \"line-tables-only\""),
         ("src/main.rs", "my_shop::app()"),
         ("templates/home.html", "<h1>my-shop</h1>"),
         ("tests/app.rs", "my_shop::app()"),

@@ -1,10 +1,11 @@
 //! Origins of every family: files, uploads, ranges, trailers and interim responses pass in both directions,
 //! over either version of HTTP on either side.
 
+use apus_testkit::h2::{data, flag, frame, kind, literal, request_with};
+
 use super::origins::{LARGE, Origin, SMALL, folder, large};
 use super::{Configuration, Front, VERSIONS, curl};
 use crate::clients::certificate;
-use crate::h2_client::{data, flag, frame, kind, literal, request_with};
 use crate::harness::Home;
 
 /// An origin, and the server in front of it.
@@ -22,6 +23,13 @@ impl ProxiedOrigin {
     fn over_http2(origin: Origin) -> Self {
         let configuration = Configuration::of([origin.address()]);
         let front = configuration.group("protocol = \"h2\"").serve();
+        Self { origin, front }
+    }
+
+    /// Through a second server, to which the first one speaks HTTP/3.
+    fn over_http3(origin: Origin) -> Self {
+        let between = Configuration::of([origin.address()]).tls().serve();
+        let front = between.behind_http3(|configuration| configuration);
         Self { origin, front }
     }
 
@@ -49,6 +57,7 @@ fn programs() -> Vec<ProxiedOrigin> {
         ProxiedOrigin::over_tls("http/1.1"),
         ProxiedOrigin::over_tls("h2"),
         ProxiedOrigin::over_tls("auto"),
+        ProxiedOrigin::over_http3(Origin::go()),
     ]
 }
 
@@ -143,6 +152,7 @@ fn range_and_conditional_requests_pass() {
         ProxiedOrigin::new(Origin::nginx()),
         ProxiedOrigin::new(Origin::go()),
         ProxiedOrigin::over_http2(Origin::go()),
+        ProxiedOrigin::over_http3(Origin::go()),
     ] {
         let url = front.url("/large.bin");
         for version in VERSIONS {
@@ -176,6 +186,7 @@ fn trailers_pass_to_the_client() {
         ProxiedOrigin::new(Origin::node()),
         ProxiedOrigin::new(Origin::go()),
         ProxiedOrigin::over_http2(Origin::go()),
+        ProxiedOrigin::over_http3(Origin::go()),
     ] {
         let received = front.request(
             "GET /trailers HTTP/1.1\r\nHost: localhost\r\nConnection: TE\r\nTE: trailers\r\n\r\n",
@@ -207,6 +218,7 @@ fn trailers_pass_to_the_origin() {
         ProxiedOrigin::new(Origin::go()),
         ProxiedOrigin::over_http2(Origin::go()),
         ProxiedOrigin::over_tls("h2"),
+        ProxiedOrigin::over_http3(Origin::go()),
     ] {
         let expected = (200, "5\nX-Note: seven\n".to_owned());
         let received = front.request(
@@ -247,6 +259,7 @@ fn early_hints_reach_the_client_before_the_final_response() {
         ProxiedOrigin::new(Origin::node()),
         ProxiedOrigin::new(Origin::go()),
         ProxiedOrigin::over_http2(Origin::go()),
+        ProxiedOrigin::over_http3(Origin::go()),
     ] {
         let mut wire = front.connect();
         wire.send("GET /early HTTP/1.1\r\nHost: localhost\r\n\r\n");

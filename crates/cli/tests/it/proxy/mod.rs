@@ -7,6 +7,7 @@ mod families;
 mod faults;
 mod groups;
 mod grpc;
+mod http3;
 mod mirror;
 mod nodes;
 mod origins;
@@ -15,6 +16,8 @@ mod requests;
 mod responses;
 pub(crate) mod scripted_origin;
 mod websocket;
+
+pub(crate) use origins::Origin;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -153,6 +156,8 @@ pub(crate) struct Front {
     pub(crate) home: Home,
     pub(crate) apus: Apus,
     at_start: u64,
+    /// The server between it and its origins.
+    between: Option<Box<Front>>,
 }
 
 impl Front {
@@ -172,9 +177,32 @@ impl Front {
             home,
             apus,
             at_start: 0,
+            between: None,
         };
         front.at_start = front.resident();
         front
+    }
+
+    /// A server in front of this one, which must listen with TLS. It speaks HTTP/3 to it.
+    fn behind_http3(self, configuration: impl FnOnce(Configuration) -> Configuration) -> Self {
+        let port = self.tls_authority().rsplit_once(':').unwrap().1.to_owned();
+        let authority = self.authority_file();
+        let front = Configuration::of_names([format!("https://127.0.0.1:{port}")])
+            .group("protocol = \"h3\"")
+            .group(&format!(
+                "tls = {{ ca = \"{}\", server_name = \"localhost\" }}",
+                authority.display()
+            ));
+        // The name of its certificate.
+        let front = front.proxy("host = \"localhost\"");
+        let mut front = configuration(front).serve();
+        front.between = Some(Box::new(self));
+        front
+    }
+
+    /// The server between this one and its origins.
+    fn between(&mut self) -> &mut Front {
+        self.between.as_mut().expect("a server between")
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

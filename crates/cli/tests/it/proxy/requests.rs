@@ -3,9 +3,11 @@
 
 use std::net::TcpStream;
 
+use apus_testkit::h2::{code, data, request_with, reset};
+
 use super::scripted_origin::ScriptedOrigin;
 use super::{Configuration, Front, VERSIONS, curl};
-use crate::h2_client::{Peer, StreamResponse, code, data, request_with, reset};
+use crate::h2_client::{Peer, StreamResponse};
 use crate::harness::wait_until;
 
 const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use apus_testkit::h2::request_with;
+
 use super::scripted_origin::{ScriptedConnection, ScriptedOrigin};
 use super::{Configuration, Front, VERSIONS, curl};
-use crate::h2_client::request_with;
 use crate::harness::wait_until;
 use crate::wire::Wire;
 

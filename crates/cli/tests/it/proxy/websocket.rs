@@ -3,16 +3,17 @@
 
 use std::net::SocketAddr;
 
+use apus_testkit::h2::{data, setting};
+
 use super::origins::{HoldingClient, Origin, python};
 use super::scripted_origin::ScriptedOrigin;
 use super::{Configuration, Front};
 use crate::clients::certificate;
-use crate::h2_client::{data, setting};
 use crate::harness::Home;
 use crate::wire::Wire;
 
 /// Runs a client that succeeds if messages of all sizes are echoed.
-fn assert_echoes(url: &str, authority: Option<&str>) {
+pub(super) fn assert_echoes(url: &str, authority: Option<&str>) {
     let mut command = python("websocket.py");
     let output = command.args(["ask", url]).args(authority).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -217,5 +218,5 @@ fn an_origin_without_tunnels_over_http_2_causes_a_502_and_the_reason_is_logged()
     assert_eq!(peer.head(stream).status, 502);
     assert!(front.get("/request").text().contains("HTTP/2.0"));
     let log = front.apus.log();
-    assert!(log.contains("takes no tunnels over HTTP/2"), "{log}");
+    assert!(log.contains("supports no extended CONNECT"), "{log}");
 }

@@ -1,6 +1,7 @@
 //! The server as a whole: its access log, privileges, request facts, and reloads under load.
 
 mod access_log;
+mod credentials;
 mod privileges;
 mod request_facts;
 mod under_load;

@@ -1,64 +1,17 @@
 //! The commands of a connection: heads, scheduling and data, resets, window updates, and shutdown.
 
 use super::{
-    ExpectedBody, Http2Codec, KEEP_ALIVE_PING, MIN_UPDATE, ReadState, Role, SHUTDOWN_PING,
-    SIZEABLE_FRAME, ShutdownState, TINY_FRAME,
+    Http2Codec, KEEP_ALIVE_PING, MIN_UPDATE, ReadState, Role, SHUTDOWN_PING, SIZEABLE_FRAME,
+    ShutdownState, TINY_FRAME,
 };
 use crate::h2::frame::{self, DEFAULT_MAX_PAYLOAD};
-use crate::h2::streams::{ReceiveState, RequestKind, ScheduleState, SendState, StreamState};
+use crate::h2::streams::{ReceiveState, ScheduleState, SendState, StreamState};
 use crate::h2::{ConnectionError, ErrorCode, StreamKey};
-use apus_http::grammar::parse_decimal;
-use apus_http::response_head::{decimal, is_connection_field};
+use crate::messages::{ExpectedBody, OutgoingRequest, ResponsePlan};
+use apus_http::response_head::decimal;
 use apus_http::trailers::is_allowed_in_trailers;
-use apus_http::{Head, Headers, ResponseHead};
-use http::{Method, StatusCode};
-
-/// The head of a request to send.
-#[derive(Clone, Copy, Debug)]
-pub struct OutgoingRequest<'a> {
-    /// The method, which is ignored for an extended CONNECT.
-    pub method: &'a Method,
-    /// `https` or `http`.
-    pub scheme: &'a str,
-    /// The value of `:authority`.
-    pub authority: Option<&'a str>,
-    /// The value of `:path`: the target in origin-form, or `*`.
-    pub path: &'a str,
-    /// The value of `:protocol`, which makes this an extended CONNECT (RFC 8441).
-    pub protocol: Option<&'a str>,
-    /// The field lines. Fields that the other members describe are skipped (`Host`, `Content-Length`,
-    /// `Expect`, `TE`), and so are connection-specific fields.
-    pub headers: &'a Headers,
-    /// Bytes of the body, if known and to be announced.
-    pub content_length: Option<u64>,
-    /// Whether trailer fields are accepted.
-    pub te_trailers: bool,
-    /// Whether the body waits for `100 Continue`.
-    pub expects_continue: bool,
-}
-
-impl<'a> OutgoingRequest<'a> {
-    /// The request with this head, which is not an extended CONNECT.
-    pub fn of(head: &'a Head, scheme: &'a str) -> Self {
-        let headers = &head.headers;
-        let is = |name, value: &str| {
-            headers
-                .get_str(name)
-                .is_some_and(|field| field.eq_ignore_ascii_case(value))
-        };
-        Self {
-            method: &head.method,
-            scheme,
-            authority: head.target.authority().or_else(|| headers.get_str("host")),
-            path: head.target.path_and_query(),
-            protocol: None,
-            headers,
-            content_length: headers.get("content-length").and_then(parse_decimal),
-            te_trailers: head.hop_by_hop.accepts_trailers || is("te", "trailers"),
-            expects_continue: is("expect", "100-continue"),
-        }
-    }
-}
+use apus_http::{Headers, ResponseHead};
+use http::StatusCode;
 
 impl Http2Codec {
     /// Opens a stream with a request (at a client): `None` if there are no
@@ -74,44 +27,11 @@ impl Http2Codec {
         }
         let id = self.next_local;
         self.next_local = id.saturating_add(2);
-        let (method, kind) = match (head.protocol, head.method) {
-            (Some(_), _) => (&Method::CONNECT, RequestKind::ExtendedConnect),
-            (None, &Method::HEAD) => (head.method, RequestKind::Head),
-            (None, &Method::CONNECT) => (head.method, RequestKind::Connect),
-            (None, method) => (method, RequestKind::Other),
-        };
+        let kind = head.kind();
         let encoder = &mut self.encoder;
         frame::field_block(id, end, self.peer.max_frame_size, out, |out| {
             encoder.begin(out);
-            encoder.field(b":method", method.as_str().as_bytes(), out);
-            if kind != RequestKind::Connect {
-                encoder.field(b":scheme", head.scheme.as_bytes(), out);
-                encoder.field(b":path", head.path.as_bytes(), out);
-            }
-            if let Some(authority) = head.authority {
-                encoder.field(b":authority", authority.as_bytes(), out);
-            }
-            if let Some(protocol) = head.protocol {
-                encoder.field(b":protocol", protocol.as_bytes(), out);
-            }
-            for line in head.headers.hpack_lines() {
-                let is_left_out = matches!(line.0, b"host" | b"content-length" | b"expect")
-                    || is_connection_field(line.0);
-                if !is_left_out {
-                    encoder.line(line, out);
-                }
-            }
-            if let Some(length) = head.content_length {
-                let mut digits = Vec::with_capacity(20);
-                decimal(length, &mut digits);
-                encoder.field(b"content-length", &digits, out);
-            }
-            if head.te_trailers {
-                encoder.field(b"te", b"trailers", out);
-            }
-            if head.expects_continue {
-                encoder.field(b"expect", b"100-continue", out);
-            }
+            head.for_each_line(|line| encoder.line(line, out));
         });
         let stream = StreamState {
             request: kind,
@@ -164,48 +84,25 @@ impl Http2Codec {
         if known.sending != SendState::Head || self.role == Role::Client {
             return ExpectedBody::None;
         }
-        let is_upgrade = known.request == RequestKind::ExtendedConnect
-            && head.status == StatusCode::SWITCHING_PROTOCOLS;
-        let status = match head.status {
-            StatusCode::SWITCHING_PROTOCOLS if is_upgrade => StatusCode::OK,
-            status if status.is_informational() => StatusCode::INTERNAL_SERVER_ERROR,
-            status => status,
-        };
-        let is_tunnel =
-            is_upgrade || (known.request == RequestKind::Connect && status.is_success());
-        let summary = head.headers.summary();
-        let (body, content_length) = match status {
-            _ if is_tunnel => (ExpectedBody::Data(None), None),
-            StatusCode::NO_CONTENT => (ExpectedBody::None, None),
-            StatusCode::RESET_CONTENT => (ExpectedBody::None, Some(0)),
-            StatusCode::NOT_MODIFIED => (ExpectedBody::None, summary.content_length),
-            // A service that responds to HEAD without producing the body leaves it empty. That length
-            // is not the one that GET would have.
-            _ if known.request == RequestKind::Head => {
-                let produced = head.content_length.filter(|length| *length > 0);
-                (ExpectedBody::None, summary.content_length.or(produced))
-            }
-            _ => match head.content_length {
-                Some(0) => (ExpectedBody::None, Some(0)),
-                length => (ExpectedBody::Data(length), length),
-            },
-        };
-        let end = body == ExpectedBody::None;
-        let keeps_length = summary.is_length_line_kept && summary.content_length == content_length;
+        let plan = ResponsePlan::of(&head, known.request);
+        let end = plan.body == ExpectedBody::None;
         let encoder = &mut self.encoder;
         frame::field_block(stream.id(), end, self.peer.max_frame_size, out, |out| {
             encoder.begin(out);
-            encoder.status(status, out);
-            encoder.headers(head.headers, keeps_length, out);
-            if let Some(length) = content_length.filter(|_| !keeps_length) {
+            encoder.status(plan.status, out);
+            encoder.headers(head.headers, plan.keeps_length, out);
+            if let Some(length) = plan.added_length() {
                 let mut digits = Vec::with_capacity(20);
                 decimal(length, &mut digits);
                 encoder.field(b"content-length", &digits, out);
             }
-            if let Some(server) = head.server.filter(|_| !summary.has_server) {
+            if let Some(server) = head.server.filter(|_| !plan.has_server) {
                 encoder.server(server.as_bytes(), out);
             }
-            if !summary.has_date {
+            if let Some(alt_svc) = head.alt_svc.filter(|_| !plan.has_alt_svc) {
+                encoder.field(b"alt-svc", alt_svc.as_bytes(), out);
+            }
+            if !plan.has_date {
                 encoder.date(head.date, out);
             }
         });
@@ -213,7 +110,7 @@ impl Http2Codec {
         if end {
             self.end_sending(stream, out);
         }
-        body
+        plan.body
     }
 
     /// Schedules a stream that has data to send.

@@ -5,14 +5,18 @@ use super::{
     Http2RequestHead, KEEP_ALIVE_PING, MAX_CONTINUATIONS, ReadState, Role, SHUTDOWN_PING,
     ShutdownState,
 };
+use crate::flood::Flood;
 use crate::h2::frame::{self, DEFAULT_MAX_PAYLOAD, FrameHeader, FrameType, HEADER_BYTES, PREFACE};
-use crate::h2::head::{FieldReader, RequestSection, ResponseSection, SectionError, SectionKind};
-use crate::h2::priority::Priority;
-use crate::h2::schedule::Schedule;
 use crate::h2::settings::{self};
-use crate::h2::streams::{ReceiveState, RequestKind, ScheduleState, StreamState};
-use crate::h2::{ConnectionError, ErrorCode, Fault, Flood, StreamKey};
-use apus_http::Headers;
+use crate::h2::streams::{ReceiveState, ScheduleState, StreamState};
+use crate::h2::{ConnectionError, ErrorCode, Fault, StreamKey};
+use crate::messages::{
+    FieldReader, MessageFault, RequestKind, RequestSection, ResponseSection, SectionError,
+    SectionKind,
+};
+use crate::priority::Priority;
+use crate::schedule::Schedule;
+use apus_http::{Headers, Version};
 use http::StatusCode;
 
 impl Http2Codec {
@@ -333,7 +337,12 @@ impl Http2Codec {
             return Err(Fault::StreamIdentifier.into());
         }
         let mut scratch = std::mem::take(&mut self.scratch);
-        let mut reader = FieldReader::new(section, &self.config, &mut scratch, block.len());
+        let mut reader = FieldReader::new(
+            section,
+            self.config.section_limits(),
+            &mut scratch,
+            block.len(),
+        );
         let decoded = self.decoder.decode(block, |field| reader.add(field));
         if decoded.is_err() {
             return Err(Fault::Compression.into());
@@ -343,7 +352,7 @@ impl Http2Codec {
         }
         let event = match (section, known) {
             (SectionKind::Request, _) if is_new => {
-                let request = reader.into_request();
+                let request = reader.into_request(Version::HTTP_2);
                 self.handle_request(headers_frame, request, out)
             }
             (SectionKind::Response, Some(key)) => {
@@ -405,7 +414,7 @@ impl Http2Codec {
             Ok(request)
                 if headers_frame.end && request.content_length.is_some_and(|len| len > 0) =>
             {
-                Err(SectionError::Malformed(Fault::ContentLength))
+                Err(SectionError::Malformed(MessageFault::ContentLength))
             }
             request => request,
         };
@@ -447,6 +456,7 @@ impl Http2Codec {
                 Ok(Some(Http2Event::Refused { stream, why }))
             }
             Err(SectionError::Malformed(fault)) => {
+                let fault = Fault::from(fault);
                 self.budgets.resets.spend()?;
                 self.closed_streams.add_reset(headers_frame.stream);
                 frame::rst_stream(headers_frame.stream, fault.code(), out);
@@ -468,7 +478,7 @@ impl Http2Codec {
         let response = match response {
             Ok(response) => response,
             Err(SectionError::Malformed(fault)) => {
-                return self.reset_malformed(key, fault, out).map(Some);
+                return self.reset_malformed(key, fault.into(), out).map(Some);
             }
             // The head of the response exceeds a limit.
             Err(SectionError::Refused(_)) => {
@@ -535,7 +545,7 @@ impl Http2Codec {
             (ReceiveState::Ended, _) => Some(Fault::StreamClosed),
             _ if !headers_frame.end => Some(Fault::Trailers),
             _ if stream.body_left.is_some_and(|left| left > 0) => Some(Fault::ContentLength),
-            (_, Err(SectionError::Malformed(fault))) => Some(*fault),
+            (_, Err(SectionError::Malformed(fault))) => Some(Fault::from(*fault)),
             (_, Err(SectionError::Refused(_))) => Some(Fault::HeadTooLarge),
             _ => None,
         };
@@ -780,7 +790,7 @@ fn fixed_size<const N: usize>(payload: &[u8]) -> Result<&[u8; N], Fault> {
 }
 
 /// Schedules a stream that waited for its window, if the window is open now.
-fn resume(key: StreamKey, stream: &mut StreamState, schedule: &mut Schedule) {
+fn resume(key: StreamKey, stream: &mut StreamState, schedule: &mut Schedule<u32>) {
     if stream.schedule_state == ScheduleState::Stalled && stream.send_window > 0 {
         stream.schedule_state = ScheduleState::Queued;
         schedule.insert(key, stream.priority);

@@ -3,25 +3,22 @@
 mod commands;
 mod input;
 
-pub use self::commands::OutgoingRequest;
-
 use std::ops::Range;
 use std::time::Duration;
 
 use http::StatusCode;
 
-use super::budget::FloodBudgets;
 use super::flow::ReceiveWindow;
 use super::frame::{self, PREFACE};
-use super::head::SectionBuffers;
 use super::hpack::{HpackDecoder, HpackEncoder};
-use super::priority::Priority;
-use super::schedule::Schedule;
 use super::settings::PeerSettings;
-use super::streams::{
-    ClosedStreams, ReceiveState, RequestKind, ScheduleState, SendState, StreamState, StreamTable,
-};
+use super::streams::{ClosedStreams, ReceiveState, ScheduleState, SendState, StreamState};
 use super::{ConnectionError, ErrorCode, Fault, HeadRefusal, Http2Config, StreamKey};
+use crate::flood::FloodBudgets;
+use crate::messages::{RequestKind, SectionBuffers};
+use crate::priority::Priority;
+use crate::schedule::Schedule;
+use crate::stream_table::StreamTable;
 use apus_http::{Head, Headers};
 
 /// The size of the decoder's dynamic table (RFC 7541 section 4.2), which is the default.
@@ -78,8 +75,8 @@ pub struct Http2Codec {
     peer: PeerSettings,
     /// SETTINGS frames that the peer has not acknowledged yet.
     unacknowledged: u32,
-    streams: StreamTable,
-    schedule: Schedule,
+    streams: StreamTable<u32, StreamState>,
+    schedule: Schedule<u32>,
     closed_streams: ClosedStreams,
     /// Bytes that the peer allows this end to send over the whole connection.
     send_window: i32,
@@ -240,16 +237,6 @@ pub struct Http2RequestHead {
     pub expects_continue: bool,
     /// Whether this is an extended CONNECT.
     pub is_tunnel: bool,
-}
-
-/// The body that the caller has to send after a head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExpectedBody {
-    /// No body: the head ended the stream, as for HEAD, 204, 304 and an empty body, or the stream is
-    /// closed.
-    None,
-    /// Data, of exactly this length if one was announced, and an end.
-    Data(Option<u64>),
 }
 
 impl Http2Codec {

@@ -2,9 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::table::DynamicTable;
-use super::{HpackError, huffman, integer, static_table};
-use apus_http::grammar::{is_field_content, is_token};
+use super::{HpackError, static_table};
+use crate::field_compression::{
+    DynamicTable, Field, FieldValidity, StringBuffer, decode_string, integer,
+};
 
 /// Decodes the field blocks of one connection.
 ///
@@ -16,60 +17,12 @@ pub struct HpackDecoder {
     max_table_size: usize,
 }
 
-/// A field line of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field<'a> {
-    /// The name, which begins with a colon if this is a pseudo-header field.
-    pub name: &'a [u8],
-    /// The value.
-    pub value: &'a [u8],
-    /// Whether name and value have only allowed bytes (RFC 9113 section 8.2.1): the name is a token without
-    /// upper case, after a colon if it is a pseudo-header field; the value has no control characters
-    /// except tabs, and no white space around it. Table entries are checked once, when they are added.
-    pub is_valid: bool,
-    /// Whether the sender marked it as never indexed. An intermediary has to forward it in the same way
-    /// (section 6.2.3).
-    pub never_indexed: bool,
-}
-
 /// The indexing of a literal field (sections 6.2.1 to 6.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LiteralIndexing {
     Incremental,
     Without,
     Never,
-}
-
-/// Marks of table entries: which parts of an entry are valid.
-const VALID_NAME: u32 = 1;
-const VALID_VALUE: u32 = 2;
-const VALID: u32 = VALID_NAME | VALID_VALUE;
-
-/// A buffer for a decoded Huffman string, which rarely needs an allocation.
-struct StringBuffer {
-    inline: [u8; 192],
-    heap: Vec<u8>,
-}
-
-impl StringBuffer {
-    fn new() -> Self {
-        Self {
-            inline: [0; 192],
-            heap: Vec::new(),
-        }
-    }
-
-    fn decode(&mut self, coded: &[u8]) -> Result<&[u8], HpackError> {
-        let max_len = huffman::max_decoded_len(coded.len());
-        let buffer = if let Some(inline) = self.inline.get_mut(..max_len) {
-            inline
-        } else {
-            self.heap.resize(max_len, 0);
-            &mut self.heap
-        };
-        let len = huffman::decode(coded, buffer)?;
-        Ok(buffer.get(..len).unwrap_or_default())
-    }
 }
 
 impl HpackDecoder {
@@ -107,7 +60,7 @@ impl HpackDecoder {
                     sink(Field {
                         name,
                         value,
-                        is_valid: valid == VALID,
+                        is_valid: valid.is_valid(),
                         never_indexed: false,
                     });
                 }
@@ -153,41 +106,40 @@ impl HpackDecoder {
         let copied: SmallVec<[u8; 64]>;
         let (name, valid_name) = if index == 0 {
             let name = string(input, name_buffer)?;
-            (name, if is_name(name) { VALID_NAME } else { 0 })
+            (name, FieldValidity::of_name(name))
         } else if let Some((name, _)) = static_table::get(index) {
-            (name, VALID_NAME)
+            (name, FieldValidity::VALID)
         } else {
             let (name, _, valid) = self.entry(index)?;
             // Inserting this field may evict the entry that holds the name.
             copied = SmallVec::from_slice(name);
-            (&copied[..], valid & VALID_NAME)
+            (&copied[..], valid)
         };
         let value = string(input, value_buffer)?;
-        let valid_value = if is_value(value) { VALID_VALUE } else { 0 };
-        let valid = valid_name | valid_value;
+        let valid = valid_name.with_value(value);
         sink(Field {
             name,
             value,
-            is_valid: valid == VALID,
+            is_valid: valid.is_valid(),
             never_indexed: indexing == LiteralIndexing::Never,
         });
         if indexing == LiteralIndexing::Incremental {
-            self.table.insert(name, value, valid);
+            self.table.insert(name, value, valid.mark());
         }
         Ok(())
     }
 
     /// The name and value at an index (section 2.3.3), and which of them are valid.
     #[inline]
-    fn entry(&self, index: usize) -> Result<(&[u8], &[u8], u32), HpackError> {
+    fn entry(&self, index: usize) -> Result<(&[u8], &[u8], FieldValidity), HpackError> {
         if let Some((name, value)) = static_table::get(index) {
-            return Ok((name, value, VALID));
+            return Ok((name, value, FieldValidity::VALID));
         }
         let entry = index
             .checked_sub(static_table::LEN)
             .and_then(|index| self.table.get(index.checked_sub(1)?))
             .ok_or(HpackError::Index)?;
-        Ok((entry.name, entry.value, entry.mark))
+        Ok((entry.name, entry.value, FieldValidity::of_mark(entry.mark)))
     }
 
     /// Changes the size of the table (section 6.3).
@@ -210,25 +162,5 @@ fn string<'a, 'i: 'a>(
 ) -> Result<&'a [u8], HpackError> {
     let (first, rest) = input.split_first().ok_or(HpackError::Truncated)?;
     *input = rest;
-    let len = integer::decode(*first, 7, input)?;
-    let (coded, rest) = input.split_at_checked(len).ok_or(HpackError::Truncated)?;
-    *input = rest;
-    if first & 0x80 == 0 {
-        return Ok(coded);
-    }
-    scratch.decode(coded)
-}
-
-/// Whether this is a valid name of a field or a pseudo-header field (RFC 9113 section 8.2.1).
-fn is_name(name: &[u8]) -> bool {
-    let token = name.strip_prefix(b":").unwrap_or(name);
-    !token.is_empty()
-        && token
-            .iter()
-            .all(|byte| is_token(*byte) && !byte.is_ascii_uppercase())
-}
-
-/// Whether this is a valid field value (RFC 9113 section 8.2.1).
-fn is_value(value: &[u8]) -> bool {
-    !matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']) && is_field_content(value)
+    Ok(decode_string(*first, 7, input, scratch)?)
 }

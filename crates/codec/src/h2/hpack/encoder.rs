@@ -3,10 +3,12 @@
 use http::StatusCode;
 
 use super::preencoded::{EncodedSegmentKind, PreencodedHeaders};
-use super::table::{DynamicTable, entry_size};
-use super::{DEFAULT_TABLE_SIZE, huffman, integer, static_table};
-use apus_http::Headers;
+use super::{DEFAULT_TABLE_SIZE, static_table};
+use crate::field_compression::{
+    DynamicTable, encode_string, entry_size, indexing_policy, integer, line_mark,
+};
 use apus_http::response_head::is_connection_field;
+use apus_http::{FieldCompression, Headers};
 
 /// Encodes the field blocks of one connection.
 ///
@@ -141,7 +143,7 @@ impl HpackEncoder {
     fn write_indexable(&mut self, name_index: usize, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         let line = IndexableField {
             name_index,
-            mark: mark(name_index, name, value),
+            mark: line_mark(name_index, name, value),
             name,
             value,
         };
@@ -151,7 +153,8 @@ impl HpackEncoder {
     /// Appends the field lines in order, without connection-specific ones (RFC 9113 section 8.2.2), and
     /// without `Content-Length` unless `keeps_length`.
     pub fn headers(&mut self, headers: &Headers, keeps_length: bool, out: &mut Vec<u8>) {
-        let Some(preencoded) = headers.encoded(PreencodedHeaders::new) else {
+        let Some(preencoded) = headers.encoded(FieldCompression::Hpack, PreencodedHeaders::new)
+        else {
             for line in headers.hpack_lines() {
                 let is_left_out =
                     is_connection_field(line.0) || (!keeps_length && line.0 == b"content-length");
@@ -280,16 +283,9 @@ fn dynamic_index(index: usize) -> usize {
     index.saturating_add(static_table::LEN).saturating_add(1)
 }
 
-/// Appends a string, Huffman-coded if that makes it shorter (section 5.2).
+/// Appends a string (section 5.2).
 pub(super) fn string(string: &[u8], out: &mut Vec<u8>) {
-    let len = huffman::encoded_len(string);
-    if len < string.len() {
-        integer::encode(0x80, 7, len, out);
-        huffman::encode(string, out);
-    } else {
-        integer::encode(0, 7, string.len(), out);
-        out.extend_from_slice(string);
-    }
+    encode_string(0, 7, string, out);
 }
 
 /// The encoding of a field, as far as it does not depend on the dynamic table.
@@ -320,17 +316,12 @@ impl FieldEncoding {
         let form = if let Some(index) = static_table::find(name_index, value) {
             FieldForm::Static { index }
         } else {
-            match policy {
-                IndexingPolicy::Index => FieldForm::Indexed {
-                    mark: mark(name_index, name, value),
+            match policy.is_indexed(value) {
+                Some(true) => FieldForm::Indexed {
+                    mark: line_mark(name_index, name, value),
                 },
-                IndexingPolicy::Skip => FieldForm::NotIndexed,
-                IndexingPolicy::Never => FieldForm::NeverIndexed,
-                // An attacker who sees lengths could guess a short value byte by byte (section 7.1.3).
-                IndexingPolicy::NeverIfShort if value.len() < 20 => FieldForm::NeverIndexed,
-                IndexingPolicy::NeverIfShort => FieldForm::Indexed {
-                    mark: mark(name_index, name, value),
-                },
+                Some(false) => FieldForm::NotIndexed,
+                None => FieldForm::NeverIndexed,
             }
         };
         Self { name_index, form }
@@ -365,110 +356,10 @@ impl FieldEncoding {
     }
 }
 
-/// Whether the values of a field are indexed, by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum IndexingPolicy {
-    /// They repeat.
-    Index,
-    /// They rarely repeat.
-    Skip,
-    /// They are credentials.
-    Never,
-    /// They may be credentials.
-    NeverIfShort,
-}
-
-/// The first index of a name in the static table, or 0, and the policy for its values.
-fn indexing_policy(name: &[u8]) -> (u8, IndexingPolicy) {
-    use IndexingPolicy::{Index, Never, NeverIfShort, Skip};
-    match name {
-        b":authority" => (1, Index),
-        b":method" => (2, Index),
-        b":path" => (4, Skip),
-        b":scheme" => (6, Index),
-        b":status" => (8, Index),
-        b"accept-charset" => (15, Index),
-        b"accept-encoding" => (16, Index),
-        b"accept-language" => (17, Index),
-        b"accept-ranges" => (18, Index),
-        b"accept" => (19, Index),
-        b"access-control-allow-origin" => (20, Index),
-        b"age" => (21, Skip),
-        b"allow" => (22, Index),
-        b"authorization" => (23, Never),
-        b"cache-control" => (24, Index),
-        b"content-disposition" => (25, Skip),
-        b"content-encoding" => (26, Index),
-        b"content-language" => (27, Index),
-        b"content-length" => (28, Skip),
-        b"content-location" => (29, Skip),
-        b"content-range" => (30, Skip),
-        b"content-type" => (31, Index),
-        b"cookie" => (32, NeverIfShort),
-        b"date" => (33, Index),
-        b"etag" => (34, Skip),
-        b"expect" => (35, Index),
-        b"expires" => (36, Skip),
-        b"from" => (37, Index),
-        b"host" => (38, Index),
-        b"if-match" => (39, Skip),
-        b"if-modified-since" => (40, Skip),
-        b"if-none-match" => (41, Skip),
-        b"if-range" => (42, Skip),
-        b"if-unmodified-since" => (43, Skip),
-        b"last-modified" => (44, Skip),
-        b"link" => (45, Index),
-        b"location" => (46, Skip),
-        b"max-forwards" => (47, Index),
-        b"proxy-authenticate" => (48, Index),
-        b"proxy-authorization" => (49, Never),
-        b"range" => (50, Skip),
-        b"referer" => (51, Index),
-        b"refresh" => (52, Index),
-        b"retry-after" => (53, Skip),
-        b"server" => (54, Index),
-        b"set-cookie" => (55, Never),
-        b"strict-transport-security" => (56, Index),
-        b"transfer-encoding" => (57, Index),
-        b"user-agent" => (58, Index),
-        b"vary" => (59, Index),
-        b"via" => (60, Index),
-        b"www-authenticate" => (61, Index),
-        b"content-digest" | b"repr-digest" | b"server-timing" | b"traceparent"
-        | b"x-request-id" => (0, Skip),
-        _ => (0, Index),
-    }
-}
-
-/// Bits of a mark that hold the static index of the name.
-const NAME_INDEX_BITS: u32 = 6;
-
-/// A number that finds a line in the dynamic table: a hash, and the static index of the name, which is
-/// exact. Lines with the same mark are compared.
-fn mark(name_index: usize, name: &[u8], value: &[u8]) -> u32 {
-    let start = if name_index == 0 { mix(0, name) } else { 0 };
-    let hash = u32::try_from(mix(start, value) >> 32).unwrap_or(0);
-    hash.wrapping_shl(NAME_INDEX_BITS) | u32::try_from(name_index).unwrap_or(0)
-}
-
-fn mix(start: u64, bytes: &[u8]) -> u64 {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let add = |sum: u64, word: u64| (sum.rotate_left(23) ^ word).wrapping_mul(FACTOR);
-    let (words, rest) = bytes.as_chunks::<8>();
-    let sum = words
-        .iter()
-        .fold(add(start, bytes.len() as u64), |sum, word| {
-            add(sum, u64::from_le_bytes(*word))
-        });
-    let last = rest
-        .iter()
-        .fold(0, |word: u64, byte| word << 8 | u64::from(*byte));
-    add(sum, last)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::field_compression::{IndexingPolicy, TABLE_NAME_BITS};
 
     #[test]
     fn special_functions_encode_like_the_general_one() {
@@ -496,6 +387,6 @@ mod tests {
             assert_eq!(static_table::find(first, value), Some(index));
         }
         assert_eq!(indexing_policy(b"x-custom"), (0, IndexingPolicy::Index));
-        const { assert!(static_table::LEN < 1 << NAME_INDEX_BITS) };
+        const { assert!(static_table::LEN < 1 << TABLE_NAME_BITS) };
     }
 }

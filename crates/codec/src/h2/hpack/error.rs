@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::field_compression::CodingError;
+
 /// Why a field block cannot be decoded. The dynamic tables of both ends may differ afterwards, so the
 /// connection has to be closed with `COMPRESSION_ERROR` (RFC 9113 section 4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,3 +41,14 @@ impl fmt::Display for HpackError {
 }
 
 impl std::error::Error for HpackError {}
+
+impl From<CodingError> for HpackError {
+    fn from(error: CodingError) -> Self {
+        match error {
+            CodingError::Truncated => Self::Truncated,
+            CodingError::IntegerTooLarge => Self::IntegerTooLarge,
+            CodingError::HuffmanCode => Self::HuffmanCode,
+            CodingError::HuffmanPadding => Self::HuffmanPadding,
+        }
+    }
+}

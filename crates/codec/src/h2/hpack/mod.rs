@@ -7,15 +7,13 @@
 mod decoder;
 mod encoder;
 mod error;
-mod huffman;
-mod integer;
 mod preencoded;
 mod static_table;
-mod table;
 
-pub use self::decoder::{Field, HpackDecoder};
+pub use self::decoder::HpackDecoder;
 pub use self::encoder::HpackEncoder;
 pub use self::error::HpackError;
+pub use crate::field_compression::Field;
 
 /// The default size of a dynamic table, as section 4.1 counts it (RFC 9113 section 6.5.2).
 pub const DEFAULT_TABLE_SIZE: usize = 4096;

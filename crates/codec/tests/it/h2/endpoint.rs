@@ -142,6 +142,7 @@ pub(super) fn head_of(
         content_length,
         date: DATE,
         server: None,
+        alt_svc: None,
     }
 }
 

@@ -387,3 +387,29 @@ fn data_may_be_split_and_padded() {
         assert!(!server.connection.is_receiving(stream_of(&seen)));
     }
 }
+
+#[test]
+fn a_response_has_the_alt_svc_of_its_service_or_of_the_connection() {
+    for (fields, expected) in [("", "h3=\":443\""), ("alt-svc: clear", "clear")] {
+        let (mut client, mut server) = pair();
+        let head = request("GET", "/", "host: a");
+        let (connection, out) = (&mut client.connection, &mut client.out);
+        connection
+            .send_request(OutgoingRequest::of(&head, "https"), true, out)
+            .unwrap();
+        let (_, seen) = exchange(&mut client, &mut server);
+        let fields = headers(fields);
+        let head = apus_http::ResponseHead {
+            alt_svc: Some("h3=\":443\""),
+            ..head_of(StatusCode::OK, &fields, None)
+        };
+        let (connection, out) = (&mut server.connection, &mut server.out);
+        connection.send_head(stream_of(&seen), head, out);
+        let (seen, _) = exchange(&mut client, &mut server);
+        let Http2Event::Response { headers, .. } = &seen[0].event else {
+            panic!("{seen:?}");
+        };
+        let values: Vec<_> = headers.get_all("alt-svc").collect();
+        assert_eq!(values, [expected.as_bytes()]);
+    }
+}

@@ -152,7 +152,7 @@ impl PhpResolver<'_> {
         &self,
         span: &crate::source::SourceSpan,
         reader: &mut ConfigReader<'_>,
-    ) -> Option<apus_net::client::Address> {
+    ) -> Option<apus_client::Address> {
         if let [Setting { value, .. }] = self.servers.0.as_slice()
             && let PhpServer::Node(address) = &value.0
             && let plan::NodeTarget::Address(address) = &address.target

@@ -1,7 +1,8 @@
 //! The nodes of a group: their addresses and TLS.
 
-use apus_net::client::{Address, ClientTlsSettings, Tls};
-use apus_net::tls::{ClientAuth, MinVersion};
+use apus_client::{Address, ClientTlsSettings, Tls};
+use apus_net::tls::ClientAuth;
+use apus_transport::tls::MinVersion;
 use apus_upstream::plan::{self, AdminState, NodePlan};
 
 use crate::diagnostics::Finding;
@@ -109,7 +110,8 @@ fn node(entry: &NodeEntry, reader: &mut ConfigReader<'_>) -> Option<NodePlan> {
     })
 }
 
-fn address(entry: &NodeEntry) -> &NodeAddress {
+/// The address of a node.
+pub(super) fn address(entry: &NodeEntry) -> &NodeAddress {
     match entry {
         NodeEntry::Address(address) => address,
         NodeEntry::Table(table) => &table.addr,

@@ -1,6 +1,7 @@
 //! Every key there is: it is accepted, it is in the reference, and it changes the plan.
 
 mod caching;
+mod certificates;
 mod location_keys;
 mod php;
 mod proxying;
@@ -145,6 +146,19 @@ fn every_key_changes_the_plan() {
             let key = format!("{of}.fastcgi.cache.{key}");
             try_key(&key, cached(without), cached(with));
         }
+    }
+    let ordered = |global: &str, tls: &str| {
+        let site = "[[sites]]\nserver_name = \"example.com\"\nlisten = 80\nlisten_tls = 443\nroot = \"public\"\n";
+        format!("[global]\n{global}\n{site}tls = {{ {tls} }}\n")
+    };
+    for (key, without, with) in certificates::GLOBAL {
+        let key = format!("global.{key}");
+        try_key(&key, ordered(without, ""), ordered(with, ""));
+    }
+    for (key, without, with) in certificates::TLS {
+        let agreed = "acme_email = \"a@example.com\"";
+        let key = format!("sites.tls.{key}");
+        try_key(&key, ordered(agreed, without), ordered(agreed, with));
     }
     let store = |keys: &str| {
         let site = "[[sites]]\nlisten = 80\nupstream = \"unix:/a\"\ncache = true\n";

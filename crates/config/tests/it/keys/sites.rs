@@ -41,6 +41,46 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
     ("sites.tls.certificates.cert", TLS, PAIRS),
     ("sites.tls.certificates.key", TLS, PAIRS),
     ("sites.tls.protocols", TLS, TLS_PROTOCOLS),
+    (
+        "sites.tls.http3",
+        TLS,
+        "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", http3 = { send_window = 99 } }",
+    ),
+    (
+        "sites.tls.http3.receive_window",
+        TLS,
+        "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", http3.receive_window = 99 }",
+    ),
+    (
+        "sites.tls.http3.stream_receive_window",
+        TLS,
+        "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", http3.stream_receive_window = 99 }",
+    ),
+    (
+        "sites.tls.http3.send_window",
+        TLS,
+        "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", http3.send_window = 99 }",
+    ),
+    (
+        "sites.tls.http3.max_idle_timeout",
+        TLS,
+        "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", http3.max_idle_timeout = 9 }",
+    ),
+    (
+        "sites.tls.http3.early_data",
+        TLS,
+        "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", http3.early_data = false }",
+    ),
+    (
+        "sites.tls.http3.retry",
+        TLS,
+        "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", http3.retry = \"always\" }",
+    ),
+    (
+        "sites.tls.http3.congestion",
+        TLS,
+        "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", http3.congestion = \"bbr\" }",
+    ),
     ("sites.tls.min_version", TLS, TLS_13),
     ("sites.tls.client_auth", TLS_CLIENT, TLS_OPTIONAL),
     ("sites.tls.client_ca", TLS, TLS_CLIENT),

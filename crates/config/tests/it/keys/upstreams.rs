@@ -49,6 +49,11 @@ pub(super) const UPSTREAM: &[(&str, &str, &str)] = &[
         "strategy = \"hash\", hash = \"cookie:id\"",
     ),
     ("protocol", "", "protocol = \"h2\""),
+    (
+        "protocol",
+        "tls = { verify = false }",
+        "tls = { verify = false }, protocol = \"h3\"",
+    ),
     ("send_proxy", "", "send_proxy = \"v2\""),
     ("failure_statuses", "", "failure_statuses = [500, \"4xx\"]"),
     ("slow_start", "", "slow_start = 30"),

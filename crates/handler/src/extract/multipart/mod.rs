@@ -15,6 +15,7 @@ pub use self::limits::UploadLimits;
 pub use self::upload::Upload;
 
 use super::{FromRequest, Rejection};
+use crate::body_limit::BodyLimit;
 use crate::multipart::{FormTypeError, MultipartEvent, MultipartParser, PartHead};
 
 /// The parts of a form, one after the other; see [`MultipartForm`] for all at once.
@@ -25,6 +26,8 @@ pub struct Multipart {
     body: Body,
     parser: MultipartParser,
     limits: Arc<UploadLimits>,
+    /// The limit of a layer.
+    body_limit: Option<u64>,
     /// The bytes that were received.
     total: u64,
     parts: usize,
@@ -83,7 +86,8 @@ impl Multipart {
                 Some(Ok(Frame::Data(piece))) => piece,
                 Some(Ok(Frame::File(_) | Frame::Trailers(_))) => continue,
                 Some(Err(BodyError::TooLarge)) => {
-                    return Err(too_large("there is too much content"));
+                    let limit = self.body_limit.unwrap_or(self.limits.total);
+                    return Err(too_large(BodyLimit::message(limit)));
                 }
                 Some(Err(BodyError::TimedOut)) => {
                     return Err(Rejection::new(
@@ -107,10 +111,7 @@ impl Multipart {
 
     fn check_total(&self, total: u64) -> Result<(), Rejection> {
         match total > self.limits.total {
-            true => Err(too_large(format_args!(
-                "the form must not be longer than {} bytes",
-                self.limits.total
-            ))),
+            true => Err(too_large(BodyLimit::message(self.limits.total))),
             false => Ok(()),
         }
     }
@@ -134,6 +135,7 @@ impl FromRequest for Multipart {
             })?;
         let limits = request.extensions().get::<Arc<UploadLimits>>().cloned();
         let form = Self {
+            body_limit: BodyLimit::of_body(&request),
             body: request.take_body(),
             parser,
             limits: limits.unwrap_or_default(),

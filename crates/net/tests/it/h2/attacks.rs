@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use apus_http::ServiceFactory;
+use apus_testkit::h2::{
+    FRAME, PREFACE, block, code, data, flag, frame, get, head, indexed_literal, integer, kind,
+    literal, ping, priority, priority_update, request, request_with, reset, setting, settings,
+    settings_ack, window_update,
+};
+use apus_testkit::{body_bytes, collect, wait_until};
 use bytes::Bytes;
 
-use super::client::{
-    FRAME, PREFACE, Peer, StreamResponse, block, code, data, flag, frame, get, head,
-    indexed_literal, integer, kind, literal, ping, priority, priority_update, request,
-    request_with, reset, setting, settings, settings_ack, window_update,
-};
-use super::{body_bytes, counted, open, open_with, wait_for_count};
-use crate::harness::{Server, collect, connect, ok, service, wait_until};
+use super::client::{Peer, StreamResponse};
+use super::{counted, open, open_with, wait_for_count};
+use crate::harness::{Server, connect, ok, service};
 
 /// `/wait` gets no response, `/large` a large one, `/read` one when the whole body has arrived, and other
 /// paths get one at once.
@@ -495,7 +497,7 @@ fn one_byte_windows_of_the_connection_cve_2019_9511() {
             peer.opens_windows = false;
             if got == 0 {
                 peer.get("/large");
-                got = super::client::WINDOW - 1;
+                got = apus_testkit::h2::WINDOW - 1;
             }
             got += 1;
             let _ = peer.read_until(|peer| peer.received(1).body.len() >= got);

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use apus_http::{Frame, Headers, Response, ResponseFuture, ServiceFactory, StatusCode};
 use apus_net::Limits;
+use apus_testkit::h2::{
+    FRAME, PREFACE, block, data, flag, head, kind, request, request_with, setting, settings,
+};
+use apus_testkit::{body_bytes, collect, ready_frames};
 use bytes::Bytes;
 
-use super::client::{
-    self, FRAME, PREFACE, Peer, block, data, flag, head, kind, request, request_with, setting,
-    settings,
-};
-use super::{body_bytes, described, large, open, open_tls, open_with, with_tls};
-use crate::harness::{Server, collector, connect, ok, paths, ready_frames, service};
-use crate::tls::connect_tls;
+use super::client::Peer;
+use super::{described, large, open, open_tls, open_with, with_tls};
+use crate::harness::{Server, collector, connect, ok, paths, service};
+use crate::tls::{client_of, connect_tls};
 
 #[test]
 fn speaks_http_2_to_clients_with_prior_knowledge_rfc_9113_section_3_3() {
@@ -60,13 +61,13 @@ fn alpn_picks_the_version_rfc_9113_section_3_2() {
         (&[b"h3", b"http/1.1"], Some(b"http/1.1")),
         (&[], None),
     ] {
-        let mut config = authority.client();
+        let mut config = client_of(&authority);
         config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
         let mut client = connect_tls(server.address(), &config, "example.com").unwrap();
         assert_eq!(client.get("/one").text(), "/one");
         assert_eq!(client.stream.conn.alpn_protocol(), chosen);
     }
-    let mut config = authority.client();
+    let mut config = client_of(&authority);
     config.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
     let client = connect_tls(server.address(), &config, "example.com").unwrap();
     // The server's preference counts (RFC 7301 section 3.2).
@@ -96,7 +97,8 @@ fn frames_may_come_byte_by_byte() {
 fn everything_may_come_in_one_write() {
     let server = Server::start(paths());
     let mut peer = Peer::new(connect(server.address()).unwrap());
-    let requests = (0..50).flat_map(|index| client::get(index * 2 + 1, &format!("/{index}")));
+    let requests =
+        (0..50).flat_map(|index| apus_testkit::h2::get(index * 2 + 1, &format!("/{index}")));
     peer.send([PREFACE, &settings(&[]), &requests.collect::<Vec<u8>>()].concat());
     for index in 0..50 {
         assert_eq!(peer.response(index * 2 + 1).text(), format!("/{index}"));
@@ -175,12 +177,22 @@ fn padding_is_not_data_rfc_9113_section_6_1() {
     payload.extend(block(&request("POST", "/")));
     payload.extend([0; 20]);
     let flags = flag::END_HEADERS | flag::PADDED | flag::PRIORITY;
-    peer.send(client::frame(kind::HEADERS, flags, stream, payload));
+    peer.send(apus_testkit::h2::frame(
+        kind::HEADERS,
+        flags,
+        stream,
+        payload,
+    ));
     for (part, padding) in [("hello", 255), (" ", 0), ("", 30), ("world", 1)] {
         let mut payload = vec![padding];
         payload.extend_from_slice(part.as_bytes());
         payload.extend(vec![0; usize::from(padding)]);
-        peer.send(client::frame(kind::DATA, flag::PADDED, stream, payload));
+        peer.send(apus_testkit::h2::frame(
+            kind::DATA,
+            flag::PADDED,
+            stream,
+            payload,
+        ));
     }
     peer.send(data(stream, "", true));
     assert_eq!(peer.response(stream).text(), "hello world");
@@ -193,7 +205,7 @@ fn padding_counts_for_the_windows_and_is_given_back_rfc_9113_section_6_9_1() {
     let stream = peer.request(&request("POST", "/"), false);
     // Several times the windows at the beginning, most of it padding.
     let payload = [&[255][..], &[b'x'; 100], &[0; 255]].concat();
-    let frame = client::frame(kind::DATA, flag::PADDED, stream, &payload);
+    let frame = apus_testkit::h2::frame(kind::DATA, flag::PADDED, stream, &payload);
     for _ in 0..1000 {
         peer.wait_for_window(stream, payload.len());
         peer.send(&frame);
@@ -210,7 +222,7 @@ fn padding_alone_is_given_back_too_rfc_9113_section_6_9_1() {
     let mut peer = open(&server);
     let stream = peer.request(&request("POST", "/"), false);
     let payload = [&[255][..], &[0; 255]].concat();
-    let frame = client::frame(kind::DATA, flag::PADDED, stream, &payload);
+    let frame = apus_testkit::h2::frame(kind::DATA, flag::PADDED, stream, &payload);
     for _ in 0..600 {
         peer.wait_for_window(stream, payload.len());
         peer.send(&frame);
@@ -263,7 +275,7 @@ fn sends_100_continue_when_the_body_is_read() {
     let server = Server::start(service(|mut request| {
         ResponseFuture::later(async move {
             match request.path() {
-                "/read" => match crate::harness::collect(request.body_mut()).await {
+                "/read" => match collect(request.body_mut()).await {
                     Ok(body) => ok(body),
                     Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),
                 },

@@ -1,246 +1,16 @@
 //! A client that sends exactly the frames of a test (RFC 9113), and reads those of the server.
 //!
-//! It shares nothing with the code under test: it writes fields as literals that are not indexed, and reads
-//! them with another decoder.
+//! It shares nothing with the code under test: it reads fields with another decoder.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
+use apus_testkit::h2::{
+    FRAME, PREFACE, RawFrame, WINDOW, block, code, data, flag, head, kind, ping, request, setting,
+    settings, settings_ack, window_update,
+};
 use loona_hpack::Decoder;
-
-/// The connection preface of a client (section 3.4).
-pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// The largest frame that may be sent before other settings are known (section 4.2).
-pub(crate) const FRAME: usize = 16_384;
-
-/// The windows that both sides begin with (section 6.9.2).
-pub(crate) const WINDOW: usize = 65_535;
-
-/// Frame types (section 6, RFC 9218 section 7.1).
-pub(crate) mod kind {
-    pub(crate) const DATA: u8 = 0;
-    pub(crate) const HEADERS: u8 = 1;
-    pub(crate) const PRIORITY: u8 = 2;
-    pub(crate) const RST_STREAM: u8 = 3;
-    pub(crate) const SETTINGS: u8 = 4;
-    pub(crate) const PUSH_PROMISE: u8 = 5;
-    pub(crate) const PING: u8 = 6;
-    pub(crate) const GOAWAY: u8 = 7;
-    pub(crate) const WINDOW_UPDATE: u8 = 8;
-    pub(crate) const CONTINUATION: u8 = 9;
-    pub(crate) const PRIORITY_UPDATE: u8 = 0x10;
-}
-
-/// Flags of frames.
-pub(crate) mod flag {
-    pub(crate) const NONE: u8 = 0;
-    pub(crate) const ACK: u8 = 1;
-    pub(crate) const END_STREAM: u8 = 1;
-    pub(crate) const END_HEADERS: u8 = 4;
-    pub(crate) const PADDED: u8 = 8;
-    pub(crate) const PRIORITY: u8 = 0x20;
-}
-
-/// Error codes (section 7).
-pub(crate) mod code {
-    pub(crate) const NO_ERROR: u32 = 0;
-    pub(crate) const PROTOCOL_ERROR: u32 = 1;
-    pub(crate) const INTERNAL_ERROR: u32 = 2;
-    pub(crate) const FLOW_CONTROL_ERROR: u32 = 3;
-    pub(crate) const STREAM_CLOSED: u32 = 5;
-    pub(crate) const FRAME_SIZE_ERROR: u32 = 6;
-    pub(crate) const REFUSED_STREAM: u32 = 7;
-    pub(crate) const CANCEL: u32 = 8;
-    pub(crate) const COMPRESSION_ERROR: u32 = 9;
-    pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
-}
-
-/// Settings (section 6.5.2, RFC 8441 section 3, RFC 9218 section 2.1).
-pub(crate) mod setting {
-    pub(crate) const HEADER_TABLE_SIZE: u16 = 1;
-    pub(crate) const ENABLE_PUSH: u16 = 2;
-    pub(crate) const MAX_CONCURRENT_STREAMS: u16 = 3;
-    pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
-    pub(crate) const MAX_FRAME_SIZE: u16 = 5;
-    pub(crate) const ENABLE_CONNECT_PROTOCOL: u16 = 8;
-    pub(crate) const NO_RFC7540_PRIORITIES: u16 = 9;
-}
-
-/// A frame as it came.
-#[derive(Clone, Debug)]
-pub(crate) struct Frame {
-    pub(crate) kind: u8,
-    pub(crate) flags: u8,
-    pub(crate) stream: u32,
-    pub(crate) payload: Vec<u8>,
-}
-
-impl Frame {
-    pub(crate) fn has(&self, flag: u8) -> bool {
-        self.flags & flag != 0
-    }
-
-    /// The 32-bit number that begins at this byte of the payload.
-    pub(crate) fn number(&self, at: usize) -> u32 {
-        u32::from_be_bytes(self.payload[at..at + 4].try_into().unwrap())
-    }
-}
-
-/// The bytes of a frame.
-pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: impl AsRef<[u8]>) -> Vec<u8> {
-    let payload = payload.as_ref();
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut bytes = vec![length[1], length[2], length[3], kind, flags];
-    bytes.extend(stream.to_be_bytes());
-    bytes.extend_from_slice(payload);
-    bytes
-}
-
-/// An integer of HPACK with a prefix of this many bits, the bits above it set to `high`
-/// (RFC 7541 section 5.1).
-pub(crate) fn integer(high: u8, bits: u8, value: usize) -> Vec<u8> {
-    let most = (1 << bits) - 1;
-    if value < most {
-        return vec![high | value as u8];
-    }
-    let mut bytes = vec![high | most as u8];
-    let mut rest = value - most;
-    while rest >= 128 {
-        bytes.push((rest % 128) as u8 | 128);
-        rest /= 128;
-    }
-    bytes.push(rest as u8);
-    bytes
-}
-
-/// A field line as a literal that is not indexed (RFC 7541 section 6.2.2).
-pub(crate) fn literal(name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Vec<u8> {
-    string(0, name.as_ref(), value.as_ref())
-}
-
-/// A field line as a literal that enters the dynamic table (RFC 7541 section 6.2.1).
-pub(crate) fn indexed_literal(name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Vec<u8> {
-    string(0x40, name.as_ref(), value.as_ref())
-}
-
-fn string(first: u8, name: &[u8], value: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![first];
-    for text in [name, value] {
-        bytes.extend(integer(0, 7, text.len()));
-        bytes.extend_from_slice(text);
-    }
-    bytes
-}
-
-/// A field block.
-pub(crate) fn block<N: AsRef<[u8]>, V: AsRef<[u8]>>(fields: &[(N, V)]) -> Vec<u8> {
-    fields
-        .iter()
-        .flat_map(|(name, value)| literal(name, value))
-        .collect()
-}
-
-/// The frames of a field block: HEADERS, and CONTINUATION if it is long.
-pub(crate) fn head(stream: u32, block: &[u8], end: bool) -> Vec<u8> {
-    let mut parts: Vec<&[u8]> = block.chunks(FRAME).collect();
-    if parts.is_empty() {
-        parts.push(&[]);
-    }
-    let last = parts.len() - 1;
-    let mut bytes = Vec::new();
-    for (index, part) in parts.into_iter().enumerate() {
-        let mut flags = flag::NONE;
-        if index == 0 && end {
-            flags |= flag::END_STREAM;
-        }
-        if index == last {
-            flags |= flag::END_HEADERS;
-        }
-        let kind = [kind::HEADERS, kind::CONTINUATION][usize::from(index > 0)];
-        bytes.extend(frame(kind, flags, stream, part));
-    }
-    bytes
-}
-
-/// The frames of a request without a body.
-pub(crate) fn get(stream: u32, path: &str) -> Vec<u8> {
-    head(stream, &block(&request("GET", path)), true)
-}
-
-/// The pseudo-header fields of a request.
-pub(crate) fn request<'a>(method: &'a str, path: &'a str) -> Vec<(&'a str, &'a str)> {
-    vec![
-        (":method", method),
-        (":scheme", "http"),
-        (":authority", "a"),
-        (":path", path),
-    ]
-}
-
-/// A request with more fields.
-pub(crate) fn request_with<'a>(
-    method: &'a str,
-    path: &'a str,
-    fields: &[(&'a str, &'a str)],
-) -> Vec<(&'a str, &'a str)> {
-    [request(method, path), fields.to_vec()].concat()
-}
-
-/// DATA frames of the largest size.
-pub(crate) fn data(stream: u32, body: impl AsRef<[u8]>, end: bool) -> Vec<u8> {
-    let body = body.as_ref();
-    let flags = |last| u8::from(end && last) * flag::END_STREAM;
-    if body.is_empty() {
-        return frame(kind::DATA, flags(true), stream, body);
-    }
-    let count = body.len().div_ceil(FRAME);
-    let parts = body.chunks(FRAME).enumerate();
-    parts
-        .flat_map(|(index, part)| frame(kind::DATA, flags(index + 1 == count), stream, part))
-        .collect()
-}
-
-pub(crate) fn settings(values: &[(u16, u32)]) -> Vec<u8> {
-    let mut payload = Vec::new();
-    for (setting, value) in values {
-        payload.extend(setting.to_be_bytes());
-        payload.extend(value.to_be_bytes());
-    }
-    frame(kind::SETTINGS, flag::NONE, 0, payload)
-}
-
-pub(crate) fn settings_ack() -> Vec<u8> {
-    frame(kind::SETTINGS, flag::ACK, 0, [])
-}
-
-pub(crate) fn window_update(stream: u32, increment: u32) -> Vec<u8> {
-    let increment = increment.to_be_bytes();
-    frame(kind::WINDOW_UPDATE, flag::NONE, stream, increment)
-}
-
-pub(crate) fn reset(stream: u32, code: u32) -> Vec<u8> {
-    frame(kind::RST_STREAM, flag::NONE, stream, code.to_be_bytes())
-}
-
-pub(crate) fn ping(payload: u64) -> Vec<u8> {
-    frame(kind::PING, flag::NONE, 0, payload.to_be_bytes())
-}
-
-/// A PRIORITY frame (RFC 7540 section 6.3).
-pub(crate) fn priority(stream: u32, dependency: u32, weight: u8) -> Vec<u8> {
-    let mut payload = dependency.to_be_bytes().to_vec();
-    payload.push(weight);
-    frame(kind::PRIORITY, flag::NONE, stream, payload)
-}
-
-/// A PRIORITY_UPDATE frame (RFC 9218 section 7.1).
-pub(crate) fn priority_update(stream: u32, value: &str) -> Vec<u8> {
-    let mut payload = stream.to_be_bytes().to_vec();
-    payload.extend_from_slice(value.as_bytes());
-    frame(kind::PRIORITY_UPDATE, flag::NONE, 0, payload)
-}
 
 /// The frames that arrived on a stream so far.
 #[derive(Clone, Debug, Default)]
@@ -308,7 +78,7 @@ pub(crate) struct Peer<S> {
     read: usize,
     decoder: Decoder<'static>,
     /// A field block of which more is to come.
-    partial: Option<Frame>,
+    partial: Option<RawFrame>,
     next_stream: u32,
     next_ping: u64,
     /// How much may be sent over all streams.
@@ -438,7 +208,7 @@ impl<S: Read + Write> Peer<S> {
     ///
     /// # Errors
     /// The connection ended, or nothing arrived for long.
-    pub(crate) fn read(&mut self) -> io::Result<Frame> {
+    pub(crate) fn read(&mut self) -> io::Result<RawFrame> {
         loop {
             if let Some(frame) = self.take_frame() {
                 self.note(&frame);
@@ -459,13 +229,13 @@ impl<S: Read + Write> Peer<S> {
         Ok(read)
     }
 
-    fn take_frame(&mut self) -> Option<Frame> {
+    fn take_frame(&mut self) -> Option<RawFrame> {
         let bytes = &self.unread[self.read..];
         let [l1, l2, l3, kind, flags, s1, s2, s3, s4, rest @ ..] = bytes else {
             return None;
         };
         let length = u32::from_be_bytes([0, *l1, *l2, *l3]) as usize;
-        let frame = Frame {
+        let frame = RawFrame {
             kind: *kind,
             flags: *flags,
             stream: u32::from_be_bytes([*s1, *s2, *s3, *s4]),
@@ -475,7 +245,7 @@ impl<S: Read + Write> Peer<S> {
         Some(frame)
     }
 
-    fn note(&mut self, frame: &Frame) {
+    fn note(&mut self, frame: &RawFrame) {
         if self.partial.is_some() {
             assert_eq!(
                 frame.kind,
@@ -525,7 +295,12 @@ impl<S: Read + Write> Peer<S> {
                 }
             }
             kind::PING if !frame.has(flag::ACK) && self.acknowledges => {
-                let _ = self.try_send(self::frame(kind::PING, flag::ACK, 0, &frame.payload));
+                let _ = self.try_send(apus_testkit::h2::frame(
+                    kind::PING,
+                    flag::ACK,
+                    0,
+                    &frame.payload,
+                ));
             }
             kind::GOAWAY => self.goaways.push((frame.number(0), frame.number(4))),
             kind::WINDOW_UPDATE => {
@@ -539,7 +314,7 @@ impl<S: Read + Write> Peer<S> {
         }
     }
 
-    fn note_block(&mut self, whole: Frame) {
+    fn note_block(&mut self, whole: RawFrame) {
         if !whole.has(flag::END_HEADERS) {
             self.partial = Some(whole);
             return;

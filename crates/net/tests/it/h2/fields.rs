@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::client::{block, code, data, head, request, request_with};
 use super::open;
-use crate::harness::{Server, collect, ok, service};
+use crate::harness::{Server, ok, service};
 use apus_http::{Response, ResponseFuture, StatusCode};
+use apus_testkit::collect;
+use apus_testkit::h2::{block, code, data, head, request, request_with};
 
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 

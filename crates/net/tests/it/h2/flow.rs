@@ -13,12 +13,14 @@ use apus_http::{
     ServiceFactory, StatusCode,
 };
 use apus_net::Limits;
-
-use super::client::{
-    FRAME, Peer, WINDOW, block, code, data, head, request, reset, setting, settings, window_update,
+use apus_testkit::h2::{
+    FRAME, WINDOW, block, code, data, head, request, reset, setting, settings, window_update,
 };
-use super::{body_bytes, large, open, open_narrow, open_tls, open_with, with_tls};
-use crate::harness::{Server, collect, collector, ok, service};
+use apus_testkit::{body_bytes, collect};
+
+use super::client::Peer;
+use super::{large, open, open_narrow, open_tls, open_with, with_tls};
+use crate::harness::{Server, collector, ok, service};
 
 /// How many bytes of a stream the client got, once the server has sent all that it may.
 fn got(peer: &mut Peer<std::net::TcpStream>, stream: u32) -> usize {

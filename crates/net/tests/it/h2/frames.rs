@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use apus_http::{ResponseFuture, ServiceFactory};
 use apus_net::Limits;
-
-use super::client::{
-    FRAME, PREFACE, Peer, block, code, data, flag, frame, get, head, is_end, kind, literal, ping,
-    priority, priority_update, request, reset, setting, settings, settings_ack, window_update,
+use apus_testkit::collect;
+use apus_testkit::h2::{
+    FRAME, PREFACE, block, code, data, flag, frame, get, head, kind, literal, ping, priority,
+    priority_update, request, reset, setting, settings, settings_ack, window_update,
 };
+
+use super::client::{Peer, is_end};
 use super::{open, open_tls, with_tls};
 use crate::harness::{Server, connect, ok, service, text};
+use crate::tls::client_of;
 
 /// The scope of an error.
 #[derive(Debug, PartialEq)]
@@ -55,7 +58,7 @@ fn waiting() -> Arc<dyn ServiceFactory> {
     service(|mut request| match request.path() {
         "/wait" => ResponseFuture::later(std::future::pending()),
         "/read" => ResponseFuture::later(async move {
-            match crate::harness::collect(request.body_mut()).await {
+            match collect(request.body_mut()).await {
                 Ok(body) => ok(body),
                 Err(_) => std::future::pending().await,
             }
@@ -633,7 +636,7 @@ fn a_connection_without_the_preface_is_refused_rfc_9113_section_3_4() {
             [PREFACE, &frame(0xbe, 0, 0, [])].concat(),
         ),
     ] {
-        let mut config = authority.client();
+        let mut config = client_of(&authority);
         config.alpn_protocols = vec![b"h2".to_vec()];
         let client = crate::tls::connect_tls(server.address(), &config, "example.com").unwrap();
         let mut peer = Peer::new(client.stream);
@@ -708,7 +711,7 @@ fn streams_past_the_limit_are_refused_and_may_be_tried_again_rfc_9113_section_5_
 
 #[test]
 fn a_refused_head_still_counts_for_the_compression_rfc_9113_section_4_3() {
-    use super::client::indexed_literal;
+    use apus_testkit::h2::indexed_literal;
     let server = Server::start(super::described());
     let mut peer = open(&server);
     // A head that breaks the rules but can be read enters its fields in the table.

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use apus_http::ServiceFactory;
+use apus_testkit::body_bytes;
+use apus_testkit::h2::{
+    FRAME, block, code, data, flag, frame, get, head, kind, ping, priority, request, request_with,
+    reset, setting, window_update,
+};
 use bytes::Bytes;
 
-use super::client::{
-    FRAME, Peer, block, code, data, flag, frame, get, head, kind, ping, priority, request,
-    request_with, reset, setting, window_update,
-};
-use super::{body_bytes, described, open, open_with};
+use super::client::Peer;
+use super::{described, open, open_with};
 use crate::harness::{Server, ok, paths, service};
 
 fn sized() -> Arc<dyn ServiceFactory> {
@@ -262,7 +264,7 @@ fn a_long_head_may_come_in_many_parts() {
     peer.send(
         [
             get(3, "/a"),
-            head(5, &super::client::block(&request("GET", "/b")), true),
+            head(5, &apus_testkit::h2::block(&request("GET", "/b")), true),
         ]
         .concat(),
     );

@@ -12,17 +12,18 @@ use apus_http::{
     Body, Frame, Response, ResponseFuture, ResponseOutcome, ServiceFactory, StatusCode,
 };
 use apus_net::{EnginePlan, Limits};
+use apus_testkit::h2::{
+    block, code, data, flag, frame, get, head, kind, request, request_with, reset, setting,
+    window_update,
+};
+use apus_testkit::{body_bytes, collect, frames, ready_frames, wait_until};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::client::{
-    Peer, block, code, data, flag, frame, get, head, is_end, kind, request, request_with, reset,
-    setting, window_update,
-};
-use super::{body_bytes, open, open_tls, open_with, with_tls};
+use super::client::{Peer, is_end};
+use super::{open, open_tls, open_with, with_tls};
 use crate::harness::{
-    EndFlag, PATIENCE, Server, collect, connect, frames, listener, local, ok, paths, plan,
-    ready_frames, service, tcp, wait_until,
+    EndFlag, PATIENCE, Server, connect, listener, local, ok, paths, plan, service, tcp,
 };
 
 /// No stream has a higher identifier.

@@ -8,6 +8,7 @@ mod flow;
 mod frames;
 mod honest;
 mod lifecycle;
+mod origin_connections;
 mod priority;
 mod slow;
 mod tunnels;
@@ -18,11 +19,12 @@ use std::sync::Arc;
 use apus_http::ServiceFactory;
 use apus_net::tls::{TlsSite, UnknownName};
 use apus_net::{EnginePlan, Limits};
+use apus_testkit::{CertificateAuthority, body_bytes, wait_until};
 use rustls::{ClientConnection, StreamOwned};
 
 use self::client::Peer;
-use crate::harness::{PATIENCE, Server, connect, ok, plan, service, text, wait_until};
-use crate::tls::{Authority, connect_tls, site, tls_listener};
+use crate::harness::{PATIENCE, Server, connect, ok, plan, service, text};
+use crate::tls::{client_of, connect_tls, site, tls_listener};
 
 type TlsPeer = Peer<StreamOwned<ClientConnection, TcpStream>>;
 
@@ -54,8 +56,11 @@ fn open_narrow(server: &Server, settings: &[(u16, u32)]) -> Peer<TcpStream> {
 }
 
 /// A server with TLS that offers HTTP/2 and HTTP/1.1, and the authority that signed its certificate.
-pub(crate) fn with_tls(limits: Limits, service: Arc<dyn ServiceFactory>) -> (Authority, Server) {
-    let authority = Authority::new();
+pub(crate) fn with_tls(
+    limits: Limits,
+    service: Arc<dyn ServiceFactory>,
+) -> (CertificateAuthority, Server) {
+    let authority = CertificateAuthority::generate();
     let issued = authority.ecdsa(&["example.com"]);
     let site = TlsSite {
         alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
@@ -70,8 +75,8 @@ pub(crate) fn with_tls(limits: Limits, service: Arc<dyn ServiceFactory>) -> (Aut
 }
 
 /// A client that offers HTTP/2 by ALPN (section 3.2).
-fn open_tls(authority: &Authority, server: &Server) -> TlsPeer {
-    let mut config = authority.client();
+fn open_tls(authority: &CertificateAuthority, server: &Server) -> TlsPeer {
+    let mut config = client_of(authority);
     config.alpn_protocols = vec![b"h2".to_vec()];
     let client = connect_tls(server.address(), &config, "example.com").unwrap();
     assert_eq!(client.stream.conn.alpn_protocol(), Some(&b"h2"[..]));
@@ -106,18 +111,6 @@ pub(crate) fn described() -> Arc<dyn ServiceFactory> {
         let query = query.unwrap_or_default();
         ok(format!("{target}{query}\n{}", lines.concat())).into()
     })
-}
-
-/// A body in which every part differs from every other.
-pub(crate) fn body_bytes(len: usize) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(len + 8);
-    let mut number: u64 = 0;
-    while bytes.len() < len {
-        number += 1;
-        bytes.extend(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
 }
 
 /// A body of frames that are as large as they may be.

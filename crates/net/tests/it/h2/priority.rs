@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use apus_http::ServiceFactory;
+use apus_testkit::h2::{
+    FRAME, WINDOW, code, kind, priority, priority_update, request, request_with, reset, setting,
+    window_update,
+};
+use apus_testkit::{body_bytes, wait_until};
 use bytes::Bytes;
 
-use super::client::{
-    FRAME, Peer, WINDOW, code, kind, priority, priority_update, request, request_with, reset,
-    setting, window_update,
-};
-use super::{body_bytes, open, open_narrow, open_with};
-use crate::harness::{EndFlag, Server, ok, service, wait_until};
+use super::client::Peer;
+use super::{open, open_narrow, open_with};
+use crate::harness::{EndFlag, Server, ok, service};
 
 /// Responds with the number of bytes in the path.
 fn sized() -> Arc<dyn ServiceFactory> {

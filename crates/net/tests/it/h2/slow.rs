@@ -8,14 +8,17 @@ use std::time::{Duration, Instant};
 
 use apus_http::{Response, ResponseFuture, ServiceFactory, StatusCode};
 use apus_net::Limits;
+use apus_testkit::h2::{
+    PREFACE, block, code, data, flag, frame, head, kind, request, request_with, setting, settings,
+    window_update,
+};
+use apus_testkit::{body_bytes, collect};
 use tokio::sync::Notify;
 
-use super::client::{
-    PREFACE, Peer, block, code, data, flag, frame, head, kind, request, request_with, setting,
-    settings, window_update,
-};
-use super::{body_bytes, counted, open, open_with, wait_for_count, with_tls};
-use crate::harness::{PATIENCE, Server, collect, connect, ok, paths, service};
+use super::client::Peer;
+use super::{counted, open, open_with, wait_for_count, with_tls};
+use crate::harness::{PATIENCE, Server, connect, ok, paths, service};
+use crate::tls::client_of;
 
 const SHORT: Duration = Duration::from_millis(500);
 
@@ -97,7 +100,7 @@ fn a_silent_client_over_tls_is_cut_off() {
         ..Limits::default()
     };
     let (authority, server) = with_tls(limits, paths());
-    let mut config = authority.client();
+    let mut config = client_of(&authority);
     config.alpn_protocols = vec![b"h2".to_vec()];
     let client = crate::tls::connect_tls(server.address(), &config, "example.com").unwrap();
     let mut peer = Peer::new(client.stream);

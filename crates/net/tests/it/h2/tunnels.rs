@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use apus_http::{HeaderValue, Method, Response, ServiceFactory, StatusCode, header};
 use apus_net::Limits;
+use apus_testkit::body_bytes;
+use apus_testkit::h2::{code, data, request_with, reset, setting, window_update};
 
-use super::client::{Peer, code, data, request_with, reset, setting, window_update};
-use super::{body_bytes, open, open_tls, open_with, with_tls};
+use super::client::Peer;
+use super::{open, open_tls, open_with, with_tls};
 use crate::harness::{Server, listener, local, ok, paths, plan, service};
 use crate::tunnels::echo;
 

@@ -1,12 +1,13 @@
 //! Client certificates: optional, required, verified, and visible to handlers.
 
 use apus_net::tls::{ClientAuth, TlsSite, UnknownName};
+use apus_testkit::CertificateAuthority;
 use rustls::{AlertDescription, Error};
 
-use super::{Authority, BOTH, connect_tls, refusal, serve, site};
+use super::{BOTH, client_of, client_with, connect_tls, refusal, serve, site};
 use crate::harness::Server;
 
-fn serving(authority: &Authority, client_auth: ClientAuth) -> Server {
+fn serving(authority: &CertificateAuthority, client_auth: ClientAuth) -> Server {
     let issued = authority.ecdsa(&["example.com"]);
     let site = TlsSite {
         client_auth,
@@ -15,26 +16,31 @@ fn serving(authority: &Authority, client_auth: ClientAuth) -> Server {
     serve(&[site], UnknownName::Reject)
 }
 
-fn authorities(authority: &Authority) -> Vec<rustls::pki_types::CertificateDer<'static>> {
+fn authorities(
+    authority: &CertificateAuthority,
+) -> Vec<rustls::pki_types::CertificateDer<'static>> {
     ClientAuth::authorities_from_pem(authority.pem.as_bytes()).unwrap()
 }
 
 #[test]
 fn a_required_certificate_is_the_identity_of_the_client() {
-    let (authority, stranger) = (Authority::new(), Authority::new());
+    let (authority, stranger) = (
+        CertificateAuthority::generate(),
+        CertificateAuthority::generate(),
+    );
     let required = ClientAuth::Required {
         authorities: authorities(&authority),
     };
     let server = serving(&authority, required);
     for version in BOTH {
         let identity = authority.ecdsa(&["alice"]);
-        let config = authority.client_with(&[version], Some(&identity));
+        let config = client_with(&authority, &[version], Some(&identity));
         let mut client = connect_tls(server.address(), &config, "example.com").unwrap();
         assert!(client.get("/").text().ends_with("example.com CN=alice"));
 
         let error = refusal(
             server.address(),
-            &authority.client_with(&[version], None),
+            &client_with(&authority, &[version], None),
             "example.com",
         );
         assert!(
@@ -48,7 +54,7 @@ fn a_required_certificate_is_the_identity_of_the_client() {
         );
 
         let forged = stranger.ecdsa(&["alice"]);
-        let config = authority.client_with(&[version], Some(&forged));
+        let config = client_with(&authority, &[version], Some(&forged));
         let error = refusal(server.address(), &config, "example.com");
         assert!(matches!(error, Error::AlertReceived(_)), "{error}");
     }
@@ -60,31 +66,34 @@ fn a_required_certificate_is_the_identity_of_the_client() {
 
 #[test]
 fn an_optional_certificate_may_be_left_out_but_not_be_wrong() {
-    let (authority, stranger) = (Authority::new(), Authority::new());
+    let (authority, stranger) = (
+        CertificateAuthority::generate(),
+        CertificateAuthority::generate(),
+    );
     let server = serving(
         &authority,
         ClientAuth::Optional {
             authorities: authorities(&authority),
         },
     );
-    let mut client = connect_tls(server.address(), &authority.client(), "example.com").unwrap();
+    let mut client = connect_tls(server.address(), &client_of(&authority), "example.com").unwrap();
     assert_eq!(client.get("/").text(), "TLSv1.3 example.com -");
     let identity = authority.ecdsa(&["bob"]);
-    let config = authority.client_with(&BOTH, Some(&identity));
+    let config = client_with(&authority, &BOTH, Some(&identity));
     let mut client = connect_tls(server.address(), &config, "example.com").unwrap();
     assert_eq!(client.get("/").text(), "TLSv1.3 example.com CN=bob");
     let forged = stranger.ecdsa(&["bob"]);
-    let config = authority.client_with(&BOTH, Some(&forged));
+    let config = client_with(&authority, &BOTH, Some(&forged));
     let error = refusal(server.address(), &config, "example.com");
     assert!(matches!(error, Error::AlertReceived(_)), "{error}");
 }
 
 #[test]
 fn a_certificate_that_was_not_requested_is_no_identity() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::generate();
     let server = serving(&authority, ClientAuth::None);
     let identity = authority.ecdsa(&["mallory"]);
-    let config = authority.client_with(&BOTH, Some(&identity));
+    let config = client_with(&authority, &BOTH, Some(&identity));
     let mut client = connect_tls(server.address(), &config, "example.com").unwrap();
     assert_eq!(client.get("/").text(), "TLSv1.3 example.com -");
 }

@@ -10,12 +10,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use apus_http::ServiceFactory;
-use apus_net::tls::{Certificate, ClientAuth, MinVersion, TlsSettings, TlsSite, UnknownName};
+use apus_net::tls::{ClientAuth, TlsSettings, TlsSite, UnknownName};
 use apus_net::{EnginePlan, Limits, ListenerPlan};
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256,
-    PKCS_RSA_SHA256, SignatureAlgorithm,
-};
+use apus_testkit::{CertificateAuthority, IssuedCertificate};
+use apus_transport::tls::{Certificate, MinVersion};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
@@ -29,95 +27,30 @@ use crate::harness::{Client, Server, connect, listener, local, ok, plan, service
 
 const BOTH: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
 
-/// An authority that signs certificates.
-pub(crate) struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-    der: CertificateDer<'static>,
+/// The configuration of a client that trusts this authority.
+pub(crate) fn client_of(authority: &CertificateAuthority) -> ClientConfig {
+    client_with(authority, &BOTH, None)
 }
 
-/// A certificate and its key, in PEM form.
-pub(crate) struct IssuedCertificate {
-    certificate: String,
-    pub(crate) key: String,
-}
-
-impl Authority {
-    pub(crate) fn new() -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "Test Authority");
-        let certificate = params.self_signed(&key).unwrap();
-        Self {
-            pem: certificate.pem(),
-            der: certificate.der().clone(),
-            issuer: Issuer::new(params, key),
-        }
-    }
-
-    fn issue(&self, names: &[&str], algorithm: &'static SignatureAlgorithm) -> IssuedCertificate {
-        let key = KeyPair::generate_for(algorithm).unwrap();
-        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names.clone()).unwrap();
-        let common = names.first().cloned().unwrap_or_default();
-        params.distinguished_name.push(DnType::CommonName, common);
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        IssuedCertificate {
-            certificate: certificate.pem(),
-            key: key.serialize_pem(),
-        }
-    }
-
-    pub(crate) fn ecdsa(&self, names: &[&str]) -> IssuedCertificate {
-        self.issue(names, &PKCS_ECDSA_P256_SHA256)
-    }
-
-    fn rsa(&self, names: &[&str]) -> IssuedCertificate {
-        self.issue(names, &PKCS_RSA_SHA256)
-    }
-
-    pub(crate) fn certificate(&self) -> CertificateDer<'static> {
-        self.der.clone()
-    }
-
-    /// The configuration of a client that trusts this authority.
-    pub(crate) fn client(&self) -> ClientConfig {
-        self.client_with(&BOTH, None)
-    }
-
-    fn client_with(
-        &self,
-        versions: &[&'static SupportedProtocolVersion],
-        identity: Option<&IssuedCertificate>,
-    ) -> ClientConfig {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.der.clone()).unwrap();
-        let builder = ClientConfig::builder_with_provider(provider())
-            .with_protocol_versions(versions)
-            .unwrap()
-            .with_root_certificates(roots);
-        match identity {
-            None => builder.with_no_client_auth(),
-            Some(issued) => builder
-                .with_client_auth_cert(
-                    vec![issued.der()],
-                    PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap(),
-                )
-                .unwrap(),
-        }
-    }
-}
-
-impl IssuedCertificate {
-    pub(crate) fn der(&self) -> CertificateDer<'static> {
-        CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap()
-    }
-
-    pub(crate) fn certificate(&self) -> Certificate {
-        Certificate::from_pem(self.certificate.as_bytes(), self.key.as_bytes()).unwrap()
+fn client_with(
+    authority: &CertificateAuthority,
+    versions: &[&'static SupportedProtocolVersion],
+    identity: Option<&IssuedCertificate>,
+) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.der.clone()).unwrap();
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(versions)
+        .unwrap()
+        .with_root_certificates(roots);
+    match identity {
+        None => builder.with_no_client_auth(),
+        Some(issued) => builder
+            .with_client_auth_cert(
+                vec![issued.der.clone()],
+                PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap(),
+            )
+            .unwrap(),
     }
 }
 
@@ -130,11 +63,15 @@ pub(crate) fn site(names: &[&str], certificates: &[&IssuedCertificate]) -> TlsSi
         names: names.iter().map(|name| (*name).to_owned()).collect(),
         certificates: certificates
             .iter()
-            .map(|issued| issued.certificate())
+            .map(|issued| {
+                Certificate::from_pem(issued.pem.as_bytes(), issued.key.as_bytes()).unwrap()
+            })
             .collect(),
         client_auth: ClientAuth::None,
         min_version: MinVersion::Tls12,
         alpn: vec![b"http/1.1".to_vec()],
+        http3: false,
+        early_data: false,
     }
 }
 
@@ -154,8 +91,8 @@ fn serve(sites: &[TlsSite], unknown: UnknownName) -> Server {
     Server::run(plan(vec![tls_listener(sites, unknown, described())]))
 }
 
-fn serve_one(limits: Limits, service: Arc<dyn ServiceFactory>) -> (Authority, Server) {
-    let authority = Authority::new();
+fn serve_one(limits: Limits, service: Arc<dyn ServiceFactory>) -> (CertificateAuthority, Server) {
+    let authority = CertificateAuthority::generate();
     let sites = [site(
         &["example.com"],
         &[&authority.ecdsa(&["example.com"])],

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use apus_net::tls::{Certificate, MinVersion, TlsSite, UnknownName};
+use apus_net::tls::{TlsSite, UnknownName};
+use apus_testkit::{CertificateAuthority, IssuedCertificate};
+use apus_transport::tls::{Certificate, MinVersion};
 use rustls::{AlertDescription, CipherSuite, ClientConfig, Error, SignatureScheme};
 
 use super::{
-    Authority, BOTH, IssuedCertificate, SchemeVerifier, connect_tls, provider, refusal, serve,
-    shown, site,
+    BOTH, SchemeVerifier, client_of, client_with, connect_tls, provider, refusal, serve, shown,
+    site,
 };
 use crate::harness::Server;
 
@@ -17,12 +19,12 @@ const TLS13: [&rustls::SupportedProtocolVersion; 1] = [&rustls::version::TLS13];
 #[test]
 fn a_certificate_is_read_from_files_and_what_is_missing_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let issued = Authority::new().ecdsa(&["example.com"]);
+    let issued = CertificateAuthority::generate().ecdsa(&["example.com"]);
     let (chain, key) = (
         folder.path().join("cert.pem"),
         folder.path().join("key.pem"),
     );
-    std::fs::write(&chain, &issued.certificate).unwrap();
+    std::fs::write(&chain, &issued.pem).unwrap();
     let error = Certificate::from_files(&chain, &key).unwrap_err();
     assert!(error.to_string().contains("key.pem"), "{error}");
     std::fs::write(&key, &issued.key).unwrap();
@@ -32,14 +34,14 @@ fn a_certificate_is_read_from_files_and_what_is_missing_is_named() {
 
 #[test]
 fn speaks_tls_1_2_and_1_3() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::generate();
     let issued = authority.ecdsa(&["example.com"]);
     let server = serve(&[site(&["example.com"], &[&issued])], UnknownName::Reject);
     for (versions, expected) in [
         (TLS12, "TLSv1.2 example.com -"),
         (TLS13, "TLSv1.3 example.com -"),
     ] {
-        let config = authority.client_with(&versions, None);
+        let config = client_with(&authority, &versions, None);
         let mut client = connect_tls(server.address(), &config, "example.com").unwrap();
         assert_eq!(client.get("/").text(), expected);
         assert_eq!(client.get("/").text(), expected);
@@ -49,25 +51,28 @@ fn speaks_tls_1_2_and_1_3() {
 
 #[test]
 fn refuses_versions_older_than_a_site_allows() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::generate();
     let issued = authority.ecdsa(&["example.com"]);
     let strict = TlsSite {
         min_version: MinVersion::Tls13,
         ..site(&["example.com"], &[&issued])
     };
     let server = serve(&[strict], UnknownName::Reject);
-    let config = authority.client_with(&TLS12, None);
+    let config = client_with(&authority, &TLS12, None);
     let error = refusal(server.address(), &config, "example.com");
     assert_eq!(
         error,
         Error::AlertReceived(AlertDescription::ProtocolVersion)
     );
     server.wait_for("the count", |totals| totals.handshake_failures == 1);
-    connect_tls(server.address(), &authority.client(), "example.com").unwrap();
+    connect_tls(server.address(), &client_of(&authority), "example.com").unwrap();
 }
 
 /// A server of several sites, and their certificates in that order.
-fn several(authority: &Authority, unknown: UnknownName) -> (Server, Vec<IssuedCertificate>) {
+fn several(
+    authority: &CertificateAuthority,
+    unknown: UnknownName,
+) -> (Server, Vec<IssuedCertificate>) {
     let sites: [&[&str]; 4] = [
         &["first.test", "also.test"],
         &["*.example.com"],
@@ -107,7 +112,7 @@ fn knowing(
 
 #[test]
 fn picks_the_site_by_its_exact_name_then_the_longest_wildcard() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::generate();
     let (server, issued) = several(&authority, UnknownName::Reject);
     for (name, expected) in [
         ("first.test", 0),
@@ -119,18 +124,18 @@ fn picks_the_site_by_its_exact_name_then_the_longest_wildcard() {
         ("deep.example.com", 1),
     ] {
         let client = connect_tls(server.address(), &any_certificate(), name).unwrap();
-        assert_eq!(shown(&client), issued[expected].der(), "{name}");
+        assert_eq!(shown(&client), issued[expected].der, "{name}");
     }
 }
 
 #[test]
 fn an_unknown_name_gets_the_first_site_or_an_alert() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::generate();
     let (server, issued) = several(&authority, UnknownName::FirstSite);
     // An address is not a name: a client that connects to one sends none.
     for name in ["unknown.test", "example.com", "127.0.0.1"] {
         let client = connect_tls(server.address(), &any_certificate(), name).unwrap();
-        assert_eq!(shown(&client), issued[0].der(), "{name}");
+        assert_eq!(shown(&client), issued[0].der, "{name}");
     }
     let (server, _) = several(&authority, UnknownName::Reject);
     for name in ["unknown.test", "example.com", "127.0.0.1"] {
@@ -146,7 +151,7 @@ fn an_unknown_name_gets_the_first_site_or_an_alert() {
 
 #[test]
 fn sends_ecdsa_or_rsa_by_what_the_client_can_verify() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::generate();
     let (rsa, ecdsa) = (
         authority.rsa(&["example.com"]),
         authority.ecdsa(&["example.com"]),
@@ -168,7 +173,7 @@ fn sends_ecdsa_or_rsa_by_what_the_client_can_verify() {
         ] {
             let config = knowing(&versions, schemes);
             let client = connect_tls(server.address(), &config, "example.com").unwrap();
-            assert_eq!(shown(&client), expected.der());
+            assert_eq!(shown(&client), expected.der);
         }
     }
     // In TLS 1.2 the cipher suites matter too.
@@ -183,15 +188,15 @@ fn sends_ecdsa_or_rsa_by_what_the_client_can_verify() {
         .with_custom_certificate_verifier(Arc::new(SchemeVerifier([only_ecdsa, only_rsa].concat())))
         .with_no_client_auth();
     let client = connect_tls(server.address(), &config, "example.com").unwrap();
-    assert_eq!(shown(&client), rsa.der());
+    assert_eq!(shown(&client), rsa.der);
 }
 
 #[test]
 fn negotiates_the_protocol_by_alpn() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::generate();
     let issued = authority.ecdsa(&["example.com"]);
     let server = serve(&[site(&["example.com"], &[&issued])], UnknownName::Reject);
-    let mut config = authority.client();
+    let mut config = client_of(&authority);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let client = connect_tls(server.address(), &config, "example.com").unwrap();
     assert_eq!(client.stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
@@ -205,7 +210,7 @@ fn negotiates_the_protocol_by_alpn() {
 
 #[test]
 fn openssl_verifies_the_chain() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::generate();
     let issued = authority.ecdsa(&["example.com"]);
     let server = serve(&[site(&["example.com"], &[&issued])], UnknownName::Reject);
     let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use apus_net::tls::{ClientAuth, TlsSite, UnknownName};
+use apus_testkit::CertificateAuthority;
 use rustls::client::{
     ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
     Tls13ClientSessionValue,
@@ -12,7 +13,8 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, HandshakeKind, NamedGroup};
 
 use super::{
-    Authority, BOTH, TlsClient, connect_tls, described, refusal, serve, shown, site, tls_listener,
+    BOTH, TlsClient, client_of, client_with, connect_tls, described, refusal, serve, shown, site,
+    tls_listener,
 };
 use crate::harness::{Server, plan};
 
@@ -28,11 +30,11 @@ fn connects(server: &Server, config: &ClientConfig, name: &str) -> HandshakeKind
 
 #[test]
 fn resumes_sessions_within_a_site() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::generate();
     let issued = authority.ecdsa(&["example.com"]);
     let server = serve(&[site(&["example.com"], &[&issued])], UnknownName::Reject);
     for version in BOTH {
-        let config = authority.client_with(&[version], None);
+        let config = client_with(&authority, &[version], None);
         assert_ne!(
             connects(&server, &config, "example.com"),
             HandshakeKind::Resumed
@@ -48,12 +50,12 @@ fn resumes_sessions_within_a_site() {
 
 #[test]
 fn sessions_outlive_a_reload_that_keeps_the_site() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::generate();
     let issued = authority.ecdsa(&["example.com"]);
     let sites = [site(&["example.com"], &[&issued])];
     let server = serve(&sites, UnknownName::Reject);
     for version in BOTH {
-        let config = authority.client_with(&[version], None);
+        let config = client_with(&authority, &[version], None);
         assert_ne!(
             connects(&server, &config, "example.com"),
             HandshakeKind::Resumed
@@ -113,7 +115,7 @@ impl ClientSessionStore for SharedSessionCache {
 
 #[test]
 fn a_session_of_one_site_opens_no_other_that_wants_client_certificates() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::generate();
     let issued = authority.ecdsa(&["open.test", "closed.test"]);
     let authorities = ClientAuth::authorities_from_pem(authority.pem.as_bytes()).unwrap();
     let open = site(&["open.test"], &[&issued]);
@@ -131,7 +133,7 @@ fn a_session_of_one_site_opens_no_other_that_wants_client_certificates() {
         };
         let server = serve(&[open.clone(), closed], UnknownName::Reject);
         for version in BOTH {
-            let mut config = authority.client_with(&[version], None);
+            let mut config = client_with(&authority, &[version], None);
             config.resumption = Resumption::store(Arc::new(SharedSessionCache(
                 ClientSessionMemoryCache::new(8),
             )));
@@ -157,7 +159,7 @@ fn a_session_of_one_site_opens_no_other_that_wants_client_certificates() {
 
 #[test]
 fn a_session_made_before_client_certificates_were_wanted_is_not_resumed_after() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::generate();
     let issued = authority.ecdsa(&["example.com"]);
     let open = site(&["example.com"], &[&issued]);
     let authorities = ClientAuth::authorities_from_pem(authority.pem.as_bytes()).unwrap();
@@ -166,7 +168,7 @@ fn a_session_made_before_client_certificates_were_wanted_is_not_resumed_after() 
         ..open.clone()
     };
     let server = serve(&[open], UnknownName::Reject);
-    let config = authority.client();
+    let config = client_of(&authority);
     assert_ne!(
         connects(&server, &config, "example.com"),
         HandshakeKind::Resumed
@@ -184,13 +186,13 @@ fn a_session_made_before_client_certificates_were_wanted_is_not_resumed_after() 
 
 #[test]
 fn a_reload_changes_the_certificate_for_new_connections_only() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::generate();
     let (old, new) = (
         authority.ecdsa(&["example.com"]),
         authority.ecdsa(&["example.com"]),
     );
     let server = serve(&[site(&["example.com"], &[&old])], UnknownName::Reject);
-    let mut before = connect_tls(server.address(), &authority.client(), "example.com").unwrap();
+    let mut before = connect_tls(server.address(), &client_of(&authority), "example.com").unwrap();
     assert_eq!(before.get("/").status, 200);
     let sites = [site(&["example.com"], &[&new])];
     server
@@ -201,8 +203,8 @@ fn a_reload_changes_the_certificate_for_new_connections_only() {
             described(),
         )]))
         .unwrap();
-    let mut after = connect_tls(server.address(), &authority.client(), "example.com").unwrap();
-    assert_eq!((shown(&before), shown(&after)), (old.der(), new.der()));
+    let mut after = connect_tls(server.address(), &client_of(&authority), "example.com").unwrap();
+    assert_eq!((shown(&before), shown(&after)), (old.der, new.der));
     assert_eq!(before.get("/").status, 200);
     assert_eq!(after.get("/").status, 200);
     assert_eq!(server.totals().accepted, 2);

@@ -10,7 +10,7 @@ use apus_net::{Limits, ListenerPlan};
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 
-use super::{connect_tls, serve_one};
+use super::{client_of, connect_tls, serve_one};
 use crate::harness::{Client, Server, collector, connect, local, ok, paths, plan, service};
 
 fn body_bytes(len: usize) -> Vec<u8> {
@@ -26,7 +26,7 @@ fn file(bytes: &[u8]) -> Arc<File> {
 #[test]
 fn keeps_connections_and_ends_them_with_close_notify() {
     let (authority, server) = serve_one(Limits::default(), paths());
-    let mut client = connect_tls(server.address(), &authority.client(), "example.com").unwrap();
+    let mut client = connect_tls(server.address(), &client_of(&authority), "example.com").unwrap();
     for path in ["/a", "/b"] {
         assert_eq!(client.get(path).text(), path);
     }
@@ -57,7 +57,7 @@ fn sends_files_byte_by_byte() {
                 .into()
         }),
     );
-    let mut client = connect_tls(server.address(), &authority.client(), "example.com").unwrap();
+    let mut client = connect_tls(server.address(), &client_of(&authority), "example.com").unwrap();
     for (offset, len) in [
         (0, 0),
         (0, 1),
@@ -91,7 +91,7 @@ fn a_file_that_became_shorter_ends_without_close_notify() {
                 .into()
         }),
     );
-    let mut client = connect_tls(server.address(), &authority.client(), "example.com").unwrap();
+    let mut client = connect_tls(server.address(), &client_of(&authority), "example.com").unwrap();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(client.try_response(false).is_err());
     server.wait_for("the count", |totals| totals.broken_responses == 1);
@@ -100,7 +100,7 @@ fn a_file_that_became_shorter_ends_without_close_notify() {
 #[test]
 fn takes_large_bodies() {
     let (authority, server) = serve_one(Limits::default(), collector());
-    let mut client = connect_tls(server.address(), &authority.client(), "example.com").unwrap();
+    let mut client = connect_tls(server.address(), &client_of(&authority), "example.com").unwrap();
     let sent = body_bytes(5_000_000);
     client.send(format!(
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
@@ -117,7 +117,7 @@ fn echoes_a_body_while_it_still_arrives() {
         Limits::default(),
         service(|mut request| ok(request.take_body()).into()),
     );
-    let mut client = connect_tls(server.address(), &authority.client(), "example.com").unwrap();
+    let mut client = connect_tls(server.address(), &client_of(&authority), "example.com").unwrap();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     for _ in 0..50 {
         let chunk = format!("10000\r\n{}\r\n", "x".repeat(65536));
@@ -156,7 +156,7 @@ fn plain_http_gets_a_readable_response() {
 #[test]
 fn a_client_hello_may_come_byte_by_byte() {
     let (authority, server) = serve_one(Limits::default(), paths());
-    let mut config = authority.client();
+    let mut config = client_of(&authority);
     // A part that starts with a capital letter is not the start of HTTP.
     config.alpn_protocols = vec![
         b"GET GET GET GET GET GET GET".repeat(4),
@@ -182,7 +182,7 @@ fn half_open_handshakes_end_in_time() {
         ..Limits::default()
     };
     let (authority, server) = serve_one(limits, paths());
-    let mut honest = connect_tls(server.address(), &authority.client(), "example.com").unwrap();
+    let mut honest = connect_tls(server.address(), &client_of(&authority), "example.com").unwrap();
     assert_eq!(honest.get("/a").text(), "/a");
     let start = Instant::now();
     let silent: Vec<_> = (0..20)
@@ -211,7 +211,7 @@ fn garbage_ends_its_connection_only() {
     let _ = client.rest();
     drop(client);
     server.wait_for("the end", |totals| totals.handshake_failures == 1);
-    let mut honest = connect_tls(server.address(), &authority.client(), "example.com").unwrap();
+    let mut honest = connect_tls(server.address(), &client_of(&authority), "example.com").unwrap();
     assert_eq!(honest.get("/a").text(), "/a");
 }
 
@@ -223,7 +223,7 @@ fn cuts_a_client_that_does_not_read() {
     };
     let (authority, server) =
         serve_one(limits, service(|_| ok(vec![b'x'; 32 * 1024 * 1024]).into()));
-    let mut client = connect_tls(server.address(), &authority.client(), "example.com").unwrap();
+    let mut client = connect_tls(server.address(), &client_of(&authority), "example.com").unwrap();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     server.wait_for("the end of the connection", |totals| totals.timeouts == 1);
     assert!(client.try_response(false).is_err());
@@ -240,7 +240,7 @@ fn a_tunnel_runs_through_tls() {
             response.into()
         }),
     );
-    let mut client = connect_tls(server.address(), &authority.client(), "example.com").unwrap();
+    let mut client = connect_tls(server.address(), &client_of(&authority), "example.com").unwrap();
     client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nearly");
     assert_eq!(client.read_response().status, 101);
     assert_eq!(client.exactly(5).unwrap(), b"early");
@@ -264,12 +264,13 @@ fn tls_and_plain_http_behind_a_proxy_protocol_head() {
         address: local(),
         tls: Some(Arc::new(settings)),
         http2: true,
+        http3: None,
         proxy_protocol_from: vec!["127.0.0.1".parse().unwrap()],
         service: peers,
     }]));
     const HEAD: &str = "PROXY TCP4 192.0.2.1 198.51.100.2 8080 443\r\n";
     let name = ServerName::try_from("example.com").unwrap();
-    let mut session = ClientConnection::new(Arc::new(authority.client()), name).unwrap();
+    let mut session = ClientConnection::new(Arc::new(client_of(&authority)), name).unwrap();
     let mut hello = HEAD.as_bytes().to_vec();
     session.write_tls(&mut hello).unwrap();
     let mut socket = connect(server.address()).unwrap();

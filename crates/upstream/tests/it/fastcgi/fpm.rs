@@ -10,9 +10,9 @@ use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use apus_client::{Address, ClientRequest};
 use apus_codec::fastcgi::Params;
 use apus_http::Method;
-use apus_net::client::{Address, ClientRequest};
 use apus_upstream::WorkerGroup;
 use apus_upstream::plan::{NodePlan, NodeTarget};
 use tokio::io::copy_bidirectional;

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use apus_http::{Body, BodyError, Frame, Request, StatusCode};
 use bytes::{Bytes, BytesMut};
 
-use apus_handler::Error;
 use apus_handler::multipart::{MultipartEvent, MultipartParser};
+use apus_handler::{BodyLimit, Error};
 
 /// The name of the field.
 const FIELD: &str = "csrf_token";
@@ -35,7 +35,7 @@ pub(super) async fn find_token(
                 read.after = Some(other);
                 read.is_whole = true;
             }
-            Some(Err(error)) => return Err(read_error(&error)),
+            Some(Err(error)) => return Err(read_error(&error, request)),
             None => read.is_whole = true,
         }
     };
@@ -43,10 +43,13 @@ pub(super) async fn find_token(
     Ok(token)
 }
 
-fn read_error(error: &BodyError) -> Error {
-    let status = match error {
-        BodyError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
+fn read_error(error: &BodyError, request: &Request) -> Error {
+    let status = match (error, BodyLimit::of_body(request)) {
+        (BodyError::TooLarge, Some(limit)) => {
+            return Error::new(StatusCode::PAYLOAD_TOO_LARGE, BodyLimit::message(limit));
+        }
+        (BodyError::TooLarge, None) => StatusCode::PAYLOAD_TOO_LARGE,
+        (BodyError::TimedOut, _) => StatusCode::REQUEST_TIMEOUT,
         _ => StatusCode::BAD_REQUEST,
     };
     Error::new(status, error)

@@ -12,7 +12,7 @@ use apus_http::{Method, Request, Response, ResponseFuture, StatusCode};
 use crate::session::{CookieText, Key, Session};
 use apus_handler::middleware::{Middleware, Next};
 use apus_handler::{Error, Rendering};
-use apus_handler::{IntoResponse, ResponseMarker};
+use apus_handler::{ResponseMarker, RouteCheck};
 
 pub use token::CsrfToken;
 use token::{CsrfSecret, SecretSource};
@@ -148,6 +148,13 @@ impl Default for Csrf {
 }
 
 impl Middleware<ResponseMarker> for Csrf {
+    fn check(&self, route: &mut RouteCheck<'_>) {
+        if self.key.is_none() && route.lacks::<Session>() {
+            route.mistake(token::NO_SESSIONS);
+        }
+        route.provide::<CsrfToken>();
+    }
+
     fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
         let token = CsrfToken::of(self.source(&request));
         request.extensions_mut().insert(token.clone());
@@ -169,7 +176,7 @@ impl Middleware<ResponseMarker> for Csrf {
                 Some(given) => Some(given.to_owned()),
                 None => match form::find_token(&mut request, this.form_limit).await {
                     Ok(given) => given,
-                    Err(error) => return rendering.apply(error.into_response()),
+                    Err(error) => return rendering.respond(error),
                 },
             };
             let Some(given) = given else {
@@ -178,7 +185,7 @@ impl Middleware<ResponseMarker> for Csrf {
             match token.is(&given).await {
                 Ok(true) => this.pass(request, token, next).wait().await,
                 Ok(false) => refusal(&rendering, "the form is too old: load it again"),
-                Err(error) => rendering.apply(Error::from(error).into_response()),
+                Err(error) => rendering.respond(Error::from(error)),
             }
         })
     }
@@ -189,7 +196,7 @@ fn refusal(rendering: &Rendering, reason: &str) -> Response {
         reason,
         "a request without valid CSRF token or origin was rejected"
     );
-    rendering.apply(Error::new(StatusCode::FORBIDDEN, reason).into_response())
+    rendering.respond(Error::new(StatusCode::FORBIDDEN, reason))
 }
 
 impl fmt::Debug for Csrf {

@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::session::{Key, Session, SessionError, TOKEN};
-use apus_handler::{FromRequestHead, Matched};
+use apus_handler::{FromRequestHead, Matched, RouteCheck};
 
 /// The secret that only this site and the browser of the visitor know.
 #[derive(Clone, Copy)]
@@ -98,6 +98,10 @@ impl SecretSource {
     }
 }
 
+/// Why a [`CsrfToken`] cannot be made.
+pub(super) const NO_SESSIONS: &str =
+    "`Csrf::new()` keeps tokens in sessions, and no layer `Sessions` is around it";
+
 /// An extractor behind [`super::Csrf`]: the token for forms and scripts of a page.
 #[derive(Clone)]
 pub struct CsrfToken(Arc<SecretSource>);
@@ -163,25 +167,34 @@ impl CsrfToken {
             SecretSource::Cookie { made, .. } => {
                 *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(secret);
             }
-            SecretSource::Missing => tracing::error!(
-                "`Csrf::new()` keeps tokens in sessions, but the App has no layer `Sessions` \
-                 further out"
-            ),
+            SecretSource::Missing => {}
         }
         Ok(secret)
     }
 }
 
-/// Without the layer it is a 500, and an error is logged.
+/// Without the layer, or without the layer of sessions that it needs, it is a 500, and an error is logged.
 impl FromRequestHead for CsrfToken {
     type Rejection = StatusCode;
 
     fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, StatusCode> {
-        let token = request.extensions().get::<Self>().cloned();
-        token.ok_or_else(|| {
-            tracing::error!("a handler takes a CsrfToken, but the App has no layer `Csrf`");
-            StatusCode::INTERNAL_SERVER_ERROR
-        })
+        match request.extensions().get::<Self>() {
+            Some(token) if matches!(*token.0, SecretSource::Missing) => {
+                tracing::error!("a handler takes a CsrfToken, but {NO_SESSIONS}");
+                Err(StatusCode::INTERNAL_SERVER_ERROR)
+            }
+            Some(token) => Ok(token.clone()),
+            None => {
+                tracing::error!("a handler takes a CsrfToken, but the App has no layer `Csrf`");
+                Err(StatusCode::INTERNAL_SERVER_ERROR)
+            }
+        }
+    }
+
+    fn check(route: &mut RouteCheck<'_>) {
+        if route.lacks::<Self>() {
+            route.mistake("the handler takes a CsrfToken, and no layer `Csrf` is around it");
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use apus::testing::TestClient;
 use apus::{
     App, Error, ErrorFormat, HttpError, IntoResponse, Json, Next, OrNotFound, Path, Request,
-    Response, StatusCode,
+    Response, StatusCode, http_error,
 };
 use serde_json::Value;
 
@@ -26,6 +26,7 @@ impl fmt::Display for ShopError {
 
 impl std::error::Error for ShopError {}
 
+#[http_error]
 impl HttpError for ShopError {
     fn status(&self) -> StatusCode {
         match self {
@@ -47,16 +48,31 @@ async fn kept(Path(id): Path<u32>) -> apus::Result<&'static str> {
     product(id).map_err(HttpError::into_error)
 }
 
-async fn lost(Path(id): Path<u32>) -> apus::Result<&'static str> {
+/// `?` keeps the status of a declared type.
+async fn asked(Path(id): Path<u32>) -> apus::Result<&'static str> {
     Ok(product(id)?)
+}
+
+#[derive(Debug)]
+struct Undeclared;
+
+impl fmt::Display for Undeclared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("undeclared")
+    }
+}
+
+impl std::error::Error for Undeclared {}
+
+async fn lost(Path(_): Path<u32>) -> apus::Result<&'static str> {
+    Err(Undeclared)?
 }
 
 #[test]
 fn an_error_type_sets_status_and_detail() {
     let seen = |error: &Error| {
-        error
-            .source()
-            .is_some_and(|source| source.is::<ShopError>())
+        let source = error.source();
+        source.is_some_and(|source| source.is::<ShopError>() || source.is::<Undeclared>())
     };
     let app = App::new()
         .on_error(move |error, _| {
@@ -65,10 +81,11 @@ fn an_error_type_sets_status_and_detail() {
         })
         .get("/{id}", async |Path(id): Path<u32>| product(id))
         .get("/kept/{id}", kept)
+        .get("/asked/{id}", asked)
         .get("/lost/{id}", lost);
     let client = TestClient::new(app);
     client.get("/1").send().assert_text("tea");
-    for path in ["/7", "/kept/7"] {
+    for path in ["/7", "/kept/7", "/asked/7"] {
         let mut response = client.get(path).send();
         response
             .assert_status(404)
@@ -77,6 +94,7 @@ fn an_error_type_sets_status_and_detail() {
     let mut broken = client.get("/2").send();
     assert_eq!(broken.status(), StatusCode::BAD_GATEWAY);
     assert!(!broken.text().contains("shelf"));
+    // A type that is not declared is a 500, as any other error.
     client.get("/lost/7").send().assert_status(500);
 }
 

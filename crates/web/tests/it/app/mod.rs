@@ -1,8 +1,13 @@
 //! Applications: routes, extractors, responses, middleware, mounts.
 
 mod attributes;
+mod blocking;
+mod check;
+mod error_form;
 mod errors;
+mod invalid_paths;
 mod openapi;
+mod readiness;
 mod routing;
 mod testing;
 mod tower;
@@ -12,9 +17,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use apus::{
-    App, Error, Extension, Files, Form, HeaderMap, Html, IntoResponse, Json, Method, Next, Path,
-    Peer, Query, Redirect, Request, Response, ResponseFuture, ServiceFactory, State, StatusCode,
-    Streaming,
+    App, Error, Extension, Files, Form, HeaderMap, HeaderValue, Headers, Html, IntoResponse, Json,
+    Method, Next, Path, Peer, Query, Redirect, Request, Response, ResponseFuture, ServiceFactory,
+    State, StatusCode, Streaming,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -416,8 +421,11 @@ fn invalid_routes_are_errors() {
     ] {
         let error = app.check().unwrap_err();
         assert!(!error.to_string().is_empty());
-        let error = app.serve("127.0.0.1:0").unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        let started = app.serve("127.0.0.1:0").unwrap_err();
+        assert!(
+            matches!(started, apus::StartError::Application(_)),
+            "{started}"
+        );
     }
     assert!(
         App::new()
@@ -426,4 +434,43 @@ fn invalid_routes_are_errors() {
             .check()
             .is_ok()
     );
+}
+
+#[test]
+fn fields_and_a_status_are_set_on_any_response() {
+    fn fields() -> HeaderMap {
+        let mut fields = HeaderMap::new();
+        fields.append("x-kind", HeaderValue::from_static("a"));
+        fields.append("x-kind", HeaderValue::from_static("b"));
+        fields.insert("content-type", HeaderValue::from_static("text/csv"));
+        fields
+    }
+    fn own_fields() -> Headers {
+        let mut headers = Headers::new();
+        headers.try_append("X-Kind", "a").unwrap();
+        headers.try_append("x-kind", "b").unwrap();
+        headers.try_append("Content-Type", "text/csv").unwrap();
+        headers
+    }
+    let app = App::new()
+        .get("/map", async || (fields(), "1;2"))
+        .get("/map/202", async || (StatusCode::ACCEPTED, fields(), "1;2"))
+        .get("/own", async || (own_fields(), "1;2"))
+        .get("/own/202", async || {
+            (
+                StatusCode::ACCEPTED,
+                own_fields(),
+                Ok::<_, StatusCode>("1;2"),
+            )
+        });
+    for path in ["/map", "/own"] {
+        for (path, status) in [(path.to_owned(), 200), (format!("{path}/202"), 202)] {
+            let reply = crate::harness::get(app.clone(), &path, &[]);
+            assert_eq!((reply.status, reply.text()), (status, "1;2"));
+            let found: Vec<_> = reply.fields("x-kind").collect();
+            assert_eq!(found, ["a", "b"]);
+            let found: Vec<_> = reply.fields("content-type").collect();
+            assert_eq!(found, ["text/csv"]);
+        }
+    }
 }

@@ -1,9 +1,9 @@
 //! The OpenAPI description and its page.
 
-use apus::extract::Multipart;
+use apus::extract::{Multipart, MultipartForm};
 use apus::openapi::{JsonSchema, OpenApi};
 use apus::testing::TestClient;
-use apus::{App, Json, Path, Query, StatusCode, delete, get, post, routes};
+use apus::{App, Created, Json, Method, Path, Query, StatusCode, Valid, delete, get, post, routes};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -131,7 +131,8 @@ fn operations_are_described_by_the_types_of_their_handlers() {
 
 #[test]
 fn an_application_serves_its_description_and_a_page() {
-    let client = TestClient::new(App::new().register(routes![find]).openapi(api()));
+    let every = || routes![find, show, create, untag, opaque, upload];
+    let client = TestClient::new(App::new().register(every()).openapi(api()));
     let served: Value = client.get("/openapi.json").send().assert_ok().json();
     assert_eq!(served, api().to_value());
     client
@@ -180,7 +181,8 @@ fn routes_without_attributes_are_listed() {
     let put = &paths["/openapi/users/{id}"]["put"];
     assert_eq!(put["operationId"], "plain");
     assert_eq!(put["parameters"][0]["name"], "id");
-    assert!(paths["/openapi/users/{id}"]["get"].is_object());
+    // What is described and not registered is left out.
+    assert!(paths["/openapi/users/{id}"]["get"].is_null());
     let closure = &paths["/openapi/closure/{rest}"]["get"];
     assert!(closure.is_object() && closure["operationId"].is_null());
     assert!(paths["/in/users"]["post"].is_object());
@@ -189,7 +191,142 @@ fn routes_without_attributes_are_listed() {
         assert!(paths[path].is_null(), "{path}");
     }
     let served = document(app().openapi(api().only_described()));
-    assert_eq!(served, api().to_value());
+    let paths: Vec<&String> = served["paths"].as_object().unwrap().keys().collect();
+    assert_eq!(paths, ["/openapi/users"]);
+}
+
+#[get("/list")]
+async fn list() -> Json<Vec<User>> {
+    Json(Vec::new())
+}
+
+#[post("/add")]
+async fn add(form: MultipartForm<User>) -> Created<Json<User>> {
+    Created::at("/list/1", Json(form.fields))
+}
+
+#[get("/fields")]
+async fn fields() -> ([(&'static str, &'static str); 1], Json<User>) {
+    let user = User {
+        id: 1,
+        name: String::new(),
+    };
+    ([("x-a", "1")], Json(user))
+}
+
+#[post("/status")]
+async fn status() -> (StatusCode, [(&'static str, &'static str); 1], String) {
+    (StatusCode::ACCEPTED, [("x-a", "1")], String::new())
+}
+
+/// The description is made of the routes as they are registered.
+#[test]
+fn routes_in_groups_are_described_at_their_paths() {
+    let inner = |group: App| {
+        group
+            .register(routes![list, add])
+            .nest("/deep", App::new().register(routes![list]))
+    };
+    let app = App::new()
+        .group("/api", inner)
+        .register(routes![fields, status])
+        .openapi(OpenApi::new("Shop", "1").describe(routes![list, add]));
+    let client = TestClient::new(app);
+    let served: Value = client.get("/openapi.json").send().assert_ok().json();
+    let paths = &served["paths"];
+    assert_eq!(paths.as_object().unwrap().len(), 5, "{paths:#}");
+    let user = json!({"$ref": "#/components/schemas/User"});
+    for (path, id) in [("/api/list", "list"), ("/api/deep/list", "list_2")] {
+        let found = &paths[path]["get"];
+        assert_eq!(found["operationId"], id);
+        let schema = &found["responses"]["200"]["content"]["application/json"]["schema"];
+        assert_eq!(schema["items"], user, "{path}");
+    }
+    let add = &paths["/api/add"]["post"];
+    let body = &add["requestBody"]["content"]["multipart/form-data"]["schema"];
+    assert_eq!(body, &user);
+    let created = &add["responses"]["201"];
+    assert_eq!(created["description"], "Created");
+    assert_eq!(created["content"]["application/json"]["schema"], user);
+    let fields = &paths["/fields"]["get"]["responses"]["200"];
+    assert_eq!(fields["content"]["application/json"]["schema"], user);
+    let status = &paths["/status"]["post"]["responses"]["2XX"];
+    assert!(status["content"]["text/plain"].is_object());
+    // The response is the one that is described.
+    client
+        .post("/api/add")
+        .header("content-type", "multipart/form-data; boundary=b")
+        .body("--b\r\ncontent-disposition: form-data; name=id\r\n\r\n1\r\n--b\r\ncontent-disposition: form-data; name=fullName\r\n\r\nAda\r\n--b--\r\n")
+        .send()
+        .assert_status(201)
+        .assert_header("location", "/list/1")
+        .assert_json(json!({"id": 1, "fullName": "Ada"}));
+}
+
+#[test]
+fn what_types_do_not_tell_can_be_set() {
+    let api = OpenApi::new("Shop", "1")
+        .security_scheme("token", json!({"type": "http", "scheme": "bearer"}))
+        .security("token")
+        .operations_below("/api", |operation| {
+            operation
+                .tags(["shop"])
+                .problem(422, "a value is not valid");
+        })
+        .operation(Method::POST, "/api/add", |operation| {
+            operation
+                .summary("Adds a user.")
+                .description("At once.")
+                .security("other")
+                .request_example(json!({"id": 1}))
+                .response_example("201", json!({"id": 2}));
+        })
+        .operation(Method::POST, "/status", |operation| {
+            operation.status(202).no_security();
+        });
+    let app = App::new()
+        .group("/api", |group| group.register(routes![list, add]))
+        .group("/apis", |group| group.register(routes![list]))
+        .register(routes![status])
+        .openapi(api);
+    let served: Value = TestClient::new(app)
+        .get("/openapi.json")
+        .send()
+        .assert_ok()
+        .json();
+    assert_eq!(
+        served["components"]["securitySchemes"]["token"]["scheme"],
+        "bearer"
+    );
+    assert_eq!(served["security"], json!([{"token": []}]));
+    let paths = &served["paths"];
+    assert_eq!(paths["/apis/list"]["get"]["responses"]["422"], Value::Null);
+    for (path, method) in [("/api/list", "get"), ("/api/add", "post")] {
+        let operation = &paths[path][method];
+        assert_eq!(operation["tags"], json!(["shop"]));
+        let problem = &operation["responses"]["422"];
+        assert_eq!(problem["description"], "a value is not valid");
+        assert!(problem["content"]["application/problem+json"].is_object());
+    }
+    let add = &paths["/api/add"]["post"];
+    assert_eq!(
+        (&add["summary"], &add["description"]),
+        (&json!("Adds a user."), &json!("At once."))
+    );
+    assert_eq!(add["security"], json!([{"other": []}]));
+    assert_eq!(
+        add["requestBody"]["content"]["multipart/form-data"]["example"]["id"],
+        1
+    );
+    assert_eq!(
+        add["responses"]["201"]["content"]["application/json"]["example"]["id"],
+        2
+    );
+    let status = &paths["/status"]["post"];
+    assert!(
+        status["responses"]["202"]["content"].is_object() && status["responses"]["2XX"].is_null()
+    );
+    assert_eq!(status["security"], json!([]));
 }
 
 #[test]
@@ -199,4 +336,32 @@ fn the_page_needs_no_other_resources() {
     for part in ["<script", "http://", "https://", "src=", "@import"] {
         assert!(!page.contains(part), "{part}");
     }
+}
+
+#[derive(Deserialize, JsonSchema, garde::Validate)]
+#[schemars(crate = "apus::openapi::schemars")]
+struct NewUser {
+    #[garde(length(min = 3, max = 20))]
+    name: String,
+}
+
+#[post("/openapi/valid")]
+async fn create_valid(Valid(Json(user)): Valid<Json<NewUser>>) -> String {
+    user.name
+}
+
+#[test]
+fn rules_of_fields_and_the_response_to_invalid_ones_are_described() {
+    let api = OpenApi::new("Users", "1").describe(routes![create_valid]);
+    let api = api.to_value();
+    let operation = &api["paths"]["/openapi/valid"]["post"];
+    let body = &operation["requestBody"]["content"]["application/json"]["schema"];
+    assert_eq!(body["$ref"], "#/components/schemas/NewUser");
+    let name = &api["components"]["schemas"]["NewUser"]["properties"]["name"];
+    assert_eq!(
+        (&name["minLength"], &name["maxLength"]),
+        (&json!(3), &json!(20))
+    );
+    let problem = &operation["responses"]["422"]["content"]["application/problem+json"];
+    assert_eq!(problem["schema"]["properties"]["errors"]["type"], "object");
 }

@@ -6,6 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use apus::extract::Cookies;
+use apus::layers::RequestIds;
+use apus::sse::{Event, Sse};
 use apus::testing::{TestClient, TestServer};
 use apus::websocket::{WebSocket, WebSocketUpgrade};
 use apus::{
@@ -232,4 +235,49 @@ fn several_workers_serve_one_server() {
     #[expect(clippy::disallowed_methods, reason = "a test may block")]
     let connection = std::net::TcpStream::connect(address);
     assert!(connection.is_err());
+}
+
+#[test]
+fn a_snapshot_has_what_is_the_same_each_time() {
+    let app = || {
+        App::new()
+            .layer(RequestIds::new())
+            .get("/json", async |mut cookies: Cookies| {
+                cookies.add(("id", "random"));
+                (cookies, Json(json!({ "b": [1], "a": null })))
+            })
+            .get("/text", async || "text")
+    };
+    let expected = "200 OK\ncontent-length: 18\ncontent-type: application/json\n\
+                    set-cookie: id=...; HttpOnly; SameSite=Lax; Path=/\nx-request-id: ...\n\n\
+                    {\n  \"a\": null,\n  \"b\": [\n    1\n  ]\n}";
+    let server = TestServer::start(app());
+    assert_eq!(server.client().get("/json").send().snapshot(), expected);
+    let mut text = TestClient::new(app()).get("/text").send();
+    assert!(text.snapshot().ends_with("\n\ntext"), "{}", text.snapshot());
+}
+
+#[test]
+fn events_are_read_one_by_one() {
+    let app = App::new()
+        .get("/events", async || {
+            Sse::run(async |mut events| {
+                events
+                    .send(Event::new().data("1").event("price").id("7"))
+                    .await;
+                events.send("two\nlines").await;
+            })
+        })
+        .get("/text", async || "data: 1");
+    let server = TestServer::start(app);
+    let mut response = server.client().get("/events").send();
+    let event = response.event().unwrap();
+    assert_eq!(
+        (&*event.name, &*event.data, &*event.id),
+        ("price", "1", "7")
+    );
+    response.assert_event("two\nlines");
+    assert_eq!(response.event(), None);
+    let text = std::panic::AssertUnwindSafe(|| server.client().get("/text").send().event());
+    assert!(std::panic::catch_unwind(text).is_err());
 }

@@ -275,9 +275,9 @@ fn a_form_is_searched_up_to_a_limit() {
 #[test]
 fn without_the_layers_requests_are_rejected() {
     let app = App::new().get("/", async |_: CsrfToken| "never");
-    TestClient::new(app).get("/").send().assert_status(500);
+    TestClient::of(app).get("/").send().assert_status(500);
     let app = App::new().layer(Csrf::new()).post("/", async || "done");
-    let client = TestClient::new(app);
+    let client = TestClient::of(app);
     client
         .post("/")
         .header("x-csrf-token", "x")
@@ -299,4 +299,29 @@ fn a_test_sends_the_token_of_a_page() {
 #[should_panic(expected = "has no field csrf_token")]
 fn a_page_without_a_token_fails_the_test() {
     let _ = both()[0].post("/").token_of("/plain");
+}
+
+/// A page with a token that no request could send back is worse than none.
+#[test]
+fn a_token_without_or_outside_of_sessions_is_a_500() {
+    let sessions = || Sessions::new(MemoryStore::new());
+    let page = async |token: CsrfToken| token.field().await.map_err(apus::Error::from);
+    let outside = App::new()
+        .layer(Csrf::new())
+        .layer(sessions())
+        .get("/", page);
+    for app in [App::new().layer(Csrf::new()).get("/", page), outside] {
+        assert!(app.check().is_err());
+        let mut response = TestClient::of(app).get("/").send();
+        assert!(!response.assert_status(500).text().contains("csrf_token"));
+    }
+    let app = App::new()
+        .layer(sessions())
+        .layer(Csrf::new())
+        .get("/", page);
+    TestClient::new(app)
+        .get("/")
+        .send()
+        .assert_ok()
+        .assert_contains("csrf_token");
 }

@@ -2,6 +2,7 @@
 
 mod csrf;
 mod jwt;
+mod signed_urls;
 
 use apus::auth::{BasicAuth, BasicUser, BearerAuth, Credentials, password};
 use apus::testing::TestClient;

@@ -39,6 +39,7 @@ impl Server {
                 },
                 tls: None,
                 http2: true,
+                http3: None,
                 proxy_protocol_from: Vec::new(),
                 service: Arc::new(app),
             }],

@@ -3,9 +3,11 @@
 mod cors;
 mod etags;
 mod files;
-mod logs;
+pub(crate) mod logs;
 mod metrics;
 mod panics;
 mod rate_limit;
 mod security_headers;
 mod timeout;
+
+pub(crate) use logs::logged;

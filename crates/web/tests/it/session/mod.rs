@@ -426,18 +426,19 @@ impl SessionStore for Broken {
 }
 
 #[test]
-fn a_failed_write_is_a_500() {
+fn a_store_that_fails_is_a_503() {
     let visitor = visitor(Broken);
     visitor.get("/plain").send().assert_text("plain");
     visitor
         .get("/set?name=a&value=1")
         .send()
-        .assert_status(500)
+        .assert_status(503)
+        .assert_header("retry-after", "5")
         .assert_no_header("set-cookie");
     visitor.set_cookie("session", &"A".repeat(43));
     visitor.get("/plain").send().assert_text("plain");
-    visitor.get("/get?name=a").send().assert_status(500);
-    visitor.get("/destroy").send().assert_status(500);
+    visitor.get("/get?name=a").send().assert_status(503);
+    visitor.get("/destroy").send().assert_status(503);
 }
 
 /// Sends two requests of one session. The first one reads `a`, waits for the response to the other
@@ -547,5 +548,7 @@ fn middleware_can_use_the_session() {
 #[test]
 fn without_the_layer_a_session_is_a_500() {
     let app = App::new().get("/", async |_: Session| "never");
-    TestClient::new(app).get("/").send().assert_status(500);
+    // A check of the application finds it before.
+    assert!(app.check().is_err());
+    TestClient::of(app).get("/").send().assert_status(500);
 }

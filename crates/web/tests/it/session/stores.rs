@@ -1,11 +1,12 @@
 //! The contract of session stores, and each store behind a server.
 
-use apus::App;
 use apus::session::{
     MemoryStore, RedisStore, Session, SessionKey, SessionStore, SessionWrite, Sessions, SqlStore,
     StoredSession,
 };
-use apus::testing::TestServer;
+use apus::sql::{Db, sqlx};
+use apus::testing::{TestClient, TestServer};
+use apus::{App, State};
 
 use crate::sql::{Fresh, Running, redis};
 use apus_testkit::block_on;
@@ -169,7 +170,7 @@ fn without_redis_only_requests_that_need_a_session_fail() {
     visitor.get("/").send().assert_text("1");
     drop(redis);
     visitor.get("/plain").send().assert_text("plain");
-    visitor.get("/").send().assert_status(500);
+    visitor.get("/").send().assert_status(503);
 }
 
 #[test]
@@ -202,4 +203,43 @@ fn memory_is_limited_and_the_first_to_expire_is_removed() {
         assert!(store.load(&key_of(2), 390).await.unwrap().is_some());
         assert_eq!(store.len(), 2);
     });
+}
+
+/// A database that is down is told at once, with its true cause, once.
+#[test]
+fn a_database_that_is_down_is_a_503_with_the_cause_in_the_log() {
+    // Nothing listens on a port that was just given back.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let db: Db = Db::open(&format!("postgres://me@{address}/none")).unwrap();
+    // The pool alone would try until this is over, which is longer than a test client waits.
+    let db = db.acquire_timeout(std::time::Duration::from_secs(3600));
+    async fn users(State(db): State<Db>) -> apus::Result<String> {
+        let mut connection = db.acquire().await?;
+        let count = sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM users");
+        Ok(count.fetch_one(&mut *connection).await?.to_string())
+    }
+    let app = app(SqlStore::new(db.clone()))
+        .state(db)
+        .get("/users", users);
+    let log = crate::layers::logged(|| {
+        let client = TestClient::new(app);
+        for path in ["/", "/users"] {
+            client
+                .get(path)
+                .send()
+                .assert_status(503)
+                .assert_header("retry-after", "5");
+        }
+    });
+    let lines: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("a handler failed"))
+        .collect();
+    assert_eq!(lines.len(), 2, "{log}");
+    for line in &lines {
+        assert_eq!(line.matches("onnection refused").count(), 1, "{line}");
+        assert!(line.matches("the store of sessions").count() <= 1, "{line}");
+    }
 }

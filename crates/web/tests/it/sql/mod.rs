@@ -152,7 +152,7 @@ fn a_failed_migration_names_its_file_and_changes_nothing() {
     let text = error.to_string();
     assert!(matches!(error, DbError::Migration { .. }), "{error:?}");
     for part in [
-        folder.path().to_str().unwrap(),
+        folder.path().join("0002_bad.sql:1").to_str().unwrap(),
         "test.db",
         "migration 2",
         "TABEL",
@@ -167,6 +167,88 @@ fn a_failed_migration_names_its_file_and_changes_nothing() {
         rows.iter().map(|row| row.get::<String, _>(0)).collect()
     });
     assert!(tables.contains("a") && !tables.contains("b"), "{tables:?}");
+}
+
+#[test]
+fn a_bad_migration_is_told_with_file_and_line() {
+    let create =
+        "-- The first; table\nCREATE TABLE a (x INTEGER);\n\nINSERT INTO a (x)\n  VALUES (1);\n";
+    for fresh in Fresh::of_each() {
+        for (bad, line) in [
+            ("CREATE TABEL b (x INTEGER);", 6),
+            ("INSERT INTO a (x)\n  SELEC 2;", 7),
+            ("INSERT INTO nowhere (x) VALUES (1);", 6),
+        ] {
+            let is_told = match fresh.db().system() {
+                System::Sqlite | System::Postgres => true,
+                // MariaDB quotes the statement only if its syntax is wrong.
+                System::MySql => !bad.contains("nowhere"),
+            };
+            let folder = tempfile::tempdir().unwrap();
+            fs::write(folder.path().join("0001_a.sql"), format!("{create}{bad}")).unwrap();
+            let fresh = Fresh::of(fresh.db().system());
+            let error = fresh.db().migrate(folder.path()).unwrap_err().to_string();
+            let place = match is_told {
+                true => format!("0001_a.sql:{line} "),
+                false => "0001_a.sql ".to_owned(),
+            };
+            assert!(
+                error.contains(&place),
+                "{}: {place}: {error}",
+                fresh.address
+            );
+        }
+    }
+}
+
+#[test]
+fn migrations_that_would_be_skipped_are_errors() {
+    let sql = "CREATE TABLE a (x INTEGER);";
+    let fresh = Fresh::of(System::Sqlite);
+    let told = |files: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        for file in files {
+            let file = folder.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, sql).unwrap();
+        }
+        let result = fresh.db().migrate(folder.path());
+        result.map_err(|error| {
+            assert!(matches!(error, DbError::MigrationFiles { .. }), "{error:?}");
+            error.to_string()
+        })
+    };
+    for (files, parts) in [
+        (
+            &["users.sql", "0001_a.sql"][..],
+            &["users.sql has no number"][..],
+        ),
+        (&["0001.sql"], &["0001.sql has no number"]),
+        (&["v1_users.sql"], &["v1_users.sql has no number"]),
+        (&["0_users.sql"], &["0_users.sql has no number"]),
+        (
+            &["sqlite/0001_a.sql", "0002_b.sql"],
+            &["0002_b.sql is beside the folder", "sqlite"],
+        ),
+        (
+            &["1_a.sql", "0001_b.sql"],
+            &["0001_b.sql and ", "1_a.sql have the same number, 1"],
+        ),
+        (&["sqlite/users.sql"], &["users.sql has no number"]),
+    ] {
+        let told = told(files).unwrap_err();
+        for part in parts {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+    // Other files are none of migrations.
+    told(&[
+        "README.md",
+        "sqlite/notes.txt",
+        "sqlite/0001_a.up.sql",
+        "sqlite/0001_a.down.sql",
+    ])
+    .unwrap();
 }
 
 #[test]

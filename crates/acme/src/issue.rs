@@ -1,0 +1,498 @@
+//! One order, from the account to the certificate (RFC 8555 section 7).
+
+use std::fmt;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apus_transport::tls::Certificate;
+use instant_acme::{
+    Account, AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeType,
+    ExternalAccountKey, Identifier, NewAccount, NewOrder, Order, OrderStatus, Problem, RetryPolicy,
+};
+use rcgen::{CertificateParams, DistinguishedName, KeyPair};
+use tokio::process::Command;
+
+use crate::challenges::{OpenChallenge, PendingChallenges};
+use crate::provider::AcmeProvider;
+use crate::settings::{CertificateKeyType, ChallengeKind, ManagedCertificate};
+use crate::state::{CertificateState, OpenOrder};
+use crate::store::{CertificateStore, CertificateStoreError};
+
+/// How long an authority may take to check challenges, and to issue a certificate.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How long a DNS hook may take, with the time until the record is published.
+const HOOK_PATIENCE: Duration = Duration::from_secs(600);
+/// The first label of a TXT record (RFC 8555 section 8.4).
+const DNS_LABEL: &str = "_acme-challenge";
+
+/// The order of one certificate at one authority.
+pub(crate) struct CertificateOrder<'a> {
+    pub(crate) store: &'a CertificateStore,
+    pub(crate) challenges: &'a Arc<PendingChallenges>,
+    pub(crate) managed: &'a ManagedCertificate,
+    pub(crate) provider: &'a AcmeProvider,
+}
+
+/// What publishes the response to a challenge; it is withdrawn when this is dropped, or the hook is called again.
+enum PublishedResponse {
+    Local(#[expect(dead_code, reason = "it is open until it is dropped")] OpenChallenge),
+    Dns { name: String, value: String },
+}
+
+impl CertificateOrder<'_> {
+    /// Orders the certificate, or continues the open order, and stores it.
+    pub(crate) async fn obtain(&self, state: &mut CertificateState) -> Result<(), IssueError> {
+        let account = self.account().await?;
+        let mut order = self.order(&account, state).await?;
+        if order.state().status == OrderStatus::Pending {
+            self.authorize(&mut order, state.failures).await?;
+        }
+        let key = match self.store.pending_key(self.managed)? {
+            Some(key) => key,
+            None => {
+                let key = new_key(self.managed.settings.key_type)?.serialize_pem();
+                self.store.put_pending_key(self.managed, &key)?;
+                key
+            }
+        };
+        if order.state().status == OrderStatus::Ready {
+            let key = KeyPair::from_pem(&key)?;
+            order
+                .finalize_csr(&signing_request(&self.managed.names, &key)?)
+                .await?;
+        }
+        let chain = order.poll_certificate(&retries()).await?;
+        let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes())
+            .map_err(|error| IssueError::new(format!("the certificate is not usable: {error}")))?;
+        self.check_names(&certificate)?;
+        self.store.put_certificate(self.managed, &chain, &key)?;
+        *state = CertificateState {
+            issued_by: Some(self.provider.directory.clone()),
+            ..CertificateState::default()
+        };
+        self.store.put_state(self.managed, state)?;
+        self.store.remove_pending_key(self.managed)?;
+        Ok(())
+    }
+
+    /// The account at the authority, which is created with the first order.
+    pub(crate) async fn account(&self) -> Result<Account, IssueError> {
+        let settings = &self.managed.settings;
+        let builder = match &settings.provider_root {
+            Some(root) => Account::builder_with_root(root),
+            None => Account::builder(),
+        }?;
+        if let Some(json) = self.store.account(self.provider)? {
+            let credentials = serde_json::from_slice(&json)
+                .map_err(|error| IssueError::new(format!("the stored account: {error}")))?;
+            return Ok(builder.from_credentials(credentials).await?);
+        }
+        let contact = settings
+            .email
+            .as_ref()
+            .map(|email| format!("mailto:{email}"));
+        let contacts: Vec<&str> = contact.iter().map(String::as_str).collect();
+        let external = settings
+            .external_account
+            .as_ref()
+            .map(|account| ExternalAccountKey::new(account.id.clone(), &account.key));
+        let new = NewAccount {
+            contact: &contacts,
+            terms_of_service_agreed: true,
+            only_return_existing: false,
+        };
+        let directory = self.provider.directory.clone();
+        let (account, credentials) = builder.create(&new, directory, external.as_ref()).await?;
+        let json = serde_json::to_vec(&credentials)
+            .map_err(|error| IssueError::new(format!("the new account: {error}")))?;
+        self.store.put_account(self.provider, &json)?;
+        Ok(account)
+    }
+
+    /// The open order if it can still lead to a certificate, or a new one, which is stored.
+    async fn order(
+        &self,
+        account: &Account,
+        state: &mut CertificateState,
+    ) -> Result<Order, IssueError> {
+        if let Some(open) = &state.order
+            && open.directory == self.provider.directory
+            && open.names == self.managed.names
+        {
+            // An authority that has forgotten the order says so.
+            if let Ok(mut order) = account.order(open.url.clone()).await {
+                let status = order.state().status;
+                let has_key = self.store.pending_key(self.managed)?.is_some();
+                match status {
+                    OrderStatus::Pending | OrderStatus::Ready => return Ok(order),
+                    OrderStatus::Processing | OrderStatus::Valid if has_key => return Ok(order),
+                    _ => {}
+                }
+            }
+        }
+        self.store.remove_pending_key(self.managed)?;
+        let identifiers: Vec<Identifier> = self
+            .managed
+            .names
+            .iter()
+            .map(|name| match name.parse() {
+                Ok(address) => Identifier::Ip(address),
+                Err(_) => Identifier::Dns(name.clone()),
+            })
+            .collect();
+        let new = || match &self.managed.settings.profile {
+            None => NewOrder::new(&identifiers),
+            Some(profile) => NewOrder::new(&identifiers).profile(profile),
+        };
+        let order = match self.replaced(state)? {
+            None => account.new_order(&new()).await?,
+            Some(replaced) => match account.new_order(&new().replaces(replaced)).await {
+                Ok(order) => order,
+                // An authority may have forgotten that certificate, or accept no such facts.
+                Err(_) => account.new_order(&new()).await?,
+            },
+        };
+        state.order = Some(OpenOrder {
+            directory: self.provider.directory.clone(),
+            url: order.url().to_owned(),
+            names: self.managed.names.clone(),
+        });
+        self.store.put_state(self.managed, state)?;
+        Ok(order)
+    }
+
+    /// The certificate of this authority that a new one replaces (RFC 9773 section 5).
+    fn replaced(
+        &self,
+        state: &CertificateState,
+    ) -> Result<Option<CertificateIdentifier<'static>>, CertificateStoreError> {
+        if state.issued_by.as_ref() != Some(&self.provider.directory) {
+            return Ok(None);
+        }
+        let certificate = self.store.certificate(self.managed).ok().flatten();
+        Ok(certificate.as_ref().and_then(identifier))
+    }
+
+    /// Responds to the challenges of all names, and waits until the authority has checked them.
+    async fn authorize(&self, order: &mut Order, failures: u32) -> Result<(), IssueError> {
+        let mut published = Vec::new();
+        let result = self
+            .respond_to_challenges(order, failures, &mut published)
+            .await;
+        for response in published {
+            if let PublishedResponse::Dns { name, value } = response {
+                // What is left over does no harm.
+                if let Err(error) = self.call_hook("cleanup", &name, &value).await {
+                    tracing::warn!(%name, %error, "a TXT record of a challenge stays");
+                }
+            }
+        }
+        result
+    }
+
+    async fn respond_to_challenges(
+        &self,
+        order: &mut Order,
+        failures: u32,
+        published: &mut Vec<PublishedResponse>,
+    ) -> Result<(), IssueError> {
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let authorization = authorization?;
+            match authorization.status {
+                AuthorizationStatus::Pending => {}
+                AuthorizationStatus::Valid => continue,
+                status => {
+                    let why = format!("an authorization of the order is {status:?}");
+                    return Err(IssueError::new(why));
+                }
+            }
+            let response = self.respond(authorization, failures).await?;
+            published.push(response);
+        }
+        match order.poll_ready(&retries()).await {
+            Ok(OrderStatus::Ready) => Ok(()),
+            result => {
+                let faults = challenge_faults(order).await;
+                match (faults.is_empty(), result) {
+                    (false, _) => Err(IssueError::new(faults)),
+                    (true, Err(error)) => Err(error.into()),
+                    (true, Ok(_)) => Err(IssueError::new("the order has become invalid")),
+                }
+            }
+        }
+    }
+
+    /// Publishes the response to a challenge of one name, and tells the authority.
+    async fn respond(
+        &self,
+        mut authorization: AuthorizationHandle<'_>,
+        failures: u32,
+    ) -> Result<PublishedResponse, IssueError> {
+        let name = authorization.identifier().to_string();
+        let kind = self.choose(&name, &authorization, failures)?;
+        let Some(mut challenge) = authorization.challenge(acme_type(kind)) else {
+            return Err(IssueError::new(format!(
+                "the authority offers no {} for {name}",
+                kind.name()
+            )));
+        };
+        let authorization = challenge.key_authorization();
+        let published = match kind {
+            ChallengeKind::Http => PublishedResponse::Local(
+                self.challenges
+                    .add_http(&challenge.token, authorization.as_str()),
+            ),
+            ChallengeKind::TlsAlpn => PublishedResponse::Local(
+                self.challenges
+                    .add_tls(&name, authorization.digest().as_ref())?,
+            ),
+            ChallengeKind::Dns => {
+                let domain = name.strip_prefix("*.").unwrap_or(&name);
+                let name = format!("{DNS_LABEL}.{domain}");
+                let value = authorization.dns_value();
+                self.call_hook("present", &name, &value).await?;
+                PublishedResponse::Dns { name, value }
+            }
+        };
+        challenge.set_ready().await?;
+        Ok(published)
+    }
+
+    /// A challenge that is allowed, offered and possible for the name: another one after each failure.
+    fn choose(
+        &self,
+        name: &str,
+        authorization: &AuthorizationHandle<'_>,
+        failures: u32,
+    ) -> Result<ChallengeKind, IssueError> {
+        let is_wildcard = name.starts_with("*.");
+        let is_possible = |kind: &ChallengeKind| {
+            let is_offered = authorization
+                .challenges
+                .iter()
+                .any(|offered| offered.r#type == acme_type(*kind));
+            is_offered && (*kind == ChallengeKind::Dns || !is_wildcard)
+        };
+        let allowed = self.managed.settings.allowed_challenges();
+        let possible: Vec<ChallengeKind> = allowed.filter(is_possible).collect();
+        possible
+            .get(failures as usize % possible.len().max(1))
+            .copied()
+            .ok_or_else(|| {
+                let why = match is_wildcard {
+                    true => "a wildcard needs dns-01, and so a DNS hook",
+                    false => "the authority offers none of the allowed challenges",
+                };
+                IssueError::new(format!("{name}: {why}"))
+            })
+    }
+
+    /// Calls the program that publishes TXT records: `present` or `cleanup`, the name of the record, its value.
+    async fn call_hook(&self, action: &str, name: &str, value: &str) -> Result<(), IssueError> {
+        let Some(hook) = &self.managed.settings.dns_hook else {
+            return Err(IssueError::new(format!("{name}: there is no DNS hook")));
+        };
+        let output = Command::new(hook)
+            .args([action, name, value])
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let failed = |why: String| {
+            IssueError::new(format!("the DNS hook {} {action}: {why}", hook.display()))
+        };
+        let output = tokio::time::timeout(HOOK_PATIENCE, output)
+            .await
+            .map_err(|_| failed("it did not end in ten minutes".to_owned()))?
+            .map_err(|error| failed(error.to_string()))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        let last = text.trim().lines().last().unwrap_or_default();
+        Err(failed(format!("{}: {last}", output.status)))
+    }
+
+    fn check_names(&self, certificate: &Certificate) -> Result<(), IssueError> {
+        let missing = self
+            .managed
+            .names
+            .iter()
+            .find(|name| !certificate.names().iter().any(|has| **has == ***name));
+        match missing {
+            None => Ok(()),
+            Some(name) => Err(IssueError::new(format!(
+                "the certificate is not for {name}"
+            ))),
+        }
+    }
+}
+
+/// The identifier of a certificate for its authority (RFC 9773 section 4.1).
+pub(crate) fn identifier(certificate: &Certificate) -> Option<CertificateIdentifier<'static>> {
+    let leaf = certificate.key().cert.first()?;
+    let identifier = CertificateIdentifier::try_from(leaf).ok()?;
+    Some(identifier.into_owned())
+}
+
+fn retries() -> RetryPolicy {
+    RetryPolicy::new().backoff(1.5).timeout(PATIENCE)
+}
+
+fn acme_type(kind: ChallengeKind) -> ChallengeType {
+    match kind {
+        ChallengeKind::Http => ChallengeType::Http01,
+        ChallengeKind::TlsAlpn => ChallengeType::TlsAlpn01,
+        ChallengeKind::Dns => ChallengeType::Dns01,
+    }
+}
+
+fn new_key(kind: CertificateKeyType) -> Result<KeyPair, rcgen::Error> {
+    match kind {
+        CertificateKeyType::P256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
+        CertificateKeyType::P384 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
+        CertificateKeyType::Rsa2048 => KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256),
+    }
+}
+
+/// A certificate signing request (RFC 2986), DER.
+fn signing_request(names: &[String], key: &KeyPair) -> Result<Vec<u8>, rcgen::Error> {
+    let mut params = CertificateParams::new(names.to_vec())?;
+    params.distinguished_name = DistinguishedName::new();
+    Ok(params.serialize_request(key)?.der().to_vec())
+}
+
+/// What the authority found wrong with the challenges of an order, each with its name.
+async fn challenge_faults(order: &mut Order) -> String {
+    let mut faults = Vec::new();
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        if authorization.refresh().await.is_err() {
+            continue;
+        }
+        let name = authorization.identifier().to_string();
+        for challenge in &authorization.challenges {
+            if let Some(problem) = &challenge.error {
+                faults.push(format!("{name}: {}", words(problem)));
+            }
+        }
+    }
+    faults.join("; ")
+}
+
+/// A problem of the authority in words (RFC 8555 section 6.7).
+fn words(problem: &Problem) -> String {
+    let kind = problem
+        .r#type
+        .as_deref()
+        .and_then(|kind| kind.rsplit(':').next());
+    let mut text = match (&problem.detail, kind) {
+        (Some(detail), Some(kind)) => format!("{detail} ({kind})"),
+        (Some(detail), None) => detail.clone(),
+        (None, Some(kind)) => kind.to_owned(),
+        (None, None) => "the authority gives no reason".to_owned(),
+    };
+    for part in &problem.subproblems {
+        text += &format!("; {part}");
+    }
+    text
+}
+
+/// Why there is no certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IssueError {
+    text: String,
+    kind: IssueErrorKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IssueErrorKind {
+    RateLimited,
+    BadNonce,
+    Other,
+}
+
+impl IssueError {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            kind: IssueErrorKind::Other,
+        }
+    }
+
+    /// Whether the authority has forgotten its nonce, so that the same can be tried at once (RFC 8555 section 6.5).
+    pub(crate) fn is_bad_nonce(&self) -> bool {
+        self.kind == IssueErrorKind::BadNonce
+    }
+
+    /// The failures of several authorities.
+    pub(crate) fn of_several(text: String, is_rate_limited: bool) -> Self {
+        let kind = match is_rate_limited {
+            true => IssueErrorKind::RateLimited,
+            false => IssueErrorKind::Other,
+        };
+        Self { text, kind }
+    }
+
+    /// Whether the authority refuses more orders for now.
+    pub fn is_rate_limited(&self) -> bool {
+        self.kind == IssueErrorKind::RateLimited
+    }
+}
+
+impl From<instant_acme::Error> for IssueError {
+    fn from(error: instant_acme::Error) -> Self {
+        use instant_acme::Error;
+        let text = match &error {
+            Error::Api(problem) => words(problem),
+            Error::Timeout(_) => "the authority did not decide in time".to_owned(),
+            error => causes(error),
+        };
+        let problem_type = match &error {
+            Error::Api(problem) => problem.r#type.as_deref().unwrap_or_default(),
+            _ => "",
+        };
+        let kind = match problem_type.rsplit(':').next() {
+            Some("rateLimited") => IssueErrorKind::RateLimited,
+            Some("badNonce") => IssueErrorKind::BadNonce,
+            _ => IssueErrorKind::Other,
+        };
+        Self { text, kind }
+    }
+}
+
+/// An error with its causes, each once.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text += ": ";
+            text += &cause_text;
+        }
+        next = cause.source();
+    }
+    text
+}
+
+impl From<CertificateStoreError> for IssueError {
+    fn from(error: CertificateStoreError) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+impl From<rcgen::Error> for IssueError {
+    fn from(error: rcgen::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+impl fmt::Display for IssueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for IssueError {}

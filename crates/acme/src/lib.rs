@@ -1,0 +1,33 @@
+//! Certificates by ACME (RFC 8555): orders, challenges, renewal, and the folder in which they are kept.
+//!
+//! A [`CertificateMaintenance`] has a task for each certificate of a plan. It orders the certificate if the
+//! [`CertificateStore`] lacks it, renews it in time, and reports when there is a new one. While an order is open, the
+//! [`PendingChallenges`] have the responses that a certificate authority asks for: the services of listeners and the TLS
+//! handshake look there.
+//!
+//! What is done survives the end of the process: the order and the private key are stored before the authority is asked
+//! for the certificate, so that nothing is ordered twice.
+
+#![forbid(unsafe_code)]
+
+mod challenges;
+mod issue;
+mod maintenance;
+mod names;
+mod provider;
+mod schedule;
+mod service;
+mod settings;
+mod state;
+mod store;
+
+pub use self::challenges::PendingChallenges;
+pub use self::issue::IssueError;
+pub use self::maintenance::{CertificateMaintenance, CertificateStatus};
+pub use self::names::is_public;
+pub use self::provider::AcmeProvider;
+pub use self::service::HttpChallengeService;
+pub use self::settings::{
+    AcmeSettings, CertificateKeyType, ChallengeKind, ExternalAccount, ManagedCertificate,
+};
+pub use self::store::{CertificateStore, CertificateStoreError};

@@ -1,0 +1,493 @@
+//! Orders certificates and renews them: a task for each.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apus_transport::tls::Certificate;
+use serde::Serialize;
+use time::OffsetDateTime;
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::task::JoinHandle;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::challenges::PendingChallenges;
+use crate::issue::{CertificateOrder, IssueError, identifier};
+use crate::provider::AcmeProvider;
+use crate::schedule::{pause_after, renewal_time, time_in_window};
+use crate::settings::ManagedCertificate;
+use crate::state::CertificateState;
+use crate::store::CertificateStore;
+
+/// Orders at a time.
+const CONCURRENT_ORDERS: usize = 4;
+/// The longest sleep, so that a changed clock is noticed.
+const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
+/// How long another process may have a certificate before it is looked at again.
+const LOCKED_PAUSE: Duration = Duration::from_secs(5);
+/// How long one order may take.
+const ORDER_PATIENCE: Duration = Duration::from_secs(1800);
+/// Attempts of an order whose authority forgets its nonces.
+const NONCE_ATTEMPTS: u32 = 5;
+/// The least time from a certificate to the next order that nobody has requested.
+const LEAST_BETWEEN_ORDERS: Duration = Duration::from_secs(3600);
+/// How long an authority may take to suggest the time of a renewal.
+const RENEWAL_CHECK_PATIENCE: Duration = Duration::from_secs(60);
+/// The interval in which an authority is asked for the time of a renewal, at least.
+const SHORTEST_RENEWAL_CHECK: Duration = Duration::from_secs(60);
+/// After so many failures, an authority that has a staging directory is tried there first, so that its limits are not
+/// used up.
+const FAILURES_BEFORE_STAGING: u32 = 3;
+/// A clock before this time is wrong: 2026-01-01.
+const EARLIEST: i64 = 1_767_225_600;
+
+/// Orders certificates and renews them. It belongs to one thread, which runs its tasks.
+pub struct CertificateMaintenance {
+    shared: Rc<Shared>,
+    tasks: RefCell<HashMap<String, CertificateTask>>,
+}
+
+struct Shared {
+    store: CertificateStore,
+    challenges: Arc<PendingChallenges>,
+    orders: Semaphore,
+    issued: mpsc::Sender<()>,
+}
+
+struct CertificateTask {
+    managed: Rc<ManagedCertificate>,
+    renewal: Rc<Notify>,
+    handle: JoinHandle<()>,
+}
+
+/// What is known of a certificate.
+#[derive(Clone, Debug, Serialize)]
+pub struct CertificateStatus {
+    /// The names that it is for.
+    pub names: Vec<String>,
+    /// When it expires; `None` if there is none yet.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub not_after: Option<OffsetDateTime>,
+    /// How long it is still valid; negative if it has expired.
+    pub expires_in_seconds: Option<i64>,
+    /// When it is renewed.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub renew_at: Option<OffsetDateTime>,
+    /// The name or the directory of the authority that issued it.
+    pub issued_by: Option<String>,
+    /// Failed attempts since then.
+    pub failures: u32,
+    /// When the next attempt is made, after a failure.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub next_attempt: Option<OffsetDateTime>,
+    /// Why the last attempt failed.
+    pub last_error: Option<String>,
+}
+
+impl CertificateMaintenance {
+    /// Maintains the certificates in a store. The receiver gets a message when there is a new certificate.
+    pub fn new(
+        store: CertificateStore,
+        challenges: Arc<PendingChallenges>,
+    ) -> (Self, mpsc::Receiver<()>) {
+        let (issued, receiver) = mpsc::channel(1);
+        let maintenance = Self {
+            shared: Rc::new(Shared {
+                store,
+                challenges,
+                orders: Semaphore::new(CONCURRENT_ORDERS),
+                issued,
+            }),
+            tasks: RefCell::default(),
+        };
+        (maintenance, receiver)
+    }
+
+    /// Maintains these certificates from now on, and no others. It has to be called where tasks of this thread run.
+    pub fn apply(&self, certificates: Vec<ManagedCertificate>) {
+        let mut old = self.tasks.take();
+        let mut tasks = HashMap::new();
+        for managed in certificates {
+            let id = managed.id();
+            let task = match old.remove(&id) {
+                Some(task) if *task.managed == managed => task,
+                other => {
+                    if let Some(task) = other {
+                        task.handle.abort();
+                    }
+                    self.start(managed)
+                }
+            };
+            tasks.insert(id, task);
+        }
+        for task in old.into_values() {
+            task.handle.abort();
+        }
+        self.tasks.replace(tasks);
+    }
+
+    fn start(&self, managed: ManagedCertificate) -> CertificateTask {
+        let managed = Rc::new(managed);
+        let renewal = Rc::new(Notify::new());
+        let worker = CertificateWorker {
+            shared: Rc::clone(&self.shared),
+            managed: Rc::clone(&managed),
+            renewal: Rc::clone(&renewal),
+            found: RefCell::default(),
+        };
+        CertificateTask {
+            managed,
+            renewal,
+            handle: tokio::task::spawn_local(worker.run()),
+        }
+    }
+
+    /// Renews the certificates that have this name now; returns how many there are.
+    pub fn renew(&self, name: &str) -> usize {
+        let tasks = self.tasks.borrow();
+        let found = tasks
+            .values()
+            .filter(|task| task.managed.names.iter().any(|has| has == name));
+        found.map(|task| task.renewal.notify_one()).count()
+    }
+
+    /// What is known of the certificates, in the order of their names.
+    pub fn status(&self) -> Vec<CertificateStatus> {
+        let tasks = self.tasks.borrow();
+        let mut status: Vec<_> = tasks
+            .values()
+            .map(|task| self.shared.status(&task.managed))
+            .collect();
+        status.sort_by(|a, b| a.names.cmp(&b.names));
+        status
+    }
+}
+
+impl Drop for CertificateMaintenance {
+    fn drop(&mut self) {
+        for task in self.tasks.take().into_values() {
+            task.handle.abort();
+        }
+    }
+}
+
+impl std::fmt::Debug for CertificateMaintenance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CertificateMaintenance")
+            .field("certificates", &self.tasks.borrow().len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn status(&self, managed: &ManagedCertificate) -> CertificateStatus {
+        let certificate = self.store.certificate(managed);
+        let state = self.store.state(managed);
+        let damaged = certificate
+            .as_ref()
+            .err()
+            .or(state.as_ref().err())
+            .map(ToString::to_string);
+        let not_after = certificate
+            .ok()
+            .flatten()
+            .map(|certificate| certificate.not_after());
+        let state = state.unwrap_or_default();
+        CertificateStatus {
+            names: managed.names.clone(),
+            expires_in_seconds: not_after
+                .map(|then| then - OffsetDateTime::now_utc().unix_timestamp()),
+            not_after: not_after.and_then(|then| OffsetDateTime::from_unix_timestamp(then).ok()),
+            renew_at: state.renew_at,
+            issued_by: state.issued_by.map(|directory| {
+                AcmeProvider::find(&directory).map_or(directory, |provider| provider.name)
+            }),
+            failures: state.failures,
+            next_attempt: state.next_attempt,
+            last_error: damaged.or(state.last_error),
+        }
+    }
+}
+
+/// The task of one certificate.
+struct CertificateWorker {
+    shared: Rc<Shared>,
+    managed: Rc<ManagedCertificate>,
+    renewal: Rc<Notify>,
+    /// The leaf that was found in the store last. Another process may put one there, too.
+    found: RefCell<Option<Vec<u8>>>,
+}
+
+impl CertificateWorker {
+    async fn run(self) {
+        let names = self.managed.names.join(" ");
+        loop {
+            let wait = match self.advance(false).await {
+                Ok(wait) => wait,
+                Err(error) => {
+                    tracing::error!(names, %error, "a certificate cannot be maintained");
+                    LONGEST_SLEEP
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait.min(LONGEST_SLEEP)) => {}
+                () = self.renewal.notified() => {
+                    if let Err(error) = self.advance(true).await {
+                        tracing::error!(names, %error, "a certificate cannot be maintained");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Orders the certificate if it is time, or if it has to be `now`. Returns how long to wait.
+    async fn advance(&self, now: bool) -> Result<Duration, IssueError> {
+        let store = &self.shared.store;
+        // Another process may have ordered it, or do so.
+        let Some(_lock) = store.lock(&self.managed)? else {
+            return Ok(LOCKED_PAUSE);
+        };
+        let clock = OffsetDateTime::now_utc();
+        if clock.unix_timestamp() < EARLIEST {
+            return Err(IssueError::new(format!(
+                "the clock is wrong: it is not {clock}, so that no certificate can be ordered"
+            )));
+        }
+        let mut state = store.state(&self.managed)?;
+        let certificate = match store.certificate(&self.managed) {
+            Ok(certificate) => certificate,
+            Err(error) => {
+                tracing::error!(%error, "a stored certificate is ordered again");
+                None
+            }
+        };
+        self.note_found(certificate.as_ref());
+        let mut next_check = LONGEST_SLEEP;
+        if let Some(certificate) = &certificate
+            && !now
+        {
+            let due = self
+                .renewal_of(certificate, &mut state, &mut next_check)
+                .await?;
+            if due > clock {
+                return Ok(until(due, clock).min(next_check));
+            }
+        }
+        let settings = Some(self.managed.settings.number());
+        let has_changed = state.settings != settings;
+        if let Some(next) = state
+            .next_attempt
+            .filter(|next| *next > clock && !now && !has_changed)
+        {
+            return Ok(until(next, clock));
+        }
+        match self.order(&mut state).await {
+            Ok(()) => {
+                tracing::info!(names = self.managed.names.join(" "), "a new certificate");
+                // An authority whose suggested time has passed already is not asked again and again.
+                state.settings = settings;
+                state.next_attempt = Some(OffsetDateTime::now_utc() + LEAST_BETWEEN_ORDERS);
+                store.put_state(&self.managed, &state)?;
+                Ok(Duration::ZERO)
+            }
+            Err(error) => {
+                // The order may be lost with its state, which is stored then.
+                let mut state = store.state(&self.managed).unwrap_or(state);
+                state.failures = match has_changed {
+                    true => 1,
+                    false => state.failures.saturating_add(1),
+                };
+                state.settings = settings;
+                let pause = pause_after(state.failures, error.is_rate_limited(), random());
+                state.next_attempt = Some(OffsetDateTime::now_utc() + pause);
+                state.last_error = Some(error.to_string());
+                tracing::error!(
+                    names = self.managed.names.join(" "),
+                    %error,
+                    failures = state.failures,
+                    next_attempt_in_seconds = pause.as_secs(),
+                    "a certificate cannot be ordered"
+                );
+                store.put_state(&self.managed, &state)?;
+                Ok(pause)
+            }
+        }
+    }
+
+    /// Reports a certificate that is another than the one before.
+    fn note_found(&self, certificate: Option<&Certificate>) {
+        let Some(leaf) = certificate.and_then(|certificate| certificate.key().cert.first()) else {
+            return;
+        };
+        let mut found = self.found.borrow_mut();
+        if found.as_deref() != Some(leaf.as_ref()) {
+            *found = Some(leaf.as_ref().to_vec());
+            // A message that waits already stands for this one.
+            let _ = self.shared.issued.try_send(());
+        }
+    }
+
+    /// When the certificate is renewed: when its authority says (RFC 9773), or with a third of its lifetime left.
+    async fn renewal_of(
+        &self,
+        certificate: &Certificate,
+        state: &mut CertificateState,
+        next_check: &mut Duration,
+    ) -> Result<OffsetDateTime, IssueError> {
+        let before = state.renew_at;
+        let renew_at = match self.suggested_renewal(certificate, state, next_check).await {
+            Some(suggested) => suggested,
+            None => match before {
+                Some(renew_at) => renew_at,
+                None => lifetime(certificate)
+                    .map_or_else(OffsetDateTime::now_utc, |(not_before, not_after)| {
+                        renewal_time(not_before, not_after, random())
+                    }),
+            },
+        };
+        if before != Some(renew_at) {
+            state.renew_at = Some(renew_at);
+            self.shared.store.put_state(&self.managed, state)?;
+        }
+        Ok(renew_at)
+    }
+
+    /// What the authority suggests; the time that was chosen before if that is in its window.
+    async fn suggested_renewal(
+        &self,
+        certificate: &Certificate,
+        state: &CertificateState,
+        next_check: &mut Duration,
+    ) -> Option<OffsetDateTime> {
+        let directory = state.issued_by.as_deref()?;
+        let provider = AcmeProvider::find(directory)?;
+        let identifier = identifier(certificate)?;
+        let order = self.order_at(&provider);
+        let asked = async {
+            let account = order.account().await.ok()?;
+            account.renewal_info(&identifier).await.ok()
+        };
+        let (info, again) = tokio::time::timeout(RENEWAL_CHECK_PATIENCE, asked)
+            .await
+            .ok()??;
+        *next_check = again.clamp(SHORTEST_RENEWAL_CHECK, LONGEST_SLEEP);
+        let window = info.suggested_window;
+        match state.renew_at {
+            Some(chosen) if chosen >= window.start && chosen <= window.end => Some(chosen),
+            _ => Some(time_in_window(window.start, window.end, random())),
+        }
+    }
+
+    /// Orders the certificate at the first authority that issues it.
+    async fn order(&self, state: &mut CertificateState) -> Result<(), IssueError> {
+        let Ok(_permit) = self.shared.orders.acquire().await else {
+            return Err(IssueError::new("the server stops"));
+        };
+        let default = [AcmeProvider::default()];
+        let providers: &[AcmeProvider] = match self.managed.settings.providers.as_slice() {
+            [] => &default,
+            providers => providers,
+        };
+        let mut failures = Vec::new();
+        let mut is_rate_limited = true;
+        for provider in providers {
+            match self.order_from(provider, state).await {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    is_rate_limited &= error.is_rate_limited();
+                    failures.push((provider, error));
+                }
+            }
+        }
+        match failures.as_slice() {
+            [(_, error)] => Err(error.clone()),
+            _ => {
+                let texts: Vec<String> = failures
+                    .iter()
+                    .map(|(provider, error)| format!("{}: {error}", provider.name))
+                    .collect();
+                Err(IssueError::of_several(texts.join("; "), is_rate_limited))
+            }
+        }
+    }
+
+    async fn order_from(
+        &self,
+        provider: &AcmeProvider,
+        state: &mut CertificateState,
+    ) -> Result<(), IssueError> {
+        if state.failures >= FAILURES_BEFORE_STAGING
+            && let Some(staging) = provider.staging()
+        {
+            self.try_staging(&staging, state.failures).await?;
+        }
+        obtain(&self.order_at(provider), state).await
+    }
+
+    /// Orders a certificate for trial, in a folder of its own.
+    async fn try_staging(&self, staging: &AcmeProvider, failures: u32) -> Result<(), IssueError> {
+        let store = CertificateStore::in_folder(self.shared.store.folder().join("staging"));
+        let mut state = CertificateState {
+            failures,
+            ..store.state(&self.managed)?
+        };
+        let order = CertificateOrder {
+            store: &store,
+            provider: staging,
+            ..self.order_at(staging)
+        };
+        obtain(&order, &mut state).await
+    }
+
+    fn order_at<'a>(&'a self, provider: &'a AcmeProvider) -> CertificateOrder<'a> {
+        CertificateOrder {
+            store: &self.shared.store,
+            challenges: &self.shared.challenges,
+            managed: &self.managed,
+            provider,
+        }
+    }
+}
+
+/// Orders a certificate, again from where it was when the authority has forgotten its nonce.
+async fn obtain(
+    order: &CertificateOrder<'_>,
+    state: &mut CertificateState,
+) -> Result<(), IssueError> {
+    let attempts = async {
+        let mut attempt = 1;
+        loop {
+            match order.obtain(state).await {
+                Err(error) if error.is_bad_nonce() && attempt < NONCE_ATTEMPTS => attempt += 1,
+                result => return result,
+            }
+        }
+    };
+    tokio::time::timeout(ORDER_PATIENCE, attempts)
+        .await
+        .unwrap_or_else(|_| Err(IssueError::new("the order took too long")))
+}
+
+fn until(then: OffsetDateTime, now: OffsetDateTime) -> Duration {
+    Duration::try_from(then - now).unwrap_or(Duration::ZERO)
+}
+
+fn lifetime(certificate: &Certificate) -> Option<(OffsetDateTime, OffsetDateTime)> {
+    let leaf = certificate.key().cert.first()?;
+    let (_, leaf) = X509Certificate::from_der(leaf).ok()?;
+    let time = |seconds| OffsetDateTime::from_unix_timestamp(seconds).ok();
+    let validity = leaf.validity();
+    Some((
+        time(validity.not_before.timestamp())?,
+        time(validity.not_after.timestamp())?,
+    ))
+}
+
+/// A random number from 0 to 1, to spread work, not for secrets.
+fn random() -> f64 {
+    let random = RandomState::new().hash_one(0_u8);
+    random as f64 / u64::MAX as f64
+}

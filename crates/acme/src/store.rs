@@ -1,0 +1,334 @@
+//! The folder in which accounts, certificates and open orders are kept.
+//!
+//! ```text
+//! accounts/<authority>.json                the account and its private key
+//! certificates/<name>/certificate.pem      the chain, leaf first, and its private key
+//! certificates/<name>/pending.key          the private key of the open order
+//! certificates/<name>/state.json           the open order, failures, and when it is renewed
+//! certificates/<name>/lock                 held by the process that orders it
+//! ```
+//!
+//! Only its user can read the files. Each is replaced as a whole, so that a process that is killed leaves the old one or
+//! the new one.
+
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use apus_transport::tls::Certificate;
+use rustix::fs::FlockOperation;
+
+use crate::provider::AcmeProvider;
+use crate::settings::ManagedCertificate;
+use crate::state::CertificateState;
+
+/// The folder in which accounts, certificates and open orders are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateStore {
+    folder: PathBuf,
+}
+
+/// A lock on a certificate, until it is dropped or the process ends.
+#[derive(Debug)]
+pub(crate) struct CertificateLock(#[expect(dead_code, reason = "it holds the lock")] File);
+
+impl CertificateStore {
+    /// The store in this folder, which is created with the first file.
+    pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+        }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The certificate with its private key, if there is one.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is damaged.
+    pub fn certificate(
+        &self,
+        managed: &ManagedCertificate,
+    ) -> Result<Option<Certificate>, CertificateStoreError> {
+        let path = self.of(managed).join("certificate.pem");
+        let Some(pem) = self.read(&path)? else {
+            return Ok(None);
+        };
+        Certificate::from_pem(&pem, &pem)
+            .map(Some)
+            .map_err(|error| CertificateStoreError::Damaged(path, error.to_string()))
+    }
+
+    pub(crate) fn put_certificate(
+        &self,
+        managed: &ManagedCertificate,
+        chain: &str,
+        key: &str,
+    ) -> Result<(), CertificateStoreError> {
+        let pem = format!("{}\n{}\n", chain.trim_end(), key.trim_end());
+        self.write(&self.of(managed).join("certificate.pem"), pem.as_bytes())
+    }
+
+    pub(crate) fn state(
+        &self,
+        managed: &ManagedCertificate,
+    ) -> Result<CertificateState, CertificateStoreError> {
+        let path = self.of(managed).join("state.json");
+        match self.read(&path)? {
+            None => Ok(CertificateState::default()),
+            Some(json) => serde_json::from_slice(&json)
+                .map_err(|error| CertificateStoreError::Damaged(path, error.to_string())),
+        }
+    }
+
+    pub(crate) fn put_state(
+        &self,
+        managed: &ManagedCertificate,
+        state: &CertificateState,
+    ) -> Result<(), CertificateStoreError> {
+        let json = serde_json::to_vec_pretty(state)
+            .map_err(|error| CertificateStoreError::Damaged(self.of(managed), error.to_string()))?;
+        self.write(&self.of(managed).join("state.json"), &json)
+    }
+
+    /// The private key of the open order, PEM.
+    pub(crate) fn pending_key(
+        &self,
+        managed: &ManagedCertificate,
+    ) -> Result<Option<String>, CertificateStoreError> {
+        let key = self.read(&self.of(managed).join("pending.key"))?;
+        Ok(key.and_then(|key| String::from_utf8(key).ok()))
+    }
+
+    pub(crate) fn put_pending_key(
+        &self,
+        managed: &ManagedCertificate,
+        key: &str,
+    ) -> Result<(), CertificateStoreError> {
+        self.write(&self.of(managed).join("pending.key"), key.as_bytes())
+    }
+
+    pub(crate) fn remove_pending_key(
+        &self,
+        managed: &ManagedCertificate,
+    ) -> Result<(), CertificateStoreError> {
+        let path = self.of(managed).join("pending.key");
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(CertificateStoreError::Io(path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The account at an authority, as JSON.
+    pub(crate) fn account(
+        &self,
+        provider: &AcmeProvider,
+    ) -> Result<Option<Vec<u8>>, CertificateStoreError> {
+        self.read(&self.account_path(provider))
+    }
+
+    pub(crate) fn put_account(
+        &self,
+        provider: &AcmeProvider,
+        json: &[u8],
+    ) -> Result<(), CertificateStoreError> {
+        self.write(&self.account_path(provider), json)
+    }
+
+    /// Locks a certificate; `None` while another process orders it.
+    pub(crate) fn lock(
+        &self,
+        managed: &ManagedCertificate,
+    ) -> Result<Option<CertificateLock>, CertificateStoreError> {
+        let folder = self.of(managed);
+        create_folder(&folder).map_err(|error| CertificateStoreError::Io(folder.clone(), error))?;
+        let path = folder.join("lock");
+        let failed = |error: io::Error| CertificateStoreError::Io(path.clone(), error);
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(CertificateLock(file))),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(failed(error.into())),
+        }
+    }
+
+    /// Files of the store that others than its user can read.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn readable_by_others(&self) -> Result<Vec<PathBuf>, CertificateStoreError> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.folder.clone()];
+        while let Some(folder) = folders.pop() {
+            let entries = match fs::read_dir(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                entries => {
+                    entries.map_err(|error| CertificateStoreError::Io(folder.clone(), error))?
+                }
+            };
+            for entry in entries {
+                let entry =
+                    entry.map_err(|error| CertificateStoreError::Io(folder.clone(), error))?;
+                let path = entry.path();
+                let metadata = fs::symlink_metadata(&path)
+                    .map_err(|error| CertificateStoreError::Io(path.clone(), error))?;
+                if metadata.is_dir() {
+                    folders.push(path);
+                } else if metadata.is_file() && metadata.permissions().mode() & 0o077 != 0 {
+                    found.push(path);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn of(&self, managed: &ManagedCertificate) -> PathBuf {
+        self.folder.join("certificates").join(managed.id())
+    }
+
+    fn account_path(&self, provider: &AcmeProvider) -> PathBuf {
+        let name: String = provider
+            .directory
+            .trim_start_matches("https://")
+            .chars()
+            .map(|char| match char {
+                'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' => char,
+                _ => '_',
+            })
+            .collect();
+        self.folder.join("accounts").join(format!("{name}.json"))
+    }
+
+    fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, CertificateStoreError> {
+        match fs::read(path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(CertificateStoreError::Io(path.to_owned(), error)),
+        }
+    }
+
+    /// Replaces a file as a whole.
+    fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), CertificateStoreError> {
+        let failed = |error| CertificateStoreError::Io(path.to_owned(), error);
+        let folder = path.parent().unwrap_or(&self.folder);
+        create_folder(folder).map_err(failed)?;
+        // Its mode is 0600.
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+        file.write_all(bytes).map_err(failed)?;
+        file.as_file().sync_all().map_err(failed)?;
+        file.persist(path).map_err(|error| failed(error.error))?;
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(failed)
+    }
+}
+
+fn create_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// The store cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CertificateStoreError {
+    /// A file cannot be read or written.
+    Io(PathBuf, io::Error),
+    /// The contents of a file are wrong.
+    Damaged(PathBuf, String),
+}
+
+impl fmt::Display for CertificateStoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Damaged(path, why) => write!(f, "{} is damaged: {why}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for CertificateStoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(_, error) => Some(error),
+            Self::Damaged(..) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::AcmeSettings;
+
+    fn managed() -> ManagedCertificate {
+        ManagedCertificate {
+            names: vec!["example.com".to_owned()],
+            settings: AcmeSettings::default(),
+        }
+    }
+
+    #[test]
+    fn files_are_for_their_user_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CertificateStore::in_folder(folder.path().join("acme"));
+        assert!(store.certificate(&managed()).unwrap().is_none());
+        store.put_pending_key(&managed(), "key").unwrap();
+        store.put_account(&AcmeProvider::default(), b"{}").unwrap();
+        drop(store.lock(&managed()).unwrap().unwrap());
+        assert_eq!(store.readable_by_others().unwrap(), Vec::<PathBuf>::new());
+        let key = store.of(&managed()).join("pending.key");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(store.readable_by_others().unwrap(), [key]);
+        assert_eq!(store.pending_key(&managed()).unwrap().unwrap(), "key");
+        store.remove_pending_key(&managed()).unwrap();
+        store.remove_pending_key(&managed()).unwrap();
+        assert_eq!(store.pending_key(&managed()).unwrap(), None);
+    }
+
+    #[test]
+    fn one_process_at_a_time_orders_a_certificate() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CertificateStore::in_folder(folder.path());
+        let lock = store.lock(&managed()).unwrap();
+        assert!(lock.is_some());
+        // Another open file, as in another process.
+        assert!(store.lock(&managed()).unwrap().is_none());
+        drop(lock);
+        assert!(store.lock(&managed()).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_damaged_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CertificateStore::in_folder(folder.path());
+        store
+            .put_state(&managed(), &CertificateState::default())
+            .unwrap();
+        assert_eq!(
+            store.state(&managed()).unwrap(),
+            CertificateState::default()
+        );
+        let path = store.of(&managed()).join("state.json");
+        fs::write(&path, "{").unwrap();
+        let error = store.state(&managed()).unwrap_err().to_string();
+        assert!(error.contains("state.json is damaged"), "{error}");
+        store
+            .put_certificate(&managed(), "no", "certificate")
+            .unwrap();
+        let error = store.certificate(&managed()).unwrap_err().to_string();
+        assert!(error.contains("certificate.pem is damaged"), "{error}");
+    }
+}

@@ -1,0 +1,161 @@
+//! A certificate authority for tests: pebble, with a DNS server of its own (pebble-challtestsrv), from Let's Encrypt.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use apus_testkit::CertificateAuthority;
+
+use crate::harness::{Home, free_port, is_open, wait_until};
+
+/// A certificate authority that verifies names at these ports of this machine.
+pub(crate) struct Pebble {
+    programs: [Child; 2],
+    folder: PathBuf,
+    directory: String,
+    management: u16,
+    dns_management: u16,
+}
+
+/// What is special about an authority.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PebbleOptions {
+    /// An external account is required: `kid-1` with the key `ZWFiLWtleS1vZi10aGlydHktdHdvLWJ5dGVzLSEhISE`.
+    pub(crate) external_account: bool,
+    /// It waits a moment before it verifies names.
+    pub(crate) hesitates: bool,
+}
+
+pub(crate) const EXTERNAL_KEY: &str = "ZWFiLWtleS1vZi10aGlydHktdHdvLWJ5dGVzLSEhISE";
+
+impl Pebble {
+    pub(crate) fn start(home: &Home, ports: (u16, u16), options: PebbleOptions) -> Self {
+        let folder = home.path("pebble");
+        fs::create_dir(&folder).unwrap();
+        let authority = CertificateAuthority::generate();
+        let https = authority.ecdsa(&["localhost"]);
+        fs::write(folder.join("root.pem"), &authority.pem).unwrap();
+        fs::write(folder.join("cert.pem"), &https.pem).unwrap();
+        fs::write(folder.join("key.pem"), &https.key).unwrap();
+        let [listen, management, dns, dns_management] = [(); 4].map(|()| free_port());
+        let config = format!(
+            r#"{{"pebble": {{
+                "listenAddress": "127.0.0.1:{listen}", "managementListenAddress": "127.0.0.1:{management}",
+                "certificate": "cert.pem", "privateKey": "key.pem",
+                "httpPort": {}, "tlsPort": {}, "ocspResponderURL": "",
+                "externalAccountBindingRequired": {},
+                "externalAccountMACKeys": {{ "kid-1": "{EXTERNAL_KEY}" }},
+                "retryAfter": {{ "authz": 1, "order": 1 }},
+                "keyAlgorithm": "ecdsa",
+                "profiles": {{
+                    "default": {{ "description": "three months", "validityPeriod": 7776000 }},
+                    "shortlived": {{ "description": "six days", "validityPeriod": 518400 }}
+                }}
+            }}}}"#,
+            ports.0, ports.1, options.external_account
+        );
+        fs::write(folder.join("pebble.json"), config).unwrap();
+        let mut resolver = tool("pebble-challtestsrv");
+        resolver.args(["-defaultIPv4", "127.0.0.1", "-defaultIPv6", ""]);
+        for off in ["-http01", "-https01", "-tlsalpn01", "-doh"] {
+            resolver.args([off, ""]);
+        }
+        resolver.args(["-dnsserver", &format!("127.0.0.1:{dns}")]);
+        resolver.args(["-management", &format!("127.0.0.1:{dns_management}")]);
+        let mut pebble = tool("pebble");
+        pebble
+            .args(["-config", "pebble.json", "-strict"])
+            .args(["-dnsserver", &format!("127.0.0.1:{dns}")])
+            // Some nonces are refused at random: clients have to try again.
+            .env("PEBBLE_WFE_NONCEREJECT", "20");
+        match options.hesitates {
+            true => pebble.env("PEBBLE_VA_SLEEPTIME", "4"),
+            false => pebble.env("PEBBLE_VA_NOSLEEP", "1"),
+        };
+        let start = |mut program: Command, log: &str| {
+            let log = File::create(folder.join(log)).unwrap();
+            program
+                .current_dir(&folder)
+                .stdin(Stdio::null())
+                .stdout(log.try_clone().unwrap())
+                .stderr(log)
+                .spawn()
+                .expect("`make test` installs pebble into .tools")
+        };
+        let programs = [start(resolver, "dns.log"), start(pebble, "pebble.log")];
+        for port in [dns_management, listen, management] {
+            wait_until("the certificate authority", || {
+                is_open(([127, 0, 0, 1], port).into())
+            });
+        }
+        Self {
+            programs,
+            directory: format!("https://localhost:{listen}/dir"),
+            management,
+            dns_management,
+            folder,
+        }
+    }
+
+    /// The keys of `[global]` that name this authority.
+    pub(crate) fn keys(&self) -> String {
+        format!(
+            "acme_agree = true\nacme_provider = \"{}\"\nacme_provider_root = \"pebble/root.pem\"\n\
+             acme_folder = \"acme\"\n",
+            self.directory
+        )
+    }
+
+    /// The root that clients of the sites have to trust.
+    pub(crate) fn root(&self) -> PathBuf {
+        let path = self.folder.join("issuer.pem");
+        let url = format!("https://localhost:{}/roots/0", self.management);
+        let output = Command::new("curl")
+            .args(["--silent", "--show-error", "--fail", "--cacert"])
+            .arg(self.folder.join("root.pem"))
+            .arg(url)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        fs::write(&path, output.stdout).unwrap();
+        path
+    }
+
+    /// A program that publishes TXT records at the DNS server.
+    pub(crate) fn write_hook(&self, path: &Path) {
+        let base = format!("http://127.0.0.1:{}", self.dns_management);
+        let script = format!(
+            "#!/bin/sh\necho \"$@\" >> {log}\n\
+             case $1 in present) action=set-txt ;; cleanup) action=clear-txt ;; esac\n\
+             exec curl --silent --fail --data \"{{\\\"host\\\": \\\"$2.\\\", \\\"value\\\": \\\"$3\\\"}}\" {base}/$action\n",
+            log = path.with_extension("log").display()
+        );
+        fs::write(path, script).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(path, mode).unwrap();
+    }
+
+    /// What the authority has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("pebble.log")).unwrap()
+    }
+
+    /// How many orders it got.
+    pub(crate) fn orders(&self) -> usize {
+        self.log().matches("Added order").count()
+    }
+}
+
+impl Drop for Pebble {
+    fn drop(&mut self) {
+        for program in &mut self.programs {
+            let _ = program.kill();
+            let _ = program.wait();
+        }
+    }
+}
+
+fn tool(name: &str) -> Command {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/bin");
+    Command::new(tools.join(name))
+}

@@ -1,0 +1,169 @@
+//! HTTP/3 with aioquic and quic-go, which share no code with Apus.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use super::{certificate, program};
+use crate::harness::{Apus, Home, free_port};
+use crate::proxy::Origin;
+
+/// The client `tests/clients/http3.py`, in the environment that `make tools` makes.
+fn aioquic() -> Command {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let python = root.join("../../.tools/python/bin/python");
+    let mut command = program(python.to_str().unwrap());
+    command.arg(root.join("tests/clients/http3.py"));
+    command
+}
+
+/// The client `tests/clients/quic-go`, built once. Where Go is too old for quic-go, `make tools` gets a newer one.
+fn quic_go() -> Command {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients/quic-go");
+        let newer = root.join("../../.tools/go/bin/go");
+        let mut go = match newer.is_file() {
+            true => Command::new(newer),
+            false => program("go"),
+        };
+        let output = go
+            .args(["build", "-o"])
+            .arg(&built)
+            .current_dir(root.join("tests/clients/quic-go"))
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        built
+    });
+    Command::new(built)
+}
+
+fn check(mut client: Command, port: u16, home: &Home, checks: &[&str]) {
+    let output = client
+        .arg(port.to_string())
+        .arg(home.path("site.pem"))
+        .args(checks)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let passed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(passed.lines().collect::<Vec<_>>(), checks, "{errors}");
+}
+
+/// A site with files of these sizes in MiB, and an origin that sends bodies back.
+fn serve(home: &Home, sizes: &[usize], http3: &str) -> (Apus, Origin, u16) {
+    home.write("site/small.txt", "small\n");
+    for size in sizes {
+        let mut large = String::new();
+        for number in 0..(size << 20) / 8 {
+            writeln!(large, "{number:07}").unwrap();
+        }
+        home.write(&format!("site/large-{size}.bin"), large);
+    }
+    let origin = Origin::python();
+    let (apus, port) = serve_before(home, &origin, "~ ^/(echo|request)$", http3);
+    (apus, origin, port)
+}
+
+/// A site with this origin at a path.
+fn serve_before(home: &Home, origin: &Origin, path: &str, http3: &str) -> (Apus, u16) {
+    certificate(home, "site", "localhost");
+    let port = free_port();
+    home.write(
+        "apus.toml",
+        format!(
+            "[[sites]]\nlisten_tls = [\"127.0.0.1:{port}\"]\nserver_name = [\"localhost\"]\n\
+             root = \"site\"\nclient_max_body_size = 64\n\
+             tls = {{ cert = \"site.pem\", key = \"site.key\", http3 = {{ {http3} }} }}\n\
+             [[sites.locations]]\npath = \"{path}\"\nupstream = \"http://{}\"\n",
+            origin.address()
+        ),
+    );
+    (home.serve(&[]), port)
+}
+
+#[test]
+fn aioquic_opens_resumes_and_moves_connections() {
+    let home = Home::new();
+    let (_apus, _origin, port) = serve(&home, &[1, 10], "");
+    let checks = [
+        "handshake",
+        "version_negotiation",
+        "resumption",
+        "early_data",
+        "key_update",
+        "migration",
+    ];
+    check(aioquic(), port, &home, &checks);
+}
+
+#[test]
+fn aioquic_proves_its_address_by_a_retry_packet_and_then_by_a_token() {
+    let home = Home::new();
+    let (_apus, _origin, port) = serve(&home, &[], "retry = \"always\"");
+    check(aioquic(), port, &home, &["retry"]);
+}
+
+#[test]
+fn aioquic_sends_and_receives_large_bodies_whole() {
+    let home = Home::new();
+    let (_apus, _origin, port) = serve(&home, &[100], "");
+    check(aioquic(), port, &home, &["download", "upload"]);
+}
+
+#[test]
+fn aioquic_sends_two_hundred_requests_at_once() {
+    let home = Home::new();
+    let (_apus, _origin, port) = serve(&home, &[], "");
+    check(aioquic(), port, &home, &["parallel"]);
+}
+
+/// RFC 9220.
+#[test]
+fn aioquic_opens_websockets() {
+    let home = Home::new();
+    let origin = Origin::websocket();
+    home.write("site/small.txt", "small\n");
+    let (_apus, port) = serve_before(&home, &origin, "/chat", "");
+    check(aioquic(), port, &home, &["websocket"]);
+}
+
+#[test]
+fn quic_go_opens_resumes_and_moves_connections() {
+    let home = Home::new();
+    let (_apus, _origin, port) = serve(&home, &[1, 10], "");
+    let checks = [
+        "handshake",
+        "resumption",
+        "early_data",
+        "key_update",
+        "migration",
+    ];
+    check(quic_go(), port, &home, &checks);
+}
+
+#[test]
+fn quic_go_proves_its_address_by_a_retry_packet_and_then_by_a_token() {
+    let home = Home::new();
+    let (_apus, _origin, port) = serve(&home, &[], "retry = \"always\"");
+    check(quic_go(), port, &home, &["retry"]);
+}
+
+#[test]
+fn quic_go_sends_and_receives_large_bodies_whole() {
+    let home = Home::new();
+    let (_apus, _origin, port) = serve(&home, &[100], "");
+    check(quic_go(), port, &home, &["download", "upload"]);
+}
+
+#[test]
+fn quic_go_sends_two_hundred_requests_at_once() {
+    let home = Home::new();
+    let (_apus, _origin, port) = serve(&home, &[], "");
+    check(quic_go(), port, &home, &["parallel"]);
+}

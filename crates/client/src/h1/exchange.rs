@@ -1,0 +1,236 @@
+//! One HTTP/1.1 request and its response on a connection.
+
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use apus_codec::h1::{
+    BodyFraming, ClientConnection, Http1ClientEvent, Http1Error, Http1ResponseHead, OutgoingRequest,
+};
+use apus_http::{Headers, StatusCode};
+use apus_transport::yield_to_ready_tasks;
+use bytes::Bytes;
+
+use super::{Http1ClientConnection, response_body};
+use crate::exchange::{ClientExchange, SerialConnection};
+use crate::upload::RequestUpload;
+use crate::{ClientRequest, ClientResponse, FailureCause, RequestFailure, RequestPhase};
+
+/// How long a body is held back for an origin that sends nothing (RFC 9110 section 10.1.1).
+const CONTINUE: Duration = Duration::from_secs(1);
+
+/// A request that is being sent, and the wait for the head of its response.
+pub(crate) struct Http1Exchange {
+    /// `None` once there is a response or a failure.
+    connection: Option<Box<Http1ClientConnection>>,
+    /// Whether the other tasks that were ready have run.
+    has_yielded: bool,
+}
+
+impl Http1Exchange {
+    /// The exchange of a request that was [begun](Http1ClientConnection::begin).
+    pub(super) fn new(connection: Box<Http1ClientConnection>) -> Self {
+        Self {
+            connection: Some(connection),
+            has_yielded: false,
+        }
+    }
+
+    /// Sends the request, and waits for its response.
+    pub(crate) fn poll_response(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<ClientResponse, RequestFailure>> {
+        let Some(connection) = &mut self.connection else {
+            return Poll::Pending;
+        };
+        if !self.has_yielded {
+            self.has_yielded = true;
+            yield_to_ready_tasks(cx);
+            return Poll::Pending;
+        }
+        let result = ready!(connection.poll_head(cx));
+        let Some(mut connection) = self.connection.take() else {
+            return Poll::Pending;
+        };
+        Poll::Ready(match result {
+            Ok(head) => Ok(response_body::respond(connection, head)),
+            Err((phase, cause)) => Err(RequestFailure {
+                phase,
+                cause,
+                request_sent: connection.serial.upload.sent() > 0,
+                body: connection.serial.upload.give_back(),
+            }),
+        })
+    }
+}
+
+/// A part of a response.
+pub(super) enum Http1ResponsePart {
+    Head(Http1ResponseHead),
+    Data(Bytes),
+    End(Option<Headers>),
+}
+
+impl Http1ClientConnection {
+    /// Encodes a request and prepares its upload.
+    pub(super) fn begin(&mut self, request: ClientRequest) -> Result<(), RequestFailure> {
+        let ClientRequest {
+            head,
+            body,
+            interim,
+            timeouts,
+            stderr: _,
+        } = request;
+        if self.connection_return.is_none() {
+            self.serial.codec.close();
+        }
+        let outgoing = OutgoingRequest {
+            method: &head.method,
+            target: &head.target,
+            host: &head.authority,
+            headers: &head.headers,
+            content_length: body.len(),
+            upgrade: head.upgrade.as_deref(),
+            te_trailers: head.te_trailers,
+            expects_continue: head.expects_continue,
+        };
+        let mut out = self.serial.buffers.take();
+        match self.serial.codec.send_request(outgoing, &mut out) {
+            Ok(framing) => {
+                let length = match framing {
+                    BodyFraming::Length(length) => Some(length),
+                    BodyFraming::None => Some(0),
+                    BodyFraming::Chunked | BodyFraming::UntilClose => None,
+                };
+                let is_held = head.expects_continue && framing != BodyFraming::None;
+                let upload = RequestUpload::new(out, body, length, is_held);
+                self.serial.begin(upload, timeouts);
+                self.interim = interim;
+                Ok(())
+            }
+            Err(error) => {
+                self.serial.buffers.put(out);
+                Err(RequestFailure {
+                    body: Some(body),
+                    ..RequestFailure::unsent(
+                        RequestPhase::Send,
+                        FailureCause::Request(error.into()),
+                    )
+                })
+            }
+        }
+    }
+
+    /// Sends the request until the head of its response arrives.
+    pub(super) fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Http1ResponseHead, (RequestPhase, FailureCause)>> {
+        loop {
+            self.serial.send(cx)?;
+            let phase = match self.serial.upload.is_over() {
+                true => RequestPhase::Head,
+                false => RequestPhase::Send,
+            };
+            let held = self.serial.upload.is_held();
+            match self.poll_part(cx) {
+                Poll::Ready(Ok(Http1ResponsePart::Head(head))) => {
+                    self.serial.limits.read_until = None;
+                    if head.status.as_u16() >= 400 || self.serial.send_error.is_some() {
+                        self.serial.upload.stop(&self.serial.buffers);
+                    }
+                    return Poll::Ready(Ok(head));
+                }
+                // The codec returns a head before a body.
+                Poll::Ready(Ok(_)) => {
+                    let cause = FailureCause::Protocol(Http1Error::UnexpectedResponse.into());
+                    return Poll::Ready(Err((phase, cause)));
+                }
+                Poll::Ready(Err(cause)) => {
+                    return Poll::Ready(Err(match self.serial.send_error.take() {
+                        Some(send_error) => (RequestPhase::Send, FailureCause::Io(send_error)),
+                        None => (phase, cause),
+                    }));
+                }
+                // The origin asked for the body.
+                Poll::Pending if held && !self.serial.upload.is_held() => continue,
+                Poll::Pending => {}
+            }
+            if ready!(self.poll_head_deadline(cx)) {
+                return Poll::Ready(Err((phase, FailureCause::TimedOut)));
+            }
+        }
+    }
+
+    /// Waits until the deadline of the head passes, and returns true; or releases a body that was held back
+    /// long enough, and returns false.
+    fn poll_head_deadline(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let is_held = self.serial.upload.is_held() && !self.serial.upload.is_blocked();
+        if is_held || self.serial.upload.is_over() || self.serial.send_error.is_some() {
+            self.serial.limits.expect(|timeouts| match is_held {
+                true => CONTINUE,
+                false => timeouts.first_byte,
+            });
+        }
+        ready!(self.serial.limits.poll(cx));
+        if is_held && self.serial.limits.write_until.is_none() {
+            self.serial.limits.read_until = None;
+            self.serial.upload.release();
+            return Poll::Ready(false);
+        }
+        Poll::Ready(true)
+    }
+
+    /// Forwards an interim response.
+    fn inform(&mut self, status: StatusCode, headers: Headers) {
+        if status == StatusCode::CONTINUE && self.serial.upload.is_held() {
+            self.serial.limits.read_until = None;
+            self.serial.upload.release();
+        }
+        if let Some(interim) = &self.interim {
+            interim.send(status, headers);
+        }
+    }
+}
+
+impl ClientExchange for Http1ClientConnection {
+    type Codec = ClientConnection;
+    type Part = Http1ResponsePart;
+
+    fn serial(&mut self) -> &mut SerialConnection<ClientConnection> {
+        &mut self.serial
+    }
+
+    /// The next part of the response that is in the input.
+    fn parse_part(&mut self) -> Result<Option<Http1ResponsePart>, FailureCause> {
+        loop {
+            let found = self.serial.codec.handle_input(self.serial.input.unread());
+            let (consumed, event) = found.map_err(|error| FailureCause::Protocol(error.into()))?;
+            if let Http1ClientEvent::Data(range) = event {
+                return Ok(Some(Http1ResponsePart::Data(
+                    self.serial.input.take(range, consumed),
+                )));
+            }
+            self.serial.input.consume(consumed);
+            match event {
+                Http1ClientEvent::Informational(status, headers) => self.inform(status, headers),
+                Http1ClientEvent::Response(head) => return Ok(Some(Http1ResponsePart::Head(head))),
+                Http1ClientEvent::End(trailers) => {
+                    return Ok(Some(Http1ResponsePart::End(trailers)));
+                }
+                Http1ClientEvent::Incomplete | Http1ClientEvent::Data(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// Handles the end of the connection.
+    fn handle_eof(&mut self) -> Result<Http1ResponsePart, FailureCause> {
+        if self.serial.codec.ends_with_connection() && self.serial.transport.is_cut_off() {
+            return Err(FailureCause::Closed);
+        }
+        match self.serial.codec.handle_eof() {
+            Ok(Http1ClientEvent::End(trailers)) => Ok(Http1ResponsePart::End(trailers)),
+            _ => Err(FailureCause::Closed),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Connections to origins, from the client's side.
+//!
+//! [`connect()`] opens a connection to an [`Origin`]. It returns [`OriginConnection::Http1`] or
+//! [`OriginConnection::FastCgi`], which carry one request at a time, or [`OriginConnection::Multiplexed`], which
+//! carries many. A pool that keeps connections for later requests is the [`ConnectionReturn`] of the former,
+//! and clones the latter. This crate does not decide where a request goes, or whether it is sent again: a
+//! [`RequestFailure`] has all that is needed for that.
+//!
+//! Connections stay on the thread of the worker that opened them, except [`ParkedFastCgi`].
+
+#![forbid(unsafe_code)]
+
+mod connect;
+mod connection_return;
+mod deadline;
+mod exchange;
+mod failure;
+mod fcgi;
+mod h1;
+mod h2;
+mod h3;
+mod message;
+mod origin;
+mod origin_exchange;
+mod streams;
+mod tls;
+mod upload;
+
+pub use self::connect::{OriginConnection, connect};
+pub use self::connection_return::ConnectionReturn;
+pub use self::failure::{FailureCause, RequestFailure, RequestPhase};
+pub use self::fcgi::{FastCgiClient, ParkedFastCgi, SentRequest};
+pub use self::h1::Http1Client;
+pub use self::message::{ClientRequest, ClientRequestHead, ClientResponse, Stderr, Timeouts};
+pub use self::origin::{Address, Origin, Protocol, ProxyHead};
+pub use self::origin_exchange::OriginExchange;
+pub use self::streams::MultiplexedClient;
+pub use self::tls::{ClientTlsSettings, Tls};

@@ -1,0 +1,244 @@
+//! The keys of ACME: which certificates are ordered, and how.
+
+use std::path::PathBuf;
+
+use apus_acme::{
+    AcmeProvider, AcmeSettings, CertificateKeyType, ChallengeKind, ExternalAccount,
+    ManagedCertificate, is_public,
+};
+
+use crate::diagnostics::Finding;
+use crate::keys::ConfigReader;
+use crate::raw::{self, AcmeKeyType, Challenge, Site, Tls};
+use crate::source::{Setting, SourceSpan};
+use crate::string_type::SiteHost;
+use crate::string_type::acme::ProviderText;
+use crate::value::OneOrMore;
+
+const AGREE: &str = "add acme_email = \"you@example.com\" to [global], which means that you agree to the terms of the \
+                     certificate authority, by default Let's Encrypt";
+
+/// The keys of `[global]` for certificates.
+pub(super) struct AcmeDefaults {
+    settings: AcmeSettings,
+    agree: bool,
+}
+
+impl AcmeDefaults {
+    pub(super) fn new(
+        raw: &raw::Global,
+        place: Option<&SourceSpan>,
+        reader: &mut ConfigReader<'_>,
+    ) -> Self {
+        let is_account_wrong =
+            place.is_some_and(|place| reader.has_wrong(place, &["acme_eab_id", "acme_eab_key"]));
+        let external_account = match (&raw.acme_eab_id, &raw.acme_eab_key) {
+            (Some(id), Some(key)) => Some(ExternalAccount {
+                id: id.0.clone(),
+                key: key.0.clone(),
+            }),
+            (None, None) => None,
+            _ if is_account_wrong => None,
+            (id, key) => {
+                let span = id.as_ref().map(|id| &id.span);
+                if let Some(span) = span.or(key.as_ref().map(|key| &key.span)) {
+                    reader.report(Finding::error(
+                        span,
+                        "`acme_eab_id` and `acme_eab_key` belong together",
+                        "the other one is missing",
+                    ));
+                }
+                None
+            }
+        };
+        if raw.acme_dns_hook.is_none() {
+            refuse_dns(&raw.acme_challenge, reader);
+        }
+        let path = |path: &Option<Setting<crate::value::FilePath>>| -> Option<PathBuf> {
+            path.as_ref().map(|path| path.value.0.clone())
+        };
+        Self {
+            agree: *raw.acme_agree,
+            settings: AcmeSettings {
+                email: raw.acme_email.as_ref().map(|email| email.0.clone()),
+                providers: providers(&raw.acme_provider),
+                provider_root: path(&raw.acme_provider_root),
+                external_account,
+                challenges: challenges(&raw.acme_challenge),
+                dns_hook: path(&raw.acme_dns_hook),
+                profile: raw.acme_profile.as_ref().map(|profile| profile.0.clone()),
+                key_type: key_type(*raw.acme_key_type),
+            },
+        }
+    }
+
+    /// The certificate of a site that names none; `None` if errors were reported.
+    pub(super) fn order(
+        &self,
+        site: &Setting<Site>,
+        tls: &Setting<Tls>,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<ManagedCertificate> {
+        let is_wanted = match &tls.acme {
+            Some(acme) if !**acme => {
+                reader.report(Self::without_certificate(tls));
+                return None;
+            }
+            acme => acme.is_some(),
+        };
+        let names = self.names(site, tls, is_wanted, reader)?;
+        if self.settings.dns_hook.is_none() && !refuse_dns(&tls.acme_challenge, reader) {
+            return None;
+        }
+        let settings = self.settings_of(tls);
+        if settings.email.is_none() && !self.agree && !*tls.acme_agree {
+            let finding = match is_wanted {
+                true => Finding::error(
+                    &tls.span,
+                    "you have not agreed to the terms of a certificate authority",
+                    "for the certificate of this site",
+                ),
+                false => Finding::error(
+                    &tls.span,
+                    "a TLS listener without a certificate",
+                    "the names are on the public Internet: it can be ordered by ACME",
+                ),
+            };
+            reader.report(finding.help(AGREE));
+            return None;
+        }
+        Some(ManagedCertificate { names, settings })
+    }
+
+    fn without_certificate(tls: &Setting<Tls>) -> Finding {
+        Finding::error(
+            &tls.span,
+            "a TLS listener without a certificate",
+            "expected `cert` and `key`, or `certificates`, in [sites.tls]",
+        )
+        .help("to try things out, `--tls` makes a certificate")
+    }
+
+    /// The names of the certificate.
+    fn names(
+        &self,
+        site: &Setting<Site>,
+        tls: &Setting<Tls>,
+        is_wanted: bool,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<Vec<String>> {
+        let mut names = Vec::new();
+        let mut is_complete = true;
+        let mut refuse = |finding: Finding| {
+            reader.report(finding);
+            is_complete = false;
+        };
+        for host in &site.server_name.0 {
+            let Some(name) = host.tls_name() else {
+                if let (true, SiteHost::Name(_, text)) = (is_wanted, &host.value) {
+                    refuse(Finding::error(
+                        &host.span,
+                        format!("`{text}` in a site whose certificate is ordered by ACME"),
+                        "expected names as example.com or *.example.com",
+                    ));
+                }
+                continue;
+            };
+            if !is_wanted && !is_public(&name) {
+                // It gets its error below.
+                names.clear();
+                break;
+            }
+            if name.starts_with("*.") && self.settings.dns_hook.is_none() {
+                refuse(
+                    Finding::error(
+                        &host.span,
+                        format!("a certificate for `{name}` needs the challenge dns-01"),
+                        "a wildcard",
+                    )
+                    .help("add acme_dns_hook to [global], or give the certificate by cert and key"),
+                );
+            }
+            names.push(name);
+        }
+        if !is_complete {
+            return None;
+        }
+        if names.is_empty() {
+            let finding = match is_wanted {
+                true => Finding::error(
+                    &tls.span,
+                    "a certificate is ordered for names, and the site has none",
+                    "expected `server_name` in the site",
+                ),
+                false => Self::without_certificate(tls),
+            };
+            reader.report(finding);
+            return None;
+        }
+        Some(names)
+    }
+
+    /// The settings of a site, which override those of all.
+    fn settings_of(&self, tls: &Setting<Tls>) -> AcmeSettings {
+        let of_all = &self.settings;
+        let email = tls.acme_email.as_ref().map(|email| email.0.clone());
+        let profile = tls.acme_profile.as_ref().map(|profile| profile.0.clone());
+        AcmeSettings {
+            email: email.or_else(|| of_all.email.clone()),
+            providers: match tls.acme_provider.given {
+                true => providers(&tls.acme_provider),
+                false => of_all.providers.clone(),
+            },
+            challenges: match tls.acme_challenge.given {
+                true => challenges(&tls.acme_challenge),
+                false => of_all.challenges.clone(),
+            },
+            profile: profile.or_else(|| of_all.profile.clone()),
+            key_type: match tls.acme_key_type.given {
+                true => key_type(*tls.acme_key_type),
+                false => of_all.key_type,
+            },
+            ..of_all.clone()
+        }
+    }
+}
+
+/// Reports the challenge `dns-01` without a hook; returns whether there is none.
+fn refuse_dns(raw: &OneOrMore<Challenge>, reader: &mut ConfigReader<'_>) -> bool {
+    let found = raw.0.iter().find(|one| one.value == Challenge::Dns);
+    if let Some(one) = found {
+        reader.report(Finding::error(
+            &one.span,
+            "`dns-01` without `acme_dns_hook`",
+            "no program is named that publishes TXT records",
+        ));
+    }
+    found.is_none()
+}
+
+fn providers(raw: &OneOrMore<ProviderText>) -> Vec<AcmeProvider> {
+    raw.0
+        .iter()
+        .map(|provider| provider.value.0.clone())
+        .collect()
+}
+
+fn challenges(raw: &OneOrMore<Challenge>) -> Vec<ChallengeKind> {
+    raw.0
+        .iter()
+        .map(|challenge| match challenge.value {
+            Challenge::Http => ChallengeKind::Http,
+            Challenge::TlsAlpn => ChallengeKind::TlsAlpn,
+            Challenge::Dns => ChallengeKind::Dns,
+        })
+        .collect()
+}
+
+fn key_type(raw: AcmeKeyType) -> CertificateKeyType {
+    match raw {
+        AcmeKeyType::P256 => CertificateKeyType::P256,
+        AcmeKeyType::P384 => CertificateKeyType::P384,
+        AcmeKeyType::Rsa2048 => CertificateKeyType::Rsa2048,
+    }
+}

@@ -1,0 +1,78 @@
+//! Values of the keys of ACME.
+
+use apus_acme::AcmeProvider;
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
+
+use crate::keys::StringType;
+
+/// A certificate authority, and its text.
+#[derive(Clone, Debug)]
+pub(crate) struct ProviderText(pub(crate) AcmeProvider, String);
+
+impl StringType for ProviderText {
+    const EXPECTED: &'static str = "a certificate authority";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match AcmeProvider::find(text) {
+            Some(provider) => Ok(Self(provider, text.to_owned())),
+            None => {
+                let names: Vec<_> = AcmeProvider::names().collect();
+                let names = names.join(", ");
+                Err(format!(
+                    "it is none of {names}, and no https:// URL of a directory"
+                ))
+            }
+        }
+    }
+
+    fn as_written(&self) -> Option<&str> {
+        Some(&self.1)
+    }
+}
+
+/// An e-mail address.
+#[derive(Clone, Debug)]
+pub(crate) struct EmailText(pub(crate) String);
+
+impl StringType for EmailText {
+    const EXPECTED: &'static str = "an e-mail address";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let is_plain = |part: &str| {
+            !part.is_empty()
+                && part.chars().all(|char| {
+                    char.is_ascii_graphic() && !matches!(char, '@' | ',' | '?' | '<' | '>')
+                })
+        };
+        match text.rsplit_once('@') {
+            Some((user, domain)) if is_plain(user) && is_plain(domain) => Ok(Self(text.to_owned())),
+            _ => Err("it is no name, an @ and a domain".to_owned()),
+        }
+    }
+
+    fn as_written(&self) -> Option<&str> {
+        Some(&self.0)
+    }
+}
+
+/// The key of an account at an authority, encoded as base64url (RFC 4648 section 5).
+#[derive(Clone)]
+pub(crate) struct ExternalKey(pub(crate) Vec<u8>);
+
+impl std::fmt::Debug for ExternalKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ExternalKey")
+    }
+}
+
+impl StringType for ExternalKey {
+    const EXPECTED: &'static str = "a key as base64url";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')) {
+            Ok(key) if key.is_empty() => Err("it is empty".to_owned()),
+            Ok(key) => Ok(Self(key)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}

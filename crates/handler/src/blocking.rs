@@ -1,0 +1,137 @@
+//! Handlers that block the thread of their worker: the line of the log about them, and `blocking`, which moves work to
+//! other threads.
+
+use std::future::Future;
+use std::panic::{Location, resume_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The longest time that a handler may take the thread of its worker without a line in the log.
+const LONGEST: Duration = Duration::from_millis(50);
+
+/// A handler, for people.
+#[derive(Clone, Copy, Debug)]
+pub struct HandlerPlace {
+    /// The type name of the function.
+    pub name: &'static str,
+    /// Where its route was added.
+    pub at: Option<&'static Location<'static>>,
+}
+
+impl HandlerPlace {
+    /// Runs a part of the handler, and logs it if that takes too long.
+    pub(crate) fn watch<T>(self, run: impl FnOnce() -> T) -> T {
+        let start = now();
+        let returned = run();
+        let took = now().saturating_sub(start);
+        if is_blocked(took) {
+            self.log(took);
+        }
+        returned
+    }
+
+    #[cold]
+    fn log(self, took: Duration) {
+        let Self { name, at } = self;
+        let at = at.map(tracing::field::display);
+        tracing::warn!(
+            handler = name,
+            at,
+            milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            "a handler blocked its worker, and all requests of the worker waited; `apus::blocking` moves work to other threads"
+        );
+    }
+}
+
+fn is_blocked(took: Duration) -> bool {
+    took > LONGEST
+}
+
+/// The time in steps of some milliseconds, which the kernel keeps: it costs a fifth of a precise one.
+fn now() -> Duration {
+    let time = clock_gettime(ClockId::MonotonicCoarse);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or_default(),
+        u32::try_from(time.tv_nsec).unwrap_or_default(),
+    )
+}
+
+/// The future of a handler, of which each poll is watched.
+pub(crate) struct WatchedFuture<'a, F> {
+    future: Pin<&'a mut F>,
+    place: Option<HandlerPlace>,
+}
+
+impl<'a, F> WatchedFuture<'a, F> {
+    /// Without a place, it is not watched.
+    pub(crate) fn new(future: Pin<&'a mut F>, place: Option<HandlerPlace>) -> Self {
+        Self { future, place }
+    }
+}
+
+impl<F: Future> Future for WatchedFuture<'_, F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let place = self.place;
+        let mut poll = || self.future.as_mut().poll(cx);
+        match place {
+            Some(place) => place.watch(poll),
+            None => poll(),
+        }
+    }
+}
+
+/// Runs work that blocks, or computes for long, on a thread of its own, so that the other requests of the worker do not
+/// wait for it. A worker runs up to eight of these at once; more wait. Lines of the log have the span of the request.
+/// A panic of the work is one of the handler.
+///
+/// ```
+/// use apus::testing::TestClient;
+/// use apus::{App, Result};
+///
+/// async fn report() -> Result<String> {
+///     let figures = apus::blocking(|| std::fs::read_to_string("/proc/self/stat")).await?;
+///     Ok(format!("{} bytes", figures.len()))
+/// }
+///
+/// TestClient::new(App::new().get("/report", report)).get("/report").send().assert_ok();
+/// ```
+///
+/// The attribute `#[handler(blocking)]` does this with a whole function.
+pub fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = T> + 'static {
+    let span = tracing::Span::current();
+    let running = tokio::task::spawn_blocking(move || span.in_scope(work));
+    async move {
+        match running.await {
+            Ok(done) => done,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                // The worker ends, and so do its requests.
+                Err(_) => std::future::pending().await,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_fifty_milliseconds_are_too_long() {
+        let millisecond = Duration::from_millis(1);
+        for (took, expected) in [
+            (LONGEST - millisecond, false),
+            (LONGEST, false),
+            (LONGEST + millisecond, true),
+        ] {
+            assert_eq!(is_blocked(took), expected, "{took:?}");
+        }
+    }
+}

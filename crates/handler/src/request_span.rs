@@ -1,0 +1,54 @@
+//! `RequestSpan`: the span of `tracing` that all lines of a request are in.
+
+use apus_http::Request;
+use tracing::level_filters::LevelFilter;
+use tracing::{Span, field};
+
+/// The span of a request, an extension of the request.
+///
+/// It is named `request`, has the target `apus::request`, and the fields `method`, `path`, `route` and
+/// `request_id`, of which the latter two are set when they are known. Its level is `ERROR`, so that the lines of
+/// all levels have it. An application enters it around its layers and handlers, so the lines of libraries have it
+/// too.
+#[derive(Clone, Debug)]
+pub struct RequestSpan(Span);
+
+impl RequestSpan {
+    /// The span of a request, which it begins, for the caller to enter. A span that does nothing if no
+    /// subscriber wants it, or if the request has one already.
+    pub fn begin(request: &mut Request) -> Span {
+        if LevelFilter::current() < LevelFilter::ERROR || Self::of(request).is_some() {
+            return Span::none();
+        }
+        let span = tracing::error_span!(
+            target: "apus::request",
+            "request",
+            method = %request.method(),
+            path = request.original_target().path(),
+            route = field::Empty,
+            request_id = field::Empty,
+        );
+        if !span.is_disabled() {
+            request.extensions_mut().insert(Self(span.clone()));
+        }
+        span
+    }
+
+    /// The span of a request, if there is one.
+    pub fn of(request: &Request) -> Option<&Self> {
+        if LevelFilter::current() < LevelFilter::ERROR {
+            return None;
+        }
+        request.extensions().get()
+    }
+
+    /// Sets the path of the route, as it was written.
+    pub fn record_route(&self, route: &str) {
+        self.0.record("route", route);
+    }
+
+    /// Sets the id of the request.
+    pub fn record_id(&self, id: &str) {
+        self.0.record("request_id", id);
+    }
+}

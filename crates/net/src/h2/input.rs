@@ -1,0 +1,143 @@
+//! The input of an HTTP/2 connection, and the events that the codec finds in it.
+
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use apus_codec::h2::{ConnectionError, Http2Event};
+use apus_http::BodyError;
+
+use super::{Http2Connection, Http2End, OUT_MOST};
+use crate::streams::StreamRequest;
+
+/// The most bytes that are read before they are handled.
+const READ_MOST: usize = 16 * 1024;
+
+impl Http2Connection<'_> {
+    /// Reads the input and handles its frames; returns whether there was any.
+    pub(super) fn poll_input(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        // Frames whose replies cannot be sent are not read: the replies would gather here.
+        if self.end.is_some() || self.streams.protocol.out.len() >= OUT_MOST {
+            return Ok(false);
+        }
+        if !self.unhandled && self.poll_fill(cx)? == 0 && !self.client_left {
+            return Ok(false);
+        }
+        self.handle_input();
+        Ok(true)
+    }
+
+    /// Reads the available input, up to a buffer.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> io::Result<usize> {
+        let mut read = 0;
+        while read < READ_MOST {
+            let room = self.input.room(&self.worker.buffers);
+            match self.transport.poll_read(cx, room) {
+                Poll::Ready(Ok(0)) => {
+                    self.client_left = true;
+                    break;
+                }
+                Poll::Ready(Ok(more)) => read += more,
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => break,
+            }
+        }
+        if read > 0 {
+            self.worker.counters.bytes_in.add(read as u64);
+            self.timers.read_at = self.worker.clock.ticks();
+            self.streams.arrived = Instant::now();
+        }
+        Ok(read)
+    }
+
+    /// Handles the frames in the input, up to the share of this poll.
+    fn handle_input(&mut self) {
+        let mut moved = false;
+        let mut ended_head = false;
+        self.unhandled = true;
+        while self.end.is_none()
+            && self.streams.protocol.out.len() < OUT_MOST
+            && !self.streams.budget.is_full_of_requests()
+        {
+            let (codec, frames) = self.streams.protocol.parts();
+            let (consumed, event) = match codec.handle_input(self.input.unread(), frames) {
+                Ok(found) => found,
+                Err(error) => return self.fail(error),
+            };
+            moved |= consumed > 0;
+            match event {
+                Http2Event::Data { stream, range, end } => {
+                    let piece = self.input.unread().get(range).unwrap_or_default();
+                    self.streams.take_data(stream, piece, end);
+                }
+                Http2Event::Incomplete => {
+                    self.input.consume(consumed);
+                    self.unhandled = false;
+                    break;
+                }
+                event => {
+                    ended_head = true;
+                    self.handle(event);
+                }
+            }
+            self.input.consume(consumed);
+        }
+        let inside_head = self.streams.protocol.codec.is_inside_head();
+        let begun = inside_head || !self.input.is_empty();
+        let anew = ended_head || (moved && !inside_head);
+        self.timers
+            .note_partial_input(begun, anew, self.worker.clock.ticks());
+    }
+
+    fn handle(&mut self, event: Http2Event) {
+        match event {
+            Http2Event::Request(request) => self.streams.call(
+                request.stream,
+                StreamRequest {
+                    head: request.head,
+                    end: request.end,
+                    content_length: request.content_length,
+                    expects_continue: request.expects_continue,
+                    is_tunnel: request.is_tunnel,
+                },
+            ),
+            Http2Event::Refused { stream, why } => self.streams.refuse(stream, why.status(), &why),
+            Http2Event::Malformed { stream, fault } => {
+                self.worker.counters.bad_requests.add(1);
+                tracing::debug!(peer = %self.streams.info.peer, error = %fault, "refused a request");
+                if let Some(stream) = stream {
+                    self.streams.fail_body(stream, BodyError::Malformed);
+                    self.streams.drop_stream(stream);
+                }
+            }
+            Http2Event::Trailers { stream, trailers } => {
+                self.streams.take_trailers(stream, *trailers);
+            }
+            Http2Event::Reset { stream, code } => {
+                tracing::debug!(peer = %self.streams.info.peer, %code, "a client reset a stream");
+                self.streams.drop_stream(stream);
+            }
+            Http2Event::GoAway { code, .. } => {
+                tracing::debug!(peer = %self.streams.info.peer, %code, "a client ends its connection");
+            }
+            // Handled by the caller, or events of a client.
+            Http2Event::Data { .. }
+            | Http2Event::Incomplete
+            | Http2Event::Informational { .. }
+            | Http2Event::Response { .. } => {}
+        }
+    }
+
+    /// Ends the connection of a client that broke the protocol or spent a budget. The GOAWAY is encoded
+    /// already.
+    pub(super) fn fail(&mut self, error: ConnectionError) {
+        self.worker.count_fault(match error {
+            ConnectionError::Flood(flood) => Some(flood),
+            _ => None,
+        });
+        tracing::debug!(peer = %self.streams.info.peer, %error, "closed an HTTP/2 connection");
+        self.unhandled = false;
+        self.streams.drop_all_streams();
+        self.end = Some(Http2End::Linger);
+    }
+}

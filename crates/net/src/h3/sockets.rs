@@ -1,0 +1,154 @@
+//! The UDP sockets of HTTP/3, one for each worker at the port of a listener.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use apus_quic::{QuicKeys, QuicSocket, QuicWorkers, Steering};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::listen::{Binder, BoundAddress, bind_with};
+use crate::plan::{EnginePlan, ListenAddress, ListenerPlan};
+
+/// The addresses with UDP sockets, and what their endpoints share.
+pub(crate) struct Http3Sockets {
+    quic: Arc<QuicWorkers>,
+    /// The actual addresses of the listeners that have sockets, by their addresses in the plan.
+    open: Vec<(ListenAddress, ListenAddress)>,
+    /// The ports that this process has had. The endpoints of earlier plans may still use them.
+    ports: Vec<u16>,
+}
+
+/// The sockets of a plan: for each listener and worker one, if HTTP/3 begins there.
+pub(crate) struct NewSockets {
+    open: Vec<(ListenAddress, ListenAddress)>,
+    sockets: Vec<Vec<QuicSocket>>,
+}
+
+impl NewSockets {
+    /// The sockets of the listeners for one worker, which has to ask before the next one.
+    pub(crate) fn of_next_worker(&mut self) -> Vec<Option<QuicSocket>> {
+        let sockets = self.sockets.iter_mut();
+        sockets
+            .map(|sockets| (!sockets.is_empty()).then(|| sockets.remove(0)))
+            .collect()
+    }
+}
+
+impl Http3Sockets {
+    /// No sockets.
+    ///
+    /// # Errors
+    /// The system has no random bytes for keys.
+    pub(crate) fn new() -> io::Result<Self> {
+        let keys = QuicKeys::generate().map_err(io::Error::other)?;
+        Ok(Self {
+            quic: QuicWorkers::new(keys, Steering::ByKernel),
+            open: Vec::new(),
+            ports: Vec::new(),
+        })
+    }
+
+    /// Binds sockets for the listeners of a plan that have HTTP/3 and no sockets yet. Where it fails, the listener is
+    /// without HTTP/3.
+    pub(crate) fn bind(
+        &self,
+        plan: &EnginePlan,
+        bound: &[Arc<BoundAddress>],
+        binder: Option<&dyn Binder>,
+    ) -> NewSockets {
+        let mut new = NewSockets {
+            open: Vec::new(),
+            sockets: Vec::new(),
+        };
+        for (listener, bound) in plan.listeners.iter().zip(bound) {
+            let mut sockets = Vec::new();
+            if is_wanted(listener) {
+                let known = self.open.iter().find(|open| open.0 == listener.address);
+                match known {
+                    Some(open) => new.open.push(open.clone()),
+                    None => {
+                        let workers = plan.workers.get();
+                        if let Some(fresh) = self.open_sockets(bound.local(), workers, binder) {
+                            sockets = fresh;
+                            new.open
+                                .push((listener.address.clone(), bound.local().clone()));
+                        }
+                    }
+                }
+            }
+            new.sockets.push(sockets);
+        }
+        new
+    }
+
+    /// Notes that the workers have the sockets.
+    pub(crate) fn commit(&mut self, new: NewSockets) {
+        let ports = new.open.iter().filter_map(|open| open.1.port());
+        self.ports.extend(ports);
+        self.ports.sort_unstable();
+        self.ports.dedup();
+        self.open = new.open;
+    }
+
+    /// The sockets of one worker that replaces another, whose sockets are closed.
+    pub(crate) fn of_replaced_worker(
+        &self,
+        plan: &EnginePlan,
+        binder: Option<&dyn Binder>,
+    ) -> Vec<Option<QuicSocket>> {
+        let socket = |listener: &ListenerPlan| {
+            let open = self.open.iter().find(|open| open.0 == listener.address)?;
+            self.open_sockets(&open.1, 1, binder)?.pop()
+        };
+        plan.listeners.iter().map(socket).collect()
+    }
+
+    fn open_sockets(
+        &self,
+        local: &ListenAddress,
+        workers: usize,
+        binder: Option<&dyn Binder>,
+    ) -> Option<Vec<QuicSocket>> {
+        let ListenAddress::Tcp { address, ipv6_only } = local else {
+            return None;
+        };
+        let open = || -> io::Result<Vec<QuicSocket>> {
+            if !self.ports.contains(&address.port()) {
+                // With SO_REUSEPORT several processes of a user can share a port unnoticed.
+                let socket = udp_socket(*address, *ipv6_only)?;
+                bind_with(binder, &socket, local)?;
+            }
+            // In the order in which the kernel numbers them.
+            let socket = |_| {
+                let socket = udp_socket(*address, *ipv6_only)?;
+                socket.set_reuse_port(true)?;
+                bind_with(binder, &socket, local)?;
+                self.quic.adopt(UdpSocket::from(socket))
+            };
+            (0..workers).map(socket).collect()
+        };
+        match open() {
+            Ok(sockets) => Some(sockets),
+            Err(error) => {
+                tracing::warn!(%address, %error, "cannot listen on the UDP port: there is no HTTP/3");
+                None
+            }
+        }
+    }
+}
+
+/// Whether a listener can have HTTP/3. Behind a proxy that sends PROXY protocol heads, clients do not reach the UDP port.
+fn is_wanted(listener: &ListenerPlan) -> bool {
+    let has_site = listener.tls.as_ref().is_some_and(|tls| tls.has_http3());
+    listener.http3.is_some() && has_site && listener.proxy_protocol_from.is_empty()
+}
+
+fn udp_socket(address: SocketAddr, ipv6_only: bool) -> io::Result<Socket> {
+    let kind = Type::DGRAM.nonblocking();
+    let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(ipv6_only)?;
+    }
+    Ok(socket)
+}

@@ -1,0 +1,227 @@
+//! The time limits of an HTTP/3 connection with a client.
+//!
+//! The nearest one is the deadline in the table of the worker. The timers of QUIC are its own.
+
+use std::time::Duration;
+
+use apus_h3::H3ErrorCode;
+use apus_transport::{TICK, deadline_from};
+
+use super::{Http3Connection, Http3Shutdown};
+use crate::connection_table::{ConnectionWait, NEVER};
+use crate::linger::LINGER_AT_END;
+
+/// Ticks without an open stream after which the tables of streams are released.
+const SHRINK_AFTER: u32 = 4;
+
+/// Ticks after the first GOAWAY, in which requests that were sent before it arrive.
+const GOAWAY_AFTER: u32 = 2;
+
+/// Times as ticks of the worker's clock; [`NEVER`] if the limit does not apply.
+pub(super) struct Http3Timers {
+    /// The time of the codec.
+    codec: u32,
+    /// When the connection began.
+    started: u32,
+    /// Since when no stream is open, and the number of requests at that time.
+    idle_since: u32,
+    idle_requests: u64,
+    /// When something was read last.
+    pub(super) read_at: u32,
+    /// When a PING was sent last.
+    pinged_at: u32,
+    /// Since when QUIC takes nothing of some stream that is complete here.
+    stalled_since: u32,
+    /// Whether memory was released since a stream was open.
+    shrunk: bool,
+}
+
+impl Http3Timers {
+    pub(super) fn new(now: u32) -> Self {
+        Self {
+            codec: NEVER,
+            started: now,
+            idle_since: now,
+            idle_requests: 0,
+            read_at: now,
+            pinged_at: now,
+            stalled_since: NEVER,
+            shrunk: true,
+        }
+    }
+}
+
+impl Http3Connection<'_> {
+    /// Advances the clock of the codec.
+    pub(super) fn advance_clock(&mut self) {
+        let now = self.worker.clock.ticks();
+        if self.timers.codec != now {
+            self.timers.codec = now;
+            let codec = &mut self.streams.protocol.transport.codec;
+            codec.advance(TICK.saturating_mul(now));
+        }
+    }
+
+    fn has_open_streams(&self) -> bool {
+        self.streams.protocol.transport.codec.open_streams() > 0
+    }
+
+    /// Sets the deadline of a connection that waits.
+    pub(super) fn set_deadline(&mut self) {
+        let now = self.worker.clock.ticks();
+        let open = self.has_open_streams();
+        let examination = self.streams.examination(open, now);
+        if self.streams.protocol.transport.is_any_blocked() {
+            self.timers.stalled_since = self.timers.stalled_since.min(now);
+        } else {
+            self.timers.stalled_since = NEVER;
+        }
+        let incomplete_since = self.incomplete_since();
+        let (timers, requests) = (&mut self.timers, self.streams.requests);
+        let mut waiting = ConnectionWait::Busy;
+        if open {
+            timers.idle_since = NEVER;
+        } else {
+            if timers.idle_since == NEVER || timers.idle_requests != requests {
+                timers.idle_requests = requests;
+                timers.idle_since = now;
+                timers.shrunk = false;
+            }
+            let since = timers.idle_since;
+            waiting = match requests {
+                0 => ConnectionWait::FirstRequest { since },
+                _ => ConnectionWait::Kept { since },
+            };
+        }
+        if self.streams.protocol.transport.is_any_blocked() {
+            waiting = ConnectionWait::Busy;
+        } else if incomplete_since != NEVER && self.streams.protocol.transport.is_acknowledged() {
+            waiting = ConnectionWait::Head {
+                since: incomplete_since,
+            };
+        }
+        let deadline = self
+            .idle_deadline(open)
+            .min(self.incomplete_deadline())
+            .min(self.stalled_deadline())
+            .min(self.ping_deadline(open))
+            .min(self.shutdown_deadline())
+            .min(examination)
+            .min(self.shrink_deadline());
+        self.slot.set_wait(deadline, waiting);
+    }
+
+    /// The tick since which a head, or the SETTINGS frame, is incomplete.
+    fn incomplete_since(&self) -> u32 {
+        let settings = match self.streams.protocol.transport.codec.has_peer_settings() {
+            true => NEVER,
+            false => self.timers.started,
+        };
+        let of_streams = self.input.incomplete_since().unwrap_or(NEVER);
+        of_streams.min(settings)
+    }
+
+    fn idle_deadline(&self, open: bool) -> u32 {
+        let (timers, limits) = (&self.timers, &self.streams.limits);
+        match self.streams.requests {
+            _ if open || self.ending != Http3Shutdown::None => NEVER,
+            0 => deadline_from(timers.idle_since, limits.head_timeout),
+            _ => deadline_from(timers.idle_since, limits.idle_timeout),
+        }
+    }
+
+    fn incomplete_deadline(&self) -> u32 {
+        after(self.incomplete_since(), self.streams.limits.head_timeout)
+    }
+
+    fn stalled_deadline(&self) -> u32 {
+        after(self.timers.stalled_since, self.streams.limits.send_timeout)
+    }
+
+    /// When the client is asked for a sign of life: QUIC ends connections without packets, also while a service works.
+    fn ping_deadline(&self, open: bool) -> u32 {
+        let interval = self.max_idle_timeout / 2;
+        match !open || interval.is_zero() {
+            true => NEVER,
+            false => deadline_from(self.timers.read_at.max(self.timers.pinged_at), interval),
+        }
+    }
+
+    fn shutdown_deadline(&self) -> u32 {
+        match self.ending {
+            Http3Shutdown::None => NEVER,
+            Http3Shutdown::Announced(since) => since.saturating_add(GOAWAY_AFTER),
+            Http3Shutdown::Final(_) if self.has_open_streams() => NEVER,
+            Http3Shutdown::Final(since) => {
+                let since = since.max(after(self.timers.idle_since, Duration::ZERO));
+                match since {
+                    NEVER => NEVER,
+                    since => deadline_from(since, LINGER_AT_END),
+                }
+            }
+        }
+    }
+
+    fn shrink_deadline(&self) -> u32 {
+        match self.timers.shrunk {
+            true => NEVER,
+            false => self.timers.idle_since.saturating_add(SHRINK_AFTER),
+        }
+    }
+
+    /// Handles an expired deadline.
+    pub(super) fn handle_deadline(&mut self) {
+        let now = self.worker.clock.ticks();
+        let open = self.has_open_streams();
+        if self.slot.is_evicted() {
+            return self.close(H3ErrorCode::NO_ERROR, "");
+        }
+        self.slot.renew();
+        if self.incomplete_deadline() <= now {
+            self.worker.counters.timeouts.add(1);
+            tracing::debug!(peer = %self.streams.info.peer, "a field section came too slowly");
+            return self.close(H3ErrorCode::EXCESSIVE_LOAD, "a request came too slowly");
+        }
+        if self.idle_deadline(open) <= now {
+            self.shut_down();
+        }
+        if self.shutdown_deadline() <= now {
+            match self.ending {
+                Http3Shutdown::Announced(_) => {
+                    self.ending = Http3Shutdown::Final(now);
+                    self.streams.protocol.transport.codec.go_away();
+                }
+                Http3Shutdown::None | Http3Shutdown::Final(_) => {
+                    return self.close(H3ErrorCode::NO_ERROR, "");
+                }
+            }
+        }
+        if self.stalled_deadline() <= now {
+            let timeout = self.streams.limits.send_timeout;
+            let oldest = now.saturating_sub(deadline_from(0, timeout));
+            let (stalled, since) = self.streams.protocol.reset_stalled(now, oldest);
+            self.worker.counters.stalled_streams.add(stalled);
+            self.timers.stalled_since = since;
+        }
+        if self.ping_deadline(open) <= now {
+            self.timers.pinged_at = now;
+            self.streams.protocol.transport.quic.ping();
+        }
+        if self.shrink_deadline() <= now {
+            self.timers.shrunk = true;
+            if !open {
+                self.streams.shrink();
+                self.streams.protocol.shrink();
+                self.input.shrink();
+            }
+        }
+        self.streams.examine(now);
+    }
+}
+
+fn after(since: u32, timeout: Duration) -> u32 {
+    match since {
+        NEVER => NEVER,
+        since => deadline_from(since, timeout),
+    }
+}

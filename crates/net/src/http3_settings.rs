@@ -1,0 +1,63 @@
+//! The settings of HTTP/3 at one address.
+
+use std::time::Duration;
+
+use apus_quic::{CongestionControl, LARGEST_STREAM_RECEIVE_WINDOW, QuicSettings, RetryMode};
+
+use crate::limits::Limits;
+
+/// Connections of one worker whose handshake is not complete.
+const HALF_OPEN_MOST: usize = 1_000;
+
+/// The unidirectional streams of a client: three are used, and one may be for tests of extensibility at a time (RFC 9114
+/// section 6.2.3).
+const UNIDIRECTIONAL_STREAMS: u32 = 8;
+
+/// The settings of HTTP/3 at one address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http3Settings {
+    /// The most bytes of bodies that one client may have sent before they are used.
+    pub receive_window: u32,
+    /// The most bytes of the body of one request that may have been sent before they are used.
+    pub stream_receive_window: u32,
+    /// The most bytes of responses that one client has not acknowledged.
+    pub send_window: u32,
+    /// How long a connection without packets lasts. Of both ends, the shorter time counts.
+    pub max_idle_timeout: Duration,
+    /// When a client has to prove its address before the handshake.
+    pub retry: RetryMode,
+    /// The congestion control.
+    pub congestion: CongestionControl,
+}
+
+impl Default for Http3Settings {
+    fn default() -> Self {
+        Self {
+            receive_window: 16 << 20,
+            stream_receive_window: LARGEST_STREAM_RECEIVE_WINDOW,
+            send_window: 16 << 20,
+            max_idle_timeout: Duration::from_secs(30),
+            retry: RetryMode::Auto,
+            congestion: CongestionControl::Cubic,
+        }
+    }
+}
+
+impl Http3Settings {
+    /// The settings of QUIC, with the limits for all clients.
+    pub(crate) fn quic(&self, limits: &Limits) -> QuicSettings {
+        QuicSettings {
+            receive_window: self.receive_window,
+            stream_receive_window: self.stream_receive_window.min(self.receive_window),
+            send_window: self.send_window,
+            max_idle_timeout: self.max_idle_timeout,
+            keep_alive: None,
+            handshake_timeout: limits.handshake_timeout,
+            retry: self.retry,
+            max_half_open: HALF_OPEN_MOST,
+            congestion: self.congestion,
+            max_bidirectional_streams: limits.h2_max_concurrent_streams,
+            max_unidirectional_streams: UNIDIRECTIONAL_STREAMS,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The requests: the service is called for each, and streams that the client ends are dropped.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use apus_http::{
+    Body, Head, Method, Request, Response, ResponseFuture, ResponseOutcome, StatusCode,
+};
+
+use super::request_body::StreamRequestBody;
+use super::table::{StreamKind, StreamWork};
+use super::{RequestStreams, SlotKey, StreamProtocol};
+
+/// A request whose head was decoded.
+pub(crate) struct StreamRequest {
+    pub(crate) head: Box<Head>,
+    /// Whether there is no body.
+    pub(crate) end: bool,
+    /// The announced length of the body.
+    pub(crate) content_length: Option<u64>,
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    pub(crate) expects_continue: bool,
+    /// Whether this is an extended CONNECT (RFC 8441, RFC 9220).
+    pub(crate) is_tunnel: bool,
+}
+
+impl<P: StreamProtocol> RequestStreams<'_, P> {
+    /// Calls the service for a request.
+    pub(crate) fn call(&mut self, key: P::Key, request: StreamRequest) {
+        self.worker.counters.requests.add(1);
+        self.requests += 1;
+        self.budget.requests += 1;
+        let kind = match request.head.method {
+            _ if request.is_tunnel => StreamKind::ExtendedConnect,
+            Method::CONNECT => StreamKind::Connect,
+            _ => StreamKind::Regular,
+        };
+        let (request_body, body) = if kind != StreamKind::Regular {
+            (
+                Some(StreamRequestBody::for_tunnel(request.end)),
+                Body::Empty,
+            )
+        } else if request.end {
+            (None, Body::Empty)
+        } else {
+            let (request_body, body) =
+                StreamRequestBody::new(request.content_length, request.expects_continue);
+            (Some(request_body), body)
+        };
+        self.alt_svc.prepare(&request.head.headers, self.listener);
+        let stream = self.streams.enter(key);
+        stream.kind = kind;
+        stream.request_body = request_body;
+        stream.moved_at = self.worker.clock.ticks();
+        let mut request = Request::from_head(request.head, body, Rc::clone(&self.info));
+        request.set_interim(self.interim(key));
+        let service = self.listener.service();
+        match catch_unwind(AssertUnwindSafe(|| service.call(request))) {
+            Ok(ResponseFuture::Now(response)) => self.respond(key, response),
+            Ok(ResponseFuture::Later(future)) => {
+                if let Some(stream) = self.streams.get(key) {
+                    stream.work = StreamWork::Response(future);
+                    self.wakers.mark(key.slot(), self.stream_slots);
+                }
+            }
+            Err(_) => {
+                let response = self.panicked();
+                self.respond(key, response);
+            }
+        }
+    }
+
+    /// Responds to a request that does not reach the service.
+    pub(crate) fn refuse(&mut self, key: P::Key, status: StatusCode, why: &dyn fmt::Display) {
+        self.worker.counters.bad_requests.add(1);
+        tracing::debug!(peer = %self.info.peer, error = %why, "refused a request");
+        self.streams.enter(key).moved_at = self.worker.clock.ticks();
+        let reason = status.canonical_reason().unwrap_or_default();
+        let text = format!("{} {reason}: {why}\n", status.as_u16());
+        self.respond(key, Response::text(status, text));
+    }
+
+    pub(super) fn panicked(&self) -> Response {
+        self.worker.panicked(&self.info)
+    }
+
+    /// Drops a stream that the client ended.
+    pub(crate) fn drop_stream(&mut self, key: P::Key) {
+        let Some(stream) = self.streams.remove(key) else {
+            return;
+        };
+        if let Some(observed) = stream.observed {
+            observed.notify(ResponseOutcome::ClientGone);
+        }
+        // Their other ends fail now.
+        drop((stream.request_body, stream.source));
+        if let StreamWork::Tunnel(tunnel) = stream.work {
+            tokio::task::spawn_local(tunnel);
+        }
+    }
+
+    /// Drops all streams.
+    pub(crate) fn drop_all_streams(&mut self) {
+        let keys: Vec<P::Key> = self.streams.keys().collect();
+        for key in keys {
+            self.drop_stream(key);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The state of each open stream of a connection with a client, in a table by the stream's slot.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use apus_http::{BodyStream, Completion, Response, ResponseOutcome, StatusCode};
+use apus_transport::BodyChunk;
+use bytes::Bytes;
+
+use super::protocol::SlotKey;
+use super::request_body::StreamRequestBody;
+
+/// The streams of a connection, by their slots.
+pub(super) struct ServerStreams<K>(Vec<StreamSlot<K>>);
+
+/// One slot, which is free without a key.
+struct StreamSlot<K> {
+    key: Option<K>,
+    stream: ServerStream,
+}
+
+/// One stream.
+#[derive(Default)]
+pub(super) struct ServerStream {
+    pub(super) kind: StreamKind,
+    pub(super) work: StreamWork,
+    pub(super) next: BodyChunk,
+    /// The source of the data behind `next`.
+    pub(super) source: Option<Box<dyn BodyStream>>,
+    /// Bytes that `source` still has to produce, if the head has a length.
+    pub(super) left: Option<u64>,
+    pub(super) request_body: Option<Box<StreamRequestBody>>,
+    pub(super) observed: Option<Box<CompletionObservers>>,
+    /// The tick at which it last received or sent data.
+    pub(super) moved_at: u32,
+}
+
+/// The kind of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum StreamKind {
+    /// A response.
+    #[default]
+    Regular,
+    /// A tunnel by CONNECT, which a 2xx opens (RFC 9113 section 8.5).
+    Connect,
+    /// A tunnel by extended CONNECT (RFC 8441), which a 101 opens.
+    ExtendedConnect,
+}
+
+/// The future that a stream waits for.
+#[derive(Default)]
+pub(super) enum StreamWork {
+    #[default]
+    None,
+    /// The response of the service.
+    Response(Pin<Box<dyn Future<Output = Response>>>),
+    /// A read of a part of a file from its disk.
+    Reading(Pin<Box<dyn Future<Output = io::Result<Bytes>>>>),
+    /// The tunnel.
+    Tunnel(Pin<Box<dyn Future<Output = ()>>>),
+}
+
+type Observer = Box<dyn FnOnce(&Completion)>;
+
+/// The observers of a response's completion, and its data so far.
+pub(crate) struct CompletionObservers {
+    observers: Vec<Observer>,
+    completion: Completion,
+    arrived: Instant,
+    /// When the transport had the whole response, if that is known.
+    sent_in: Option<Duration>,
+}
+
+/// How many slots are added at a time.
+const GROWTH: usize = 4;
+
+impl<K> Default for ServerStreams<K> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<K: SlotKey> ServerStreams<K> {
+    /// The stream, if it is in its slot.
+    pub(super) fn get(&mut self, key: K) -> Option<&mut ServerStream> {
+        let slot = self.0.get_mut(key.slot())?;
+        (slot.key == Some(key)).then_some(&mut slot.stream)
+    }
+
+    /// The stream in a slot.
+    pub(super) fn key(&self, slot: usize) -> Option<K> {
+        self.0.get(slot)?.key
+    }
+
+    /// Enters a stream.
+    pub(super) fn enter(&mut self, key: K) -> &mut ServerStream {
+        let index = key.slot();
+        if self.0.len() <= index {
+            // Few connections ever have many streams at once, and there may be many connections.
+            self.0.reserve_exact(GROWTH);
+            self.0.resize_with(index + 1, || StreamSlot {
+                key: None,
+                stream: ServerStream::default(),
+            });
+        }
+        // The slot exists now.
+        #[expect(clippy::indexing_slicing)]
+        let slot = &mut self.0[index];
+        slot.key = Some(key);
+        &mut slot.stream
+    }
+
+    /// Removes a stream.
+    pub(super) fn remove(&mut self, key: K) -> Option<ServerStream> {
+        let slot = self.0.get_mut(key.slot())?;
+        if slot.key != Some(key) {
+            return None;
+        }
+        slot.key = None;
+        Some(std::mem::take(&mut slot.stream))
+    }
+
+    /// The number of slots.
+    pub(super) fn slots(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = K> {
+        self.0.iter().filter_map(|slot| slot.key)
+    }
+
+    /// Releases all memory, while there is no stream.
+    pub(super) fn shrink(&mut self) {
+        self.0 = Vec::new();
+    }
+}
+
+impl CompletionObservers {
+    /// Takes the observers of `response`; mostly there are none.
+    pub(super) fn of(response: &mut Response, arrived: Instant) -> Option<Box<Self>> {
+        response.is_observed().then(|| {
+            Box::new(Self {
+                observers: response.take_observers(),
+                completion: Completion {
+                    status: StatusCode::OK,
+                    body_bytes: 0,
+                    bytes: 0,
+                    duration: Duration::ZERO,
+                    outcome: ResponseOutcome::Complete,
+                    origin: None,
+                    cache: None,
+                },
+                arrived,
+                sent_in: None,
+            })
+        })
+    }
+
+    pub(super) fn sent_head(&mut self, status: StatusCode, bytes: u64) {
+        self.completion.status = status;
+        self.completion.bytes += bytes;
+    }
+
+    /// Counts data, and its framing.
+    pub(super) fn sent(&mut self, body_bytes: u64, framing_bytes: u64) {
+        self.completion.body_bytes += body_bytes;
+        self.completion.bytes += body_bytes + framing_bytes;
+    }
+
+    /// Notes that the transport has the whole response: what follows is not the time of the server.
+    pub(crate) fn sent_all(&mut self) {
+        self.sent_in = Some(self.arrived.elapsed());
+    }
+
+    /// Reports how the response ended.
+    pub(crate) fn notify(mut self, outcome: ResponseOutcome) {
+        self.completion.outcome = outcome;
+        self.completion.duration = self.sent_in.unwrap_or_else(|| self.arrived.elapsed());
+        for observer in self.observers {
+            observer(&self.completion);
+        }
+    }
+}

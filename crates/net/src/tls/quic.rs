@@ -1,0 +1,36 @@
+//! TLS of QUIC connections (RFC 9001), by the same sites.
+
+use std::sync::Arc;
+
+use apus_http::{TlsInfo, TlsVersion};
+use apus_quic::{QuicConnection, QuicServerTls, SelectServerTls};
+
+use super::handshake::identity;
+use super::settings::TlsSettings;
+
+/// What a connection has to know of its site.
+pub(super) struct QuicSite {
+    pub(super) certificate_names: Arc<[Box<str>]>,
+}
+
+impl SelectServerTls for TlsSettings {
+    fn select(&self, server_name: Option<&str>) -> Option<Arc<QuicServerTls>> {
+        self.site(server_name)?.quic.clone()
+    }
+}
+
+/// The result of the handshake of a connection; `None` before the site is selected.
+pub(crate) fn quic_tls_info(connection: &QuicConnection) -> Option<TlsInfo> {
+    let handshake = connection.handshake()?;
+    let tls = handshake.server_tls?;
+    let site = tls.site()?.downcast_ref::<QuicSite>()?;
+    let certificates = connection.peer_certificates();
+    let leaf = certificates.as_ref().and_then(|chain| chain.first());
+    Some(TlsInfo {
+        version: TlsVersion::Tls13,
+        cipher: handshake.cipher.unwrap_or("unknown"),
+        server_name: handshake.server_name.map(Into::into),
+        certificate_names: Arc::clone(&site.certificate_names),
+        client_certificate: leaf.and_then(|leaf| identity(leaf)).map(Arc::new),
+    })
+}

@@ -1,0 +1,257 @@
+//! Acknowledgements and losses of sent packets (RFC 9000 section 13, RFC 9002).
+
+use std::time::{Duration, Instant};
+
+use crate::error::TransportError;
+use crate::frame::Ack;
+use crate::packet::Space;
+use crate::recovery::SentPacket;
+
+use super::Connection;
+use super::record::{Control, SentFrames};
+
+impl Connection {
+    /// An ACK frame (RFC 9000 section 19.3).
+    pub(super) fn on_ack(
+        &mut self,
+        now: Instant,
+        space: Space,
+        ack: &Ack<'_>,
+    ) -> Result<(), TransportError> {
+        let Some(packets) = self.spaces.get_mut(space) else {
+            return Ok(());
+        };
+        let is_unsent = ack.largest >= packets.sent.next_number()
+            || ack.ranges().any(|range| packets.sent.is_skipped(&range));
+        if is_unsent {
+            return Err(TransportError::protocol_violation(
+                "an acknowledgement of a packet that was not sent",
+            ));
+        }
+        let mut acked = Acknowledged::default();
+        if ack.is_single_range() {
+            if let Some(range) = ack.ranges().next() {
+                self.acknowledge(now, space, range, ack.largest, &mut acked);
+            }
+        } else {
+            let ranges: Vec<_> = ack.ranges().collect();
+            for range in ranges.into_iter().rev() {
+                self.acknowledge(now, space, range, ack.largest, &mut acked);
+            }
+        }
+        let Some(packets) = self.spaces.get_mut(space) else {
+            return Ok(());
+        };
+        let is_newer = packets
+            .largest_acknowledged
+            .is_none_or(|largest| ack.largest > largest);
+        if is_newer {
+            packets.largest_acknowledged = Some(ack.largest);
+        }
+        if let Some(sent) = acked.largest_sent.filter(|_| acked.any_ack_eliciting) {
+            let delay = self.ack_delay(space, ack.delay);
+            self.path
+                .rtt
+                .update(now, now.saturating_duration_since(sent), delay);
+        }
+        if is_newer && self.path.ecn.on_ack(space.index(), acked.marked, ack.ecn) {
+            let sent = acked.largest_sent.unwrap_or(now);
+            self.path.congestion.on_loss(now, sent, false, 0);
+            self.stats.path.congestion_events += 1;
+        }
+        if space == Space::Data
+            && let Some(keys) = &mut self.keys
+        {
+            keys.on_acknowledged(ack.largest);
+        }
+        if acked.any {
+            if space == Space::Handshake {
+                self.is_peer_validated = true;
+            }
+            if self.is_peer_validated {
+                self.probe_timeout.reset();
+            }
+            self.probe_base = now;
+        }
+        self.detect_lost(now, space);
+        let in_flight = self.spaces.bytes_in_flight();
+        let path = &mut self.path;
+        path.congestion
+            .on_end_acks(now, in_flight, path.is_app_limited);
+        path.update_pacer(now);
+        self.is_loss_timer_old = true;
+        Ok(())
+    }
+
+    #[inline]
+    fn acknowledge(
+        &mut self,
+        now: Instant,
+        space: Space,
+        range: std::ops::RangeInclusive<u64>,
+        largest: u64,
+        acked: &mut Acknowledged,
+    ) {
+        let Some(packets) = self.spaces.get_mut(space) else {
+            return;
+        };
+        let (path, streams) = (&mut self.path, &mut self.streams);
+        let (received, crypto) = (&mut packets.received, &mut packets.crypto_sent);
+        let mut has_mtu_changed = false;
+        packets
+            .sent
+            .acknowledge(range, &mut |number, packet: SentPacket<SentFrames>| {
+                acked.any = true;
+                acked.any_ack_eliciting |= packet.ack_eliciting;
+                acked.marked += u64::from(packet.is_ecn_marked);
+                let is_of_path = space != Space::Data || number >= path.first_number;
+                if number == largest && is_of_path {
+                    acked.largest_sent = Some(packet.time);
+                }
+                if is_of_path {
+                    if packet.in_flight {
+                        let size = packet.size.into();
+                        path.congestion.on_ack(
+                            now,
+                            packet.time,
+                            size,
+                            path.is_app_limited,
+                            &path.rtt,
+                        );
+                    }
+                    if packet.is_mtu_probe {
+                        has_mtu_changed |= path.mtu.on_probe_acked(number, packet.size);
+                    } else if space == Space::Data {
+                        path.mtu.on_packet_acked(number, packet.size);
+                    }
+                }
+                if let Some(acknowledged) = packet.frames.acknowledged() {
+                    received.on_ack_acknowledged(acknowledged);
+                }
+                if let Some(stream) = packet.frames.stream() {
+                    streams.on_acknowledged(stream);
+                }
+                if let Some(others) = packet.frames.take_others() {
+                    for stream in others.streams {
+                        streams.on_acknowledged(stream);
+                    }
+                    for control in others.stream_controls {
+                        streams.on_control_acknowledged(control);
+                    }
+                    for range in others.crypto {
+                        crypto.on_acknowledged(range);
+                    }
+                }
+            });
+        if has_mtu_changed {
+            self.path.on_mtu_changed(now);
+        }
+    }
+
+    /// The time that the peer has spent before it sent an ACK (RFC 9002 section 5.3).
+    fn ack_delay(&self, space: Space, delay: u64) -> Duration {
+        if space != Space::Data {
+            return Duration::ZERO;
+        }
+        let micros = delay.saturating_mul(1 << self.peer.ack_delay_exponent);
+        let delay = Duration::from_micros(micros);
+        match self.is_confirmed {
+            true => delay.min(self.max_ack_delay()),
+            false => delay,
+        }
+    }
+
+    /// Finds the packets of a space that are lost (RFC 9002 section 6.1).
+    pub(super) fn detect_lost(&mut self, now: Instant, space: Space) {
+        let Some(packets) = self.spaces.get_mut(space) else {
+            return;
+        };
+        let Some(largest) = packets.largest_acknowledged else {
+            return;
+        };
+        let rtt = self.path.rtt.clone();
+        let mut lost_frames = Vec::new();
+        let mut marked = 0;
+        let mut any_of_path = false;
+        let (path, stats) = (&mut self.path, &mut self.stats.path);
+        let lost = packets
+            .sent
+            .detect_lost(now, &rtt, largest, &mut |number, packet| {
+                marked += u64::from(packet.is_ecn_marked);
+                if packet.is_mtu_probe {
+                    path.mtu.on_probe_lost();
+                } else {
+                    stats.lost_packets += 1;
+                    any_of_path |= space != Space::Data || number >= path.first_number;
+                    if space == Space::Data && number >= path.first_number {
+                        path.mtu.on_packet_lost(number, packet.size);
+                    }
+                }
+                lost_frames.push(packet.frames);
+            });
+        packets.next_loss_time = lost.next_loss_time;
+        for frames in lost_frames {
+            self.on_frames_lost(space, frames);
+        }
+        // What is lost of a path before a migration says nothing about this one.
+        if let Some(sent) = lost.newest_sent.filter(|_| any_of_path) {
+            let is_persistent = lost.is_persistent(&rtt, self.max_ack_delay());
+            self.path
+                .congestion
+                .on_loss(now, sent, is_persistent, lost.bytes);
+            self.stats.path.congestion_events += 1;
+        }
+        if marked > 0 {
+            self.path.ecn.on_lost(marked);
+        }
+        if self.path.mtu.on_losses_end(now) {
+            self.path.on_mtu_changed(now);
+        }
+    }
+
+    /// The frames of a lost packet are sent again, as far as they are needed.
+    pub(super) fn on_frames_lost(&mut self, space: Space, frames: SentFrames) {
+        if let Some(stream) = frames.stream() {
+            self.streams.on_lost(stream);
+        }
+        let Some(others) = frames.take_others() else {
+            return;
+        };
+        for stream in others.streams {
+            self.streams.on_lost(stream);
+        }
+        for control in others.stream_controls {
+            self.streams.on_control_lost(control);
+        }
+        for control in others.controls {
+            match control {
+                Control::HandshakeDone => self.is_handshake_done_pending = true,
+                Control::NewToken => self.is_new_token_pending = true,
+                Control::NewConnectionId(sequence) => self.local_ids.on_lost(sequence),
+                // It waits again, so there is room for it.
+                Control::RetireConnectionId(sequence) => {
+                    let _ = self.remote_ids.retire(sequence);
+                }
+                Control::PathChallenge => {
+                    self.path.is_challenge_pending = self.path.challenge.is_some();
+                }
+            }
+        }
+        if let Some(packets) = self.spaces.get_mut(space) {
+            for range in others.crypto {
+                packets.crypto_sent.on_lost(range);
+            }
+        }
+    }
+}
+
+/// What an ACK frame acknowledges for the first time.
+#[derive(Debug, Default)]
+struct Acknowledged {
+    any: bool,
+    any_ack_eliciting: bool,
+    /// Packets that were sent as ECT(0).
+    marked: u64,
+    /// When the largest one was sent.
+    largest_sent: Option<Instant>,
+}

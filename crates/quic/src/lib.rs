@@ -1,0 +1,47 @@
+//! QUIC (RFC 9000, RFC 9001, RFC 9002) for the tasks of a worker: sockets, timers, connections and streams.
+//!
+//! The protocol is [`apus_quic_protocol`], which does no I/O, and the system calls are quinn-udp. This crate puts a loop
+//! between them that fits a worker: one thread, tasks, no locks. It knows nothing of HTTP.
+//!
+//! - [`QuicWorkers`] exists once per process. It binds sockets ([`QuicWorkers::bind`]), and knows which endpoint each
+//!   connection ID belongs to.
+//! - Each worker makes a [`QuicEndpoint`] of each socket, spawns its [`EndpointTask`], and calls
+//!   [`QuicEndpoint::accept`] in a loop.
+//! - Each [`QuicConnection`] belongs to one task, which calls [`QuicConnection::poll_event`] until it is pending, and
+//!   reads and writes streams in between.
+//! - To end, a worker calls [`QuicEndpoint::stop`], lets the tasks finish their streams and close their connections,
+//!   and waits for the [`EndpointTask`]; [`QuicEndpoint::close_all`] ends those that take too long.
+
+mod connection;
+mod connection_id;
+mod core;
+mod counters;
+mod descriptor;
+mod endpoint;
+mod events;
+mod keys;
+mod path_budget;
+mod receive;
+mod send;
+mod settings;
+#[cfg(test)]
+mod simulation;
+mod steering;
+mod task;
+mod timers;
+mod tls;
+mod udp;
+mod work;
+mod workers;
+
+pub use apus_quic_protocol::{ConnectError, ConnectionStats, Dir, Side, StreamId};
+
+pub use connection::QuicConnection;
+pub use counters::QuicCounters;
+pub use endpoint::QuicEndpoint;
+pub use events::{QuicCloseReason, QuicEvent, StreamError, StreamRead};
+pub use keys::{QuicKeys, QuicKeysError};
+pub use settings::{CongestionControl, LARGEST_STREAM_RECEIVE_WINDOW, QuicSettings, RetryMode};
+pub use task::EndpointTask;
+pub use tls::{QuicClientTls, QuicHandshake, QuicServerTls, QuicTlsError, SelectServerTls};
+pub use workers::{QuicSocket, QuicWorkers, Steering};

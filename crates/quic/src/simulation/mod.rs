@@ -1,0 +1,6 @@
+//! Transfers on virtual time over a simulated path, with the settings that an endpoint gives its connections.
+
+mod end;
+mod goodput;
+mod path;
+mod transfer;

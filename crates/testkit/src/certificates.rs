@@ -1,0 +1,68 @@
+//! An authority that signs certificates for tests of TLS.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256,
+    PKCS_RSA_SHA256, SignatureAlgorithm,
+};
+use rustls::pki_types::CertificateDer;
+
+/// An authority that signs certificates.
+pub struct CertificateAuthority {
+    issuer: Issuer<'static, KeyPair>,
+    /// Its own certificate, in PEM form.
+    pub pem: String,
+    /// Its own certificate, DER.
+    pub der: CertificateDer<'static>,
+}
+
+/// A certificate and its key.
+pub struct IssuedCertificate {
+    /// The certificate, in PEM form.
+    pub pem: String,
+    /// The certificate, DER.
+    pub der: CertificateDer<'static>,
+    /// The key, in PEM form.
+    pub key: String,
+}
+
+impl CertificateAuthority {
+    /// An authority with a new key.
+    pub fn generate() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "Test Authority");
+        let certificate = params.self_signed(&key).unwrap();
+        Self {
+            pem: certificate.pem(),
+            der: certificate.der().clone(),
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// A certificate with an ECDSA key for these names.
+    pub fn ecdsa(&self, names: &[&str]) -> IssuedCertificate {
+        self.issue(names, &PKCS_ECDSA_P256_SHA256)
+    }
+
+    /// A certificate with an RSA key for these names.
+    pub fn rsa(&self, names: &[&str]) -> IssuedCertificate {
+        self.issue(names, &PKCS_RSA_SHA256)
+    }
+
+    fn issue(&self, names: &[&str], algorithm: &'static SignatureAlgorithm) -> IssuedCertificate {
+        let key = KeyPair::generate_for(algorithm).unwrap();
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names.clone()).unwrap();
+        let common = names.first().cloned().unwrap_or_default();
+        params.distinguished_name.push(DnType::CommonName, common);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        IssuedCertificate {
+            pem: certificate.pem(),
+            der: certificate.der().clone(),
+            key: key.serialize_pem(),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The outermost part of an application on a worker: the span of a request, and the form of errors and panics that
+//! no inner part gave them.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use apus_handler::rendering::Rendering;
+use apus_handler::{IntoResponse, PanicError, RequestSpan};
+use apus_http::{Request, Response, ResponseFuture, Service};
+use apus_layers::RequestId;
+use tracing::Span;
+
+use super::service::{AppService, RequestPath};
+
+/// The service of an application.
+pub(super) struct OutermostService {
+    pub(super) app: Rc<AppService>,
+    /// Whether the server calls it. All errors get a body then; else those without one and without rules are left to
+    /// the service around the application.
+    pub(super) is_served: bool,
+}
+
+impl Service for OutermostService {
+    fn call(&self, mut request: Request) -> ResponseFuture {
+        let span = RequestSpan::begin(&mut request);
+        if !span.is_disabled()
+            && let Some(span) = RequestSpan::of(&request)
+            && let Some(id) = RequestId::of(&request)
+        {
+            span.record_id(id.as_str());
+        }
+        let outermost = Outermost {
+            errors: (self.is_served || self.app.has_error_rules())
+                .then(|| ResponseErrors::new(self, &request)),
+            span,
+        };
+        let entered = outermost.span.enter();
+        let returned = outermost.catch(|| self.app.call_outer(0, request));
+        drop(entered);
+        match returned {
+            Ok(ResponseFuture::Now(response)) => outermost.form(response).into(),
+            Ok(ResponseFuture::Later(future)) => match outermost.is_needed() {
+                true => ResponseFuture::later(OutermostFuture { future, outermost }),
+                false => ResponseFuture::Later(future),
+            },
+            Err(response) => response.into(),
+        }
+    }
+}
+
+/// What happens to the response of a request at last.
+struct Outermost {
+    errors: Option<ResponseErrors>,
+    span: Span,
+}
+
+impl Outermost {
+    fn is_needed(&self) -> bool {
+        self.errors.is_some() || !self.span.is_disabled()
+    }
+
+    fn form(&self, response: Response) -> Response {
+        match &self.errors {
+            Some(errors) => errors.form(response),
+            None => response,
+        }
+    }
+
+    /// Calls a function, and makes a response of its panic. Without rules for errors the panic goes on to the
+    /// service around the application.
+    fn catch<T>(&self, run: impl FnOnce() -> T) -> Result<T, Response> {
+        let Some(errors) = &self.errors else {
+            return Ok(run());
+        };
+        catch_unwind(AssertUnwindSafe(run)).map_err(|panic| errors.of_panic(&*panic))
+    }
+}
+
+/// The future of a response.
+struct OutermostFuture {
+    future: Pin<Box<dyn Future<Output = Response>>>,
+    outermost: Outermost,
+}
+
+impl Future for OutermostFuture {
+    type Output = Response;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
+        let Self { future, outermost } = self.get_mut();
+        let _entered = outermost.span.enter();
+        match outermost.catch(|| future.as_mut().poll(cx)) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(response)) => Poll::Ready(outermost.form(response)),
+            Err(response) => Poll::Ready(response),
+        }
+    }
+}
+
+/// The form of the errors of a request.
+struct ResponseErrors {
+    rendering: Rendering,
+    /// The path that the client sent, where it determines the rules.
+    path: Option<Box<(Rc<AppService>, RequestPath)>>,
+    is_served: bool,
+}
+
+impl ResponseErrors {
+    fn new(service: &OutermostService, request: &Request) -> Self {
+        let app = &service.app;
+        let path = || Box::new((app.clone(), RequestPath::of(request)));
+        Self {
+            rendering: Rendering::of(request, app.errors_of(0)),
+            path: app.has_group_errors.then(path),
+            is_served: service.is_served,
+        }
+    }
+
+    fn form(&self, response: Response) -> Response {
+        if !Rendering::changes(&response) {
+            return response;
+        }
+        let rendering = match &self.path {
+            Some(path) => {
+                let (app, path) = &**path;
+                &self.rendering.clone().with_rules(app.errors_of_path(path))
+            }
+            None => &self.rendering,
+        };
+        match self.is_served {
+            true => rendering.complete(response),
+            false => rendering.apply(response),
+        }
+    }
+
+    fn of_panic(&self, panic: &(dyn Any + Send)) -> Response {
+        let mut response = PanicError::new(panic).into_error().into_response();
+        response.set_of_panic();
+        self.form(response)
+    }
+}

@@ -1,0 +1,46 @@
+//! The error types that `?` recognises: those of the framework, and those that `#[http_error]` declares.
+
+use std::any::TypeId;
+
+#[cfg(feature = "macros")]
+use apus_handler::HttpError;
+use apus_handler::HttpErrorType;
+
+use crate::session::SessionError;
+
+/// An error type that `#[http_error]` declares.
+#[cfg(feature = "macros")]
+#[derive(Clone, Copy, Debug)]
+pub struct DeclaredHttpError(HttpErrorType);
+
+#[cfg(feature = "macros")]
+inventory::collect!(DeclaredHttpError);
+
+#[cfg(feature = "macros")]
+impl DeclaredHttpError {
+    /// The declaration of a type.
+    pub const fn of<E: HttpError>() -> Self {
+        Self(HttpErrorType::of::<E>())
+    }
+}
+
+/// The types of the framework and its crates.
+const KNOWN: &[HttpErrorType] = &[
+    HttpErrorType::of::<SessionError>(),
+    #[cfg(feature = "sql")]
+    HttpErrorType::of_other::<sqlx::Error>(crate::sql::into_error),
+];
+
+/// Makes `?` recognise the types.
+pub(crate) fn recognise() {
+    HttpErrorType::find_by(|id: TypeId| {
+        let known = KNOWN.iter().copied();
+        #[cfg(feature = "macros")]
+        let known = known.chain(
+            inventory::iter::<DeclaredHttpError>
+                .into_iter()
+                .map(|one| one.0),
+        );
+        known.into_iter().find(|known| known.id() == id)
+    });
+}

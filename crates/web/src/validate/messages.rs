@@ -1,0 +1,168 @@
+//! `ValidationMessages`: the language of the messages about fields.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use apus_handler::extract::UnreadableField;
+use apus_handler::middleware::{Hook, Middleware, Next};
+use apus_http::{Request, Response, ResponseFuture};
+use garde::Validate;
+use garde::i18n::{I18n, with_i18n};
+
+use super::InvalidFields;
+
+/// The messages about fields in one language: those of the rules, which [`I18n`] has, and these of values that cannot
+/// be read.
+pub trait FieldMessages: I18n + Send + Sync + 'static {
+    /// A field has no value.
+    fn missing(&self) -> Cow<'static, str> {
+        "is missing".into()
+    }
+
+    /// A field has a value of another type; `explanation` is that of serde, in English.
+    fn unreadable<'a>(&self, explanation: &'a str) -> Cow<'a, str> {
+        explanation.into()
+    }
+}
+
+/// A layer that selects the language of the messages of [`super::Valid`] for each request. Without it, and for requests
+/// that the function returns `None` for, they are in English.
+///
+/// ```
+/// use std::borrow::Cow;
+/// use std::fmt::Display;
+/// use std::sync::Arc;
+///
+/// use apus::testing::TestClient;
+/// use apus::validate::garde::{Validate, i18n::*};
+/// use apus::validate::{FieldMessages, ValidationMessages};
+/// use apus::{App, Query, Request, Valid};
+///
+/// struct German;
+///
+/// impl I18n for German {
+///     fn length_lower_than(&self, min: usize) -> Cow<'static, str> {
+///         format!("braucht mindestens {min} Zeichen").into()
+///     }
+///     # fn length_greater_than(&self, max: usize) -> Cow<'static, str> { format!("{max}").into() }
+///     # fn range_lower_than(&self, min: &dyn Display) -> Cow<'static, str> { format!("{min}").into() }
+///     # fn range_greater_than(&self, max: &dyn Display) -> Cow<'static, str> { format!("{max}").into() }
+///     # fn credit_card_invalid(&self, _: InvalidCreditCard) -> Cow<'static, str> { "?".into() }
+///     # fn pattern_no_match(&self, _: &dyn Display) -> Cow<'static, str> { "?".into() }
+///     # fn contains_missing(&self, _: &dyn Display) -> Cow<'static, str> { "?".into() }
+///     # fn url_invalid(&self, _: InvalidUrl) -> Cow<'static, str> { "?".into() }
+///     # fn prefix_missing(&self, _: &dyn Display) -> Cow<'static, str> { "?".into() }
+///     # fn suffix_missing(&self, _: &dyn Display) -> Cow<'static, str> { "?".into() }
+///     # fn phone_number_invalid(&self, _: InvalidPhoneNumber) -> Cow<'static, str> { "?".into() }
+///     # fn ip_invalid(&self, _: IpKind) -> Cow<'static, str> { "?".into() }
+///     # fn matches_field_mismatch(&self, _: &dyn Display) -> Cow<'static, str> { "?".into() }
+///     # fn email_invalid(&self, _: InvalidEmail) -> Cow<'static, str> { "?".into() }
+///     # fn ascii_invalid(&self) -> Cow<'static, str> { "?".into() }
+///     # fn alphanumeric_invalid(&self) -> Cow<'static, str> { "?".into() }
+///     # fn required_not_set(&self) -> Cow<'static, str> { "?".into() }
+///     // and the other methods
+/// }
+///
+/// impl FieldMessages for German {
+///     fn missing(&self) -> Cow<'static, str> {
+///         "fehlt".into()
+///     }
+/// }
+///
+/// #[derive(serde::Deserialize, garde::Validate)]
+/// struct Search {
+///     #[garde(length(min = 3))]
+///     q: String,
+/// }
+///
+/// let german: Arc<dyn FieldMessages> = Arc::new(German);
+/// let app = App::new()
+///     .layer(ValidationMessages::by(move |request: &Request| {
+///         let language = request.headers().get_str("accept-language")?;
+///         language.starts_with("de").then(|| german.clone())
+///     }))
+///     .get("/", async |Valid(Query(search)): Valid<Query<Search>>| search.q);
+/// let client = TestClient::new(app).header("accept-language", "de");
+/// client.get("/?q=a").send().assert_text("q: braucht mindestens 3 Zeichen\n");
+/// client.get("/").send().assert_text("q: fehlt\n");
+/// ```
+pub struct ValidationMessages(Box<BeforeFn>);
+
+type BeforeFn = dyn Fn(&mut Request) -> Result<(), Response> + Send + Sync;
+
+impl ValidationMessages {
+    /// The messages that the function selects for a request.
+    pub fn by(
+        select: impl Fn(&Request) -> Option<Arc<dyn FieldMessages>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Box::new(move |request| {
+            if let Some(messages) = select(request) {
+                request
+                    .extensions_mut()
+                    .insert(MessagesOfRequest(Some(messages)));
+            }
+            Ok(())
+        }))
+    }
+}
+
+/// Marks this layer, which implements `Middleware` itself.
+#[derive(Debug)]
+pub enum MessagesMarker {}
+
+impl Middleware<MessagesMarker> for ValidationMessages {
+    fn call(&self, mut request: Request, next: Next) -> ResponseFuture {
+        match (self.0)(&mut request) {
+            Ok(()) => next.call(request),
+            Err(response) => response.into(),
+        }
+    }
+
+    fn hook(&self) -> Option<Hook<'_>> {
+        Some(Hook::Before(&self.0))
+    }
+}
+
+impl fmt::Debug for ValidationMessages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValidationMessages").finish_non_exhaustive()
+    }
+}
+
+/// The messages for a request; `None` stands for English.
+#[derive(Clone)]
+pub(super) struct MessagesOfRequest(Option<Arc<dyn FieldMessages>>);
+
+impl MessagesOfRequest {
+    pub(super) fn of(request: &Request) -> Self {
+        let selected = request.extensions().get::<Self>().cloned();
+        selected.unwrap_or(Self(None))
+    }
+
+    /// Checks the rules of a value.
+    pub(super) fn check<T>(&self, value: &T) -> Result<(), InvalidFields>
+    where
+        T: Validate<Context: Default>,
+    {
+        let checked = match &self.0 {
+            Some(messages) => with_i18n(&**messages, || value.validate()),
+            None => value.validate(),
+        };
+        checked.map_err(|report| {
+            let errors = report.iter();
+            errors.fold(InvalidFields::default(), |invalid, (path, error)| {
+                invalid.and(path.to_string(), error.message())
+            })
+        })
+    }
+
+    /// The message about a value that serde could not read.
+    pub(super) fn unreadable<'a>(&self, field: &'a UnreadableField) -> Cow<'a, str> {
+        match (&self.0, field.is_missing()) {
+            (Some(messages), true) => messages.missing(),
+            (Some(messages), false) => messages.unreadable(field.message()),
+            (None, _) => field.message().into(),
+        }
+    }
+}
