@@ -92,7 +92,8 @@ impl<'a> Http3Connection<'a> {
             encoder_table_bytes: 0,
         });
         let slots = usize::try_from(limits.h2_max_concurrent_streams).unwrap_or(1);
-        let protocol = Http3Protocol::new(Http3Transport::new(codec, quic));
+        let protocol =
+            Http3Protocol::new(Http3Transport::new(codec, quic), Rc::clone(&worker.buffers));
         Self {
             worker,
             endpoint,
