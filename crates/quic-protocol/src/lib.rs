@@ -23,6 +23,8 @@ mod datagram;
 mod endpoint;
 mod error;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod local_ids;
 mod packet;
 mod random;
