@@ -14,8 +14,8 @@ pub const BUFFER: usize = 64 * 1024;
 /// The size of a page, which is the most of a file that is read at once.
 pub const PAGE: usize = 64 * 1024;
 
-/// The most free pages of a worker. Those of HTTP/3 are in use until clients acknowledge them.
-const PAGES_KEPT: usize = 64;
+/// The most free pages of a worker.
+const PAGES_KEPT: usize = 8;
 
 /// The most free buffers of a worker.
 const KEPT: usize = 64;
@@ -49,37 +49,6 @@ impl Drop for PooledBuffer {
             let buffer = std::mem::take(&mut self.buffer);
             // At the end of the thread the pool may be gone.
             let _ = BUFFERS.try_with(|buffers| buffers.put(buffer));
-        }
-    }
-}
-
-/// The first bytes of a page, which returns to the pool of this thread if the last of them are dropped here.
-pub fn freeze_page(page: Box<[u8]>, len: usize) -> Bytes {
-    let mut bytes = Bytes::from_owner(PooledPage {
-        page,
-        owner: thread::current().id(),
-    });
-    bytes.truncate(len);
-    bytes
-}
-
-struct PooledPage {
-    page: Box<[u8]>,
-    owner: ThreadId,
-}
-
-impl AsRef<[u8]> for PooledPage {
-    fn as_ref(&self) -> &[u8] {
-        &self.page
-    }
-}
-
-impl Drop for PooledPage {
-    fn drop(&mut self) {
-        if thread::current().id() == self.owner {
-            let page = std::mem::take(&mut self.page);
-            // At the end of the thread the pool may be gone.
-            let _ = BUFFERS.try_with(|buffers| buffers.put_page(page));
         }
     }
 }
@@ -138,23 +107,6 @@ mod tests {
 
     fn free() -> usize {
         BufferPool::of_thread().free.borrow().len()
-    }
-
-    #[test]
-    fn a_page_returns_with_the_last_part_of_its_bytes() {
-        let pages = || BufferPool::of_thread().pages.borrow().len();
-        let mut page = BufferPool::of_thread().take_page();
-        page[..4].copy_from_slice(b"part");
-        let whole = freeze_page(page, 4);
-        assert_eq!(whole, "part");
-        let part = whole.slice(1..);
-        drop(whole);
-        assert_eq!(pages(), 0);
-        drop(part);
-        assert_eq!(pages(), 1);
-        let away = freeze_page(BufferPool::of_thread().take_page(), PAGE);
-        thread::spawn(move || drop(away)).join().unwrap();
-        assert_eq!(pages(), 0);
     }
 
     #[test]

@@ -95,8 +95,7 @@ impl<'a> Http3Connection<'a> {
             encoder_table_bytes: ENCODER_TABLE_BYTES,
         });
         let slots = usize::try_from(limits.h2_max_concurrent_streams).unwrap_or(1);
-        let protocol =
-            Http3Protocol::new(Http3Transport::new(codec, quic), Rc::clone(&worker.buffers));
+        let protocol = Http3Protocol::new(Http3Transport::new(codec, quic));
         Self {
             worker,
             endpoint,

@@ -1,13 +1,11 @@
 //! The codec of an HTTP/3 connection over QUIC, as the protocol of its streams.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 
 use apus_codec::messages::ExpectedBody;
 use apus_h3::{H3ErrorCode, StreamKey};
 use apus_h3_quic::{CHUNK, Http3Transport, stream_id};
 use apus_http::{Headers, ResponseHead, ResponseOutcome, StatusCode};
-use apus_transport::buffers::{BufferPool, PAGE, freeze_page};
 use bytes::{Bytes, BytesMut};
 
 use crate::connection_table::NEVER;
@@ -16,11 +14,7 @@ use crate::streams::{self, CompletionObservers, ResetReason, StreamProtocol};
 /// The codec over QUIC, and the responses that it sends.
 pub(super) struct Http3Protocol {
     pub(super) transport: Http3Transport,
-    /// The pages of the worker, into which large files are read.
-    buffers: Rc<BufferPool>,
-    /// The page into which a file is read next.
-    page: Option<Box<[u8]>>,
-    /// The buffer into which less than a page is read: what is sent holds no more memory than it has bytes.
+    /// The buffer into which files are read.
     file: BytesMut,
     /// The responses that QUIC has as a whole, and the client in part.
     completing: CompletingResponses,
@@ -44,11 +38,9 @@ impl CompletingResponses {
 }
 
 impl Http3Protocol {
-    pub(super) fn new(transport: Http3Transport, buffers: Rc<BufferPool>) -> Self {
+    pub(super) fn new(transport: Http3Transport) -> Self {
         Self {
             transport,
-            buffers,
-            page: None,
             file: BytesMut::new(),
             completing: CompletingResponses::default(),
             consumed: Vec::new(),
@@ -92,16 +84,9 @@ impl Http3Protocol {
         (stalled.len() as u64, earliest.unwrap_or(NEVER))
     }
 
-    fn release_page(&mut self) {
-        if let Some(page) = self.page.take() {
-            self.buffers.put_page(page);
-        }
-    }
-
     /// Releases memory, while no stream is open.
     pub(super) fn shrink(&mut self) {
         self.transport.shrink();
-        self.release_page();
         self.file = BytesMut::new();
         self.completing.0.shrink_to_fit();
     }
@@ -150,27 +135,13 @@ impl StreamProtocol for Http3Protocol {
     }
 
     fn room(&mut self, most: usize) -> &mut [u8] {
-        let most = most.min(CHUNK);
-        if most >= PAGE {
-            let buffers = &self.buffers;
-            return self.page.get_or_insert_with(|| buffers.take_page());
-        }
-        self.release_page();
         self.file.clear();
-        self.file.resize(most, 0);
+        self.file.resize(most.min(CHUNK), 0);
         &mut self.file
     }
 
     fn send_read(&mut self, stream: StreamKey, len: usize, end: bool) -> Option<u64> {
-        let chunk = match self.page.take() {
-            Some(page) if len >= PAGE / 2 => freeze_page(page, len),
-            Some(page) => {
-                let chunk = Bytes::copy_from_slice(page.get(..len).unwrap_or_default());
-                self.buffers.put_page(page);
-                chunk
-            }
-            None => self.file.split_to(len.min(self.file.len())).freeze(),
-        };
+        let chunk = self.file.split_to(len.min(self.file.len())).freeze();
         self.send_bytes(stream, chunk, end)
     }
 
