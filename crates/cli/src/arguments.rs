@@ -7,6 +7,7 @@ use apus_server::ListenArgument;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+use semver::VersionReq;
 
 use crate::new::ProjectName;
 
@@ -128,16 +129,13 @@ Examples:
     #[command(after_long_help = "\
 Examples:
   apus new my-shop && cd my-shop && cargo run
-  apus new my-shop --path ~/apus/crates/web     with another source of the crate `apus`")]
+  apus new my-shop --path ~/apus                the crate `apus` of a checkout
+  apus new my-shop --git https://git.example.com/apus.git --tag v0.1.0")]
     New {
         /// The name of the project, its package and its folder
         name: ProjectName,
-        /// The path of the crate `apus` [default: crates/web of the source that this apus was built from]
-        ///
-        /// The crate is not published, so Cargo.toml names it by this path. The path of a checkout of
-        /// Apus is accepted too.
-        #[arg(long, value_name = "PATH", value_hint = ValueHint::DirPath)]
-        path: Option<PathBuf>,
+        #[command(flatten)]
+        source: FrameworkArguments,
     },
     /// Print the completion script of a shell
     #[command(after_long_help = "\
@@ -191,6 +189,31 @@ pub(crate) struct ServeArguments {
     /// Overrides the configuration. With `root` the server stays root.
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
+}
+
+/// Where a new project gets the crate `apus` from. The options are named as those of `cargo add`.
+#[derive(Debug, Args)]
+pub(crate) struct FrameworkArguments {
+    /// The versions of the crate `apus` on crates.io that the project accepts [default: that of this apus]
+    #[arg(long, value_name = "REQ", group = "framework")]
+    pub(crate) version_req: Option<VersionReq>,
+    /// A git repository with the crate `apus`
+    #[arg(long, value_name = "URL", group = "framework", value_hint = ValueHint::Url)]
+    pub(crate) git: Option<String>,
+    /// The branch of the git repository [default: its default branch]
+    #[arg(long, value_name = "BRANCH", requires = "git", group = "reference")]
+    pub(crate) branch: Option<String>,
+    /// The tag of the git repository
+    #[arg(long, value_name = "TAG", requires = "git", group = "reference")]
+    pub(crate) tag: Option<String>,
+    /// The commit of the git repository
+    #[arg(long, value_name = "REV", requires = "git", group = "reference")]
+    pub(crate) rev: Option<String>,
+    /// A checkout of Apus, or its folder crates/web
+    ///
+    /// Cargo.toml and the Dockerfile name it by its absolute path.
+    #[arg(long, value_name = "PATH", group = "framework", value_hint = ValueHint::DirPath)]
+    pub(crate) path: Option<PathBuf>,
 }
 
 /// Arguments of the commands for a server that runs.

@@ -63,8 +63,8 @@ fn main() -> ExitCode {
 
 fn run(command: CliCommand) -> Result<(), CommandError> {
     match command {
-        CliCommand::New { name, path } => {
-            print(new::create(&name, path.as_deref())?.as_bytes());
+        CliCommand::New { name, source } => {
+            print(new::create(&name, &source)?.as_bytes());
             Ok(())
         }
         CliCommand::Serve(arguments) => run_serve(arguments),
