@@ -1,5 +1,6 @@
 //! The command line: the one definition from which parser, help, completions and manual are made.
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -7,9 +8,8 @@ use apus_server::ListenArgument;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use semver::VersionReq;
 
-use crate::new::ProjectName;
+use crate::new::{FrameworkArguments, ProjectName};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -34,6 +34,8 @@ Examples:
   apus serve /etc/apus/apus.toml       serve the sites of a configuration
   apus reload /etc/apus/apus.toml      apply the changed file; no request is lost
   apus explain GET https://example.com/a    why this request gets its response
+  apus new my-shop                     create an application with the framework
+  apus dev                             build it, run it, and follow its sources
 
 Environment:
   APUS_LOG    the log level, which overrides the configuration: debug, or warn,apus_net=trace
@@ -137,6 +139,18 @@ Examples:
         #[command(flatten)]
         source: FrameworkArguments,
     },
+    /// Develop an application of the framework: build, run, and follow its sources
+    ///
+    /// Builds the application of the current folder with Cargo and runs it behind a proxy. After a change of a source file,
+    /// it is built and restarted, while requests wait; the browser loads the page again. Errors of the compiler and panics
+    /// of handlers are shown in the page. Changes of templates and static files need no build. The application listens on
+    /// a Unix socket (APUS_DEV_SOCKET) in place of its own addresses.
+    #[command(after_long_help = "\
+Examples:
+  apus dev                              at http://127.0.0.1:8080/ or the next free port
+  apus dev --tls --open                 also https://localhost:8443/ with a local certificate
+  apus dev --package shop --listen 3000 -- --database test.db")]
+    Dev(DevArguments),
     /// Print the completion script of a shell
     #[command(after_long_help = "\
 Examples:
@@ -191,29 +205,38 @@ pub(crate) struct ServeArguments {
     pub(crate) user: Option<String>,
 }
 
-/// Where a new project gets the crate `apus` from. The options are named as those of `cargo add`.
+/// Arguments of `apus dev`.
 #[derive(Debug, Args)]
-pub(crate) struct FrameworkArguments {
-    /// The versions of the crate `apus` on crates.io that the project accepts [default: that of this apus]
-    #[arg(long, value_name = "REQ", group = "framework")]
-    pub(crate) version_req: Option<VersionReq>,
-    /// A git repository with the crate `apus`
-    #[arg(long, value_name = "URL", group = "framework", value_hint = ValueHint::Url)]
-    pub(crate) git: Option<String>,
-    /// The branch of the git repository [default: its default branch]
-    #[arg(long, value_name = "BRANCH", requires = "git", group = "reference")]
-    pub(crate) branch: Option<String>,
-    /// The tag of the git repository
-    #[arg(long, value_name = "TAG", requires = "git", group = "reference")]
-    pub(crate) tag: Option<String>,
-    /// The commit of the git repository
-    #[arg(long, value_name = "REV", requires = "git", group = "reference")]
-    pub(crate) rev: Option<String>,
-    /// A checkout of Apus, or its folder crates/web
+pub(crate) struct DevArguments {
+    /// The address: PORT, ADDRESS:PORT or unix:PATH [default: 127.0.0.1:8080]
     ///
-    /// Cargo.toml and the Dockerfile name it by its absolute path.
-    #[arg(long, value_name = "PATH", group = "framework", value_hint = ValueHint::DirPath)]
-    pub(crate) path: Option<PathBuf>,
+    /// A port alone listens on all addresses of this machine, whose users then see excerpts of the sources with errors. Port
+    /// 0 selects a free port. Without this option, the next free port is used if the default one is in use.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<ListenArgument>,
+    /// Serve over HTTPS with a certificate of the local certificate authority
+    ///
+    /// With --listen, at that address; without it, over HTTP as usual and over HTTPS at 127.0.0.1:8443.
+    #[arg(long)]
+    pub(crate) tls: bool,
+    /// Open the first address in the browser
+    #[arg(long)]
+    pub(crate) open: bool,
+    /// The package of the workspace [default: that of the current folder]
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) package: Option<String>,
+    /// The program of the package [default: its only one, or `default-run`]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) bin: Option<String>,
+    /// Features to build with, as Cargo takes them; can be repeated
+    #[arg(long, short = 'F', value_name = "FEATURES")]
+    pub(crate) features: Vec<String>,
+    /// Build with optimisations
+    #[arg(long, short)]
+    pub(crate) release: bool,
+    /// Arguments of the application
+    #[arg(last = true, value_name = "ARGUMENTS")]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 /// Arguments of the commands for a server that runs.

@@ -8,9 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::CommandError;
-use crate::arguments::FrameworkArguments;
 
 pub(crate) use name::ProjectName;
+pub(crate) use source::FrameworkArguments;
 use source::FrameworkSource;
 
 /// The files of a project, by their paths in it. In both, `@name@` stands for its name; `@apus@` are the keys of the
