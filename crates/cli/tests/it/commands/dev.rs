@@ -9,8 +9,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use apus::layers::{Compression, SecurityHeaders};
@@ -124,7 +124,15 @@ fn application() {
     }
     let page = format!("<!doctype html><title>{version}</title><h1>{version}</h1>");
     let policy = "default-src 'none'; script-src 'nonce-{nonce}'";
+    static WAITING: AtomicUsize = AtomicUsize::new(0);
     let app = App::new()
+        .get("/never", async || {
+            WAITING.fetch_add(1, Ordering::SeqCst);
+            std::future::pending::<()>().await;
+        })
+        .get("/waiting", async || {
+            WAITING.load(Ordering::SeqCst).to_string()
+        })
         .layer(SecurityHeaders::new().content_security_policy(policy))
         .layer(Compression::default())
         .get("/", move || Html(page.clone()))
@@ -145,6 +153,17 @@ fn application() {
     // Nobody can listen there, so it fails if the socket of `apus dev` is not used.
     let server = Server::new(app).listen("192.0.2.1:1").unwrap();
     server.run().unwrap();
+}
+
+/// Runs [`application`] in a process of its own, on a socket.
+pub(crate) fn application_command(socket: &Path) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args(["--exact", "commands::dev::application", "--ignored"])
+        .env("VERSION", "one")
+        .env("APUS_DEV_SOCKET", socket)
+        .stdout(Stdio::null());
+    command
 }
 
 /// The response to a request with these lines in its head, over a new connection.
@@ -192,6 +211,15 @@ fn a_page_says_that_the_application_is_built() {
         let waiting = scope.spawn(|| apus.get("/"));
         project.home.write("go", "");
         assert!(waiting.join().unwrap().body.contains("<h1>slow</h1>"));
+    });
+    // The application responds while the next version is built.
+    fs::remove_file(project.home.path("go")).unwrap();
+    project.change("slow again");
+    wait_until("the next build runs", || project.builds() == 2);
+    assert!(apus.get("/").body.contains("<h1>slow</h1>"));
+    project.home.write("go", "");
+    wait_until("it is built", || {
+        apus.get("/").body.contains("<h1>slow again</h1>")
     });
 }
 
