@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use crate::CommandError;
 
 pub(crate) use name::ProjectName;
+pub(crate) use source::FrameworkArguments;
 use source::FrameworkSource;
 
-/// The files of a project, by their paths in it. In both, `@name@` stands for its name.
+/// The files of a project, by their paths in it. In both, `@name@` stands for its name; `@apus@` are the keys of the
+/// dependency on the framework.
 const FILES: [(&str, &str); 12] = [
     ("Cargo.toml", include_str!("project/Cargo.toml.in")),
     ("src/main.rs", include_str!("project/src/main.rs.in")),
@@ -37,10 +39,13 @@ const FILES: [(&str, &str); 12] = [
     ("README.md", include_str!("project/README.md.in")),
 ];
 
-/// Creates a project of this name in the current folder, with the crate `apus` at `path`. After an error,
+/// Creates a project of this name in the current folder, with the crate `apus` of this source. After an error,
 /// nothing is left behind. Returns the text to print.
-pub(crate) fn create(name: &ProjectName, path: Option<&Path>) -> Result<String, CommandError> {
-    let source = FrameworkSource::find(path)?;
+pub(crate) fn create(
+    name: &ProjectName,
+    source: &FrameworkArguments,
+) -> Result<String, CommandError> {
+    let source = FrameworkSource::resolve(source)?;
     let folder = PathBuf::from(name.as_str());
     fs::create_dir(&folder).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
@@ -54,9 +59,8 @@ pub(crate) fn create(name: &ProjectName, path: Option<&Path>) -> Result<String, 
         return Err(refused);
     }
     Ok(format!(
-        "created the project {name} with the crate apus in {source}\n\n  cd {name}\n  cargo run     # http://127.0.0.1:8080/\n  \
-         cargo test\n",
-        source = source.package(),
+        "created the project {name} with {source}\n\n  cd {name}\n  cargo run     # http://127.0.0.1:8080/\n  cargo test\n{note}",
+        note = source.note(),
     ))
 }
 
@@ -64,8 +68,10 @@ fn write(folder: &Path, name: &ProjectName, source: &FrameworkSource) -> Result<
     let fill = |text: &str| {
         text.replace("@name@", name.as_str())
             .replace("@crate@", &name.as_crate())
-            .replace("@apus@", source.package())
-            .replace("@checkout@", source.workspace())
+            .replace("@docker-context@", &source.docker_context())
+            .replace("@docker-copy@", &source.docker_copy())
+            // The last one: a URL may have an `@`.
+            .replace("@apus@", &source.dependency())
     };
     for (path, text) in FILES {
         let path = folder.join(fill(path));

@@ -44,8 +44,9 @@ fn a_new_project_builds_and_passes_its_tests() {
     if project.exists() {
         fs::remove_dir_all(&project).unwrap();
     }
+    let checkout = workspace();
     let output = home
-        .command(&["new", "my-shop"])
+        .command(&["new", "my-shop", "--path", checkout.to_str().unwrap()])
         .current_dir(&folder)
         .output()
         .unwrap();
@@ -90,10 +91,12 @@ fn assert_project_runs(home: &Home) {
 fn all_files_of_a_new_project_have_its_name() {
     let home = Home::new();
     home.expect(&["new", "my-shop"], 0);
-    let crates = workspace().join("crates/web");
     for (file, text) in [
         ("Cargo.toml", "name = \"my-shop\""),
-        ("Cargo.toml", &*format!("path = \"{}\"", crates.display())),
+        (
+            "Cargo.toml",
+            concat!("version = \"", env!("CARGO_PKG_VERSION"), "\","),
+        ),
         ("Cargo.toml", "features = [\"macros\", \"templates\"]"),
         ("Cargo.toml", "debug = \"line-tables-only\""),
         ("src/main.rs", "my_shop::app()"),
@@ -111,7 +114,7 @@ fn all_files_of_a_new_project_have_its_name() {
             file_text.contains(text),
             "{file} lacks {text}:\n{file_text}"
         );
-        for left in ["@name@", "@crate@", "@apus@", "@checkout@"] {
+        for left in ["@name@", "@crate@", "@apus@", "@checkout@", "@docker"] {
             assert!(!file_text.contains(left), "{file} has {left}");
         }
     }
@@ -121,7 +124,10 @@ fn all_files_of_a_new_project_have_its_name() {
 #[test]
 fn the_dockerfile_copies_all_members_of_the_workspace() {
     let home = Home::new();
-    home.expect(&["new", "my-shop"], 0);
+    home.expect(
+        &["new", "my-shop", "--path", workspace().to_str().unwrap()],
+        0,
+    );
     let image = home.read("my-shop/Dockerfile");
     let manifest = fs::read_to_string(workspace().join("Cargo.toml")).unwrap();
     let members = manifest
@@ -153,6 +159,126 @@ fn the_path_option_sets_the_source_of_the_crate() {
     let (_, error) = home.expect(&["new", "three", "--path", "site"], 2);
     assert!(error.contains("not in site"), "{error}");
     assert!(!home.path("three").exists());
+}
+
+/// All files of a project, one after another.
+fn project_text(folder: &Path) -> String {
+    let mut text = String::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        text += &match path.is_dir() {
+            true => project_text(&path),
+            false => fs::read_to_string(&path).unwrap(),
+        };
+    }
+    text
+}
+
+#[test]
+fn a_new_project_has_no_path_of_this_machine_by_default() {
+    let home = Home::new();
+    let (out, _) = home.expect(&["new", "one"], 0);
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(
+        out.contains(&format!("apus {version} of crates.io")),
+        "{out}"
+    );
+    // How to go on until it is published.
+    assert!(
+        out.contains(&format!("--path {}", workspace().display())),
+        "{out}"
+    );
+    home.expect(
+        &["new", "two", "--git", "https://git.example.com/apus.git"],
+        0,
+    );
+    let checkout = workspace().display().to_string();
+    for name in ["one", "two"] {
+        let text = project_text(&home.path(name));
+        assert!(!text.contains(&checkout), "{text}");
+        assert!(!text.contains("path = \""), "{text}");
+        let image = home.read(&format!("{name}/Dockerfile"));
+        assert!(!image.contains("--from=apus"), "{image}");
+        assert!(
+            image.starts_with(&format!("# docker build -t {name} .")),
+            "{image}"
+        );
+    }
+}
+
+/// The dependency on the framework, as Cargo reads it.
+fn framework_dependency(project: &Path) -> Value {
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .current_dir(project)
+        .output()
+        .unwrap();
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let dependencies = metadata["packages"][0]["dependencies"].as_array().unwrap();
+    let framework = dependencies
+        .iter()
+        .find(|dependency| dependency["name"] == "apus");
+    framework.unwrap().clone()
+}
+
+#[test]
+fn the_source_of_the_framework_is_named_as_with_cargo_add() {
+    let home = Home::new();
+    let url = "https://git.example.com/apus.git";
+    let ssh = "ssh://git@git.example.com/apus.git";
+    let cases: [(&[&str], &str, String); 6] = [
+        (&["--version-req", "0.1"], "^0.1", String::new()),
+        (
+            &["--version-req", ">=0.1, <0.3"],
+            ">=0.1, <0.3",
+            String::new(),
+        ),
+        (&["--git", ssh], "*", format!("git+{ssh}")),
+        (
+            &["--git", url, "--tag", "v1"],
+            "*",
+            format!("git+{url}?tag=v1"),
+        ),
+        (
+            &["--git", url, "--branch", "next"],
+            "*",
+            format!("git+{url}?branch=next"),
+        ),
+        (
+            &["--git", url, "--rev", "08964e0"],
+            "*",
+            format!("git+{url}?rev=08964e0"),
+        ),
+    ];
+    for (number, (options, requirement, source)) in cases.iter().enumerate() {
+        let name = format!("shop-{number}");
+        home.expect(&[&["new", &*name], *options].concat(), 0);
+        let dependency = framework_dependency(&home.path(&name));
+        assert_eq!(dependency["req"], *requirement, "{options:?}");
+        match source.is_empty() {
+            true => assert!(
+                dependency["source"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with("registry+")
+            ),
+            false => assert_eq!(dependency["source"], *source, "{options:?}"),
+        }
+    }
+    for (options, message) in [
+        (&["--version-req", "latest"][..], "unexpected character"),
+        (&["--git", url, "--path", "."], "cannot be used with"),
+        (&["--tag", "v1"], "--git"),
+        (
+            &["--git", url, "--tag", "v1", "--rev", "08964e0"],
+            "cannot be used with",
+        ),
+        (&["--git", "a\"b"], "cannot be written"),
+    ] {
+        let (_, error) = home.expect(&[&["new", "refused"], options].concat(), 2);
+        assert!(error.contains(message), "{options:?}: {error}");
+        assert!(!home.path("refused").exists());
+    }
 }
 
 #[test]
@@ -191,12 +317,18 @@ fn a_folder_that_cannot_be_created_is_reported() {
 }
 
 #[test]
-fn the_help_describes_the_default_source_of_the_crate() {
+fn the_help_describes_the_sources_of_the_crate() {
     let home = Home::new();
     let (help, _) = home.expect(&["new", "--help"], 0);
     // The lines are wrapped to any width.
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    for text in ["NAME", "--path", "was built from", "not published"] {
+    for text in [
+        "NAME",
+        "--path",
+        "--git",
+        "--version-req",
+        "that of this apus",
+    ] {
         assert!(help.contains(text), "{text} is missing:\n{help}");
     }
     let (page, _) = home.expect(&["man", "new"], 0);
