@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod application;
 mod challenges;
 mod import;
 mod issue;
@@ -23,6 +24,7 @@ mod state;
 mod store;
 mod stored;
 
+pub use self::application::{Acme, AcmeError, ApplicationCertificates, MaintainedPlan};
 pub use self::challenges::PendingChallenges;
 pub use self::import::{ForeignCertificates, ImportResult, ImportedCertificate};
 pub use self::issue::IssueError;

@@ -68,6 +68,8 @@ pub use attributes::{delete, embedded, get, handler, http_error, patch, post, pu
 #[cfg(feature = "files")]
 pub use files::Files;
 pub use router::{RouteError, RouteErrors};
+#[cfg(feature = "acme")]
+pub use server::Acme;
 pub use server::{Running, Server, StartError, StopHandle, Stopping};
 pub use sse::Sse;
 #[cfg(feature = "validate")]

@@ -1,6 +1,7 @@
 //! Certificates by ACME, from a real certificate authority (pebble) over real sockets.
 
 mod commands;
+mod framework;
 mod pebble;
 
 use std::collections::BTreeSet;
