@@ -209,6 +209,10 @@ fn order_states(status: &Value, name: &str) -> Vec<OrderState> {
         .collect()
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command has nothing else to do"
+)]
 fn renew(name: String, no_wait: bool, folder: CertificateFolder) -> Result<(), CommandError> {
     let running = RunningServer {
         source: folder.config,
