@@ -112,7 +112,7 @@ Examples:
     /// Fill or purge the cache of the running server
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// List or renew the certificates that the running server orders by ACME
+    /// Show, renew, revoke, import or forget certificates that are ordered by ACME
     #[command(subcommand)]
     Cert(CertCommand),
     /// Show which site, location and file a request is mapped to, and why
@@ -258,19 +258,94 @@ pub(crate) struct RunningServer {
 pub(crate) enum CertCommand {
     /// Show names, expiry, renewal and failures
     List(RunningServer),
+    /// Show serial number, issuer, key, lifetime and file of a certificate, or of all
+    ///
+    /// Reads the folder of certificates, and needs no running server.
+    Show {
+        /// A name of the certificate [default: all certificates]
+        name: Option<String>,
+        #[command(flatten)]
+        folder: CertificateFolder,
+    },
     /// Order a new certificate now
     ///
-    /// The old one stays in use until there is a new one.
+    /// The old one stays in use until there is a new one. Waits for it, shows on a terminal what the order does, and fails with
+    /// the words of the certificate authority.
     Renew {
         /// A name of the certificate
         name: String,
-        /// The argument of `apus serve` [default: ./apus.toml, or else the current folder]
-        #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
-        config: Option<PathBuf>,
-        /// Print JSON
+        /// Return when the order has begun
         #[arg(long)]
-        json: bool,
+        no_wait: bool,
+        #[command(flatten)]
+        folder: CertificateFolder,
     },
+    /// Revoke a certificate at its authority
+    ///
+    /// A running server orders another one with a new private key within seconds. Needs no running server.
+    #[command(after_long_help = "\
+Examples:
+  apus cert revoke example.com --reason key-compromise")]
+    Revoke {
+        /// A name of the certificate
+        name: String,
+        /// The reason, which the authority publishes
+        #[arg(long, value_enum, default_value_t = RevocationArgument::Unspecified)]
+        reason: RevocationArgument,
+        #[command(flatten)]
+        folder: CertificateFolder,
+    },
+    /// Remove a certificate that no site uses any more, with its private key
+    ///
+    /// It is not revoked. Needs no running server.
+    Forget {
+        /// A name of the certificate
+        name: String,
+        #[command(flatten)]
+        folder: CertificateFolder,
+    },
+    /// Take over certificates of certbot, acme.sh or Caddy
+    ///
+    /// Copies those that the sites of the configuration would order: a site is served with its old certificate from the start,
+    /// and the certificate is renewed in time. The folder is only read. A running server notices it.
+    #[command(after_long_help = "\
+Examples:
+  apus cert import /etc/letsencrypt                    certbot
+  apus cert import ~/.acme.sh                          acme.sh
+  apus cert import /var/lib/caddy/.local/share/caddy   Caddy")]
+    Import {
+        /// The folder of the other program
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        from: PathBuf,
+        #[command(flatten)]
+        folder: CertificateFolder,
+    },
+}
+
+/// The configuration of the certificates, and the form of the output.
+#[derive(Debug, Args)]
+pub(crate) struct CertificateFolder {
+    /// The argument of `apus serve` [default: ./apus.toml, or else the current folder]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Why a certificate is revoked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RevocationArgument {
+    /// No reason is given
+    Unspecified,
+    /// Others may know the private key
+    KeyCompromise,
+    /// The names belong to somebody else now
+    AffiliationChanged,
+    /// Another certificate replaces it
+    Superseded,
+    /// The names are no longer used
+    CessationOfOperation,
 }
 
 /// Arguments of `apus status`.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod certificate_commands;
 mod manual;
 mod metrics;
 mod new;
@@ -20,7 +21,7 @@ use apus_server::{
 use clap::{CommandFactory, Parser};
 
 use arguments::{
-    Arguments, CacheCommand, CertCommand, CliCommand, DevArguments, ExplainArguments, NodeCommand,
+    Arguments, CacheCommand, CliCommand, DevArguments, ExplainArguments, NodeCommand,
     PurgeArguments, PurgeTarget, RunningServer, ServeArguments, StatusArguments, UpstreamArguments,
     WarmArguments,
 };
@@ -80,18 +81,7 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
         CliCommand::Upstream(arguments) => run_upstream(arguments),
         CliCommand::Cache(CacheCommand::Purge(arguments)) => run_purge(arguments),
         CliCommand::Cache(CacheCommand::Warm(arguments)) => run_warm(arguments),
-        CliCommand::Cert(CertCommand::List(running)) => run_cert_list(&running),
-        CliCommand::Cert(CertCommand::Renew { name, config, json }) => {
-            let running = RunningServer {
-                source: config,
-                socket: None,
-                json,
-            };
-            run_ask(
-                &running,
-                &control::ControlRequest::RenewCertificate { name },
-            )
-        }
+        CliCommand::Cert(command) => certificate_commands::run(command),
         CliCommand::Explain(arguments) => run_explain(arguments),
         CliCommand::Completions { shell } => {
             let mut script = Vec::new();
@@ -154,8 +144,8 @@ fn run_dev(arguments: DevArguments) -> Result<(), CommandError> {
 
 fn run_check(file: Option<PathBuf>, tls: bool, json: bool) -> Result<(), CommandError> {
     let file = file.unwrap_or_else(|| apus_server::DEFAULT_FILE.into());
-    let (diagnostics, ordered, is_good) = match check(&file, tls) {
-        Ok(checked) => (checked.warnings, checked.ordered, true),
+    let (diagnostics, certificates, is_good) = match check(&file, tls) {
+        Ok(checked) => (checked.warnings, checked.certificates, true),
         Err(mistakes) => (mistakes, Vec::new(), false),
     };
     if json {
@@ -165,7 +155,7 @@ fn run_check(file: Option<PathBuf>, tls: bool, json: bool) -> Result<(), Command
             print_error(&diagnostics.render_for_stderr());
         }
         if is_good {
-            for certificate in &ordered {
+            for certificate in &certificates {
                 print(format!("{certificate}\n").as_bytes());
             }
             print(format!("{}: good\n", file.display()).as_bytes());
@@ -193,24 +183,6 @@ fn run_upstream(arguments: UpstreamArguments) -> Result<(), CommandError> {
         },
     };
     run_ask(&running, &request)
-}
-
-fn run_cert_list(running: &RunningServer) -> Result<(), CommandError> {
-    let status = match send(running, &control::ControlRequest::Status)? {
-        control::ControlResponse::Done(status) => status,
-        control::ControlResponse::Failed { message, .. } => {
-            return Err(CommandError::Failed(message));
-        }
-    };
-    let certificates = status.get("certificates").cloned().unwrap_or_default();
-    if running.json {
-        print_json(&certificates);
-    } else if certificates.as_array().is_none_or(Vec::is_empty) {
-        print(b"no certificate is ordered by ACME\n");
-    } else {
-        print(output::certificates(&status).as_bytes());
-    }
-    Ok(())
 }
 
 fn run_purge(arguments: PurgeArguments) -> Result<(), CommandError> {

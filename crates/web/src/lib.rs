@@ -18,6 +18,7 @@
 //!
 //! | feature | what it adds |
 //! | --- | --- |
+//! | `acme` | certificates by ACME, such as those of Let's Encrypt |
 //! | `cache` | a shared cache in front of a service |
 //! | `compress` | compressed responses: gzip, Brotli, Zstandard |
 //! | `files` | static files, and files by hashed names |
@@ -94,6 +95,8 @@ pub use attributes::{delete, embedded, get, handler, http_error, patch, post, pu
 #[cfg(feature = "files")]
 pub use files::Files;
 pub use router::{RouteError, RouteErrors};
+#[cfg(feature = "acme")]
+pub use server::Acme;
 pub use server::{Running, Server, StartError, StopHandle, Stopping};
 pub use sse::Sse;
 #[cfg(feature = "validate")]
