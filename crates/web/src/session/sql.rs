@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use apus_database::{Db, System};
 use sqlx::pool::PoolConnection;
 use sqlx::{Any, SqlStr};
 use tokio::sync::OnceCell;
 
 use super::SessionKey;
 use super::store::{SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession};
-use crate::sql::{Db, System};
 
 /// The interval at which expired sessions are removed, in seconds.
 const SWEEP: u64 = 10 * 60;

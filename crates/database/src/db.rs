@@ -5,16 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_transport::per_worker;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::{Any, AssertSqlSafe, Connection, Pool, SqlSafeStr, SqlStr};
 
-use super::driver::{Driver, System, shown};
-use super::error::DbError;
-use super::migrations::{self, MigrationFiles};
-use super::parameters;
-use super::statements;
-use crate::per_worker;
+use crate::driver::{Driver, System, shown};
+use crate::error::DbError;
+use crate::migrations::{self, MigrationFiles};
+use crate::parameters;
+use crate::statements;
 
 /// A connection that was idle for longer is pinged before it is used.
 const TRUSTED_IDLE: Duration = Duration::from_secs(10);
@@ -22,9 +22,9 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(10);
 /// How long a connection may take before it is tried whether the database can be reached at all.
 const PROBE_AFTER: Duration = Duration::from_millis(50);
 
-/// A database; see [the module](super).
+/// A database; see [the crate](crate).
 ///
-/// It is cheap to clone; handlers get it by [`crate::App::state`]. It opens no connection before the
+/// It is cheap to clone; handlers get it by `App::state`. It opens no connection before the
 /// first statement.
 pub struct Db<D: Driver = Any> {
     shared: Arc<DbState<D>>,

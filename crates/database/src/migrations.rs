@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::driver::System;
-use super::parameters::token_len;
+use crate::driver::System;
+use crate::parameters::token_len;
 
 /// The files of a folder by their numbers.
-pub(super) struct MigrationFiles(BTreeMap<i64, PathBuf>);
+pub(crate) struct MigrationFiles(BTreeMap<i64, PathBuf>);
 
 impl MigrationFiles {
     /// The folder for a system: the folder in `folder` with its name, or `folder` itself.
     ///
     /// # Errors
     /// The message: a file beside such a folder would never be run.
-    pub(super) fn folder(folder: &Path, system: System) -> Result<PathBuf, String> {
+    pub(crate) fn folder(folder: &Path, system: System) -> Result<PathBuf, String> {
         let own = folder.join(system.name());
         if !own.is_dir() {
             return Ok(folder.to_owned());
@@ -34,7 +34,7 @@ impl MigrationFiles {
     ///
     /// # Errors
     /// The message: a name has no number, or two have the same one.
-    pub(super) fn read(folder: &Path) -> Result<Self, String> {
+    pub(crate) fn read(folder: &Path) -> Result<Self, String> {
         let mut files = BTreeMap::new();
         for file in sql_files(folder)? {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
@@ -63,7 +63,7 @@ impl MigrationFiles {
     }
 
     /// The file of a migration.
-    pub(super) fn get(&self, number: i64) -> Option<&Path> {
+    pub(crate) fn get(&self, number: i64) -> Option<&Path> {
         self.0.get(&number).map(PathBuf::as_path)
     }
 }
@@ -84,7 +84,7 @@ fn sql_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// The statements of a file with the offsets of their first tokens. The statements of a trigger are a part of it.
-pub(super) fn statements(text: &str) -> Vec<(usize, &str)> {
+pub(crate) fn statements(text: &str) -> Vec<(usize, &str)> {
     let mut statements = Vec::new();
     let mut start = None;
     let mut words: Vec<&str> = Vec::new();
@@ -122,13 +122,13 @@ fn is_in_trigger(words: &[&str]) -> bool {
 }
 
 /// The number of the line that an offset is in, from 1.
-pub(super) fn line_of(text: &str, offset: usize) -> usize {
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     let before = text.get(..offset).unwrap_or(text);
     before.matches('\n').count().saturating_add(1)
 }
 
 /// The offset of what a message quotes as `near "..."`, if the text has it once.
-pub(super) fn quoted_offset(text: &str, message: &str) -> Option<usize> {
+pub(crate) fn quoted_offset(text: &str, message: &str) -> Option<usize> {
     let (_, quoted) = message.split_once("near ")?;
     let quote = quoted
         .chars()

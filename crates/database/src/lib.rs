@@ -39,6 +39,8 @@
 //! Accounts of MySQL that log in by `caching_sha2_password` need TLS or a Unix socket. TLS is
 //! rustls with aws-lc-rs.
 
+#![forbid(unsafe_code)]
+
 mod db;
 mod driver;
 mod error;
@@ -48,8 +50,7 @@ mod statements;
 
 pub use db::Db;
 pub use driver::{Driver, System};
-pub use error::DbError;
-pub(crate) use error::into_error;
+pub use error::{DbError, into_error};
 
 pub use sqlx;
 pub use sqlx::{Any, MySql, Postgres, Sqlite};

@@ -25,7 +25,7 @@ pub enum System {
 }
 
 impl System {
-    pub(super) fn of(address: &str) -> Option<Self> {
+    pub(crate) fn of(address: &str) -> Option<Self> {
         match address.split_once(':')?.0 {
             "sqlite" => Some(Self::Sqlite),
             "postgres" | "postgresql" => Some(Self::Postgres),
@@ -35,7 +35,7 @@ impl System {
     }
 
     /// The folder of its migrations.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
@@ -206,7 +206,7 @@ macro_rules! over_the_network {
 over_the_network!(Postgres, MySql);
 
 /// An address without its password, for logs.
-pub(super) fn shown(address: &str) -> String {
+pub(crate) fn shown(address: &str) -> String {
     let (address, query) = match address.split_once('?') {
         Some((address, query)) => (address, Some(query)),
         None => (address, None),
