@@ -3,6 +3,7 @@
 mod application;
 mod check;
 mod control;
+mod db;
 mod explain;
 mod help;
 mod new;
