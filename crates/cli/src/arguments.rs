@@ -151,6 +151,21 @@ Examples:
   apus dev --tls --open                 also https://localhost:8443/ with a local certificate
   apus dev --package shop --listen 3000 -- --database test.db")]
     Dev(DevArguments),
+    /// Create migrations, and run them on the database of a project
+    ///
+    /// All but `new` build and run the program of the project in the current folder, as `cargo run -- db migrate`. Where only
+    /// the program is, it takes the same arguments: `my-shop db migrate`. The program responds to them by `Db::commands`.
+    #[command(
+        subcommand,
+        after_long_help = "\
+Examples:
+  apus db new add-email                creates migrations/0002_add_email.sql and the file that undoes it
+  apus db migrate --dry-run            print the statements that would run
+  apus db migrate
+  apus db rollback --steps 2
+  apus db status --json"
+    )]
+    Db(DatabaseCommand),
     /// Print the completion script of a shell
     #[command(after_long_help = "\
 Examples:
@@ -500,4 +515,68 @@ mod tests {
     fn the_definition_is_valid() {
         Arguments::command().debug_assert();
     }
+}
+
+/// What to do with the database of a project.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DatabaseCommand {
+    /// Create the files of a new migration
+    ///
+    /// Creates NUMBER_NAME.sql and NUMBER_NAME.down.sql, which undoes it. If the folder has folders for database
+    /// systems, sqlite, postgres or mysql, the files are created in each.
+    New {
+        /// What the migration does, as add-email
+        name: String,
+        /// The folder of the migrations
+        #[arg(long, value_name = "DIR", default_value = "migrations", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+    /// Run the migrations that did not run yet
+    Migrate {
+        #[command(flatten)]
+        program: ProjectProgram,
+        /// Print the statements, and run none
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Undo the migrations that ran last
+    Rollback {
+        #[command(flatten)]
+        program: ProjectProgram,
+        /// How many
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        steps: u32,
+        /// Print the statements, and run none
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// List the migrations, and whether they ran
+    ///
+    /// Fails if a migration was changed after it ran, is missing, or failed.
+    Status {
+        #[command(flatten)]
+        program: ProjectProgram,
+        /// Report in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fill the database with the data of the application
+    Seed {
+        #[command(flatten)]
+        program: ProjectProgram,
+    },
+}
+
+/// The program of a project.
+#[derive(Debug, Args)]
+pub(crate) struct ProjectProgram {
+    /// The package of the program, in a workspace
+    #[arg(long, value_name = "NAME")]
+    pub(crate) package: Option<String>,
+    /// The program, if the package has several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) bin: Option<String>,
+    /// Build it for release
+    #[arg(long)]
+    pub(crate) release: bool,
 }

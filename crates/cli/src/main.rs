@@ -8,6 +8,7 @@ mod manual;
 mod metrics;
 mod new;
 mod output;
+mod project_database;
 mod warm_progress;
 
 use std::path::{Path, PathBuf};
@@ -40,6 +41,8 @@ static ALLOCATOR: apus_memory::Mimalloc = apus_memory::Mimalloc;
 enum CommandError {
     /// The command failed and printed the reason.
     Reported,
+    /// An argument is wrong, and the command printed which.
+    ReportedMisuse,
     /// The command failed.
     Failed(String),
     /// An argument is wrong.
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
     match run(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(CommandError::Reported) => ExitCode::from(1),
+        Err(CommandError::ReportedMisuse) => ExitCode::from(2),
         Err(CommandError::Failed(message)) => {
             print_error(&message);
             ExitCode::from(1)
@@ -70,6 +74,7 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
             Ok(())
         }
         CliCommand::Dev(arguments) => run_dev(arguments),
+        CliCommand::Db(command) => project_database::run(command),
         CliCommand::Serve(arguments) => run_serve(arguments),
         CliCommand::Check { file, tls, json } => run_check(file, tls, json),
         CliCommand::Reload(running) => run_ask(&running, &control::ControlRequest::Reload),

@@ -13,6 +13,7 @@ mod clock;
 pub mod descriptors;
 pub mod file;
 mod input;
+pub mod per_worker;
 mod poll_budget;
 mod read_interest;
 mod socket;

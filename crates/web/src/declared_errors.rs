@@ -28,7 +28,7 @@ impl DeclaredHttpError {
 const KNOWN: &[HttpErrorType] = &[
     HttpErrorType::of::<SessionError>(),
     #[cfg(feature = "sql")]
-    HttpErrorType::of_other::<sqlx::Error>(crate::sql::into_error),
+    HttpErrorType::of_other::<sqlx::Error>(apus_database::into_error),
 ];
 
 /// Makes `?` recognise the types.

@@ -57,16 +57,12 @@ pub mod layers;
 pub mod openapi;
 #[cfg(feature = "openapi")]
 mod operation;
-#[cfg(any(feature = "redis", feature = "sql"))]
-mod per_worker;
 #[cfg(feature = "php")]
 pub mod php;
 mod router;
 mod server;
 mod server_service;
 pub mod session;
-#[cfg(feature = "sql")]
-pub mod sql;
 pub mod sse;
 #[cfg(feature = "templates")]
 pub mod template;
@@ -79,6 +75,8 @@ pub mod upstream;
 pub mod validate;
 pub mod websocket;
 
+#[cfg(feature = "sql")]
+pub use apus_database as sql;
 #[cfg(feature = "files")]
 pub use apus_files as files;
 #[cfg(feature = "proxy")]

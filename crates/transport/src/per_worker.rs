@@ -22,7 +22,7 @@ struct WorkerValue {
 }
 
 /// The value of `owner` on this thread and runtime, which is made if there is none.
-pub(crate) fn get_or_insert<O, V>(owner: &Arc<O>, make: impl FnOnce() -> V) -> V
+pub fn get_or_insert<O, V>(owner: &Arc<O>, make: impl FnOnce() -> V) -> V
 where
     O: Any + Send + Sync,
     V: Clone + 'static,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// The statement with numbers in place of question marks; `??` becomes `?`. Strings, quoted
 /// identifiers and comments stay as they are.
-pub(super) fn numbered(statement: &str) -> String {
+pub(crate) fn numbered(statement: &str) -> String {
     let mut numbered = String::with_capacity(statement.len().saturating_add(8));
     let mut rest = statement;
     let mut number = 0u32;
@@ -28,7 +28,7 @@ pub(super) fn numbered(statement: &str) -> String {
 
 /// The length of the first token of a text that is not empty: a string, an identifier, a comment, or
 /// one other character. A token that is not closed ends with the text.
-pub(super) fn token_len(text: &str) -> usize {
+pub(crate) fn token_len(text: &str) -> usize {
     let until = |start: usize, end: &str| {
         let found = text.get(start..).and_then(|inside| inside.find(end));
         found.map_or(text.len(), |at| start + at + end.len())

@@ -7,8 +7,6 @@ use std::fmt;
 use apus_http::{HeaderValue, StatusCode, header};
 use sqlx::migrate::MigrateError;
 
-use crate::server::StartError;
-
 /// A database that cannot be used. The messages contain no passwords.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -77,15 +75,9 @@ impl Error for DbError {
     }
 }
 
-impl From<DbError> for StartError {
-    fn from(error: DbError) -> Self {
-        Self::other(error)
-    }
-}
-
-/// The error of a request whose statement failed: 503 with `Retry-After` if the database cannot be reached, else
-/// 500.
-pub(crate) fn into_error(error: Box<dyn Any>) -> Option<apus_handler::Error> {
+/// The error of a request whose statement failed, of an [`sqlx::Error`]: 503 with `Retry-After` if the database
+/// cannot be reached, else 500. `None` for any other type.
+pub fn into_error(error: Box<dyn Any>) -> Option<apus_handler::Error> {
     let error = error.downcast::<sqlx::Error>().ok()?;
     let response = match is_unavailable(&error) {
         true => apus_handler::Error::of(StatusCode::SERVICE_UNAVAILABLE)

@@ -1,14 +1,14 @@
 //! The supported databases: their addresses, and the settings of new connections.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::str::FromStr;
 use std::time::Duration;
 
 use apus_http::url::split_scheme;
 use sqlx::any::AnyConnectOptions;
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::postgres::{PgDatabaseError, PgErrorPosition};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Any, AssertSqlSafe, Connection, Database, Executor, MySql, Postgres, Sqlite};
@@ -25,7 +25,7 @@ pub enum System {
 }
 
 impl System {
-    pub(super) fn of(address: &str) -> Option<Self> {
+    pub(crate) fn of(address: &str) -> Option<Self> {
         match address.split_once(':')?.0 {
             "sqlite" => Some(Self::Sqlite),
             "postgres" | "postgresql" => Some(Self::Postgres),
@@ -35,7 +35,7 @@ impl System {
     }
 
     /// The folder of its migrations.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
@@ -82,6 +82,17 @@ pub trait Driver: Database + sealed::Sealed {
         statement: &str,
     ) -> impl Future<Output = Result<(), sqlx::Error>>;
 
+    /// Runs the statements of a text; if one fails, it returns how many ran before.
+    #[doc(hidden)]
+    fn run_all(
+        connection: &mut Self::Connection,
+        text: &str,
+    ) -> impl Future<Output = Result<(), (usize, sqlx::Error)>>;
+
+    /// The connection as one that runs migrations.
+    #[doc(hidden)]
+    fn migrator(connection: &mut Self::Connection) -> &mut dyn Migrate;
+
     /// The offset in a text that an error of the database names: PostgreSQL counts characters from 1.
     #[doc(hidden)]
     fn error_offset(error: &sqlx::Error, text: &str) -> Option<usize> {
@@ -103,6 +114,44 @@ mod sealed {
     impl Sealed for sqlx::Sqlite {}
     impl Sealed for sqlx::Postgres {}
     impl Sealed for sqlx::MySql {}
+}
+
+/// What is the same for each driver.
+macro_rules! statements {
+    () => {
+        async fn migrate(
+            connection: &mut Self::Connection,
+            migrator: &Migrator,
+        ) -> Result<(), MigrateError> {
+            migrator.run(connection).await
+        }
+
+        async fn run(
+            connection: &mut Self::Connection,
+            statement: &str,
+        ) -> Result<(), sqlx::Error> {
+            let statement = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
+            statement.execute(connection).await.map(|_| ())
+        }
+
+        async fn run_all(
+            connection: &mut Self::Connection,
+            text: &str,
+        ) -> Result<(), (usize, sqlx::Error)> {
+            let text = sqlx::raw_sql(AssertSqlSafe(text.to_owned()));
+            let mut results = text.execute_many(connection);
+            let mut done = 0_usize;
+            while let Some(result) = poll_fn(|cx| results.as_mut().poll_next(cx)).await {
+                result.map_err(|error| (done, error))?;
+                done = done.saturating_add(1);
+            }
+            Ok(())
+        }
+
+        fn migrator(connection: &mut Self::Connection) -> &mut dyn Migrate {
+            connection
+        }
+    };
 }
 
 impl Driver for Any {
@@ -129,17 +178,7 @@ impl Driver for Any {
         })
     }
 
-    async fn migrate(
-        connection: &mut Self::Connection,
-        migrator: &Migrator,
-    ) -> Result<(), MigrateError> {
-        migrator.run(connection).await
-    }
-
-    async fn run(connection: &mut Self::Connection, statement: &str) -> Result<(), sqlx::Error> {
-        let statement = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
-        statement.execute(connection).await.map(|_| ())
-    }
+    statements!();
 }
 
 impl Driver for Sqlite {
@@ -159,17 +198,7 @@ impl Driver for Sqlite {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    async fn migrate(
-        connection: &mut Self::Connection,
-        migrator: &Migrator,
-    ) -> Result<(), MigrateError> {
-        migrator.run(connection).await
-    }
-
-    async fn run(connection: &mut Self::Connection, statement: &str) -> Result<(), sqlx::Error> {
-        let statement = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
-        statement.execute(connection).await.map(|_| ())
-    }
+    statements!();
 }
 
 macro_rules! over_the_network {
@@ -185,20 +214,7 @@ macro_rules! over_the_network {
                 Box::pin(std::future::ready(Ok(())))
             }
 
-            async fn migrate(
-                connection: &mut Self::Connection,
-                migrator: &Migrator,
-            ) -> Result<(), MigrateError> {
-                migrator.run(connection).await
-            }
-
-            async fn run(
-                connection: &mut Self::Connection,
-                statement: &str,
-            ) -> Result<(), sqlx::Error> {
-                let statement = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
-                statement.execute(connection).await.map(|_| ())
-            }
+            statements!();
         }
     )*};
 }
@@ -206,7 +222,7 @@ macro_rules! over_the_network {
 over_the_network!(Postgres, MySql);
 
 /// An address without its password, for logs.
-pub(super) fn shown(address: &str) -> String {
+pub(crate) fn shown(address: &str) -> String {
     let (address, query) = match address.split_once('?') {
         Some((address, query)) => (address, Some(query)),
         None => (address, None),

@@ -1,20 +1,21 @@
 //! `Db`: a database by its address, with a pool of connections for each worker.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::migrate::{MigrateError, Migrator};
+use apus_transport::per_worker;
 use sqlx::pool::{PoolConnection, PoolOptions};
+use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Any, AssertSqlSafe, Connection, Pool, SqlSafeStr, SqlStr};
 
-use super::driver::{Driver, System, shown};
-use super::error::DbError;
-use super::migrations::{self, MigrationFiles};
-use super::parameters;
-use super::statements;
-use crate::per_worker;
+use crate::driver::{Driver, System, shown};
+use crate::error::DbError;
+use crate::parameters;
+use crate::statements;
+use crate::transaction::Tx;
 
 /// A connection that was idle for longer is pinged before it is used.
 const TRUSTED_IDLE: Duration = Duration::from_secs(10);
@@ -22,10 +23,10 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(10);
 /// How long a connection may take before it is tried whether the database can be reached at all.
 const PROBE_AFTER: Duration = Duration::from_millis(50);
 
-/// A database; see [the module](super).
+/// A database; see [the crate](crate).
 ///
-/// It is cheap to clone; handlers get it by [`crate::App::state`]. It opens no connection before the
-/// first statement.
+/// It is cheap to clone; handlers get it by `App::state`. It opens no connection before the
+/// first statement. `&Db` is an executor of sqlx: `sqlx::query(..).fetch_all(&db)`.
 pub struct Db<D: Driver = Any> {
     shared: Arc<DbState<D>>,
 }
@@ -34,6 +35,8 @@ struct DbState<D: Driver> {
     system: System,
     /// Without the password.
     shown: String,
+    /// The file of SQLite.
+    file: Option<PathBuf>,
     options: <D::Connection as Connection>::Options,
     max_connections: u32,
     acquire_timeout: Duration,
@@ -67,6 +70,12 @@ impl<D: Driver> Db<D> {
             shared: Arc::new(DbState {
                 system,
                 shown,
+                file: match system {
+                    System::Sqlite => SqliteConnectOptions::from_str(address)
+                        .ok()
+                        .map(|options| options.get_filename().to_owned()),
+                    System::Postgres | System::MySql => None,
+                },
                 options,
                 max_connections: if system == System::Sqlite { 4 } else { 10 },
                 acquire_timeout: Duration::from_secs(5),
@@ -91,6 +100,7 @@ impl<D: Driver> Db<D> {
         let mut shared = DbState {
             system: self.shared.system,
             shown: self.shared.shown.clone(),
+            file: self.shared.file.clone(),
             options: self.shared.options.clone(),
             ..*self.shared
         };
@@ -106,6 +116,9 @@ impl<D: Driver> Db<D> {
     }
 
     /// The pool of this worker. Call it within a runtime, as in a handler.
+    ///
+    /// A statement on the pool waits for a database that is down until the time for it is over. On `&Db` it fails at once,
+    /// and [`QueryLog`](crate::QueryLog) counts it.
     pub fn pool(&self) -> Pool<D> {
         per_worker::get_or_insert(&self.shared, || {
             let shared = &self.shared;
@@ -130,8 +143,8 @@ impl<D: Driver> Db<D> {
         })
     }
 
-    /// A connection of the pool of this worker. A statement on the pool itself waits for a database that is down
-    /// until the time for it is over; this fails at once, with the cause.
+    /// A connection of the pool of this worker, for several statements on one. If the database is down, this fails at
+    /// once, with the cause.
     ///
     /// # Errors
     /// The database cannot be reached, or no connection was free in time.
@@ -167,116 +180,46 @@ impl<D: Driver> Db<D> {
         AssertSqlSafe(numbered).into_sql_str()
     }
 
-    /// Runs the migrations of a folder that did not run yet, in the order of their numbers, as
-    /// `0001_users.sql`. If the folder has a folder `sqlite`, `postgres` or `mysql` for this system, it
-    /// runs the files of that one.
-    ///
-    /// It blocks until they have run, so call it before the workers start.
-    ///
-    /// # Errors
-    /// The database cannot be reached; an SQL file has no number, has the number of another one, or is beside the
-    /// folder of the system; a file cannot be read; a statement fails, which is told with file and line; or
-    /// a migration that ran before has changed or is missing.
-    pub fn migrate(&self, folder: impl AsRef<Path>) -> Result<(), DbError> {
-        let invalid = |problem| DbError::MigrationFiles { problem };
-        let folder = MigrationFiles::folder(folder.as_ref(), self.shared.system);
-        let folder = folder.map_err(invalid)?;
-        let files = MigrationFiles::read(&folder).map_err(invalid)?;
-        let failed = |from, cause| DbError::Migration {
-            from,
-            address: self.shared.shown.clone(),
-            cause: Box::new(cause),
-        };
-        let whole = || folder.display().to_string();
-        self.apart(async || {
-            let migrator = Migrator::new(&*folder).await;
-            let migrator = migrator.map_err(|cause| failed(whole(), cause))?;
-            match self.run(&migrator).await? {
-                Ok(()) => Ok(()),
-                Err(MigrateError::ExecuteMigration(error, number)) => {
-                    let place = match files.get(number) {
-                        Some(file) => self.place_of(file, &error).await,
-                        None => whole(),
-                    };
-                    Err(failed(place, MigrateError::ExecuteMigration(error, number)))
-                }
-                Err(cause) => Err(failed(whole(), cause)),
-            }
-        })
+    /// A transaction that begins with its first statement, and is rolled back if it is dropped before
+    /// [`Tx::commit`].
+    pub fn begin(&self) -> Tx<D> {
+        Tx::new(self.clone(), false)
     }
 
-    /// The file and, if it is known, the line of the statement that a migration failed at.
-    async fn place_of(&self, file: &Path, error: &sqlx::Error) -> String {
-        let Ok(text) = std::fs::read_to_string(file) else {
-            return file.display().to_string();
-        };
-        let offset = match D::error_offset(error, &text) {
-            Some(offset) => Some(offset),
-            None if self.shared.system == System::Sqlite => self.replay(&text).await,
-            None => migrations::quoted_offset(&text, &error.to_string()),
-        };
-        match offset {
-            Some(offset) => format!("{}:{}", file.display(), migrations::line_of(&text, offset)),
-            None => file.display().to_string(),
-        }
+    /// The connection of a statement on `&Db`.
+    pub(crate) async fn lease(&self) -> Result<PoolConnection<D>, sqlx::Error> {
+        self.acquire().await
     }
 
-    /// The offset of the first statement of a migration that fails. The statements run one by one in a
-    /// transaction that is rolled back.
-    async fn replay(&self, text: &str) -> Option<usize> {
-        let connection = D::Connection::connect_with(&self.shared.options).await;
-        let mut connection = connection.ok()?;
-        D::run(&mut connection, "BEGIN").await.ok()?;
-        let mut failed = None;
-        for (offset, statement) in migrations::statements(text) {
-            if let Err(error) = D::run(&mut connection, statement).await {
-                let inside = migrations::quoted_offset(statement, &error.to_string());
-                failed = Some(offset.saturating_add(inside.unwrap_or(0)));
-                break;
-            }
-        }
-        let _ = D::run(&mut connection, "ROLLBACK").await;
-        let _ = connection.close().await;
-        failed
+    /// The address without the password.
+    pub(crate) fn address(&self) -> &str {
+        &self.shared.shown
     }
 
-    /// Like [`Db::migrate`], with migrations that `sqlx::migrate!` embedded in the program.
-    ///
-    /// # Errors
-    /// As [`Db::migrate`].
-    pub fn migrate_with(&self, migrator: &Migrator) -> Result<(), DbError> {
-        self.apart(async || {
-            self.run(migrator)
-                .await?
-                .map_err(|cause| DbError::Migration {
-                    from: "the program".to_owned(),
-                    address: self.shared.shown.clone(),
-                    cause: Box::new(cause),
-                })
-        })
+    /// The file of an SQLite database.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.shared.file.as_deref()
     }
 
-    async fn run(&self, migrator: &Migrator) -> Result<Result<(), MigrateError>, DbError> {
+    /// A connection outside of the pools.
+    pub(crate) async fn connect(&self) -> Result<D::Connection, DbError> {
         let unreachable = |cause| DbError::Unreachable {
             address: self.shared.shown.clone(),
             cause,
         };
-        let mut connection = D::Connection::connect_with(&self.shared.options)
-            .await
-            .map_err(unreachable)?;
+        let connection = D::Connection::connect_with(&self.shared.options).await;
+        let mut connection = connection.map_err(unreachable)?;
         D::set_up(&mut connection, self.shared.system)
             .await
             .map_err(unreachable)?;
-        let result = D::migrate(&mut connection, migrator).await;
-        // The migrations are done; an error on closing does not matter.
-        let _ = connection.close().await;
-        Ok(result)
+        Ok(connection)
     }
 
     /// Runs something on its own thread and blocks until it ends. It works with and without a runtime.
-    fn apart<F>(&self, work: impl FnOnce() -> F + Send) -> Result<(), DbError>
+    pub(crate) fn apart<F, T>(&self, work: impl FnOnce() -> F + Send) -> Result<T, DbError>
     where
-        F: Future<Output = Result<(), DbError>>,
+        F: Future<Output = Result<T, DbError>>,
+        T: Send,
     {
         let failed = |cause| DbError::Unreachable {
             address: self.shared.shown.clone(),

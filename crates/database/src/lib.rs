@@ -10,7 +10,7 @@
 //! async fn name(State(db): State<Db>, Path(id): Path<i64>) -> apus::Result<Option<String>> {
 //!     Ok(sqlx::query_scalar(db.sql("SELECT name FROM users WHERE id = ?"))
 //!         .bind(id)
-//!         .fetch_optional(&db.pool())
+//!         .fetch_optional(&db)
 //!         .await?)
 //! }
 //!
@@ -21,6 +21,9 @@
 //!     Ok(())
 //! }
 //! ```
+//!
+//! Statements run on `&Db`, by the functions of sqlx; on a [`Tx`], which the layer [`Transactions`] gives each request; or
+//! by a [`Model`], a struct that is a row of a table.
 //!
 //! The crate sqlx is exported as [`sqlx`]. Its macros, as `#[derive(sqlx::FromRow)]`, need it as a dependency of
 //! the application, in the same version.
@@ -39,17 +42,36 @@
 //! Accounts of MySQL that log in by `caching_sha2_password` need TLS or a Unix socket. TLS is
 //! rustls with aws-lc-rs.
 
+#![forbid(unsafe_code)]
+
+mod commands;
 mod db;
 mod driver;
 mod error;
+mod execute;
 mod migrations;
+mod model;
 mod parameters;
+mod queries;
 mod statements;
+mod test_database;
+mod transaction;
 
+#[doc(hidden)]
+pub use apus_macros::embedded;
+pub use commands::Commands;
 pub use db::Db;
 pub use driver::{Driver, System};
-pub use error::DbError;
-pub(crate) use error::into_error;
+pub use error::{DbError, into_error};
+pub use execute::DbExecutor;
+pub use migrations::{MigrationState, MigrationStatus, Migrations};
+pub use model::{
+    Column, ColumnValue, ForeignKey, Model, ModelPage, Related, RowCondition, Select, Sorting,
+    SqlValue,
+};
+pub use queries::QueryLog;
+pub use test_database::TestDatabase;
+pub use transaction::{Transactions, Tx};
 
 pub use sqlx;
 pub use sqlx::{Any, MySql, Postgres, Sqlite};

@@ -9,7 +9,7 @@ thread_local! {
 }
 
 /// The rewritten statement, which `write` makes the first time.
-pub(super) fn rewritten(text: &'static str, write: impl FnOnce() -> String) -> Arc<str> {
+pub(crate) fn rewritten(text: &'static str, write: impl FnOnce() -> String) -> Arc<str> {
     STATEMENTS.with_borrow_mut(|statements| {
         statements
             .entry(text)
