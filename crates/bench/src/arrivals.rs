@@ -4,15 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use apus_transport::PreciseTimer;
 use hdrhistogram::Histogram;
-use rustix::fd::OwnedFd;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
-use tokio::io::unix::AsyncFd;
 
 use crate::rate::ArrivalTimes;
 use crate::recorder::histogram;
@@ -203,41 +198,5 @@ impl Arrivals {
     /// Nanoseconds by which the schedule was missed.
     pub(crate) fn take_lag(&self) -> Option<Histogram<u64>> {
         self.open.as_ref().map(|open| open.borrow().lag.clone())
-    }
-}
-
-/// A timer that is more precise than those of the runtime, which count milliseconds.
-struct PreciseTimer(AsyncFd<OwnedFd>);
-
-impl PreciseTimer {
-    #[allow(
-        deprecated,
-        reason = "an `OwnedFd` is always the same open descriptor, and this crate has no unsafe code"
-    )]
-    fn new() -> io::Result<Self> {
-        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        AsyncFd::new(timerfd_create(TimerfdClockId::Monotonic, flags)?).map(Self)
-    }
-
-    async fn sleep(&self, time: Duration) -> io::Result<()> {
-        let value = Timespec {
-            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-            // A timer of 0 would be switched off.
-            tv_nsec: i64::from(time.subsec_nanos().max(1)),
-        };
-        let once = Itimerspec {
-            it_interval: Timespec::default(),
-            it_value: value,
-        };
-        timerfd_settime(self.0.get_ref(), TimerfdTimerFlags::empty(), &once)?;
-        loop {
-            let mut guard = self.0.readable().await?;
-            let mut count = [0; 8];
-            if let Ok(read) =
-                guard.try_io(|timer| Ok(rustix::io::read(timer.get_ref(), &mut count)?))
-            {
-                return read.map(drop);
-            }
-        }
     }
 }

@@ -77,6 +77,10 @@ impl Connector {
             Ok(Err(error)) => return Err(failed(error.to_string())),
             Err(_) => return Err(failed(format!("it did not end within {:?}", self.timeout))),
         }
+        let offered = tls.config.alpn_protocols.first().map(Vec::as_slice);
+        if offered == Some(b"h2") && !stream.is_http2() {
+            return Err(failed("the server does not offer HTTP/2".to_owned()));
+        }
         let resumed = stream.session().handshake_kind() == Some(HandshakeKind::Resumed);
         Ok(OpenedConnection {
             transport: Transport::Tls(stream),

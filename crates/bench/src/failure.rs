@@ -30,6 +30,10 @@ pub enum LoadFailure {
     Timeout,
     /// The response broke the protocol.
     Malformed,
+    /// The server reset the stream of the request (HTTP/2).
+    StreamReset,
+    /// The server did not process the request, because it was shutting the connection down (HTTP/2).
+    GoAway,
     /// The status was not expected.
     WrongStatus,
     /// The body had another length.
@@ -44,7 +48,7 @@ pub enum LoadFailure {
 
 impl LoadFailure {
     /// All kinds, in the order in which they are reported.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::ConnectRefused,
         Self::ConnectTimeout,
         Self::Connect,
@@ -55,6 +59,8 @@ impl LoadFailure {
         Self::ClosedInResponse,
         Self::Timeout,
         Self::Malformed,
+        Self::StreamReset,
+        Self::GoAway,
         Self::WrongStatus,
         Self::WrongLength,
         Self::WrongBody,
@@ -75,6 +81,8 @@ impl LoadFailure {
             Self::ClosedInResponse => "closed_in_response",
             Self::Timeout => "timeout",
             Self::Malformed => "malformed_response",
+            Self::StreamReset => "stream_reset",
+            Self::GoAway => "goaway",
             Self::WrongStatus => "wrong_status",
             Self::WrongLength => "wrong_length",
             Self::WrongBody => "wrong_body",
@@ -96,6 +104,8 @@ impl LoadFailure {
             Self::ClosedInResponse => "connection closed in the middle of a response",
             Self::Timeout => "no complete response in time",
             Self::Malformed => "malformed response",
+            Self::StreamReset => "stream reset",
+            Self::GoAway => "not processed because of GOAWAY",
             Self::WrongStatus => "wrong status",
             Self::WrongLength => "wrong length of the body",
             Self::WrongBody => "wrong body",

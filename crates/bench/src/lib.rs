@@ -11,6 +11,7 @@ mod arrivals;
 mod connect;
 mod error;
 mod failure;
+mod find_max;
 mod generator;
 mod load_run;
 mod plan;
@@ -26,12 +27,13 @@ mod worker;
 pub use apus_transport::tls::Certificate as ClientCertificate;
 pub use error::BenchError;
 pub use failure::LoadFailure;
+pub use find_max::{LoadObjective, MaxRateReport, SearchedRate, find_max};
 pub use load_run::{LoadProgress, run};
 pub use plan::{Expectations, HttpVersion, LoadLimit, LoadPlan, PlannedRequest};
 pub use rate::{ArrivalOrder, ArrivalRate};
 pub use report::{
     BenchReport, FailureCount, GeneratorReport, IntervalReport, LatencyReport, ServerPoint,
-    ServerReport, UrlReport, to_csv, to_text,
+    ServerReport, UrlReport, to_csv, to_html, to_text,
 };
 pub use target::{BenchUrl, parse_duration};
 pub use tls::TlsPlan;

@@ -28,11 +28,11 @@ const INTERVAL_COUNT: u32 = 100;
 /// The interval if the duration is not known.
 const OPEN_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The most intervals: eleven days of the shortest one.
-const MOST_INTERVALS: usize = 10_000_000;
+/// The most intervals; what comes later is in the last one.
+const MOST_INTERVALS: usize = 100_000;
 
 /// How often the consumption of the server is read at most.
-const READ_EVERY: Duration = Duration::from_millis(250);
+const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// The time between the decision to begin and the begin, so that all threads begin together.
 const BEGIN_AFTER: Duration = Duration::from_millis(5);

@@ -20,7 +20,7 @@ pub struct LoadPlan {
     pub connections: NonZeroUsize,
     /// The threads that generate the load.
     pub threads: NonZeroUsize,
-    /// The requests that a connection has in flight: pipelined ones over HTTP/1.1.
+    /// The requests that a connection has in flight: pipelined ones over HTTP/1.1, streams over HTTP/2.
     pub in_flight: NonZeroUsize,
     /// Whether a connection is used for more than one request (HTTP/1.1).
     pub keeps_alive: bool,
@@ -67,6 +67,8 @@ pub enum HttpVersion {
     /// HTTP/1.1.
     #[default]
     Http1,
+    /// HTTP/2, negotiated by ALPN over TLS, and by prior knowledge in clear text.
+    Http2,
 }
 
 impl HttpVersion {
@@ -74,6 +76,7 @@ impl HttpVersion {
     pub fn name(self) -> &'static str {
         match self {
             Self::Http1 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2",
         }
     }
 }
@@ -158,7 +161,10 @@ impl LoadPlan {
         if self.timeout.is_zero() {
             return wrong("the time limit of a request must be more than 0");
         }
-        if self.in_flight.get() > 1 {
+        if self.version == HttpVersion::Http2 && !self.keeps_alive {
+            return wrong("HTTP/2 has no `Connection: close`");
+        }
+        if self.version == HttpVersion::Http1 && self.in_flight.get() > 1 {
             if !self.keeps_alive {
                 return wrong("pipelining needs connections that are kept alive");
             }

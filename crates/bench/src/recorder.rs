@@ -49,6 +49,8 @@ pub(crate) struct LoadCounts {
     pub(crate) opened: u64,
     /// TLS handshakes that resumed a session.
     pub(crate) resumed: u64,
+    /// GOAWAY frames (HTTP/2).
+    pub(crate) go_aways: u64,
     /// When the last good response ended.
     pub(crate) last_end: Option<Instant>,
 }
@@ -67,6 +69,7 @@ impl LoadCounts {
             by_request: vec![(0, 0); requests],
             opened: 0,
             resumed: 0,
+            go_aways: 0,
             last_end: None,
         }
     }
@@ -98,6 +101,7 @@ impl LoadCounts {
         }
         self.opened += other.opened;
         self.resumed += other.resumed;
+        self.go_aways += other.go_aways;
         self.last_end = self.last_end.max(other.last_end);
     }
 

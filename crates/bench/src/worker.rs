@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinSet, LocalSet};
+use tokio::task::JoinSet;
 
 use crate::arrivals::Arrivals;
 use crate::connect::Connector;
@@ -18,6 +18,7 @@ use crate::generator::{ThreadReading, ThreadUse};
 use crate::plan::{HttpVersion, LoadLimit, LoadPlan};
 use crate::protocol::WorkerContext;
 use crate::protocol::http1::Http1Load;
+use crate::protocol::http2::Http2Load;
 use crate::rate::WorkerShare;
 use crate::recorder::{IntervalCounts, LoadCounts, MeasurementWindow, Recorder};
 use crate::tls::ConnectionTls;
@@ -73,8 +74,8 @@ impl WorkerTask {
     pub(crate) fn run(self) -> io::Result<WorkerResult> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .build()?;
-        LocalSet::new().block_on(&runtime, self.generate())
+            .build_local(Default::default())?;
+        runtime.block_on(self.generate())
     }
 
     async fn generate(mut self) -> io::Result<WorkerResult> {
@@ -159,13 +160,22 @@ impl WorkerTask {
     }
 
     /// Makes the connections, and opens them if they are kept.
-    async fn prepare(&self, context: &Rc<WorkerContext>) -> Vec<Http1Load> {
+    async fn prepare(&self, context: &Rc<WorkerContext>) -> Vec<LoadConnection> {
         let requests: Rc<[Vec<u8>]> = self.requests.iter().cloned().collect();
         let count = self.share.of(self.plan.connections.get());
         let mut opening = JoinSet::new();
         let mut connections = Vec::with_capacity(count);
         for id in 0..count {
-            let mut connection = Http1Load::new(id, Rc::clone(context), Rc::clone(&requests));
+            let mut connection = match self.plan.version {
+                HttpVersion::Http1 => LoadConnection::Http1(Box::new(Http1Load::new(
+                    id,
+                    Rc::clone(context),
+                    Rc::clone(&requests),
+                ))),
+                HttpVersion::Http2 => {
+                    LoadConnection::Http2(Box::new(Http2Load::new(id, Rc::clone(context))))
+                }
+            };
             if opening.len() >= OPENING_AT_ONCE
                 && let Some(Ok(opened)) = opening.join_next().await
             {
@@ -253,6 +263,28 @@ impl WorkerTask {
     }
 }
 
+/// A connection of the load.
+enum LoadConnection {
+    Http1(Box<Http1Load>),
+    Http2(Box<Http2Load>),
+}
+
+impl LoadConnection {
+    async fn prepare(&mut self) {
+        match self {
+            Self::Http1(connection) => connection.prepare().await,
+            Self::Http2(connection) => connection.prepare().await,
+        }
+    }
+
+    async fn run(self) {
+        match self {
+            Self::Http1(connection) => connection.run().await,
+            Self::Http2(connection) => connection.run().await,
+        }
+    }
+}
+
 /// Readings at the begin of the window and last.
 #[derive(Clone, Copy)]
 struct Readings {
@@ -307,6 +339,7 @@ impl HttpVersion {
     pub(crate) fn alpn(self) -> &'static [u8] {
         match self {
             Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The protocols of a load, each as the task of a connection.
 
 pub(crate) mod http1;
+pub(crate) mod http2;
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,6 +1,7 @@
 //! The result of a load, for people and for programs.
 
 mod csv;
+mod html;
 mod server;
 mod text;
 
@@ -17,6 +18,7 @@ use crate::plan::LoadPlan;
 use crate::recorder::{BANDS, IntervalCounts, LoadCounts, band_start};
 
 pub use csv::to_csv;
+pub use html::to_html;
 pub(crate) use server::ServerReadings;
 pub use server::{ServerPoint, ServerReport};
 pub use text::to_text;
@@ -70,6 +72,8 @@ pub struct BenchReport {
     pub connections_opened: u64,
     /// TLS handshakes that resumed a session.
     pub handshakes_resumed: u64,
+    /// GOAWAY frames of the server (HTTP/2).
+    pub goaways: u64,
     /// What the generator consumed.
     pub generator: GeneratorReport,
     /// What the server consumed, if it is of this machine.
@@ -234,6 +238,7 @@ impl BenchReport {
                 .collect(),
             connections_opened: counts.opened,
             handshakes_resumed: counts.resumed,
+            goaways: counts.go_aways,
             generator: GeneratorReport {
                 cpu_per_response_us: cpu.as_secs_f64() * 1e6 / (counts.ended.max(1) as f64),
                 busiest_thread: busiest.min(1.0),
@@ -280,6 +285,15 @@ fn used_bands(series: &[IntervalCounts]) -> std::ops::Range<usize> {
 }
 
 impl LatencyReport {
+    /// The time below which this many percent are, as far as the curve tells.
+    pub(crate) fn at(&self, percentile: f64) -> f64 {
+        let found = self
+            .percentiles
+            .iter()
+            .find(|(known, _)| *known >= percentile);
+        found.map_or(self.max_ms, |(_, ms)| *ms)
+    }
+
     fn new(histogram: &Histogram<u64>) -> Self {
         let ms = |nanoseconds: u64| nanoseconds as f64 / 1e6;
         let at = |quantile: f64| match histogram.is_empty() {

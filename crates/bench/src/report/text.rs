@@ -64,6 +64,9 @@ fn write_report(report: &BenchReport, out: &mut String) -> std::fmt::Result {
             count(report.handshakes_resumed)
         )?;
     }
+    if report.goaways > 0 {
+        write!(out, ", {} GOAWAY", count(report.goaways))?;
+    }
     out.push('\n');
     write_consumption(report, out)?;
     write_notes(report, out)
@@ -86,7 +89,10 @@ fn write_heading(report: &BenchReport, out: &mut String) -> std::fmt::Result {
     match (report.keep_alive, report.in_flight) {
         (false, _) => write!(out, ", one request each")?,
         (true, 1) => {}
-        (true, many) => write!(out, ", {many} pipelined requests each")?,
+        (true, many) if report.protocol == "HTTP/1.1" => {
+            write!(out, ", {many} pipelined requests each")?;
+        }
+        (true, many) => write!(out, ", {many} streams each")?,
     }
     let threads = match report.threads {
         1 => "1 thread".to_owned(),
@@ -210,7 +216,7 @@ fn write_notes(report: &BenchReport, out: &mut String) -> std::fmt::Result {
 }
 
 /// A time in the unit that suits it.
-fn time(ms: f64) -> String {
+pub(super) fn time(ms: f64) -> String {
     match ms {
         _ if ms < 0.001 => format!("{:.0} ns", ms * 1e6),
         _ if ms < 1.0 => format!("{:.0} us", ms * 1e3),
@@ -221,7 +227,7 @@ fn time(ms: f64) -> String {
     }
 }
 
-fn bytes(number: f64) -> String {
+pub(super) fn bytes(number: f64) -> String {
     match number {
         _ if number < 1e3 => format!("{number:.0} B"),
         _ if number < 1e6 => format!("{:.1} kB", number / 1e3),
@@ -231,7 +237,7 @@ fn bytes(number: f64) -> String {
 }
 
 /// A number with its thousands apart.
-fn count(number: u64) -> String {
+pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -244,7 +250,7 @@ fn count(number: u64) -> String {
 }
 
 /// A rate, with decimals if it is small.
-fn count_f(number: f64) -> String {
+pub(super) fn count_f(number: f64) -> String {
     match number < 100.0 {
         true => format!("{number:.1}"),
         false => count(number.round() as u64),

@@ -2,6 +2,8 @@
 
 mod accuracy;
 mod failures;
+mod find_max;
+mod http2;
 mod requests;
 mod server;
 mod tls;
