@@ -4,6 +4,7 @@ mod accuracy;
 mod failures;
 mod find_max;
 mod http2;
+mod page;
 mod requests;
 mod server;
 mod tls;
