@@ -9,6 +9,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
+use crate::bench::BenchArguments;
 use crate::new::{FrameworkArguments, ProjectName};
 
 const STYLES: Styles = Styles::styled()
@@ -36,6 +37,7 @@ Examples:
   apus explain GET https://example.com/a    why this request gets its response
   apus new my-shop                     create an application with the framework
   apus dev                             build it, run it, and follow its sources
+  apus bench http://127.0.0.1:8080/    load it, and measure it
 
 Environment:
   APUS_LOG    the log level, which overrides the configuration: debug, or warn,apus_net=trace
@@ -124,6 +126,28 @@ Examples:
   apus explain GET https://example.com/docs
   apus explain GET http://localhost/a.css --header 'Accept-Encoding: br' --config site.toml")]
     Explain(ExplainArguments),
+    /// Load a server and measure it
+    ///
+    /// Sends requests to one server over HTTP/1.1 or HTTP/2, as fast as it responds (a closed loop) or at a rate (an open loop:
+    /// --rate), and reports the rate, the latencies, each failure by name, and what the generator and a server of this
+    /// machine consumed. One request is sent before the load. Ctrl-C ends the load early and reports what was measured.
+    ///
+    /// Exit status: 0 if all responses were good, 1 if not, or if the load could not begin.
+    #[command(after_long_help = "\
+Examples:
+  apus bench http://127.0.0.1:8080/                         50 connections, 10 seconds
+  apus bench http://127.0.0.1:8080/ -c 200 -t 2 -d 30s
+  apus bench http://127.0.0.1:8080/ --rate 2k               2,000 requests per second, whatever the server does
+  apus bench http://127.0.0.1:8080/ --rate 1k:10s,1k..5k:30s,5k --poisson -d 60s
+  apus bench https://localhost:8443/ --cacert ca.pem -n 10000 --close --no-resumption
+  apus bench http://127.0.0.1:8080/form -X POST --body-file form.txt -H 'content-type: application/x-www-form-urlencoded'
+  apus bench http://127.0.0.1:8080/a http://127.0.0.1:8080/b --weight 9 --weight 1
+  apus bench https://localhost:8443/ --insecure --http2 -c 10 -m 20          20 streams over each of 10 connections
+  apus bench http://127.0.0.1:8080/ --find-max --slo p99=20ms,errors=0       the highest rate that keeps it
+  apus bench http://127.0.0.1:8080/ --html report.html                       a page with plots
+  apus bench --as wrk -t4 -c400 -d30s http://127.0.0.1:8080/
+  apus bench http://127.0.0.1:8080/ --status 200 --length 1024 --json")]
+    Bench(Box<BenchArguments>),
     /// Create a project with the framework
     ///
     /// Creates the folder NAME in the current folder: an application with pages, a JSON handler and
@@ -498,7 +522,7 @@ pub(crate) struct ExplainArguments {
     pub(crate) json: bool,
 }
 
-fn field(text: &str) -> Result<(String, String), String> {
+pub(crate) fn field(text: &str) -> Result<(String, String), String> {
     match text.split_once(':') {
         Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
         None => Err("expected a name, a colon and a value, such as 'Accept: text/html'".to_owned()),

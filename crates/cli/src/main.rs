@@ -3,10 +3,12 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod bench;
 mod certificate_commands;
 mod manual;
 mod metrics;
 mod new;
+mod other_generators;
 mod output;
 mod project_database;
 mod warm_progress;
@@ -50,8 +52,15 @@ enum CommandError {
 }
 
 fn main() -> ExitCode {
+    let words = match other_generators::translate(std::env::args_os().collect()) {
+        Ok(words) => words,
+        Err(message) => {
+            print_error(&message);
+            return ExitCode::from(2);
+        }
+    };
     // `--help` ends with 0 and a misuse with 2.
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(words);
     match run(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(CommandError::Reported) => ExitCode::from(1),
@@ -69,6 +78,7 @@ fn main() -> ExitCode {
 
 fn run(command: CliCommand) -> Result<(), CommandError> {
     match command {
+        CliCommand::Bench(arguments) => bench::run(*arguments),
         CliCommand::New { name, source } => {
             print(new::create(&name, &source)?.as_bytes());
             Ok(())

@@ -1,6 +1,7 @@
 //! The commands of `apus`, run as an operator runs them.
 
 mod application;
+mod bench;
 mod check;
 mod control;
 mod db;
