@@ -48,14 +48,23 @@ pub mod upstream;
 pub mod validate;
 pub mod websocket;
 
+pub use apus_clock as time;
 #[cfg(feature = "sql")]
 pub use apus_database as sql;
 #[cfg(feature = "files")]
 pub use apus_files as files;
+#[cfg(feature = "jobs")]
+pub use apus_jobs as jobs;
 #[cfg(feature = "proxy")]
 pub use apus_proxy as proxy;
+#[cfg(feature = "redis")]
+pub use apus_redis as redis;
 #[cfg(feature = "sites")]
 pub use apus_sites as sites;
+#[cfg(feature = "storage")]
+pub use apus_storage as storage;
+#[cfg(feature = "value-cache")]
+pub use apus_value_cache as cache;
 
 pub use app::{App, UrlError, Urls};
 #[cfg(feature = "compress")]

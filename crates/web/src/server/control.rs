@@ -27,6 +27,8 @@ pub(super) struct ServerControl {
     pub(super) stop: watch::Sender<bool>,
     pub(super) stop_requested: watch::Receiver<bool>,
     pub(super) tasks: Vec<(String, Task)>,
+    #[cfg(feature = "jobs")]
+    pub(super) queues: Vec<apus_jobs::Jobs>,
 }
 
 impl ServerControl {
@@ -103,7 +105,14 @@ impl ServerControl {
     fn status(&self) -> Value {
         let program = std::env::current_exe().unwrap_or_default();
         let routes: Value = self.service.routes().iter().map(route_status).collect();
-        let own = [("routes", routes)];
+        let own = [
+            ("routes", routes),
+            #[cfg(feature = "jobs")]
+            (
+                "jobs",
+                self.queues.iter().map(apus_jobs::Jobs::status).collect(),
+            ),
+        ];
         status(&program.to_string_lossy(), self.started, &self.engine, own)
     }
 }

@@ -2,6 +2,8 @@
 
 mod control;
 mod error;
+#[cfg(feature = "jobs")]
+mod jobs;
 mod running;
 mod task;
 
@@ -53,6 +55,8 @@ pub struct Server {
     http3: Option<Http3Settings>,
     control_socket: Option<PathBuf>,
     tasks: Vec<(String, Task)>,
+    #[cfg(feature = "jobs")]
+    queues: Vec<apus_jobs::Jobs>,
 }
 
 impl Server {
@@ -67,6 +71,8 @@ impl Server {
             http3: Some(Http3Settings::default()),
             control_socket: None,
             tasks: Vec::new(),
+            #[cfg(feature = "jobs")]
+            queues: Vec::new(),
         }
     }
 
@@ -280,6 +286,8 @@ impl Server {
             stop: stop.clone(),
             stop_requested,
             tasks: self.tasks,
+            #[cfg(feature = "jobs")]
+            queues: self.queues,
         };
         let thread = std::thread::Builder::new()
             .name("apus-control".to_owned())
