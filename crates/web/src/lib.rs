@@ -23,6 +23,7 @@
 //! | `compress` | compressed responses: gzip, Brotli, Zstandard |
 //! | `files` | static files, and files by hashed names |
 //! | `full` | everything |
+//! | `jobs` | background jobs and schedules |
 //! | `jwt` | the layer for JSON Web Tokens |
 //! | `macros` | attributes: `#[get("/users/{id}")]`, `#[handler]`, `#[http_error]` |
 //! | `openapi` | a description of the routes, and a page that shows it |
@@ -31,11 +32,14 @@
 //! | `proxy` | the reverse proxy |
 //! | `rate-limit` | the layer for limits on the rate of requests |
 //! | `redis` | sessions and rooms of WebSockets in Redis |
+//! | `s3` | object stores that are compatible with S3, for `storage` |
 //! | `sites` | sites with server names and locations, as in `apus.toml` |
 //! | `sql` | SQLite, PostgreSQL and MariaDB, with migrations |
+//! | `storage` | files of an application, in a folder or an object store |
 //! | `templates` | pages from templates |
 //! | `tower` | services of the tower ecosystem in an `App`, and the reverse |
 //! | `validate` | forms, queries and JSON whose fields have rules |
+//! | `value-cache` | a cache of values, in memory or in Redis |
 
 #![forbid(unsafe_code)]
 // docs.rs shows which feature an item needs.
@@ -75,14 +79,23 @@ pub mod upstream;
 pub mod validate;
 pub mod websocket;
 
+pub use apus_clock as time;
 #[cfg(feature = "sql")]
 pub use apus_database as sql;
 #[cfg(feature = "files")]
 pub use apus_files as files;
+#[cfg(feature = "jobs")]
+pub use apus_jobs as jobs;
 #[cfg(feature = "proxy")]
 pub use apus_proxy as proxy;
+#[cfg(feature = "redis")]
+pub use apus_redis as redis;
 #[cfg(feature = "sites")]
 pub use apus_sites as sites;
+#[cfg(feature = "storage")]
+pub use apus_storage as storage;
+#[cfg(feature = "value-cache")]
+pub use apus_value_cache as cache;
 
 pub use app::{App, UrlError, Urls};
 #[cfg(feature = "compress")]

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use apus_bench::{ArrivalRate, LoadFailure, LoadLimit, to_text};
 
+use crate::harness::{failures, plan, run};
 use crate::server::{Action, ScriptedServer, response, wait};
-use crate::{failures, plan, run};
 
 /// Checks a time within 1%, and what a busy machine adds.
 fn assert_time(what: &str, found_ms: f64, expected_ms: f64) {

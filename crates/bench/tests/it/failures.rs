@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use apus_bench::{BenchError, LoadFailure, LoadLimit, to_csv, to_text};
 
+use crate::harness::{failures, plan, run};
 use crate::server::{Action, ScriptedServer, response};
-use crate::{failures, plan, run};
 
 /// Runs ten requests over one connection after a good one before the load. The server does this with the fifth.
 fn with_fifth(action: fn() -> Action) -> Vec<(LoadFailure, u64)> {

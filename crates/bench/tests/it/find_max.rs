@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apus_bench::{LoadLimit, find_max};
 
-use crate::plan;
+use crate::harness::plan;
 use crate::server::{Action, ScriptedServer, response, wait};
 
 #[test]

@@ -10,8 +10,8 @@ use apus_bench::{BenchError, HttpVersion, LoadFailure, LoadPlan};
 use h2::Reason;
 use tokio::net::TcpListener;
 
+use crate::harness::{failures, plan, run};
 use crate::server::{Action, ScriptedServer, response};
-use crate::{failures, plan, run};
 
 /// What the server does with a stream.
 enum StreamAction {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use apus_bench::{LoadLimit, to_html};
 
+use crate::harness::{plan, run};
 use crate::server::{Action, ScriptedServer, response};
-use crate::{plan, run};
 
 #[test]
 fn a_page_has_its_plots_with_words_and_nothing_from_elsewhere() {

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use apus_bench::{LoadLimit, PlannedRequest};
 
+use crate::harness::{plan, run};
 use crate::server::{Action, ScriptedServer, response};
-use crate::{plan, run};
 
 #[test]
 fn a_request_has_its_method_fields_and_body() {
-    let seen: Arc<Mutex<Vec<(String, Vec<u8>)>>> = Arc::default();
+    let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
     let server = ScriptedServer::start(move |request| {
         log.lock()

@@ -10,8 +10,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
+use crate::harness::{plan, run};
 use crate::server::{Action, ScriptedServer, response};
-use crate::{plan, run};
 
 fn config(issued: &IssuedCertificate, clients: Option<&CertificateAuthority>) -> ServerConfig {
     let provider = Arc::new(default_provider());

@@ -45,6 +45,8 @@ pub(super) struct ServerControl {
     pub(super) stop: watch::Sender<bool>,
     pub(super) stop_requested: watch::Receiver<bool>,
     pub(super) tasks: Vec<(String, Task)>,
+    #[cfg(feature = "jobs")]
+    pub(super) queues: Vec<apus_jobs::Jobs>,
 }
 
 impl ServerControl {
@@ -136,7 +138,15 @@ impl ServerControl {
         let program = std::env::current_exe().unwrap_or_default();
         let routes: Value = self.service.routes().iter().map(route_status).collect();
         let certificates = certificates.map(ServedCertificates::status);
-        let own = [("routes", routes)].into_iter();
+        let own = [
+            ("routes", routes),
+            #[cfg(feature = "jobs")]
+            (
+                "jobs",
+                self.queues.iter().map(apus_jobs::Jobs::status).collect(),
+            ),
+        ];
+        let own = own.into_iter();
         let own = own.chain(certificates.map(|status| ("certificates", status)));
         status(&program.to_string_lossy(), self.started, &self.engine, own)
     }

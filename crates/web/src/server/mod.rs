@@ -4,6 +4,8 @@
 mod acme;
 mod control;
 mod error;
+#[cfg(feature = "jobs")]
+mod jobs;
 mod running;
 mod task;
 
@@ -62,6 +64,8 @@ pub struct Server {
     /// The certificates that are ordered, each with the number of its listener.
     #[cfg(feature = "acme")]
     acme: Vec<(usize, Acme)>,
+    #[cfg(feature = "jobs")]
+    queues: Vec<apus_jobs::Jobs>,
 }
 
 impl Server {
@@ -78,6 +82,8 @@ impl Server {
             tasks: Vec::new(),
             #[cfg(feature = "acme")]
             acme: Vec::new(),
+            #[cfg(feature = "jobs")]
+            queues: Vec::new(),
         }
     }
 
@@ -316,6 +322,8 @@ impl Server {
             stop: stop.clone(),
             stop_requested,
             tasks: self.tasks,
+            #[cfg(feature = "jobs")]
+            queues: self.queues,
         };
         let thread = std::thread::Builder::new()
             .name("apus-control".to_owned())

@@ -5,6 +5,8 @@ mod app;
 #[cfg(test)]
 mod auth;
 #[cfg(test)]
+mod background;
+#[cfg(test)]
 mod extract;
 #[cfg(test)]
 mod harness;
@@ -20,5 +22,11 @@ mod session;
 mod sql;
 #[cfg(test)]
 mod sse;
+#[cfg(test)]
+mod storage;
+#[cfg(test)]
+mod time;
+#[cfg(test)]
+mod values;
 #[cfg(test)]
 mod websocket;

@@ -154,7 +154,7 @@ fn the_rows_of_a_relation_are_loaded_by_one_statement() {
         assert_eq!(written, [of_ada.clone(), vec![], vec![two.clone()], of_ada]);
         let edited = authors.has_many(db, Text::EDITOR_ID).await.unwrap();
         assert_eq!(edited, [vec![], vec![one.clone()], vec![], vec![]]);
-        let texts = vec![one, two, three];
+        let texts = [one, two, three];
         let found: Vec<Option<Author>> = texts.belongs_to(db, Text::AUTHOR_ID).await.unwrap();
         assert_eq!(found, [Some(ada.clone()), Some(cem), Some(ada)]);
         let found: Vec<Option<Author>> = texts.belongs_to(db, Text::EDITOR_ID).await.unwrap();
