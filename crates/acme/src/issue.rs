@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use apus_transport::tls::Certificate;
 use instant_acme::{
-    Account, AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeType,
-    ExternalAccountKey, Identifier, NewAccount, NewOrder, Order, OrderStatus, Problem, RetryPolicy,
+    Account, AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeStatus,
+    ChallengeType, ExternalAccountKey, Identifier, NewAccount, NewOrder, Order, OrderStatus,
+    Problem, RetryPolicy,
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use tokio::process::Command;
@@ -305,7 +306,10 @@ impl CertificateOrder<'_> {
                 PublishedResponse::Dns { name, value }
             }
         };
-        challenge.set_ready().await?;
+        // An attempt that is repeated for its nonce finds a challenge that the authority checks already.
+        if challenge.status == ChallengeStatus::Pending {
+            challenge.set_ready().await?;
+        }
         Ok(published)
     }
 

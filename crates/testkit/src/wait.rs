@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// How long a test waits for a condition. It is long because the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The time between two looks at a condition.
 const INTERVAL: Duration = Duration::from_millis(2);

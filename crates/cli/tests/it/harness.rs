@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, getegid, geteuid, kill_process};
 use tempfile::TempDir;
 
 /// How long a read or a write may block before the test fails.
-const IO_TIMEOUT: Duration = Duration::from_secs(20);
+const IO_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a server may take to stop at the end of its test before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);

@@ -83,7 +83,8 @@ impl Http2Connection<'_> {
             self.input.consume(consumed);
         }
         let inside_head = self.streams.protocol.codec.is_inside_head();
-        let begun = inside_head || !self.input.is_empty();
+        // What is here and has to wait for this end is not late.
+        let begun = !self.unhandled && (inside_head || !self.input.is_empty());
         let anew = ended_head || (moved && !inside_head);
         self.timers
             .note_partial_input(begun, anew, self.worker.clock.ticks());

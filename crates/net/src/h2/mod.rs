@@ -192,6 +192,8 @@ impl<'a> Http2Connection<'a> {
         self.streams.begin_poll(cx);
         self.advance_clock();
         if self.slot.is_expired() {
+            // What waits in the socket of a busy worker has come in time.
+            self.poll_input(cx)?;
             self.handle_deadline()?;
         }
         loop {

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use apus_http::{Response, ResponseFuture, ServiceFactory, StatusCode};
@@ -364,4 +364,42 @@ fn an_unwanted_body_that_drips_holds_no_stream() {
     }
     assert_eq!(peer.fetch("/after").text(), "/after");
     assert_eq!(peer.goaways, []);
+}
+
+/// A worker that had no time to read for longer than a head may take found the rest of it in the socket, and still closed the
+/// connection as too slow.
+#[test]
+fn a_head_that_waited_for_a_busy_worker_is_not_late() {
+    let limits = Limits {
+        head_timeout: SHORT,
+        ..Limits::default()
+    };
+    let (entered, is_entered) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let channels = Arc::new((Mutex::new(entered), Mutex::new(released)));
+    let server = Server::with_limits(
+        limits,
+        service(move |request| {
+            if request.path() == "/block" {
+                channels.0.lock().unwrap().send(()).unwrap();
+                channels.1.lock().unwrap().recv().unwrap();
+            }
+            ok(request.path().to_owned()).into()
+        }),
+    );
+    let mut late = open(&server);
+    let whole = head(1, &block(&request("GET", "/late")), true);
+    let before = server.totals().bytes_in;
+    late.send(&whole[..20]);
+    server.wait_for("half of the head", |totals| totals.bytes_in > before);
+    let mut blocking = open(&server);
+    blocking.send(head(1, &block(&request("GET", "/block")), true));
+    is_entered.recv().unwrap();
+    late.send(&whole[20..]);
+    // The worker has to be busy for longer than a head may take.
+    std::thread::park_timeout(4 * SHORT);
+    release.send(()).unwrap();
+    assert_eq!(late.response(1).text(), "/late");
+    assert_eq!(blocking.response(1).text(), "/block");
+    assert_eq!(server.totals().timeouts, 0);
 }
