@@ -14,6 +14,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "account")]
+pub mod account;
 mod app;
 #[cfg(feature = "files")]
 pub mod assets;
@@ -54,8 +56,12 @@ pub mod websocket;
 
 #[cfg(feature = "files")]
 pub use apus_files as files;
+#[cfg(feature = "mail")]
+pub use apus_mail as mail;
 #[cfg(feature = "proxy")]
 pub use apus_proxy as proxy;
+#[cfg(feature = "settings")]
+pub use apus_settings as settings;
 #[cfg(feature = "sites")]
 pub use apus_sites as sites;
 
