@@ -7,9 +7,8 @@ use apus_server::ListenArgument;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use semver::VersionReq;
 
-use crate::new::ProjectName;
+use crate::new::{FrameworkArguments, ProjectName, ProjectPart};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -129,11 +128,15 @@ Examples:
     #[command(after_long_help = "\
 Examples:
   apus new my-shop && cd my-shop && cargo run
+  apus new my-shop --with login,db              accounts, and a database
   apus new my-shop --path ~/apus                the crate `apus` of a checkout
   apus new my-shop --git https://git.example.com/apus.git --tag v0.1.0")]
     New {
         /// The name of the project, its package and its folder
         name: ProjectName,
+        /// What the project begins with, separated by commas
+        #[arg(long, value_name = "PARTS", value_delimiter = ',')]
+        with: Vec<ProjectPart>,
         #[command(flatten)]
         source: FrameworkArguments,
     },
@@ -189,31 +192,6 @@ pub(crate) struct ServeArguments {
     /// Overrides the configuration. With `root` the server stays root.
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
-}
-
-/// Where a new project gets the crate `apus` from. The options are named as those of `cargo add`.
-#[derive(Debug, Args)]
-pub(crate) struct FrameworkArguments {
-    /// The versions of the crate `apus` on crates.io that the project accepts [default: that of this apus]
-    #[arg(long, value_name = "REQ", group = "framework")]
-    pub(crate) version_req: Option<VersionReq>,
-    /// A git repository with the crate `apus`
-    #[arg(long, value_name = "URL", group = "framework", value_hint = ValueHint::Url)]
-    pub(crate) git: Option<String>,
-    /// The branch of the git repository [default: its default branch]
-    #[arg(long, value_name = "BRANCH", requires = "git", group = "reference")]
-    pub(crate) branch: Option<String>,
-    /// The tag of the git repository
-    #[arg(long, value_name = "TAG", requires = "git", group = "reference")]
-    pub(crate) tag: Option<String>,
-    /// The commit of the git repository
-    #[arg(long, value_name = "REV", requires = "git", group = "reference")]
-    pub(crate) rev: Option<String>,
-    /// A checkout of Apus, or its folder crates/web
-    ///
-    /// Cargo.toml and the Dockerfile name it by its absolute path.
-    #[arg(long, value_name = "PATH", group = "framework", value_hint = ValueHint::DirPath)]
-    pub(crate) path: Option<PathBuf>,
 }
 
 /// Arguments of the commands for a server that runs.

@@ -63,8 +63,8 @@ fn main() -> ExitCode {
 
 fn run(command: CliCommand) -> Result<(), CommandError> {
     match command {
-        CliCommand::New { name, source } => {
-            print(new::create(&name, &source)?.as_bytes());
+        CliCommand::New { name, with, source } => {
+            print(new::create(&name, &with, &source)?.as_bytes());
             Ok(())
         }
         CliCommand::Serve(arguments) => run_serve(arguments),

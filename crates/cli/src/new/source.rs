@@ -4,8 +4,35 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::{Args, ValueHint};
+use semver::VersionReq;
+
 use crate::CommandError;
-use crate::arguments::FrameworkArguments;
+
+/// Where a new project gets the crate `apus` from. The options are named as those of `cargo add`.
+#[derive(Debug, Args)]
+pub(crate) struct FrameworkArguments {
+    /// The versions of the crate `apus` on crates.io that the project accepts [default: that of this apus]
+    #[arg(long, value_name = "REQ", group = "framework")]
+    pub(crate) version_req: Option<VersionReq>,
+    /// A git repository with the crate `apus`
+    #[arg(long, value_name = "URL", group = "framework", value_hint = ValueHint::Url)]
+    pub(crate) git: Option<String>,
+    /// The branch of the git repository [default: its default branch]
+    #[arg(long, value_name = "BRANCH", requires = "git", group = "reference")]
+    pub(crate) branch: Option<String>,
+    /// The tag of the git repository
+    #[arg(long, value_name = "TAG", requires = "git", group = "reference")]
+    pub(crate) tag: Option<String>,
+    /// The commit of the git repository
+    #[arg(long, value_name = "REV", requires = "git", group = "reference")]
+    pub(crate) rev: Option<String>,
+    /// A checkout of Apus, or its folder crates/web
+    ///
+    /// Cargo.toml and the Dockerfile name it by its absolute path.
+    #[arg(long, value_name = "PATH", group = "framework", value_hint = ValueHint::DirPath)]
+    pub(crate) path: Option<PathBuf>,
+}
 
 /// The version of this program, which is that of the framework.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
