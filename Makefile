@@ -5,7 +5,7 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 DENY := $(shell command -v cargo-deny || echo .tools/bin/cargo-deny)
 
-.PHONY: help run test test-fast lint attack bench bench-instructions bench-path soak fuzz conformance tools clean
+.PHONY: help run test test-fast lint package attack bench bench-instructions bench-path soak fuzz conformance tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -23,15 +23,19 @@ test: tools lint ## everything that has to hold: lint, all tests, the release bi
 test-fast: ## the tests that need no other programs, in under three minutes after a build
 	.ci/test-fast
 
-lint: ## format, structure, names, the figures of BENCHMARKS, clippy, documentation, licences and sources of dependencies
+lint: ## format, structure, names, the figures of BENCHMARKS, what crates.io requires, clippy, documentation, licences and sources of dependencies
 	$(CARGO) fmt --all --check
 	.ci/structure
 	.ci/names
 	.ci/figures
+	.ci/package
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --features apus/full
 	$(DENY) --all-features check --hide-inclusion-graph licenses bans sources
 	@.ci/advisories $(DENY)
+
+package: ## package and build each crate as for crates.io; nothing is published
+	packages=$$(.ci/package --options) && $(CARGO) package --locked $$packages
 
 attack: tools ## every attack of docs/security.md on the release binary; ATTACK="--peer nginx --only cache --markdown"
 	$(CARGO) build --release --locked -p apus-cli

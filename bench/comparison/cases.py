@@ -368,6 +368,8 @@ class FrameworkCase:
     close: bool = False
     # Whether there is a database behind it.
     database: bool = False
+    # The JSON that is sent with POST; nothing: GET.
+    body: str = ""
     tls = percentiles = browser = has_floor = is_http2 = False
 
 
@@ -377,6 +379,10 @@ _FRAMEWORKS = ("hyper", "axum", "actix", "rocket", "hyperlane", "net/http", "gin
 def _per_core(versus, bound):
     return Target("per_core_second", versus, bound, at_least=True)
 
+
+# A JSON body whose fields have rules, in the form of the validator of each framework.
+ORDER = ('{"customer":"Ada Lovelace","email":"ada@example.org","items":[{"product":"swift","quantity":2,"cents":1999},'
+         '{"product":"martin","quantity":1,"cents":2450},{"product":"nest box","quantity":3,"cents":3500}]}')
 
 _AHEAD = (_per_core("hyper", 1.15), _per_core("actix", 1.15), _per_core(_FRAMEWORKS, 1.0), NO_ERROR)
 
@@ -388,6 +394,8 @@ FRAMEWORK_CASES = (
     FrameworkCase("framework-hello-c1000", "hello, 1,000 connections", "/hello/world", 1000, ("raw", *_FRAMEWORKS), _AHEAD),
     FrameworkCase("framework-page-c64", "page with a row of a database, 64 connections", "/users/7", 64, ("axum", "axum-no-ping", "gin"),
                   (_per_core("axum", 1.2), _per_core("gin", 1.0), NO_ERROR), database=True),
+    FrameworkCase("framework-valid-c64", "JSON that is validated, by POST, 64 connections", "/orders", 64, ("axum", "gin"),
+                  (_per_core("axum", 1.1), _per_core("gin", 1.0), NO_ERROR), body=ORDER),
 )
 
 ALL = (*CASES, *HTTP3_CASES, *MEMORY_CASES, *PEAK_CASES, *PROXY_CASES, *DOWNLOAD_CASES, *QUEUE_CASES, *PHP_CASES, *FRAMEWORK_CASES)

@@ -57,6 +57,10 @@ PAGES = (
     ("/users/1000", "zh-CN", HTML, PAGE.format(
         language="zh", id=1000, name="Barbara Liskov", email="barbara1000@example.org", joined="2000-05-01", welcome="欢迎回来")),
 )
+# What an order is answered with, and orders that break a rule each.
+RECEIPT = {"customer": "Ada Lovelace", "email": "ada@example.org", "products": ["swift", "martin", "nest box"], "cents": 16948}
+BROKEN = (("Ada Lovelace", ""), ("ada@example.org", "nowhere"), ('"quantity":2', '"quantity":101'), ('"cents":2450', '"cents":0'),
+          ("martin", "Küstenseeschwalbe"))
 
 
 def build(names):
@@ -125,6 +129,8 @@ def start(case, name, core, database):
         return server
     for path, language, kind, body in PAGES if database else EXPECTED:
         _check(server, path, language, kind, body)
+    if case.body:
+        _check_orders(server, case)
     if name == APUS:
         (RUN / "response").write_bytes(_response(server, case))
     return server
@@ -158,9 +164,31 @@ def _check(server, path, language, kind, body):
         sys.exit(f"bench: {server.name} should respond to /not{path} with 404, not {missing.status}")
 
 
+def _check_orders(server, case):
+    """An order is accepted, and one that breaks a rule is not."""
+    for language in "en", "zh":
+        response, got = _request(server, "POST", case.path, language, case.body)
+        kind = (response.getheader("Content-Type") or "").removesuffix("; charset=utf-8")
+        found = (response.status, kind, response.getheader("X-Served-By"), json.loads(got) if response.status == 200 else got)
+        expected = (200, JSON, "bench", RECEIPT | {"language": language})
+        if found != expected:
+            server.stop()
+            sys.exit(f"bench: {server.name} should respond to an order with {expected}, not {found}")
+    for valid, broken in BROKEN:
+        response, _ = _request(server, "POST", case.path, "en", case.body.replace(valid, broken))
+        if response.status != 422:
+            server.stop()
+            sys.exit(f"bench: {server.name} should respond with 422 to {broken!r} for {valid!r}, not {response.status}")
+
+
 def _get(server, path, language):
+    return _request(server, "GET", path, language)
+
+
+def _request(server, method, path, language, body=None):
     connection = http.client.HTTPConnection("127.0.0.1", server.clear, timeout=20)
-    connection.request("GET", path, headers={"Accept-Language": language})
+    kind = {"Content-Type": "application/json"} if body else {}
+    connection.request(method, path, body=body and body.encode(), headers={"Accept-Language": language, **kind})
     response = connection.getresponse()
     body = response.read()
     connection.close()

@@ -10,7 +10,7 @@ import sys
 import threading
 
 from . import host
-from .servers import BENCH
+from .servers import BENCH, RUN
 
 # The fields of a browser's request, without Host and without Accept-Encoding.
 BROWSER = (BENCH / "browser-head.txt").read_text().splitlines()
@@ -18,12 +18,17 @@ BROWSER = (BENCH / "browser-head.txt").read_text().splitlines()
 UNITS = {"us": 1, "ms": 1e3, "s": 1e6, "m": 60e6}
 
 
-def wrk(core, url, connections, seconds, close=False, browser=False):
-    """Runs wrk with one thread on `core`; what it saw."""
+def wrk(core, url, connections, seconds, close=False, browser=False, body=""):
+    """Runs wrk with one thread on `core`, with GET or, with a body in JSON, POST; what it saw."""
     command = ["taskset", "-c", str(core), host.find("wrk"), "-t1", f"-c{connections}", f"-d{seconds}s",
                "--timeout", "20s", "--latency"]
     for field in (["Connection: close"] if close else []) + (BROWSER if browser else []):
         command += ["-H", field]
+    if body:
+        # A request that the script does not change is made once.
+        script = RUN / "post.lua"
+        script.write_text(f'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\nwrk.body = [[{body}]]\n')
+        command += ["-s", script]
     done = subprocess.run([*command, url], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"bench: wrk failed: {done.stderr.strip() or done.stdout.strip()}")

@@ -28,7 +28,8 @@ def run_case(case, start, cores, rounds, seconds, say):
             # h2load and h3load warm up in each round, and so does a queue.
             if not case.is_http2 and not isinstance(case, (cases.Http3Case, cases.QueueCase)) and not _is_crowded(case):
                 for server in running:
-                    load.wrk(generator_core, server.url(case.path, case.tls), min(case.connections, 64), 1, browser=case.browser)
+                    load.wrk(generator_core, server.url(case.path, case.tls), min(case.connections, 64), 1, browser=case.browser,
+                             body=getattr(case, "body", ""))
             # Nobody always goes first.
             first = number % len(running)
             for server in running[first:] + running[:first]:
@@ -59,7 +60,8 @@ def _sample(server, case, generator_core, seconds):
         measured.end()
     else:
         measured.begin()
-        sample = load.wrk(generator_core, server.url(case.path, case.tls), case.connections, seconds, case.close, case.browser)
+        sample = load.wrk(generator_core, server.url(case.path, case.tls), case.connections, seconds, case.close, case.browser,
+                          getattr(case, "body", ""))
         measured.end()
     server.check()
     requests = sample["requests"] or 1

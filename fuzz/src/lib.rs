@@ -16,6 +16,7 @@ mod paths;
 mod php;
 mod proxy;
 mod quic;
+mod quic_decoding;
 mod shared_cache;
 mod translation;
 mod websocket;
@@ -37,6 +38,7 @@ pub use paths::path_resolution;
 pub use php::php_wire;
 pub use proxy::proxy_protocol;
 pub use quic::quic_connection;
+pub use quic_decoding::quic_decoding;
 pub use shared_cache::shared_cache;
 pub use translation::{http1_to_http2, http2_to_http1};
 pub use websocket::websocket_frames;
@@ -71,6 +73,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("qpack", qpack),
     ("query", query),
     ("quic_connection", quic_connection),
+    ("quic_decoding", quic_decoding),
     ("range", range),
     ("request_head", request_head),
     ("response_head", response_head),

@@ -1,5 +1,6 @@
 //! The command line: the one definition from which parser, help, completions and manual are made.
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -33,6 +34,8 @@ Examples:
   apus serve /etc/apus/apus.toml       serve the sites of a configuration
   apus reload /etc/apus/apus.toml      apply the changed file; no request is lost
   apus explain GET https://example.com/a    why this request gets its response
+  apus new my-shop                     create an application with the framework
+  apus dev                             build it, run it, and follow its sources
 
 Environment:
   APUS_LOG    the log level, which overrides the configuration: debug, or warn,apus_net=trace
@@ -140,6 +143,18 @@ Examples:
         #[command(flatten)]
         source: FrameworkArguments,
     },
+    /// Develop an application of the framework: build, run, and follow its sources
+    ///
+    /// Builds the application of the current folder with Cargo and runs it behind a proxy. After a change of a source file,
+    /// it is built and restarted, while requests wait; the browser loads the page again. Errors of the compiler and panics
+    /// of handlers are shown in the page. Changes of templates and static files need no build. The application listens on
+    /// a Unix socket (APUS_DEV_SOCKET) in place of its own addresses.
+    #[command(after_long_help = "\
+Examples:
+  apus dev                              at http://127.0.0.1:8080/ or the next free port
+  apus dev --tls --open                 also https://localhost:8443/ with a local certificate
+  apus dev --package shop --listen 3000 -- --database test.db")]
+    Dev(DevArguments),
     /// Print the completion script of a shell
     #[command(after_long_help = "\
 Examples:
@@ -192,6 +207,40 @@ pub(crate) struct ServeArguments {
     /// Overrides the configuration. With `root` the server stays root.
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
+}
+
+/// Arguments of `apus dev`.
+#[derive(Debug, Args)]
+pub(crate) struct DevArguments {
+    /// The address: PORT, ADDRESS:PORT or unix:PATH [default: 127.0.0.1:8080]
+    ///
+    /// A port alone listens on all addresses of this machine, whose users then see excerpts of the sources with errors. Port
+    /// 0 selects a free port. Without this option, the next free port is used if the default one is in use.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<ListenArgument>,
+    /// Serve over HTTPS with a certificate of the local certificate authority
+    ///
+    /// With --listen, at that address; without it, over HTTP as usual and over HTTPS at 127.0.0.1:8443.
+    #[arg(long)]
+    pub(crate) tls: bool,
+    /// Open the first address in the browser
+    #[arg(long)]
+    pub(crate) open: bool,
+    /// The package of the workspace [default: that of the current folder]
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) package: Option<String>,
+    /// The program of the package [default: its only one, or `default-run`]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) bin: Option<String>,
+    /// Features to build with, as Cargo takes them; can be repeated
+    #[arg(long, short = 'F', value_name = "FEATURES")]
+    pub(crate) features: Vec<String>,
+    /// Build with optimisations
+    #[arg(long, short)]
+    pub(crate) release: bool,
+    /// Arguments of the application
+    #[arg(last = true, value_name = "ARGUMENTS")]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 /// Arguments of the commands for a server that runs.

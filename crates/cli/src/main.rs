@@ -12,6 +12,7 @@ mod warm_progress;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use apus_dev::{DevError, DevOptions, PackageSelection};
 use apus_server::{
     ConfigSource, ControlError, ExplainRequest, ServeError, ServeOptions, ask_server_of, check,
     control, explain, serve, warm,
@@ -19,7 +20,7 @@ use apus_server::{
 use clap::{CommandFactory, Parser};
 
 use arguments::{
-    Arguments, CacheCommand, CertCommand, CliCommand, ExplainArguments, NodeCommand,
+    Arguments, CacheCommand, CertCommand, CliCommand, DevArguments, ExplainArguments, NodeCommand,
     PurgeArguments, PurgeTarget, RunningServer, ServeArguments, StatusArguments, UpstreamArguments,
     WarmArguments,
 };
@@ -67,6 +68,7 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
             print(new::create(&name, &with, &source)?.as_bytes());
             Ok(())
         }
+        CliCommand::Dev(arguments) => run_dev(arguments),
         CliCommand::Serve(arguments) => run_serve(arguments),
         CliCommand::Check { file, tls, json } => run_check(file, tls, json),
         CliCommand::Reload(running) => run_ask(&running, &control::ControlRequest::Reload),
@@ -127,6 +129,25 @@ fn run_serve(arguments: ServeArguments) -> Result<(), CommandError> {
         ServeError::Load(error) => {
             CommandError::Failed(error.render(output::has_colours(std::io::stderr())))
         }
+        other => CommandError::Failed(other.to_string()),
+    })
+}
+
+fn run_dev(arguments: DevArguments) -> Result<(), CommandError> {
+    let options = DevOptions {
+        listen: arguments.listen,
+        tls: arguments.tls,
+        open: arguments.open,
+        selection: PackageSelection {
+            package: arguments.package,
+            binary: arguments.bin,
+            features: arguments.features,
+            is_release: arguments.release,
+        },
+        arguments: arguments.arguments,
+    };
+    apus_dev::run(options).map_err(|error| match error {
+        DevError::Project(error) => CommandError::Misused(error.to_string()),
         other => CommandError::Failed(other.to_string()),
     })
 }

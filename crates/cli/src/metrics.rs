@@ -22,7 +22,7 @@ const SERVER: MetricFamily = MetricFamily {
 };
 const WORKER: MetricFamily = MetricFamily {
     prefix: "worker_",
-    gauges: &["connections"],
+    gauges: &["connections", "h1_open", "h2_open", "h3_open"],
 };
 const ACCESS_LOG: MetricFamily = MetricFamily {
     prefix: "access_log_",
@@ -262,7 +262,7 @@ mod tests {
         let text = exposition(&json!({
             "version": "1.0", "pid": 7, "uptime_seconds": 5, "reloads": 2, "last_reload_failure": null,
             "totals": { "requests": 3 },
-            "workers": [{ "worker": 0, "core": 1, "requests": 1, "connections": 4, "h2_connections": 9 },
+            "workers": [{ "worker": 0, "core": 1, "requests": 1, "connections": 4, "h2_connections": 9, "h3_open": 3 },
                 { "worker": 1, "core": null, "requests": 2, "connections": 0 }],
             "access_logs": [{ "path": "a \"b\".log", "lines_written": 9, "lines_lost": 0 }],
             "php": [{ "name": "app", "waiting": 1, "requests": 8, "last_error": "it \"broke\"", "workers":
@@ -301,6 +301,7 @@ mod tests {
                 "apus_worker_connections{worker=\"0\"} 4",
                 "apus_worker_connections{worker=\"1\"} 0",
                 "apus_worker_h2_connections_total{worker=\"0\"} 9",
+                "apus_worker_h3_open{worker=\"0\"} 3",
                 "apus_worker_requests_total{worker=\"0\"} 1",
                 "apus_worker_requests_total{worker=\"1\"} 2",
             ]

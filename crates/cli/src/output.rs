@@ -113,6 +113,19 @@ fn status(value: &Value) -> String {
             &format!("{used} of {limit} of memory used, exceeded {refused} times"),
         );
     }
+    if let Some(totals) = value.get("totals").filter(|totals| totals.is_object()) {
+        let count = |name| number(totals, name);
+        line(
+            "connections",
+            &format!(
+                "{} open: {} HTTP/1.1, {} HTTP/2, {} HTTP/3",
+                count("connections"),
+                count("h1_open"),
+                count("h2_open"),
+                count("h3_open"),
+            ),
+        );
+    }
     if let Some(totals) = value.get("totals").and_then(Value::as_object) {
         out.push('\n');
         let width = totals.keys().map(String::len).max().unwrap_or(0);
@@ -419,7 +432,8 @@ mod tests {
         let text = status(&json!({
             "source": "/srv", "pid": 7, "version": "0.1.0", "uptime_seconds": 3700, "reloads": 0,
             "listening": ["127.0.0.1:80"], "last_reload_failure": null,
-            "totals": {"bytes_in": 3, "stopped_field_block_floods": 0}, "access_logs": [],
+            "totals": {"bytes_in": 3, "stopped_field_block_floods": 0, "connections": 7, "h3_open": 4,
+                "h2_open": 2}, "access_logs": [],
             "workers": [{"worker": 0, "bytes_in": 1}, {"worker": 1, "bytes_in": 2}],
         }));
         let lines: Vec<_> = text
@@ -427,14 +441,20 @@ mod tests {
             .map(|line| line.split_whitespace().collect::<Vec<_>>())
             .collect();
         assert_eq!(lines[2], ["up", "for", "1", "h", "1", "min"]);
-        assert_eq!(lines[6], ["all", "worker", "0", "worker", "1"]);
-        assert_eq!(lines[7], ["bytes", "in", "3", "1", "2"]);
-        assert_eq!(
-            lines[8],
-            ["stopped", "field", "block", "floods", "0", "0", "0"]
+        assert!(
+            text.contains("connections   7 open: 0 HTTP/1.1, 2 HTTP/2, 4 HTTP/3\n"),
+            "{text}"
         );
-        let table = text.lines().skip(6).map(str::len).collect::<Vec<_>>();
-        assert_eq!(table, [table[0]; 3], "the columns are not aligned:\n{text}");
+        assert_eq!(lines[7], ["all", "worker", "0", "worker", "1"]);
+        assert!(
+            lines.contains(&vec!["bytes", "in", "3", "1", "2"]),
+            "{text}"
+        );
+        assert!(lines.contains(&vec!["h3", "open", "4", "0", "0"]), "{text}");
+        let last = ["stopped", "field", "block", "floods", "0", "0", "0"];
+        assert!(lines.contains(&last.to_vec()), "{text}");
+        let table = text.lines().skip(7).map(str::len).collect::<Vec<_>>();
+        assert_eq!(table, [table[0]; 6], "the columns are not aligned:\n{text}");
     }
 
     #[test]

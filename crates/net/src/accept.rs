@@ -246,7 +246,7 @@ fn start(worker: &Rc<Worker>, listener: &Rc<WorkerListener>, accepted: AcceptedS
         let Some(established) = established else {
             return;
         };
-        if let Some(http2) = established.serve_http1().await {
+        if let Some(http2) = established.serve_http1(&worker).await {
             tokio::task::spawn_local(async move {
                 let _counted = counted;
                 http2.serve(&worker, &listener, &slot).await;

@@ -31,11 +31,12 @@ pub(crate) enum EstablishedConnection<'a> {
 impl EstablishedConnection<'_> {
     /// Serves the connection to its end, or until HTTP/2 starts. HTTP/2 runs on a task of its own, so that its
     /// future does not contain that of HTTP/1.1.
-    pub(crate) async fn serve_http1(self) -> Option<Box<Http2Handoff>> {
+    pub(crate) async fn serve_http1(self, worker: &Worker) -> Option<Box<Http2Handoff>> {
         let mut connection = match self {
             Self::Http1(connection) => connection,
             Self::Http2(handoff) => return Some(handoff),
         };
+        let _open = worker.counters.h1_open.count_one();
         match connection.serve().await {
             Some(ProtocolSwitch::Tunnel(tunnel)) => {
                 tunnel(connection.into_duplex()).await;

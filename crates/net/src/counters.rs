@@ -19,8 +19,23 @@ impl WorkerCounter {
         self.0.store(value, Ordering::Relaxed);
     }
 
+    /// Counts one more until the result is dropped.
+    pub(crate) fn count_one(&self) -> CountedOne<'_> {
+        self.add(1);
+        CountedOne(self)
+    }
+
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One of a counter, such as an open connection, until this is dropped.
+pub(crate) struct CountedOne<'a>(&'a WorkerCounter);
+
+impl Drop for CountedOne<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
     }
 }
 
@@ -63,6 +78,12 @@ macro_rules! counters {
 counters! {
     /// Connections open now.
     connections,
+    /// HTTP/1.1 connections open now, with WebSockets and other tunnels over them.
+    h1_open,
+    /// HTTP/2 connections open now.
+    h2_open,
+    /// HTTP/3 connections open now.
+    h3_open,
     /// Connections accepted.
     accepted,
     /// Connections closed at once because a limit was reached.

@@ -13,6 +13,7 @@ use crate::tls::StartTlsSession;
 use crate::token::TokenKey;
 use crate::transport_parameters::TransportParameters;
 use crate::varint;
+use crate::version::QuicVersion;
 
 /// A congestion controller (RFC 9002 section 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,6 +113,8 @@ pub struct ClientConfig {
     pub tokens: Arc<TokenStore>,
     /// Its limits.
     pub transport: Arc<TransportConfig>,
+    /// The version of QUIC, which is not negotiated. Sessions and tokens are those of one version.
+    pub version: QuicVersion,
 }
 
 /// Server names of which tokens are kept, and how many of each.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustls::pki_types::ServerName;
-use rustls::quic::{ClientConnection, Connection as TlsConnection, Keys, Version};
+use rustls::quic::{ClientConnection, Connection as TlsConnection, Keys};
 
 use crate::config::{ClientConfig, EndpointConfig, ServerConfig, transport_parameters};
 use crate::connection::{
@@ -18,11 +18,12 @@ use crate::connection_id::{ConnectionId, ConnectionIdGenerator, RESET_TOKEN_LENG
 use crate::datagram::{DatagramSource, Transmit};
 use crate::error::{ConnectError, TransportErrorCode};
 use crate::frame;
-use crate::packet::{self, FIXED_BIT, LONG_HEADER, Packet, PacketKind, SentHeader, TAG, VERSION_1};
+use crate::packet::{self, FIXED_BIT, LONG_HEADER, Packet, PacketKind, SentHeader, TAG};
 use crate::random::{self, RandomNumbers};
 use crate::stream_id::Side;
-use crate::tls;
+use crate::tls::{self, ServerOffer};
 use crate::token::OpenedToken;
+use crate::version::{QuicVersion, VersionInformation};
 
 /// The least size of a datagram with an Initial packet (RFC 9000 section 14.1).
 const LEAST_INITIAL: usize = 1_200;
@@ -53,6 +54,7 @@ pub enum DatagramEvent {
 
 /// The first packet of a client, which is authentic.
 pub struct IncomingConnection {
+    version: QuicVersion,
     source: DatagramSource,
     datagram: Vec<u8>,
     destination: ConnectionId,
@@ -144,7 +146,7 @@ impl ProtocolEndpoint {
             }
             _ => {
                 let (version, destination, client) = packet::invariants(datagram)?;
-                if version != VERSION_1 && version != 0 {
+                if version != 0 && QuicVersion::of_number(version).is_none() {
                     let size = datagram.len();
                     return self.negotiate_version(size, destination, client, source, response);
                 }
@@ -195,8 +197,9 @@ impl ProtocolEndpoint {
             response.push(id.len() as u8);
             response.extend_from_slice(id);
         }
-        for version in [RESERVED_VERSION, VERSION_1] {
-            response.extend_from_slice(&version.to_be_bytes());
+        response.extend_from_slice(&RESERVED_VERSION.to_be_bytes());
+        for version in QuicVersion::ALL {
+            response.extend_from_slice(&version.number().to_be_bytes());
         }
         Some(DatagramEvent::Response(transmit(response, source)))
     }
@@ -249,17 +252,22 @@ impl ProtocolEndpoint {
             return None;
         }
         let (destination, client) = (packet.destination, packet.source);
+        let version = packet.version?;
         let token = packet.bytes.get(packet.token.clone()).unwrap_or_default();
         let token = match token.is_empty() {
             true => None,
-            false => server.tokens.open(SystemTime::now(), source.remote, token),
+            false => server
+                .tokens
+                .open(version, SystemTime::now(), source.remote, token),
         };
         // Only a client of QUIC can have made it.
-        let keys = tls::initial_keys(self.config.initial_suite, &destination, Side::Server);
+        let suite = self.config.initial_suite;
+        let keys = tls::initial_keys(suite, version, &destination, Side::Server);
         let unprotected = packet.unprotect(&*keys.remote.header)?;
         let number = unprotected.number(0);
         packet.decrypt(&*keys.remote.packet, unprotected, number)?;
         let incoming = IncomingConnection {
+            version,
             source,
             datagram: datagram.to_vec(),
             destination,
@@ -296,8 +304,7 @@ impl ProtocolEndpoint {
             }
             _ => parameters.original_destination = Some(incoming.destination),
         }
-        let mut bytes = Vec::new();
-        parameters.write(&mut bytes);
+        let offer = ServerOffer::new(incoming.version, parameters);
         let mut connection = Connection::new(
             now,
             NewConnection {
@@ -306,6 +313,7 @@ impl ProtocolEndpoint {
                     is_validated: incoming.token.is_some(),
                 },
                 transport: Arc::clone(&server.transport),
+                version: incoming.version,
                 suite: self.config.initial_suite,
                 initial_keys: incoming.keys,
                 can_discover_mtu: self.config.can_discover_mtu,
@@ -316,7 +324,7 @@ impl ProtocolEndpoint {
                 remote_id: incoming.client,
                 remote: incoming.source.remote,
                 local_ip: incoming.source.local_ip,
-                tls: server.tls.start(bytes),
+                tls: server.tls.start(offer),
             },
         );
         let handle = self.insert(local_id, Some(incoming.destination));
@@ -334,20 +342,23 @@ impl ProtocolEndpoint {
         if incoming.token.is_some() {
             return None;
         }
+        let version = incoming.version;
         let token = server.tokens.retry(
+            version,
             SystemTime::now(),
             incoming.source.remote,
             &incoming.destination,
         )?;
         let source = self.generator.generate();
-        response.push(LONG_HEADER | FIXED_BIT | 3 << 4 | self.random.below(16) as u8);
-        response.extend_from_slice(&VERSION_1.to_be_bytes());
+        let kind = version.type_bits(PacketKind::Retry);
+        response.push(LONG_HEADER | FIXED_BIT | kind | self.random.below(16) as u8);
+        response.extend_from_slice(&version.number().to_be_bytes());
         for id in [&incoming.client, &source] {
             response.push(id.len() as u8);
             response.extend_from_slice(id);
         }
         response.extend_from_slice(&token);
-        let tag = tls::retry_tag(&incoming.destination, response)?;
+        let tag = tls::retry_tag(version, &incoming.destination, response)?;
         response.extend_from_slice(&tag);
         Some(transmit(response, incoming.source))
     }
@@ -367,6 +378,7 @@ impl ProtocolEndpoint {
         let keys = &incoming.keys;
         let start = SentHeader {
             kind: PacketKind::Initial,
+            version: incoming.version,
             destination: &incoming.client,
             source: &self.generator.generate(),
             token: &[],
@@ -403,13 +415,16 @@ impl ProtocolEndpoint {
         let (local_id, local_token) = self.issue();
         let mut parameters = transport_parameters(&config.transport);
         parameters.initial_source = Some(local_id);
+        let version = config.version;
+        parameters.version_information =
+            Some(Box::new(VersionInformation::new(version, &[version])));
         let mut bytes = Vec::new();
         parameters.write(&mut bytes);
-        let tls = ClientConnection::new(Arc::clone(&config.tls), Version::V1, name, bytes)
+        let tls = ClientConnection::new(Arc::clone(&config.tls), version.tls(), name, bytes)
             .map_err(|error| ConnectError::Tls(error.to_string()))?;
         let initial_destination = ConnectionId::new(&random::secret::<LEAST_CHOSEN_ID>());
         let suite = self.config.initial_suite;
-        let initial_keys = tls::initial_keys(suite, &initial_destination, Side::Client);
+        let initial_keys = tls::initial_keys(suite, version, &initial_destination, Side::Client);
         let connection = Connection::new(
             now,
             NewConnection {
@@ -418,6 +433,7 @@ impl ProtocolEndpoint {
                     tokens: Arc::clone(&config.tokens),
                 },
                 transport: Arc::clone(&config.transport),
+                version,
                 suite,
                 initial_keys,
                 can_discover_mtu: self.config.can_discover_mtu,

@@ -42,6 +42,8 @@ impl TransportErrorCode {
     pub const KEY_UPDATE_ERROR: Self = Self(0xe);
     /// AEAD_LIMIT_REACHED
     pub const AEAD_LIMIT_REACHED: Self = Self(0xf);
+    /// VERSION_NEGOTIATION_ERROR (RFC 9368 section 10.2)
+    pub const VERSION_NEGOTIATION_ERROR: Self = Self(0x11);
 
     /// The code of an alert of TLS (RFC 9001 section 4.8).
     pub const fn crypto(alert: u8) -> Self {

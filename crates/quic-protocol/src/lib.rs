@@ -9,12 +9,13 @@
 //!   [`Connection::handle_datagram`], to send a response, or to decide on a new connection.
 //! - After any input of a connection, its owner takes the outputs (see [`Connection`]).
 //!
-//! The packets that are sent and received are those of version 1, with path MTU discovery (RFC 8899), ECN, and grease of
-//! the fixed bit (RFC 9287).
+//! Versions 1 and 2 (RFC 9369) are spoken, with compatible version negotiation at the server (RFC 9368), path MTU discovery
+//! (RFC 8899), ECN, and grease of the fixed bit (RFC 9287).
 
 #![forbid(unsafe_code)]
 
 mod assembler;
+mod client_hello;
 mod config;
 mod connection;
 mod connection_id;
@@ -22,6 +23,8 @@ mod datagram;
 mod endpoint;
 mod error;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod local_ids;
 mod packet;
 mod random;
@@ -35,6 +38,7 @@ mod tls;
 mod token;
 mod transport_parameters;
 mod varint;
+mod version;
 
 pub use config::{
     ClientConfig, CongestionAlgorithm, EndpointConfig, ServerConfig, TokenStore, TransportConfig,
@@ -47,5 +51,6 @@ pub use error::{ConnectError, ConnectionEnd, TransportError, TransportErrorCode}
 pub use statistics::{ConnectionStats, FrameStats, PathStats, UdpStats};
 pub use stream_id::{Dir, Side, StreamId};
 pub use streams::{ReadState, StreamEvent, StreamReadError, StreamWriteError};
-pub use tls::{StartTlsSession, TlsSession};
+pub use tls::{ServerOffer, StartTlsSession, TlsSession};
 pub use token::TokenKey;
+pub use version::QuicVersion;

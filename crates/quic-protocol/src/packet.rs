@@ -6,9 +6,8 @@ use rustls::quic::{HeaderProtectionKey, PacketKey};
 
 use crate::connection_id::ConnectionId;
 use crate::varint::{self, Reader};
+use crate::version::QuicVersion;
 
-/// Version 1 (RFC 9000).
-pub(crate) const VERSION_1: u32 = 1;
 /// The bit of long headers.
 pub(crate) const LONG_HEADER: u8 = 0x80;
 /// The bit that is set unless the peer allows otherwise (RFC 9287).
@@ -65,10 +64,40 @@ impl PacketKind {
     }
 }
 
+impl QuicVersion {
+    /// The types of packets with long headers, in the order of their bits (RFC 9000 section 17.2, RFC 9369 section 3.2).
+    const fn types(self) -> [PacketKind; 4] {
+        use PacketKind::{Handshake, Initial, Retry, ZeroRtt};
+        match self {
+            Self::V1 => [Initial, ZeroRtt, Handshake, Retry],
+            Self::V2 => [Retry, Initial, ZeroRtt, Handshake],
+        }
+    }
+
+    /// The type of a packet whose first byte is this.
+    pub(crate) fn packet_kind(self, first: u8) -> PacketKind {
+        let [zero, one, two, three] = self.types();
+        match first >> 4 & 3 {
+            0 => zero,
+            1 => one,
+            2 => two,
+            _ => three,
+        }
+    }
+
+    /// The bits of a type in the first byte of a packet.
+    pub(crate) fn type_bits(self, kind: PacketKind) -> u8 {
+        let position = self.types().into_iter().position(|other| other == kind);
+        (position.unwrap_or_default() as u8) << 4
+    }
+}
+
 /// A packet in a datagram, still protected.
 #[derive(Debug)]
 pub(crate) struct Packet<'a> {
     pub(crate) kind: PacketKind,
+    /// That of a long header, other than Version Negotiation.
+    pub(crate) version: Option<QuicVersion>,
     pub(crate) destination: ConnectionId,
     /// Empty in short headers.
     pub(crate) source: ConnectionId,
@@ -136,6 +165,7 @@ impl<'a> Packet<'a> {
             .ok_or(HeaderError::Invalid)?;
         let packet = Self {
             kind: header.kind,
+            version: header.version,
             destination: header.destination,
             source: header.source,
             token: header.token,
@@ -182,6 +212,7 @@ impl<'a> Packet<'a> {
 #[derive(Debug)]
 struct Header {
     kind: PacketKind,
+    version: Option<QuicVersion>,
     destination: ConnectionId,
     source: ConnectionId,
     token: Range<usize>,
@@ -198,6 +229,7 @@ impl Header {
             let id = reader.bytes(id_length).ok_or(HeaderError::Invalid)?;
             return Ok(Self {
                 kind: PacketKind::OneRtt,
+                version: None,
                 destination: ConnectionId::new(id),
                 source: ConnectionId::new(&[]),
                 token: 0..0,
@@ -210,8 +242,9 @@ impl Header {
 
     fn read_long(first: u8, mut reader: Reader<'_>, total: usize) -> Result<Self, HeaderError> {
         const INVALID: HeaderError = HeaderError::Invalid;
-        let version = u32::from_be_bytes(reader.array().ok_or(INVALID)?);
-        if version != VERSION_1 && version != 0 {
+        let number = u32::from_be_bytes(reader.array().ok_or(INVALID)?);
+        let version = QuicVersion::of_number(number);
+        if version.is_none() && number != 0 {
             return Err(HeaderError::UnsupportedVersion);
         }
         let mut id = || {
@@ -223,21 +256,17 @@ impl Header {
         let at = |reader: &Reader<'_>| total - reader.remaining();
         let mut header = Self {
             kind: PacketKind::VersionNegotiation,
+            version,
             destination,
             source,
             token: 0..0,
             number_at: at(&reader),
             end: total,
         };
-        if version == 0 {
+        let Some(version) = version else {
             return Ok(header);
-        }
-        header.kind = match first >> 4 & 3 {
-            0 => PacketKind::Initial,
-            1 => PacketKind::ZeroRtt,
-            2 => PacketKind::Handshake,
-            _ => PacketKind::Retry,
         };
+        header.kind = version.packet_kind(first);
         if header.kind == PacketKind::Retry {
             let end = total
                 .checked_sub(TAG)
@@ -293,6 +322,7 @@ pub(crate) fn number_length(number: u64, largest_acknowledged: Option<u64>) -> u
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentHeader<'a> {
     pub(crate) kind: PacketKind,
+    pub(crate) version: QuicVersion,
     pub(crate) destination: &'a ConnectionId,
     pub(crate) source: &'a ConnectionId,
     pub(crate) token: &'a [u8],
@@ -323,13 +353,9 @@ impl SentHeader<'_> {
             buffer.push(fixed | key_phase | number_bits);
             buffer.extend_from_slice(self.destination);
         } else {
-            let kind = match self.kind {
-                PacketKind::Initial => 0,
-                PacketKind::ZeroRtt => 1,
-                _ => 2,
-            };
-            buffer.push(LONG_HEADER | fixed | kind << 4 | number_bits);
-            buffer.extend_from_slice(&VERSION_1.to_be_bytes());
+            let kind = self.version.type_bits(self.kind);
+            buffer.push(LONG_HEADER | fixed | kind | number_bits);
+            buffer.extend_from_slice(&self.version.number().to_be_bytes());
             buffer.push(self.destination.len() as u8);
             buffer.extend_from_slice(self.destination);
             buffer.push(self.source.len() as u8);
@@ -440,16 +466,30 @@ mod tests {
     }
 
     #[test]
+    fn types_of_packets_are_read_as_they_are_written() {
+        for version in QuicVersion::ALL {
+            for kind in version.types() {
+                assert_eq!(version.packet_kind(version.type_bits(kind)), kind);
+            }
+        }
+        assert_eq!(QuicVersion::V2.type_bits(PacketKind::Initial), 0x10);
+        assert_eq!(QuicVersion::V2.type_bits(PacketKind::Retry), 0);
+    }
+
+    #[test]
     fn long_headers_are_read_as_they_were_written() {
         let id = |byte, length| ConnectionId::new(&vec![byte; length]);
-        for kind in [
+        let kinds = [
             PacketKind::Initial,
             PacketKind::ZeroRtt,
             PacketKind::Handshake,
-        ] {
+        ];
+        let versions = QuicVersion::ALL.into_iter();
+        for (version, kind) in versions.flat_map(|version| kinds.map(|kind| (version, kind))) {
             let mut buffer = Vec::new();
             let header = SentHeader {
                 kind,
+                version,
                 destination: &id(1, 20),
                 source: &id(2, 0),
                 token: b"token",
@@ -466,7 +506,7 @@ mod tests {
             buffer.extend(b"rest");
             let (packet, rest) = Packet::parse(&mut buffer, 8).unwrap();
             assert_eq!(rest, b"rest");
-            assert_eq!(packet.kind, kind);
+            assert_eq!((packet.kind, packet.version), (kind, Some(version)));
             assert_eq!(packet.destination, id(1, 20));
             assert_eq!(packet.source, id(2, 0));
             assert_eq!(packet.number_at, start.number_at);

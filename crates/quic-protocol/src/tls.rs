@@ -3,22 +3,18 @@
 use std::any::Any;
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use rustls::quic::{Connection, DirectionalKeys, KeyChange, Keys, Suite, Version};
+use rustls::quic::{Connection, DirectionalKeys, KeyChange, Keys, Suite};
 
+use crate::client_hello::ClientHelloFacts;
 use crate::connection_id::ConnectionId;
 use crate::error::{TransportError, TransportErrorCode};
 use crate::packet::TAG;
 use crate::stream_id::Side;
+use crate::transport_parameters::TransportParameters;
+use crate::version::{QuicVersion, VersionInformation};
 
 /// The alert `internal_error` (RFC 8446 section 6.2).
 const INTERNAL_ERROR: u8 = 80;
-/// The key and the nonce of Retry packets (RFC 9001 section 5.8).
-const RETRY_KEY: [u8; 16] = [
-    0xbe, 0x0c, 0x69, 0x0b, 0x9f, 0x66, 0x57, 0x5a, 0x1d, 0x76, 0x6b, 0x54, 0xe3, 0x68, 0xc8, 0x4e,
-];
-const RETRY_NONCE: [u8; 12] = [
-    0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb,
-];
 
 /// The TLS of a connection.
 pub trait TlsSession {
@@ -44,6 +40,9 @@ pub trait TlsSession {
 
     /// Whether the handshake is going on.
     fn is_handshaking(&self) -> bool;
+
+    /// The version that a server has selected, once it has read the ClientHello.
+    fn selected_version(&self) -> Option<QuicVersion>;
 
     /// Itself, for facts that only its type knows.
     fn as_any(&self) -> &dyn Any;
@@ -83,6 +82,10 @@ impl TlsSession for Connection {
         }
     }
 
+    fn selected_version(&self) -> Option<QuicVersion> {
+        None
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -90,22 +93,69 @@ impl TlsSession for Connection {
 
 /// Makes the TLS of server connections.
 pub trait StartTlsSession {
-    /// The TLS of a new connection, which sends these transport parameters.
-    fn start(&self, parameters: Vec<u8>) -> Box<dyn TlsSession>;
+    /// The TLS of a new connection, whose version and transport parameters depend on the ClientHello.
+    fn start(&self, offer: ServerOffer) -> Box<dyn TlsSession>;
 }
 
-/// The keys of Initial packets (RFC 9001 section 5.2).
-pub(crate) fn initial_keys(suite: Suite, destination: &ConnectionId, side: Side) -> Keys {
-    suite.keys(destination, side.into(), Version::V1)
+/// What a server offers to a client whose ClientHello is not read yet.
+#[derive(Debug)]
+pub struct ServerOffer {
+    version: QuicVersion,
+    parameters: Box<TransportParameters>,
+}
+
+impl ServerOffer {
+    /// That of a server with these parameters to a client that begins with this version.
+    pub(crate) fn new(version: QuicVersion, parameters: TransportParameters) -> Self {
+        Self {
+            version,
+            parameters: Box::new(parameters),
+        }
+    }
+
+    /// The version and the transport parameters of the response to a ClientHello. The version is the one that the client
+    /// prefers (RFC 9368 section 2.3), but stays where early data follows, whose keys are those of the first version.
+    pub fn respond(mut self, client_hello: &[u8]) -> (QuicVersion, Vec<u8>) {
+        let facts = ClientHelloFacts::read(client_hello).unwrap_or_default();
+        let parameters = facts
+            .parameters
+            .filter(|_| !facts.has_early_data)
+            .and_then(|bytes| TransportParameters::read(Side::Client, bytes).ok());
+        let information = parameters.and_then(|parameters| parameters.version_information);
+        let version =
+            information.map_or(self.version, |information| information.select(self.version));
+        self.parameters.version_information = Some(Box::new(VersionInformation::new(
+            version,
+            &QuicVersion::ALL,
+        )));
+        let mut bytes = Vec::new();
+        self.parameters.write(&mut bytes);
+        (version, bytes)
+    }
+}
+
+/// The keys of Initial packets (RFC 9001 section 5.2, RFC 9369 section 3.3.1).
+pub(crate) fn initial_keys(
+    suite: Suite,
+    version: QuicVersion,
+    destination: &ConnectionId,
+    side: Side,
+) -> Keys {
+    suite.keys(destination, side.into(), version.tls())
 }
 
 /// The tag of a Retry packet (RFC 9001 section 5.8), in response to a packet with this destination.
-pub(crate) fn retry_tag(original_destination: &ConnectionId, packet: &[u8]) -> Option<[u8; TAG]> {
+pub(crate) fn retry_tag(
+    version: QuicVersion,
+    original_destination: &ConnectionId,
+    packet: &[u8],
+) -> Option<[u8; TAG]> {
+    let (key, nonce) = version.retry_secrets();
     let mut pseudo_packet = vec![original_destination.len() as u8];
     pseudo_packet.extend_from_slice(original_destination);
     pseudo_packet.extend_from_slice(packet);
-    let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &RETRY_KEY).ok()?);
-    let nonce = Nonce::assume_unique_for_key(RETRY_NONCE);
+    let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).ok()?);
+    let nonce = Nonce::assume_unique_for_key(nonce);
     let tag = key
         .seal_in_place_separate_tag(nonce, Aad::from(pseudo_packet), &mut [])
         .ok()?;
@@ -115,19 +165,60 @@ pub(crate) fn retry_tag(original_destination: &ConnectionId, packet: &[u8]) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client_hello;
 
-    /// RFC 9001 appendix A.4.
+    /// Early data has the keys of the version with which the client begins.
+    #[test]
+    fn the_version_stays_where_early_data_follows() {
+        let mut parameters = Vec::new();
+        TransportParameters {
+            version_information: Some(Box::new(VersionInformation::new(
+                QuicVersion::V1,
+                &[QuicVersion::V2, QuicVersion::V1],
+            ))),
+            ..TransportParameters::default()
+        }
+        .write(&mut parameters);
+        let extension = [&[0, 0x39, 0, parameters.len() as u8], &parameters[..]].concat();
+        let early_data = [&extension[..], &[0, 42, 0, 0]].concat();
+        for (extensions, selected) in [
+            (&extension[..], QuicVersion::V2),
+            (&early_data, QuicVersion::V1),
+            (&[], QuicVersion::V1),
+        ] {
+            let offer = ServerOffer::new(QuicVersion::V1, TransportParameters::default());
+            let (version, bytes) = offer.respond(&client_hello::message(extensions));
+            assert_eq!(version, selected);
+            let response = TransportParameters::read(Side::Server, &bytes).unwrap();
+            let information = response.version_information.unwrap();
+            assert_eq!(information.chosen, selected.number());
+            assert_eq!(information.available.len(), 2);
+        }
+    }
+
+    /// RFC 9001 appendix A.4, RFC 9369 appendix A.4.
     #[test]
     fn a_retry_packet_has_the_tag_of_the_appendix() {
         let original = ConnectionId::new(&[0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08]);
-        let packet = [
-            0xff, 0, 0, 0, 1, 0, 8, 0xf0, 0x67, 0xa5, 0x50, 0x2a, 0x42, 0x62, 0xb5, b't', b'o',
-            b'k', b'e', b'n',
-        ];
-        let tag = [
-            0x04, 0xa2, 0x65, 0xba, 0x2e, 0xff, 0x4d, 0x82, 0x90, 0x58, 0xfb, 0x3f, 0x0f, 0x24,
-            0x96, 0xba,
-        ];
-        assert_eq!(retry_tag(&original, &packet), Some(tag));
+        let ids = [0, 8, 0xf0, 0x67, 0xa5, 0x50, 0x2a, 0x42, 0x62, 0xb5];
+        for (version, first, tag) in [
+            (
+                QuicVersion::V1,
+                0xff,
+                0x04a2_65ba_2eff_4d82_9058_fb3f_0f24_96ba_u128,
+            ),
+            (
+                QuicVersion::V2,
+                0xcf,
+                0xc864_6ce8_bfe3_3952_d955_5436_65dc_c7b6,
+            ),
+        ] {
+            let mut packet = vec![first];
+            packet.extend(version.number().to_be_bytes());
+            packet.extend(ids);
+            packet.extend(b"token");
+            let expected = Some(tag.to_be_bytes());
+            assert_eq!(retry_tag(version, &original, &packet), expected);
+        }
     }
 }

@@ -10,6 +10,7 @@ use aws_lc_rs::rand;
 use crate::connection_id::ConnectionId;
 use crate::packet::TAG;
 use crate::varint::Reader;
+use crate::version::QuicVersion;
 
 /// How long the token of a Retry packet is valid: the time of some round trips.
 const RETRY_LIFETIME: Duration = Duration::from_secs(15);
@@ -50,6 +51,7 @@ impl TokenKey {
     /// The token of a Retry packet (section 8.1.2).
     pub(crate) fn retry(
         &self,
+        version: QuicVersion,
         time: SystemTime,
         address: SocketAddr,
         original_destination: &ConnectionId,
@@ -59,21 +61,27 @@ impl TokenKey {
         contents.extend_from_slice(&address.port().to_be_bytes());
         contents.extend_from_slice(&seconds(time).to_be_bytes());
         contents.extend_from_slice(original_destination);
-        self.seal(contents)
+        self.seal(version, contents)
     }
 
     /// The token of a NEW_TOKEN frame (section 8.1.3), which does not depend on the port.
-    pub(crate) fn new_token(&self, time: SystemTime, address: IpAddr) -> Option<Vec<u8>> {
+    pub(crate) fn new_token(
+        &self,
+        version: QuicVersion,
+        time: SystemTime,
+        address: IpAddr,
+    ) -> Option<Vec<u8>> {
         let mut contents = vec![NEW_TOKEN];
         write_address(address, &mut contents);
         contents.extend_from_slice(&seconds(time).to_be_bytes());
-        self.seal(contents)
+        self.seal(version, contents)
     }
 
-    /// What a token proves for a client at this address; `None` if it proves nothing: it is none of ours, or that of a
-    /// NEW_TOKEN frame which is too old, for another address, or was used before.
+    /// What a token proves for a client at this address; `None` if it proves nothing: it is none of ours, of another
+    /// version (RFC 9369 section 5), or that of a NEW_TOKEN frame which is too old, for another address, or was used before.
     pub(crate) fn open(
         &self,
+        version: QuicVersion,
         time: SystemTime,
         address: SocketAddr,
         token: &[u8],
@@ -83,7 +91,7 @@ impl TokenKey {
         let nonce_of_key = Nonce::assume_unique_for_key(*nonce);
         let contents = self
             .key
-            .open_in_place(nonce_of_key, Aad::empty(), &mut contents)
+            .open_in_place(nonce_of_key, of_version(version), &mut contents)
             .ok()?;
         let mut reader = Reader::new(contents);
         let kind = reader.byte()?;
@@ -115,14 +123,14 @@ impl TokenKey {
     }
 
     /// A token with these contents: a random nonce, the encrypted contents, and a tag.
-    fn seal(&self, mut contents: Vec<u8>) -> Option<Vec<u8>> {
+    fn seal(&self, version: QuicVersion, mut contents: Vec<u8>) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).ok()?;
         let mut token = Vec::with_capacity(NONCE_LEN + contents.len() + TAG);
         token.extend_from_slice(&nonce);
         let nonce = Nonce::assume_unique_for_key(nonce);
         self.key
-            .seal_in_place_append_tag(nonce, Aad::empty(), &mut contents)
+            .seal_in_place_append_tag(nonce, of_version(version), &mut contents)
             .ok()?;
         token.append(&mut contents);
         Some(token)
@@ -133,6 +141,11 @@ impl std::fmt::Debug for TokenKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("TokenKey")
     }
+}
+
+/// Binds a token to a version.
+fn of_version(version: QuicVersion) -> Aad<[u8; 4]> {
+    Aad::from(version.number().to_be_bytes())
 }
 
 fn seconds(time: SystemTime) -> u64 {
@@ -217,6 +230,8 @@ mod tests {
 
     const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7);
 
+    const V1: QuicVersion = QuicVersion::V1;
+
     fn key(byte: u8) -> TokenKey {
         TokenKey::new(&[byte; 32]).unwrap()
     }
@@ -226,38 +241,51 @@ mod tests {
     }
 
     #[test]
+    fn a_token_is_of_one_version() {
+        let id = ConnectionId::new(&[1, 2, 3]);
+        let tokens = [
+            key(1).retry(V1, at(0), ADDRESS, &id).unwrap(),
+            key(1).new_token(V1, at(0), ADDRESS.ip()).unwrap(),
+        ];
+        for token in tokens {
+            assert_eq!(key(1).open(QuicVersion::V2, at(0), ADDRESS, &token), None);
+            assert!(key(1).open(V1, at(0), ADDRESS, &token).is_some());
+        }
+    }
+
+    #[test]
     fn the_token_of_a_retry_packet_is_for_an_address_and_a_moment() {
         let id = ConnectionId::new(&[1, 2, 3]);
-        let token = key(1).retry(at(0), ADDRESS, &id).unwrap();
+        let token = key(1).retry(V1, at(0), ADDRESS, &id).unwrap();
         let valid = Some(OpenedToken::Retry {
             original_destination: id,
         });
         let invalid = Some(OpenedToken::InvalidRetry);
         for (seconds, expected) in [(0, valid), (15, valid), (16, invalid)] {
-            assert_eq!(key(1).open(at(seconds), ADDRESS, &token), expected);
+            assert_eq!(key(1).open(V1, at(seconds), ADDRESS, &token), expected);
         }
         let other_port = SocketAddr::new(ADDRESS.ip(), 8);
-        assert_eq!(key(1).open(at(0), other_port, &token), invalid);
-        assert_eq!(key(2).open(at(0), ADDRESS, &token), None);
+        assert_eq!(key(1).open(V1, at(0), other_port, &token), invalid);
+        assert_eq!(key(2).open(V1, at(0), ADDRESS, &token), None);
     }
 
     #[test]
     fn the_token_for_another_connection_is_accepted_once() {
-        let token = key(1).new_token(at(0), ADDRESS.ip()).unwrap();
+        let token = key(1).new_token(V1, at(0), ADDRESS.ip()).unwrap();
         let shared = key(1);
         let other_port = SocketAddr::new(ADDRESS.ip(), 8);
         assert_eq!(
-            shared.open(at(1), other_port, &token),
+            shared.open(V1, at(1), other_port, &token),
             Some(OpenedToken::NewToken)
         );
-        assert_eq!(shared.open(at(2), other_port, &token), None);
+        assert_eq!(shared.open(V1, at(2), other_port, &token), None);
         let lifetime = NEW_TOKEN_LIFETIME.as_secs();
         for (seconds, is_valid) in [(lifetime, true), (lifetime + 1, false)] {
-            let opened = key(1).open(at(seconds), ADDRESS, &token);
+            let opened = key(1).open(V1, at(seconds), ADDRESS, &token);
             assert_eq!(opened.is_some(), is_valid);
         }
         let other = SocketAddr::new(std::net::Ipv4Addr::new(127, 0, 0, 2).into(), 7);
-        assert_eq!(key(1).open(at(1), other, &token), None);
+        assert_eq!(key(1).open(V1, at(1), other, &token), None);
     }
 
     #[test]
@@ -274,12 +302,12 @@ mod tests {
 
     #[test]
     fn tokens_that_were_changed_are_invalid() {
-        let token = key(1).new_token(at(0), ADDRESS.ip()).unwrap();
+        let token = key(1).new_token(V1, at(0), ADDRESS.ip()).unwrap();
         for at_byte in 0..token.len() {
             let mut changed = token.clone();
             changed[at_byte] ^= 1;
-            assert_eq!(key(1).open(at(0), ADDRESS, &changed), None);
-            assert_eq!(key(1).open(at(0), ADDRESS, &token[..at_byte]), None);
+            assert_eq!(key(1).open(V1, at(0), ADDRESS, &changed), None);
+            assert_eq!(key(1).open(V1, at(0), ADDRESS, &token[..at_byte]), None);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Transport parameters (RFC 9000 section 18, RFC 9287).
+//! Transport parameters (RFC 9000 section 18, RFC 9287, RFC 9368 section 3).
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use crate::error::TransportError;
 use crate::frame::MOST_STREAMS;
 use crate::stream_id::Side;
 use crate::varint::{self, Reader};
+use crate::version::VersionInformation;
 
 /// The identifiers of parameters.
 mod id {
@@ -27,9 +28,10 @@ mod id {
     pub(super) const ACTIVE_CONNECTION_ID_LIMIT: u64 = 0x0e;
     pub(super) const INITIAL_SOURCE: u64 = 0x0f;
     pub(super) const RETRY_SOURCE: u64 = 0x10;
+    pub(super) const VERSION_INFORMATION: u64 = 0x11;
     pub(super) const GREASE_QUIC_BIT: u64 = 0x2ab2;
-    /// The identifiers of RFC 9000 that come first.
-    pub(super) const KNOWN: u64 = 0x11;
+    /// The identifiers that come first.
+    pub(super) const KNOWN: u64 = 0x12;
 }
 
 /// The least value of `max_udp_payload_size`.
@@ -66,6 +68,7 @@ pub(crate) struct TransportParameters {
     pub(crate) retry_source: Option<ConnectionId>,
     /// Whether the fixed bit of packets may be zero (RFC 9287).
     pub(crate) grease_quic_bit: bool,
+    pub(crate) version_information: Option<Box<VersionInformation>>,
 }
 
 impl Default for TransportParameters {
@@ -90,6 +93,7 @@ impl Default for TransportParameters {
             initial_source: None,
             retry_source: None,
             grease_quic_bit: false,
+            version_information: None,
         }
     }
 }
@@ -148,6 +152,8 @@ impl TransportParameters {
             }
         }
         let reset_token = self.reset_token.map(|token| token.0);
+        let versions = self.version_information.as_ref();
+        let versions = versions.map(|information| information.value());
         let bytes = [
             (
                 id::ORIGINAL_DESTINATION,
@@ -164,6 +170,7 @@ impl TransportParameters {
                 self.disable_active_migration.then_some(&[][..]),
             ),
             (id::GREASE_QUIC_BIT, self.grease_quic_bit.then_some(&[][..])),
+            (id::VERSION_INFORMATION, versions.as_deref()),
         ];
         for (id, value) in bytes {
             if let Some(value) = value {
@@ -255,6 +262,14 @@ impl TransportParameters {
             id::INITIAL_SOURCE => self.initial_source = Some(connection_id()?),
             id::RETRY_SOURCE => self.retry_source = Some(connection_id()?),
             id::GREASE_QUIC_BIT => self.grease_quic_bit = is_set()?,
+            id::VERSION_INFORMATION => {
+                let information = VersionInformation::read(value)?;
+                // A client lists the one that it has chosen, too.
+                if sender.is_client() && !information.available.contains(&information.chosen) {
+                    return None;
+                }
+                self.version_information = Some(Box::new(information));
+            }
             _ => {}
         }
         Some(())
@@ -299,6 +314,10 @@ mod tests {
             initial_source: Some(ConnectionId::new(&[])),
             retry_source: Some(ConnectionId::new(&[3; 20])),
             grease_quic_bit: true,
+            version_information: Some(Box::new(VersionInformation {
+                chosen: 1,
+                available: vec![1, 7],
+            })),
         }
     }
 

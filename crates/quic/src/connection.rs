@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use apus_quic_protocol::{ConnectionStats, Dir, ReadState, Side, StreamId};
+use apus_quic_protocol::{ConnectionStats, Dir, QuicVersion, ReadState, Side, StreamId};
 use bytes::Bytes;
 use rustls::pki_types::CertificateDer;
 
@@ -34,6 +34,11 @@ impl QuicConnection {
     /// The next event. After [`QuicEvent::Closed`], it is that forever.
     pub fn poll_event(&self, cx: &mut Context<'_>) -> Poll<QuicEvent> {
         self.state.poll_event(cx)
+    }
+
+    /// The version of QUIC.
+    pub fn version(&self) -> QuicVersion {
+        self.state.protocol.borrow().version()
     }
 
     /// Opens a stream; `None` if the peer allows no more now, or the connection is closed. Then

@@ -34,7 +34,7 @@ mod udp;
 mod work;
 mod workers;
 
-pub use apus_quic_protocol::{ConnectError, ConnectionStats, Dir, Side, StreamId};
+pub use apus_quic_protocol::{ConnectError, ConnectionStats, Dir, QuicVersion, Side, StreamId};
 
 pub use connection::QuicConnection;
 pub use counters::QuicCounters;

@@ -1,8 +1,10 @@
 //! The generated configuration of a folder that is served without a configuration file.
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::str::FromStr;
+
+use apus_net::ListenAddress;
 
 /// The default ports.
 const PORT: u16 = 8080;
@@ -20,6 +22,29 @@ pub enum ListenArgument {
     Address(SocketAddr),
     /// A Unix socket.
     Unix(String),
+}
+
+impl ListenArgument {
+    /// The default address, or that with the next free port: 127.0.0.1:8080, with TLS 127.0.0.1:8443.
+    pub fn free(is_tls: bool) -> Self {
+        free_port(if is_tls { TLS_PORT } else { PORT })
+    }
+
+    /// The address for a listener. Every user of the machine may connect to a Unix socket.
+    pub fn address(&self) -> ListenAddress {
+        let tcp = |address| ListenAddress::Tcp {
+            address,
+            ipv6_only: false,
+        };
+        match self {
+            Self::Port(port) => tcp(SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port))),
+            Self::Address(address) => tcp(*address),
+            Self::Unix(path) => ListenAddress::Unix {
+                path: path.into(),
+                mode: 0o666,
+            },
+        }
+    }
 }
 
 impl FromStr for ListenArgument {
@@ -82,8 +107,8 @@ impl FolderConfig {
                 listen_tls: Some(listen),
             },
             (None, tls) => Self {
-                listen: Some(free_port(PORT)),
-                listen_tls: tls.then(|| free_port(TLS_PORT)),
+                listen: Some(ListenArgument::free(false)),
+                listen_tls: tls.then(|| ListenArgument::free(true)),
             },
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod application_log;
 pub mod assemble;
+mod browser;
 mod cache_admin;
 mod descriptors;
 mod explain;
@@ -22,6 +23,7 @@ pub use apus_access_log as access_log;
 pub use apus_config as config;
 pub use apus_control as control;
 pub use apus_control::ControlError;
+pub use browser::open_in_browser;
 pub use explain::{ExplainError, ExplainRequest, Explanation, explain};
 pub use folder_config::{InvalidListen, ListenArgument};
 pub use load::{CheckedConfig, LoadError, ask_server_of, check};

@@ -4,7 +4,6 @@ use std::fmt;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +28,7 @@ use tokio::time::{Interval, interval, interval_at, timeout};
 use tracing::{error, info, warn};
 
 use crate::application_log::{ApplicationLog, ApplicationLogError};
+use crate::browser::open_in_browser;
 use crate::cache_admin::{self, CachedHandler};
 use crate::descriptors;
 use crate::folder_config::{FolderConfig, ListenArgument};
@@ -250,7 +250,7 @@ impl ControlThread {
             warn!("--tls has no effect: every site with `listen_tls` has a certificate");
         }
         if let Some(url) = urls.first().filter(|_| options.open) {
-            show(url);
+            open_in_browser(url);
         }
         notify(&[NotifyState::Ready]);
         let (certificates, issued) = loader.certificate_maintenance(&config);
@@ -729,23 +729,6 @@ fn announce(source: &ConfigSource, urls: &[String]) {
 
 fn print_error(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
-}
-
-fn show(url: &str) {
-    let opener = if cfg!(target_os = "macos") {
-        "open"
-    } else {
-        "xdg-open"
-    };
-    let started = std::process::Command::new(opener)
-        .arg(url)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    if let Err(error) = started {
-        warn!(%error, "cannot start {opener}; open {url} in a browser");
-    }
 }
 
 /// Notifies systemd, if it started this process.

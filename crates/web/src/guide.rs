@@ -2,7 +2,7 @@
 
 macro_rules! chapters {
     ($($name:ident: $file:literal;)*) => {$(
-        #[doc = include_str!(concat!("../../../docs/guide/", $file))]
+        #[doc = include_str!(concat!("../guide/", $file))]
         mod $name {}
     )*};
 }

@@ -11,8 +11,37 @@
 //!     App::new().get("/hello/{name}", hello).serve("127.0.0.1:8080")
 //! }
 //! ```
+//!
+//! # Features
+//!
+//! None is on by default: a hello world needs none. `full` has all of them.
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `account` | tokens in links and cookies, remembered log-ins, rules of passwords |
+//! | `cache` | a shared cache in front of a service |
+//! | `compress` | compressed responses: gzip, Brotli, Zstandard |
+//! | `files` | static files, and files by hashed names |
+//! | `full` | everything |
+//! | `jwt` | the layer for JSON Web Tokens |
+//! | `macros` | attributes: `#[get("/users/{id}")]`, `#[handler]`, `#[http_error]` |
+//! | `mail` | mails by SMTP, and their catch-all in development |
+//! | `openapi` | a description of the routes, and a page that shows it |
+//! | `password` | stored passwords |
+//! | `php` | PHP, over FastCGI or resident |
+//! | `proxy` | the reverse proxy |
+//! | `rate-limit` | the layer for limits on the rate of requests |
+//! | `redis` | sessions and rooms of WebSockets in Redis |
+//! | `settings` | settings from a TOML file, a .env file and the environment |
+//! | `sites` | sites with server names and locations, as in `apus.toml` |
+//! | `sql` | SQLite, PostgreSQL and MariaDB, with migrations |
+//! | `templates` | pages from templates |
+//! | `tower` | services of the tower ecosystem in an `App`, and the reverse |
+//! | `validate` | forms, queries and JSON whose fields have rules |
 
 #![forbid(unsafe_code)]
+// docs.rs shows which feature an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "account")]
 pub mod account;

@@ -57,6 +57,40 @@ func asJson(c *gin.Context) {
 	c.JSON(http.StatusOK, swift{uint32(id), "Apus apus", c.GetString("language")})
 }
 
+type item struct {
+	Product  string `json:"product" binding:"min=1,max=40,ascii"`
+	Quantity uint32 `json:"quantity" binding:"min=1,max=100"`
+	Cents    uint64 `json:"cents" binding:"min=1,max=1000000"`
+}
+
+type order struct {
+	Customer string `json:"customer" binding:"min=1,max=80"`
+	Email    string `json:"email" binding:"email,max=254"`
+	Items    []item `json:"items" binding:"min=1,max=20,dive"`
+}
+
+type receipt struct {
+	Customer string   `json:"customer"`
+	Email    string   `json:"email"`
+	Products []string `json:"products"`
+	Cents    uint64   `json:"cents"`
+	Language string   `json:"language"`
+}
+
+func orders(c *gin.Context) {
+	var order order
+	if err := c.ShouldBindJSON(&order); err != nil {
+		c.String(http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	made := receipt{order.Customer, order.Email, make([]string, 0, len(order.Items)), 0, c.GetString("language")}
+	for _, item := range order.Items {
+		made.Products = append(made.Products, item.Product)
+		made.Cents += uint64(item.Quantity) * item.Cents
+	}
+	c.JSON(http.StatusOK, made)
+}
+
 type user struct {
 	Id                  int64
 	Name, Email, Joined string
@@ -110,6 +144,7 @@ func main() {
 	routes.Use(language, servedBy)
 	routes.GET("/hello/:name", hello)
 	routes.GET("/json/:id", asJson)
+	routes.POST("/orders", orders)
 	if len(os.Args) > 2 {
 		pages(routes, os.Args[2])
 	}

@@ -9,6 +9,12 @@ use semver::VersionReq;
 
 use crate::CommandError;
 
+/// The version of this program, which is that of the framework.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The workspace that this program was built from.
+const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
 /// Where a new project gets the crate `apus` from. The options are named as those of `cargo add`.
 #[derive(Debug, Args)]
 pub(crate) struct FrameworkArguments {
@@ -33,12 +39,6 @@ pub(crate) struct FrameworkArguments {
     #[arg(long, value_name = "PATH", group = "framework", value_hint = ValueHint::DirPath)]
     pub(crate) path: Option<PathBuf>,
 }
-
-/// The version of this program, which is that of the framework.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// The workspace that this program was built from.
-const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// The source of the crate `apus`.
 pub(super) enum FrameworkSource {

@@ -1,5 +1,5 @@
 """A client of HTTP/3 with aioquic: `http3.py PORT CA WHAT...`. Each WHAT is a function of this file without its `check_`;
-the program succeeds only if all of them pass."""
+the program succeeds only if all of them pass. With `WHAT@2` it speaks version 2 of QUIC (RFC 9369)."""
 
 import asyncio
 import contextlib
@@ -17,9 +17,11 @@ from wsproto.events import BytesMessage, CloseConnection, Message, Ping, Pong, T
 from wsproto.extensions import PerMessageDeflate
 
 PORT, AUTHORITY = int(sys.argv[1]), sys.argv[2]
-VERSION_1 = 1
+VERSION_1, VERSION_2 = 1, 0x6B3343CF
 # One of those that force a negotiation (RFC 9000 section 15).
 UNKNOWN_VERSION = 0x1A2A3A4A
+# The settings of connections that have no others.
+versions = {}
 
 
 class Client(QuicConnectionProtocol):
@@ -134,6 +136,7 @@ class WebSocket:
 
 @contextlib.asynccontextmanager
 async def connection(waits=True, tickets=None, tokens=None, **settings):
+    settings = versions | settings
     configuration = QuicConfiguration(is_client=True, alpn_protocols=H3_ALPN, server_name="localhost",
                                       max_data=1 << 24, max_stream_data=1 << 23, idle_timeout=120, **settings)
     configuration.load_verify_locations(AUTHORITY)
@@ -253,12 +256,28 @@ class Forwarder(asyncio.DatagramProtocol):
         self.client.datagram_received(data, address)
 
 
+async def check_compatible_version_negotiation():
+    # The first packet has one version, and the server takes the other one, which the client prefers (RFC 9368).
+    for begins, prefers in ((VERSION_1, VERSION_2), (VERSION_2, VERSION_1)):
+        async with connection(original_version=begins, supported_versions=[prefers, begins]) as client:
+            assert client._quic._version == prefers, client._quic._version
+            assert client._quic._version_negotiated_compatible
+            assert client._quic._remote_version_information.chosen_version == prefers
+            assert await client.get("/small.txt") == b"small\n"
+            assert await client.get("/large-1.bin") == content(1 << 20)
+    # The client supports both, and prefers the one that it begins with.
+    for begins, other in ((VERSION_1, VERSION_2), (VERSION_2, VERSION_1)):
+        async with connection(original_version=begins, supported_versions=[begins, other]) as client:
+            assert client._quic._version == begins, client._quic._version
+            assert await client.get("/small.txt") == b"small\n"
+
+
 async def check_version_negotiation():
-    versions = [UNKNOWN_VERSION, VERSION_1]
-    async with connection(supported_versions=versions) as client:
-        assert client._quic._version == VERSION_1
-        assert client._quic._version_negotiated_incompatible
-        assert await client.get("/small.txt") == b"small\n"
+    for version in (VERSION_1, VERSION_2):
+        async with connection(supported_versions=[UNKNOWN_VERSION, version]) as client:
+            assert client._quic._version == version
+            assert client._quic._version_negotiated_incompatible
+            assert await client.get("/small.txt") == b"small\n"
 
 
 async def check_download():
@@ -333,7 +352,11 @@ async def echoes(client, extensions):
 
 async def main():
     for name in sys.argv[3:]:
-        await asyncio.wait_for(globals()[f"check_{name}"](), 240)
+        what, _, version = name.partition("@")
+        versions.clear()
+        if version == "2":
+            versions["supported_versions"] = [VERSION_2]
+        await asyncio.wait_for(globals()[f"check_{what}"](), 240)
         print(name, flush=True)
 
 

@@ -16,6 +16,9 @@ use crate::streams::{ClientProtocol, HEAD_BYTES, HEAD_FIELDS, STREAMS};
 /// The table with which origins may compress their field sections (RFC 9204 section 3.2.3), as that of HTTP/2.
 const DECODER_TABLE_BYTES: usize = 4096;
 
+/// The table with which field sections of requests are compressed, if the origin allows one, as that of HTTP/2.
+const ENCODER_TABLE_BYTES: usize = 4096;
+
 /// The most streams of an origin that wait for inserts into that table.
 const BLOCKED_STREAMS: usize = 16;
 
@@ -46,7 +49,7 @@ impl Http3ClientProtocol {
             extended_connect: false,
             decoder_table_bytes: DECODER_TABLE_BYTES,
             blocked_streams: BLOCKED_STREAMS,
-            encoder_table_bytes: 0,
+            encoder_table_bytes: ENCODER_TABLE_BYTES,
         });
         let mut protocol = Self {
             transport: Http3Transport::new(codec, quic),

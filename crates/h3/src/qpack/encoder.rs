@@ -187,9 +187,12 @@ impl QpackEncoder {
         references: &mut SectionReferences,
         out: &mut Vec<u8>,
     ) {
-        if references.base.is_none()
+        // Lines that are sent again and again, as those of a file, are encoded once for all connections: that is faster than to
+        // look them up in the table of each.
+        if references.used.is_none()
             && let Some(preencoded) = headers.encoded(FieldCompression::Qpack, PreencodedLines::new)
         {
+            references.base = None;
             return preencoded.write(keeps_length, out);
         }
         for line in headers.hpack_lines() {

@@ -123,7 +123,7 @@ fn repeated_messages_become_references_that_are_acknowledged() {
         "/",
         "host: a.example\nx-request: a value that repeats\nauthorization: secret",
     );
-    let fields = headers("x-response: another value that repeats\nset-cookie: a=b");
+    let fields = || headers("x-response: another value that repeats\nset-cookie: a=b");
     let mut lengths = Vec::new();
     for id in [0, 4, 8] {
         let mut out = Vec::new();
@@ -140,6 +140,7 @@ fn repeated_messages_become_references_that_are_acknowledged() {
         assert_eq!(found.get_str("x-request"), Some("a value that repeats"));
         assert_eq!(found.get_str("authorization"), Some("secret"));
         let mut answer = Vec::new();
+        let fields = fields();
         let response = head_of(StatusCode::OK, &fields, Some(0));
         server
             .connection
@@ -156,4 +157,40 @@ fn repeated_messages_become_references_that_are_acknowledged() {
     assert!(lengths[1].0 < lengths[0].0 - 15, "{lengths:?}");
     assert!(lengths[1].1 < lengths[0].1 - 15, "{lengths:?}");
     assert_eq!(lengths[1], lengths[2]);
+}
+
+/// The same lines again, as those of a file, are not looked up in the table of each connection.
+#[test]
+fn lines_that_are_encoded_once_have_no_references() {
+    let (mut client, mut server) = pair_with(4096);
+    let fields = headers("x-response: a value that repeats");
+    let mut responses = Vec::new();
+    for id in [0, 4, 8, 12] {
+        let mut out = Vec::new();
+        let head = request_head(&Method::GET, "/", "host: a.example");
+        client
+            .connection
+            .send_request(id, OutgoingRequest::of(&head, "https"), true, &mut out)
+            .unwrap();
+        client.deliver(&mut server, 2);
+        let events = server.receive(id, &out, true).unwrap();
+        let [H3Event::Request(request)] = &events[..] else {
+            panic!("{events:?}");
+        };
+        let mut response = Vec::new();
+        let head = head_of(StatusCode::OK, &fields, Some(0));
+        server
+            .connection
+            .send_head(request.stream, head, &mut response);
+        server.deliver(&mut client, 3);
+        let events = client.receive(id, &response, true).unwrap();
+        assert!(matches!(&events[..], [H3Event::Response { headers, .. }]
+                if headers.get_str("x-response") == Some("a value that repeats")));
+        client.deliver(&mut server, 2);
+        server.deliver(&mut client, 3);
+        responses.push(response);
+    }
+    // The prefix of a section without references, behind the type and the length of the frame.
+    assert_eq!(responses[2][3..5], [0, 0]);
+    assert_eq!(responses[2], responses[3]);
 }

@@ -96,6 +96,7 @@ impl Http2Handoff {
         listener: &WorkerListener,
         slot: &ConnectionSlot,
     ) {
+        let _open = worker.counters.h2_open.count_one();
         let mut connection = Box::new(Http2Connection::new(worker, listener, slot, *self));
         connection.serve().await;
     }

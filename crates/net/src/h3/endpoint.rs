@@ -149,6 +149,7 @@ fn start(
     let (worker, listener) = (Rc::clone(worker), Rc::clone(listener));
     tokio::task::spawn_local(async move {
         let _permit = permit;
+        let _open = worker.counters.h3_open.count_one();
         let parts = (connection, info);
         let mut connection = Box::new(Http3Connection::new(&worker, &listener, &slot, parts));
         connection.serve().await;

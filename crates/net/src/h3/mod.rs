@@ -42,6 +42,9 @@ use crate::worker::Worker;
 /// The table with which clients may compress their field sections (RFC 9204 section 3.2.3), as that of HTTP/2.
 const DECODER_TABLE_BYTES: usize = 4096;
 
+/// The table with which field sections of responses are compressed, if the client allows one. It takes memory as it fills.
+const ENCODER_TABLE_BYTES: usize = 2048;
+
 /// The most streams of a client that wait for inserts into that table.
 const BLOCKED_STREAMS: usize = 16;
 
@@ -89,7 +92,7 @@ impl<'a> Http3Connection<'a> {
             extended_connect: true,
             decoder_table_bytes: DECODER_TABLE_BYTES,
             blocked_streams: BLOCKED_STREAMS,
-            encoder_table_bytes: 0,
+            encoder_table_bytes: ENCODER_TABLE_BYTES,
         });
         let slots = usize::try_from(limits.h2_max_concurrent_streams).unwrap_or(1);
         let protocol = Http3Protocol::new(Http3Transport::new(codec, quic));

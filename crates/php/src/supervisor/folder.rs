@@ -12,7 +12,7 @@ use crate::error::PoolStartError;
 use crate::plan::WorkerPoolPlan;
 
 /// The runtime file of workers, which is part of the binary.
-const RUNTIME: &str = include_str!("../../../../php/apus.php");
+const RUNTIME: &str = include_str!("apus.php");
 
 /// The folder with the runtime file and the sockets of one pool. Other users can open files in it, as PHP may run
 /// as another user, but not list or change it.

@@ -6,15 +6,18 @@ use rustls::quic::KeyChange;
 
 use crate::error::{ConnectionEnd, TransportError, TransportErrorCode};
 use crate::local_ids::MOST_LOCAL_IDS;
-use crate::packet::{Packet, Space, TAG, VERSION_1};
+use crate::packet::{Packet, Space, TAG};
 use crate::stream_id::Side;
 use crate::tls;
 use crate::transport_parameters::TransportParameters;
+use crate::version::QuicVersion;
 
 use super::keys::OneRttKeys;
 use super::space::{HandshakeSpace, NumberSpace};
 use super::timers::ConnectionTimer;
-use super::{Connection, ConnectionEvent, ConnectionStage, EndpointRequest, SideState};
+use super::{
+    Connection, ConnectionEvent, ConnectionStage, EndpointRequest, OriginalVersion, SideState,
+};
 
 /// Bytes of CRYPTO frames of an encryption level that are held (RFC 9000 section 7.5 requires 4,096).
 const CRYPTO_BUFFER: u64 = 16 * 1024;
@@ -100,7 +103,7 @@ impl Connection {
             self.write_crypto();
             return Ok(());
         }
-        if self.side.is_server() && self.spaces.handshake.is_none() {
+        if self.side.is_server() && self.peer.initial_source.is_none() {
             self.read_client_parameters()?;
         }
         self.write_crypto();
@@ -160,10 +163,47 @@ impl Connection {
         let Some(bytes) = self.tls.transport_parameters() else {
             return Ok(());
         };
-        let parameters = TransportParameters::read(Side::Client, bytes)?;
+        let mut parameters = TransportParameters::read(Side::Client, bytes)?;
         self.check_ids(&parameters)?;
+        self.check_version(&mut parameters)?;
         self.set_peer_parameters(parameters);
+        if let Some(version) = self.tls.selected_version() {
+            self.change_version(version);
+        }
         Ok(())
+    }
+
+    /// The version that the peer claims to use must be that of its packets (RFC 9368 section 4).
+    fn check_version(&self, parameters: &mut TransportParameters) -> Result<(), TransportError> {
+        match parameters.version_information.take() {
+            Some(information) if information.chosen != self.version.number() => {
+                Err(TransportError::new(
+                    TransportErrorCode::VERSION_NEGOTIATION_ERROR,
+                    "the chosen version is not that of the packets",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Changes to the version that the server has selected. Initial packets of the client still come in the original one.
+    fn change_version(&mut self, version: QuicVersion) {
+        if version == self.version {
+            return;
+        }
+        let original = std::mem::replace(&mut self.version, version);
+        let side = self.side;
+        let keys = tls::initial_keys(self.suite, version, &self.initial_destination, side);
+        if let Some(level) = &mut self.spaces.initial
+            && let SideState::Server {
+                original: before, ..
+            } = &mut self.side_state
+        {
+            *before = Some(Box::new(OriginalVersion {
+                version: original,
+                remote: std::mem::replace(&mut level.keys, keys).remote,
+            }));
+        }
     }
 
     /// The connection IDs in the parameters must be those of the handshake (RFC 9000 section 7.3).
@@ -219,8 +259,9 @@ impl Connection {
                 "transport parameters are missing",
             )
         })?;
-        let parameters = TransportParameters::read(Side::Server, bytes)?;
+        let mut parameters = TransportParameters::read(Side::Server, bytes)?;
         self.check_ids(&parameters)?;
+        self.check_version(&mut parameters)?;
         let is_accepted = self.tls.is_early_data_accepted();
         if let SideState::Client {
             early_keys,
@@ -276,7 +317,12 @@ impl Connection {
     /// Discards the keys of an encryption level (RFC 9001 section 4.9).
     pub(super) fn discard_space(&mut self, now: Instant, space: Space) {
         let discarded = match space {
-            Space::Initial => self.spaces.initial.take(),
+            Space::Initial => {
+                if let SideState::Server { original, .. } = &mut self.side_state {
+                    *original = None;
+                }
+                self.spaces.initial.take()
+            }
             Space::Handshake => self.spaces.handshake.take(),
             Space::Data => None,
         };
@@ -307,7 +353,8 @@ impl Connection {
         let Some((retry, tag)) = packet.bytes.split_last_chunk::<TAG>() else {
             return;
         };
-        if !is_expected || tls::retry_tag(&self.initial_destination, retry) != Some(*tag) {
+        let expected = tls::retry_tag(self.version, &self.initial_destination, retry);
+        if !is_expected || expected != Some(*tag) {
             return;
         }
         *token = new_token.to_vec();
@@ -315,7 +362,7 @@ impl Connection {
         self.has_received = true;
         self.remote_ids.set_initial(source);
         if let Some(level) = &mut self.spaces.initial {
-            level.keys = tls::initial_keys(self.suite, &source, Side::Client);
+            level.keys = tls::initial_keys(self.suite, self.version, &source, Side::Client);
             level.space.sent.drain(&mut |_, _| {});
             level.space.next_loss_time = None;
             level.space.crypto_sent.send_all_again();
@@ -339,10 +386,9 @@ impl Connection {
         let is_expected =
             self.side.is_client() && self.state == ConnectionStage::Handshake && !self.has_received;
         let versions = packet.bytes.get(packet.number_at..).unwrap_or_default();
-        let supports_version_1 = versions
-            .chunks(4)
-            .any(|version| version == VERSION_1.to_be_bytes());
-        if is_expected && !supports_version_1 && packet.source == *self.remote_ids.active() {
+        let own = self.version.number().to_be_bytes();
+        let is_supported = versions.chunks(4).any(|version| version == own);
+        if is_expected && !is_supported && packet.source == *self.remote_ids.active() {
             self.end = Some(ConnectionEnd::VersionMismatch);
             self.drain();
         }

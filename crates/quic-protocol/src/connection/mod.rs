@@ -52,6 +52,7 @@ use crate::streams::{
 use crate::tls::TlsSession;
 use crate::token::TokenKey;
 use crate::transport_parameters::TransportParameters;
+use crate::version::QuicVersion;
 
 use close::Closing;
 use keys::OneRttKeys;
@@ -132,13 +133,23 @@ enum SideState {
     Server {
         tokens: Arc<TokenKey>,
         early_keys: Option<Box<DirectionalKeys>>,
+        /// The version with which the client began, if another one was selected.
+        original: Option<Box<OriginalVersion>>,
     },
+}
+
+/// The version before a compatible negotiation, and the keys of the Initial packets that the client sends in it until it
+/// knows the selected one (RFC 9369 section 4.1).
+struct OriginalVersion {
+    version: QuicVersion,
+    remote: DirectionalKeys,
 }
 
 /// What a new connection is made of.
 pub(crate) struct NewConnection {
     pub(crate) side: NewSide,
     pub(crate) transport: Arc<TransportConfig>,
+    pub(crate) version: QuicVersion,
     pub(crate) suite: Suite,
     pub(crate) initial_keys: Keys,
     pub(crate) can_discover_mtu: bool,
@@ -171,6 +182,7 @@ pub struct Connection {
     side_state: SideState,
     state: ConnectionStage,
     config: Arc<TransportConfig>,
+    version: QuicVersion,
     suite: Suite,
     can_discover_mtu: bool,
     random: RandomNumbers,
@@ -255,6 +267,7 @@ impl Connection {
                 SideState::Server {
                     tokens,
                     early_keys: None,
+                    original: None,
                 }
             }
         };
@@ -275,6 +288,7 @@ impl Connection {
             state: ConnectionStage::Handshake,
             idle_timeout: new.transport.max_idle_timeout,
             config: new.transport,
+            version: new.version,
             suite: new.suite,
             can_discover_mtu: new.can_discover_mtu,
             tls: new.tls,
@@ -484,6 +498,11 @@ impl Connection {
                 ..
             }
         )
+    }
+
+    /// The version of QUIC, which a server may change when it reads the ClientHello.
+    pub fn version(&self) -> QuicVersion {
+        self.version
     }
 
     /// The side of this end.

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use rustls::quic::DirectionalKeys;
+
 use crate::connection_id::{ConnectionId, RESET_TOKEN_LENGTH, ResetToken};
 use crate::datagram::DatagramSource;
 use crate::error::{ConnectionEnd, TransportError};
@@ -73,13 +75,19 @@ impl Connection {
     ) {
         let Some(space) = packet.kind.space() else {
             return match packet.kind {
-                PacketKind::Retry => self.on_retry(now, &packet),
+                PacketKind::Retry if packet.version == Some(self.version) => {
+                    self.on_retry(now, &packet);
+                }
+                PacketKind::Retry => {}
                 _ => self.on_version_negotiation(&packet),
             };
         };
         let (kind, destination, packet_source) = (packet.kind, packet.destination, packet.source);
         let is_long = kind != PacketKind::OneRtt;
         if is_long && self.peer_id.is_some_and(|id| id != packet_source) {
+            return;
+        }
+        if is_long && packet.version != Some(self.version) && !self.is_original_initial(&packet) {
             return;
         }
         let opened = match kind {
@@ -114,6 +122,22 @@ impl Connection {
         }
     }
 
+    /// Whether it is an Initial packet of the version with which the client began.
+    fn is_original_initial(&self, packet: &Packet<'_>) -> bool {
+        packet.kind == PacketKind::Initial && self.original_keys(packet).is_some()
+    }
+
+    /// The keys of Initial packets of the version with which the client began, if this is not the selected one.
+    fn original_keys(&self, packet: &Packet<'_>) -> Option<&DirectionalKeys> {
+        match &self.side_state {
+            SideState::Server {
+                original: Some(original),
+                ..
+            } if packet.version == Some(original.version) => Some(&original.remote),
+            _ => None,
+        }
+    }
+
     fn open_handshake<'a>(
         &mut self,
         space: Space,
@@ -126,11 +150,12 @@ impl Connection {
         let Some(level) = level else {
             return Ok(None);
         };
-        let Some(unprotected) = packet.unprotect(&*level.keys.remote.header) else {
+        let keys = self.original_keys(packet).unwrap_or(&level.keys.remote);
+        let Some(unprotected) = packet.unprotect(&*keys.header) else {
             return Ok(None);
         };
         let number = unprotected.number(level.space.received.expected());
-        let payload = packet.decrypt(&*level.keys.remote.packet, unprotected, number);
+        let payload = packet.decrypt(&*keys.packet, unprotected, number);
         Ok(payload.map(|payload| Opened {
             number,
             has_reserved_bits: unprotected.has_reserved_bits(),

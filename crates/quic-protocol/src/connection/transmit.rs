@@ -374,6 +374,7 @@ impl Connection {
         let begin = buffer.len();
         let start = SentHeader {
             kind: PacketKind::OneRtt,
+            version: self.version,
             destination: self.remote_ids.active(),
             source: &self.local_id,
             token: &[],

@@ -67,6 +67,7 @@ impl Connection {
         };
         let header = SentHeader {
             kind,
+            version: self.version,
             destination: self.remote_ids.active(),
             source: &self.local_id,
             token,
@@ -360,7 +361,7 @@ impl Connection {
             return;
         };
         let time = SystemTime::now();
-        if let Some(token) = tokens.new_token(time, self.path.remote.ip()) {
+        if let Some(token) = tokens.new_token(self.version, time, self.path.remote.ip()) {
             frame::write_integers(kind::NEW_TOKEN, [token.len() as u64], buffer);
             buffer.extend_from_slice(&token);
             frames.others().controls.push(Control::NewToken);
@@ -397,6 +398,7 @@ impl Connection {
             };
             let header = SentHeader {
                 kind,
+                version: self.version,
                 destination: self.remote_ids.active(),
                 source: &self.local_id,
                 token,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use apus_quic_protocol::{ClientConfig, TokenStore, TransportConfig};
+use apus_quic_protocol::{ClientConfig, QuicVersion, TokenStore, TransportConfig};
 
 use super::{QuicTlsError, initial_suite};
 
@@ -12,6 +12,7 @@ use super::{QuicTlsError, initial_suite};
 pub struct QuicClientTls {
     config: Arc<rustls::ClientConfig>,
     tokens: Arc<TokenStore>,
+    version: QuicVersion,
 }
 
 impl QuicClientTls {
@@ -25,7 +26,19 @@ impl QuicClientTls {
         Ok(Self {
             config,
             tokens: Arc::default(),
+            version: QuicVersion::V1,
         })
+    }
+
+    /// Opens connections with this version of QUIC, without tokens of another one. The configuration must have no
+    /// sessions of another version (RFC 9369 section 5).
+    #[must_use]
+    pub fn with_version(self, version: QuicVersion) -> Self {
+        Self {
+            tokens: Arc::default(),
+            version,
+            ..self
+        }
     }
 
     pub(crate) fn config(&self, transport: Arc<TransportConfig>) -> ClientConfig {
@@ -33,6 +46,7 @@ impl QuicClientTls {
             tls: Arc::clone(&self.config),
             tokens: Arc::clone(&self.tokens),
             transport,
+            version: self.version,
         }
     }
 }

@@ -4,8 +4,9 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use apus_quic_protocol::{StartTlsSession, TlsSession};
+use apus_quic_protocol::{QuicVersion, ServerOffer, StartTlsSession, TlsSession};
 use rustls::quic::{ServerConnection, Version};
+use rustls::server::{NoServerSessionStorage, ProducesTickets, StoresServerSessions};
 
 use super::QuicTlsError;
 use super::session::ServerSession;
@@ -24,6 +25,8 @@ pub trait SelectServerTls: Send + Sync + 'static {
 /// TLS of one site: certificates, rules for client certificates, ALPN protocols and sessions.
 pub struct QuicServerTls {
     config: Arc<rustls::ServerConfig>,
+    /// The same for version 2, with sessions of its own: none is resumed in another version (RFC 9369 section 5).
+    config_of_version_2: Arc<rustls::ServerConfig>,
     site: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -38,11 +41,22 @@ impl QuicServerTls {
             return Err(QuicTlsError::EarlyDataWithoutState);
         }
         config.max_early_data_size = if early_data { EARLY_DATA } else { 0 };
+        let mut config_of_version_2 = config.clone();
+        config_of_version_2.session_storage = match config.ticketer.enabled() {
+            // Tickets without state would have to tell the version.
+            true => Arc::new(NoServerSessionStorage {}),
+            false => Arc::new(SessionsOfVersion2(Arc::clone(&config.session_storage))),
+        };
+        config_of_version_2.ticketer = Arc::new(NoTickets);
         let config = Arc::new(config);
         // The same checks as for each connection.
         ServerConnection::new(Arc::clone(&config), Version::V1, Vec::new())
             .map_err(|_| QuicTlsError::NoTls13)?;
-        Ok(Self { config, site: None })
+        Ok(Self {
+            config,
+            config_of_version_2: Arc::new(config_of_version_2),
+            site: None,
+        })
     }
 
     /// Adds what the application has to know of the site, for [`QuicServerTls::site`].
@@ -57,8 +71,61 @@ impl QuicServerTls {
         self.site.as_ref()
     }
 
-    pub(super) fn config(&self) -> &Arc<rustls::ServerConfig> {
-        &self.config
+    pub(super) fn config(&self, version: QuicVersion) -> &Arc<rustls::ServerConfig> {
+        match version {
+            QuicVersion::V1 => &self.config,
+            QuicVersion::V2 => &self.config_of_version_2,
+        }
+    }
+}
+
+/// The sessions of version 2 in a storage, in which they have other names than those of version 1.
+#[derive(Debug)]
+struct SessionsOfVersion2(Arc<dyn StoresServerSessions>);
+
+impl SessionsOfVersion2 {
+    fn name(key: &[u8]) -> Vec<u8> {
+        [b"quicv2 ", key].concat()
+    }
+}
+
+impl StoresServerSessions for SessionsOfVersion2 {
+    fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
+        self.0.put(Self::name(&key), value)
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.0.get(&Self::name(key))
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.0.take(&Self::name(key))
+    }
+
+    fn can_cache(&self) -> bool {
+        self.0.can_cache()
+    }
+}
+
+/// No tickets without state.
+#[derive(Debug)]
+struct NoTickets;
+
+impl ProducesTickets for NoTickets {
+    fn enabled(&self) -> bool {
+        false
+    }
+
+    fn lifetime(&self) -> u32 {
+        0
+    }
+
+    fn encrypt(&self, _plain: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn decrypt(&self, _cipher: &[u8]) -> Option<Vec<u8>> {
+        None
     }
 }
 
@@ -74,7 +141,7 @@ pub(crate) struct ServerTlsSelection {
 }
 
 impl StartTlsSession for ServerTlsSelection {
-    fn start(&self, parameters: Vec<u8>) -> Box<dyn TlsSession> {
-        Box::new(ServerSession::new(Arc::clone(&self.sites), parameters))
+    fn start(&self, offer: ServerOffer) -> Box<dyn TlsSession> {
+        Box::new(ServerSession::new(Arc::clone(&self.sites), offer))
     }
 }

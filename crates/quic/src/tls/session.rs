@@ -3,10 +3,10 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use apus_quic_protocol::{TlsSession, TransportError};
+use apus_quic_protocol::{QuicVersion, ServerOffer, TlsSession, TransportError};
 use rustls::HandshakeKind;
 use rustls::pki_types::CertificateDer;
-use rustls::quic::{Connection, DirectionalKeys, KeyChange, ServerConnection, Version};
+use rustls::quic::{Connection, DirectionalKeys, KeyChange, ServerConnection};
 
 use super::QuicHandshake;
 use super::hello::{ClientHelloReader, alert};
@@ -19,15 +19,18 @@ const INTERNAL_ERROR: u8 = 80;
 /// The TLS session of a server connection.
 pub(super) struct ServerSession {
     sites: Arc<dyn SelectServerTls>,
-    parameters: Vec<u8>,
     stage: Stage,
 }
 
 enum Stage {
     /// The ClientHello is not complete.
-    Hello(Box<ClientHelloReader>),
+    Hello {
+        reader: Box<ClientHelloReader>,
+        offer: Option<ServerOffer>,
+    },
     /// The site is selected.
     Selected {
+        version: QuicVersion,
         tls: Arc<QuicServerTls>,
         connection: Box<Connection>,
     },
@@ -42,18 +45,20 @@ struct CompleteHandshake {
 }
 
 impl ServerSession {
-    /// The session of a connection that sends these transport parameters.
-    pub(super) fn new(sites: Arc<dyn SelectServerTls>, parameters: Vec<u8>) -> Self {
+    /// The session of a connection with this offer.
+    pub(super) fn new(sites: Arc<dyn SelectServerTls>, offer: ServerOffer) -> Self {
         Self {
             sites,
-            parameters,
-            stage: Stage::Hello(Box::default()),
+            stage: Stage::Hello {
+                reader: Box::default(),
+                offer: Some(offer),
+            },
         }
     }
 
     fn connection(&self) -> Option<&Connection> {
         match &self.stage {
-            Stage::Hello(_) | Stage::Complete(_) => None,
+            Stage::Hello { .. } | Stage::Complete(_) => None,
             Stage::Selected { connection, .. } => Some(connection),
         }
     }
@@ -61,7 +66,7 @@ impl ServerSession {
     /// The certificates of the client.
     pub(super) fn certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
         match &self.stage {
-            Stage::Hello(_) => None,
+            Stage::Hello { .. } => None,
             Stage::Selected { connection, .. } => certificates(connection),
             Stage::Complete(complete) => complete.certificates.clone(),
         }
@@ -70,8 +75,10 @@ impl ServerSession {
     /// Facts of the handshake, once the site is selected.
     pub(super) fn handshake(&self) -> Option<QuicHandshake> {
         let (tls, connection) = match &self.stage {
-            Stage::Hello(_) => return None,
-            Stage::Selected { tls, connection } => (tls, connection),
+            Stage::Hello { .. } => return None,
+            Stage::Selected {
+                tls, connection, ..
+            } => (tls, connection),
             Stage::Complete(complete) => return Some(complete.facts.clone()),
         };
         Some(QuicHandshake {
@@ -95,17 +102,24 @@ impl TlsSession for ServerSession {
                 UNEXPECTED_MESSAGE,
                 "a TLS message after the handshake",
             )),
-            Stage::Hello(reader) => {
+            Stage::Hello { reader, offer } => {
                 let Some(tls) = reader.read(bytes, &*self.sites)? else {
                     return Ok(());
                 };
-                let parameters = std::mem::take(&mut self.parameters);
-                let config = Arc::clone(tls.config());
-                let mut connection = ServerConnection::new(config, Version::V1, parameters)
+                let Some(offer) = offer.take() else {
+                    return Err(alert(INTERNAL_ERROR, "a second ClientHello"));
+                };
+                let (version, parameters) = offer.respond(&reader.bytes);
+                let config = Arc::clone(tls.config(version));
+                let mut connection = ServerConnection::new(config, version.tls(), parameters)
                     .map(|connection| Box::new(Connection::Server(connection)))
                     .map_err(|error| alert(INTERNAL_ERROR, &error.to_string()))?;
                 TlsSession::read(&mut *connection, &reader.bytes)?;
-                self.stage = Stage::Selected { tls, connection };
+                self.stage = Stage::Selected {
+                    version,
+                    tls,
+                    connection,
+                };
                 Ok(())
             }
         }
@@ -145,9 +159,16 @@ impl TlsSession for ServerSession {
 
     fn is_handshaking(&self) -> bool {
         match &self.stage {
-            Stage::Hello(_) => true,
+            Stage::Hello { .. } => true,
             Stage::Selected { connection, .. } => connection.is_handshaking(),
             Stage::Complete(_) => false,
+        }
+    }
+
+    fn selected_version(&self) -> Option<QuicVersion> {
+        match self.stage {
+            Stage::Selected { version, .. } => Some(version),
+            Stage::Hello { .. } | Stage::Complete(_) => None,
         }
     }
 

@@ -481,6 +481,20 @@ fn invalid_transport_parameters_close_the_connection() {
             let streams = parameter(0x9, &integer(MOST_STREAMS + 1));
             [parameter(0xf, &source), streams].concat()
         }),
+        ("RFC 9368 4 no chosen version", with(0x11, &[])),
+        (
+            "RFC 9368 4 a chosen version that is not available",
+            with(0x11, &[0, 0, 0, 1]),
+        ),
+        (
+            "RFC 9368 4 a part of a version",
+            with(0x11, &[0, 0, 0, 1, 0]),
+        ),
+        ("RFC 9368 4 the version zero", with(0x11, &[0; 4])),
+        (
+            "RFC 9368 4 the version zero",
+            with(0x11, &[0, 0, 0, 1, 0, 0, 0, 0]),
+        ),
         (
             "18 a length beyond the end",
             [default_parameters(&source), vec![0x1, 5, 0]].concat(),

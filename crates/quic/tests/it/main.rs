@@ -18,4 +18,6 @@ mod streams;
 #[cfg(test)]
 mod tls;
 #[cfg(test)]
+mod versions;
+#[cfg(test)]
 mod workers;

@@ -47,8 +47,9 @@ fn an_unknown_version_is_negotiated() {
         assert_eq!(packet[14..23], request[5..14]);
         let versions: Vec<_> = packet[23..].chunks(4).collect();
         assert!(versions.contains(&&[0, 0, 0, 1][..]));
+        assert!(versions.contains(&&[0x6b, 0x33, 0x43, 0xcf][..]));
         // One that must not be used (RFC 9000 section 15), and no draft.
-        assert_eq!(versions.len(), 2);
+        assert_eq!(versions.len(), 3);
     });
 }
 

@@ -16,7 +16,9 @@ use std::time::Duration;
 use apus_control::{ControlSocket, StartTime};
 use apus_http::ServiceFactory;
 use apus_net::tls::{ClientAuth, TlsSettings, TlsSite, UnknownName};
-use apus_net::{Engine, EnginePlan, Http3Settings, Limits, ListenAddress, ListenerPlan};
+use apus_net::{
+    Engine, EnginePlan, Http3Settings, Limits, ListenAddress, ListenerPlan, development_listener,
+};
 use apus_transport::tls::{Certificate, MinVersion};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
@@ -241,6 +243,9 @@ impl Server {
         }
         if self.listeners.is_empty() {
             return Err(StartError::NoAddress);
+        }
+        if let Some(listener) = development_listener(&self.service) {
+            self.listeners = vec![listener];
         }
         self.service.check().map_err(StartError::of_check)?;
         let stop_timeout = self.limits.stop_timeout;

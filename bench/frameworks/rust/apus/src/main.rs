@@ -8,9 +8,10 @@ use apus::sql::{Db, MySql};
 use apus::template::{Page, Renderer, Templates, context};
 use apus::{
     App, Extension, HeaderName, HeaderValue, Json, Path, Request, Response, Server, State,
-    StatusCode, get, routes,
+    StatusCode, Valid, get, post, routes,
 };
-use serde::Serialize;
+use garde::Validate;
+use serde::{Deserialize, Serialize};
 
 /// What the client reads, as a layer finds out.
 #[derive(Clone, Copy)]
@@ -59,6 +60,56 @@ fn json(Extension(Language(language)): Extension<Language>, Path(id): Path<u32>)
     })
 }
 
+#[derive(Deserialize, Validate)]
+struct Order {
+    #[garde(length(chars, min = 1, max = 80))]
+    customer: String,
+    #[garde(email, length(max = 254))]
+    email: String,
+    #[garde(length(min = 1, max = 20), dive)]
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize, Validate)]
+struct Item {
+    #[garde(length(min = 1, max = 40), ascii)]
+    product: String,
+    #[garde(range(min = 1, max = 100))]
+    quantity: u32,
+    #[garde(range(min = 1, max = 1_000_000))]
+    cents: u64,
+}
+
+#[derive(Serialize)]
+struct Receipt {
+    customer: String,
+    email: String,
+    products: Vec<String>,
+    cents: u64,
+    language: &'static str,
+}
+
+impl Receipt {
+    fn new(order: Order, language: &'static str) -> Self {
+        let items = order.items.iter();
+        Self {
+            cents: items.map(|item| u64::from(item.quantity) * item.cents).sum(),
+            customer: order.customer,
+            email: order.email,
+            products: order.items.into_iter().map(|item| item.product).collect(),
+            language,
+        }
+    }
+}
+
+#[post("/orders")]
+fn order(
+    Extension(Language(language)): Extension<Language>,
+    Valid(Json(order)): Valid<Json<Order>>,
+) -> Json<Receipt> {
+    Json(Receipt::new(order, language))
+}
+
 #[derive(Serialize, sqlx::FromRow)]
 struct User {
     id: i64,
@@ -93,7 +144,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut app = App::new()
         .before(language)
         .after(served_by)
-        .register(routes![hello, json]);
+        .register(routes![hello, json, order]);
     if let Some(database) = arguments.next() {
         let templates = Templates::embedded([
             ("layout.html", include_str!("../../views/layout.html")),

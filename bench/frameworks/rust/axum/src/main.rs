@@ -4,15 +4,17 @@ use std::error::Error;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::{Extension, FromRequest, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware;
 use axum::response::{Html, IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
+use garde::Validate;
 use minijinja::value::Serde;
 use minijinja::{Environment, context};
-use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use tokio::net::TcpListener;
 
@@ -59,6 +61,75 @@ async fn json(
         name: "Apus apus",
         language,
     })
+}
+
+#[derive(Deserialize, Validate)]
+struct Order {
+    #[garde(length(chars, min = 1, max = 80))]
+    customer: String,
+    #[garde(email, length(max = 254))]
+    email: String,
+    #[garde(length(min = 1, max = 20), dive)]
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize, Validate)]
+struct Item {
+    #[garde(length(min = 1, max = 40), ascii)]
+    product: String,
+    #[garde(range(min = 1, max = 100))]
+    quantity: u32,
+    #[garde(range(min = 1, max = 1_000_000))]
+    cents: u64,
+}
+
+#[derive(Serialize)]
+struct Receipt {
+    customer: String,
+    email: String,
+    products: Vec<String>,
+    cents: u64,
+    language: &'static str,
+}
+
+impl Receipt {
+    fn new(order: Order, language: &'static str) -> Self {
+        let items = order.items.iter();
+        Self {
+            cents: items.map(|item| u64::from(item.quantity) * item.cents).sum(),
+            customer: order.customer,
+            email: order.email,
+            products: order.items.into_iter().map(|item| item.product).collect(),
+            language,
+        }
+    }
+}
+
+/// A body in JSON whose fields follow their rules.
+struct Valid<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Validate<Context = ()>> FromRequest<S> for Valid<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let Json(value) = Json::<T>::from_request(request, state)
+            .await
+            .map_err(|rejection| Failure(rejection.status(), rejection.body_text()))?;
+        match value.validate() {
+            Ok(()) => Ok(Self(value)),
+            Err(report) => Err(Failure(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                report.to_string(),
+            )),
+        }
+    }
+}
+
+async fn order(
+    Extension(Language(language)): Extension<Language>,
+    Valid(order): Valid<Order>,
+) -> Json<Receipt> {
+    Json(Receipt::new(order, language))
 }
 
 #[derive(Serialize, sqlx::FromRow)]
@@ -137,7 +208,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .parse()?;
     let mut app = Router::new()
         .route("/hello/{name}", get(hello))
-        .route("/json/{id}", get(json));
+        .route("/json/{id}", get(json))
+        .route("/orders", post(order));
     if let Some(database) = arguments.next() {
         app = app.merge(pages(&database, arguments.next().is_none()).await?);
     }

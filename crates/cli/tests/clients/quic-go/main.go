@@ -1,5 +1,5 @@
 // A client of HTTP/3 with quic-go: `quic-go PORT CA WHAT...`. Each WHAT is a key of `checks`; the program succeeds only if
-// all of them pass.
+// all of them pass. With `WHAT@2` it speaks version 2 of QUIC (RFC 9369).
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 var (
 	server, url string
 	roots       = x509.NewCertPool()
+	versions    []quic.Version
 )
 
 var checks = map[string]func(context.Context) error{
@@ -55,7 +57,12 @@ func run(port, authority string, names []string) error {
 	roots.AppendCertsFromPEM(pem)
 	for _, name := range names {
 		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
-		err := checks[name](ctx)
+		what, version, _ := strings.Cut(name, "@")
+		versions = nil
+		if version == "2" {
+			versions = []quic.Version{quic.Version2}
+		}
+		err := checks[what](ctx)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -94,6 +101,7 @@ func (client *client) open(ctx context.Context) (*connection, error) {
 		HandshakeIdleTimeout: time.Minute,
 		MaxIdleTimeout:       2 * time.Minute,
 		TokenStore:           client.tokens,
+		Versions:             versions,
 		Tracer: func(context.Context, bool, quic.ConnectionID) qlogwriter.Trace {
 			return events
 		},
@@ -211,6 +219,9 @@ func handshake(ctx context.Context) error {
 	defer connection.close()
 	if err := connection.getSmall(ctx); err != nil {
 		return err
+	}
+	if versions != nil && connection.quic.ConnectionState().Version != versions[0] {
+		return fmt.Errorf("version %s", connection.quic.ConnectionState().Version)
 	}
 	if protocol := connection.quic.ConnectionState().TLS.NegotiatedProtocol; protocol != "h3" {
 		return fmt.Errorf("protocol %q", protocol)

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use super::{Curl, ExampleSite, certificate, program};
+use crate::commands::dev::DevProject;
 use crate::harness::{Home, free_port, wait_until};
 
 /// The DOM of the loaded page and the messages of the console.
@@ -217,4 +218,70 @@ fn a_listing_shows_any_name_as_text_and_each_link_leads_to_its_file() {
         }
     }
     assert_eq!(found, names.iter().map(|name| (*name).to_owned()).collect());
+}
+
+/// A browser that shows a page until it is dropped.
+struct OpenBrowser {
+    child: std::process::Child,
+    /// Where it tells which pages it shows.
+    pages: String,
+}
+
+impl OpenBrowser {
+    fn show(profile: &Path, url: &str) -> Self {
+        let port = free_port();
+        let child = program("chromium")
+            .args(["--headless", "--no-sandbox", "--disable-gpu"])
+            .args(["--no-first-run", "--disable-background-networking"])
+            .args(["--disable-component-update", "--disable-sync"])
+            .arg(format!("--remote-debugging-port={port}"))
+            .arg(format!("--user-data-dir={}", profile.display()))
+            .arg(url)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pages = format!("http://127.0.0.1:{port}/json/list");
+        Self { child, pages }
+    }
+
+    /// The title of the page; empty while there is none.
+    fn title(&self) -> String {
+        let listed = Curl::new().run(&self.pages).map(|reply| reply.text());
+        let listed: serde_json::Value = listed
+            .ok()
+            .and_then(|text| serde_json::from_str(&text).ok())
+            .unwrap_or_default();
+        let pages = listed.as_array().cloned().unwrap_or_default();
+        let page = pages.iter().find(|page| page["type"] == "page");
+        let title = page.and_then(|page| page["title"].as_str());
+        title.unwrap_or_default().to_owned()
+    }
+}
+
+impl Drop for OpenBrowser {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_page_under_development_is_loaded_again_and_shows_mistakes() {
+    let project = DevProject::new();
+    let apus = project.develop();
+    let browser = OpenBrowser::show(&project.home.path("profile"), &apus.urls()[0]);
+    let shows = |title: &str| wait_until(title, || browser.title() == title);
+    shows("one");
+    project.change("two");
+    shows("two");
+    project.change("a mistake");
+    shows("The project does not compile: 1 error");
+    project.change("three");
+    shows("three");
+    project.change("end");
+    shows("shop has ended: exit status: 3");
+    project.change("four");
+    shows("four");
 }

@@ -1,4 +1,4 @@
-//! HTTP/3 with aioquic and quic-go, which share no code with Apus.
+//! HTTP/3 with aioquic, quic-go and libcurl on ngtcp2, which share no code with Apus.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,21 @@ use super::{certificate, program};
 use crate::harness::{Apus, Home, free_port};
 use crate::proxy::Origin;
 
-/// The client `tests/clients/http3.py`, in the environment that `make tools` makes.
-fn aioquic() -> Command {
+/// A client in `tests/clients`, in the environment that `make tools` makes.
+fn in_python(client: &str) -> Command {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = root.join("../../.tools/python/bin/python");
     let mut command = program(python.to_str().unwrap());
-    command.arg(root.join("tests/clients/http3.py"));
+    command.arg(root.join("tests/clients").join(client));
     command
+}
+
+fn aioquic() -> Command {
+    in_python("http3.py")
+}
+
+fn curl() -> Command {
+    in_python("http3_curl.py")
 }
 
 /// The client `tests/clients/quic-go`, built once. Where Go is too old for quic-go, `make tools` gets a newer one.
@@ -102,11 +110,27 @@ fn aioquic_opens_resumes_and_moves_connections() {
     check(aioquic(), port, &home, &checks);
 }
 
+/// RFC 9369, and RFC 9368. Its updates of keys are those of version 1.
+#[test]
+fn aioquic_speaks_version_2() {
+    let home = Home::new();
+    let (_apus, _origin, port) = serve(&home, &[1, 10], "");
+    let checks = [
+        "handshake@2",
+        "compatible_version_negotiation",
+        "resumption@2",
+        "early_data@2",
+        "migration@2",
+        "parallel@2",
+    ];
+    check(aioquic(), port, &home, &checks);
+}
+
 #[test]
 fn aioquic_proves_its_address_by_a_retry_packet_and_then_by_a_token() {
     let home = Home::new();
     let (_apus, _origin, port) = serve(&home, &[], "retry = \"always\"");
-    check(aioquic(), port, &home, &["retry"]);
+    check(aioquic(), port, &home, &["retry", "retry@2"]);
 }
 
 #[test]
@@ -147,11 +171,20 @@ fn quic_go_opens_resumes_and_moves_connections() {
     check(quic_go(), port, &home, &checks);
 }
 
+/// RFC 9369. Its updates of keys, after a hundred packets, are those of version 1.
+#[test]
+fn quic_go_speaks_version_2() {
+    let home = Home::new();
+    let (_apus, _origin, port) = serve(&home, &[], "");
+    let checks = ["handshake@2", "resumption@2", "early_data@2"];
+    check(quic_go(), port, &home, &checks);
+}
+
 #[test]
 fn quic_go_proves_its_address_by_a_retry_packet_and_then_by_a_token() {
     let home = Home::new();
     let (_apus, _origin, port) = serve(&home, &[], "retry = \"always\"");
-    check(quic_go(), port, &home, &["retry"]);
+    check(quic_go(), port, &home, &["retry", "retry@2"]);
 }
 
 #[test]
@@ -166,4 +199,32 @@ fn quic_go_sends_two_hundred_requests_at_once() {
     let home = Home::new();
     let (_apus, _origin, port) = serve(&home, &[], "");
     check(quic_go(), port, &home, &["parallel"]);
+}
+
+#[test]
+fn curl_opens_connections() {
+    let home = Home::new();
+    let (_apus, _origin, port) = serve(&home, &[], "");
+    check(curl(), port, &home, &["handshake", "as_browsers"]);
+}
+
+#[test]
+fn curl_proves_its_address_by_a_retry_packet() {
+    let home = Home::new();
+    let (_apus, _origin, port) = serve(&home, &[], "retry = \"always\"");
+    check(curl(), port, &home, &["handshake"]);
+}
+
+#[test]
+fn curl_sends_and_receives_large_bodies_whole() {
+    let home = Home::new();
+    let (_apus, _origin, port) = serve(&home, &[100], "");
+    check(curl(), port, &home, &["download", "upload"]);
+}
+
+#[test]
+fn curl_sends_two_hundred_requests() {
+    let home = Home::new();
+    let (_apus, _origin, port) = serve(&home, &[], "");
+    check(curl(), port, &home, &["parallel"]);
 }

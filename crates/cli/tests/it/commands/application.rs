@@ -1,13 +1,18 @@
 //! `apus status` and `apus stop` of an application in Rust, over its control socket.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use apus::{App, Path, Running, Server};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::harness::{Home, get, is_open, wait_until};
+use crate::commands::dev::application_command;
+use crate::harness::{Home, get, get_unix, is_open, wait_until};
 
 async fn show(Path(id): Path<u32>) -> String {
     id.to_string()
@@ -102,4 +107,37 @@ fn a_control_socket_belongs_to_one_server() {
     assert!(error.to_string().contains("already running"), "{error}");
     running.stop();
     application(socket).0.stop();
+}
+
+#[test]
+fn a_second_signal_stops_an_application_at_once() {
+    let home = Home::new();
+    let socket = home.path("app.sock");
+    let mut child = application_command(&socket).spawn().unwrap();
+    wait_until("the application listens", || {
+        UnixStream::connect(&socket).is_ok()
+    });
+    assert_eq!(get_unix(&socket, "/json").status, 200);
+    let mut hanging = UnixStream::connect(&socket).unwrap();
+    let request = b"GET /never HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    hanging.write_all(request).unwrap();
+    // It has the request.
+    wait_until("the handler waits", || {
+        get_unix(&socket, "/waiting").body == "1"
+    });
+    let signal = || kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    signal();
+    wait_until("it accepts nobody", || {
+        UnixStream::connect(&socket).is_err()
+    });
+    let begin = Instant::now();
+    signal();
+    let status = child.wait().unwrap();
+    assert!(status.success(), "{status}");
+    // The first signal gives the request 30 seconds.
+    assert!(
+        begin.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        begin.elapsed()
+    );
 }

@@ -19,6 +19,7 @@ fn help_has_examples_and_exit_statuses() {
         "stop",
         "status",
         "explain",
+        "dev",
         "completions",
         "man",
     ] {

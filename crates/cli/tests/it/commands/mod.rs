@@ -3,6 +3,7 @@
 mod application;
 mod check;
 mod control;
+pub(crate) mod dev;
 mod explain;
 mod help;
 mod new;

@@ -12,9 +12,10 @@ use apus_testkit::{CertificateAuthority, collect, ready_frames};
 use bytes::Bytes;
 
 use super::{H3Client, H3ClientOptions, H3Request, H3Server};
+use crate::h2::client::Peer;
 use crate::h2::described;
 use crate::harness::{Server, ok, paths, plan, service};
-use crate::tls::{client_of, site, tls_listener};
+use crate::tls::{client_of, connect_tls, site, tls_listener};
 
 #[test]
 fn responds_with_the_fields_of_other_versions() {
@@ -216,6 +217,69 @@ fn several_workers_share_the_connections() {
         connections.iter().all(|count| *count > 0),
         "{connections:?}"
     );
+}
+
+#[test]
+fn open_connections_are_counted_by_protocol() {
+    let server = H3Server::start(paths());
+    let open = || {
+        let totals = server.server.totals();
+        (totals.h1_open, totals.h2_open, totals.h3_open)
+    };
+    assert_eq!(open(), (0, 0, 0));
+    let mut first = server.open();
+    let mut second = server.open();
+    for client in [&mut first, &mut second] {
+        assert_eq!(client.get("/a").text(), "/a");
+    }
+    let connect = |protocol: &[u8]| {
+        let mut tls = server.tls.clone();
+        tls.alpn_protocols = vec![protocol.to_vec()];
+        connect_tls(server.server.address(), &tls, "example.com").unwrap()
+    };
+    let mut http1 = connect(b"http/1.1");
+    assert_eq!(http1.get("/b").text(), "/b");
+    let mut http2 = Peer::open(connect(b"h2").stream);
+    assert_eq!(http2.fetch("/c").text(), "/c");
+    assert_eq!(open(), (1, 1, 2));
+    assert_eq!(server.server.totals().connections, 4);
+    first.close();
+    server
+        .server
+        .wait_for("the end of one", |totals| totals.h3_open == 1);
+    drop((http1, http2));
+    server
+        .server
+        .wait_for("the end of those over TCP", |totals| {
+            totals.h1_open == 0 && totals.h2_open == 0
+        });
+    // A connection that survives a reload stays open.
+    assert_eq!(second.get("/a").text(), "/a");
+    assert_eq!(open(), (0, 0, 1));
+}
+
+/// RFC 9204 section 2.1: lines that the service makes anew for each response are sent once.
+#[test]
+fn fields_that_repeat_are_compressed_with_the_dynamic_table() {
+    let value = "a value that repeats ".repeat(20);
+    let server = H3Server::start(service(move |_| {
+        let mut response = ok("body");
+        response.headers_mut().try_append("x-long", &value).unwrap();
+        response.into()
+    }));
+    let mut client = server.open();
+    let mut sent = Vec::new();
+    let mut before = server.server.totals().bytes_out;
+    for _ in 0..4 {
+        let response = client.get("/");
+        assert!(response.field("x-long").unwrap().starts_with("a value"));
+        assert_eq!(response.text(), "body");
+        let now = server.server.totals().bytes_out;
+        sent.push(now - before);
+        before = now;
+    }
+    assert!(sent[0] > 300, "{sent:?}");
+    assert!(sent[3] < 100, "{sent:?}");
 }
 
 #[test]

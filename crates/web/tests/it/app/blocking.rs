@@ -137,3 +137,38 @@ fn other_connections_of_the_worker_do_not_wait_for_work_that_moved_away() {
     assert_eq!(Client::connect(server.address()).request(panic).status, 500);
     assert_eq!(second.request(&head("GET", "/checked/4", &[])).text(), "4");
 }
+
+#[test]
+fn a_worker_runs_eight_pieces_of_work_at_once_and_more_wait() {
+    let (entered, has_entered) = channel();
+    let (let_go, leave) = channel();
+    let leave = Arc::new(Mutex::new(leave));
+    let app = App::new()
+        .state(Gate { entered, leave })
+        .register(routes![wait])
+        .get("/quick", async || "quick");
+    let server = Server::with_workers(1, app);
+    let ask = |id: u32| {
+        let mut client = Client::connect(server.address());
+        client.send(head("GET", &format!("/wait/{id}"), &[]));
+        client
+    };
+    let mut clients: Vec<Client> = (0..8).map(ask).collect();
+    for _ in &clients {
+        has_entered.recv_timeout(PATIENCE).unwrap();
+    }
+    clients.push(ask(8));
+    // The worker has seen the ninth request before it responds to later ones.
+    for _ in 0..20 {
+        let mut other = Client::connect(server.address());
+        assert_eq!(other.request(&head("GET", "/quick", &[])).text(), "quick");
+    }
+    assert!(has_entered.try_recv().is_err());
+    for _ in &clients {
+        let_go.send(()).unwrap();
+    }
+    has_entered.recv_timeout(PATIENCE).unwrap();
+    for (id, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.read(false).text(), format!("{}", id + 1));
+    }
+}

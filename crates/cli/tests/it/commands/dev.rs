@@ -1,0 +1,617 @@
+//! `apus dev`: builds, runs and restarts an application, and shows its mistakes.
+//!
+//! Most tests have a Cargo of their own, which builds nothing: the program of a project is a script that runs
+//! [`application`] of these tests, and its only source file is the name of the version.
+
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use apus::layers::{Compression, SecurityHeaders};
+use apus::{App, Html, Json, Request, Response, Server, StatusCode};
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::harness::{Apus, Ends, Home, Reply, connect, wait_until};
+
+/// A project with a Cargo that builds nothing.
+pub(crate) struct DevProject {
+    pub(crate) home: Home,
+}
+
+/// The Cargo. It fails with an error of the compiler if the source has `mistake`.
+const CARGO: &str = r##"#!/bin/bash
+folder=$(dirname "$0")/..
+case $1 in
+metadata) cat "$folder/metadata.json" ;;
+build)
+    echo built >>"$folder/builds"
+    source=$(cat "$folder/shop/src/main.rs")
+    if [[ $source == *slow* ]]; then
+        until [[ -e $folder/go ]]; do sleep 0.05; done
+    fi
+    if [[ $source == *mistake* ]]; then
+        echo '{"reason":"compiler-message","message":{"level":"error","message":"expected `;`, found `<b>`","spans":[{"file_name":"src/main.rs","line_start":7,"column_start":3,"is_primary":true}],"rendered":"\u001b[1merror\u001b[0m: expected `;`, found `<b>`\n --> src/main.rs:7:3\n"}}'
+        exit 101
+    fi
+    if [[ $source == *manifest* ]]; then
+        echo "error: failed to parse manifest" >&2
+        exit 101
+    fi
+    program=$folder/target/debug/shop
+    mkdir -p "$folder/target/debug"
+    printf '#!/bin/sh\nVERSION="%s" exec "%s" --exact commands::dev::application --ignored --nocapture\n' "$source" "$APPLICATION" >"$program.new"
+    chmod +x "$program.new"
+    cmp -s "$program.new" "$program" || mv "$program.new" "$program"
+    echo "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"shop\"},\"executable\":\"$program\"}"
+    ;;
+esac
+"##;
+
+impl DevProject {
+    pub(crate) fn new() -> Self {
+        let project = Self { home: Home::new() };
+        let home = &project.home;
+        for folder in ["bin", "shop", "shop/src", "shop/templates"] {
+            fs::create_dir(home.path(folder)).unwrap();
+        }
+        home.write("shop/Cargo.toml", "[package]\nname = \"shop\"\n");
+        let cargo = home.write("bin/cargo", CARGO);
+        fs::set_permissions(cargo, fs::Permissions::from_mode(0o755)).unwrap();
+        project.set_dependency("apus");
+        project.change("one");
+        project
+    }
+
+    fn set_dependency(&self, name: &str) {
+        let metadata = json!({
+            "packages": [{
+                "name": "shop",
+                "manifest_path": self.home.path("shop/Cargo.toml"),
+                "dependencies": [{"name": name}],
+                "targets": [{"name": "shop", "kind": ["bin"]}],
+            }],
+            "workspace_root": self.home.path("shop"),
+            "target_directory": self.home.path("target"),
+        });
+        self.home.write("metadata.json", metadata.to_string());
+    }
+
+    /// Changes the source.
+    pub(crate) fn change(&self, source: &str) {
+        self.home.write("shop/src/main.rs", source);
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.home.command(&[&["dev"], arguments].concat());
+        let path = env::var("PATH").unwrap();
+        command
+            .env(
+                "PATH",
+                format!("{}:{path}", self.home.path("bin").display()),
+            )
+            .env("APPLICATION", env::current_exe().unwrap())
+            .env_remove("RUST_BACKTRACE")
+            .current_dir(self.home.path("shop"));
+        command
+    }
+
+    pub(crate) fn develop(&self) -> Apus {
+        Apus::start(self.command(&["--listen", "127.0.0.1:0"]))
+    }
+
+    fn builds(&self) -> usize {
+        self.home.read("builds").lines().count()
+    }
+}
+
+/// The application of the tests, as `main` of a project would be.
+#[test]
+#[ignore = "`apus dev` runs it in the other tests"]
+fn application() {
+    let Ok(version) = env::var("VERSION") else {
+        return;
+    };
+    if version.starts_with("end") {
+        eprintln!("there is no <database>");
+        std::process::exit(3);
+    }
+    let page = format!("<!doctype html><title>{version}</title><h1>{version}</h1>");
+    let policy = "default-src 'none'; script-src 'nonce-{nonce}'";
+    static WAITING: AtomicUsize = AtomicUsize::new(0);
+    let app = App::new()
+        .get("/never", async || {
+            WAITING.fetch_add(1, Ordering::SeqCst);
+            std::future::pending::<()>().await;
+        })
+        .get("/waiting", async || {
+            WAITING.load(Ordering::SeqCst).to_string()
+        })
+        .layer(SecurityHeaders::new().content_security_policy(policy))
+        .layer(Compression::default())
+        .get("/", move || Html(page.clone()))
+        .post("/", async |body: String| body)
+        .get("/json", async || Json(["<h1>"]))
+        .get("/pid", async || std::process::id().to_string())
+        .get("/client", async |request: Request| {
+            let client = request.client().ip.unwrap();
+            let authority = request.authority().unwrap_or_default();
+            format!("{client} {}://{authority}", request.scheme())
+        })
+        .get("/encoding", async |request: Request| {
+            let encoding = request.headers().get_str("accept-encoding");
+            Html(format!("{encoding:?}"))
+        })
+        .get("/panic", async || -> Response { panic!("no such <user>") })
+        .get("/failure", async || StatusCode::INTERNAL_SERVER_ERROR);
+    // Nobody can listen there, so it fails if the socket of `apus dev` is not used.
+    let server = Server::new(app).listen("192.0.2.1:1").unwrap();
+    server.run().unwrap();
+}
+
+/// Runs [`application`] in a process of its own, on a socket.
+pub(crate) fn application_command(socket: &Path) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args(["--exact", "commands::dev::application", "--ignored"])
+        .env("VERSION", "one")
+        .env("APUS_DEV_SOCKET", socket)
+        .stdout(Stdio::null());
+    command
+}
+
+/// The response to a request with these lines in its head, over a new connection.
+fn ask(address: SocketAddr, request_line: &str, fields: &str) -> Reply {
+    let mut stream = connect(address);
+    let request =
+        format!("{request_line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    Reply::read(stream)
+}
+
+/// The field of a browser that opens a page.
+const HTML: &str =
+    "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\nSec-Fetch-Dest: document\r\n";
+
+#[test]
+fn requests_wait_until_the_application_is_built_and_listens() {
+    let project = DevProject::new();
+    let apus = project.develop();
+    let reply = apus.get("/");
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert!(reply.body.contains("<h1>one</h1>"), "{reply:?}");
+    // It sees the clients of `apus dev`, and not the socket.
+    let authority = apus.address();
+    assert_eq!(apus.get("/client").body, "127.0.0.1 http://localhost");
+    let claimed = ask(authority, "GET /client", "X-Forwarded-For: 203.0.113.1\r\n");
+    assert_eq!(claimed.body, "127.0.0.1 http://localhost");
+    // In a pipe, there is no progress.
+    assert_eq!(apus.log(), "");
+}
+
+#[test]
+fn a_page_says_that_the_application_is_built() {
+    let project = DevProject::new();
+    project.change("slow");
+    let apus = project.develop();
+    let page = ask(apus.address(), "GET /", HTML);
+    assert_eq!(page.status, 503);
+    assert!(page.head.contains("retry-after: 1"), "{page:?}");
+    for text in ["shop is being built", "/__apus_dev/reload.js?v="] {
+        assert!(page.body.contains(text), "{text} is missing:\n{page:?}");
+    }
+    // Requests of programs wait.
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| apus.get("/"));
+        project.home.write("go", "");
+        assert!(waiting.join().unwrap().body.contains("<h1>slow</h1>"));
+    });
+    // The application responds while the next version is built.
+    fs::remove_file(project.home.path("go")).unwrap();
+    project.change("slow again");
+    wait_until("the next build runs", || project.builds() == 2);
+    assert!(apus.get("/").body.contains("<h1>slow</h1>"));
+    project.home.write("go", "");
+    wait_until("it is built", || {
+        apus.get("/").body.contains("<h1>slow again</h1>")
+    });
+}
+
+#[test]
+fn a_restart_loses_no_request() {
+    let project = DevProject::new();
+    let apus = project.develop();
+    let address = apus.address();
+    assert_eq!(apus.get("/").status, 200);
+    let is_over = AtomicBool::new(false);
+    let counts = thread::scope(|scope| {
+        let ends = Ends(&is_over);
+        let clients: Vec<_> = (0..4)
+            .map(|client| {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    let mut count = 0;
+                    while !is_over.load(Ordering::SeqCst) {
+                        let reply = match client % 2 {
+                            0 => ask(address, "GET /", ""),
+                            _ => ask(
+                                address,
+                                "POST /",
+                                "Content-Type: text/plain\r\nContent-Length: 0\r\n",
+                            ),
+                        };
+                        assert_eq!(reply.status, 200, "{reply:?}");
+                        count += 1;
+                    }
+                    count
+                })
+            })
+            .collect();
+        for version in ["two", "three", "four"] {
+            project.change(version);
+            wait_until(version, || apus.get("/").body.contains(version));
+        }
+        drop(ends);
+        let clients = clients.into_iter();
+        clients
+            .map(|client| client.join().unwrap())
+            .collect::<Vec<u32>>()
+    });
+    assert!(counts.iter().all(|count| *count > 3), "{counts:?}");
+}
+
+#[test]
+fn errors_of_the_compiler_are_shown_until_they_are_corrected() {
+    let project = DevProject::new();
+    let apus = project.develop();
+    let address = apus.address();
+    assert_eq!(apus.get("/").status, 200);
+    project.change("a mistake");
+    let mut page = ask(address, "GET /", HTML);
+    wait_until("the error is shown", || {
+        page = ask(address, "GET /", HTML);
+        page.status == 500
+    });
+    for text in [
+        "<title>The project does not compile: 1 error</title>",
+        "src/main.rs:7:3",
+        "expected `;`, found `&lt;b&gt;`",
+        "error: expected",
+        "/__apus_dev/reload.js?v=",
+    ] {
+        assert!(page.body.contains(text), "{text} is missing:\n{page:?}");
+    }
+    // Programs get the errors, too, as text or problem details.
+    let text = apus.get("/json");
+    assert_eq!(text.status, 500);
+    assert!(
+        text.body.contains("error: expected `;`, found `<b>`"),
+        "{text:?}"
+    );
+    assert!(!text.body.contains('\u{1b}'), "{text:?}");
+    let problem = ask(address, "GET /json", "Accept: application/json\r\n");
+    assert!(
+        problem.head.contains("application/problem+json"),
+        "{problem:?}"
+    );
+    assert!(apus.log().contains("error: expected"), "{}", apus.log());
+    // A mistake that is taken back needs no restart.
+    let pid = || apus.get("/pid");
+    project.change("one");
+    wait_until("the application is there again", || {
+        apus.get("/").status == 200
+    });
+    let first = pid().body;
+    project.change("a broken manifest");
+    wait_until("what Cargo says is shown", || {
+        apus.get("/").body.contains("failed to parse manifest")
+    });
+    project.change("one");
+    wait_until("the application is there again", || {
+        apus.get("/").status == 200
+    });
+    assert_eq!(pid().body, first);
+}
+
+#[test]
+fn a_panic_is_shown_with_its_message_place_and_backtrace() {
+    let project = DevProject::new();
+    let apus = project.develop();
+    let address = apus.address();
+    assert_eq!(apus.get("/").status, 200);
+    let page = ask(address, "GET /panic", HTML);
+    assert_eq!(page.status, 500);
+    for text in [
+        "A handler panicked",
+        "no such &lt;user&gt;",
+        "commands/dev.rs:",
+        "commands::dev::application",
+        "/__apus_dev/reload.js?v=",
+    ] {
+        assert!(page.body.contains(text), "{text} is missing:\n{page:?}");
+    }
+    assert!(apus.log().contains("no such <user>"), "{}", apus.log());
+    // Only the page of the panic shows it, and programs get what the application sends.
+    let other = ask(address, "GET /failure", HTML);
+    assert_eq!(other.status, 500);
+    assert!(!other.body.contains("panicked"), "{other:?}");
+    let text = apus.get("/panic");
+    assert_eq!(
+        (text.status, text.body.contains("user")),
+        (500, false),
+        "{text:?}"
+    );
+}
+
+#[test]
+fn pages_get_the_script_and_other_responses_stay_as_they_are() {
+    let project = DevProject::new();
+    let apus = project.develop();
+    let address = apus.address();
+    assert_eq!(apus.get("/").status, 200);
+    let script = "<script src=\"/__apus_dev/reload.js?v=";
+    let compressed =
+        format!("{HTML}Accept-Encoding: gzip\r\nIf-None-Match: *\r\nRange: bytes=0-1\r\n");
+    let page = ask(address, "GET /", &compressed);
+    assert_eq!(page.status, 200, "{page:?}");
+    assert!(page.body.starts_with("<!doctype html>"), "{page:?}");
+    assert!(page.body.contains(script), "{page:?}");
+    assert!(!page.head.contains("content-encoding"), "{page:?}");
+    // The script has the nonce of the page, and may connect.
+    let (_, nonce) = page.body.split_once(" nonce=\"").unwrap();
+    let (nonce, _) = nonce.split_once('"').unwrap();
+    let policy = format!("script-src 'nonce-{nonce}'").to_lowercase();
+    assert!(page.head.contains(&policy), "{page:?}");
+    let events = "connect-src http://localhost/__apus_dev/events";
+    assert!(page.head.contains(events), "{page:?}");
+    assert_eq!(
+        &ask(address, "GET /encoding", &compressed).body[..4],
+        "None"
+    );
+
+    let fragment = "Accept: text/html\r\nSec-Fetch-Dest: empty\r\nAccept-Encoding: gzip\r\n";
+    assert!(
+        ask(address, "GET /encoding", fragment)
+            .body
+            .contains("gzip")
+    );
+    for (line, fields) in [
+        ("GET /", ""),
+        ("GET /", "Accept: text/html\r\nHX-Request: true\r\n"),
+        ("GET /json", HTML),
+        ("HEAD /", HTML),
+        (
+            "POST /",
+            "Accept: text/html\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n",
+        ),
+    ] {
+        let reply = ask(address, line, fields);
+        assert_eq!(reply.status, 200, "{line} {fields}");
+        assert!(!reply.body.contains("__apus_dev"), "{reply:?}");
+        assert!(!reply.head.contains("connect-src"), "{reply:?}");
+    }
+    let script = apus.get("/__apus_dev/reload.js");
+    assert!(script.head.contains("text/javascript"), "{script:?}");
+    assert!(script.body.contains("new EventSource"), "{script:?}");
+}
+
+/// The versions that an event stream sends.
+struct Versions(BufReader<std::net::TcpStream>);
+
+impl Versions {
+    fn of(apus: &Apus) -> Self {
+        let mut stream = apus.connect();
+        let request = "GET /__apus_dev/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    fn next(&mut self) -> String {
+        let mut line = String::new();
+        while !line.starts_with("data: ") {
+            line.clear();
+            assert_ne!(
+                self.0.read_line(&mut line).unwrap(),
+                0,
+                "the stream has ended"
+            );
+        }
+        line
+    }
+}
+
+#[test]
+fn pages_are_loaded_again_after_a_change_of_a_template_without_a_build() {
+    let project = DevProject::new();
+    let apus = project.develop();
+    assert_eq!(apus.get("/").status, 200);
+    let (pid, builds) = (apus.get("/pid").body, project.builds());
+    let mut versions = Versions::of(&apus);
+    let first = versions.next();
+    project
+        .home
+        .write("shop/templates/home.html", "<h1>changed</h1>");
+    let second = versions.next();
+    assert_ne!(first, second);
+    fs::create_dir(project.home.path("shop/static")).unwrap();
+    project
+        .home
+        .write("shop/static/style.css", "h1 { color: red }");
+    assert_ne!(second, versions.next());
+    assert_eq!(
+        (apus.get("/pid").body, project.builds()),
+        (pid.clone(), builds)
+    );
+    // What the application writes is no change.
+    project.home.write("shop/shop.db", "");
+    project.home.write("shop/.env", "LEVEL=1");
+    versions.next();
+    assert_ne!(apus.get("/pid").body, pid, "it reads .env when it starts");
+    assert_eq!(project.builds(), builds);
+}
+
+#[test]
+fn an_application_that_ends_is_shown_with_its_output() {
+    let project = DevProject::new();
+    project.change("end");
+    let apus = project.develop();
+    let reply = apus.get("/");
+    assert_eq!(reply.status, 502, "{reply:?}");
+    assert!(
+        reply.body.contains("shop has ended: exit status: 3"),
+        "{reply:?}"
+    );
+    assert!(reply.body.contains("there is no <database>"), "{reply:?}");
+    let page = ask(apus.address(), "GET /", HTML);
+    assert!(
+        page.body.contains("there is no &lt;database&gt;"),
+        "{page:?}"
+    );
+    project.change("two");
+    wait_until("the application listens", || {
+        apus.get("/").body.contains("two")
+    });
+}
+
+fn is_running(pid: &str) -> bool {
+    // A process that nobody has waited for is a zombie.
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    !status.is_empty() && !status.contains("State:\tZ")
+}
+
+#[test]
+fn the_application_ends_with_apus_dev() {
+    for signal in [Signal::TERM, Signal::INT, Signal::KILL] {
+        let project = DevProject::new();
+        let mut apus = project.develop();
+        let pid = apus.get("/pid").body;
+        assert!(is_running(&pid));
+        apus.signal(signal);
+        let status = apus.wait();
+        assert_eq!(status.success(), signal != Signal::KILL, "{status}");
+        wait_until("the application has ended", || !is_running(&pid));
+    }
+}
+
+#[test]
+fn the_application_knows_that_its_clients_use_tls() {
+    let project = DevProject::new();
+    let apus = Apus::start(project.command(&["--tls", "--listen", "127.0.0.1:0"]));
+    let url = &apus.urls()[0];
+    assert!(url.starts_with("https://"), "{url}");
+    let root = project.home.path(".local/share/apus/ca/root.pem");
+    let output = Command::new("curl")
+        .args(["--silent", "--show-error", "--max-time", "50", "--cacert"])
+        .arg(root)
+        .arg(format!("{url}client"))
+        .output()
+        .unwrap();
+    let expected = format!("127.0.0.1 {}", url.trim_end_matches('/'));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        expected,
+        "{output:?}"
+    );
+}
+
+#[test]
+fn mistakes_of_the_user_are_told_in_words() {
+    let project = DevProject::new();
+    let expect = |mut command: Command, status: i32, text: &str| {
+        let output = command.output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{error}");
+        assert!(error.contains(text), "{error}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+    };
+    let mut elsewhere = project.command(&[]);
+    elsewhere.current_dir(project.home.path("site"));
+    expect(elsewhere, 2, "is not in a Cargo project");
+    let mut without_cargo = project.command(&[]);
+    without_cargo.env("PATH", project.home.path("site"));
+    expect(without_cargo, 2, "cargo is not installed");
+    let command = project.command(&["--bin", "other"]);
+    expect(command, 2, "has no program other; it has: shop");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let command = project.command(&["--listen", &address]);
+    expect(command, 1, "another process has port");
+    project.set_dependency("axum");
+    expect(
+        project.command(&[]),
+        2,
+        "does not depend on the crate `apus`",
+    );
+}
+
+/// A program that responds to each request with its version and its arguments.
+const MINIMAL: &str = r#"
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
+
+fn main() {
+    let socket = std::env::var_os("APUS_DEV_SOCKET").unwrap();
+    let listener = UnixListener::bind(socket).unwrap();
+    for stream in listener.incoming() {
+        let mut stream = stream.unwrap();
+        let mut head = [0; 4096];
+        let _ = stream.read(&mut head);
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        let body = format!("{} {}", VERSION, arguments.join(" "));
+        let _ = write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    }
+}
+"#;
+
+#[test]
+fn a_project_is_built_by_the_real_cargo() {
+    let home = Home::new();
+    for folder in ["apus/src", "shop/src"] {
+        fs::create_dir_all(home.path(folder)).unwrap();
+    }
+    let program = |version: &str| MINIMAL.replace("VERSION", version);
+    let package = |name: &str| {
+        format!(
+            "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n"
+        )
+    };
+    // The framework takes too long to compile; the program does its part.
+    home.write("apus/Cargo.toml", package("apus"));
+    home.write("apus/src/lib.rs", "");
+    let dependency = "[dependencies]\napus = { path = \"../apus\" }\n";
+    home.write("shop/Cargo.toml", package("shop") + dependency);
+    home.write("shop/src/main.rs", program("\"one\""));
+    let mut command = home.command(&["dev", "--listen", "127.0.0.1:0", "--", "a", "--b"]);
+    let own_home = |name: &str, folder: &str| match env::var_os(name) {
+        Some(value) => value,
+        None => Path::new(&env::var_os("HOME").unwrap()).join(folder).into(),
+    };
+    command
+        .env("CARGO_HOME", own_home("CARGO_HOME", ".cargo"))
+        .env("RUSTUP_HOME", own_home("RUSTUP_HOME", ".rustup"))
+        .env("CARGO_TARGET_DIR", home.path("target"))
+        .current_dir(home.path("shop"));
+    let apus = Apus::start(command);
+    assert_eq!(apus.get("/").body, "one a --b");
+    home.write("shop/src/main.rs", program("\"two\""));
+    wait_until("the change is built", || {
+        apus.get("/").body.starts_with("two")
+    });
+    home.write("shop/src/main.rs", program("apus::NAME"));
+    wait_until("the error is shown", || {
+        let reply = apus.get("/");
+        reply.body.contains("cannot find value `NAME`")
+            && reply.body.contains("--> src/main.rs:13:")
+    });
+    // A change of a dependency on this machine is a change, too.
+    home.write("apus/src/lib.rs", "pub const NAME: &str = \"three\";");
+    wait_until("the dependency is built", || {
+        apus.get("/").body.starts_with("three a")
+    });
+}

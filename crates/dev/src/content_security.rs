@@ -1,0 +1,217 @@
+//! Content security policies of pages (CSP Level 3), which have to allow the script that reloads the page.
+
+use apus_http::Headers;
+use aws_lc_rs::rand;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+const FIELDS: [&str; 2] = [
+    "content-security-policy",
+    "content-security-policy-report-only",
+];
+
+/// Changes the policies so that they allow a script from this URL, and its connection to the other one. Returns the nonce
+/// that the script needs.
+pub(crate) fn allow_script(headers: &mut Headers, script: &str, events: &str) -> Option<String> {
+    let mut policies: Vec<(&str, Vec<SecurityPolicy>)> = Vec::new();
+    for name in FIELDS {
+        let lines = headers.get_all(name);
+        let lines = lines.filter_map(|line| std::str::from_utf8(line).ok());
+        // Several policies may be in one field line.
+        let parsed: Vec<_> = lines
+            .flat_map(|line| line.split(','))
+            .map(SecurityPolicy::parse)
+            .collect();
+        if !parsed.is_empty() {
+            policies.push((name, parsed));
+        }
+    }
+    let all = || policies.iter().flat_map(|(_, policies)| policies);
+    let mut nonce = all().find_map(SecurityPolicy::nonce);
+    if nonce.is_none() && all().any(SecurityPolicy::needs_nonce) {
+        nonce = new_nonce();
+    }
+    for (name, mut policies) in policies {
+        for policy in &mut policies {
+            policy.allow(script, events, nonce.as_deref());
+        }
+        headers.remove(name);
+        for policy in policies {
+            // It consists of parts of a field and of URLs of this server.
+            let _ = headers.try_append(name, policy.to_string());
+        }
+    }
+    nonce
+}
+
+fn new_nonce() -> Option<String> {
+    let mut bytes = [0; 16];
+    rand::fill(&mut bytes).ok()?;
+    Some(STANDARD.encode(bytes))
+}
+
+/// A policy: directives with their sources.
+struct SecurityPolicy(Vec<PolicyDirective>);
+
+struct PolicyDirective {
+    name: String,
+    sources: Vec<String>,
+}
+
+/// The directives for scripts and for connections, the most specific first.
+const SCRIPT_DIRECTIVES: [&str; 3] = ["script-src-elem", "script-src", "default-src"];
+const CONNECT_DIRECTIVES: [&str; 2] = ["connect-src", "default-src"];
+
+impl SecurityPolicy {
+    fn parse(text: &str) -> Self {
+        let directives = text.split(';').filter_map(|directive| {
+            let mut words = directive.split_ascii_whitespace().map(str::to_owned);
+            Some(PolicyDirective {
+                name: words.next()?,
+                sources: words.collect(),
+            })
+        });
+        Self(directives.collect())
+    }
+
+    /// The directive that counts. The first of a name does.
+    fn directive(&self, names: &[&str]) -> Option<&PolicyDirective> {
+        names.iter().find_map(|name| {
+            let mut directives = self.0.iter();
+            directives.find(|directive| directive.name.eq_ignore_ascii_case(name))
+        })
+    }
+
+    /// The nonce of the scripts of the page.
+    fn nonce(&self) -> Option<String> {
+        let scripts = self.directive(&SCRIPT_DIRECTIVES)?;
+        scripts.sources.iter().find_map(|source| {
+            let nonce = source.strip_prefix("'nonce-")?.strip_suffix('\'')?;
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "+/-_=".contains(c);
+            nonce.chars().all(is_plain).then(|| nonce.to_owned())
+        })
+    }
+
+    /// Whether it ignores URLs.
+    fn needs_nonce(&self) -> bool {
+        self.directive(&SCRIPT_DIRECTIVES)
+            .is_some_and(|scripts| scripts.has("'strict-dynamic'"))
+    }
+
+    fn allow(&mut self, script: &str, events: &str, nonce: Option<&str>) {
+        let by_nonce = nonce.map(|nonce| format!("'nonce-{nonce}'"));
+        let source = match by_nonce {
+            Some(source) if self.needs_nonce() || self.nonce().is_some() => source,
+            _ => script.to_owned(),
+        };
+        self.add(&SCRIPT_DIRECTIVES, source);
+        self.add(&CONNECT_DIRECTIVES, events.to_owned());
+    }
+
+    /// Adds a source to the directive that counts; nothing if all sources are allowed.
+    fn add(&mut self, names: &[&str], source: String) {
+        let Some(found) = self.directive(names) else {
+            return;
+        };
+        if found.has(&source) {
+            return;
+        }
+        let mut sources: Vec<String> = found.sources.clone();
+        sources.retain(|known| !known.eq_ignore_ascii_case("'none'"));
+        sources.push(source);
+        let is_default = found.name.eq_ignore_ascii_case("default-src");
+        let name = match (is_default, names) {
+            // Other resources are allowed as before.
+            (true, [.., specific, _]) => (*specific).to_owned(),
+            _ => found.name.clone(),
+        };
+        match self.0.iter_mut().find(|directive| directive.name == name) {
+            Some(directive) => directive.sources = sources,
+            None => self.0.push(PolicyDirective { name, sources }),
+        }
+    }
+}
+
+impl PolicyDirective {
+    fn has(&self, source: &str) -> bool {
+        self.sources.iter().any(|known| known == source)
+    }
+}
+
+impl std::fmt::Display for SecurityPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, directive) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("; ")?;
+            }
+            f.write_str(&directive.name)?;
+            for source in &directive.sources {
+                write!(f, " {source}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The policy after the change, and the nonce.
+    fn allowed(policy: &str) -> (String, Option<String>) {
+        let mut headers = Headers::new();
+        headers.try_append(FIELDS[0], policy).unwrap();
+        let nonce = allow_script(&mut headers, "http://a/s.js", "http://a/e");
+        let lines = headers.get_all(FIELDS[0]);
+        let lines: Vec<_> = lines
+            .map(|line| std::str::from_utf8(line).unwrap())
+            .collect();
+        (lines.join(", "), nonce)
+    }
+
+    #[test]
+    fn a_policy_allows_the_script_and_nothing_else() {
+        for (policy, expected) in [
+            (
+                "base-uri 'self'; object-src 'none'",
+                "base-uri 'self'; object-src 'none'",
+            ),
+            (
+                "default-src 'none'; img-src 'self'",
+                "default-src 'none'; img-src 'self'; script-src http://a/s.js; connect-src http://a/e",
+            ),
+            (
+                "script-src 'self' 'unsafe-inline';connect-src 'none'",
+                "script-src 'self' 'unsafe-inline' http://a/s.js; connect-src http://a/e",
+            ),
+            (
+                "default-src 'self', script-src https://b/",
+                "default-src 'self'; script-src 'self' http://a/s.js; connect-src 'self' http://a/e, \
+                 script-src https://b/ http://a/s.js",
+            ),
+        ] {
+            assert_eq!(allowed(policy), (expected.to_owned(), None));
+        }
+    }
+
+    #[test]
+    fn the_script_has_the_nonce_of_the_page() {
+        let (policy, nonce) =
+            allowed("script-src 'nonce-a+b=' 'strict-dynamic'; connect-src 'self'");
+        assert_eq!(nonce.as_deref(), Some("a+b="));
+        assert_eq!(
+            policy,
+            "script-src 'nonce-a+b=' 'strict-dynamic'; connect-src 'self' http://a/e"
+        );
+    }
+
+    #[test]
+    fn a_policy_that_ignores_urls_gets_a_nonce() {
+        let (policy, nonce) = allowed("script-src 'sha256-abc=' 'strict-dynamic'");
+        let nonce = nonce.unwrap();
+        assert_eq!(
+            policy,
+            format!("script-src 'sha256-abc=' 'strict-dynamic' 'nonce-{nonce}'")
+        );
+    }
+}

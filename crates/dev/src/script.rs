@@ -1,0 +1,250 @@
+//! The script that loads a page again: itself, its event stream, and how it gets into pages.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use apus_http::{
+    Body, BodyError, BodyStream, EventLines, Frame, HeaderValue, Headers, Response, StatusCode,
+    header,
+};
+use apus_net::worker_stop;
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::content_security::allow_script;
+use crate::state::DevState;
+
+/// The path of the script.
+pub(crate) const SCRIPT_PATH: &str = "/__apus_dev/reload.js";
+
+/// The path of the event stream, beside the script.
+pub(crate) const EVENTS_PATH: &str = "/__apus_dev/events";
+
+/// Fields that describe a body byte by byte.
+const BODY_FIELDS: [&str; 8] = [
+    "content-length",
+    "etag",
+    "last-modified",
+    "accept-ranges",
+    "content-md5",
+    "content-digest",
+    "repr-digest",
+    "digest",
+];
+
+/// The response to a request for the script.
+pub(crate) fn script() -> Response {
+    Response::new(StatusCode::OK)
+        .with_header(
+            &header::CONTENT_TYPE,
+            &HeaderValue::from_static("text/javascript; charset=utf-8"),
+        )
+        .with_header(
+            &header::CACHE_CONTROL,
+            &HeaderValue::from_static("no-cache"),
+        )
+        .with_body(include_str!("page/reload.js"))
+}
+
+/// The response to a request for the events: the version of the pages now, and after each change.
+pub(crate) fn events(run: String, mut state: watch::Receiver<DevState>) -> Response {
+    state.mark_changed();
+    let mut response = Response::new(StatusCode::OK)
+        .with_header(
+            &header::CONTENT_TYPE,
+            &HeaderValue::from_static("text/event-stream"),
+        )
+        .with_header(
+            &header::CACHE_CONTROL,
+            &HeaderValue::from_static("no-store"),
+        )
+        .with_body(Body::stream(VersionEvents {
+            run,
+            next: next_version(state, None),
+            stopping: Box::pin(worker_stop()),
+        }));
+    response.set_coding_chosen(true);
+    response
+}
+
+type NextVersion = Pin<Box<dyn Future<Output = Option<(watch::Receiver<DevState>, u64)>>>>;
+
+/// The next version that is not this one; `None` when the server ends.
+fn next_version(mut state: watch::Receiver<DevState>, last: Option<u64>) -> NextVersion {
+    Box::pin(async move {
+        loop {
+            state.changed().await.ok()?;
+            let version = state.borrow_and_update().version;
+            if last != Some(version) {
+                return Some((state, version));
+            }
+        }
+    })
+}
+
+/// The body of the event stream.
+struct VersionEvents {
+    run: String,
+    next: NextVersion,
+    stopping: Pin<Box<dyn Future<Output = ()>>>,
+}
+
+impl BodyStream for VersionEvents {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        if self.stopping.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        let Some((state, version)) = ready!(self.next.as_mut().poll(cx)) else {
+            return Poll::Ready(None);
+        };
+        self.next = next_version(state, Some(version));
+        let mut event = EventLines::default();
+        event.field("event", "version");
+        event.data(&format!("{}-{version}", self.run));
+        Poll::Ready(Some(Ok(Frame::Data(event.finish()))))
+    }
+}
+
+/// The script in a page of one version.
+pub(crate) struct ReloadScript {
+    version: String,
+    /// The scheme, host and port of the page.
+    origin: String,
+}
+
+impl ReloadScript {
+    pub(crate) fn new(version: String, origin: String) -> Self {
+        Self { version, origin }
+    }
+
+    /// Adds the script to the end of a response, if it is a whole HTML page. Its policy allows the script then.
+    pub(crate) fn add_to(&self, response: &mut Response) {
+        if !is_page(response) {
+            return;
+        }
+        let sources = [SCRIPT_PATH, EVENTS_PATH].map(|path| format!("{}{path}", self.origin));
+        let headers = response.headers_mut();
+        let nonce = allow_script(headers, &sources[0], &sources[1]);
+        for name in BODY_FIELDS {
+            headers.remove(name);
+        }
+        let nonce = nonce.map_or_else(String::new, |nonce| format!(" nonce=\"{nonce}\""));
+        let element = format!(
+            "<script src=\"{SCRIPT_PATH}?v={}\"{nonce} async></script>",
+            self.version
+        );
+        let page = response.take_body();
+        *response.body_mut() = Body::stream(ExtendedBody {
+            body: page,
+            end: Some(element.into()),
+            trailers: None,
+        });
+    }
+}
+
+/// Whether a response is a whole page in HTML that is not compressed.
+fn is_page(response: &Response) -> bool {
+    let headers = response.headers();
+    let is_html = headers.get_str("content-type").is_some_and(|value| {
+        let essence = value.split(';').next().unwrap_or_default().trim();
+        essence.eq_ignore_ascii_case("text/html")
+    });
+    let is_whole = !matches!(
+        response.status(),
+        StatusCode::NO_CONTENT | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED
+    );
+    let is_identity = match headers.get_str("content-encoding") {
+        Some(coding) => coding.eq_ignore_ascii_case("identity"),
+        None => !headers.contains("content-encoding"),
+    };
+    is_html && is_whole && is_identity && !response.body().is_empty()
+}
+
+/// A body with more data at its end.
+struct ExtendedBody {
+    body: Body,
+    end: Option<Bytes>,
+    /// The trailers of the body, which come after the end.
+    trailers: Option<Headers>,
+}
+
+impl BodyStream for ExtendedBody {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        if self.end.is_some() {
+            match ready!(self.body.poll_frame(cx)) {
+                Some(Ok(Frame::Trailers(trailers))) => self.trailers = Some(trailers),
+                Some(frame) => return Poll::Ready(Some(frame)),
+                None => {}
+            }
+        }
+        let end = self.end.take().map(Frame::Data);
+        let frame = end.or_else(|| self.trailers.take().map(Frame::Trailers));
+        Poll::Ready(frame.map(Ok))
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        let body = match &self.end {
+            Some(_) => self.body.len()?,
+            None => 0,
+        };
+        body.checked_add(self.end.as_ref().map_or(0, |end| end.len() as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_testkit::{block_on, collect};
+
+    use super::*;
+
+    fn page(fields: &[(&str, &str)]) -> Response {
+        let mut headers = Headers::new();
+        for (name, value) in fields {
+            headers.try_append(name, value).unwrap();
+        }
+        Response::with_headers(StatusCode::OK, headers, Body::from("<h1>a</h1>"))
+    }
+
+    fn with_script(mut response: Response) -> (Response, String) {
+        let script = ReloadScript::new("7-1".to_owned(), "http://a:80".to_owned());
+        script.add_to(&mut response);
+        let mut body = response.take_body();
+        let text = block_on(collect(&mut body)).unwrap();
+        (response, String::from_utf8(text).unwrap())
+    }
+
+    #[test]
+    fn a_page_gets_the_script_at_its_end() {
+        let (response, text) = with_script(page(&[
+            ("content-type", "Text/HTML; charset=utf-8"),
+            ("content-length", "10"),
+            ("etag", "\"a\""),
+        ]));
+        let script = "<script src=\"/__apus_dev/reload.js?v=7-1\" async></script>";
+        assert_eq!(text, format!("<h1>a</h1>{script}"));
+        assert!(!response.headers().contains("content-length"));
+        assert!(!response.headers().contains("etag"));
+        let (_, text) = with_script(page(&[
+            ("content-type", "text/html"),
+            ("content-security-policy", "script-src 'nonce-abc'"),
+        ]));
+        assert!(text.contains(" nonce=\"abc\" "), "{text}");
+    }
+
+    #[test]
+    fn other_responses_stay_as_they_are() {
+        let html = ("content-type", "text/html");
+        for fields in [
+            &[("content-type", "application/json")][..],
+            &[],
+            &[html, ("content-encoding", "gzip")],
+        ] {
+            assert_eq!(with_script(page(fields)).1, "<h1>a</h1>", "{fields:?}");
+        }
+        let mut partial = page(&[html]);
+        partial.set_status(StatusCode::PARTIAL_CONTENT);
+        assert_eq!(with_script(partial).1, "<h1>a</h1>");
+        assert_eq!(with_script(page(&[html]).with_body(Body::Empty)).1, "");
+    }
+}
