@@ -40,8 +40,9 @@ pub struct SqlTokens {
     is_made: Arc<OnceCell<()>>,
 }
 
-/// The statement that creates the table, for every database.
-const TABLE: &str = "CREATE TABLE IF NOT EXISTS apus_tokens (digest CHAR(64) NOT NULL PRIMARY KEY, \
+/// The statement that creates the table, for every database. The digest is no `CHAR`, which the `Any` driver of sqlx does
+/// not read from PostgreSQL.
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS apus_tokens (digest VARCHAR(64) NOT NULL PRIMARY KEY, \
      purpose VARCHAR(40) NOT NULL, account BIGINT NOT NULL, note VARCHAR(500) NOT NULL, \
      issued BIGINT NOT NULL, expires BIGINT NOT NULL)";
 
