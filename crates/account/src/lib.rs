@@ -26,6 +26,6 @@ pub use memory::MemoryTokens;
 pub use password_rules::PasswordRules;
 pub use remember::RememberMe;
 #[cfg(feature = "sql")]
-pub use sql::{SqlTokens, TokenDatabase};
+pub use sql::SqlTokens;
 pub use store::{AccountTokenStore, StoredToken, TokenError, TokenFuture};
 pub use tokens::AccountTokens;

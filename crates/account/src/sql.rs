@@ -3,40 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
+use apus_database::{Db, sqlx};
+use sqlx::Row;
 use sqlx::any::AnyRow;
-use sqlx::pool::PoolConnection;
-use sqlx::{Any, AssertSqlSafe, Row, SqlSafeStr, SqlStr};
 use tokio::sync::OnceCell;
 
 use crate::store::{AccountTokenStore, StoredToken, TokenError, TokenFuture};
 
-/// The future of a connection.
-type ConnectionFuture = std::pin::Pin<Box<dyn Future<Output = sqlx::Result<PoolConnection<Any>>>>>;
-
-/// The database of [`SqlTokens`]: how it is reached, and which syntax it has.
-#[derive(Clone)]
-pub struct TokenDatabase {
-    acquire: Arc<dyn Fn() -> ConnectionFuture + Send + Sync>,
-    has_numbered_parameters: bool,
-}
-
-impl TokenDatabase {
-    /// A database whose connections a function returns. PostgreSQL numbers its parameters.
-    pub fn new(
-        acquire: impl Fn() -> ConnectionFuture + Send + Sync + 'static,
-        has_numbered_parameters: bool,
-    ) -> Self {
-        Self {
-            acquire: Arc::new(acquire),
-            has_numbered_parameters,
-        }
-    }
-}
-
 /// Keeps tokens in the table `apus_tokens`, which it creates if it is missing.
 #[derive(Clone)]
 pub struct SqlTokens {
-    db: TokenDatabase,
+    db: Db,
     is_made: Arc<OnceCell<()>>,
 }
 
@@ -46,50 +23,31 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS apus_tokens (digest VARCHAR(64) 
      purpose VARCHAR(40) NOT NULL, account BIGINT NOT NULL, note VARCHAR(500) NOT NULL, \
      issued BIGINT NOT NULL, expires BIGINT NOT NULL)";
 
-const COLUMNS: &str = "SELECT digest, purpose, account, note, issued, expires FROM apus_tokens";
-
 impl SqlTokens {
     /// Tokens in a database.
-    pub fn new(db: TokenDatabase) -> Self {
+    pub fn new(db: Db) -> Self {
         Self {
             db,
             is_made: Arc::default(),
         }
     }
 
-    /// A connection, once the table exists.
-    async fn connection(&self) -> Result<PoolConnection<Any>, TokenError> {
-        let mut connection = (self.db.acquire)().await.map_err(TokenError::new)?;
+    /// The database, once the table exists.
+    async fn db(&self) -> Result<&Db, TokenError> {
         let make = async || {
-            let made = sqlx::query(TABLE).execute(&mut *connection).await;
+            let made = sqlx::query(TABLE).execute(&self.db).await;
             match made {
                 Ok(_) => Ok(()),
                 // Another process created it, or this account is not allowed to.
                 Err(error) => sqlx::query("SELECT digest FROM apus_tokens WHERE 1 = 0")
-                    .fetch_optional(&mut *connection)
+                    .fetch_optional(&self.db)
                     .await
                     .map(|_| ())
                     .map_err(|_| TokenError::new(error)),
             }
         };
         self.is_made.get_or_try_init(make).await?;
-        Ok(connection)
-    }
-
-    /// A statement with parameters `?` in the syntax of the database.
-    fn sql(&self, statement: &str) -> SqlStr {
-        let mut written = String::with_capacity(statement.len());
-        let mut count = 0_u32;
-        for character in statement.chars() {
-            if character == '?' && self.db.has_numbered_parameters {
-                count = count.saturating_add(1);
-                written.push_str(&format!("${count}"));
-            } else {
-                written.push(character);
-            }
-        }
-        // The statements are those of this file.
-        AssertSqlSafe(written).into_sql_str()
+        Ok(&self.db)
     }
 }
 
@@ -98,14 +56,14 @@ impl AccountTokenStore for SqlTokens {
         Box::pin(async move {
             let statement = "INSERT INTO apus_tokens (digest, purpose, account, note, issued, expires) \
                              VALUES (?, ?, ?, ?, ?, ?)";
-            sqlx::query(self.sql(statement))
+            sqlx::query(self.db.sql(statement))
                 .bind(&token.digest)
                 .bind(&token.purpose)
                 .bind(token.account)
                 .bind(token.note.chars().take(500).collect::<String>())
                 .bind(number(token.issued))
                 .bind(number(token.expires))
-                .execute(&mut *self.connection().await?)
+                .execute(self.db().await?)
                 .await
                 .map_err(TokenError::new)?;
             Ok(())
@@ -114,11 +72,12 @@ impl AccountTokenStore for SqlTokens {
 
     fn find<'a>(&'a self, digest: &'a str, now: u64) -> TokenFuture<'a, Option<StoredToken>> {
         Box::pin(async move {
-            let statement = format!("{COLUMNS} WHERE digest = ? AND expires > ?");
-            let row = sqlx::query(self.sql(&statement))
+            let statement = "SELECT digest, purpose, account, note, issued, expires FROM apus_tokens \
+                             WHERE digest = ? AND expires > ?";
+            let row = sqlx::query(self.db.sql(statement))
                 .bind(digest)
                 .bind(number(now))
-                .fetch_optional(&mut *self.connection().await?)
+                .fetch_optional(self.db().await?)
                 .await
                 .map_err(TokenError::new)?;
             row.as_ref().map(stored).transpose()
@@ -127,9 +86,9 @@ impl AccountTokenStore for SqlTokens {
 
     fn remove<'a>(&'a self, digest: &'a str) -> TokenFuture<'a, bool> {
         Box::pin(async move {
-            let removed = sqlx::query(self.sql("DELETE FROM apus_tokens WHERE digest = ?"))
+            let removed = sqlx::query(self.db.sql("DELETE FROM apus_tokens WHERE digest = ?"))
                 .bind(digest)
-                .execute(&mut *self.connection().await?)
+                .execute(self.db().await?)
                 .await
                 .map_err(TokenError::new)?;
             Ok(removed.rows_affected() == 1)
@@ -139,10 +98,10 @@ impl AccountTokenStore for SqlTokens {
     fn remove_of<'a>(&'a self, purpose: &'a str, account: i64) -> TokenFuture<'a, ()> {
         Box::pin(async move {
             let statement = "DELETE FROM apus_tokens WHERE purpose = ? AND account = ?";
-            sqlx::query(self.sql(statement))
+            sqlx::query(self.db.sql(statement))
                 .bind(purpose)
                 .bind(account)
-                .execute(&mut *self.connection().await?)
+                .execute(self.db().await?)
                 .await
                 .map_err(TokenError::new)?;
             Ok(())
@@ -156,14 +115,13 @@ impl AccountTokenStore for SqlTokens {
         now: u64,
     ) -> TokenFuture<'a, Vec<StoredToken>> {
         Box::pin(async move {
-            let statement = format!(
-                "{COLUMNS} WHERE purpose = ? AND account = ? AND expires > ? ORDER BY issued DESC"
-            );
-            let rows = sqlx::query(self.sql(&statement))
+            let statement = "SELECT digest, purpose, account, note, issued, expires FROM apus_tokens \
+                             WHERE purpose = ? AND account = ? AND expires > ? ORDER BY issued DESC";
+            let rows = sqlx::query(self.db.sql(statement))
                 .bind(purpose)
                 .bind(account)
                 .bind(number(now))
-                .fetch_all(&mut *self.connection().await?)
+                .fetch_all(self.db().await?)
                 .await
                 .map_err(TokenError::new)?;
             rows.iter().map(stored).collect()
@@ -172,9 +130,9 @@ impl AccountTokenStore for SqlTokens {
 
     fn sweep(&self, now: u64) -> TokenFuture<'_, ()> {
         Box::pin(async move {
-            sqlx::query(self.sql("DELETE FROM apus_tokens WHERE expires <= ?"))
+            sqlx::query(self.db.sql("DELETE FROM apus_tokens WHERE expires <= ?"))
                 .bind(number(now))
-                .execute(&mut *self.connection().await?)
+                .execute(self.db().await?)
                 .await
                 .map_err(TokenError::new)?;
             Ok(())

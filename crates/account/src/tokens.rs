@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
+
+use apus_clock::unix_seconds;
 
 use crate::store::{AccountTokenStore, StoredToken, TokenError};
 use crate::token;
@@ -20,24 +22,14 @@ pub struct AccountTokens(Arc<AccountTokensState>);
 
 struct AccountTokensState {
     store: Box<dyn AccountTokenStore>,
-    clock: Box<dyn Fn() -> SystemTime + Send + Sync>,
     swept: AtomicU64,
 }
 
 impl AccountTokens {
     /// Tokens in a store.
     pub fn new(store: impl AccountTokenStore) -> Self {
-        Self::with_clock(store, SystemTime::now)
-    }
-
-    /// Tokens in a store, with another clock for tests.
-    pub fn with_clock(
-        store: impl AccountTokenStore,
-        clock: impl Fn() -> SystemTime + Send + Sync + 'static,
-    ) -> Self {
         Self(Arc::new(AccountTokensState {
             store: Box::new(store),
-            clock: Box::new(clock),
             swept: AtomicU64::new(0),
         }))
     }
@@ -53,7 +45,7 @@ impl AccountTokens {
         note: &str,
         lifetime: Duration,
     ) -> Result<String, TokenError> {
-        let now = self.now();
+        let now = unix_seconds();
         self.sweep(now).await?;
         let text = token::random()?;
         let digest = token::digest_of(purpose, &text).unwrap_or_default();
@@ -77,7 +69,7 @@ impl AccountTokens {
         let Some(digest) = token::digest_of(purpose, text) else {
             return Ok(None);
         };
-        let found = self.0.store.find(&digest, self.now()).await?;
+        let found = self.0.store.find(&digest, unix_seconds()).await?;
         Ok(found.filter(|token| token.purpose == purpose))
     }
 
@@ -125,7 +117,7 @@ impl AccountTokens {
     /// # Errors
     /// The store failed.
     pub async fn of(&self, purpose: &str, account: i64) -> Result<Vec<StoredToken>, TokenError> {
-        self.0.store.of(purpose, account, self.now()).await
+        self.0.store.of(purpose, account, unix_seconds()).await
     }
 
     /// Removes expired tokens if the interval is over.
@@ -140,12 +132,6 @@ impl AccountTokens {
         }
         Ok(())
     }
-
-    /// Seconds since 1970.
-    fn now(&self) -> u64 {
-        let since = (self.0.clock)().duration_since(UNIX_EPOCH);
-        since.map_or(0, |since| since.as_secs())
-    }
 }
 
 impl fmt::Debug for AccountTokens {
@@ -156,6 +142,8 @@ impl fmt::Debug for AccountTokens {
 
 #[cfg(test)]
 mod tests {
+    use apus_clock::TestClock;
+
     use super::*;
     use crate::MemoryTokens;
 
@@ -168,18 +156,14 @@ mod tests {
         runtime.block_on(future).unwrap()
     }
 
-    /// Tokens in a store, on a clock that can be moved.
-    fn tokens() -> (AccountTokens, MemoryTokens, Arc<AtomicU64>) {
-        let time = Arc::new(AtomicU64::new(1_000_000));
+    fn tokens() -> (AccountTokens, MemoryTokens) {
         let store = MemoryTokens::new();
-        let clock = time.clone();
-        let clock = move || UNIX_EPOCH + Duration::from_secs(clock.load(Ordering::Relaxed));
-        (AccountTokens::with_clock(store.clone(), clock), store, time)
+        (AccountTokens::new(store.clone()), store)
     }
 
     #[test]
     fn a_token_is_redeemed_once_and_for_its_purpose_only() {
-        let (tokens, _, _) = tokens();
+        let (tokens, _) = tokens();
         block_on(async {
             let text = tokens.issue("reset", 7, "note", HOUR).await?;
             assert_eq!(tokens.redeem("confirm", &text).await?, None);
@@ -194,12 +178,15 @@ mod tests {
 
     #[test]
     fn a_token_expires_and_is_removed() {
-        let (tokens, store, time) = tokens();
+        let (tokens, store) = tokens();
+        let clock = TestClock::new();
+        let _entered = clock.enter();
+        clock.freeze();
         block_on(async {
             let text = tokens.issue("reset", 7, "", HOUR).await?;
-            time.fetch_add(3599, Ordering::Relaxed);
+            clock.advance(Duration::from_secs(3599));
             assert!(tokens.find("reset", &text).await?.is_some());
-            time.fetch_add(1, Ordering::Relaxed);
+            clock.advance(Duration::from_secs(1));
             assert_eq!(tokens.find("reset", &text).await?, None);
             assert_eq!(tokens.redeem("reset", &text).await?, None);
             assert!(tokens.of("reset", 7).await?.is_empty());
@@ -211,7 +198,7 @@ mod tests {
 
     #[test]
     fn other_tokens_of_the_account_are_invalid_after_one_was_redeemed() {
-        let (tokens, _, _) = tokens();
+        let (tokens, _) = tokens();
         block_on(async {
             let [one, two] = [
                 tokens.issue("reset", 7, "", HOUR).await?,
@@ -229,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_store_does_not_contain_what_is_in_the_link() {
-        let (tokens, store, _) = tokens();
+        let (tokens, store) = tokens();
         block_on(async {
             let text = tokens.issue("reset", 7, "", HOUR).await?;
             let stored = store.of("reset", 7, 0).await?;

@@ -1,6 +1,8 @@
 //! One order, from the account to the certificate (RFC 8555 section 7).
 
+use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +34,47 @@ pub(crate) struct CertificateOrder<'a> {
     pub(crate) challenges: &'a Arc<PendingChallenges>,
     pub(crate) managed: &'a ManagedCertificate,
     pub(crate) provider: &'a AcmeProvider,
+    pub(crate) progress: &'a OrderProgress,
+}
+
+/// What the order of a certificate does just now, for the status.
+#[derive(Debug, Default)]
+pub(crate) struct OrderProgress {
+    step: Cell<Option<&'static str>>,
+    attempts: Cell<u64>,
+    /// Why the certificate cannot be maintained at all, as by a full disk.
+    fault: RefCell<Option<String>>,
+}
+
+impl OrderProgress {
+    pub(crate) fn step(&self) -> Option<&'static str> {
+        self.step.get()
+    }
+
+    /// Attempts that have ended since the start of the process.
+    pub(crate) fn attempts(&self) -> u64 {
+        self.attempts.get()
+    }
+
+    pub(crate) fn begin(&self, step: &'static str) {
+        self.step.set(Some(step));
+    }
+
+    pub(crate) fn end_attempt(&self) {
+        self.step.set(None);
+        self.attempts.set(self.attempts.get() + 1);
+    }
+
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.fault.borrow().clone()
+    }
+
+    pub(crate) fn set_fault(&self, fault: Option<String>) {
+        if fault.is_some() {
+            self.end_attempt();
+        }
+        self.fault.replace(fault);
+    }
 }
 
 /// What publishes the response to a challenge; it is withdrawn when this is dropped, or the hook is called again.
@@ -43,7 +86,9 @@ enum PublishedResponse {
 impl CertificateOrder<'_> {
     /// Orders the certificate, or continues the open order, and stores it.
     pub(crate) async fn obtain(&self, state: &mut CertificateState) -> Result<(), IssueError> {
+        self.progress.begin("finding the account");
         let account = self.account().await?;
+        self.progress.begin("creating the order");
         let mut order = self.order(&account, state).await?;
         if order.state().status == OrderStatus::Pending {
             self.authorize(&mut order, state.failures).await?;
@@ -58,10 +103,12 @@ impl CertificateOrder<'_> {
         };
         if order.state().status == OrderStatus::Ready {
             let key = KeyPair::from_pem(&key)?;
+            self.progress.begin("requesting the certificate");
             order
                 .finalize_csr(&signing_request(&self.managed.names, &key)?)
                 .await?;
         }
+        self.progress.begin("waiting for the certificate");
         let chain = order.poll_certificate(&retries()).await?;
         let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes())
             .map_err(|error| IssueError::new(format!("the certificate is not usable: {error}")))?;
@@ -79,15 +126,14 @@ impl CertificateOrder<'_> {
     /// The account at the authority, which is created with the first order.
     pub(crate) async fn account(&self) -> Result<Account, IssueError> {
         let settings = &self.managed.settings;
-        let builder = match &settings.provider_root {
+        let root = settings.provider_root.as_deref();
+        if let Some(account) = stored_account(self.store, self.provider, root).await? {
+            return Ok(account);
+        }
+        let builder = match root {
             Some(root) => Account::builder_with_root(root),
             None => Account::builder(),
         }?;
-        if let Some(json) = self.store.account(self.provider)? {
-            let credentials = serde_json::from_slice(&json)
-                .map_err(|error| IssueError::new(format!("the stored account: {error}")))?;
-            return Ok(builder.from_credentials(credentials).await?);
-        }
         let contact = settings
             .email
             .as_ref()
@@ -176,6 +222,7 @@ impl CertificateOrder<'_> {
 
     /// Responds to the challenges of all names, and waits until the authority has checked them.
     async fn authorize(&self, order: &mut Order, failures: u32) -> Result<(), IssueError> {
+        self.progress.begin("publishing responses to challenges");
         let mut published = Vec::new();
         let result = self
             .respond_to_challenges(order, failures, &mut published)
@@ -211,6 +258,8 @@ impl CertificateOrder<'_> {
             let response = self.respond(authorization, failures).await?;
             published.push(response);
         }
+        self.progress
+            .begin("waiting until the authority has verified the names");
         match order.poll_ready(&retries()).await {
             Ok(OrderStatus::Ready) => Ok(()),
             result => {
@@ -329,6 +378,24 @@ impl CertificateOrder<'_> {
     }
 }
 
+/// The account at an authority that the store has; `root` is the root certificate of its HTTPS server.
+pub(crate) async fn stored_account(
+    store: &CertificateStore,
+    provider: &AcmeProvider,
+    root: Option<&Path>,
+) -> Result<Option<Account>, IssueError> {
+    let Some(json) = store.account(provider)? else {
+        return Ok(None);
+    };
+    let builder = match root {
+        Some(root) => Account::builder_with_root(root),
+        None => Account::builder(),
+    }?;
+    let credentials = serde_json::from_slice(&json)
+        .map_err(|error| IssueError::new(format!("the stored account: {error}")))?;
+    Ok(Some(builder.from_credentials(credentials).await?))
+}
+
 /// The identifier of a certificate for its authority (RFC 9773 section 4.1).
 pub(crate) fn identifier(certificate: &Certificate) -> Option<CertificateIdentifier<'static>> {
     let leaf = certificate.key().cert.first()?;
@@ -410,6 +477,7 @@ pub struct IssueError {
 enum IssueErrorKind {
     RateLimited,
     BadNonce,
+    AlreadyRevoked,
     Other,
 }
 
@@ -424,6 +492,11 @@ impl IssueError {
     /// Whether the authority has forgotten its nonce, so that the same can be tried at once (RFC 8555 section 6.5).
     pub(crate) fn is_bad_nonce(&self) -> bool {
         self.kind == IssueErrorKind::BadNonce
+    }
+
+    /// Whether the certificate that was to be revoked has been revoked before (RFC 8555 section 7.6).
+    pub(crate) fn is_already_revoked(&self) -> bool {
+        self.kind == IssueErrorKind::AlreadyRevoked
     }
 
     /// The failures of several authorities.
@@ -456,6 +529,7 @@ impl From<instant_acme::Error> for IssueError {
         let kind = match problem_type.rsplit(':').next() {
             Some("rateLimited") => IssueErrorKind::RateLimited,
             Some("badNonce") => IssueErrorKind::BadNonce,
+            Some("alreadyRevoked") => IssueErrorKind::AlreadyRevoked,
             _ => IssueErrorKind::Other,
         };
         Self { text, kind }

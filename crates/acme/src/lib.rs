@@ -10,7 +10,9 @@
 
 #![forbid(unsafe_code)]
 
+mod application;
 mod challenges;
+mod import;
 mod issue;
 mod maintenance;
 mod names;
@@ -20,8 +22,11 @@ mod service;
 mod settings;
 mod state;
 mod store;
+mod stored;
 
+pub use self::application::{Acme, AcmeError, ApplicationCertificates, MaintainedPlan};
 pub use self::challenges::PendingChallenges;
+pub use self::import::{ForeignCertificates, ImportResult, ImportedCertificate};
 pub use self::issue::IssueError;
 pub use self::maintenance::{CertificateMaintenance, CertificateStatus};
 pub use self::names::is_public;
@@ -31,3 +36,4 @@ pub use self::settings::{
     AcmeSettings, CertificateKeyType, ChallengeKind, ExternalAccount, ManagedCertificate,
 };
 pub use self::store::{CertificateStore, CertificateStoreError};
+pub use self::stored::{CertificateDetails, RevocationReason, StoredCertificate};

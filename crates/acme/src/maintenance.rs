@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::challenges::PendingChallenges;
-use crate::issue::{CertificateOrder, IssueError, identifier};
+use crate::issue::{CertificateOrder, IssueError, OrderProgress, identifier};
 use crate::provider::AcmeProvider;
 use crate::schedule::{pause_after, renewal_time, time_in_window};
 use crate::settings::ManagedCertificate;
@@ -26,8 +26,12 @@ use crate::store::CertificateStore;
 const CONCURRENT_ORDERS: usize = 4;
 /// The longest sleep, so that a changed clock is noticed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
+/// How long to wait after a failure of this machine, as a full disk or a wrong clock, which may be repaired at any time.
+const FAULT_PAUSE: Duration = Duration::from_secs(60);
 /// How long another process may have a certificate before it is looked at again.
 const LOCKED_PAUSE: Duration = Duration::from_secs(5);
+/// The interval in which the files of a certificate are looked at.
+const STORE_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 /// How long one order may take.
 const ORDER_PATIENCE: Duration = Duration::from_secs(1800);
 /// Attempts of an order whose authority forgets its nonces.
@@ -60,6 +64,7 @@ struct Shared {
 struct CertificateTask {
     managed: Rc<ManagedCertificate>,
     renewal: Rc<Notify>,
+    progress: Rc<OrderProgress>,
     handle: JoinHandle<()>,
 }
 
@@ -85,6 +90,12 @@ pub struct CertificateStatus {
     pub next_attempt: Option<OffsetDateTime>,
     /// Why the last attempt failed.
     pub last_error: Option<String>,
+    /// Whether the certificate was revoked.
+    pub revoked: bool,
+    /// What an order does just now.
+    pub step: Option<&'static str>,
+    /// Attempts that have ended since the start of the process.
+    pub attempts: u64,
 }
 
 impl CertificateMaintenance {
@@ -132,15 +143,18 @@ impl CertificateMaintenance {
     fn start(&self, managed: ManagedCertificate) -> CertificateTask {
         let managed = Rc::new(managed);
         let renewal = Rc::new(Notify::new());
+        let progress = Rc::new(OrderProgress::default());
         let worker = CertificateWorker {
             shared: Rc::clone(&self.shared),
             managed: Rc::clone(&managed),
             renewal: Rc::clone(&renewal),
+            progress: Rc::clone(&progress),
             found: RefCell::default(),
         };
         CertificateTask {
             managed,
             renewal,
+            progress,
             handle: tokio::task::spawn_local(worker.run()),
         }
     }
@@ -159,7 +173,7 @@ impl CertificateMaintenance {
         let tasks = self.tasks.borrow();
         let mut status: Vec<_> = tasks
             .values()
-            .map(|task| self.shared.status(&task.managed))
+            .map(|task| self.shared.status(&task.managed, &task.progress))
             .collect();
         status.sort_by(|a, b| a.names.cmp(&b.names));
         status
@@ -183,7 +197,7 @@ impl std::fmt::Debug for CertificateMaintenance {
 }
 
 impl Shared {
-    fn status(&self, managed: &ManagedCertificate) -> CertificateStatus {
+    fn status(&self, managed: &ManagedCertificate, progress: &OrderProgress) -> CertificateStatus {
         let certificate = self.store.certificate(managed);
         let state = self.store.state(managed);
         let damaged = certificate
@@ -207,7 +221,10 @@ impl Shared {
             }),
             failures: state.failures,
             next_attempt: state.next_attempt,
-            last_error: damaged.or(state.last_error),
+            last_error: damaged.or(progress.fault()).or(state.last_error),
+            revoked: state.revoked,
+            step: progress.step(),
+            attempts: progress.attempts(),
         }
     }
 }
@@ -217,6 +234,7 @@ struct CertificateWorker {
     shared: Rc<Shared>,
     managed: Rc<ManagedCertificate>,
     renewal: Rc<Notify>,
+    progress: Rc<OrderProgress>,
     /// The leaf that was found in the store last. Another process may put one there, too.
     found: RefCell<Option<Vec<u8>>>,
 }
@@ -224,21 +242,35 @@ struct CertificateWorker {
 impl CertificateWorker {
     async fn run(self) {
         let names = self.managed.names.join(" ");
+        let mut is_requested = false;
         loop {
-            let wait = match self.advance(false).await {
-                Ok(wait) => wait,
+            let wait = match self.advance(std::mem::take(&mut is_requested)).await {
+                Ok(wait) => {
+                    self.progress.set_fault(None);
+                    wait
+                }
                 Err(error) => {
                     tracing::error!(names, %error, "a certificate cannot be maintained");
-                    LONGEST_SLEEP
+                    self.progress.set_fault(Some(error.to_string()));
+                    FAULT_PAUSE
                 }
             };
             tokio::select! {
                 () = tokio::time::sleep(wait.min(LONGEST_SLEEP)) => {}
-                () = self.renewal.notified() => {
-                    if let Err(error) = self.advance(true).await {
-                        tracing::error!(names, %error, "a certificate cannot be maintained");
-                    }
-                }
+                // By another process, or a command of the operator.
+                () = self.store_changed() => {}
+                () = self.renewal.notified() => is_requested = true,
+            }
+        }
+    }
+
+    /// Waits until other files of the certificate are in the store.
+    async fn store_changed(&self) {
+        let before = self.shared.store.stamp(&self.managed);
+        loop {
+            tokio::time::sleep(STORE_CHECK_INTERVAL).await;
+            if self.shared.store.stamp(&self.managed) != before {
+                return;
             }
         }
     }
@@ -268,6 +300,7 @@ impl CertificateWorker {
         let mut next_check = LONGEST_SLEEP;
         if let Some(certificate) = &certificate
             && !now
+            && !state.revoked
         {
             let due = self
                 .renewal_of(certificate, &mut state, &mut next_check)
@@ -284,13 +317,15 @@ impl CertificateWorker {
         {
             return Ok(until(next, clock));
         }
-        match self.order(&mut state).await {
+        let result = self.order(&mut state).await;
+        match &result {
             Ok(()) => {
                 tracing::info!(names = self.managed.names.join(" "), "a new certificate");
                 // An authority whose suggested time has passed already is not asked again and again.
                 state.settings = settings;
                 state.next_attempt = Some(OffsetDateTime::now_utc() + LEAST_BETWEEN_ORDERS);
                 store.put_state(&self.managed, &state)?;
+                self.progress.end_attempt();
                 Ok(Duration::ZERO)
             }
             Err(error) => {
@@ -311,7 +346,9 @@ impl CertificateWorker {
                     next_attempt_in_seconds = pause.as_secs(),
                     "a certificate cannot be ordered"
                 );
-                store.put_state(&self.managed, &state)?;
+                let stored = store.put_state(&self.managed, &state);
+                self.progress.end_attempt();
+                stored?;
                 Ok(pause)
             }
         }
@@ -448,6 +485,7 @@ impl CertificateWorker {
             challenges: &self.shared.challenges,
             managed: &self.managed,
             provider,
+            progress: &self.progress,
         }
     }
 }

@@ -135,7 +135,7 @@ impl ManagedCertificate {
 
 impl AcmeSettings {
     /// The ways in which control over a name may be proved.
-    pub(crate) fn allowed_challenges(&self) -> impl Iterator<Item = ChallengeKind> {
+    pub fn allowed_challenges(&self) -> impl Iterator<Item = ChallengeKind> {
         let allowed: &[ChallengeKind] = match (self.challenges.is_empty(), &self.dns_hook) {
             (false, _) => &self.challenges,
             (true, Some(_)) => &[ChallengeKind::Dns],

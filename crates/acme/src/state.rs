@@ -23,6 +23,8 @@ pub(crate) struct CertificateState {
     pub(crate) renew_at: Option<OffsetDateTime>,
     /// The directory of the authority that issued the certificate.
     pub(crate) issued_by: Option<String>,
+    /// Whether the certificate was revoked, so that a new one with another key is ordered at once.
+    pub(crate) revoked: bool,
 }
 
 /// An order that has no certificate yet.

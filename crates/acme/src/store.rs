@@ -16,6 +16,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use apus_transport::tls::Certificate;
 use rustix::fs::FlockOperation;
@@ -42,6 +43,21 @@ impl CertificateStore {
         }
     }
 
+    /// The folder by default, by the user of this process.
+    pub fn default_folder() -> PathBuf {
+        if rustix::process::geteuid().is_root() {
+            return PathBuf::from("/var/lib/apus/acme");
+        }
+        let absolute = |name| {
+            let path = PathBuf::from(std::env::var_os(name)?);
+            path.is_absolute().then_some(path)
+        };
+        absolute("XDG_DATA_HOME")
+            .or_else(|| Some(absolute("HOME")?.join(".local/share")))
+            .unwrap_or_else(|| PathBuf::from("/var/lib"))
+            .join("apus/acme")
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -55,7 +71,14 @@ impl CertificateStore {
         &self,
         managed: &ManagedCertificate,
     ) -> Result<Option<Certificate>, CertificateStoreError> {
-        let path = self.of(managed).join("certificate.pem");
+        self.certificate_in(&self.of(managed))
+    }
+
+    pub(crate) fn certificate_in(
+        &self,
+        folder: &Path,
+    ) -> Result<Option<Certificate>, CertificateStoreError> {
+        let path = folder.join("certificate.pem");
         let Some(pem) = self.read(&path)? else {
             return Ok(None);
         };
@@ -78,7 +101,14 @@ impl CertificateStore {
         &self,
         managed: &ManagedCertificate,
     ) -> Result<CertificateState, CertificateStoreError> {
-        let path = self.of(managed).join("state.json");
+        self.state_in(&self.of(managed))
+    }
+
+    pub(crate) fn state_in(
+        &self,
+        folder: &Path,
+    ) -> Result<CertificateState, CertificateStoreError> {
+        let path = folder.join("state.json");
         match self.read(&path)? {
             None => Ok(CertificateState::default()),
             Some(json) => serde_json::from_slice(&json)
@@ -91,9 +121,18 @@ impl CertificateStore {
         managed: &ManagedCertificate,
         state: &CertificateState,
     ) -> Result<(), CertificateStoreError> {
-        let json = serde_json::to_vec_pretty(state)
-            .map_err(|error| CertificateStoreError::Damaged(self.of(managed), error.to_string()))?;
-        self.write(&self.of(managed).join("state.json"), &json)
+        self.put_state_in(&self.of(managed), state)
+    }
+
+    pub(crate) fn put_state_in(
+        &self,
+        folder: &Path,
+        state: &CertificateState,
+    ) -> Result<(), CertificateStoreError> {
+        let json = serde_json::to_vec_pretty(state).map_err(|error| {
+            CertificateStoreError::Damaged(folder.to_owned(), error.to_string())
+        })?;
+        self.write(&folder.join("state.json"), &json)
     }
 
     /// The private key of the open order, PEM.
@@ -147,8 +186,15 @@ impl CertificateStore {
         &self,
         managed: &ManagedCertificate,
     ) -> Result<Option<CertificateLock>, CertificateStoreError> {
-        let folder = self.of(managed);
-        create_folder(&folder).map_err(|error| CertificateStoreError::Io(folder.clone(), error))?;
+        self.lock_folder(&self.of(managed))
+    }
+
+    pub(crate) fn lock_folder(
+        &self,
+        folder: &Path,
+    ) -> Result<Option<CertificateLock>, CertificateStoreError> {
+        create_folder(folder)
+            .map_err(|error| CertificateStoreError::Io(folder.to_owned(), error))?;
         let path = folder.join("lock");
         let failed = |error: io::Error| CertificateStoreError::Io(path.clone(), error);
         let file = OpenOptions::new()
@@ -195,7 +241,38 @@ impl CertificateStore {
         Ok(found)
     }
 
-    fn of(&self, managed: &ManagedCertificate) -> PathBuf {
+    /// When the files of a certificate were changed last, as far as they exist.
+    pub(crate) fn stamp(&self, managed: &ManagedCertificate) -> [Option<SystemTime>; 2] {
+        let folder = self.of(managed);
+        ["certificate.pem", "state.json"].map(|name| {
+            let metadata = fs::metadata(folder.join(name)).ok()?;
+            metadata.modified().ok()
+        })
+    }
+
+    /// The folders of all certificates, in the order of their names.
+    pub(crate) fn folders(&self) -> Result<Vec<PathBuf>, CertificateStoreError> {
+        let parent = self.folder.join("certificates");
+        let failed = |error| CertificateStoreError::Io(parent.clone(), error);
+        let entries = match fs::read_dir(&parent) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut folders = entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(failed)?;
+        folders.retain(|folder| folder.is_dir());
+        folders.sort();
+        Ok(folders)
+    }
+
+    pub(crate) fn remove_folder(&self, folder: &Path) -> Result<(), CertificateStoreError> {
+        fs::remove_dir_all(folder)
+            .map_err(|error| CertificateStoreError::Io(folder.to_owned(), error))
+    }
+
+    pub(crate) fn of(&self, managed: &ManagedCertificate) -> PathBuf {
         self.folder.join("certificates").join(managed.id())
     }
 

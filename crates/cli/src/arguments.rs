@@ -9,6 +9,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
+use crate::bench::BenchArguments;
 use crate::new::{FrameworkArguments, ProjectName, ProjectPart};
 
 const STYLES: Styles = Styles::styled()
@@ -36,6 +37,7 @@ Examples:
   apus explain GET https://example.com/a    why this request gets its response
   apus new my-shop                     create an application with the framework
   apus dev                             build it, run it, and follow its sources
+  apus bench http://127.0.0.1:8080/    load it, and measure it
 
 Environment:
   APUS_LOG    the log level, which overrides the configuration: debug, or warn,apus_net=trace
@@ -112,7 +114,7 @@ Examples:
     /// Fill or purge the cache of the running server
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// List or renew the certificates that the running server orders by ACME
+    /// Show, renew, revoke, import or forget certificates that are ordered by ACME
     #[command(subcommand)]
     Cert(CertCommand),
     /// Show which site, location and file a request is mapped to, and why
@@ -124,6 +126,28 @@ Examples:
   apus explain GET https://example.com/docs
   apus explain GET http://localhost/a.css --header 'Accept-Encoding: br' --config site.toml")]
     Explain(ExplainArguments),
+    /// Load a server and measure it
+    ///
+    /// Sends requests to one server over HTTP/1.1 or HTTP/2, as fast as it responds (a closed loop) or at a rate (an open loop:
+    /// --rate), and reports the rate, the latencies, each failure by name, and what the generator and a server of this
+    /// machine consumed. One request is sent before the load. Ctrl-C ends the load early and reports what was measured.
+    ///
+    /// Exit status: 0 if all responses were good, 1 if not, or if the load could not begin.
+    #[command(after_long_help = "\
+Examples:
+  apus bench http://127.0.0.1:8080/                         50 connections, 10 seconds
+  apus bench http://127.0.0.1:8080/ -c 200 -t 2 -d 30s
+  apus bench http://127.0.0.1:8080/ --rate 2k               2,000 requests per second, whatever the server does
+  apus bench http://127.0.0.1:8080/ --rate 1k:10s,1k..5k:30s,5k --poisson -d 60s
+  apus bench https://localhost:8443/ --cacert ca.pem -n 10000 --close --no-resumption
+  apus bench http://127.0.0.1:8080/form -X POST --body-file form.txt -H 'content-type: application/x-www-form-urlencoded'
+  apus bench http://127.0.0.1:8080/a http://127.0.0.1:8080/b --weight 9 --weight 1
+  apus bench https://localhost:8443/ --insecure --http2 -c 10 -m 20          20 streams over each of 10 connections
+  apus bench http://127.0.0.1:8080/ --find-max --slo p99=20ms,errors=0       the highest rate that keeps it
+  apus bench http://127.0.0.1:8080/ --html report.html                       a page with plots
+  apus bench --as wrk -t4 -c400 -d30s http://127.0.0.1:8080/
+  apus bench http://127.0.0.1:8080/ --status 200 --length 1024 --json")]
+    Bench(Box<BenchArguments>),
     /// Create a project with the framework
     ///
     /// Creates the folder NAME in the current folder: an application with pages, a JSON handler and
@@ -155,6 +179,21 @@ Examples:
   apus dev --tls --open                 also https://localhost:8443/ with a local certificate
   apus dev --package shop --listen 3000 -- --database test.db")]
     Dev(DevArguments),
+    /// Create migrations, and run them on the database of a project
+    ///
+    /// All but `new` build and run the program of the project in the current folder, as `cargo run -- db migrate`. Where only
+    /// the program is, it takes the same arguments: `my-shop db migrate`. The program responds to them by `Db::commands`.
+    #[command(
+        subcommand,
+        after_long_help = "\
+Examples:
+  apus db new add-email                creates migrations/0002_add_email.sql and the file that undoes it
+  apus db migrate --dry-run            print the statements that would run
+  apus db migrate
+  apus db rollback --steps 2
+  apus db status --json"
+    )]
+    Db(DatabaseCommand),
     /// Print the completion script of a shell
     #[command(after_long_help = "\
 Examples:
@@ -262,19 +301,94 @@ pub(crate) struct RunningServer {
 pub(crate) enum CertCommand {
     /// Show names, expiry, renewal and failures
     List(RunningServer),
+    /// Show serial number, issuer, key, lifetime and file of a certificate, or of all
+    ///
+    /// Reads the folder of certificates, and needs no running server.
+    Show {
+        /// A name of the certificate [default: all certificates]
+        name: Option<String>,
+        #[command(flatten)]
+        folder: CertificateFolder,
+    },
     /// Order a new certificate now
     ///
-    /// The old one stays in use until there is a new one.
+    /// The old one stays in use until there is a new one. Waits for it, shows on a terminal what the order does, and fails with
+    /// the words of the certificate authority.
     Renew {
         /// A name of the certificate
         name: String,
-        /// The argument of `apus serve` [default: ./apus.toml, or else the current folder]
-        #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
-        config: Option<PathBuf>,
-        /// Print JSON
+        /// Return when the order has begun
         #[arg(long)]
-        json: bool,
+        no_wait: bool,
+        #[command(flatten)]
+        folder: CertificateFolder,
     },
+    /// Revoke a certificate at its authority
+    ///
+    /// A running server orders another one with a new private key within seconds. Needs no running server.
+    #[command(after_long_help = "\
+Examples:
+  apus cert revoke example.com --reason key-compromise")]
+    Revoke {
+        /// A name of the certificate
+        name: String,
+        /// The reason, which the authority publishes
+        #[arg(long, value_enum, default_value_t = RevocationArgument::Unspecified)]
+        reason: RevocationArgument,
+        #[command(flatten)]
+        folder: CertificateFolder,
+    },
+    /// Remove a certificate that no site uses any more, with its private key
+    ///
+    /// It is not revoked. Needs no running server.
+    Forget {
+        /// A name of the certificate
+        name: String,
+        #[command(flatten)]
+        folder: CertificateFolder,
+    },
+    /// Take over certificates of certbot, acme.sh or Caddy
+    ///
+    /// Copies those that the sites of the configuration would order: a site is served with its old certificate from the start,
+    /// and the certificate is renewed in time. The folder is only read. A running server notices it.
+    #[command(after_long_help = "\
+Examples:
+  apus cert import /etc/letsencrypt                    certbot
+  apus cert import ~/.acme.sh                          acme.sh
+  apus cert import /var/lib/caddy/.local/share/caddy   Caddy")]
+    Import {
+        /// The folder of the other program
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        from: PathBuf,
+        #[command(flatten)]
+        folder: CertificateFolder,
+    },
+}
+
+/// The configuration of the certificates, and the form of the output.
+#[derive(Debug, Args)]
+pub(crate) struct CertificateFolder {
+    /// The argument of `apus serve` [default: ./apus.toml, or else the current folder]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Why a certificate is revoked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RevocationArgument {
+    /// No reason is given
+    Unspecified,
+    /// Others may know the private key
+    KeyCompromise,
+    /// The names belong to somebody else now
+    AffiliationChanged,
+    /// Another certificate replaces it
+    Superseded,
+    /// The names are no longer used
+    CessationOfOperation,
 }
 
 /// Arguments of `apus status`.
@@ -412,7 +526,7 @@ pub(crate) struct ExplainArguments {
     pub(crate) json: bool,
 }
 
-fn field(text: &str) -> Result<(String, String), String> {
+pub(crate) fn field(text: &str) -> Result<(String, String), String> {
     match text.split_once(':') {
         Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
         None => Err("expected a name, a colon and a value, such as 'Accept: text/html'".to_owned()),
@@ -429,4 +543,68 @@ mod tests {
     fn the_definition_is_valid() {
         Arguments::command().debug_assert();
     }
+}
+
+/// What to do with the database of a project.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DatabaseCommand {
+    /// Create the files of a new migration
+    ///
+    /// Creates NUMBER_NAME.sql and NUMBER_NAME.down.sql, which undoes it. If the folder has folders for database
+    /// systems, sqlite, postgres or mysql, the files are created in each.
+    New {
+        /// What the migration does, as add-email
+        name: String,
+        /// The folder of the migrations
+        #[arg(long, value_name = "DIR", default_value = "migrations", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+    /// Run the migrations that did not run yet
+    Migrate {
+        #[command(flatten)]
+        program: ProjectProgram,
+        /// Print the statements, and run none
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Undo the migrations that ran last
+    Rollback {
+        #[command(flatten)]
+        program: ProjectProgram,
+        /// How many
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        steps: u32,
+        /// Print the statements, and run none
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// List the migrations, and whether they ran
+    ///
+    /// Fails if a migration was changed after it ran, is missing, or failed.
+    Status {
+        #[command(flatten)]
+        program: ProjectProgram,
+        /// Report in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fill the database with the data of the application
+    Seed {
+        #[command(flatten)]
+        program: ProjectProgram,
+    },
+}
+
+/// The program of a project.
+#[derive(Debug, Args)]
+pub(crate) struct ProjectProgram {
+    /// The package of the program, in a workspace
+    #[arg(long, value_name = "NAME")]
+    pub(crate) package: Option<String>,
+    /// The program, if the package has several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) bin: Option<String>,
+    /// Build it for release
+    #[arg(long)]
+    pub(crate) release: bool,
 }

@@ -3,10 +3,14 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod bench;
+mod certificate_commands;
 mod manual;
 mod metrics;
 mod new;
+mod other_generators;
 mod output;
+mod project_database;
 mod warm_progress;
 
 use std::path::{Path, PathBuf};
@@ -20,7 +24,7 @@ use apus_server::{
 use clap::{CommandFactory, Parser};
 
 use arguments::{
-    Arguments, CacheCommand, CertCommand, CliCommand, DevArguments, ExplainArguments, NodeCommand,
+    Arguments, CacheCommand, CliCommand, DevArguments, ExplainArguments, NodeCommand,
     PurgeArguments, PurgeTarget, RunningServer, ServeArguments, StatusArguments, UpstreamArguments,
     WarmArguments,
 };
@@ -39,6 +43,8 @@ static ALLOCATOR: apus_memory::Mimalloc = apus_memory::Mimalloc;
 enum CommandError {
     /// The command failed and printed the reason.
     Reported,
+    /// An argument is wrong, and the command printed which.
+    ReportedMisuse,
     /// The command failed.
     Failed(String),
     /// An argument is wrong.
@@ -46,11 +52,19 @@ enum CommandError {
 }
 
 fn main() -> ExitCode {
+    let words = match other_generators::translate(std::env::args_os().collect()) {
+        Ok(words) => words,
+        Err(message) => {
+            print_error(&message);
+            return ExitCode::from(2);
+        }
+    };
     // `--help` ends with 0 and a misuse with 2.
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(words);
     match run(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(CommandError::Reported) => ExitCode::from(1),
+        Err(CommandError::ReportedMisuse) => ExitCode::from(2),
         Err(CommandError::Failed(message)) => {
             print_error(&message);
             ExitCode::from(1)
@@ -64,11 +78,13 @@ fn main() -> ExitCode {
 
 fn run(command: CliCommand) -> Result<(), CommandError> {
     match command {
+        CliCommand::Bench(arguments) => bench::run(*arguments),
         CliCommand::New { name, with, source } => {
             print(new::create(&name, &with, &source)?.as_bytes());
             Ok(())
         }
         CliCommand::Dev(arguments) => run_dev(arguments),
+        CliCommand::Db(command) => project_database::run(command),
         CliCommand::Serve(arguments) => run_serve(arguments),
         CliCommand::Check { file, tls, json } => run_check(file, tls, json),
         CliCommand::Reload(running) => run_ask(&running, &control::ControlRequest::Reload),
@@ -80,18 +96,7 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
         CliCommand::Upstream(arguments) => run_upstream(arguments),
         CliCommand::Cache(CacheCommand::Purge(arguments)) => run_purge(arguments),
         CliCommand::Cache(CacheCommand::Warm(arguments)) => run_warm(arguments),
-        CliCommand::Cert(CertCommand::List(running)) => run_cert_list(&running),
-        CliCommand::Cert(CertCommand::Renew { name, config, json }) => {
-            let running = RunningServer {
-                source: config,
-                socket: None,
-                json,
-            };
-            run_ask(
-                &running,
-                &control::ControlRequest::RenewCertificate { name },
-            )
-        }
+        CliCommand::Cert(command) => certificate_commands::run(command),
         CliCommand::Explain(arguments) => run_explain(arguments),
         CliCommand::Completions { shell } => {
             let mut script = Vec::new();
@@ -154,8 +159,8 @@ fn run_dev(arguments: DevArguments) -> Result<(), CommandError> {
 
 fn run_check(file: Option<PathBuf>, tls: bool, json: bool) -> Result<(), CommandError> {
     let file = file.unwrap_or_else(|| apus_server::DEFAULT_FILE.into());
-    let (diagnostics, ordered, is_good) = match check(&file, tls) {
-        Ok(checked) => (checked.warnings, checked.ordered, true),
+    let (diagnostics, certificates, is_good) = match check(&file, tls) {
+        Ok(checked) => (checked.warnings, checked.certificates, true),
         Err(mistakes) => (mistakes, Vec::new(), false),
     };
     if json {
@@ -165,7 +170,7 @@ fn run_check(file: Option<PathBuf>, tls: bool, json: bool) -> Result<(), Command
             print_error(&diagnostics.render_for_stderr());
         }
         if is_good {
-            for certificate in &ordered {
+            for certificate in &certificates {
                 print(format!("{certificate}\n").as_bytes());
             }
             print(format!("{}: good\n", file.display()).as_bytes());
@@ -193,24 +198,6 @@ fn run_upstream(arguments: UpstreamArguments) -> Result<(), CommandError> {
         },
     };
     run_ask(&running, &request)
-}
-
-fn run_cert_list(running: &RunningServer) -> Result<(), CommandError> {
-    let status = match send(running, &control::ControlRequest::Status)? {
-        control::ControlResponse::Done(status) => status,
-        control::ControlResponse::Failed { message, .. } => {
-            return Err(CommandError::Failed(message));
-        }
-    };
-    let certificates = status.get("certificates").cloned().unwrap_or_default();
-    if running.json {
-        print_json(&certificates);
-    } else if certificates.as_array().is_none_or(Vec::is_empty) {
-        print(b"no certificate is ordered by ACME\n");
-    } else {
-        print(output::certificates(&status).as_bytes());
-    }
-    Ok(())
 }
 
 fn run_purge(arguments: PurgeArguments) -> Result<(), CommandError> {

@@ -309,6 +309,12 @@ pub(crate) fn certificates(status: &Value) -> String {
                 let _ = write!(out, "{words}{value}");
             }
         }
+        if certificate.get("revoked").and_then(Value::as_bool) == Some(true) {
+            out += ", revoked";
+        }
+        if let Some(step) = text("step") {
+            let _ = write!(out, "; {step}");
+        }
         out.push('\n');
         if let Some(error) = text("last_error") {
             let failures = certificate

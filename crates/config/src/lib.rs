@@ -25,8 +25,9 @@ pub use diagnostics::{Diagnostics, Severity};
 pub use files::{ConfigFiles, Recording};
 pub use listener_spans::ListenerSpans;
 pub use plan::{
-    AccessLogPlan, CacheStorePlan, FilesPlan, FilesRoot, GlobalPlan, HandlerPlan, ListenerPlan,
-    LocationPlan, LogLevel, PhpPlan, ProxyPlan, ServerPlan, SitePlan, UpstreamPlan,
+    AccessLogPlan, CacheStorePlan, CertificateOrigin, FilesPlan, FilesRoot, GlobalPlan,
+    HandlerPlan, ListenerPlan, LocationPlan, LogLevel, PhpPlan, ProxyPlan, ServerPlan, SitePlan,
+    UpstreamPlan,
 };
 pub use reference::reference;
 pub use resolve::default_pool_folder;

@@ -93,6 +93,8 @@ pub struct SitePlan {
     pub tls: Option<TlsSite>,
     /// Its certificate, if that is ordered by ACME; TLS has none until it is read from the folder.
     pub acme: Option<ManagedCertificate>,
+    /// Where its other certificates come from; `None` if it has none.
+    pub certificate_origin: Option<CertificateOrigin>,
     /// HTTP/3, if it offers that.
     pub http3: Option<Http3Settings>,
     /// The redirect of requests in clear text to `https`.
@@ -111,6 +113,15 @@ pub struct SitePlan {
     pub settings: LocationSettings,
     /// Its locations.
     pub locations: Vec<LocationPlan>,
+}
+
+/// Where the certificates of a site come from, if they are not ordered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateOrigin {
+    /// From these files.
+    Files(Vec<PathBuf>),
+    /// From the local certificate authority.
+    LocalAuthority,
 }
 
 /// A location.

@@ -331,9 +331,14 @@ fn site(
         site: raw.span.clone(),
     };
     let listeners = listen::listeners(raw, !defaults.trusted_proxies.is_empty(), reader);
-    let (tls, http3, acme) = match tls::site(raw, &defaults.acme, reader) {
-        Some(resolved) => (Some(resolved.tls), resolved.http3, resolved.acme),
-        None => (None, None, None),
+    let (tls, http3, acme, certificate_origin) = match tls::site(raw, &defaults.acme, reader) {
+        Some(resolved) => (
+            Some(resolved.tls),
+            resolved.http3,
+            resolved.acme,
+            resolved.origin,
+        ),
+        None => (None, None, None, None),
     };
     let access_log = match &raw.access_log {
         Some(log) => access_log(log, reader),
@@ -367,6 +372,7 @@ fn site(
         server_names: names,
         tls,
         acme,
+        certificate_origin,
         http3,
         force_https: raw.force_https.then(|| ForceHttps {
             port: https_port(&listeners).unwrap_or(443),

@@ -1,13 +1,15 @@
 //! `RequestSpan`: the span of `tracing` that all lines of a request are in.
 
+use std::time::Duration;
+
 use apus_http::Request;
 use tracing::level_filters::LevelFilter;
 use tracing::{Span, field};
 
 /// The span of a request, an extension of the request.
 ///
-/// It is named `request`, has the target `apus::request`, and the fields `method`, `path`, `route` and
-/// `request_id`, of which the latter two are set when they are known. Its level is `ERROR`, so that the lines of
+/// It is named `request`, has the target `apus::request`, and the fields `method`, `path`, `route`,
+/// `request_id`, `queries` and `query_us`, of which all but the first two are set when they are known. Its level is `ERROR`, so that the lines of
 /// all levels have it. An application enters it around its layers and handlers, so the lines of libraries have it
 /// too.
 #[derive(Clone, Debug)]
@@ -27,6 +29,8 @@ impl RequestSpan {
             path = request.original_target().path(),
             route = field::Empty,
             request_id = field::Empty,
+            queries = field::Empty,
+            query_us = field::Empty,
         );
         if !span.is_disabled() {
             request.extensions_mut().insert(Self(span.clone()));
@@ -45,6 +49,13 @@ impl RequestSpan {
     /// Sets the path of the route, as it was written.
     pub fn record_route(&self, route: &str) {
         self.0.record("route", route);
+    }
+
+    /// Sets how many statements the request ran on databases, and the time that they took.
+    pub fn record_queries(&self, count: u64, time: Duration) {
+        self.0.record("queries", count);
+        let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.0.record("query_us", microseconds);
     }
 
     /// Sets the id of the request.

@@ -27,6 +27,8 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepKind {
+    /// The certificate of the TLS handshake.
+    Certificate,
     /// The site of the request.
     Site,
     /// The path after a rewrite rule.
@@ -52,6 +54,7 @@ pub enum StepKind {
 impl fmt::Display for StepKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Self::Certificate => "tls",
             Self::Site => "site",
             Self::Rewrite => "rewrite",
             Self::Location => "location",

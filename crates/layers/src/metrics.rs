@@ -53,7 +53,11 @@ struct MetricsRegistry {
     id: u64,
     /// The metrics of each worker, also of workers that have ended.
     workers: Mutex<Vec<Arc<WorkerMetrics>>>,
+    /// What writes further metrics.
+    sources: Mutex<Vec<Arc<MetricsSource>>>,
 }
+
+type MetricsSource = dyn Fn(&mut PrometheusText) + Send + Sync;
 
 /// The metrics of one worker, which only that worker writes.
 #[derive(Default)]
@@ -117,7 +121,16 @@ impl Metrics {
         Self(Arc::new(MetricsRegistry {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             workers: Mutex::default(),
+            sources: Mutex::default(),
         }))
+    }
+
+    /// Adds metrics of another part, as those of a queue of jobs:
+    /// `metrics.with(move |text| Jobs::write_metrics([&jobs], text))`.
+    #[must_use]
+    pub fn with(self, source: impl Fn(&mut PrometheusText) + Send + Sync + 'static) -> Self {
+        lock(&self.0.sources).push(Arc::new(source));
+        self
     }
 
     /// A handler that returns the metrics.
@@ -136,7 +149,12 @@ impl Metrics {
                 sums.entry(labels.clone()).or_default().add(series);
             }
         }
-        prometheus_text(&sums, in_flight)
+        let mut text = prometheus_text(&sums, in_flight);
+        let sources = lock(&self.0.sources).clone();
+        for source in sources {
+            source(&mut text);
+        }
+        text.into_string()
     }
 
     /// The metrics of this worker.
@@ -292,7 +310,7 @@ impl SeriesLabels {
     }
 }
 
-fn prometheus_text(sums: &BTreeMap<SeriesLabels, SeriesSum>, in_flight: i64) -> String {
+fn prometheus_text(sums: &BTreeMap<SeriesLabels, SeriesSum>, in_flight: i64) -> PrometheusText {
     let series: Vec<_> = sums
         .iter()
         .map(|(labels, sum)| (labels.to_metric_labels(), sum))
@@ -326,7 +344,7 @@ fn prometheus_text(sums: &BTreeMap<SeriesLabels, SeriesSum>, in_flight: i64) -> 
     let name = "http_requests_in_flight";
     text.metric(name, MetricType::Gauge, Some("Requests in progress."));
     text.sample(name, &MetricLabels::new(), in_flight);
-    text.into_string()
+    text
 }
 
 /// The name of a registered method, else `OTHER`.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_http::{HeaderName, Headers, Request, Response, ResponseFuture, StatusCode, header};
-use governor::clock::{Clock, MonotonicClock};
+use governor::clock::Clock;
 use governor::middleware::StateInformationMiddleware;
 use governor::nanos::Nanos;
 use governor::state::{InMemoryState, NotKeyed, StateStore};
@@ -63,7 +63,7 @@ type Function = dyn Fn(&Request) -> Option<String> + Send + Sync;
 
 /// The counters, which all workers share.
 struct RateLimitState {
-    limiter: RateLimiter<u128, ClientStates, MonotonicClock, StateInformationMiddleware>,
+    limiter: RateLimiter<u128, ClientStates, QuotaClock, StateInformationMiddleware>,
     hashers: [RandomState; 2],
 }
 
@@ -236,7 +236,7 @@ impl RateLimitState {
     fn new(quota: Quota, clients: usize) -> Arc<Self> {
         let clients = ClientStates(Cache::new(clients));
         Arc::new(Self {
-            limiter: RateLimiter::new(quota, clients, MonotonicClock),
+            limiter: RateLimiter::new(quota, clients, QuotaClock),
             hashers: [RandomState::new(), RandomState::new()],
         })
     }
@@ -245,6 +245,18 @@ impl RateLimitState {
     fn hash(&self, key: impl std::hash::Hash) -> u128 {
         let [high, low] = &self.hashers;
         u128::from(high.hash_one(&key)) << 64 | u128::from(low.hash_one(&key))
+    }
+}
+
+/// The time of the application, which tests can move.
+#[derive(Clone, Copy, Debug)]
+struct QuotaClock;
+
+impl Clock for QuotaClock {
+    type Instant = Duration;
+
+    fn now(&self) -> Duration {
+        apus_clock::monotonic()
     }
 }
 

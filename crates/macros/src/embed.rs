@@ -25,7 +25,7 @@ pub(crate) fn expand(folder: TokenStream) -> TokenStream {
     files.sort();
     let files = files
         .iter()
-        .map(|(name, path)| quote!((#name, &::core::include_bytes!(#path)[..])));
+        .map(|(name, path)| quote!((#name, ::core::include_bytes!(#path) as &'static [u8])));
     quote!([#(#files),*] as [(&'static str, &'static [u8]); _])
 }
 

@@ -6,6 +6,7 @@ mod attribute;
 mod embed;
 mod handler;
 mod http_error;
+mod model;
 mod path;
 mod route;
 mod signature;
@@ -63,6 +64,12 @@ pub fn handler(arguments: TokenStream, function: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn http_error(arguments: TokenStream, item: TokenStream) -> TokenStream {
     http_error::expand(arguments.into(), item.into()).into()
+}
+
+/// Makes a struct with named fields the row of a table: see the trait `apus::sql::Model`.
+#[proc_macro_derive(Model, attributes(model))]
+pub fn model(input: TokenStream) -> TokenStream {
+    model::expand(input.into()).into()
 }
 
 /// Compiles the files below a folder into the program: `embedded!("templates")` is a `[(&str, &[u8]); N]`

@@ -14,6 +14,7 @@ use apus_http::{
 use apus_net::{ListenAddress, ListenerPlan};
 use serde_json::json;
 
+use crate::certificate_report::{report, site_of};
 use crate::folder_config::{FolderConfig, ListenArgument};
 use crate::load::{Certificates, LoadError, PlanLoader};
 use crate::source::ConfigSource;
@@ -75,6 +76,8 @@ pub fn explain(
     // A folder is explained as if it were served at the URL.
     let listen = ListenArgument::Port(url.port.unwrap_or(url.default_port()));
     let folder = FolderConfig::new(Some(listen), url.is_secure);
+    // Services are explained with any certificate; certificates by what a server would do without `--tls`.
+    let named = PlanLoader::new(source.clone(), folder.clone(), Certificates::Named, None);
     let loader = PlanLoader::new(source, folder, Certificates::Passing, None);
     let loaded = loader.load(None).map_err(ExplainError::Load)?;
     let listener = (url.listener(&loaded.plan.listeners)).map_err(ExplainError::Url)?;
@@ -86,7 +89,23 @@ pub fn explain(
         .map_err(ExplainError::Runtime)?;
     let response =
         runtime.block_on(async { listener.service.service().call(request).wait().await });
-    let steps = trace.steps();
+    let mut steps = trace.steps();
+    if listener.tls.is_some() {
+        let config = named.read_as_root().unwrap_or(loaded.config);
+        let site = site_of(&config, &listener.address, &url.host.to_ascii_lowercase());
+        if let Some(report) = site.and_then(|site| report(&config, site)) {
+            let step = Step {
+                kind: StepKind::Certificate,
+                what: report.what,
+                why: report
+                    .why
+                    .join("; ")
+                    .trim_start_matches("because ")
+                    .to_owned(),
+            };
+            steps.insert(0, step);
+        }
+    }
     let is_of_origin = response.status() == StatusCode::OK
         && steps.iter().any(|step| step.kind == StepKind::Origins);
     Ok(Explanation {

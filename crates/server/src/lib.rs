@@ -4,6 +4,8 @@ pub mod application_log;
 pub mod assemble;
 mod browser;
 mod cache_admin;
+mod certificate_admin;
+mod certificate_report;
 mod descriptors;
 mod explain;
 mod folder_config;
@@ -20,10 +22,15 @@ mod url;
 mod warm;
 
 pub use apus_access_log as access_log;
+pub use apus_acme as acme;
 pub use apus_config as config;
 pub use apus_control as control;
 pub use apus_control::ControlError;
 pub use browser::open_in_browser;
+pub use certificate_admin::{
+    CertificateAdmin, CertificateAdminError, ImportReport, import_certificates,
+};
+pub use certificate_report::CertificateReport;
 pub use explain::{ExplainError, ExplainRequest, Explanation, explain};
 pub use folder_config::{InvalidListen, ListenArgument};
 pub use load::{CheckedConfig, LoadError, ask_server_of, check};

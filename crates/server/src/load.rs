@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 
 use crate::assemble::{OriginServices, ProcessResources, assemble, groups};
 use crate::cache_admin::{self, CachedHandler};
+use crate::certificate_report::{CertificateReport, reports};
 use crate::folder_config::FolderConfig;
 use crate::helper_protocol::{HelperClient, IssuedCertificate, LoadedByRoot};
 use crate::local_ca::{LocalCa, LocalCaError, LocalCertificate, passing_certificate};
@@ -125,7 +126,7 @@ impl PlanLoader {
             cache: RefCell::default(),
             certified: RefCell::default(),
             challenges: Arc::default(),
-            acme_folder: default_acme_folder(),
+            acme_folder: CertificateStore::default_folder(),
         }
     }
 
@@ -473,21 +474,6 @@ impl Certificates {
     }
 }
 
-/// The folder of certificates that are ordered, by the user who starts the server.
-fn default_acme_folder() -> PathBuf {
-    if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/var/lib/apus/acme");
-    }
-    let absolute = |name| {
-        let path = PathBuf::from(std::env::var_os(name)?);
-        path.is_absolute().then_some(path)
-    };
-    absolute("XDG_DATA_HOME")
-        .or_else(|| Some(absolute("HOME")?.join(".local/share")))
-        .unwrap_or_else(|| PathBuf::from("/var/lib"))
-        .join("apus/acme")
-}
-
 fn level(level: LogLevel) -> &'static str {
     match level {
         LogLevel::Error => "error",
@@ -503,8 +489,8 @@ fn level(level: LogLevel) -> &'static str {
 pub struct CheckedConfig {
     /// Its warnings.
     pub warnings: Diagnostics,
-    /// The certificates that a server would order by ACME.
-    pub ordered: Vec<ManagedCertificate>,
+    /// Where the certificates of its TLS sites come from.
+    pub certificates: Vec<CertificateReport>,
 }
 
 /// Checks a configuration; with `tls`, for a server with local certificates.
@@ -516,7 +502,7 @@ pub fn check(file: &Path, tls: bool) -> Result<CheckedConfig, Diagnostics> {
         if tls { Some(&passing) } else { None };
     let plan = config::load_with(file, local_certificates, &ConfigFiles::default())?;
     Ok(CheckedConfig {
-        ordered: managed_certificates(&plan).cloned().collect(),
+        certificates: reports(&plan),
         warnings: plan.warnings,
     })
 }

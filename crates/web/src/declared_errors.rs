@@ -27,8 +27,14 @@ impl DeclaredHttpError {
 /// The types of the framework and its crates.
 const KNOWN: &[HttpErrorType] = &[
     HttpErrorType::of::<SessionError>(),
+    #[cfg(feature = "jobs")]
+    HttpErrorType::of::<apus_jobs::JobError>(),
+    #[cfg(feature = "storage")]
+    HttpErrorType::of::<apus_storage::InvalidKey>(),
+    #[cfg(feature = "storage")]
+    HttpErrorType::of::<apus_storage::StorageError>(),
     #[cfg(feature = "sql")]
-    HttpErrorType::of_other::<sqlx::Error>(crate::sql::into_error),
+    HttpErrorType::of_other::<sqlx::Error>(apus_database::into_error),
 ];
 
 /// Makes `?` recognise the types.

@@ -21,6 +21,8 @@ chapters! {
     templates: "templates.md";
     live: "live.md";
     services: "services.md";
+    cache_and_storage: "cache-and-storage.md";
+    jobs: "jobs.md";
     testing: "testing.md";
     production: "production.md";
     coming_from: "coming-from.md";

@@ -19,10 +19,12 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `account` | tokens in links and cookies, remembered log-ins, rules of passwords |
+//! | `acme` | certificates by ACME, such as those of Let's Encrypt |
 //! | `cache` | a shared cache in front of a service |
 //! | `compress` | compressed responses: gzip, Brotli, Zstandard |
 //! | `files` | static files, and files by hashed names |
 //! | `full` | everything |
+//! | `jobs` | background jobs and schedules |
 //! | `jwt` | the layer for JSON Web Tokens |
 //! | `macros` | attributes: `#[get("/users/{id}")]`, `#[handler]`, `#[http_error]` |
 //! | `mail` | mails by SMTP, and their catch-all in development |
@@ -32,19 +34,20 @@
 //! | `proxy` | the reverse proxy |
 //! | `rate-limit` | the layer for limits on the rate of requests |
 //! | `redis` | sessions and rooms of WebSockets in Redis |
+//! | `s3` | object stores that are compatible with S3, for `storage` |
 //! | `settings` | settings from a TOML file, a .env file and the environment |
 //! | `sites` | sites with server names and locations, as in `apus.toml` |
 //! | `sql` | SQLite, PostgreSQL and MariaDB, with migrations |
+//! | `storage` | files of an application, in a folder or an object store |
 //! | `templates` | pages from templates |
 //! | `tower` | services of the tower ecosystem in an `App`, and the reverse |
 //! | `validate` | forms, queries and JSON whose fields have rules |
+//! | `value-cache` | a cache of values, in memory or in Redis |
 
 #![forbid(unsafe_code)]
 // docs.rs shows which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "account")]
-pub mod account;
 mod app;
 #[cfg(feature = "files")]
 pub mod assets;
@@ -61,16 +64,12 @@ pub mod layers;
 pub mod openapi;
 #[cfg(feature = "openapi")]
 mod operation;
-#[cfg(any(feature = "redis", feature = "sql"))]
-mod per_worker;
 #[cfg(feature = "php")]
 pub mod php;
 mod router;
 mod server;
 mod server_service;
 pub mod session;
-#[cfg(feature = "sql")]
-pub mod sql;
 pub mod sse;
 #[cfg(feature = "templates")]
 pub mod template;
@@ -83,16 +82,29 @@ pub mod upstream;
 pub mod validate;
 pub mod websocket;
 
+#[cfg(feature = "account")]
+pub use apus_account as account;
+pub use apus_clock as time;
+#[cfg(feature = "sql")]
+pub use apus_database as sql;
 #[cfg(feature = "files")]
 pub use apus_files as files;
+#[cfg(feature = "jobs")]
+pub use apus_jobs as jobs;
 #[cfg(feature = "mail")]
 pub use apus_mail as mail;
 #[cfg(feature = "proxy")]
 pub use apus_proxy as proxy;
+#[cfg(feature = "redis")]
+pub use apus_redis as redis;
 #[cfg(feature = "settings")]
 pub use apus_settings as settings;
 #[cfg(feature = "sites")]
 pub use apus_sites as sites;
+#[cfg(feature = "storage")]
+pub use apus_storage as storage;
+#[cfg(feature = "value-cache")]
+pub use apus_value_cache as cache;
 
 pub use app::{App, UrlError, Urls};
 #[cfg(feature = "compress")]
@@ -103,6 +115,8 @@ pub use attributes::{delete, embedded, get, handler, http_error, patch, post, pu
 #[cfg(feature = "files")]
 pub use files::Files;
 pub use router::{RouteError, RouteErrors};
+#[cfg(feature = "acme")]
+pub use server::Acme;
 pub use server::{Running, Server, StartError, StopHandle, Stopping};
 pub use sse::Sse;
 #[cfg(feature = "validate")]

@@ -9,7 +9,7 @@ use std::error::Error;
 use apus::auth::{Csrf, CsrfToken, password};
 use apus::layers::{ClientInfo, RateLimit};
 use apus::session::{Session, Sessions, SqlStore};
-use apus::sql::Db;
+use apus::sql::{Db, Migrations, migrations};
 use apus::template::{Page, Renderer, Templates, context};
 use apus::{
     App, Extension, Form, HandlerExt, IntoResponse, Next, Redirect, Request, Response, State,
@@ -22,12 +22,15 @@ use users::{User, Users};
 /// The name of the session value with the logged-in user.
 const USER: &str = "user";
 
+/// The migrations of the database.
+pub const MIGRATIONS: Migrations = migrations!();
+
 /// The application with a database, whose migrations it runs.
 ///
 /// # Errors
 /// The database cannot be reached or migrated, or a template is not valid.
 pub fn app(db: Db) -> std::result::Result<App, Box<dyn Error>> {
-    db.migrate(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations"))?;
+    db.migrate(MIGRATIONS)?;
     let templates = Templates::embedded([
         ("base.html", include_str!("../templates/base.html")),
         ("home.html", include_str!("../templates/home.html")),

@@ -26,7 +26,7 @@ impl Users {
         let added = sqlx::query_scalar(self.0.sql(insert))
             .bind(name)
             .bind(password)
-            .fetch_one(&self.0.pool())
+            .fetch_one(&self.0)
             .await;
         match added {
             Ok(id) => Ok(Some(User {
@@ -43,7 +43,7 @@ impl Users {
         let select = "SELECT id, name, password FROM users WHERE name = ?";
         let row: Option<(i64, String, String)> = sqlx::query_as(self.0.sql(select))
             .bind(name)
-            .fetch_optional(&self.0.pool())
+            .fetch_optional(&self.0)
             .await?;
         Ok(row.map(|(id, name, password)| (User { id, name }, password)))
     }
@@ -51,7 +51,7 @@ impl Users {
     pub(crate) async fn note(&self, id: i64) -> sqlx::Result<String> {
         sqlx::query_scalar(self.0.sql("SELECT note FROM users WHERE id = ?"))
             .bind(id)
-            .fetch_one(&self.0.pool())
+            .fetch_one(&self.0)
             .await
     }
 
@@ -59,7 +59,7 @@ impl Users {
         sqlx::query(self.0.sql("UPDATE users SET note = ? WHERE id = ?"))
             .bind(text)
             .bind(id)
-            .execute(&self.0.pool())
+            .execute(&self.0)
             .await?;
         Ok(())
     }

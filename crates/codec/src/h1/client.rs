@@ -143,16 +143,37 @@ impl ClientConnection {
         request.check()?;
         let framing = request.framing();
         encode::request(&request, framing, self.closing, out);
-        self.reading = ReadState::Head;
         self.writing = Some(BodyWriter::new(framing));
-        self.request_kind = match *request.method {
+        self.expect(request.method, request.upgrade.unwrap_or_default());
+        Ok(framing)
+    }
+
+    /// Expects the response to a request with this method whose bytes the caller has sent itself: a copy of what
+    /// [`send_request`](Self::send_request) and [`send_end`](Self::send_end) of another connection appended. For load,
+    /// which sends the same bytes often, and for pipelining: the bytes of several requests may be sent at once if this
+    /// is called for each of them once the response before is complete.
+    ///
+    /// # Errors
+    /// [`InvalidRequest::NotNow`]: another request is in progress, or the connection does not persist.
+    pub fn expect_response(&mut self, method: &Method) -> Result<(), InvalidRequest> {
+        if !self.is_idle() {
+            return Err(InvalidRequest::NotNow);
+        }
+        self.expect(method, "");
+        Ok(())
+    }
+
+    fn expect(&mut self, method: &Method, offered_protocols: &str) {
+        self.reading = ReadState::Head;
+        self.request_kind = match *method {
             Method::HEAD => RequestKind::Head,
             Method::CONNECT => RequestKind::Connect,
             _ => RequestKind::Other,
         };
-        self.offered_protocols = request.upgrade.unwrap_or_default().into();
+        if self.offered_protocols.as_ref() != offered_protocols {
+            self.offered_protocols = offered_protocols.into();
+        }
         self.interim_count = 0;
-        Ok(framing)
     }
 
     /// Sends the framing before `len` bytes of data. Sends nothing if the framing is not

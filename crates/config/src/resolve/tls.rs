@@ -13,6 +13,7 @@ use super::acme::AcmeDefaults;
 use super::http3;
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, ConfigTable};
+use crate::plan::CertificateOrigin;
 use crate::raw::{self, Site, Tls, TlsVersion};
 use crate::source::{Setting, SourceSpan};
 use crate::string_type::SiteHost;
@@ -29,6 +30,8 @@ pub(super) struct ResolvedTls {
     pub(super) http3: Option<Http3Settings>,
     /// The certificate, if it is ordered by ACME.
     pub(super) acme: Option<ManagedCertificate>,
+    /// Where the certificates come from otherwise.
+    pub(super) origin: Option<CertificateOrigin>,
 }
 
 /// TLS of the site; `None` if it has none, or errors were reported.
@@ -73,12 +76,12 @@ fn settings(
     let http3 = http3::of_site(tls, reader);
     refuse_patterns(site, tls, reader);
     let client_auth = client_auth(tls, reader)?;
-    let (certificates, acme) = match certificates? {
-        SiteCertificates::Known(certificates) => {
+    let (certificates, acme, origin) = match certificates? {
+        SiteCertificates::Known(certificates, origin) => {
             warn_of_uncovered(site, &certificates, reader);
-            (certificates, None)
+            (certificates, None, Some(origin))
         }
-        SiteCertificates::Ordered(managed) => (Vec::new(), Some(managed)),
+        SiteCertificates::Ordered(managed) => (Vec::new(), Some(managed), None),
     };
     let settings = TlsSite {
         names: names(site, &certificates),
@@ -97,6 +100,7 @@ fn settings(
             tls: settings,
             http3: http3.map(|(settings, _)| settings),
             acme,
+            origin,
         }),
         Err(error) => {
             reader.report(Finding::error(
@@ -144,7 +148,7 @@ fn alpn(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<Vec<Vec<u8>
 /// The certificates of a site.
 enum SiteCertificates {
     /// From files, or of the local authority.
-    Known(Vec<Certificate>),
+    Known(Vec<Certificate>, CertificateOrigin),
     /// By ACME.
     Ordered(ManagedCertificate),
 }
@@ -199,9 +203,11 @@ fn certificates(
                 .order(site, tls, reader)
                 .map(SiteCertificates::Ordered);
         }
-        return local_certificate(site, &tls.span, reader)
-            .map(|certificate| SiteCertificates::Known(vec![certificate]));
+        return local_certificate(site, &tls.span, reader).map(|certificate| {
+            SiteCertificates::Known(vec![certificate], CertificateOrigin::LocalAuthority)
+        });
     }
+    let paths = pairs.iter().map(|(cert, _)| cert.value.0.clone()).collect();
     // All certificates are read, so that all errors are reported.
     let read: Vec<_> = pairs
         .into_iter()
@@ -209,7 +215,7 @@ fn certificates(
         .collect();
     read.into_iter()
         .collect::<Option<_>>()
-        .map(SiteCertificates::Known)
+        .map(|certificates| SiteCertificates::Known(certificates, CertificateOrigin::Files(paths)))
 }
 
 /// The certificate of the local authority for a site that names none.

@@ -58,11 +58,11 @@ impl SignedUrls {
     pub fn new(key: &Key) -> Self {
         Self {
             key: hmac::Key::new(hmac::HMAC_SHA256, &key.derive(b"signed urls")),
-            clock: Arc::new(SystemTime::now),
+            clock: Arc::new(apus_clock::now),
         }
     }
 
-    /// Another clock, for tests.
+    /// Another clock than that of the application.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.clock = Arc::new(clock);

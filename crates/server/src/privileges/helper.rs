@@ -4,10 +4,10 @@
 //! addresses, logs and programs that the helper itself found there.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -19,6 +19,7 @@ use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::owned_folder::{CERTIFICATE_FOLDER_MODE, closed_parent, give, prepare_folder};
 use crate::helper_protocol::{
     HelperRequest, HelperResponse, LoadedByRoot, program_text, receive, send,
 };
@@ -37,10 +38,9 @@ const IGNORED: [SignalKind; 7] = [
     SignalKind::alarm(),
 ];
 
-/// Only its user may enter the folders of the cache and of certificates; users of PHP may enter that of PHP.
+/// Only its user may enter the folder of the cache; users of PHP may enter that of PHP.
 const CACHE_MODE: u32 = 0o700;
 const PHP_MODE: u32 = 0o711;
-const ACME_MODE: u32 = 0o700;
 
 /// The process that stays root.
 pub(super) struct Helper<'a> {
@@ -197,7 +197,7 @@ impl<'a> Helper<'a> {
         }
         if config.sites.iter().any(|site| site.acme.is_some()) {
             let store = self.loader.certificate_store(config);
-            let _ = self.prepare_folder(store.folder(), ACME_MODE);
+            let _ = self.prepare_folder(store.folder(), CERTIFICATE_FOLDER_MODE);
         }
         for pool in config.pools() {
             // By default each user of a server has a folder of its own.
@@ -210,21 +210,12 @@ impl<'a> Helper<'a> {
     }
 
     fn prepare_folder(&self, folder: &Path, mode: u32) -> io::Result<()> {
-        if folder.exists() {
-            return Ok(());
-        }
-        if let Some(parent) = folder.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        let (parent, name) = closed_parent(folder)?;
-        let folder = parent.join(name);
-        fs::DirBuilder::new().mode(mode).create(&folder)?;
-        self.give(&folder)
+        prepare_folder(folder, mode, self.account)
     }
 
     /// Makes the server's user the owner of a file, in a folder that no other user can change.
     fn give(&self, path: &Path) -> io::Result<()> {
-        chown(path, Some(self.account.uid), Some(self.account.gid))
+        give(path, self.account)
     }
 
     fn bind(&self, address: &str, socket: &OwnedFd) -> io::Result<()> {
@@ -284,29 +275,6 @@ fn unnamed() -> io::Error {
         io::ErrorKind::PermissionDenied,
         "the configuration does not name it",
     )
-}
-
-/// The folder of a path and its last name, if only root can change the folder: otherwise another
-/// user could redirect writes of root by a link.
-fn closed_parent(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    let folder = fs::canonicalize(folder)?;
-    for ancestor in folder.ancestors() {
-        let found = fs::metadata(ancestor)?;
-        let is_shared = found.mode() & 0o022 != 0;
-        // In a sticky folder, files of root cannot be moved.
-        let is_sticky = found.mode() & 0o1000 != 0 && ancestor != folder;
-        if found.uid() != 0 || is_shared && !is_sticky {
-            let message = format!(
-                "others than root can change {}, and the server's user cannot",
-                ancestor.display()
-            );
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
-        }
-    }
-    Ok((folder, name.into()))
 }
 
 /// Ignores signals for the life of the process, as long as the returned runtime exists.

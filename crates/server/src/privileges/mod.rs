@@ -8,17 +8,20 @@
 //! it.
 
 mod helper;
+mod owned_folder;
 
 use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use apus_config::GlobalPlan;
 use apus_control::{BoundControlSocket, ControlError};
 use apus_net::{AccountError, SystemAccount};
 use rustix::process::geteuid;
 
 use helper::Helper;
+pub(crate) use owned_folder::{CERTIFICATE_FOLDER_MODE, prepare_folder};
 
 use crate::helper_protocol::HelperClient;
 use crate::load::{LoadError, PlanLoader};
@@ -45,18 +48,9 @@ pub(crate) fn separate(
         return Ok(None);
     }
     let global = loader.read_as_root()?.global;
-    let account = match (user, global.account) {
-        (Some(user), _) => SystemAccount::find(user, None)?,
-        (None, Some(account)) => account,
-        (None, None) => match SystemAccount::unprivileged(None)? {
-            account if account.is_mapped() => account,
-            // Root of a user namespace without another user has no privileges to drop.
-            _ => return Ok(None),
-        },
-    };
-    if account.is_root() {
+    let Some(account) = server_account(&global, user)? else {
         return Ok(None);
-    }
+    };
     let control = bind_control_socket(loader, global.control_socket.as_deref())?;
     let failed = |error| PrivilegesError::System(account.name.clone(), error);
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
@@ -70,6 +64,23 @@ pub(crate) fn separate(
         helper: Arc::new(HelperClient::new(ours)),
         control,
     }))
+}
+
+/// The user of a server that is started as root; `None` if it stays root. `user` overrides the configuration.
+pub(crate) fn server_account(
+    global: &GlobalPlan,
+    user: Option<&str>,
+) -> Result<Option<SystemAccount>, AccountError> {
+    let account = match (user, &global.account) {
+        (Some(user), _) => SystemAccount::find(user, None)?,
+        (None, Some(account)) => account.clone(),
+        (None, None) => match SystemAccount::unprivileged(None)? {
+            account if account.is_mapped() => account,
+            // Root of a user namespace without another user has no privileges to drop.
+            _ => return Ok(None),
+        },
+    };
+    Ok((!account.is_root()).then_some(account))
 }
 
 /// Binds the control socket of the configuration, and links it from the default path.

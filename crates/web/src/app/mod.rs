@@ -407,6 +407,25 @@ impl App {
     pub fn serve(self, address: impl ToSocketAddrs) -> Result<(), StartError> {
         Server::new(self).listen(address)?.run()
     }
+
+    /// Serves over HTTPS at port 443 of all addresses, with a certificate that is ordered and renewed by ACME, until SIGTERM or
+    /// SIGINT. Port 80 redirects to it. [`Server::listen_acme`] serves at other addresses.
+    ///
+    /// # Errors
+    /// A route is invalid, the certificate has mistakes, or the server cannot listen at these ports.
+    #[cfg(feature = "acme")]
+    pub fn serve_tls(self, certificate: crate::server::Acme) -> Result<(), StartError> {
+        let redirected = self.layer(apus_layers::ForceHttps::default());
+        let mut server = Server::new(redirected)
+            .listen("0.0.0.0:80")?
+            .listen_acme("0.0.0.0:443", certificate.clone())?;
+        if std::path::Path::new("/proc/net/if_inet6").exists() {
+            server = server
+                .listen("[::]:80")?
+                .listen_acme("[::]:443", certificate)?;
+        }
+        server.run()
+    }
 }
 
 impl fmt::Debug for App {

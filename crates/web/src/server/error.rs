@@ -109,6 +109,13 @@ impl From<EngineStartError> for StartError {
     }
 }
 
+#[cfg(feature = "sql")]
+impl From<apus_database::DbError> for StartError {
+    fn from(error: apus_database::DbError) -> Self {
+        Self::other(error)
+    }
+}
+
 impl From<RouteErrors> for StartError {
     fn from(errors: RouteErrors) -> Self {
         Self::Application(errors)

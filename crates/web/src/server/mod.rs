@@ -1,7 +1,11 @@
 //! `Server`: an application with its listeners and background tasks.
 
+#[cfg(feature = "acme")]
+mod acme;
 mod control;
 mod error;
+#[cfg(feature = "jobs")]
+mod jobs;
 mod running;
 mod task;
 
@@ -25,6 +29,8 @@ use tokio::task::LocalSet;
 
 use crate::server_service::ServerServiceFactory;
 
+#[cfg(feature = "acme")]
+pub use apus_acme::Acme;
 use control::{ServerControl, TerminationSignals};
 pub use error::StartError;
 pub use running::{Running, StopHandle, Stopping};
@@ -55,6 +61,11 @@ pub struct Server {
     http3: Option<Http3Settings>,
     control_socket: Option<PathBuf>,
     tasks: Vec<(String, Task)>,
+    /// The certificates that are ordered, each with the number of its listener.
+    #[cfg(feature = "acme")]
+    acme: Vec<(usize, Acme)>,
+    #[cfg(feature = "jobs")]
+    queues: Vec<apus_jobs::Jobs>,
 }
 
 impl Server {
@@ -69,6 +80,10 @@ impl Server {
             http3: Some(Http3Settings::default()),
             control_socket: None,
             tasks: Vec::new(),
+            #[cfg(feature = "acme")]
+            acme: Vec::new(),
+            #[cfg(feature = "jobs")]
+            queues: Vec::new(),
         }
     }
 
@@ -115,6 +130,23 @@ impl Server {
         tls: Arc<TlsSettings>,
     ) -> Result<Self, StartError> {
         self.listen_on(address, Some(tls))
+    }
+
+    /// Listens on an address with TLS, for HTTP/3, HTTP/2 and HTTP/1.1, with a certificate that is ordered and renewed by
+    /// ACME. Until there is one, clients get an alert. The authority verifies the names at port 80, for which
+    /// [`Server::listen`] is needed, or at port 443.
+    ///
+    /// # Errors
+    /// The text is not an address, or its host name cannot be resolved.
+    #[cfg(feature = "acme")]
+    pub fn listen_acme(self, address: impl ToSocketAddrs, acme: Acme) -> Result<Self, StartError> {
+        let first = self.listeners.len();
+        let mut server = self.listen_on(address, None)?;
+        let added = first..server.listeners.len();
+        server
+            .acme
+            .extend(added.map(|listener| (listener, acme.clone())));
+        Ok(server)
     }
 
     fn listen_on(
@@ -249,7 +281,17 @@ impl Server {
         }
         self.service.check().map_err(StartError::of_check)?;
         let stop_timeout = self.limits.stop_timeout;
-        let is_tls: Vec<bool> = self.listeners.iter().map(|one| one.tls.is_some()).collect();
+        let plan = EnginePlan {
+            workers: self.workers,
+            limits: self.limits,
+            server_field: None,
+            listeners: self.listeners,
+        };
+        #[cfg(feature = "acme")]
+        let (plan, certificates) = acme::prepare(self.acme, plan)?;
+        #[cfg(not(feature = "acme"))]
+        let certificates = None;
+        let is_tls: Vec<bool> = plan.listeners.iter().map(|one| one.tls.is_some()).collect();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -264,12 +306,7 @@ impl Server {
                 socket.map_err(|error| StartError::ControlSocket(error.to_string().into()))?,
             )
         };
-        let engine = Engine::start(EnginePlan {
-            workers: self.workers,
-            limits: self.limits,
-            server_field: None,
-            listeners: self.listeners,
-        })?;
+        let engine = Engine::start(plan)?;
         let listening = engine.status().listening;
         let urls = listening.iter().zip(is_tls);
         let urls: Vec<String> = urls.map(|(address, is_tls)| address.url(is_tls)).collect();
@@ -285,10 +322,12 @@ impl Server {
             stop: stop.clone(),
             stop_requested,
             tasks: self.tasks,
+            #[cfg(feature = "jobs")]
+            queues: self.queues,
         };
         let thread = std::thread::Builder::new()
             .name("apus-control".to_owned())
-            .spawn(move || LocalSet::new().block_on(&runtime, control.run()))?;
+            .spawn(move || LocalSet::new().block_on(&runtime, control.run(certificates)))?;
         Ok(Running {
             listening,
             stop,

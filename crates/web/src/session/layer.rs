@@ -54,7 +54,7 @@ impl Sessions {
                 absolute: 24 * 60 * 60,
             },
             max_bytes: 64 * 1024,
-            clock: Arc::new(SystemTime::now),
+            clock: Arc::new(apus_clock::now),
         }))
     }
 
@@ -106,7 +106,7 @@ impl Sessions {
         self.with(|settings| settings.max_bytes = bytes)
     }
 
-    /// Another clock, for tests.
+    /// Another clock than that of the application.
     #[must_use]
     pub fn clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.with(|settings| settings.clock = Arc::new(clock))

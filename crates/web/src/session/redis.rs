@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use apus_transport::per_worker;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, FromRedisValue, Pipeline, RedisError, Script};
 
 use super::SessionKey;
 use super::store::{SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession};
-use crate::per_worker;
 
 /// Writes a session if the expected version is stored.
 static SAVE: LazyLock<Script> = LazyLock::new(|| {

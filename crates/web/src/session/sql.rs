@@ -4,13 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sqlx::pool::PoolConnection;
-use sqlx::{Any, SqlStr};
+use apus_database::{Db, System};
+use sqlx::SqlStr;
 use tokio::sync::OnceCell;
 
 use super::SessionKey;
 use super::store::{SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession};
-use crate::sql::{Db, System};
 
 /// The interval at which expired sessions are removed, in seconds.
 const SWEEP: u64 = 10 * 60;
@@ -40,25 +39,18 @@ impl SqlStore {
 
     async fn make(&self) -> Result<(), StoreError> {
         let make = async || {
-            let mut connection = self.connection().await?;
-            let made = sqlx::query(table(self.db.system()))
-                .execute(&mut *connection)
-                .await;
+            let made = sqlx::query(table(self.db.system())).execute(&self.db).await;
             match made {
                 Ok(_) => Ok(()),
                 // Another process created it, or this account is not allowed to.
                 Err(error) => sqlx::query("SELECT id FROM apus_sessions WHERE 1 = 0")
-                    .fetch_optional(&mut *connection)
+                    .fetch_optional(&self.db)
                     .await
                     .map(|_| ())
                     .map_err(|_| StoreError::new(error)),
             }
         };
         self.shared.is_made.get_or_try_init(make).await.map(|_| ())
-    }
-
-    async fn connection(&self) -> Result<PoolConnection<Any>, StoreError> {
-        self.db.acquire().await.map_err(StoreError::new)
     }
 
     /// Removes expired sessions if the interval is over.
@@ -72,7 +64,7 @@ impl SqlStore {
         if is_due && exchange(now).is_ok() {
             sqlx::query(self.sql("DELETE FROM apus_sessions WHERE expires <= ?"))
                 .bind(number(now))
-                .execute(&mut *self.connection().await?)
+                .execute(&self.db)
                 .await
                 .map_err(StoreError::new)?;
         }
@@ -108,7 +100,7 @@ impl SessionStore for SqlStore {
             ))
             .bind(key.to_string())
             .bind(number(now))
-            .fetch_optional(&mut *self.connection().await?)
+            .fetch_optional(&self.db)
             .await
             .map_err(StoreError::new)?;
             Ok(row.map(|(content, version, expires)| StoredSession {
@@ -140,7 +132,7 @@ impl SessionStore for SqlStore {
             if let Some(version) = save.replaces {
                 query = query.bind(number(version));
             }
-            let done = query.execute(&mut *self.connection().await?).await;
+            let done = query.execute(&self.db).await;
             Ok(done.map_err(StoreError::new)?.rows_affected() == 1)
         })
     }
@@ -150,7 +142,7 @@ impl SessionStore for SqlStore {
             sqlx::query(self.sql("UPDATE apus_sessions SET expires = ? WHERE id = ?"))
                 .bind(number(expires))
                 .bind(key.to_string())
-                .execute(&mut *self.connection().await?)
+                .execute(&self.db)
                 .await
                 .map_err(StoreError::new)?;
             Ok(())
@@ -168,7 +160,7 @@ impl SessionStore for SqlStore {
             if let Some(version) = version {
                 query = query.bind(number(version));
             }
-            let done = query.execute(&mut *self.connection().await?).await;
+            let done = query.execute(&self.db).await;
             Ok(done.map_err(StoreError::new)?.rows_affected() == 1)
         })
     }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use apus_clock::{ClockGuard, TestClock};
 use apus_http::{Headers, Method, ServiceFactory};
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
@@ -30,6 +31,7 @@ pub struct TestClient {
 pub(super) struct TestClientState {
     pub(super) transport: TestTransport,
     pub(super) cookies: RefCell<CookieJar>,
+    clock: RefCell<Option<(TestClock, ClockGuard)>>,
     tasks: LocalSet,
     runtime: Runtime,
 }
@@ -60,17 +62,17 @@ impl TestClient {
     /// A client of any service, in process.
     #[track_caller]
     pub fn of(service: impl ServiceFactory) -> Self {
-        Self::with(|| TestTransport::in_process(service.service()))
+        Self::with(|| TestTransport::in_process(service.service()), None)
     }
 
     /// A client over a socket.
     #[track_caller]
-    pub(super) fn over(address: SocketAddr) -> Self {
-        Self::with(|| TestTransport::Socket(address))
+    pub(super) fn over(address: SocketAddr, clock: TestClock) -> Self {
+        Self::with(|| TestTransport::Socket(address), Some(clock))
     }
 
     #[track_caller]
-    fn with(transport: impl FnOnce() -> TestTransport) -> Self {
+    fn with(transport: impl FnOnce() -> TestTransport, clock: Option<TestClock>) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
@@ -86,6 +88,7 @@ impl TestClient {
             shared: Rc::new(TestClientState {
                 transport,
                 cookies: RefCell::default(),
+                clock: RefCell::new(clock.map(entered)),
                 tasks: LocalSet::new(),
                 runtime,
             }),
@@ -140,6 +143,30 @@ impl TestClient {
         *self.shared.cookies.borrow_mut() = CookieJar::default();
     }
 
+    /// The clock of the application, which the test can freeze and move: [`apus::time`](crate::time), sessions, signed URLs,
+    /// rate limits, cached values, jobs and schedules follow it. Timers of tokio do not.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use apus::App;
+    /// use apus::testing::TestClient;
+    /// use apus::time::unix_seconds;
+    ///
+    /// let client = TestClient::new(App::new().get("/", async || unix_seconds().to_string()));
+    /// client.clock().freeze();
+    /// let before = unix_seconds();
+    /// client.clock().advance(Duration::from_secs(3600));
+    /// client.get("/").send().assert_text(&(before + 3600).to_string());
+    /// ```
+    ///
+    /// It is the clock of the thread of the test until the client is dropped; that of a [`TestServer`](super::TestServer) is
+    /// also that of its workers.
+    pub fn clock(&self) -> TestClock {
+        let mut clock = self.shared.clock.borrow_mut();
+        let current = || entered(apus_clock::current().unwrap_or_default());
+        clock.get_or_insert_with(current).0.clone()
+    }
+
     /// Runs a future like a worker, together with the tasks that the application started.
     ///
     /// # Panics
@@ -153,6 +180,12 @@ impl TestClient {
             Err(_) => fail("nothing came within 30 seconds"),
         }
     }
+}
+
+/// A clock, as that of this thread.
+fn entered(clock: TestClock) -> (TestClock, ClockGuard) {
+    let guard = clock.enter();
+    (clock, guard)
 }
 
 /// The service of an application, as [`App::serve`] runs it.

@@ -1,7 +1,5 @@
 //! `CookieJar`: the cookies of a test client (RFC 6265 section 5).
 
-use std::time::SystemTime;
-
 /// The cookies that responses set.
 #[derive(Debug, Default)]
 pub(super) struct CookieJar(Vec<ClientCookie>);
@@ -56,7 +54,7 @@ impl CookieJar {
                 is_over = value.parse::<i64>().ok().map(|seconds| seconds <= 0);
             } else if attribute.eq_ignore_ascii_case("expires") && is_over.is_none() {
                 let expires = httpdate::parse_http_date(value).ok();
-                is_over = expires.map(|expires| expires <= SystemTime::now());
+                is_over = expires.map(|expires| expires <= apus_clock::now());
             }
         }
         if is_over == Some(true) {

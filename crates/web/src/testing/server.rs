@@ -1,22 +1,27 @@
 //! `TestServer`: serves an application on a free port.
 
+use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_http::ServiceFactory;
+use apus_clock::TestClock;
+use apus_http::{RouteInfo, Service, ServiceFactory};
 use apus_net::{Engine, EnginePlan, Limits, ListenAddress, ListenerPlan};
 
 use super::client::server_service_of;
 use super::{TestClient, fail};
 use crate::app::App;
+use crate::server_service::ServerServiceFactory;
 
 /// Serves an application on a free port of the loopback interface until it is dropped.
 pub struct TestServer {
     /// `None` after the stop.
     engine: Option<Engine>,
     address: SocketAddr,
+    clock: TestClock,
 }
 
 /// How long a stop waits for open requests.
@@ -41,11 +46,16 @@ impl TestServer {
         if let Err(error) = app.check() {
             fail(error);
         }
-        Self::of(Arc::new(server_service_of(app)), workers)
+        let clock = apus_clock::current().unwrap_or_default();
+        let service = ClockedService {
+            service: server_service_of(app),
+            clock: clock.clone(),
+        };
+        Self::of(Arc::new(service), workers, clock)
     }
 
     #[track_caller]
-    fn of(service: Arc<dyn ServiceFactory>, workers: usize) -> Self {
+    fn of(service: Arc<dyn ServiceFactory>, workers: usize, clock: TestClock) -> Self {
         let engine = Engine::start(EnginePlan {
             workers: NonZeroUsize::new(workers).unwrap_or(NonZeroUsize::MIN),
             limits: Limits::default(),
@@ -71,6 +81,7 @@ impl TestServer {
             Some(ListenAddress::Tcp { address, .. }) => Self {
                 address: *address,
                 engine: Some(engine),
+                clock,
             },
             _ => fail("the server listens nowhere"),
         }
@@ -89,7 +100,29 @@ impl TestServer {
     /// A client of the server over HTTP/1.1, with its own cookies.
     #[track_caller]
     pub fn client(&self) -> TestClient {
-        TestClient::over(self.address)
+        TestClient::over(self.address, self.clock.clone())
+    }
+}
+
+/// A service on workers with a test clock.
+struct ClockedService {
+    service: ServerServiceFactory<App>,
+    clock: TestClock,
+}
+
+impl ServiceFactory for ClockedService {
+    fn service(&self) -> Rc<dyn Service> {
+        // The worker has it until its thread ends.
+        std::mem::forget(self.clock.enter());
+        self.service.service()
+    }
+
+    fn check(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        self.service.check()
+    }
+
+    fn routes(&self) -> Vec<RouteInfo> {
+        self.service.routes()
     }
 }
 

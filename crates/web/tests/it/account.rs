@@ -67,14 +67,14 @@ fn memory_keeps_the_contract_of_tokens() {
 #[test]
 fn databases_keep_the_contract_of_tokens() {
     for fresh in Fresh::of_each() {
-        keeps_the_contract(&SqlTokens::new(fresh.db().into()));
+        keeps_the_contract(&SqlTokens::new(fresh.db()));
     }
 }
 
 #[test]
 fn of_requests_at_the_same_time_one_redeems_a_token() {
     for fresh in Fresh::of_each() {
-        let tokens = AccountTokens::new(SqlTokens::new(fresh.db().into()));
+        let tokens = AccountTokens::new(SqlTokens::new(fresh.db()));
         let text = block_on(tokens.issue("reset", 7, "", Duration::from_secs(60))).unwrap();
         let redeemed: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)

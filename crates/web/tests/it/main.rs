@@ -7,6 +7,8 @@ mod app;
 #[cfg(test)]
 mod auth;
 #[cfg(test)]
+mod background;
+#[cfg(test)]
 mod extract;
 #[cfg(test)]
 mod harness;
@@ -22,5 +24,11 @@ mod session;
 mod sql;
 #[cfg(test)]
 mod sse;
+#[cfg(test)]
+mod storage;
+#[cfg(test)]
+mod time;
+#[cfg(test)]
+mod values;
 #[cfg(test)]
 mod websocket;

@@ -57,7 +57,7 @@ async fn list(
     let page = page.with_token(&token).await?;
     let rows: Vec<(i64, String)> =
         sqlx::query_as("SELECT id, title FROM pictures ORDER BY id DESC LIMIT 100")
-            .fetch_all(&db.pool())
+            .fetch_all(&db)
             .await?;
     let rows = rows.into_iter();
     let pictures: Vec<_> = rows.map(|(id, title)| Picture { id, title }).collect();
@@ -150,7 +150,7 @@ async fn show(
     let select = "SELECT content_type FROM pictures WHERE id = ?";
     let content_type: Option<String> = sqlx::query_scalar(db.sql(select))
         .bind(id)
-        .fetch_optional(&db.pool())
+        .fetch_optional(&db)
         .await?;
     let content_type = content_type.or_not_found("there is no such picture")?;
     let bytes = blocking(move || std::fs::read(folder.join(id.to_string()))).await?;

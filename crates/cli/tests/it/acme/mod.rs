@@ -1,5 +1,7 @@
 //! Certificates by ACME, from a real certificate authority (pebble) over real sockets.
 
+mod commands;
+mod framework;
 mod pebble;
 
 use std::collections::BTreeSet;
@@ -234,7 +236,8 @@ fn a_certificate_is_renewed_without_a_failed_handshake() {
     let _apus = test.serve();
     test.wait_until_served("shop.example.com");
     let (root, before) = (test.pebble.root(), test.serial("shop.example.com"));
-    test.home.expect(&["cert", "renew", "shop.example.com"], 0);
+    test.home
+        .expect(&["cert", "renew", "shop.example.com", "--no-wait"], 0);
     wait_until("the new certificate", || {
         let output = test.fetch(&root, "shop.example.com");
         assert!(output.status.success(), "{output:?}");

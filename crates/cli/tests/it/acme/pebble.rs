@@ -106,6 +106,11 @@ impl Pebble {
         )
     }
 
+    /// The URL of its directory.
+    pub(crate) fn directory(&self) -> &str {
+        &self.directory
+    }
+
     /// The root that clients of the sites have to trust.
     pub(crate) fn root(&self) -> PathBuf {
         let path = self.folder.join("issuer.pem");

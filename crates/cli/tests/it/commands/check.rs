@@ -39,17 +39,42 @@ fn check_and_explain_create_no_file() {
 }
 
 #[test]
-fn the_certificates_that_would_be_ordered_are_shown() {
+fn check_and_explain_say_where_certificates_come_from_and_why() {
     let home = Home::new();
     home.write(
         "apus.toml",
-        "[global]\nacme_email = \"a@example.com\"\nacme_provider = [\"zerossl\", \"letsencrypt\"]\n\
-         [[sites]]\nroot = \"site\"\nlisten_tls = 0\nserver_name = [\"example.com\", \"www.example.com\"]\n",
+        "[global]\nacme_email = \"a@example.com\"\nacme_provider = [\"zerossl\", \"letsencrypt\"]\nacme_folder = \"acme\"\n\
+         [[sites]]\nname = \"shop\"\nroot = \"site\"\nlisten = 8080\nlisten_tls = 443\n\
+         server_name = [\"example.com\", \"www.example.com\"]\n\
+         [[sites]]\nname = \"own\"\nroot = \"site\"\nlisten_tls = 443\nserver_name = \"own.example.com\"\n\
+         tls = { cert = \"cert.pem\", key = \"key.pem\" }\n",
     );
+    let made = apus_testkit::CertificateAuthority::generate().ecdsa(&["own.example.com"]);
+    home.write("cert.pem", made.pem);
+    let key = home.write("key.pem", made.key);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(key, mode).unwrap();
     let (out, _) = home.expect(&["check"], 0);
-    assert_eq!(
-        out,
-        "a certificate for example.com www.example.com is ordered from zerossl or letsencrypt, by http-01 or tls-alpn-01\n\
-         apus.toml: good\n"
-    );
+    for line in [
+        "shop: a certificate for example.com www.example.com is ordered from zerossl or letsencrypt, by http-01 or tls-alpn-01\n",
+        "  because acme_email = \"a@example.com\" agrees to the terms, and the site names no certificate\n",
+        "  there is none yet: until it is there, clients get a TLS alert\n",
+        "  not by dns-01: there is no `acme_dns_hook`\n",
+        "  http-01 needs a listener at port 80, and no site has it: ",
+        &format!(
+            "own: the certificate of {}\n",
+            home.path("cert.pem").display()
+        ),
+        "  because [sites.tls] names it, so that none is ordered\n",
+        "apus.toml: good\n",
+    ] {
+        assert!(out.contains(line), "{line} is missing:\n{out}");
+    }
+    assert!(!out.contains("tls-alpn-01 needs"), "{out}");
+    let (out, _) = home.expect(&["explain", "GET", "https://www.example.com/"], 0);
+    let tls = "tls       a certificate for example.com www.example.com is ordered from zerossl";
+    assert!(out.contains(tls), "{out}");
+    let (out, _) = home.expect(&["explain", "GET", "https://own.example.com/"], 0);
+    assert!(out.contains("tls       the certificate of "), "{out}");
+    assert!(out.contains("because [sites.tls] names it"), "{out}");
 }

@@ -20,6 +20,7 @@ fn help_has_examples_and_exit_statuses() {
         "status",
         "explain",
         "dev",
+        "bench",
         "completions",
         "man",
     ] {

@@ -1,8 +1,10 @@
 //! The commands of `apus`, run as an operator runs them.
 
 mod application;
+mod bench;
 mod check;
 mod control;
+mod db;
 pub(crate) mod dev;
 mod explain;
 mod help;

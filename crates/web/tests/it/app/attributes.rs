@@ -249,8 +249,9 @@ impl Compiler {
             out: TempDir::new().unwrap(),
         };
         let sound = compiler.out.path().join("sound.rs");
-        let text =
-            "#[apus::get(\"/\")] async fn root() {} fn main() { let _ = apus::routes![root]; }";
+        let text = "#[apus::get(\"/\")] async fn root() {} \
+                    #[derive(apus::sql::Model)] struct Row { id: i64 } \
+                    fn main() { let _ = apus::routes![root]; }";
         fs::write(&sound, text).unwrap();
         while let Some(library) = libraries.pop() {
             compiler.library = library;

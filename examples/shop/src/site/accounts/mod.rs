@@ -35,7 +35,7 @@ pub(crate) struct Accounts {
 
 /// Adds the routes.
 pub(crate) fn routes(app: App, services: &Services) -> App {
-    let tokens = AccountTokens::new(SqlTokens::new(services.db.clone().into()));
+    let tokens = AccountTokens::new(SqlTokens::new(services.db.clone()));
     let accounts = Accounts {
         users: Members::new(services.db.clone()),
         remember: RememberMe::new(tokens.clone()),

@@ -47,7 +47,7 @@ impl Members {
         let select = "SELECT id, name, email, password, generation FROM users WHERE id = ?";
         let row: Option<Row> = sqlx::query_as(self.0.sql(select))
             .bind(id)
-            .fetch_optional(&self.0.pool())
+            .fetch_optional(&self.0)
             .await?;
         Ok(row.map(Member::from))
     }
@@ -57,7 +57,7 @@ impl Members {
         let select = "SELECT id, name, email, password, generation FROM users WHERE email = ?";
         let row: Option<Row> = sqlx::query_as(self.0.sql(select))
             .bind(email.as_str())
-            .fetch_optional(&self.0.pool())
+            .fetch_optional(&self.0)
             .await?;
         Ok(row.map(Member::from))
     }
@@ -72,7 +72,7 @@ impl Members {
         let added = sqlx::query(self.0.sql(insert))
             .bind(name)
             .bind(email.as_str())
-            .execute(&self.0.pool())
+            .execute(&self.0)
             .await;
         match added {
             Ok(_) => {}
@@ -89,7 +89,7 @@ impl Members {
         sqlx::query(self.0.sql(update))
             .bind(hash)
             .bind(member.id)
-            .execute(&self.0.pool())
+            .execute(&self.0)
             .await?;
         let changed = self.find(member.id).await?;
         Ok(changed.map_or(member.generation, |member| member.generation))

@@ -1,0 +1,152 @@
+//! The names under which failed requests are counted.
+
+use std::io;
+
+use apus_codec::h1::Http1Error;
+use apus_transport::descriptors;
+use serde::{Serialize, Serializer};
+
+/// What became of a request that got no good response. No such request is part of a latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum LoadFailure {
+    /// The server refused the connection: nobody listens.
+    ConnectRefused,
+    /// The connection could not be opened within the time limit.
+    ConnectTimeout,
+    /// The connection could not be opened for another reason.
+    Connect,
+    /// This machine has no descriptor or port left for a connection.
+    NoDescriptors,
+    /// TLS failed, mostly in the handshake.
+    Tls,
+    /// The server reset the connection.
+    Reset,
+    /// The server closed the connection instead of responding.
+    ClosedBeforeResponse,
+    /// The server closed the connection in the middle of a response.
+    ClosedInResponse,
+    /// The response was not complete within the time limit.
+    Timeout,
+    /// The response broke the protocol.
+    Malformed,
+    /// The server reset the stream of the request (HTTP/2).
+    StreamReset,
+    /// The server did not process the request, because it was shutting the connection down (HTTP/2).
+    GoAway,
+    /// The status was not expected.
+    WrongStatus,
+    /// The body had another length.
+    WrongLength,
+    /// The body had other bytes.
+    WrongBody,
+    /// The request was due in an open loop and was never sent, because no connection became free in time.
+    NotSent,
+    /// The socket failed in another way.
+    Io,
+}
+
+impl LoadFailure {
+    /// All kinds, in the order in which they are reported.
+    pub const ALL: [Self; 17] = [
+        Self::ConnectRefused,
+        Self::ConnectTimeout,
+        Self::Connect,
+        Self::NoDescriptors,
+        Self::Tls,
+        Self::Reset,
+        Self::ClosedBeforeResponse,
+        Self::ClosedInResponse,
+        Self::Timeout,
+        Self::Malformed,
+        Self::StreamReset,
+        Self::GoAway,
+        Self::WrongStatus,
+        Self::WrongLength,
+        Self::WrongBody,
+        Self::NotSent,
+        Self::Io,
+    ];
+
+    /// The name in reports for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ConnectRefused => "connect_refused",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::Connect => "connect_failed",
+            Self::NoDescriptors => "no_descriptors",
+            Self::Tls => "tls_failed",
+            Self::Reset => "connection_reset",
+            Self::ClosedBeforeResponse => "closed_before_response",
+            Self::ClosedInResponse => "closed_in_response",
+            Self::Timeout => "timeout",
+            Self::Malformed => "malformed_response",
+            Self::StreamReset => "stream_reset",
+            Self::GoAway => "goaway",
+            Self::WrongStatus => "wrong_status",
+            Self::WrongLength => "wrong_length",
+            Self::WrongBody => "wrong_body",
+            Self::NotSent => "not_sent",
+            Self::Io => "io_error",
+        }
+    }
+
+    /// The name in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::ConnectRefused => "connection refused",
+            Self::ConnectTimeout => "connection not opened in time",
+            Self::Connect => "connection not opened",
+            Self::NoDescriptors => "no descriptor or port left on this machine",
+            Self::Tls => "TLS failed",
+            Self::Reset => "connection reset",
+            Self::ClosedBeforeResponse => "connection closed before the response",
+            Self::ClosedInResponse => "connection closed in the middle of a response",
+            Self::Timeout => "no complete response in time",
+            Self::Malformed => "malformed response",
+            Self::StreamReset => "stream reset",
+            Self::GoAway => "not processed because of GOAWAY",
+            Self::WrongStatus => "wrong status",
+            Self::WrongLength => "wrong length of the body",
+            Self::WrongBody => "wrong body",
+            Self::NotSent => "due, but never sent",
+            Self::Io => "failure of the socket",
+        }
+    }
+
+    /// The kind of an error while a connection is opened.
+    pub(crate) fn of_connect(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::ConnectRefused,
+            io::ErrorKind::TimedOut => Self::ConnectTimeout,
+            io::ErrorKind::ConnectionReset => Self::Reset,
+            io::ErrorKind::AddrNotAvailable => Self::NoDescriptors,
+            _ if descriptors::is_exhausted(error) => Self::NoDescriptors,
+            _ => Self::Connect,
+        }
+    }
+
+    /// The kind of an error of an open connection.
+    pub(crate) fn of_io(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Reset,
+            // What rustls says about the other end.
+            io::ErrorKind::InvalidData => Self::Tls,
+            _ => Self::Io,
+        }
+    }
+
+    /// The kind of an error of the HTTP/1.1 codec.
+    pub(crate) fn of_http1(error: Http1Error) -> Self {
+        match error {
+            Http1Error::Truncated => Self::ClosedInResponse,
+            _ => Self::Malformed,
+        }
+    }
+}
+
+impl Serialize for LoadFailure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

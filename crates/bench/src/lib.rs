@@ -1,0 +1,39 @@
+//! The load generator behind `apus bench`: it sends requests to one server, and reports what it measured of the
+//! server and of itself.
+//!
+//! A [`LoadPlan`] says what is sent, how and for how long; [`run`] carries it out and returns a [`BenchReport`].
+//! Each worker thread has its own runtime, its own connections and its own histograms, which are added up without
+//! loss at the end. No failure is part of a latency: each is counted under the name of its [`LoadFailure`].
+
+#![forbid(unsafe_code)]
+
+mod arrivals;
+mod connect;
+mod error;
+mod failure;
+mod find_max;
+mod generator;
+mod load_run;
+mod plan;
+mod process;
+mod protocol;
+mod rate;
+mod recorder;
+mod report;
+mod target;
+mod tls;
+mod worker;
+
+pub use apus_transport::tls::Certificate as ClientCertificate;
+pub use error::BenchError;
+pub use failure::LoadFailure;
+pub use find_max::{LoadObjective, MaxRateReport, SearchedRate, find_max};
+pub use load_run::{LoadProgress, run};
+pub use plan::{Expectations, HttpVersion, LoadLimit, LoadPlan, PlannedRequest};
+pub use rate::{ArrivalOrder, ArrivalRate};
+pub use report::{
+    BenchReport, FailureCount, GeneratorReport, IntervalReport, LatencyReport, ServerPoint,
+    ServerReport, UrlReport, to_csv, to_html, to_text,
+};
+pub use target::{BenchUrl, parse_duration};
+pub use tls::TlsPlan;

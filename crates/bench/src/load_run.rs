@@ -1,0 +1,412 @@
+//! Carries out a load: the first request, the workers, the clock of the load, and the consumption of the server.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+
+use crate::plan::{LoadLimit, LoadPlan};
+use crate::process::ServerProcesses;
+use crate::protocol::http1;
+use crate::rate::WorkerShare;
+use crate::recorder::{IntervalCounts, LoadCounts};
+use crate::report::{BenchReport, LoadOutcome, ServerReadings};
+use crate::target::is_this_machine;
+use crate::worker::{Phase, WorkerMessage, WorkerResult, WorkerTask};
+use crate::{BenchError, LoadFailure};
+
+/// The shortest and the longest interval in which the load is described over time.
+const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+
+/// Intervals of a load with a known duration.
+const INTERVAL_COUNT: u32 = 100;
+
+/// The interval if the duration is not known.
+const OPEN_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The most intervals; what comes later is in the last one.
+const MOST_INTERVALS: usize = 100_000;
+
+/// How often the consumption of the server is read at most.
+const READ_EVERY: Duration = Duration::from_secs(1);
+
+/// The time between the decision to begin and the begin, so that all threads begin together.
+const BEGIN_AFTER: Duration = Duration::from_millis(5);
+
+/// What is known while a load runs.
+#[derive(Clone, Debug)]
+pub struct LoadProgress {
+    /// Seconds since the begin of the measurement.
+    pub seconds: f64,
+    /// Good responses and failures in the last interval.
+    pub good: u64,
+    /// Failures in the last interval.
+    pub failed: u64,
+    /// The length of an interval in seconds.
+    pub interval: f64,
+    /// Milliseconds below which half of the latencies of the interval are.
+    pub p50_ms: f64,
+    /// Milliseconds below which 99% of the latencies of the interval are.
+    pub p99_ms: f64,
+}
+
+/// Carries out a load, and tells `observe` about each interval. Waits until the load is over. SIGINT ends it early; then
+/// the report is about the time until then.
+///
+/// # Errors
+/// The load cannot begin: see [`BenchError`]. Failures during the load are part of the report.
+pub fn run(
+    plan: LoadPlan,
+    observe: &mut dyn FnMut(&LoadProgress),
+) -> Result<BenchReport, BenchError> {
+    plan.check()?;
+    let Some(first) = plan.requests.first() else {
+        return Err(BenchError::Plan("a load needs a URL".to_owned()));
+    };
+    let url = first.url.clone();
+    let address = url.resolve()?;
+    let is_local = is_this_machine(address);
+    if !plan.may_load_others && !is_local {
+        return Err(BenchError::NotLocal {
+            host: url.host().to_owned(),
+            address: address.ip().to_string(),
+        });
+    }
+    raise_descriptor_limit();
+    let requests = plan
+        .requests
+        .iter()
+        .map(|request| http1::encode(request, &plan));
+    let prepared = PreparedLoad {
+        requests: requests.collect::<Result<_, _>>()?,
+        address,
+        plan: Arc::new(plan),
+    };
+    prepared.probe()?;
+    let server = match prepared.plan.server_pid {
+        Some(pid) => Some(ServerProcesses::of_pid(pid)?),
+        None if is_local => ServerProcesses::of_port(url.port()),
+        None => None,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(prepared.control(server, observe))
+}
+
+/// A load that can begin.
+struct PreparedLoad {
+    plan: Arc<LoadPlan>,
+    requests: Arc<[Vec<u8>]>,
+    address: SocketAddr,
+}
+
+impl PreparedLoad {
+    fn worker(
+        &self,
+        plan: &Arc<LoadPlan>,
+        share: WorkerShare,
+        channels: (watch::Receiver<Phase>, mpsc::UnboundedSender<WorkerMessage>),
+    ) -> Result<WorkerTask, BenchError> {
+        let url = plan.requests.first().map(|request| &request.url);
+        let tls = match url.filter(|url| url.is_tls()) {
+            Some(url) => Some(plan.tls.prepare(url, plan.version.alpn())?),
+            None => None,
+        };
+        Ok(WorkerTask {
+            plan: Arc::clone(plan),
+            share,
+            address: self.address,
+            tls,
+            requests: Arc::clone(&self.requests),
+            interval: self.interval(),
+            phase: channels.0,
+            messages: channels.1,
+        })
+    }
+
+    fn interval(&self) -> Duration {
+        match self.plan.limit {
+            LoadLimit::Time(time) => (time / INTERVAL_COUNT).clamp(INTERVALS.0, INTERVALS.1),
+            LoadLimit::Requests(_) => OPEN_INTERVAL,
+        }
+    }
+
+    /// Sends one request, so that a mistake in the URL, a wrong certificate or a server that is not there is reported
+    /// before there is any load.
+    fn probe(&self) -> Result<(), BenchError> {
+        let mut plan = LoadPlan::clone(&self.plan);
+        plan.connections = std::num::NonZeroUsize::MIN;
+        plan.in_flight = std::num::NonZeroUsize::MIN;
+        plan.limit = LoadLimit::Requests(1);
+        plan.warm_up = Duration::ZERO;
+        plan.rate = None;
+        let url = plan.requests.first().map(|request| request.url.to_string());
+        let (_phase, phase) = watch::channel(Phase::Load(Instant::now()));
+        let (messages, _received) = mpsc::unbounded_channel();
+        let share = WorkerShare { index: 0, count: 1 };
+        let result = self
+            .worker(&Arc::new(plan), share, (phase, messages))?
+            .run()?;
+        let failed = LoadFailure::ALL.into_iter().find(|kind| {
+            let count = result.counts.failures.get(*kind as usize);
+            count.is_some_and(|count| *count > 0)
+        });
+        match failed {
+            // The server is there, and what it sends is measured.
+            None
+            | Some(LoadFailure::WrongStatus | LoadFailure::WrongLength | LoadFailure::WrongBody) => {
+                Ok(())
+            }
+            Some(kind) => {
+                let cause = result
+                    .counts
+                    .causes
+                    .get(kind as usize)
+                    .and_then(Option::as_deref);
+                let cause = cause.map_or(String::new(), |cause| format!(" ({cause})"));
+                let advice = match (kind, cause.contains("invalid peer certificate")) {
+                    (LoadFailure::Tls, true) => {
+                        "; name its authority with --cacert, or accept any certificate with --insecure"
+                    }
+                    _ => "",
+                };
+                Err(BenchError::Unreachable {
+                    url: url.unwrap_or_default(),
+                    cause: format!("{}{cause}{advice}", kind.words()),
+                })
+            }
+        }
+    }
+
+    async fn control(
+        &self,
+        server: Option<ServerProcesses>,
+        observe: &mut dyn FnMut(&LoadProgress),
+    ) -> Result<BenchReport, BenchError> {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let threads = self.plan.useful_threads();
+        let (phase, workers_phase) = watch::channel(Phase::Preparing);
+        let (messages, mut received) = mpsc::unbounded_channel();
+        for index in 0..threads {
+            let share = WorkerShare {
+                index,
+                count: threads,
+            };
+            let channels = (workers_phase.clone(), messages.clone());
+            let task = self.worker(&self.plan, share, channels)?;
+            let messages = messages.clone();
+            thread::Builder::new()
+                .name(format!("bench-{index}"))
+                .spawn(move || {
+                    let result = task.run();
+                    let _ = messages.send(WorkerMessage::Done(Box::new(result)));
+                })?;
+        }
+        drop(messages);
+        let mut control = LoadControl {
+            interval: self.interval(),
+            plan: &self.plan,
+            phase,
+            prepared: 0,
+            begin: None,
+            series: Vec::new(),
+            arrived: Vec::new(),
+            results: Vec::new(),
+            threads,
+            last_good: Instant::now(),
+            is_interrupted: false,
+            readings: ServerReadings::new(server),
+        };
+        let mut ticks = tokio::time::interval(READ_EVERY.max(control.interval));
+        while control.results.len() < threads {
+            tokio::select! {
+                message = received.recv() => match message {
+                    Some(message) => control.handle(message, observe)?,
+                    None => return Err(BenchError::System(std::io::Error::other("a thread of the load failed"))),
+                },
+                _ = ticks.tick() => control.tick(),
+                () = control.window_edge() => control.note_edge(),
+                _ = interrupt.recv() => control.stop(true),
+            }
+        }
+        Ok(control.report(self.address))
+    }
+}
+
+/// The state of the thread that controls a load.
+struct LoadControl<'a> {
+    plan: &'a LoadPlan,
+    phase: watch::Sender<Phase>,
+    /// Workers that can begin.
+    prepared: usize,
+    /// The begin of the window.
+    begin: Option<Instant>,
+    interval: Duration,
+    series: Vec<IntervalCounts>,
+    /// How many workers have sent each interval.
+    arrived: Vec<usize>,
+    results: Vec<WorkerResult>,
+    threads: usize,
+    last_good: Instant,
+    is_interrupted: bool,
+    readings: ServerReadings,
+}
+
+impl LoadControl<'_> {
+    fn handle(
+        &mut self,
+        message: WorkerMessage,
+        observe: &mut dyn FnMut(&LoadProgress),
+    ) -> Result<(), BenchError> {
+        match message {
+            WorkerMessage::Prepared => {
+                self.prepared += 1;
+                if self.prepared == self.threads {
+                    let begin = Instant::now() + BEGIN_AFTER;
+                    self.begin = Some(begin + self.plan.warm_up);
+                    self.last_good = begin + self.plan.warm_up;
+                    self.phase.send_if_modified(|phase| {
+                        let is_first = *phase == Phase::Preparing;
+                        if is_first {
+                            *phase = Phase::Load(begin);
+                        }
+                        is_first
+                    });
+                }
+            }
+            WorkerMessage::Interval(index, counts) => self.add_interval(index, &counts, observe),
+            WorkerMessage::Done(result) => self.results.push((*result)?),
+        }
+        Ok(())
+    }
+
+    fn add_interval(
+        &mut self,
+        index: usize,
+        counts: &IntervalCounts,
+        observe: &mut dyn FnMut(&LoadProgress),
+    ) {
+        let index = index.min(MOST_INTERVALS);
+        if self.series.len() <= index {
+            self.series.resize(index + 1, IntervalCounts::default());
+            self.arrived.resize(index + 1, 0);
+        }
+        if counts.good > 0 {
+            self.last_good = Instant::now();
+        }
+        let (Some(sum), Some(arrived)) = (self.series.get_mut(index), self.arrived.get_mut(index))
+        else {
+            return;
+        };
+        sum.add(counts);
+        *arrived += 1;
+        if *arrived == self.threads {
+            let interval = self.interval.as_secs_f64();
+            observe(&LoadProgress {
+                seconds: interval * (index + 1) as f64,
+                good: sum.good,
+                failed: sum.failed,
+                interval,
+                p50_ms: sum.quantile(0.5) * 1e3,
+                p99_ms: sum.quantile(0.99) * 1e3,
+            });
+        }
+    }
+
+    /// Waits for the next edge of the window.
+    async fn window_edge(&self) {
+        let Some(begin) = self.begin else {
+            return std::future::pending().await;
+        };
+        if !self.readings.has_begun() {
+            return tokio::time::sleep_until(begin.into()).await;
+        }
+        match self.plan.limit {
+            LoadLimit::Time(time) if !self.readings.has_ended() => {
+                tokio::time::sleep_until((begin + time).into()).await;
+            }
+            _ => std::future::pending().await,
+        }
+    }
+
+    fn note_edge(&mut self) {
+        match self.readings.has_begun() {
+            false => self.readings.begin(),
+            true => self.readings.end(),
+        }
+    }
+
+    fn tick(&mut self) {
+        self.readings.add_point();
+        // Otherwise a number of requests might never be reached.
+        let is_silent = self.begin.is_some() && self.last_good.elapsed() > self.plan.timeout * 2;
+        if is_silent
+            && matches!(self.plan.limit, LoadLimit::Requests(_))
+            && self.plan.rate.is_none()
+        {
+            self.stop(false);
+        }
+    }
+
+    fn stop(&mut self, is_interrupted: bool) {
+        self.is_interrupted |= is_interrupted;
+        self.readings.end();
+        self.phase.send_replace(Phase::Stopped);
+    }
+
+    fn report(mut self, address: SocketAddr) -> BenchReport {
+        self.readings.end();
+        let mut counts = LoadCounts::new(self.plan.requests.len());
+        let mut lag = None;
+        let mut used = Vec::new();
+        for result in self.results {
+            counts.add(result.counts);
+            used.push(result.used);
+            lag = match (lag, result.lag) {
+                (None, lag) => lag,
+                (Some(mut sum), Some(lag)) => {
+                    // All have the same bounds, so this cannot fail.
+                    let _ = hdrhistogram::Histogram::add(&mut sum, &lag);
+                    Some(sum)
+                }
+                (lag, None) => lag,
+            };
+        }
+        let begin = self.begin.unwrap_or_else(Instant::now);
+        let ended = match (self.plan.limit, self.is_interrupted) {
+            (LoadLimit::Time(time), false) => begin + time,
+            (LoadLimit::Time(time), true) => Instant::now().min(begin + time),
+            (LoadLimit::Requests(_), _) => counts.last_end.unwrap_or(begin),
+        };
+        BenchReport::new(
+            self.plan,
+            LoadOutcome {
+                address,
+                counts,
+                lag,
+                used,
+                time: ended.saturating_duration_since(begin),
+                interval: self.interval,
+                series: self.series,
+                is_interrupted: self.is_interrupted,
+                readings: self.readings,
+            },
+        )
+    }
+}
+
+/// Raises the limit of open files, of which each connection needs one, to the hard limit.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // A lower limit is noticed, and counted, when there is no descriptor left.
+    let _ = setrlimit(Resource::Nofile, raised);
+}

@@ -1,0 +1,208 @@
+//! What a load is: the requests, the connections, the loop, and what a good response is.
+
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use apus_http::{Headers, Method};
+
+use crate::rate::{ArrivalOrder, ArrivalRate};
+use crate::{BenchError, BenchUrl, TlsPlan};
+
+/// A load on one server.
+#[derive(Clone, Debug)]
+pub struct LoadPlan {
+    /// The requests, of which each is sent as often as its weight says. All have the same origin.
+    pub requests: Vec<PlannedRequest>,
+    /// The version of HTTP.
+    pub version: HttpVersion,
+    /// The connections, over all threads.
+    pub connections: NonZeroUsize,
+    /// The threads that generate the load.
+    pub threads: NonZeroUsize,
+    /// The requests that a connection has in flight: pipelined ones over HTTP/1.1, streams over HTTP/2.
+    pub in_flight: NonZeroUsize,
+    /// Whether a connection is used for more than one request (HTTP/1.1).
+    pub keeps_alive: bool,
+    /// When the load ends.
+    pub limit: LoadLimit,
+    /// Load before the measurement.
+    pub warm_up: Duration,
+    /// An open loop with this rate. Without it, a closed loop: a connection sends its next request when it has the
+    /// response to the last one.
+    pub rate: Option<ArrivalRate>,
+    /// How the requests of `rate` are spread.
+    pub order: ArrivalOrder,
+    /// How long a connection may take to be opened, and a response to be complete.
+    pub timeout: Duration,
+    /// What a good response is.
+    pub expected: Expectations,
+    /// TLS, for `https`.
+    pub tls: TlsPlan,
+    /// Whether hosts that are not this machine may be loaded.
+    pub may_load_others: bool,
+    /// The process whose consumption is measured; without it, those that listen on the port if they are of this machine.
+    pub server_pid: Option<u32>,
+}
+
+/// A request of a load.
+#[derive(Clone, Debug)]
+pub struct PlannedRequest {
+    /// Where it is sent to.
+    pub url: BenchUrl,
+    /// How often it is sent, relative to the others.
+    pub weight: u32,
+    /// The method.
+    pub method: Method,
+    /// The fields, without `Host` and `Content-Length`. A `host` field replaces the host of the URL.
+    pub headers: Headers,
+    /// The body, which may be empty.
+    pub body: Vec<u8>,
+}
+
+/// The version of HTTP over a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HttpVersion {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2, negotiated by ALPN over TLS, and by prior knowledge in clear text.
+    Http2,
+}
+
+impl HttpVersion {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http1 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2",
+        }
+    }
+}
+
+/// When a load ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadLimit {
+    /// After this time, without the warm-up.
+    Time(Duration),
+    /// After this number of requests.
+    Requests(u64),
+}
+
+/// What a good response is. Any other is a failure and part of no latency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expectations {
+    /// The statuses.
+    pub statuses: RangeInclusive<u16>,
+    /// The length of the body.
+    pub length: Option<u64>,
+    /// The body.
+    pub body: Option<Vec<u8>>,
+}
+
+impl Default for Expectations {
+    /// A status from 200 to 399, and any body.
+    fn default() -> Self {
+        Self {
+            statuses: 200..=399,
+            length: None,
+            body: None,
+        }
+    }
+}
+
+impl LoadPlan {
+    /// A closed loop with GET requests over 50 connections for 10 seconds.
+    pub fn new(url: BenchUrl) -> Self {
+        Self {
+            requests: vec![PlannedRequest::get(url)],
+            version: HttpVersion::default(),
+            connections: NonZeroUsize::MIN.saturating_add(49),
+            threads: default_threads(),
+            in_flight: NonZeroUsize::MIN,
+            keeps_alive: true,
+            limit: LoadLimit::Time(Duration::from_secs(10)),
+            warm_up: Duration::from_secs(1),
+            rate: None,
+            order: ArrivalOrder::default(),
+            timeout: Duration::from_secs(10),
+            expected: Expectations::default(),
+            tls: TlsPlan::default(),
+            may_load_others: false,
+            server_pid: None,
+        }
+    }
+
+    /// Checks that the parts of the plan fit together.
+    pub(crate) fn check(&self) -> Result<(), BenchError> {
+        let wrong = |message: &str| Err(BenchError::Plan(message.to_owned()));
+        let Some((first, others)) = self.requests.split_first() else {
+            return wrong("a load needs a URL");
+        };
+        if let Some(other) = others
+            .iter()
+            .find(|one| !one.url.has_same_origin(&first.url))
+        {
+            return Err(BenchError::Plan(format!(
+                "{} and {} are of different servers; a load is for one scheme, host and port",
+                first.url, other.url
+            )));
+        }
+        if self.requests.iter().all(|request| request.weight == 0) {
+            return wrong("at least one URL needs a weight of more than 0");
+        }
+        if self.limit == LoadLimit::Time(Duration::ZERO) || self.limit == LoadLimit::Requests(0) {
+            return wrong("a load needs a duration or a number of requests of more than 0");
+        }
+        if matches!(self.limit, LoadLimit::Requests(_)) && !self.warm_up.is_zero() {
+            return wrong("a number of requests cannot have a warm-up; use a duration");
+        }
+        if self.timeout.is_zero() {
+            return wrong("the time limit of a request must be more than 0");
+        }
+        if self.version == HttpVersion::Http2 && !self.keeps_alive {
+            return wrong("HTTP/2 has no `Connection: close`");
+        }
+        if self.version == HttpVersion::Http1 && self.in_flight.get() > 1 {
+            if !self.keeps_alive {
+                return wrong("pipelining needs connections that are kept alive");
+            }
+            if self.rate.is_some() {
+                return wrong(
+                    "pipelining needs a closed loop: with a rate, a request would wait behind another although it is due",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The threads that have a connection each.
+    pub(crate) fn useful_threads(&self) -> usize {
+        self.threads.min(self.connections).get()
+    }
+}
+
+impl PlannedRequest {
+    /// A GET request without further fields.
+    pub fn get(url: BenchUrl) -> Self {
+        Self {
+            url,
+            weight: 1,
+            method: Method::GET,
+            headers: Headers::new(),
+            body: Vec::new(),
+        }
+    }
+
+    /// The value of `Host`.
+    pub(crate) fn host(&self) -> &str {
+        self.headers.get_str("host").unwrap_or(self.url.authority())
+    }
+}
+
+/// Half of the cores, so that a server of this machine has the other half.
+fn default_threads() -> NonZeroUsize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    NonZeroUsize::new(cores / 2).unwrap_or(NonZeroUsize::MIN)
+}

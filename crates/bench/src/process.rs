@@ -1,0 +1,228 @@
+//! What a server of this machine consumes, as `/proc` tells: CPU, context switches, memory, descriptors.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::Path;
+
+use crate::BenchError;
+
+/// The processes of a server: some that were named or found, and all that they started.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerProcesses {
+    roots: BTreeSet<u32>,
+}
+
+/// What the processes have consumed since they began, and what they hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct ProcessReading {
+    /// Seconds of CPU.
+    pub(crate) user: f64,
+    pub(crate) system: f64,
+    /// Context switches because a thread waited, and because its time was over.
+    pub(crate) voluntary_switches: u64,
+    pub(crate) involuntary_switches: u64,
+    /// Resident memory. Pages that processes share count for each.
+    pub(crate) memory_bytes: u64,
+    pub(crate) descriptors: u64,
+}
+
+impl ServerProcesses {
+    /// The process with this number.
+    pub(crate) fn of_pid(pid: u32) -> Result<Self, BenchError> {
+        let found = Self {
+            roots: BTreeSet::from([pid]),
+        };
+        match found.read() {
+            Some(_) => Ok(found),
+            None => Err(BenchError::Process(format!(
+                "there is no process {pid}, or it belongs to somebody else"
+            ))),
+        }
+    }
+
+    /// The processes that listen on this TCP port of this machine, or on this UDP port. Not this process.
+    pub(crate) fn of_port(port: u16) -> Option<Self> {
+        let inodes = listening(port);
+        if inodes.is_empty() {
+            return None;
+        }
+        let own = std::process::id();
+        let roots: BTreeSet<u32> = all_processes()
+            .filter(|pid| *pid != own && holds(*pid, &inodes))
+            .collect();
+        (!roots.is_empty()).then_some(Self { roots })
+    }
+
+    /// The name of the first one, and its number.
+    pub(crate) fn name(&self) -> (String, u32) {
+        let pid = self.roots.first().copied().unwrap_or(0);
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        (name.trim().to_owned(), pid)
+    }
+
+    /// Reads the numbers of all these processes and of those that they started. `None` if none exists.
+    pub(crate) fn read(&self) -> Option<ProcessReading> {
+        let mut parents: HashMap<u32, Vec<u32>> = HashMap::new();
+        for pid in all_processes() {
+            if let Some(stat) = Stat::read(pid) {
+                parents.entry(stat.parent).or_default().push(pid);
+            }
+        }
+        let mut all = BTreeSet::new();
+        let mut left: Vec<u32> = self.roots.iter().copied().collect();
+        while let Some(pid) = left.pop() {
+            if all.insert(pid) {
+                left.extend(parents.get(&pid).into_iter().flatten());
+            }
+        }
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        let page = rustix::param::page_size() as u64;
+        let mut sum = ProcessReading::default();
+        let mut is_any = false;
+        for pid in all {
+            let Some(stat) = Stat::read(pid) else {
+                continue;
+            };
+            is_any = true;
+            sum.user += stat.user as f64 / ticks;
+            sum.system += stat.system as f64 / ticks;
+            sum.memory_bytes += stat.resident_pages * page;
+            let (voluntary, involuntary) = switches(pid);
+            sum.voluntary_switches += voluntary;
+            sum.involuntary_switches += involuntary;
+            let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
+            sum.descriptors += descriptors.map_or(0, |found| found.count() as u64);
+        }
+        is_any.then_some(sum)
+    }
+}
+
+/// The numbers of all processes.
+fn all_processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Some fields of `/proc/PID/stat` (proc_pid_stat(5)).
+struct Stat {
+    parent: u32,
+    /// Clock ticks, with those of children that ended.
+    user: u64,
+    system: u64,
+    resident_pages: u64,
+}
+
+impl Stat {
+    fn read(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        // The name of the program may contain spaces and parentheses.
+        let (_, rest) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        // The first of these is the third of the manual.
+        let number = |field: usize| -> Option<u64> { fields.get(field - 3)?.parse().ok() };
+        Some(Self {
+            parent: u32::try_from(number(4)?).ok()?,
+            user: number(14)? + number(16)?,
+            system: number(15)? + number(17)?,
+            resident_pages: number(24)?,
+        })
+    }
+}
+
+/// The context switches of all threads of a process.
+fn switches(pid: u32) -> (u64, u64) {
+    let mut sum = (0, 0);
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten();
+    for thread in threads.flatten() {
+        let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        for line in status.lines() {
+            let number = |text: &str| text.trim().parse().unwrap_or(0);
+            if let Some(count) = line.strip_prefix("voluntary_ctxt_switches:") {
+                sum.0 += number(count);
+            } else if let Some(count) = line.strip_prefix("nonvoluntary_ctxt_switches:") {
+                sum.1 += number(count);
+            }
+        }
+    }
+    sum
+}
+
+/// The inodes of the sockets that listen on a port.
+fn listening(port: u16) -> BTreeSet<u64> {
+    let mut inodes = BTreeSet::new();
+    for (file, state) in [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")] {
+        let table = fs::read_to_string(Path::new("/proc/net").join(file)).unwrap_or_default();
+        inodes.extend(
+            table
+                .lines()
+                .skip(1)
+                .filter_map(|line| listener(line, port, state)),
+        );
+    }
+    inodes
+}
+
+/// The inode of a line of `/proc/net/tcp`, if it is a socket in this state on this port.
+fn listener(line: &str, port: u16, state: &str) -> Option<u64> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let (_, own) = fields.get(1)?.rsplit_once(':')?;
+    let is_it = u16::from_str_radix(own, 16) == Ok(port) && fields.get(3) == Some(&state);
+    fields.get(9)?.parse().ok().filter(|_| is_it)
+}
+
+/// Whether a process has one of these sockets.
+fn holds(pid: u32, inodes: &BTreeSet<u64>) -> bool {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten();
+    descriptors.flatten().any(|descriptor| {
+        let Ok(link) = fs::read_link(descriptor.path()) else {
+            return false;
+        };
+        let inode = link.to_str().and_then(|link| {
+            let inode = link.strip_prefix("socket:[")?.strip_suffix(']')?;
+            inode.parse().ok()
+        });
+        inode.is_some_and(|inode: u64| inodes.contains(&inode))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_a_program_whose_name_has_parentheses() {
+        let text =
+            "7 (a) (b) c) S 3 7 7 0 -1 4194560 1 2 3 4 50 60 5 6 20 0 1 0 100 9000 250 18446 1 1";
+        let stat = Stat::parse(text).unwrap();
+        assert_eq!((stat.parent, stat.user, stat.system), (3, 55, 66));
+        assert_eq!(stat.resident_pages, 250);
+        assert!(Stat::parse("").is_none() && Stat::parse("1 (a) S 1").is_none());
+    }
+
+    #[test]
+    fn finds_listeners_in_the_table_of_sockets() {
+        let line = "0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711 1 0 100 0 0 10 0";
+        assert_eq!(listener(line, 8080, "0A"), Some(4711));
+        assert_eq!(listener(line, 8081, "0A"), None);
+        assert_eq!(listener(&line.replace("0A", "01"), 8080, "0A"), None);
+        assert_eq!(listener("", 8080, "0A"), None);
+    }
+
+    #[test]
+    fn reads_this_process() {
+        let own = ServerProcesses::of_pid(std::process::id()).unwrap();
+        let reading = own.read().unwrap();
+        assert!(
+            reading.memory_bytes > 100_000 && reading.descriptors >= 3,
+            "{reading:?}"
+        );
+        assert!(ServerProcesses::of_pid(u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,528 @@
+//! HTTP/2 (RFC 9113): several requests at once over a connection, each over a stream of its own.
+
+use std::future::{Future, poll_fn};
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use apus_codec::h2::{ErrorCode, Http2Codec, Http2Config, Http2Event, OutgoingRequest, StreamKey};
+use apus_transport::Transport;
+use tokio::time::Sleep;
+
+use super::{BegunRequest, RECONNECT_AFTER, ReceivedBody, WorkerContext};
+use crate::LoadFailure;
+use crate::recorder::GoodResponse;
+
+/// Bytes that are read at once. A frame other than DATA has to fit.
+const READ_BYTES: usize = 32 * 1024;
+
+/// What a server may send before it is read.
+const RECEIVE_WINDOW: u32 = 16 << 20;
+
+/// Past so many bytes to write, no further data is added.
+const WRITE_MOST: usize = 128 * 1024;
+
+/// How often the codec gets the time.
+const ADVANCE_EVERY: Duration = Duration::from_millis(250);
+
+/// A connection of the load, which is opened again when it was closed.
+pub(crate) struct Http2Load {
+    id: usize,
+    context: Rc<WorkerContext>,
+    connection: Option<Http2LoadConnection>,
+    /// A request that was due while there was no connection.
+    waiting: Option<Instant>,
+    /// By the slot of the stream.
+    streams: Vec<Option<OpenStream>>,
+    open: usize,
+    /// Wakes the task when a request may be too old.
+    timer: Pin<Box<Sleep>>,
+}
+
+struct Http2LoadConnection {
+    transport: Transport,
+    codec: Http2Codec,
+    input: Vec<u8>,
+    out: Vec<u8>,
+    written: usize,
+    opened: Instant,
+    advanced: Instant,
+}
+
+struct OpenStream {
+    key: StreamKey,
+    begun: BegunRequest,
+    received: ReceivedBody,
+    /// Bytes of the request's body that were sent.
+    sent: usize,
+}
+
+/// Why a connection is not used any more.
+enum Http2LoadEnd {
+    /// No request is left.
+    Done,
+    /// The server shut it down, and all its requests are complete.
+    ShutDown,
+    /// It failed, with everything in flight.
+    Failed(LoadFailure),
+}
+
+impl Http2LoadConnection {
+    fn new(transport: Transport, streams: usize) -> Self {
+        let mut out = Vec::new();
+        let codec = Http2Codec::client(
+            Http2Config {
+                max_concurrent_streams: u32::try_from(streams).unwrap_or(u32::MAX),
+                max_frame_size: 16 * 1024,
+                target_bytes: 0,
+                head_bytes: 256 * 1024,
+                fields: 1000,
+                receive_window: RECEIVE_WINDOW,
+                extended_connect: false,
+            },
+            &mut out,
+        );
+        let now = Instant::now();
+        Self {
+            transport,
+            codec,
+            input: Vec::with_capacity(READ_BYTES),
+            out,
+            written: 0,
+            opened: now,
+            advanced: now,
+        }
+    }
+
+    /// Writes what waits; returns whether all of it was written.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<bool, LoadFailure> {
+        while let Some(rest) = self.out.get(self.written..).filter(|rest| !rest.is_empty()) {
+            match self.transport.poll_write(cx, &[IoSlice::new(rest)]) {
+                Poll::Ready(Ok(written)) => self.written += written,
+                Poll::Ready(Err(error)) => return Err(LoadFailure::of_io(&error)),
+                Poll::Pending => return Ok(false),
+            }
+        }
+        self.out.clear();
+        self.written = 0;
+        match self.transport.poll_flush(cx) {
+            Poll::Ready(Err(error)) => Err(LoadFailure::of_io(&error)),
+            _ => Ok(true),
+        }
+    }
+}
+
+impl Http2Load {
+    pub(crate) fn new(id: usize, context: Rc<WorkerContext>) -> Self {
+        let timer = Box::pin(tokio::time::sleep(context.plan.timeout));
+        Self {
+            id,
+            context,
+            connection: None,
+            waiting: None,
+            streams: Vec::new(),
+            open: 0,
+            timer,
+        }
+    }
+
+    /// Opens the connection before the load. A failure is found again, and counted, by the first request.
+    pub(crate) async fn prepare(&mut self) {
+        let _ = self.open().await;
+    }
+
+    /// Sends requests until there are no more.
+    pub(crate) async fn run(mut self) {
+        loop {
+            if self.connection.is_none() {
+                let due = match self.waiting.take() {
+                    Some(due) => Some(due),
+                    None => poll_fn(|cx| self.context.arrivals.poll_next(self.id, cx)).await,
+                };
+                let Some(due) = due else {
+                    return;
+                };
+                if let Err(kind) = self.open().await {
+                    let request = self.context.choose();
+                    self.context
+                        .recorder
+                        .borrow_mut()
+                        .failed(kind, request, due);
+                    tokio::time::sleep(RECONNECT_AFTER).await;
+                    continue;
+                }
+                self.waiting = Some(due);
+            }
+            match poll_fn(|cx| self.poll(cx)).await {
+                Http2LoadEnd::Done => return,
+                Http2LoadEnd::ShutDown => self.connection = None,
+                Http2LoadEnd::Failed(kind) => self.fail(kind),
+            }
+        }
+    }
+
+    async fn open(&mut self) -> Result<(), LoadFailure> {
+        self.context.arrivals.leave(self.id);
+        let opened = self.context.open().await?;
+        let streams = self.context.plan.in_flight.get();
+        self.connection = Some(Http2LoadConnection::new(opened.transport, streams));
+        Ok(())
+    }
+
+    /// Drives the connection to its end.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Http2LoadEnd> {
+        match self.poll_steps(cx) {
+            Ok(polled) => polled,
+            Err(kind) => Poll::Ready(Http2LoadEnd::Failed(kind)),
+        }
+    }
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>) -> Result<Poll<Http2LoadEnd>, LoadFailure> {
+        loop {
+            let is_over = self.begin_requests(cx);
+            let Some(connection) = &mut self.connection else {
+                return Ok(Poll::Ready(Http2LoadEnd::ShutDown));
+            };
+            if self.open == 0 && (is_over || connection.codec.is_shutting_down()) {
+                return Ok(Poll::Ready(match is_over {
+                    true => Http2LoadEnd::Done,
+                    false => Http2LoadEnd::ShutDown,
+                }));
+            }
+            self.send_bodies()?;
+            let Some(connection) = &mut self.connection else {
+                return Ok(Poll::Ready(Http2LoadEnd::ShutDown));
+            };
+            let is_written = connection.poll_write(cx)?;
+            if is_written && connection.codec.is_send_due() {
+                continue;
+            }
+            if connection.input.capacity() - connection.input.len() < READ_BYTES / 2 {
+                connection.input.reserve(READ_BYTES);
+            }
+            match connection.transport.poll_read(cx, &mut connection.input) {
+                Poll::Ready(Ok(0)) if self.open == 0 => {
+                    return Ok(Poll::Ready(Http2LoadEnd::ShutDown));
+                }
+                Poll::Ready(Ok(0)) => {
+                    let has_begun = self
+                        .streams
+                        .iter()
+                        .flatten()
+                        .any(|open| open.received.status != 0);
+                    return Err(match has_begun {
+                        true => LoadFailure::ClosedInResponse,
+                        false => LoadFailure::ClosedBeforeResponse,
+                    });
+                }
+                Poll::Ready(Ok(_)) => self.handle_input()?,
+                Poll::Ready(Err(error)) => {
+                    let kind = LoadFailure::of_io(&error);
+                    self.context
+                        .recorder
+                        .borrow_mut()
+                        .cause(kind, || error.to_string());
+                    return Err(kind);
+                }
+                Poll::Pending => {
+                    if !self.poll_timer(cx) {
+                        return Ok(Poll::Pending);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins as many requests as may be in flight; returns whether none is left.
+    fn begin_requests(&mut self, cx: &mut Context<'_>) -> bool {
+        let most = self.context.plan.in_flight.get();
+        while self.open < most {
+            let Some(connection) = &self.connection else {
+                return false;
+            };
+            if connection.codec.available_streams() == 0 {
+                return false;
+            }
+            let due = match self.waiting.take() {
+                Some(due) => due,
+                None => match self.context.arrivals.poll_next(self.id, cx) {
+                    Poll::Ready(Some(due)) => due,
+                    Poll::Ready(None) => return true,
+                    Poll::Pending => return false,
+                },
+            };
+            self.begin(due);
+        }
+        false
+    }
+
+    fn begin(&mut self, due: Instant) {
+        let index = self.context.choose();
+        let plan = &self.context.plan;
+        let (Some(request), Some(connection)) = (plan.requests.get(index), &mut self.connection)
+        else {
+            return;
+        };
+        let head = OutgoingRequest {
+            method: &request.method,
+            scheme: request.url.scheme(),
+            authority: Some(request.host()),
+            path: request.url.path(),
+            protocol: None,
+            headers: &request.headers,
+            content_length: (!request.body.is_empty()).then_some(request.body.len() as u64),
+            te_trailers: false,
+            expects_continue: false,
+        };
+        let is_whole = request.body.is_empty();
+        let Some(key) = connection
+            .codec
+            .send_request(head, is_whole, &mut connection.out)
+        else {
+            self.waiting = Some(due);
+            return;
+        };
+        if !is_whole {
+            connection.codec.want_send(key);
+        }
+        let began = match self.context.arrivals.is_closed_loop() {
+            true => due,
+            false => Instant::now(),
+        };
+        let slot = key.slot();
+        if self.streams.len() <= slot {
+            self.streams.resize_with(slot + 1, || None);
+        }
+        if let Some(place) = self.streams.get_mut(slot) {
+            *place = Some(OpenStream {
+                key,
+                begun: BegunRequest {
+                    due,
+                    began,
+                    request: index,
+                },
+                received: ReceivedBody::default(),
+                sent: 0,
+            });
+            self.open += 1;
+        }
+    }
+
+    /// Sends bodies as far as the windows allow.
+    fn send_bodies(&mut self) -> Result<(), LoadFailure> {
+        let Some(connection) = &mut self.connection else {
+            return Ok(());
+        };
+        while connection.out.len() < WRITE_MOST
+            && let Some((key, most)) = connection.codec.next_send()
+        {
+            let Some(Some(stream)) = self.streams.get_mut(key.slot()) else {
+                continue;
+            };
+            let request = self.context.plan.requests.get(stream.begun.request);
+            let rest = request
+                .and_then(|request| request.body.get(stream.sent..))
+                .unwrap_or_default();
+            let part = rest.get(..most.min(rest.len())).unwrap_or_default();
+            let is_last = part.len() == rest.len();
+            connection
+                .codec
+                .send_data(key, part.len(), is_last, &mut connection.out)
+                .map_err(|_| LoadFailure::Malformed)?;
+            connection.out.extend_from_slice(part);
+            stream.sent += part.len();
+            if !is_last {
+                connection.codec.want_send(key);
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_input(&mut self) -> Result<(), LoadFailure> {
+        let now = Instant::now();
+        let mut handled = 0;
+        loop {
+            let Some(connection) = &mut self.connection else {
+                return Ok(());
+            };
+            if now - connection.advanced > ADVANCE_EVERY {
+                connection.advanced = now;
+                connection.codec.advance(now - connection.opened);
+            }
+            let input = connection.input.get(handled..).unwrap_or_default();
+            let (consumed, event) = connection
+                .codec
+                .handle_input(input, &mut connection.out)
+                .map_err(|error| {
+                    let mut recorder = self.context.recorder.borrow_mut();
+                    recorder.cause(LoadFailure::Malformed, || error.to_string());
+                    LoadFailure::Malformed
+                })?;
+            let start = handled;
+            handled += consumed;
+            match event {
+                Http2Event::Incomplete => {
+                    connection.input.drain(..handled);
+                    return Ok(());
+                }
+                Http2Event::Response {
+                    stream,
+                    status,
+                    end,
+                    ..
+                } => {
+                    if let Some(Some(open)) = self.streams.get_mut(stream.slot()) {
+                        open.received.status = status.as_u16();
+                    }
+                    if end {
+                        self.complete(stream, now);
+                    }
+                }
+                Http2Event::Data { stream, range, end } => {
+                    let range = range.start + start..range.end + start;
+                    let data = connection.input.get(range).unwrap_or_default();
+                    if let Some(Some(open)) = self.streams.get_mut(stream.slot()) {
+                        open.received.add(data, &self.context.plan.expected);
+                    }
+                    let len = data.len();
+                    connection.codec.consumed(stream, len, &mut connection.out);
+                    if end {
+                        self.complete(stream, now);
+                    }
+                }
+                Http2Event::Trailers { stream, .. } => self.complete(stream, now),
+                Http2Event::Reset { stream, code } => {
+                    self.fail_stream(stream, LoadFailure::StreamReset, || code.to_string());
+                }
+                Http2Event::Malformed {
+                    stream: Some(stream),
+                    fault,
+                } => {
+                    self.fail_stream(stream, LoadFailure::Malformed, || fault.to_string());
+                }
+                Http2Event::GoAway { last, code } => self.handle_go_away(last, code),
+                _ => {}
+            }
+        }
+    }
+
+    fn handle_go_away(&mut self, last: u32, code: ErrorCode) {
+        self.context.recorder.borrow_mut().counts.go_aways += 1;
+        // Requests over later streams were not processed (RFC 9113 section 6.8).
+        let later: Vec<StreamKey> = self
+            .streams
+            .iter()
+            .flatten()
+            .map(|open| open.key)
+            .filter(|key| key.id() > last)
+            .collect();
+        for key in later {
+            self.fail_stream(key, LoadFailure::GoAway, || code.to_string());
+        }
+    }
+
+    fn take(&mut self, key: StreamKey) -> Option<OpenStream> {
+        let place = self.streams.get_mut(key.slot())?;
+        let found = place.take_if(|open| open.key == key)?;
+        self.open -= 1;
+        Some(found)
+    }
+
+    fn complete(&mut self, key: StreamKey, now: Instant) {
+        let Some(open) = self.take(key) else {
+            return;
+        };
+        if let Some(connection) = &mut self.connection
+            && connection.codec.is_open(key)
+        {
+            // The server did not wait for the whole request.
+            connection
+                .codec
+                .reset(key, ErrorCode::CANCEL, &mut connection.out);
+        }
+        let mut recorder = self.context.recorder.borrow_mut();
+        let (begun, received) = (open.begun, open.received);
+        match received.mistake(&self.context.plan.expected) {
+            None => recorder.good(GoodResponse {
+                due: begun.due,
+                began: begun.began,
+                ended: now,
+                status: received.status,
+                body_bytes: received.bytes,
+                request: begun.request,
+            }),
+            Some((kind, cause)) => {
+                recorder.cause(kind, || cause);
+                recorder.status_of_failed(received.status, begun.due);
+                recorder.failed(kind, begun.request, begun.due);
+            }
+        }
+    }
+
+    fn fail_stream(&mut self, key: StreamKey, kind: LoadFailure, cause: impl FnOnce() -> String) {
+        if let Some(connection) = &mut self.connection {
+            connection
+                .codec
+                .reset(key, ErrorCode::CANCEL, &mut connection.out);
+        }
+        if let Some(open) = self.take(key) {
+            let mut recorder = self.context.recorder.borrow_mut();
+            recorder.cause(kind, cause);
+            recorder.failed(kind, open.begun.request, open.begun.due);
+        }
+    }
+
+    /// Fails requests that are too old; returns whether there are any.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut is_any = false;
+        while self.timer.as_mut().poll(cx).is_ready() {
+            let now = Instant::now();
+            let timeout = self.context.plan.timeout;
+            let open = self.streams.iter().flatten();
+            let late: Vec<StreamKey> = open
+                .filter(|open| open.begun.began + timeout <= now)
+                .map(|open| open.key)
+                .collect();
+            is_any |= !late.is_empty();
+            for key in late {
+                self.fail_stream(key, LoadFailure::Timeout, || {
+                    "no complete response".to_owned()
+                });
+            }
+            let oldest = self
+                .streams
+                .iter()
+                .flatten()
+                .map(|open| open.begun.began)
+                .min();
+            self.timer
+                .as_mut()
+                .reset((oldest.unwrap_or(now) + timeout).into());
+        }
+        is_any
+    }
+
+    /// Counts the requests in flight as failed, and closes the connection.
+    fn fail(&mut self, kind: LoadFailure) {
+        let mut recorder = self.context.recorder.borrow_mut();
+        for open in self.streams.drain(..).flatten() {
+            recorder.failed(kind, open.begun.request, open.begun.due);
+        }
+        if let Some(due) = self.waiting.take() {
+            recorder.failed(kind, 0, due);
+        }
+        self.open = 0;
+        drop(recorder);
+        self.connection = None;
+    }
+}
+
+impl Drop for Http2Load {
+    fn drop(&mut self) {
+        if (self.open > 0 || self.waiting.is_some()) && !self.context.arrivals.is_interrupted() {
+            self.fail(LoadFailure::Timeout);
+        }
+    }
+}

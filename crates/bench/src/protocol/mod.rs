@@ -1,0 +1,113 @@
+//! The protocols of a load, each as the task of a connection.
+
+pub(crate) mod http1;
+pub(crate) mod http2;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::LoadFailure;
+use crate::arrivals::Arrivals;
+use crate::connect::{Connector, OpenedConnection};
+use crate::plan::{Expectations, LoadPlan};
+use crate::recorder::Recorder;
+
+/// The time between two attempts of a connection that cannot be opened.
+pub(crate) const RECONNECT_AFTER: Duration = Duration::from_millis(100);
+
+/// What all connections of a worker share.
+pub(crate) struct WorkerContext {
+    pub(crate) plan: Arc<LoadPlan>,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) recorder: RefCell<Recorder>,
+    pub(crate) connector: Connector,
+    pub(crate) random: RefCell<fastrand::Rng>,
+    /// The sum of all weights.
+    pub(crate) weights: u64,
+}
+
+impl WorkerContext {
+    /// Chooses the next request of the plan by the weights.
+    pub(crate) fn choose(&self) -> usize {
+        if self.plan.requests.len() == 1 {
+            return 0;
+        }
+        let mut at = self.random.borrow_mut().u64(0..self.weights.max(1));
+        for (index, request) in self.plan.requests.iter().enumerate() {
+            match at.checked_sub(u64::from(request.weight)) {
+                Some(rest) => at = rest,
+                None => return index,
+            }
+        }
+        0
+    }
+
+    /// Opens a connection and records it.
+    pub(crate) async fn open(self: &Rc<Self>) -> Result<OpenedConnection, LoadFailure> {
+        let opened = self.connector.open().await;
+        let mut recorder = self.recorder.borrow_mut();
+        match opened {
+            Ok(opened) => {
+                recorder.opened(opened.took, opened.resumed);
+                Ok(opened)
+            }
+            Err(failure) => {
+                recorder.cause(failure.kind, || failure.cause);
+                Err(failure.kind)
+            }
+        }
+    }
+}
+
+/// A request that was begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BegunRequest {
+    pub(crate) due: Instant,
+    pub(crate) began: Instant,
+    /// Which request of the plan it is.
+    pub(crate) request: usize,
+}
+
+/// The response to a request, as far as it was received.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReceivedBody {
+    pub(crate) status: u16,
+    pub(crate) bytes: u64,
+    is_other: bool,
+}
+
+impl ReceivedBody {
+    /// Adds data of the body.
+    pub(crate) fn add(&mut self, data: &[u8], expected: &Expectations) {
+        if let Some(body) = &expected.body
+            && !self.is_other
+        {
+            let from = usize::try_from(self.bytes).unwrap_or(usize::MAX);
+            self.is_other = !body.get(from..).is_some_and(|rest| rest.starts_with(data));
+        }
+        self.bytes += data.len() as u64;
+    }
+
+    /// What is wrong with the whole response.
+    pub(crate) fn mistake(&self, expected: &Expectations) -> Option<(LoadFailure, String)> {
+        if !expected.statuses.contains(&self.status) {
+            return Some((LoadFailure::WrongStatus, format!("status {}", self.status)));
+        }
+        let length = expected
+            .length
+            .or(expected.body.as_ref().map(|body| body.len() as u64));
+        match length {
+            Some(length) if length != self.bytes => Some((
+                LoadFailure::WrongLength,
+                format!("{} bytes instead of {length}", self.bytes),
+            )),
+            _ if self.is_other => Some((
+                LoadFailure::WrongBody,
+                "the body has other bytes than expected".to_owned(),
+            )),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Loads against servers of the test whose behaviour is known.
+
+#[cfg(test)]
+mod accuracy;
+#[cfg(test)]
+mod failures;
+#[cfg(test)]
+mod find_max;
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod http2;
+#[cfg(test)]
+mod page;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
+mod server;
+#[cfg(test)]
+mod tls;

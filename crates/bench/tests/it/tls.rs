@@ -1,0 +1,114 @@
+//! TLS: certificates of both ends, and sessions that are resumed or not.
+
+use std::sync::Arc;
+
+use apus_bench::{BenchError, ClientCertificate};
+use apus_testkit::{CertificateAuthority, IssuedCertificate};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+
+use crate::harness::{plan, run};
+use crate::server::{Action, ScriptedServer, response};
+
+fn config(issued: &IssuedCertificate, clients: Option<&CertificateAuthority>) -> ServerConfig {
+    let provider = Arc::new(default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let builder = match clients {
+        Some(authority) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(authority.der.clone()).unwrap();
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            builder.with_client_cert_verifier(verifier.unwrap())
+        }
+        None => builder.with_no_client_auth(),
+    };
+    let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
+    let mut config = builder
+        .with_single_cert(vec![issued.der.clone()], key)
+        .unwrap();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config
+}
+
+fn url(server: &ScriptedServer) -> String {
+    format!("https://localhost:{}/", server.port)
+}
+
+fn respond() -> Action {
+    Action::Respond(response(200, "x"))
+}
+
+#[test]
+fn sessions_are_resumed_unless_that_is_switched_off() {
+    let authority = CertificateAuthority::generate();
+    let issued = authority.ecdsa(&["localhost"]);
+    let server = ScriptedServer::start_with(Some(config(&issued, None)), |_| {
+        let mut bytes = response(200, "x");
+        bytes.splice(16..16, b"connection: close\r\n".iter().copied());
+        Action::Close(bytes)
+    });
+    for resumes in [true, false] {
+        let mut plan = plan(&url(&server), 1, 20);
+        plan.threads = std::num::NonZeroUsize::MIN;
+        plan.keeps_alive = false;
+        plan.tls.authorities = Some(authority.pem.clone().into_bytes());
+        plan.tls.resumes = resumes;
+        let report = run(plan);
+        assert_eq!((report.responses, report.failed), (20, 0), "{report:?}");
+        assert_eq!(report.connections_opened, 20);
+        let expected = if resumes { 19 } else { 0 };
+        assert_eq!(report.handshakes_resumed, expected);
+    }
+}
+
+#[test]
+fn an_unknown_authority_is_an_error_that_says_what_to_do() {
+    let issued = CertificateAuthority::generate().ecdsa(&["localhost"]);
+    let server = ScriptedServer::start_with(Some(config(&issued, None)), |_| respond());
+    let mut wrong = plan(&url(&server), 1, 1);
+    wrong.tls.authorities = Some(CertificateAuthority::generate().pem.into_bytes());
+    let error = apus_bench::run(wrong, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, BenchError::Unreachable { .. }));
+    let text = error.to_string();
+    assert!(
+        text.contains("--cacert") && text.contains("--insecure"),
+        "{text}"
+    );
+
+    let mut any = plan(&url(&server), 2, 10);
+    any.tls.verify = false;
+    let report = run(any);
+    assert_eq!((report.responses, report.connections_opened), (10, 2));
+}
+
+#[test]
+fn a_client_certificate_is_presented() {
+    let authority = CertificateAuthority::generate();
+    let issued = authority.ecdsa(&["localhost"]);
+    let server = ScriptedServer::start_with(Some(config(&issued, Some(&authority))), |_| respond());
+    let mut without = plan(&url(&server), 1, 1);
+    without.tls.verify = false;
+    let error = apus_bench::run(without.clone(), &mut |_| {}).unwrap_err();
+    assert!(matches!(error, BenchError::Unreachable { .. }), "{error}");
+
+    let own = authority.ecdsa(&["client"]);
+    let own = ClientCertificate::from_pem(own.pem.as_bytes(), own.key.as_bytes()).unwrap();
+    without.tls.certificate = Some(Arc::new(own));
+    assert!(run(without).is_clean());
+}
+
+#[test]
+fn a_server_without_tls_is_an_error() {
+    let server = ScriptedServer::start(|_| respond());
+    let mut plan = plan(&url(&server), 1, 1);
+    plan.tls.verify = false;
+    plan.timeout = std::time::Duration::from_millis(500);
+    let error = apus_bench::run(plan, &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("TLS handshake"), "{error}");
+}

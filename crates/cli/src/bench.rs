@@ -1,0 +1,446 @@
+//! `apus bench`: its arguments, the load that they mean, and how the result is printed.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use apus_bench::{
+    ArrivalOrder, ArrivalRate, BenchError, BenchReport, BenchUrl, ClientCertificate, Expectations,
+    HttpVersion, LoadLimit, LoadObjective, LoadPlan, LoadProgress, PlannedRequest, TlsPlan,
+    parse_duration, to_csv, to_html, to_text,
+};
+use apus_http::{Headers, Method};
+use clap::{Args, ValueHint};
+
+use crate::CommandError;
+use crate::arguments::field;
+use crate::output::{print, print_error};
+
+/// How long each load of a search takes.
+const SEARCH_DURATION: Duration = Duration::from_secs(3);
+
+/// Arguments of `apus bench`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    #[arg(
+        required = true,
+        value_name = "URL",
+        value_hint = ValueHint::Url,
+        help = "What is requested, such as http://127.0.0.1:8080/; several of one server are chosen at random"
+    )]
+    urls: Vec<BenchUrl>,
+    /// How often the URL at the same place is requested, relative to the others [default: 1]
+    #[arg(long = "weight", value_name = "N")]
+    weights: Vec<u32>,
+
+    /// Take the command line of wrk, ab or hey instead, where it means the same; the first argument
+    #[arg(long = "as", value_name = "TOOL")]
+    other_generator: Option<String>,
+
+    /// Connections at once
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value = "50",
+        help_heading = "Load"
+    )]
+    connections: NonZeroUsize,
+    /// Threads that generate the load [default: half of the cores]
+    #[arg(short, long, value_name = "N", help_heading = "Load")]
+    threads: Option<NonZeroUsize>,
+    /// How long the measurement takes [default: 10s]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "requests", help_heading = "Load")]
+    duration: Option<Duration>,
+    /// End after this number of requests instead
+    #[arg(short = 'n', long, value_name = "N", help_heading = "Load")]
+    requests: Option<u64>,
+    /// Load before the measurement [default: 1s; none with --requests]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Load")]
+    warm_up: Option<Duration>,
+    /// Open loop: requests per second, whether or not earlier ones are complete
+    ///
+    /// 500 or 2k is a constant rate, 1k:10s,2k:10s has steps, and 1k..5k:30s is a ramp. The last rate lasts until the end.
+    /// The latency of a request counts from the time at which it was due.
+    #[arg(long, value_name = "RATE", help_heading = "Load")]
+    rate: Option<ArrivalRate>,
+    /// With --rate: requests at random distances, as of independent users
+    #[arg(long, requires = "rate", help_heading = "Load")]
+    poisson: bool,
+    /// Requests that each connection sends before it waits for the responses
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        conflicts_with = "close",
+        help_heading = "Load"
+    )]
+    pipeline: NonZeroUsize,
+    /// HTTP/2, by ALPN over TLS, and by prior knowledge in clear text
+    #[arg(long, conflicts_with_all = ["close", "pipeline"], help_heading = "Load")]
+    http2: bool,
+    /// With --http2: requests in flight over each connection
+    #[arg(
+        short = 'm',
+        long,
+        value_name = "N",
+        default_value = "1",
+        requires = "http2",
+        help_heading = "Load"
+    )]
+    streams: NonZeroUsize,
+    /// Search the highest rate at which the server keeps --slo, by loads of --duration each [default: 3s]
+    #[arg(long, requires = "slo", conflicts_with_all = ["rate", "requests", "csv", "html"], help_heading = "Load")]
+    find_max: bool,
+    /// What the server has to keep: percentiles of the latency, and errors in percent
+    #[arg(
+        long,
+        value_name = "p99=20ms,errors=0",
+        requires = "find_max",
+        help_heading = "Load"
+    )]
+    slo: Option<LoadObjective>,
+    /// A new connection for each request (`Connection: close`)
+    #[arg(long, help_heading = "Load")]
+    close: bool,
+    /// Time limit of opening a connection, and of each response
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration, help_heading = "Load")]
+    timeout: Duration,
+    /// Load a host that is not this machine
+    #[arg(long, help_heading = "Load")]
+    i_own_this_host: bool,
+
+    /// The method [default: GET, or POST with a body]
+    #[arg(short = 'X', long, value_name = "METHOD", help_heading = "Request")]
+    method: Option<Method>,
+    /// A header field; can be repeated
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field, help_heading = "Request")]
+    headers: Vec<(String, String)>,
+    /// The body
+    #[arg(
+        long,
+        value_name = "TEXT",
+        conflicts_with = "body_file",
+        help_heading = "Request"
+    )]
+    body: Option<String>,
+    /// A file with the body
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Request")]
+    body_file: Option<PathBuf>,
+
+    /// The status of a good response: 200, or a range such as 200-299 [default: 200-399]
+    #[arg(long, value_name = "STATUS", value_parser = statuses, help_heading = "Response")]
+    status: Option<RangeInclusive<u16>>,
+    /// The length of the body of a good response
+    #[arg(long, value_name = "BYTES", help_heading = "Response")]
+    length: Option<u64>,
+    /// A file with the body of a good response
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Response")]
+    expect_body: Option<PathBuf>,
+    /// Exit with 0 although requests failed
+    #[arg(long, help_heading = "Response")]
+    allow_errors: bool,
+
+    /// Accept any certificate of the server
+    #[arg(short = 'k', long, help_heading = "TLS")]
+    insecure: bool,
+    /// A file with the authorities that are trusted, in PEM form [default: those of the system]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "insecure", help_heading = "TLS")]
+    cacert: Option<PathBuf>,
+    /// A file with the certificate that is presented to the server, in PEM form
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "key", help_heading = "TLS")]
+    cert: Option<PathBuf>,
+    /// A file with the key of that certificate, in PEM form
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "cert", help_heading = "TLS")]
+    key: Option<PathBuf>,
+    /// A full handshake for each connection
+    #[arg(long, help_heading = "TLS")]
+    no_resumption: bool,
+
+    /// Measure what this process of this machine consumes [default: those that listen on the port]
+    #[arg(long, value_name = "PID", help_heading = "Result")]
+    pid: Option<u32>,
+    /// Print JSON
+    #[arg(long, conflicts_with = "csv", help_heading = "Result")]
+    json: bool,
+    /// Write a page with plots to this file, too
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Result")]
+    html: Option<PathBuf>,
+    /// Print CSV: a line of names and a line of values
+    #[arg(long, help_heading = "Result")]
+    csv: bool,
+}
+
+/// Carries out a load and prints its result.
+pub(crate) fn run(arguments: BenchArguments) -> Result<(), CommandError> {
+    if arguments.other_generator.is_some() {
+        return Err(CommandError::Misused(
+            "--as has to be the first argument of `apus bench`".to_owned(),
+        ));
+    }
+    let (json, csv, allows_errors) = (arguments.json, arguments.csv, arguments.allow_errors);
+    let (html, slo) = (arguments.html.clone(), arguments.slo.clone());
+    let plan = plan(arguments)?;
+    if let Some(objective) = slo {
+        return search(&plan, &objective, json);
+    }
+    let mut progress = ProgressLine::new();
+    let report = apus_bench::run(plan, &mut |state| progress.show(state));
+    progress.clear();
+    let report = report.map_err(misuse_or_failure)?;
+    match (json, csv) {
+        (true, _) => match serde_json::to_string_pretty(&report) {
+            Ok(text) => print(format!("{text}\n").as_bytes()),
+            Err(error) => return Err(CommandError::Failed(error.to_string())),
+        },
+        (_, true) => print(to_csv(&report).as_bytes()),
+        _ => print(to_text(&report).as_bytes()),
+    }
+    // The result was printed before, so that a full disk loses only the page.
+    if let Some(path) = html {
+        fs::write(&path, to_html(&report)).map_err(|error| {
+            CommandError::Failed(format!("{} cannot be written: {error}", path.display()))
+        })?;
+    }
+    verdict(&report, allows_errors)
+}
+
+/// Searches the highest rate and prints it.
+fn search(plan: &LoadPlan, objective: &LoadObjective, json: bool) -> Result<(), CommandError> {
+    let mut progress = ProgressLine::new();
+    let found = apus_bench::find_max(plan, objective, &mut |state| progress.show(state));
+    progress.clear();
+    let found = found.map_err(misuse_or_failure)?;
+    if json {
+        match serde_json::to_string_pretty(&found) {
+            Ok(text) => print(format!("{text}\n").as_bytes()),
+            Err(error) => return Err(CommandError::Failed(error.to_string())),
+        }
+    } else {
+        print(found.to_text().as_bytes());
+    }
+    match found.rate {
+        Some(_) => Ok(()),
+        None => Err(CommandError::Reported),
+    }
+}
+
+fn misuse_or_failure(error: BenchError) -> CommandError {
+    match error {
+        BenchError::Plan(message) => CommandError::Misused(message),
+        BenchError::NotLocal { .. } => CommandError::Misused(error.to_string()),
+        error => CommandError::Failed(error.to_string()),
+    }
+}
+
+fn verdict(report: &BenchReport, allows_errors: bool) -> Result<(), CommandError> {
+    if report.is_clean() || (allows_errors && report.responses > 0) {
+        return Ok(());
+    }
+    print_error(&match report.responses {
+        0 => "no request got a good response".to_owned(),
+        _ => format!(
+            "{} requests failed; --allow-errors accepts that",
+            report.failed
+        ),
+    });
+    Err(CommandError::Reported)
+}
+
+fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
+    let body = match (arguments.body, arguments.body_file) {
+        (Some(body), _) => body.into_bytes(),
+        (None, Some(file)) => read(&file)?,
+        (None, None) => Vec::new(),
+    };
+    let method = arguments.method.unwrap_or(match body.is_empty() {
+        true => Method::GET,
+        false => Method::POST,
+    });
+    let headers = headers(&arguments.headers)?;
+    if arguments.weights.len() > arguments.urls.len() {
+        return Err(CommandError::Misused(format!(
+            "there are {} weights for {} URLs",
+            arguments.weights.len(),
+            arguments.urls.len()
+        )));
+    }
+    let weights = arguments.weights.into_iter().chain(std::iter::repeat(1));
+    let requests = arguments
+        .urls
+        .iter()
+        .zip(weights)
+        .map(|(url, weight)| PlannedRequest {
+            url: url.clone(),
+            weight,
+            method: method.clone(),
+            headers: headers.clone(),
+            body: body.clone(),
+        });
+    let Some(first) = arguments.urls.first() else {
+        return Err(CommandError::Misused("a load needs a URL".to_owned()));
+    };
+    let mut plan = LoadPlan::new(first.clone());
+    plan.requests = requests.collect();
+    plan.connections = arguments.connections;
+    plan.threads = arguments.threads.unwrap_or(plan.threads);
+    plan.limit = match (arguments.requests, arguments.duration) {
+        (Some(requests), _) => LoadLimit::Requests(requests),
+        (None, Some(duration)) => LoadLimit::Time(duration),
+        (None, None) if arguments.find_max => LoadLimit::Time(SEARCH_DURATION),
+        (None, None) => plan.limit,
+    };
+    plan.warm_up = arguments.warm_up.unwrap_or(match plan.limit {
+        LoadLimit::Time(_) => plan.warm_up,
+        LoadLimit::Requests(_) => Duration::ZERO,
+    });
+    plan.rate = arguments.rate;
+    if arguments.poisson {
+        plan.order = ArrivalOrder::Poisson;
+    }
+    plan.in_flight = match arguments.http2 {
+        true => arguments.streams,
+        false => arguments.pipeline,
+    };
+    if arguments.http2 {
+        plan.version = HttpVersion::Http2;
+    }
+    plan.keeps_alive = !arguments.close;
+    plan.timeout = arguments.timeout;
+    plan.may_load_others = arguments.i_own_this_host;
+    plan.server_pid = arguments.pid;
+    plan.expected = Expectations {
+        length: arguments.length,
+        body: arguments.expect_body.as_deref().map(read).transpose()?,
+        statuses: arguments.status.unwrap_or(plan.expected.statuses),
+    };
+    plan.tls = TlsPlan {
+        verify: !arguments.insecure,
+        authorities: arguments.cacert.as_deref().map(read).transpose()?,
+        certificate: match (&arguments.cert, &arguments.key) {
+            (Some(certificate), Some(key)) => Some(Arc::new(
+                ClientCertificate::from_files(certificate, key).map_err(|error| {
+                    CommandError::Misused(format!(
+                        "the certificate {}: {error}",
+                        certificate.display()
+                    ))
+                })?,
+            )),
+            _ => None,
+        },
+        resumes: !arguments.no_resumption,
+    };
+    Ok(plan)
+}
+
+fn headers(fields: &[(String, String)]) -> Result<Headers, CommandError> {
+    let mut headers = Headers::new();
+    let has = |name: &str| {
+        fields
+            .iter()
+            .any(|(known, _)| known.eq_ignore_ascii_case(name))
+    };
+    for (name, value) in [
+        ("user-agent", concat!("apus/", env!("CARGO_PKG_VERSION"))),
+        ("accept", "*/*"),
+    ] {
+        if !has(name) {
+            headers.push(name.as_bytes(), value.as_bytes());
+        }
+    }
+    for (name, value) in fields {
+        // An empty value takes a field away, as with curl.
+        if value.is_empty() {
+            continue;
+        }
+        headers
+            .try_append(name.as_str(), value.as_str())
+            .map_err(|_| CommandError::Misused(format!("`{name}: {value}` is no header field")))?;
+    }
+    Ok(headers)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
+    fs::read(path).map_err(|error| {
+        CommandError::Misused(format!(
+            "the file {} cannot be read: {error}",
+            path.display()
+        ))
+    })
+}
+
+fn statuses(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let status = |text: &str| match text.parse() {
+        Ok(status @ 100..=999) => Ok(status),
+        _ => Err("expected a status such as 200, or a range such as 200-299".to_owned()),
+    };
+    match text.split_once('-') {
+        Some((first, last)) => Ok(status(first)?..=status(last)?),
+        None => Ok(status(text)?..=status(text)?),
+    }
+}
+
+/// A line on a terminal that shows the course of the load.
+struct ProgressLine {
+    is_shown: bool,
+}
+
+impl ProgressLine {
+    fn new() -> Self {
+        Self {
+            is_shown: io::stderr().is_terminal(),
+        }
+    }
+
+    fn show(&mut self, state: &LoadProgress) {
+        if self.is_shown {
+            let _ = write!(
+                io::stderr().lock(),
+                "\r\x1b[K{:>6.1} s  {:>10.0}/s  p50 {:.2} ms  p99 {:.2} ms  {} failed",
+                state.seconds,
+                state.good as f64 / state.interval,
+                state.p50_ms,
+                state.p99_ms,
+                state.failed,
+            );
+        }
+    }
+
+    fn clear(&mut self) {
+        if self.is_shown {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_ranges_of_statuses() {
+        assert_eq!(statuses("200"), Ok(200..=200));
+        assert_eq!(statuses("200-299"), Ok(200..=299));
+        for wrong in ["", "20", "abc", "200-", "-200", "1000"] {
+            assert!(statuses(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn own_fields_replace_those_that_are_sent_anyway() {
+        let own = [
+            ("User-Agent".to_owned(), "x".to_owned()),
+            ("Accept".to_owned(), String::new()),
+        ];
+        let Ok(found) = headers(&own) else {
+            panic!("these are fields");
+        };
+        assert_eq!(found.get_str("user-agent"), Some("x"));
+        assert!(!found.contains("accept"));
+        assert!(headers(&[("a b".to_owned(), "x".to_owned())]).is_err());
+    }
+}

@@ -1,0 +1,276 @@
+//! `apus bench` against a server of this machine.
+
+use std::process::Stdio;
+
+use crate::clients::program;
+use crate::harness::{Home, free_port};
+
+#[test]
+fn bench_measures_the_server_and_its_process() {
+    let home = Home::new();
+    let port = free_port();
+    let server = home.serve(&["site", "--listen", &format!("127.0.0.1:{port}")]);
+    let url = format!("http://127.0.0.1:{port}/");
+    let arguments = [
+        "bench",
+        &url,
+        "-c",
+        "4",
+        "-d",
+        "1s",
+        "--warm-up",
+        "200ms",
+        "--json",
+    ];
+    let (json, _) = home.expect(&arguments, 0);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let responses = report["responses"].as_u64().unwrap();
+    assert!(responses > 10 && report["failed"] == 0, "{json}");
+    assert_eq!(report["statuses"]["200"], responses, "{json}");
+    assert_eq!(report["latency"]["count"], responses);
+    let consumed = &report["server"];
+    assert_eq!(consumed["name"], "apus", "{json}");
+    assert!(
+        consumed["memory_bytes"].as_u64().unwrap() > 1_000_000,
+        "{json}"
+    );
+    assert!(consumed["descriptors"].as_u64().unwrap() > 4, "{json}");
+    assert!(!consumed["course"].as_array().unwrap().is_empty(), "{json}");
+
+    let (text, _) = home.expect(&["bench", &url, "-n", "100", "--length", "14"], 0);
+    for part in [
+        "100, ",
+        "latency",
+        "failed       0",
+        "generator",
+        "server       apus",
+    ] {
+        assert!(text.contains(part), "{part} is missing:\n{text}");
+    }
+    let (csv, _) = home.expect(&["bench", &url, "-n", "10", "--csv"], 0);
+    assert_eq!(csv.lines().count(), 2, "{csv}");
+    drop(server);
+}
+
+#[test]
+fn failures_make_bench_fail_unless_they_are_allowed() {
+    let home = Home::new();
+    let port = free_port();
+    let server = home.serve(&["site", "--listen", &format!("127.0.0.1:{port}")]);
+    let good = format!("http://127.0.0.1:{port}/");
+    let missing = format!("http://127.0.0.1:{port}/none");
+    let arguments = ["bench", &good, &missing, "-n", "100", "-c", "2"];
+    let (text, errors) = home.expect(&arguments, 1);
+    assert!(text.contains("wrong status (first: status 404)"), "{text}");
+    assert!(errors.contains("--allow-errors"), "{errors}");
+    home.expect(&[&arguments[..], &["--allow-errors"]].concat(), 0);
+    home.expect(&["bench", &missing, "-n", "10", "--status", "404"], 0);
+    drop(server);
+    let (_, errors) = home.expect(&["bench", &good, "-n", "10"], 1);
+    assert!(errors.contains("connection refused"), "{errors}");
+}
+
+#[test]
+fn bench_rejects_loads_that_mean_nothing_and_hosts_of_others() {
+    let home = Home::new();
+    let url = "http://127.0.0.1:1/";
+    for misuse in [
+        &["bench"][..],
+        &["bench", "ftp://127.0.0.1/"],
+        &["bench", url, "-c", "0"],
+        &["bench", url, "-d", "soon"],
+        &["bench", url, "-d", "1s", "-n", "5"],
+        &["bench", url, "--rate", "fast"],
+        &["bench", url, "--poisson"],
+        &["bench", url, "--pipeline", "4", "--close"],
+        &["bench", url, "--pipeline", "4", "--rate", "10"],
+        &["bench", url, "-n", "5", "--warm-up", "1s"],
+        &["bench", url, "--status", "ok"],
+        &["bench", url, "--body-file", "none.txt"],
+        &["bench", url, "-H", "no colon"],
+        &["bench", url, "--cert", "a.pem"],
+        &["bench", url, "--weight", "1", "--weight", "2"],
+        &["bench", url, "http://127.0.0.1:2/"],
+    ] {
+        let (_, errors) = home.expect(misuse, 2);
+        assert!(!errors.is_empty(), "{misuse:?}");
+    }
+    // An address for documentation (RFC 5737).
+    let (_, errors) = home.expect(&["bench", "http://192.0.2.1/"], 2);
+    assert!(errors.contains("is not this machine"), "{errors}");
+    assert!(errors.contains("--i-own-this-host"), "{errors}");
+}
+
+#[test]
+fn bench_speaks_http2_in_clear_text_and_over_tls() {
+    let home = Home::new();
+    let port = free_port();
+    let server = home.serve(&["site", "--listen", &format!("127.0.0.1:{port}")]);
+    let url = format!("http://127.0.0.1:{port}/");
+    let arguments = [
+        "bench", &url, "--http2", "-m", "10", "-c", "2", "-n", "500", "--json",
+    ];
+    let (json, _) = home.expect(&arguments, 0);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&report["responses"], &report["protocol"]),
+        (&500.into(), &"HTTP/2".into())
+    );
+    drop(server);
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    let server = home.serve(&["site", "--listen", &address, "--tls"]);
+    let url = format!("https://{address}/");
+    home.expect(&["bench", &url, "--insecure", "--http2", "-n", "100"], 0);
+    home.expect(&["bench", &url, "--insecure", "-n", "100"], 0);
+    let (_, errors) = home.expect(&["bench", &url, "-n", "100"], 1);
+    assert!(errors.contains("--insecure"), "{errors}");
+    drop(server);
+}
+
+/// The DOM of a page that shows the report in a frame, and says in words what the frame shows.
+fn visit_report(home: &Home, scheme: &str) -> String {
+    let page = home.write(
+        "frame.html",
+        "<!doctype html><p id=found></p><iframe id=report src=report.html></iframe><script>\
+         onload = () => {\
+         const page = document.getElementById('report').contentDocument;\
+         const style = getComputedStyle(page.body);\
+         const plots = [...page.querySelectorAll('svg')].map(plot => plot.getBoundingClientRect().height > 50\
+         && plot.getAttribute('aria-label').length > 20);\
+         const elsewhere = document.getElementById('report').contentWindow.performance\
+         .getEntriesByType('resource').length;\
+         document.getElementById('found').textContent = [style.backgroundColor, style.color, plots.join(' '), elsewhere]\
+         .join('; ');}</script>",
+    );
+    let output = program("chromium")
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ])
+        .args(["--allow-file-access-from-files", "--window-size=1000,1000"])
+        .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
+        .arg(format!(
+            "--user-data-dir={}",
+            home.path("profile").display()
+        ))
+        .arg("--dump-dom")
+        .arg(format!("file://{}", page.display()))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (_, found) = dom
+        .split_once("<p id=\"found\">")
+        .unwrap_or_else(|| panic!("{dom}"));
+    found.split_once("</p>").unwrap().0.to_owned()
+}
+
+#[test]
+fn the_page_of_bench_is_shown_by_a_browser_in_both_colour_schemes() {
+    let home = Home::new();
+    let port = free_port();
+    let server = home.serve(&["site", "--listen", &format!("127.0.0.1:{port}")]);
+    let url = format!("http://127.0.0.1:{port}/");
+    home.expect(
+        &[
+            "bench",
+            &url,
+            "-c",
+            "2",
+            "-d",
+            "500ms",
+            "--html",
+            "report.html",
+        ],
+        0,
+    );
+    let plots = "true true true true";
+    let light = visit_report(&home, "1");
+    assert_eq!(
+        light,
+        format!("rgb(255, 255, 255); rgb(27, 31, 36); {plots}; 0")
+    );
+    let dark = visit_report(&home, "0");
+    assert_eq!(
+        dark,
+        format!("rgb(15, 20, 25); rgb(230, 237, 243); {plots}; 0")
+    );
+    let arguments = ["bench", &url, "-n", "10", "--html", "/proc/no/report.html"];
+    let (text, errors) = home.expect(&arguments, 1);
+    assert!(
+        text.contains("responses    10") && errors.contains("cannot be written"),
+        "{errors}"
+    );
+    drop(server);
+}
+
+#[test]
+fn bench_finds_the_highest_rate_that_keeps_an_objective() {
+    let home = Home::new();
+    let port = free_port();
+    let server = home.serve(&["site", "--listen", &format!("127.0.0.1:{port}")]);
+    let url = format!("http://127.0.0.1:{port}/");
+    let arguments = [
+        "bench",
+        &url,
+        "--find-max",
+        "--slo",
+        "p50=10s,errors=0",
+        "-c",
+        "4",
+        "-d",
+        "100ms",
+    ];
+    let output = home.run(&arguments);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("p50 of at most 10s"), "{text}");
+    for misuse in [
+        &["bench", &url, "--find-max"][..],
+        &["bench", &url, "--slo", "p99=1s"],
+        &["bench", &url, "--find-max", "--slo", "fast"],
+        &["bench", &url, "--find-max", "--slo", "p99=1s", "-n", "5"],
+        &["bench", &url, "-m", "5"],
+        &["bench", &url, "--http2", "--close"],
+    ] {
+        let (_, errors) = home.expect(misuse, 2);
+        assert!(!errors.is_empty(), "{misuse:?}");
+    }
+    drop(server);
+}
+
+#[test]
+fn bench_takes_the_command_lines_of_other_generators() {
+    let home = Home::new();
+    let port = free_port();
+    let server = home.serve(&["site", "--listen", &format!("127.0.0.1:{port}")]);
+    let url = format!("http://127.0.0.1:{port}/");
+    let (text, _) = home.expect(&["bench", "--as", "wrk", "-t1", "-c3", "-d200ms", &url], 0);
+    assert!(
+        text.contains("3 connections, 1 thread, HTTP/1.1, 0.20 s"),
+        "{text}"
+    );
+    let (text, _) = home.expect(&["bench", "--as", "ab", "-n", "30", "-c", "2", &url], 0);
+    assert!(
+        text.contains("one request each") && text.contains("30, "),
+        "{text}"
+    );
+    let (text, _) = home.expect(&["bench", "--as", "hey", "-n", "40", "-c", "2", &url], 0);
+    assert!(text.contains("40, "), "{text}");
+    for misuse in [
+        &["bench", "--as", "k6", &url][..],
+        &["bench", "--as", "wrk", "-s", "a.lua", &url],
+        &["bench", "-c", "2", "--as", "wrk", &url],
+    ] {
+        let (_, errors) = home.expect(misuse, 2);
+        assert!(!errors.is_empty(), "{misuse:?}");
+    }
+    drop(server);
+}

@@ -1,0 +1,315 @@
+//! The files of migrations: their names, their statements, and the line of one that fails.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::driver::System;
+use crate::parameters::token_len;
+
+/// A file with statements.
+#[derive(Clone, Debug)]
+pub(crate) struct SqlFile {
+    /// Its path, as it is shown.
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+impl SqlFile {
+    fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+}
+
+/// A migration: what it does, and what undoes it.
+#[derive(Clone, Debug)]
+pub(crate) struct MigrationFile {
+    pub(crate) number: i64,
+    pub(crate) up: SqlFile,
+    pub(crate) down: Option<SqlFile>,
+}
+
+impl MigrationFile {
+    /// The name of the file, as `0001_users.sql`.
+    pub(crate) fn name(&self) -> &str {
+        self.up.name()
+    }
+
+    /// What the table of migrations says of it.
+    pub(crate) fn description(&self) -> String {
+        let (_, rest) = self.name().split_once('_').unwrap_or_default();
+        let rest = rest.strip_suffix(".sql").unwrap_or(rest);
+        rest.strip_suffix(".up").unwrap_or(rest).replace('_', " ")
+    }
+}
+
+/// The migrations for one system, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct MigrationFiles(BTreeMap<i64, MigrationFile>);
+
+impl MigrationFiles {
+    /// Reads the files of a folder, or of the folder in it that is named after the system.
+    ///
+    /// # Errors
+    /// The message: a file cannot be read, or would never be run.
+    pub(crate) fn read(folder: &Path, system: System) -> Result<Self, String> {
+        let own = folder.join(system.name());
+        let beside = sql_files(folder)?;
+        if !own.is_dir() {
+            return Self::of(beside);
+        }
+        match beside.first() {
+            Some(file) => Err(beside_own(&file.path, &own.display().to_string())),
+            None => Self::of(sql_files(&own)?),
+        }
+    }
+
+    /// The files that are embedded in the program, by their paths below the folder.
+    ///
+    /// # Errors
+    /// As [`MigrationFiles::read`].
+    pub(crate) fn embedded(files: &[(&str, &[u8])], system: System) -> Result<Self, String> {
+        let own = format!("{}/", system.name());
+        let is_sql = |name: &str| name.to_ascii_lowercase().ends_with(".sql");
+        let read = |prefix: &str| {
+            let inside = files.iter().filter_map(|(path, bytes)| {
+                let name = path.strip_prefix(prefix)?;
+                (!name.contains('/') && is_sql(name)).then_some((*path, *bytes))
+            });
+            inside
+                .map(|(path, bytes)| match std::str::from_utf8(bytes) {
+                    Ok(text) => Ok(SqlFile {
+                        path: path.to_owned(),
+                        text: text.to_owned(),
+                    }),
+                    Err(error) => Err(format!("{path} is no text: {error}")),
+                })
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let beside = read("")?;
+        if !files.iter().any(|(path, _)| path.starts_with(&own)) {
+            return Self::of(beside);
+        }
+        match beside.first() {
+            Some(file) => Err(beside_own(&file.path, system.name())),
+            None => Self::of(read(&own)?),
+        }
+    }
+
+    fn of(files: Vec<SqlFile>) -> Result<Self, String> {
+        let mut ups: BTreeMap<i64, SqlFile> = BTreeMap::new();
+        let mut downs: BTreeMap<i64, SqlFile> = BTreeMap::new();
+        for file in files {
+            let number = file.name().split_once('_').map(|(number, _)| number);
+            let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+            let number = number.filter(is_number).and_then(|text| text.parse().ok());
+            let Some(number) = number.filter(|number: &i64| *number > 0) else {
+                return Err(format!(
+                    "{} has no number; the name of a migration is as `0001_users.sql`",
+                    file.path
+                ));
+            };
+            let of_kind = match file.name().ends_with(".down.sql") {
+                true => &mut downs,
+                false => &mut ups,
+            };
+            if let Some(other) = of_kind.get(&number) {
+                return Err(format!(
+                    "{} and {} have the same number, {number}",
+                    other.path, file.path
+                ));
+            }
+            of_kind.insert(number, file);
+        }
+        let mut migrations = BTreeMap::new();
+        for (number, up) in ups {
+            let down = downs.remove(&number);
+            migrations.insert(number, MigrationFile { number, up, down });
+        }
+        match downs.into_values().next() {
+            Some(file) => Err(format!(
+                "{} undoes a migration that does not exist",
+                file.path
+            )),
+            None => Ok(Self(migrations)),
+        }
+    }
+
+    /// A migration.
+    pub(crate) fn get(&self, number: i64) -> Option<&MigrationFile> {
+        self.0.get(&number)
+    }
+
+    /// All, in the order of their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &MigrationFile> {
+        self.0.values()
+    }
+}
+
+fn beside_own(file: &str, own: &str) -> String {
+    format!("{file} is beside the folder {own}, so it would never be run; move it into the folder")
+}
+
+/// The SQL files of a folder, sorted.
+fn sql_files(folder: &Path) -> Result<Vec<SqlFile>, String> {
+    let unreadable = |path: &Path, error| format!("{} cannot be read: {error}", path.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|error| unreadable(folder, error))? {
+        let path = entry.map_err(|error| unreadable(folder, error))?.path();
+        let is_sql = (path.extension()).is_some_and(|name| name.eq_ignore_ascii_case("sql"));
+        if is_sql && path.is_file() {
+            let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, error))?;
+            files.push(SqlFile {
+                path: path.display().to_string(),
+                text,
+            });
+        }
+    }
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(files)
+}
+
+/// The statements of a file with the offsets of their first tokens. The statements of a trigger or a procedure are a part
+/// of it.
+pub(crate) fn statements(text: &str, system: System) -> Vec<(usize, &str)> {
+    let mut statements = Vec::new();
+    let mut start = None;
+    let mut words: Vec<&str> = Vec::new();
+    let mut at = 0_usize;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        let end = at.saturating_add(sql_token_len(rest, system).max(1));
+        let token = text.get(at..end).unwrap_or_default();
+        let is_comment = token.starts_with("--")
+            || token.starts_with("/*")
+            || (token.starts_with('#') && system == System::MySql);
+        if token == ";" && !is_in_body(&words) {
+            let from = start.take();
+            statements.extend(from.and_then(|from| Some((from, text.get(from..end)?))));
+            words.clear();
+        } else if !is_comment && !token.trim().is_empty() {
+            start.get_or_insert(at);
+            words.push(token);
+        }
+        at = end;
+    }
+    statements.extend(start.and_then(|from| Some((from, text.get(from..)?))));
+    statements
+}
+
+/// The length of the first token, with what only MariaDB has: comments that begin with `#`, strings with backslashes,
+/// and names in backticks, which SQLite has as well.
+fn sql_token_len(text: &str, system: System) -> usize {
+    let is_mysql = system == System::MySql;
+    let quoted = |quote: u8, has_escapes: bool| {
+        let mut bytes = text.bytes().enumerate().skip(1);
+        while let Some((at, byte)) = bytes.next() {
+            if byte == b'\\' && has_escapes {
+                bytes.next();
+            } else if byte == quote {
+                return at.saturating_add(1);
+            }
+        }
+        text.len()
+    };
+    match text.as_bytes().first() {
+        Some(b'`') if system != System::Postgres => quoted(b'`', false),
+        Some(quote @ (b'\'' | b'"')) if is_mysql => quoted(*quote, true),
+        Some(b'#') if is_mysql => text.find('\n').unwrap_or(text.len()),
+        _ => token_len(text),
+    }
+}
+
+/// Whether these are the words of a trigger or a procedure whose body has not ended.
+fn is_in_body(words: &[&str]) -> bool {
+    let has = |words: &[&str], wanted: &[&str]| {
+        let mut words = words.iter();
+        words.any(|word| {
+            wanted
+                .iter()
+                .any(|wanted| word.eq_ignore_ascii_case(wanted))
+        })
+    };
+    let is_create = words
+        .first()
+        .is_some_and(|word| word.eq_ignore_ascii_case("create"));
+    let head = words.get(..words.len().min(12)).unwrap_or_default();
+    let ends = words
+        .last()
+        .is_some_and(|word| word.eq_ignore_ascii_case("end"));
+    is_create
+        && has(head, &["trigger", "procedure", "function", "event"])
+        && has(words, &["begin"])
+        && !ends
+}
+
+/// The number of the line that an offset is in, from 1.
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
+    let before = text.get(..offset).unwrap_or(text);
+    before.matches('\n').count().saturating_add(1)
+}
+
+/// The offset of what a message quotes as `near "..."`, if the text has it once.
+pub(crate) fn quoted_offset(text: &str, message: &str) -> Option<usize> {
+    let (_, quoted) = message.split_once("near ")?;
+    let quote = quoted
+        .chars()
+        .next()
+        .filter(|quote| "'\"".contains(*quote))?;
+    let quoted = quoted.get(1..)?;
+    // MariaDB quotes the rest of the statement, up to 80 characters, in which quotes may stand.
+    let quoted = match quote {
+        '\'' => quoted
+            .rsplit_once("' at line")
+            .map_or(quoted, |(quoted, _)| quoted),
+        quote => quoted.split(quote).next().unwrap_or(quoted),
+    };
+    let mut found = text.match_indices(quoted);
+    match (found.next(), found.next()) {
+        (Some((offset, _)), None) if !quoted.is_empty() => Some(offset),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_end_at_semicolons_outside_of_strings_comments_and_triggers() {
+        let text = "-- first; a comment\nCREATE TABLE a (x TEXT DEFAULT ';');\n\n\
+                    CREATE TRIGGER t AFTER INSERT ON a BEGIN\n  DELETE FROM a; DELETE FROM a;\nEND;\n\
+                    /* ; */ SELECT \"a;b\"\n";
+        let found = statements(text, System::Sqlite);
+        let lines: Vec<usize> = found.iter().map(|(at, _)| line_of(text, *at)).collect();
+        assert_eq!(lines, [2, 4, 7]);
+        assert!(found[1].1.ends_with("END;"));
+        assert!(statements("  \n-- nothing\n;", System::Sqlite).is_empty());
+    }
+
+    #[test]
+    fn statements_of_mariadb_have_backslashes_backticks_and_procedures() {
+        let text = "# one; comment\nINSERT INTO `a;b` VALUES ('it\\'s;', \"x\\\";\");\n\
+                    CREATE OR REPLACE PROCEDURE p()\nBEGIN\n  IF 1 THEN SELECT 1; END IF;\n  SELECT 2;\nEND;\n\
+                    SELECT 3";
+        let found = statements(text, System::MySql);
+        let lines: Vec<usize> = found.iter().map(|(at, _)| line_of(text, *at)).collect();
+        assert_eq!(lines, [2, 3, 8]);
+    }
+
+    #[test]
+    fn a_message_names_an_offset_if_the_text_has_it_once() {
+        let text = "CREATE TABLE a (x INT);\nCREATE TABEL b (x INT);";
+        let offset = quoted_offset(text, "near \"TABEL\": syntax error").unwrap();
+        assert_eq!(line_of(text, offset), 2);
+        let told = "You have an error near 'TABEL b (x INT)' at line 1";
+        assert_eq!(quoted_offset(text, told), Some(offset));
+        for told in [
+            "near \"CREATE\": x",
+            "near \"\": x",
+            "no such table: b",
+            "near x",
+        ] {
+            assert_eq!(quoted_offset(text, told), None, "{told}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! A cache of rewritten statements, one for each worker.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+thread_local! {
+    static STATEMENTS: RefCell<HashMap<&'static str, Arc<str>>> = RefCell::default();
+}
+
+/// The rewritten statement, which `write` makes the first time.
+pub(crate) fn rewritten(text: &'static str, write: impl FnOnce() -> String) -> Arc<str> {
+    STATEMENTS.with_borrow_mut(|statements| {
+        statements
+            .entry(text)
+            .or_insert_with(|| write().into())
+            .clone()
+    })
+}

@@ -1,0 +1,60 @@
+//! Work beside requests: queues of jobs with retries, and schedules.
+//!
+//! ```
+//! use apus::jobs::{Job, JobRunner, Jobs};
+//! use apus::testing::TestClient;
+//! use apus::{App, Result, State};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct SendMail {
+//!     to: String,
+//! }
+//!
+//! impl Job for SendMail {
+//!     const NAME: &'static str = "send mail";
+//! }
+//!
+//! async fn order(State(jobs): State<Jobs>) -> Result<&'static str> {
+//!     jobs.push(&SendMail { to: "ada@example.com".to_owned() }).await?;
+//!     Ok("thank you")
+//! }
+//!
+//! let jobs = Jobs::in_memory();
+//! let runner = JobRunner::new(&jobs).on(async |mail: SendMail| {
+//!     println!("to {}", mail.to);
+//!     Ok::<(), std::io::Error>(())
+//! });
+//! let app = App::new().state(jobs).post("/order", order);
+//! let client = TestClient::new(app);
+//! client.post("/order").send().assert_text("thank you");
+//! assert_eq!(client.run(runner.run_due()).unwrap(), 1);
+//! ```
+//!
+//! A job runs at least once: after a crash, or if the store cannot be reached when it ends, it runs again. Make its
+//! work safe to repeat.
+
+#![forbid(unsafe_code)]
+
+mod cron;
+mod error;
+mod job;
+mod memory;
+mod metrics;
+mod queue;
+mod record;
+#[cfg(feature = "redis")]
+mod redis;
+mod runner;
+mod schedules;
+#[cfg(feature = "sql")]
+mod sql;
+mod store;
+
+pub use cron::{CronError, CronExpression};
+pub use error::JobError;
+pub use job::{Job, JobSettings, PushOptions};
+pub use queue::Jobs;
+pub use record::{DeadJob, JobCounts, JobId};
+pub use runner::JobRunner;
+pub use schedules::Schedules;

@@ -1,0 +1,143 @@
+//! Jobs as stores keep them. Times are milliseconds since 1970-01-01 (UTC).
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::digest;
+
+/// The identity of a job in its queue: 32 hexadecimal digits, in the order of their creation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JobId(pub(crate) String);
+
+impl JobId {
+    pub(crate) fn new(now: i64) -> Self {
+        Self(format!("{:012x}{:020x}", now.max(0), random_bits()))
+    }
+
+    /// The job with this identity, as a page of the application got it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_id = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_id.then(|| Self(text.to_ascii_lowercase()))
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// 80 random bits.
+fn random_bits() -> u128 {
+    fastrand::u128(..) >> 48
+}
+
+/// Identifies one attempt: only the runner that has it may end the job.
+pub(crate) fn new_token() -> String {
+    format!("{:032x}", fastrand::u128(..))
+}
+
+/// A job that is added.
+#[derive(Clone, Debug)]
+pub(crate) struct JobRecord {
+    pub(crate) id: JobId,
+    pub(crate) name: &'static str,
+    /// A digest of the key, of which the queue has no other.
+    pub(crate) unique: Option<String>,
+    pub(crate) payload: String,
+    pub(crate) created: i64,
+    pub(crate) due: i64,
+}
+
+/// The form of a unique key in stores, which is bounded and has no letters of two cases.
+pub(crate) fn unique_digest(key: &str) -> String {
+    let digest = digest::digest(&digest::SHA256, key.as_bytes());
+    let mut text = String::with_capacity(64);
+    for byte in digest.as_ref() {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+/// A job that a runner got.
+#[derive(Clone, Debug)]
+pub(crate) struct ClaimedJob {
+    pub(crate) id: JobId,
+    pub(crate) name: String,
+    pub(crate) payload: String,
+    /// With this one.
+    pub(crate) attempts: u32,
+    pub(crate) token: String,
+}
+
+/// A job that failed too often.
+#[derive(Clone, Debug)]
+pub struct DeadJob {
+    /// Its identity, for [`Jobs::requeue`](crate::Jobs::requeue).
+    pub id: JobId,
+    /// The [`Job::NAME`](crate::Job::NAME) of its type.
+    pub name: String,
+    /// The job as JSON.
+    pub payload: String,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// The last error.
+    pub error: String,
+    /// When it failed last.
+    pub failed: SystemTime,
+}
+
+/// How many jobs a queue has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobCounts {
+    /// Those that are due.
+    pub ready: u64,
+    /// Those that are due later: delayed ones, and those that failed and are tried again.
+    pub delayed: u64,
+    /// Those that run.
+    pub running: u64,
+    /// Those that failed too often.
+    pub dead: u64,
+}
+
+/// The time of the application.
+pub(crate) fn now() -> i64 {
+    of_duration(apus_clock::unix_time())
+}
+
+pub(crate) fn of_duration(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn of_system(time: SystemTime) -> i64 {
+    of_duration(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+pub(crate) fn to_system(time: i64) -> SystemTime {
+    let since = Duration::from_millis(time.max(0).unsigned_abs());
+    UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_in_the_order_of_their_creation() {
+        let ids: Vec<JobId> = (1..20).map(|time| JobId::new(time * 1000)).collect();
+        assert!(ids.is_sorted());
+        for id in &ids {
+            assert_eq!(JobId::parse(&id.to_string()).as_ref(), Some(id));
+        }
+        for text in ["", "1", "../../../../../../../etc/passwd1"] {
+            assert_eq!(JobId::parse(text), None);
+        }
+    }
+
+    #[test]
+    fn unique_keys_are_digests() {
+        let digest = unique_digest("user 7");
+        assert_eq!(digest.len(), 64);
+        assert_ne!(digest, unique_digest("User 7"));
+    }
+}

@@ -1,0 +1,3 @@
+DROP TABLE countries;
+DROP TABLE articles;
+DROP TABLE authors;
