@@ -5,7 +5,7 @@ use std::time::Duration;
 use apus::testing::{TestClient, TestResponse};
 use serde_json::json;
 
-use crate::servers::Shop;
+use crate::servers::{Shop, block_on};
 
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
@@ -15,17 +15,20 @@ const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n0000";
 impl Shop {
     /// Waits for a mail after the first `known`, and returns the path of its link.
     pub(crate) fn link(&self, known: usize) -> String {
-        for _ in 0..6000 {
-            if let Some(mail) = self.mailer.mails().get(known) {
-                let link = mail.link("").unwrap();
-                return link
-                    .strip_prefix("https://shop.example")
-                    .unwrap()
-                    .to_owned();
+        block_on(async {
+            for _ in 0..6000 {
+                if self.mailer.mails().len() > known {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        panic!("no mail came");
+        });
+        let mails = self.mailer.mails();
+        let mail = mails.get(known).expect("a mail has come");
+        let link = mail.link("").unwrap();
+        link.strip_prefix("https://shop.example")
+            .unwrap()
+            .to_owned()
     }
 
     fn sign_up(&self, email: &str) -> TestClient {
