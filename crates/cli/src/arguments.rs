@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 use crate::bench::BenchArguments;
-use crate::new::{FrameworkArguments, ProjectName};
+use crate::new::{FrameworkArguments, ProjectName, ProjectPart};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -155,11 +155,15 @@ Examples:
     #[command(after_long_help = "\
 Examples:
   apus new my-shop && cd my-shop && cargo run
+  apus new my-shop --with login,db              accounts, and a database
   apus new my-shop --path ~/apus                the crate `apus` of a checkout
   apus new my-shop --git https://git.example.com/apus.git --tag v0.1.0")]
     New {
         /// The name of the project, its package and its folder
         name: ProjectName,
+        /// What the project begins with, separated by commas
+        #[arg(long, value_name = "PARTS", value_delimiter = ',')]
+        with: Vec<ProjectPart>,
         #[command(flatten)]
         source: FrameworkArguments,
     },

@@ -79,8 +79,8 @@ fn main() -> ExitCode {
 fn run(command: CliCommand) -> Result<(), CommandError> {
     match command {
         CliCommand::Bench(arguments) => bench::run(*arguments),
-        CliCommand::New { name, source } => {
-            print(new::create(&name, &source)?.as_bytes());
+        CliCommand::New { name, with, source } => {
+            print(new::create(&name, &with, &source)?.as_bytes());
             Ok(())
         }
         CliCommand::Dev(arguments) => run_dev(arguments),

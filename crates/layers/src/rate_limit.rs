@@ -148,6 +148,25 @@ impl RateLimit {
         self
     }
 
+    /// Counts an attempt of something that a handler names, as the address of an account: a limit that attackers with many
+    /// addresses share. The layer counts such names apart from clients.
+    ///
+    /// # Errors
+    /// 429 with `Retry-After`: there were too many.
+    pub fn attempt(&self, name: &str) -> Result<(), Error> {
+        let limiter = &self.state.limiter;
+        let checked = limiter.check_key(&self.state.hash((2u8, name)));
+        checked
+            .map(|_| ())
+            .map_err(|until| Self::error(until.wait_time_from(limiter.clock().now())))
+    }
+
+    fn error(wait: Duration) -> Error {
+        let detail = "there were too many requests; please wait a moment";
+        Error::new(StatusCode::TOO_MANY_REQUESTS, detail)
+            .header(header::RETRY_AFTER, seconds(wait).max(1).into())
+    }
+
     /// The key of the client.
     fn key(&self, request: &Request) -> Option<u128> {
         let text = match &self.by {
@@ -162,10 +181,7 @@ impl RateLimit {
     }
 
     fn refusal(&self, wait: Duration, rendering: &Rendering) -> Response {
-        let detail = "there were too many requests; please wait a moment";
-        let error = Error::new(StatusCode::TOO_MANY_REQUESTS, detail)
-            .header(header::RETRY_AFTER, seconds(wait).max(1).into());
-        let mut response = rendering.respond(error);
+        let mut response = rendering.respond(Self::error(wait));
         self.policy.write_headers(response.headers_mut(), 0);
         response
     }

@@ -17,6 +17,7 @@ chapters! {
     databases: "databases.md";
     sessions: "sessions.md";
     log_in: "log-in.md";
+    accounts: "accounts.md";
     templates: "templates.md";
     live: "live.md";
     services: "services.md";

@@ -18,6 +18,7 @@
 //!
 //! | feature | what it adds |
 //! | --- | --- |
+//! | `account` | tokens in links and cookies, remembered log-ins, rules of passwords |
 //! | `acme` | certificates by ACME, such as those of Let's Encrypt |
 //! | `cache` | a shared cache in front of a service |
 //! | `compress` | compressed responses: gzip, Brotli, Zstandard |
@@ -26,6 +27,7 @@
 //! | `jobs` | background jobs and schedules |
 //! | `jwt` | the layer for JSON Web Tokens |
 //! | `macros` | attributes: `#[get("/users/{id}")]`, `#[handler]`, `#[http_error]` |
+//! | `mail` | mails by SMTP, and their catch-all in development |
 //! | `openapi` | a description of the routes, and a page that shows it |
 //! | `password` | stored passwords |
 //! | `php` | PHP, over FastCGI or resident |
@@ -33,6 +35,7 @@
 //! | `rate-limit` | the layer for limits on the rate of requests |
 //! | `redis` | sessions and rooms of WebSockets in Redis |
 //! | `s3` | object stores that are compatible with S3, for `storage` |
+//! | `settings` | settings from a TOML file, a .env file and the environment |
 //! | `sites` | sites with server names and locations, as in `apus.toml` |
 //! | `sql` | SQLite, PostgreSQL and MariaDB, with migrations |
 //! | `storage` | files of an application, in a folder or an object store |
@@ -79,6 +82,8 @@ pub mod upstream;
 pub mod validate;
 pub mod websocket;
 
+#[cfg(feature = "account")]
+pub use apus_account as account;
 pub use apus_clock as time;
 #[cfg(feature = "sql")]
 pub use apus_database as sql;
@@ -86,10 +91,14 @@ pub use apus_database as sql;
 pub use apus_files as files;
 #[cfg(feature = "jobs")]
 pub use apus_jobs as jobs;
+#[cfg(feature = "mail")]
+pub use apus_mail as mail;
 #[cfg(feature = "proxy")]
 pub use apus_proxy as proxy;
 #[cfg(feature = "redis")]
 pub use apus_redis as redis;
+#[cfg(feature = "settings")]
+pub use apus_settings as settings;
 #[cfg(feature = "sites")]
 pub use apus_sites as sites;
 #[cfg(feature = "storage")]

@@ -1,4 +1,5 @@
-//! The JSON API of a shop: users, products and orders, on SQLite, PostgreSQL or MariaDB.
+//! A shop: a JSON API of users, products and orders, and pages with accounts, pictures and a chat, on SQLite,
+//! PostgreSQL or MariaDB.
 
 #![forbid(unsafe_code)]
 
@@ -6,24 +7,45 @@ pub mod model;
 mod page;
 mod problem;
 mod routes;
+mod site;
+
+use std::error::Error;
+use std::path::PathBuf;
 
 use apus::layers::{Logged, RequestIds};
-use apus::sql::{Db, DbError};
+use apus::mail::Mailer;
+use apus::sql::Db;
 use apus::{App, ErrorFormat};
 
-/// The application with a database, whose migrations it runs.
+/// What the shop uses outside of itself.
+#[derive(Clone, Debug)]
+pub struct Services {
+    /// The database.
+    pub db: Db,
+    /// The mails.
+    pub mailer: Mailer,
+    /// What the links in mails begin with.
+    pub public_url: String,
+    /// The folder of uploaded pictures.
+    pub pictures: PathBuf,
+}
+
+/// The application. It runs the migrations of its database, and creates its folder.
 ///
 /// # Errors
-/// The database cannot be reached or migrated.
-pub fn app(db: Db) -> Result<App, DbError> {
-    db.migrate(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations"))?;
+/// The database cannot be reached or migrated, or the folder cannot be created.
+pub fn app(services: Services) -> Result<App, Box<dyn Error>> {
+    std::fs::create_dir_all(&services.pictures)?;
+    services
+        .db
+        .migrate(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations"))?;
     Ok(App::new()
         .layer(RequestIds::new())
         .layer(Logged::new())
         // Clients of the API are programs, whatever they accept.
         .error_format(ErrorFormat::Json)
         .body_limit(64 * 1024)
-        .state(db)
+        .state(services.db.clone())
         .get("/problems/{kind}", problem::explain)
         .group("/users", |users| {
             users
@@ -43,5 +65,7 @@ pub fn app(db: Db) -> Result<App, DbError> {
             orders
                 .post("/", routes::place_order)
                 .get("/{id}", routes::order)
-        }))
+        })
+        // The pages, for browsers.
+        .nest("/", site::group(&services)?))
 }

@@ -1,6 +1,7 @@
 //! `apus new`: creates the folder of a new project.
 
 mod name;
+mod parts;
 mod source;
 
 use std::fs;
@@ -10,39 +11,16 @@ use std::path::{Path, PathBuf};
 use crate::CommandError;
 
 pub(crate) use name::ProjectName;
+pub(crate) use parts::ProjectPart;
+use parts::ProjectParts;
 pub(crate) use source::FrameworkArguments;
 use source::FrameworkSource;
-
-/// The files of a project, by their paths in it. In both, `@name@` stands for its name; `@apus@` are the keys of the
-/// dependency on the framework.
-const FILES: [(&str, &str); 12] = [
-    ("Cargo.toml", include_str!("project/Cargo.toml.in")),
-    ("src/main.rs", include_str!("project/src/main.rs.in")),
-    ("src/lib.rs", include_str!("project/src/lib.rs.in")),
-    (
-        "templates/base.html",
-        include_str!("project/templates/base.html.in"),
-    ),
-    (
-        "templates/home.html",
-        include_str!("project/templates/home.html.in"),
-    ),
-    (
-        "templates/hello.html",
-        include_str!("project/templates/hello.html.in"),
-    ),
-    ("tests/app.rs", include_str!("project/tests/app.rs.in")),
-    ("Dockerfile", include_str!("project/Dockerfile.in")),
-    (".dockerignore", include_str!("project/dockerignore.in")),
-    ("@name@.service", include_str!("project/service.in")),
-    (".gitignore", include_str!("project/gitignore.in")),
-    ("README.md", include_str!("project/README.md.in")),
-];
 
 /// Creates a project of this name in the current folder, with the crate `apus` of this source. After an error,
 /// nothing is left behind. Returns the text to print.
 pub(crate) fn create(
     name: &ProjectName,
+    parts: &[ProjectPart],
     source: &FrameworkArguments,
 ) -> Result<String, CommandError> {
     let source = FrameworkSource::resolve(source)?;
@@ -53,7 +31,7 @@ pub(crate) fn create(
         }
         _ => failed(&folder, &error),
     })?;
-    if let Err(refused) = write(&folder, name, &source) {
+    if let Err(refused) = write(&folder, name, &ProjectParts::of(parts), &source) {
         // The first error is reported; this one has the same cause.
         let _ = fs::remove_dir_all(&folder);
         return Err(refused);
@@ -64,20 +42,28 @@ pub(crate) fn create(
     ))
 }
 
-fn write(folder: &Path, name: &ProjectName, source: &FrameworkSource) -> Result<(), CommandError> {
+/// Writes the files. In their paths and texts, `@name@` stands for the name of the project; `@apus@` are the keys of the
+/// dependency on the framework.
+fn write(
+    folder: &Path,
+    name: &ProjectName,
+    parts: &ProjectParts,
+    source: &FrameworkSource,
+) -> Result<(), CommandError> {
     let fill = |text: &str| {
         text.replace("@name@", name.as_str())
+            .replace("@features@", &parts.features())
             .replace("@crate@", &name.as_crate())
             .replace("@docker-context@", &source.docker_context())
             .replace("@docker-copy@", &source.docker_copy())
             // The last one: a URL may have an `@`.
             .replace("@apus@", &source.dependency())
     };
-    for (path, text) in FILES {
+    for (path, text) in parts.files() {
         let path = folder.join(fill(path));
         let parent = path.parent().unwrap_or(folder);
         fs::create_dir_all(parent)
-            .and_then(|()| fs::write(&path, fill(text)))
+            .and_then(|()| fs::write(&path, fill(&parts.select(text))))
             .map_err(|error| failed(&path, &error))?;
     }
     Ok(())

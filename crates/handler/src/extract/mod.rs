@@ -7,6 +7,7 @@ mod identity;
 mod in_layers;
 mod multipart;
 mod optional;
+mod paging;
 mod path_shape;
 mod tuples;
 mod unreadable_field;
@@ -30,6 +31,7 @@ pub use cookies::Cookies;
 pub use identity::Identity;
 pub use in_layers::Require;
 pub use multipart::{Multipart, MultipartForm, Part, Upload, UploadLimits, Uploads};
+pub use paging::{PageLinks, Paging};
 pub use unreadable_field::UnreadableField;
 
 use crate::error::{Error, ErrorFormat};

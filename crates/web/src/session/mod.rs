@@ -44,6 +44,7 @@
 //! would be logged in as well (session fixation).
 
 mod cookie;
+mod flash;
 mod handle;
 mod id;
 mod layer;
@@ -58,6 +59,7 @@ mod store;
 mod write;
 
 pub use apus_layers::auth::{Key, KeyError};
+pub use flash::{Flash, FlashMessage};
 pub use handle::{Session, SessionError};
 pub use id::SessionKey;
 pub use layer::Sessions;

@@ -80,6 +80,25 @@ impl Renderer {
         let made = urls::with(self.urls.as_ref(), || template.render(Serde(context)));
         Ok(made?)
     }
+
+    /// A mail of two templates: `NAME.txt`, whose first line is `Subject: ...`, and `NAME.html`, which may be missing.
+    ///
+    /// # Errors
+    /// A template has an error, or `NAME.txt` does not exist.
+    #[cfg(feature = "mail")]
+    pub fn mail(
+        &self,
+        to: impl Into<String>,
+        name: &str,
+        context: impl Serialize,
+    ) -> Result<apus_mail::Mail, TemplateError> {
+        let mail = apus_mail::Mail::of_text(to, &self.text(&format!("{name}.txt"), &context)?);
+        let html = format!("{name}.html");
+        match self.environment.get_template(&html) {
+            Err(error) if error.kind() == minijinja::ErrorKind::TemplateNotFound => Ok(mail),
+            _ => Ok(mail.html(self.text(&html, &context)?)),
+        }
+    }
 }
 
 /// The media type for the extension of a template, with its charset.

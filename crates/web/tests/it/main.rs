@@ -1,6 +1,8 @@
 //! Tests of the framework and of the services that an application mounts.
 
 #[cfg(test)]
+mod account;
+#[cfg(test)]
 mod app;
 #[cfg(test)]
 mod auth;

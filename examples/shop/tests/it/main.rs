@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod api;
 #[cfg(test)]
+mod browser;
+#[cfg(test)]
 mod orders;
 #[cfg(test)]
 mod servers;
+#[cfg(test)]
+mod site;

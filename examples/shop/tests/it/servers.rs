@@ -7,9 +7,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use apus::mail::Mailer;
 use apus::sql::sqlx::{self, AssertSqlSafe};
 use apus::sql::{Db, System};
 use apus::testing::{TestClient, TestServer};
+use apus_example_shop::Services;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -17,8 +19,9 @@ use tempfile::TempDir;
 pub(crate) struct Shop {
     pub(crate) db: Db,
     pub(crate) server: TestServer,
-    /// The folder of the database, if it is a file.
-    _folder: Option<TempDir>,
+    pub(crate) mailer: Mailer,
+    /// The folder of the pictures, and of the database if it is a file.
+    _folder: TempDir,
 }
 
 impl Shop {
@@ -27,17 +30,25 @@ impl Shop {
         [System::Sqlite, System::Postgres, System::MySql].map(Self::on)
     }
 
-    fn on(system: System) -> Self {
-        let folder = (system == System::Sqlite).then(|| tempfile::tempdir().unwrap());
-        let address = match &folder {
-            Some(folder) => format!("sqlite:{}", folder.path().join("shop.db").display()),
-            None => fresh(system),
+    pub(crate) fn on(system: System) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let address = match system {
+            System::Sqlite => format!("sqlite:{}", folder.path().join("shop.db").display()),
+            _ => fresh(system),
         };
         let db = Db::open(&address).unwrap();
-        let app = apus_example_shop::app(db.clone()).unwrap();
+        let mailer = Mailer::open("memory:", "The shop <shop@example.com>").unwrap();
+        let services = Services {
+            db: db.clone(),
+            mailer: mailer.clone(),
+            public_url: "https://shop.example".to_owned(),
+            pictures: folder.path().join("pictures"),
+        };
+        let app = apus_example_shop::app(services).unwrap();
         Self {
             db,
             server: TestServer::with_workers(app, 2),
+            mailer,
             _folder: folder,
         }
     }

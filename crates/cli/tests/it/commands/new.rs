@@ -15,8 +15,8 @@ fn workspace() -> PathBuf {
 }
 
 /// Runs Cargo in a project, offline and with the target folder of this workspace, so that the dependencies
-/// are built already.
-fn cargo(project: &Path, arguments: &[&str]) {
+/// are built already. Returns what it says, which must not be a warning.
+fn cargo(project: &Path, arguments: &[&str]) -> String {
     let target = Path::new(env!("CARGO_BIN_EXE_apus")).ancestors().nth(2);
     let output = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
         .args(arguments)
@@ -24,38 +24,148 @@ fn cargo(project: &Path, arguments: &[&str]) {
         .env("CARGO_TARGET_DIR", target.unwrap())
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{arguments:?}\n{}\n{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}\n{out}\n{errors}");
+    assert!(!errors.contains("warning"), "{arguments:?}\n{errors}");
+    out
 }
 
-#[test]
-fn a_new_project_builds_and_passes_its_tests() {
-    let home = Home::new();
-    // The folder is the same in each run, so that Cargo replaces what it built before.
+/// A project in a folder that is the same in each run, so that Cargo replaces what it built before. It is of this test
+/// until the file is closed.
+fn create(home: &Home, name: &str, arguments: &[&str]) -> (PathBuf, File) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new");
     fs::create_dir_all(&folder).unwrap();
     let lock = File::create(folder.join("lock")).unwrap();
     lock.lock().unwrap();
-    let project = folder.join("my-shop");
+    let project = folder.join(name);
     if project.exists() {
         fs::remove_dir_all(&project).unwrap();
     }
     let checkout = workspace();
     let output = home
-        .command(&["new", "my-shop", "--path", checkout.to_str().unwrap()])
+        .command(&["new", name, "--path", checkout.to_str().unwrap()])
+        .args(arguments)
         .current_dir(&folder)
         .output()
         .unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
-    assert!(out.contains("cd my-shop"), "{out}");
+    assert!(out.contains(&format!("cd {name}")), "{out}");
     fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
+    (project, lock)
+}
+
+#[test]
+fn a_new_project_builds_and_passes_its_tests() {
+    let home = Home::new();
+    let (project, _lock) = create(&home, "my-shop", &[]);
     cargo(&project, &["test", "--offline", "--quiet"]);
     cargo(&project, &["fmt", "--check"]);
     assert_project_runs(&home);
+}
+
+/// The projects with one part have the features of all, so that the framework is built once.
+#[test]
+fn a_project_with_parts_builds_and_passes_its_tests() {
+    let home = Home::new();
+    let mut features = String::new();
+    for (name, parts, tests) in [
+        ("my-blog", "login,api,db", 16),
+        ("my-login", "login", 15),
+        ("my-api", "api", 2),
+        ("my-db", "db", 2),
+    ] {
+        let (project, _lock) = create(&home, name, &["--with", parts]);
+        cargo(&project, &["fmt", "--check"]);
+        if features.is_empty() {
+            let manifest = fs::read_to_string(project.join("Cargo.toml")).unwrap();
+            let (_, list) = manifest.split_once("features = [").unwrap();
+            let (list, _) = list.split_once(']').unwrap();
+            let all = list.split(", ").map(|name| name.trim_matches('"'));
+            let all: Vec<_> = all.map(|name| format!("apus/{name}")).collect();
+            features = all.join(",");
+        }
+        let out = cargo(&project, &["test", "--offline", "--features", &features]);
+        let passed: u32 = out
+            .lines()
+            .filter_map(|line| line.strip_prefix("test result: ok. "))
+            .map(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap())
+            .sum();
+        assert_eq!(passed, tests, "{parts}\n{out}");
+    }
+}
+
+#[test]
+fn a_project_has_the_files_and_features_of_its_parts() {
+    let home = Home::new();
+    for (parts, features, present, absent) in [
+        (
+            "api",
+            "\"macros\", \"openapi\", \"settings\", \"templates\", \"validate\"",
+            &["src/api.rs", "src/notes.rs", ".env.example"][..],
+            &["migrations", "src/accounts", "src/services.rs"][..],
+        ),
+        (
+            "db",
+            "\"macros\", \"settings\", \"sql\", \"templates\", \"validate\"",
+            &["migrations/sqlite/0001_notes.sql", "src/pages.rs"],
+            &[
+                "src/accounts",
+                "src/api.rs",
+                "migrations/sqlite/0002_users.sql",
+            ],
+        ),
+        (
+            "login",
+            "\"account\", \"macros\", \"mail\", \"password\", \"rate-limit\", \"settings\", \"sql\", \"templates\", \
+             \"validate\"",
+            &[
+                "src/accounts/mod.rs",
+                "templates/mail/reset.txt",
+                "migrations/mysql/0002_users.sql",
+            ],
+            &["src/api.rs"],
+        ),
+    ] {
+        let name = format!("with-{parts}");
+        home.expect(&["new", &name, "--with", parts], 0);
+        let manifest = home.read(&format!("{name}/Cargo.toml"));
+        assert!(
+            manifest.contains(&format!("features = [{features}]")),
+            "{manifest}"
+        );
+        for file in present {
+            assert!(
+                home.path(&format!("{name}/{file}")).exists(),
+                "{parts}: {file}"
+            );
+        }
+        for file in absent {
+            assert!(
+                !home.path(&format!("{name}/{file}")).exists(),
+                "{parts}: {file}"
+            );
+        }
+        let mut folders = vec![home.path(&name)];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let text = fs::read_to_string(&path).unwrap();
+                for left in ["@if", "@end", "@name@", "@crate@", "@features@", "@apus@"] {
+                    assert!(!text.contains(left), "{} has {left}", path.display());
+                }
+            }
+        }
+    }
+    let (_, error) = home.expect(&["new", "other", "--with", "login,blog"], 2);
+    for part in ["blog", "login", "api", "db"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(!home.path("other").exists());
 }
 
 /// Expects that the program that `cargo test` has built serves, reports its status and stops on command.

@@ -5,5 +5,6 @@ mod body_limit;
 mod certificates;
 mod client_info;
 mod cookies;
+mod paging;
 mod uploads;
 mod validation;

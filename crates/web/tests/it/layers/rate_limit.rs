@@ -176,3 +176,17 @@ fn errors_have_the_format_that_the_client_accepts() {
         assert_eq!(reply.status, status);
     }
 }
+
+#[test]
+fn attempts_are_counted_by_name_and_apart_from_clients() {
+    let limit = RateLimit::per_hour(60).burst(2);
+    let server = Server::start(app(limit.clone()));
+    let mut client = Client::connect(server.address());
+    for _ in 0..2 {
+        assert!(limit.attempt("ada@example.com").is_ok());
+    }
+    let error = limit.attempt("ada@example.com").unwrap_err();
+    assert_eq!(error.status_code(), 429);
+    assert!(limit.attempt("bob@example.com").is_ok());
+    assert_eq!(status(&mut client, "192.0.2.1"), 200);
+}

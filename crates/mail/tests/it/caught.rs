@@ -1,0 +1,163 @@
+//! Mails that are caught, and the page that shows them.
+
+use apus::testing::TestClient;
+use apus::{App, State};
+use apus_mail::{Mail, MailError, Mailer};
+
+const FROM: &str = "Shop <shop@example.com>";
+
+fn mail() -> Mail {
+    Mail::new("Ada <ada@example.com>", "Your <order>")
+        .text("See https://shop.example/orders/7?a=1&b=2 or\nhttps://shop.example/help")
+        .html("<p>See <script>alert(1)</script>")
+        .attach("invoice.txt", "text/plain", "19.99")
+}
+
+fn client(mailer: &Mailer) -> TestClient {
+    TestClient::new(App::new().mount("/mails", mailer.page().unwrap()))
+}
+
+#[test]
+fn a_caught_mail_can_be_read_in_a_test() {
+    let mailer = Mailer::open("memory:", FROM).unwrap();
+    let client = client(&mailer);
+    client.run(mailer.clone().send(mail())).unwrap();
+    let mails = mailer.mails();
+    let [mail] = &*mails else { panic!("{mails:?}") };
+    assert_eq!(mail.from, FROM);
+    assert_eq!(mail.to, ["Ada <ada@example.com>"]);
+    assert_eq!(mail.subject, "Your <order>");
+    assert_eq!(
+        mail.link("/orders/"),
+        Some("https://shop.example/orders/7?a=1&b=2")
+    );
+    assert_eq!(mail.link("/reset/"), None);
+    assert_eq!(mail.attachments[0].bytes, b"19.99");
+    assert!(mail.source.starts_with(b"From: Shop"));
+}
+
+#[test]
+fn the_page_shows_mails_and_runs_no_script_of_them() {
+    let mailer = Mailer::open("memory:", FROM).unwrap();
+    let client = client(&mailer);
+    client
+        .get("/mails/")
+        .send()
+        .assert_ok()
+        .assert_contains("No mail was sent yet.");
+    client.run(mailer.clone().send(mail())).unwrap();
+    client
+        .get("/mails/")
+        .send()
+        .assert_ok()
+        .assert_contains("<a href=\"/mails/1\">Your &lt;order&gt;</a>");
+    let mut page = client.get("/mails/1").send();
+    page.assert_ok()
+        .assert_contains("Ada &lt;ada@example.com&gt;")
+        .assert_contains("<a href=\"https://shop.example/orders/7?a=1&amp;b=2\">")
+        .assert_contains("src=\"/mails/1/html\"");
+    assert!(!page.text().contains("<script>"));
+    let html = client.get("/mails/1/html").send();
+    let policy = html.header("content-security-policy").unwrap();
+    assert!(
+        policy.starts_with("sandbox allow-popups; default-src 'none'"),
+        "{policy}"
+    );
+    client
+        .get("/mails/1/attachments/0")
+        .send()
+        .assert_ok()
+        .assert_header("content-type", "application/octet-stream")
+        .assert_text("19.99");
+    client
+        .get("/mails/1/source")
+        .send()
+        .assert_ok()
+        .assert_contains("multipart/mixed");
+    for path in [
+        "2",
+        "x",
+        "1/html/2",
+        "1/attachments",
+        "1/attachments/1",
+        "1/none",
+    ] {
+        client
+            .get(&format!("/mails/{path}"))
+            .send()
+            .assert_status(404);
+    }
+    client.post("/mails/").send().assert_status(405);
+}
+
+#[test]
+fn mails_are_written_to_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let mails = folder.path().join("mails");
+    let mailer = Mailer::open(&format!("folder:{}", mails.display()), FROM).unwrap();
+    let client = client(&mailer);
+    client.run(mailer.clone().send(mail())).unwrap();
+    let files: Vec<_> = std::fs::read_dir(&mails).unwrap().collect();
+    let [Ok(file)] = &*files else {
+        panic!("{files:?}")
+    };
+    let name = file.file_name().into_string().unwrap();
+    assert!(name.ends_with("-1.eml"), "{name}");
+    assert_eq!(
+        std::fs::read(file.path()).unwrap(),
+        mailer.mails()[0].source
+    );
+    // A folder that cannot be made.
+    let mailer = Mailer::open("folder:/proc/none", FROM).unwrap();
+    let error = client.run(mailer.send(mail())).unwrap_err();
+    assert!(matches!(error, MailError::Folder { .. }), "{error}");
+    assert!(error.to_string().contains("/proc/none/"), "{error}");
+}
+
+#[test]
+fn only_the_last_mails_are_kept() {
+    let mailer = Mailer::open("memory:", FROM).unwrap();
+    let client = client(&mailer);
+    client.run(async {
+        for number in 1..=205 {
+            mailer
+                .send(Mail::new("a@b.c", number.to_string()).text("x"))
+                .await
+                .unwrap();
+        }
+    });
+    let mails = mailer.mails();
+    assert_eq!(mails.len(), 200);
+    assert_eq!([&*mails[0].subject, &*mails[199].subject], ["6", "205"]);
+}
+
+#[test]
+fn a_mail_that_is_sent_later_does_not_hold_up_the_response() {
+    let mailer = Mailer::open("memory:", FROM).unwrap();
+    // The mail is not sent before the handler waits.
+    let send = async |State(mailer): State<Mailer>| {
+        mailer.send_later(Mail::new("a@b.c", "later").text("x"));
+        mailer.mails().len().to_string()
+    };
+    let app = App::new().state(mailer.clone()).post("/", send);
+    let client = TestClient::new(app);
+    client.post("/").send().assert_text("0");
+    client.run(async {
+        while mailer.mails().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn a_sender_that_is_no_mailbox_is_an_error_at_the_start() {
+    let error = Mailer::open("memory:", "shop").unwrap_err().to_string();
+    assert!(
+        error.contains("\"shop\" is not the address of a mailbox"),
+        "{error}"
+    );
+    assert!(Mailer::open("folder:", FROM).is_err());
+    let sends = Mailer::open("smtps://localhost", FROM).unwrap();
+    assert!(sends.page().is_none());
+    assert!(sends.mails().is_empty());
+}
