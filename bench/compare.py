@@ -29,6 +29,7 @@ def arguments():
     parser.add_argument("--apus", type=Path, help="an apus binary, instead of building this checkout's")
     parser.add_argument("--beside", type=Path, action="append", default=[], metavar="BINARY",
                         help="another apus binary, measured in the same rounds under its file's name; may be repeated")
+    parser.add_argument("--only-apus", action="store_true", help="without the others")
     parser.add_argument("--without-apus", action="store_true", help="the others alone")
     parser.add_argument("--write", action="store_true",
                         help="store the run in bench/results and put it into BENCHMARKS.md; with --case the other cases stay")
@@ -46,6 +47,7 @@ def main():
     host.raise_descriptor_limit()
     servers.build_origins()
     chosen = [case for case in cases.ALL if not options.case or case.name in options.case]
+    has_others = not options.only_apus
     with_frameworks = [case for case in chosen if isinstance(case, cases.FrameworkCase)]
     binary = None
     beside = {path.name: path.resolve() for path in options.beside}
@@ -74,12 +76,13 @@ def main():
                     if case.proxied:
                         origin = started(php.start_resident(case, cores[0], pool, binary.resolve(), f"{php.PROXIED}-origin"))
                         running.append(started(php.start_proxied(cores[0], origin)))
-                running.extend(started(php.NGINX[rival](case, cores[0], pool)) for rival in case.rivals)
-                if case.has_floor:
+                if has_others:
+                    running.extend(started(php.NGINX[rival](case, cores[0], pool)) for rival in case.rivals)
+                if case.has_floor and has_others:
                     running.append(started(servers.start_floor(cores[0], php.length_of(running[-1], case.path))))
             elif isinstance(case, cases.FrameworkCase):
                 database = started(frameworks.Database(cores[1])) if case.database else None
-                for name in (frameworks.APUS, *case.rivals):
+                for name in (frameworks.APUS, *(case.rivals if has_others else ())):
                     running.append(started(frameworks.start(case, name, cores[0], database)))
             elif isinstance(case, (cases.ProxyCase, cases.DownloadCase, cases.QueueCase)):
                 def origin():
@@ -91,19 +94,21 @@ def main():
                     running.append(started(proxies.start_apus(case, cores[0], binary.resolve(), shared or origin())))
                     running.extend(started(proxies.start_apus(case, cores[0], other, shared or origin(), name))
                                    for name, other in beside.items())
-                for rival in case.rivals:
+                for rival in case.rivals if has_others else ():
                     running.append(started(proxies.START[rival](case, cores[0], shared or origin())))
             else:
                 if binary:
                     running.append(started(servers.start_apus(cores[0], binary.resolve())))
                     running.extend(started(servers.start_apus(cores[0], other, name)) for name, other in beside.items())
-                if isinstance(case, cases.Http3Case) or getattr(case, "http3", False):
+                if not has_others:
+                    pass
+                elif isinstance(case, cases.Http3Case) or getattr(case, "http3", False):
                     running.append(started(servers.start_nginx_http3(cores[0], unstable.nginx())))
                 else:
                     running.append(started(servers.start_nginx(cores[0])))
-                if case.is_http2:
+                if case.is_http2 and has_others:
                     running.append(started(servers.start_h2o(cores[0])))
-                if case.has_floor:
+                if case.has_floor and has_others:
                     running.append(started(servers.start_floor(cores[0], case.size)))
             yield running
 

@@ -15,7 +15,7 @@
 //! clock.freeze();
 //! let before = now();
 //! clock.advance(Duration::from_secs(3600));
-//! assert_eq!(now().duration_since(before), Ok(Duration::from_secs(3600)));
+//! assert_eq!(now().duration_since(before).unwrap(), Duration::from_secs(3600));
 //! ```
 
 #![forbid(unsafe_code)]
