@@ -136,9 +136,9 @@ class Peer:
         self.streams = {}
         self.goaway = None
         self.closed = False
+        self.settled = self.last_settled = 0
         # What the server takes: on the connection, and on each new stream.
         self.window, self.stream_window = 65535, 65535
-        self.acknowledged = 0
         self.next_stream = 1
         self.blocked_since = None
         self.send(PREFACE + settings((HEADER_TABLE_SIZE, 0), (ENABLE_PUSH, 0), *pairs))
@@ -223,7 +223,8 @@ class Peer:
             else:
                 self.window += amount
         elif kind in (PING, SETTINGS) and flags & ACK:
-            self.acknowledged += 1
+            if payload.startswith(b"sett"):
+                self.last_settled = struct.unpack_from(">I", payload, 4)[0]
         elif kind == PING and self.acknowledges:
             self.outgoing += frame(PING, ACK, 0, payload)
         elif kind == GOAWAY:
@@ -302,9 +303,11 @@ class Peer:
 
     def settle(self):
         """Waits until the server has taken everything that was sent so far, or ended the connection."""
-        self.acknowledged = 0
-        self.send(frame(PING, 0, 0, b"settled?"))
-        return self.wait(lambda: self.acknowledged > 0 or self.ended)
+        # The acknowledgement of settings, or of an earlier PING, may come in between.
+        self.settled += 1
+        expected = self.settled
+        self.send(frame(PING, 0, 0, b"sett" + struct.pack(">I", expected)))
+        return self.wait(lambda: self.last_settled == expected or self.ended)
 
     def flood(self, turns, make, seconds=20):
         """Sends `make(turn)` again and again; the number of turns until the server ended it, or none if it never did.
