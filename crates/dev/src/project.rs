@@ -280,7 +280,7 @@ mod tests {
     fn package(name: &str, dependencies: &[&str], binaries: &[&str]) -> Value {
         json!({
             "name": name,
-            "manifest_path": format!("/work/{name}/Cargo.toml"),
+            "manifest_path": format!("/projects/{name}/Cargo.toml"),
             "dependencies": dependencies.iter().map(|name| json!({"name": name})).collect::<Vec<_>>(),
             "targets": binaries.iter().map(|name| json!({"name": name, "kind": ["bin"]})).collect::<Vec<_>>(),
         })
@@ -288,10 +288,10 @@ mod tests {
 
     fn select(packages: &[Value], selection: &PackageSelection) -> Result<CargoProject, String> {
         let metadata = json!({
-            "packages": packages, "workspace_root": "/work", "target_directory": "/work/target",
+            "packages": packages, "workspace_root": "/projects", "target_directory": "/projects/target",
         });
         let metadata = serde_json::from_value(metadata).unwrap();
-        CargoProject::select(&metadata, Path::new("/work/Cargo.toml"), selection)
+        CargoProject::select(&metadata, Path::new("/projects/Cargo.toml"), selection)
             .map_err(|error| error.to_string())
     }
 
@@ -308,7 +308,7 @@ mod tests {
             (found.package.as_str(), found.binary.as_str()),
             ("shop", "shop")
         );
-        assert_eq!(found.folder(), Path::new("/work/shop"));
+        assert_eq!(found.folder(), Path::new("/projects/shop"));
 
         let blog = package("blog", &["apus"], &["blog"]);
         let packages = [library, shop, blog];

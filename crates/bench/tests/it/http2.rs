@@ -72,7 +72,7 @@ impl Http2Server {
                                         return;
                                     }
                                     StreamAction::Wait => {
-                                        tokio::time::sleep(Duration::from_secs(60)).await;
+                                        std::future::pending::<()>().await;
                                         return;
                                     }
                                 };

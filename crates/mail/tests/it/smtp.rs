@@ -15,12 +15,12 @@ fn serve(extensions: &'static str, recipient: &'static str) -> (SocketAddr, Join
     let address = listener.local_addr().unwrap();
     let thread = std::thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
-        converse(stream, extensions, recipient)
+        serve_session(stream, extensions, recipient)
     });
     (address, thread)
 }
 
-fn converse(mut stream: TcpStream, extensions: &str, recipient: &str) -> String {
+fn serve_session(mut stream: TcpStream, extensions: &str, recipient: &str) -> String {
     let mut lines = BufReader::new(stream.try_clone().unwrap());
     let mut received = String::new();
     stream.write_all(b"220 test\r\n").unwrap();
