@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -51,17 +52,30 @@ impl Target {
     }
 }
 
-/// Opens a connection, and keeps `streams` requests open on it, until there were so many.
+/// Opens a connection with one request, in its turn, and keeps `streams` requests open on it once all connections of
+/// the load stand, unless it is `held` only.
 pub(crate) async fn hold_connection(
     endpoint: QuicEndpoint,
     tls: QuicClientTls,
     target: Rc<Target>,
     statistics: Rc<Statistics>,
     streams: usize,
-    most: Option<u64>,
+    held: bool,
 ) {
+    let Ok(turn) = statistics.turn().await else {
+        return;
+    };
     match Connection::open(&endpoint, &tls, target, Rc::clone(&statistics)) {
-        Ok(mut connection) => connection.run(streams, most, false).await,
+        Ok(mut connection) => {
+            if connection.run(1, Some(1), true).await {
+                drop(turn);
+                if !held {
+                    connection.wait_for_load().await;
+                }
+                let most = held.then_some(1);
+                connection.run(streams, most, false).await;
+            }
+        }
         Err(_) => statistics.count_error("connections that cannot be opened"),
     }
 }
@@ -75,7 +89,11 @@ pub(crate) async fn make_connections(
 ) {
     loop {
         match Connection::open(&endpoint, &tls, Rc::clone(&target), Rc::clone(&statistics)) {
-            Ok(mut connection) => connection.run(1, Some(1), true).await,
+            Ok(mut connection) => {
+                if connection.run(1, Some(1), true).await {
+                    connection.close();
+                }
+            }
             Err(_) => return statistics.count_error("connections that cannot be opened"),
         }
     }
@@ -97,6 +115,7 @@ struct Connection {
     /// Complete responses.
     responses: u64,
     began: Instant,
+    is_connected: bool,
     out: Vec<u8>,
 }
 
@@ -128,36 +147,65 @@ impl Connection {
             requests: HashMap::new(),
             responses: 0,
             began,
+            is_connected: false,
             out: Vec::new(),
         })
     }
 
-    /// Keeps `streams` requests open, until there were so many. Then it stays open, unless it `closes`.
-    async fn run(&mut self, streams: usize, most: Option<u64>, closes: bool) {
-        let mut is_connected = false;
+    /// Keeps `streams` requests open, until there were so many responses. Then it goes on without requests, unless it
+    /// `returns`. Whether the connection still stands.
+    async fn run(&mut self, streams: usize, most: Option<u64>, returns: bool) -> bool {
         loop {
-            if is_connected {
-                self.begin_requests(streams, most, closes);
+            if self.is_connected {
+                self.begin_requests(streams, most, returns);
             }
             self.flush();
-            if closes && most.is_some_and(|most| self.responses >= most) {
-                self.quic.close(H3ErrorCode::NO_ERROR.0, Bytes::new());
-                return;
+            if returns && most.is_some_and(|most| self.responses >= most) {
+                return true;
             }
-            let result = match poll_fn(|cx| self.quic.poll_event(cx)).await {
-                QuicEvent::Connected { .. } => {
-                    is_connected = true;
-                    Ok(())
-                }
-                QuicEvent::Opened(id) | QuicEvent::Readable(id) => self.read(id),
-                QuicEvent::Closed(_) => return self.statistics.count_error("lost connections"),
-                _ => Ok(()),
-            };
-            if let Err(error) = result {
-                self.statistics.count_error("violations of the protocol");
-                return self.quic.close(error.code().0, Bytes::new());
+            if !self.next_event().await {
+                return false;
             }
         }
+    }
+
+    /// Handles events until all connections of the load stand.
+    async fn wait_for_load(&mut self) {
+        let statistics = Rc::clone(&self.statistics);
+        let mut stand = pin!(statistics.all_settled());
+        loop {
+            self.flush();
+            tokio::select! {
+                () = &mut stand => return,
+                is_open = self.next_event() => if !is_open { return },
+            }
+        }
+    }
+
+    /// Handles one event; whether the connection still stands.
+    async fn next_event(&mut self) -> bool {
+        let result = match poll_fn(|cx| self.quic.poll_event(cx)).await {
+            QuicEvent::Connected { .. } => {
+                self.is_connected = true;
+                Ok(())
+            }
+            QuicEvent::Opened(id) | QuicEvent::Readable(id) => self.read(id),
+            QuicEvent::Closed(_) => {
+                self.statistics.count_error("lost connections");
+                return false;
+            }
+            _ => Ok(()),
+        };
+        if let Err(error) = result {
+            self.statistics.count_error("violations of the protocol");
+            self.quic.close(error.code().0, Bytes::new());
+            return false;
+        }
+        true
+    }
+
+    fn close(&self) {
+        self.quic.close(H3ErrorCode::NO_ERROR.0, Bytes::new());
     }
 
     fn begin_requests(&mut self, streams: usize, most: Option<u64>, with_handshake: bool) {

@@ -82,7 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 async fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let target = Rc::new(Target::new(&arguments.url, arguments.length)?);
-    let statistics = Rc::new(Statistics::default());
+    let statistics = Rc::new(Statistics::new(arguments.connections));
     let certificates = Arc::new(AnyCertificate::new(default_provider()));
     let count = arguments.connections.min(MOST_SOCKETS);
     let window = match arguments.once {
@@ -105,9 +105,9 @@ async fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         if arguments.handshakes {
             tokio::task::spawn_local(make_connections(endpoint, tls, target, statistics));
         } else {
-            let most = (arguments.hold || arguments.once).then_some(1);
+            let held = arguments.hold || arguments.once;
             tokio::task::spawn_local(hold_connection(
-                endpoint, tls, target, statistics, streams, most,
+                endpoint, tls, target, statistics, streams, held,
             ));
         }
     }

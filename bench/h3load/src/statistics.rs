@@ -5,10 +5,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::{AcquireError, Notify, Semaphore, SemaphorePermit};
+
+/// The most connections that are opened at the same time before the load.
+const OPENED_AT_ONCE: usize = 64;
 
 /// Counts of the measured time.
-#[derive(Default)]
 pub(crate) struct Statistics {
+    /// The connections of the load.
+    connections: usize,
+    /// The turns of the connections that are opened.
+    turns: Semaphore,
+    /// Told when all connections are settled.
+    stand: Notify,
     is_measuring: Cell<bool>,
     /// Connections whose first response was complete.
     settled: Cell<usize>,
@@ -21,6 +30,33 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
+    pub(crate) fn new(connections: usize) -> Self {
+        Self {
+            connections,
+            turns: Semaphore::new(OPENED_AT_ONCE),
+            stand: Notify::new(),
+            is_measuring: Cell::default(),
+            settled: Cell::default(),
+            requests: Cell::default(),
+            bytes: Cell::default(),
+            latencies: RefCell::default(),
+            errors: RefCell::default(),
+        }
+    }
+
+    /// Waits until a connection may be opened.
+    pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
+        self.turns.acquire().await
+    }
+
+    /// Waits until all connections had a first response.
+    pub(crate) async fn all_settled(&self) {
+        let told = self.stand.notified();
+        if self.settled.get() < self.connections {
+            told.await;
+        }
+    }
+
     pub(crate) fn begin(&self) {
         self.is_measuring.set(true);
     }
@@ -35,6 +71,9 @@ impl Statistics {
 
     pub(crate) fn count_settled(&self) {
         self.settled.set(self.settled.get() + 1);
+        if self.settled.get() == self.connections {
+            self.stand.notify_waiters();
+        }
     }
 
     /// A response that is as it has to be.
