@@ -65,6 +65,9 @@ def main():
                 stack.callback(server.stop)
                 return server
 
+            is_http3 = isinstance(case, cases.Http3Case) or getattr(case, "http3", False)
+            if is_http3:
+                stack.enter_context(host.loopback_mtu(1500))
             running = []
             if isinstance(case, cases.PhpCase):
                 pool = started(php.Stack(*php.PARTS[case.kind]))
@@ -102,7 +105,7 @@ def main():
                     running.extend(started(servers.start_apus(cores[0], other, name)) for name, other in beside.items())
                 if not has_others:
                     pass
-                elif isinstance(case, cases.Http3Case) or getattr(case, "http3", False):
+                elif is_http3:
                     running.append(started(servers.start_nginx_http3(cores[0], unstable.nginx())))
                 else:
                     running.append(started(servers.start_nginx(cores[0])))

@@ -1,5 +1,6 @@
 """The machine: tools to install, cores to pin to, descriptors, free ports, and the name of it all."""
 
+import contextlib
 import os
 import platform
 import resource
@@ -52,6 +53,22 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def loopback_mtu(size):
+    """Packets over the loopback interface have the size that they have elsewhere: some servers over QUIC would send
+    packets of up to 64 KB, which no network passes."""
+    path = Path("/sys/class/net/lo/mtu")
+    before = path.read_text()
+    try:
+        path.write_text(str(size))
+    except PermissionError:
+        sys.exit("bench: HTTP/3 is measured with an MTU of 1,500 bytes, which only root can set: ip link set lo mtu 1500")
+    try:
+        yield
+    finally:
+        path.write_text(before)
 
 
 def describe():
