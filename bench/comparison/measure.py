@@ -8,6 +8,8 @@ from . import cases, crowd, host, load, process, servers
 
 # How long the generator notes the time of every request, once a round.
 LOGGED_SECONDS = 2
+# How long connections are left alone until they count as idle.
+IDLE = 10
 # How long it takes at least until a queue is as long as it gets, and can be looked at.
 QUEUE_SECONDS = 10
 # PHP takes its time: how long a crowd requests pages, and how long each client waits for one.
@@ -149,8 +151,10 @@ def run_memory_case(case, start, say):
             else:
                 # What the first connections of a process allocate once is not what one costs.
                 with _idle_connections(case, server, 64):
+                    time.sleep(IDLE)
                     before = _settled_memory(server)
                 with _idle_connections(case, server, case.connections):
+                    time.sleep(IDLE)
                     value = (_settled_memory(server) - before) / case.connections
             server.stop()
             result[server.name] = {"bytes": value}

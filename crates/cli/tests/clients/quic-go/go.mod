@@ -2,7 +2,12 @@ module apus.test/quic-go
 
 go 1.24
 
-require github.com/quic-go/quic-go v0.59.0
+require (
+	apus.test/origins v0.0.0
+	github.com/quic-go/quic-go v0.59.0
+)
+
+replace apus.test/origins => ../../origins/go
 
 require (
 	github.com/quic-go/qpack v0.6.0 // indirect

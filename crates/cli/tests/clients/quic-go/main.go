@@ -1,5 +1,5 @@
 // A client of HTTP/3 with quic-go: `quic-go PORT CA WHAT...`. Each WHAT is a key of `checks`; the program succeeds only if
-// all of them pass. With `WHAT@2` it speaks version 2 of QUIC (RFC 9369).
+// all of them pass. With `WHAT@2` it speaks version 2 of QUIC (RFC 9369). And an origin: `quic-go serve CERT KEY FOLDER [retry]`.
 package main
 
 import (
@@ -42,7 +42,13 @@ var checks = map[string]func(context.Context) error{
 }
 
 func main() {
-	if err := run(os.Args[1], os.Args[2], os.Args[3:]); err != nil {
+	var err error
+	if os.Args[1] == "serve" {
+		err = serve(os.Args[2], os.Args[3], os.Args[4], len(os.Args) > 5)
+	} else {
+		err = run(os.Args[1], os.Args[2], os.Args[3:])
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -26,8 +26,8 @@ fn curl() -> Command {
     in_python("http3_curl.py")
 }
 
-/// The client `tests/clients/quic-go`, built once. Where Go is too old for quic-go, `make tools` gets a newer one.
-fn quic_go() -> Command {
+/// The program `tests/clients/quic-go`, built once. Where Go is too old for quic-go, `make tools` gets a newer one.
+pub(crate) fn quic_go() -> Command {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 pub(crate) use curl::Curl;
+pub(crate) use http3::quic_go;
 pub(crate) use load::h2load;
 
 use crate::harness::{Apus, Home, free_port};

@@ -33,6 +33,19 @@ impl ProxiedOrigin {
         Self { origin, front }
     }
 
+    /// quic-go, which speaks HTTP/3.
+    fn quic_go(retry: bool) -> Self {
+        let home = Home::new();
+        certificate(&home, "origin", "localhost");
+        let origin = Origin::quic_go(&home.path("origin"), retry);
+        let node = format!("https://localhost:{}", origin.address().port());
+        let front = Configuration::of_names([node])
+            .group("protocol = \"h3\"")
+            .group("tls = { ca = \"origin.pem\" }")
+            .serve_in(home);
+        Self { origin, front }
+    }
+
     /// Go over TLS, which chooses HTTP/2 if the client offers it.
     fn over_tls(protocol: &str) -> Self {
         let home = Home::new();
@@ -58,6 +71,7 @@ fn programs() -> Vec<ProxiedOrigin> {
         ProxiedOrigin::over_tls("h2"),
         ProxiedOrigin::over_tls("auto"),
         ProxiedOrigin::over_http3(Origin::go()),
+        ProxiedOrigin::quic_go(false),
     ]
 }
 
@@ -91,6 +105,16 @@ fn files_reach_the_client_whole_from_every_family_of_origins() {
             assert_eq!(missing.status, 404, "{who}");
         }
     }
+}
+
+#[test]
+fn an_origin_over_http_3_has_the_address_proved_by_a_retry_packet() {
+    let ProxiedOrigin {
+        front,
+        origin: _origin,
+    } = ProxiedOrigin::quic_go(true);
+    let small = front.get("/small.txt");
+    assert_eq!((small.status, small.text()), (200, SMALL.into()));
 }
 
 #[test]
@@ -153,6 +177,7 @@ fn range_and_conditional_requests_pass() {
         ProxiedOrigin::new(Origin::go()),
         ProxiedOrigin::over_http2(Origin::go()),
         ProxiedOrigin::over_http3(Origin::go()),
+        ProxiedOrigin::quic_go(false),
     ] {
         let url = front.url("/large.bin");
         for version in VERSIONS {
@@ -187,6 +212,7 @@ fn trailers_pass_to_the_client() {
         ProxiedOrigin::new(Origin::go()),
         ProxiedOrigin::over_http2(Origin::go()),
         ProxiedOrigin::over_http3(Origin::go()),
+        ProxiedOrigin::quic_go(false),
     ] {
         let received = front.request(
             "GET /trailers HTTP/1.1\r\nHost: localhost\r\nConnection: TE\r\nTE: trailers\r\n\r\n",
@@ -219,6 +245,7 @@ fn trailers_pass_to_the_origin() {
         ProxiedOrigin::over_http2(Origin::go()),
         ProxiedOrigin::over_tls("h2"),
         ProxiedOrigin::over_http3(Origin::go()),
+        ProxiedOrigin::quic_go(false),
     ] {
         let expected = (200, "5\nX-Note: seven\n".to_owned());
         let received = front.request(
@@ -260,6 +287,7 @@ fn early_hints_reach_the_client_before_the_final_response() {
         ProxiedOrigin::new(Origin::go()),
         ProxiedOrigin::over_http2(Origin::go()),
         ProxiedOrigin::over_http3(Origin::go()),
+        ProxiedOrigin::quic_go(false),
     ] {
         let mut wire = front.connect();
         wire.send("GET /early HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -1,9 +1,9 @@
 //! Origins: real servers that a test starts and that end with it. Their programs are in
 //! `tests/origins`; what they need is installed by `make tools`.
 //!
-//! Python, Node and Go have these resources beside the files of [`folder`]: `/stream`, the large file
+//! Python, Node, Go and quic-go have these resources beside the files of [`folder`]: `/stream`, the large file
 //! in chunks; `/echo`, which sends the request body back (any path in Python); `/request`, the request
-//! line and the fields as received, one per line; Node and Go also `/trailers`, a body with the trailer
+//! line and the fields as received, one per line; Node, Go and quic-go also `/trailers`, a body with the trailer
 //! `x-sum: 7`, and `/early`, a 103 before the 200. nginx has `/stream`, and stores files that are PUT below
 //! `/kept/`.
 
@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::clients::program;
+use crate::clients::{program, quic_go};
 use crate::harness::{free_port, is_open, wait_until};
 
 /// The size of the large file.
@@ -120,6 +120,17 @@ impl Origin {
         let mut command = go("http");
         command.args(certificate(file)).arg(folder());
         Self::start("go over TLS", command)
+    }
+
+    /// quic-go with HTTP/3, with `FILE.pem` and `FILE.key`. With `retry`, clients prove their address first.
+    pub(crate) fn quic_go(file: &Path, retry: bool) -> Self {
+        let [_, certificate, _, key] = certificate(file);
+        let mut command = quic_go();
+        command.args(["serve", &certificate, &key]).arg(folder());
+        if retry {
+            command.arg("retry");
+        }
+        Self::start("quic-go", command)
     }
 
     pub(crate) fn nginx() -> Self {
