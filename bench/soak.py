@@ -4,7 +4,6 @@ PHP processes are also killed, and no client may get another's response."""
 
 import argparse
 import concurrent.futures
-import json
 import os
 import random
 import signal
@@ -37,10 +36,10 @@ def main():
     server_core, load_core = host.cores()
     if options.php:
         sys.exit(soak_php(binary, server_core, load_core, options.seconds))
-    h3load = servers.h3load()
+    generator = servers.generator()
     server = servers.start_apus(server_core, binary)
     try:
-        sys.exit(soak(server, binary, h3load, load_core, options.seconds))
+        sys.exit(soak(server, binary, generator, load_core, options.seconds))
     finally:
         server.stop()
 
@@ -91,7 +90,7 @@ def kill_and_reload(server, binary, core, seconds, costs):
     return judge(samples, seconds, reloads, failures, errors)
 
 
-def soak(server, binary, h3load, core, seconds):
+def soak(server, binary, generator, core, seconds):
     def run(path, tls, close):
         return load.wrk(core, server.url(path, tls), 32, seconds, close)
 
@@ -100,12 +99,7 @@ def soak(server, binary, h3load, core, seconds):
 
     def run_http3(path, *options):
         url = server.url(path, tls=True)
-        length = cases.FILES[path]
-        command = [h3load, "-c32", f"--seconds={seconds}", f"--length={length}", *options, url]
-        done = subprocess.run(["taskset", "-c", str(core), *command], capture_output=True, text=True)
-        if done.returncode:
-            return {"requests": 0, "errors": 1, "errors_by_kind": {done.stderr.strip(): 1}}
-        return json.loads(done.stdout.splitlines()[-1])
+        return load.H3Load(generator, core, url, 32, "--duration", f"{seconds}s", "--length", cases.FILES[path], *options).run()
 
     loads = {
         "clear, kept alive": ("/1k.html", False, False),
@@ -117,8 +111,8 @@ def soak(server, binary, h3load, core, seconds):
     with concurrent.futures.ThreadPoolExecutor() as pool:
         running = {name: pool.submit(run, *what) for name, what in loads.items()}
         running["HTTP/2"] = pool.submit(run_http2, "/100k.bin", 10)
-        running["HTTP/3"] = pool.submit(run_http3, "/100k.bin", "-m10")
-        running["HTTP/3, closed"] = pool.submit(run_http3, "/10k.html", "--handshakes")
+        running["HTTP/3"] = pool.submit(run_http3, "/100k.bin", "--streams", 10)
+        running["HTTP/3, closed"] = pool.submit(run_http3, "/10k.html", "--close", "--no-resumption")
         started = time.monotonic()
         while not all(one.done() for one in running.values()):
             time.sleep(2)

@@ -1,4 +1,4 @@
-"""The load: wrk for HTTP/1.1, h2load for HTTP/2, h3load for HTTP/3, and holders of idle connections."""
+"""The load: wrk for HTTP/1.1, h2load for HTTP/2, `apus bench` for HTTP/3, and holders of idle connections."""
 
 import json
 import re
@@ -8,8 +8,9 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 
-from . import host
+from . import host, process
 from .servers import BENCH, RUN
 
 # The fields of a browser's request, without Host and without Accept-Encoding.
@@ -203,39 +204,68 @@ class ConnectionWatch:
 
 
 class H3Load:
-    """bench/h3load, with one thread on `core`. Connections that do not last count as errors."""
+    """`apus bench --http3`, with one thread on `core`. Connections that do not last count as errors."""
 
     def __init__(self, program, core, url, connections, *options):
         self.url = url
-        self.command = list(map(str, ["taskset", "-c", core, program, f"-c{connections}", *options, url]))
+        self.connections = connections
+        self.command = list(map(str, ["taskset", "-c", core, program, "bench", url, "--http3", "--insecure", "--json", "--threads", 1,
+                                      "--connections", connections, "--allow-errors", *options]))
 
-    def run(self, on_start, on_end):
-        """What it saw; the functions are called when the load begins and ends."""
-        with self._start() as child:
-            for line in child.stdout:
-                if line == "begin\n":
-                    on_start()
-                elif line == "end\n":
-                    on_end()
-                else:
-                    sample = json.loads(line)
-        if child.returncode != 0:
-            sys.exit(f"bench: h3load failed: {self.url}")
-        return sample
+    def run(self):
+        """What it saw. With `--pid`, the CPU time of that process is in it."""
+        done = subprocess.run(self.command, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"bench: apus bench failed: {self.url}: {done.stderr.strip()}")
+        return parse_bench(json.loads(done.stdout))
+
+
+def parse_bench(report):
+    sample = {
+        "requests": report["responses_per_second"] * report["seconds"],
+        "requests_per_second": report["responses_per_second"],
+        "p50_us": report["latency"]["p50_ms"] * 1e3,
+        "p99_us": report["latency"]["p99_ms"] * 1e3,
+        "errors": report["failed"],
+        "errors_by_kind": {failure["kind"]: failure["count"] for failure in report["failures"]},
+        "opened": report["connections_opened"],
+        "resumed": report["handshakes_resumed"],
+        "seconds": report["seconds"],
+    }
+    if report["keep_alive"] and report["connections_opened"] > report["connections"]:
+        lost = report["connections_opened"] - report["connections"]
+        sample["errors"] += lost
+        sample["errors_by_kind"]["lost connections"] = lost
+    if report["server"]:
+        sample["cpu_seconds"] = report["server"]["cpu_per_response_us"] * sample["requests"] / 1e6
+    return sample
+
+
+class IdleHttp3Connections:
+    """Connections over HTTP/3 that have had one response each and stay open: their clients think for an hour."""
+
+    def __init__(self, program, core, server, path, count):
+        self.count = count
+        self.url = server.url(path, tls=True)
+        self.pid = server.pid
+        self.load = H3Load(program, core, self.url, count, "--no-probe", "--warm-up", 0, "--duration", "1h", "--think-time", "1h")
 
     def __enter__(self):
-        """With `--hold`: returns once all connections had a response."""
-        self.child = self._start()
-        if self.child.stdout.readline() != "begin\n":
-            sys.exit(f"bench: h3load failed: {self.url}")
+        """Returns once the server has nothing to do any more; what it did is checked at the end."""
+        self.child = subprocess.Popen(self.load.command, stdout=subprocess.PIPE, text=True)
+        started, last = process.cpu_seconds(self.pid), -1.0
+        while (now := process.cpu_seconds(self.pid)) != last or now == started:
+            if self.child.poll() is not None:
+                sys.exit(f"bench: apus bench failed: {self.url}")
+            last = now
+            time.sleep(0.5)
         return self
 
     def __exit__(self, *_):
-        self.child.stdin.close()
-        self.child.wait()
-
-    def _start(self):
-        return subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.child.send_signal(signal.SIGINT)
+        report = json.loads(self.child.communicate()[0])
+        if report["connections_opened"] != self.count or report["responses"] != self.count:
+            sys.exit(f"bench: {report['responses']} responses over {report['connections_opened']} connections of {self.count}: {self.url}")
 
 
 class IdleConnections:

@@ -27,7 +27,7 @@ def run_case(case, start, cores, rounds, seconds, say):
     for number in range(rounds):
         # Where the kernel places a process in memory changes its figures by a tenth, so each round has new processes.
         with start(case) as running:
-            # h2load and h3load warm up in each round, and so does a queue.
+            # h2load and apus bench warm up in each round, and so does a queue.
             if not case.is_http2 and not isinstance(case, (cases.Http3Case, cases.QueueCase)) and not _is_crowded(case):
                 for server in running:
                     load.wrk(generator_core, server.url(case.path, case.tls), min(case.connections, 64), 1, browser=case.browser,
@@ -97,18 +97,20 @@ def _http2_sample(server, case, generator_core, seconds, measured):
 
 
 def _http3_sample(server, case, generator_core, seconds, measured):
-    options = [f"-m{case.streams}", f"-s{seconds}", f"--length={case.size}"]
-    options += ["--handshakes"] if case.close else []
-    options += ["--resume"] if case.resume else []
+    options = ["--duration", f"{seconds}s", "--length", case.size, "--pid", server.pid]
+    options += ["--close"] if case.close else ["--streams", case.streams]
+    options += [] if case.resume else ["--no-resumption"]
     url = server.url(case.path, tls=True)
-    sample = load.H3Load(servers.h3load(), generator_core, url, case.connections, *options).run(measured.begin, measured.end)
+    sample = load.H3Load(servers.generator(), generator_core, url, case.connections, *options).run()
+    opened, resumed = sample.pop("opened"), sample.pop("resumed")
     if case.close:
         # One that should resume and does not, or the other way round, is not what is measured.
-        expected = 0 if case.resume else sample["requests"]
-        if abs(sample["full_handshakes"] - expected) > sample["requests"] / 100:
-            sys.exit(f"bench: {sample['full_handshakes']} full handshakes, {sample['requests']} requests: {url}")
-    if sample.pop("errors_by_kind"):
-        print(f"bench: {url}: {sample['errors']} errors", file=sys.stderr)
+        expected = opened if case.resume else 0
+        if abs(resumed - expected) > opened / 100 + case.connections:
+            sys.exit(f"bench: {resumed} of {opened} handshakes resumed a session: {url}")
+    if errors := sample.pop("errors_by_kind"):
+        print(f"bench: {url}: {errors}", file=sys.stderr)
+    measured.take(sample.pop("cpu_seconds"), sample.pop("seconds"))
     return sample
 
 
@@ -128,6 +130,10 @@ class Measured:
         self.cpu_seconds = now - self.before
         self.php_cpu_seconds = php_now - self.php_before
         self.seconds = time.monotonic() - self.began
+
+    def take(self, cpu_seconds, seconds):
+        """Takes what the generator measured of the server instead."""
+        self.cpu_seconds, self.seconds, self.php_cpu_seconds = cpu_seconds, seconds, 0.0
 
     def _now(self):
         return sum(map(process.cpu_seconds, self.pids)), process.cpu_seconds(self.php_pid) if self.php_pid else 0.0
@@ -164,7 +170,7 @@ def run_memory_case(case, start, say):
 
 def _idle_connections(case, server, count):
     if case.http3:
-        return load.H3Load(servers.h3load(), host.cores()[1], server.url("/12b.html", tls=True), count, "-m1", "--hold")
+        return load.IdleHttp3Connections(servers.generator(), host.cores()[1], server, "/12b.html", count)
     return load.IdleConnections(server, "/12b.html", count, case.tls)
 
 

@@ -217,10 +217,11 @@ def build_apus():
 
 
 @functools.cache
-def h3load():
-    """The HTTP/3 load generator: the program in `APUS_H3LOAD`, or that of this checkout, which is built once."""
-    given = os.environ.get("APUS_H3LOAD")
-    return Path(given).resolve() if given else _build("apus-h3load", "h3load").resolve()
+def generator():
+    """`apus`, whose `bench` is the load generator for HTTP/3: the program in `APUS_GENERATOR`, or that of this checkout, which is
+    built once. It stays the same when another build is measured."""
+    given = os.environ.get("APUS_GENERATOR")
+    return Path(given).resolve() if given else build_apus().resolve()
 
 
 def _build(package, program):

@@ -1,7 +1,7 @@
 //! When the connections of a worker begin requests: at once in a closed loop, by a schedule in an open one.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -20,6 +20,8 @@ pub(crate) struct Arrivals {
     left: Cell<Option<u64>>,
     /// Whether the user stopped the load.
     is_interrupted: Cell<bool>,
+    /// Connections that wait for something else than a request, and have to know when there is none any more.
+    pausing: RefCell<HashMap<usize, Waker>>,
     open: Option<RefCell<OpenLoop>>,
 }
 
@@ -43,6 +45,7 @@ impl Arrivals {
             end: Cell::new(None),
             left: Cell::new(left),
             is_interrupted: Cell::new(false),
+            pausing: RefCell::default(),
             open: times.map(|times| {
                 RefCell::new(OpenLoop {
                     times,
@@ -58,6 +61,25 @@ impl Arrivals {
     /// Sets when no further request becomes due.
     pub(crate) fn set_end(&self, end: Option<Instant>) {
         self.end.set(end);
+    }
+
+    /// When no further request becomes due.
+    pub(crate) fn end(&self) -> Option<Instant> {
+        self.end.get()
+    }
+
+    /// Whether no request of a closed loop is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left.get() == Some(0) || self.end.get().is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Wakes the connection `id` when the last request of a closed loop has begun.
+    pub(crate) fn wake_at_end(&self, id: usize, waker: &Waker) {
+        self.pausing
+            .borrow_mut()
+            .entry(id)
+            .and_modify(|known| known.clone_from(waker))
+            .or_insert_with(|| waker.clone());
     }
 
     /// Ends the load now: nothing that is due is begun any more. Returns how many requests that leaves, and when
@@ -116,6 +138,11 @@ impl Arrivals {
             Some(0) => None,
             Some(left) => {
                 self.left.set(Some(left - 1));
+                if left == 1 {
+                    for (_, waker) in self.pausing.take() {
+                        waker.wake();
+                    }
+                }
                 Some(now)
             }
             None => Some(now),

@@ -30,9 +30,10 @@ pub enum LoadFailure {
     Timeout,
     /// The response broke the protocol.
     Malformed,
-    /// The server reset the stream of the request (HTTP/2).
+    /// The server reset the stream of the request (HTTP/2, HTTP/3).
     StreamReset,
-    /// The server did not process the request, because it was shutting the connection down (HTTP/2).
+    /// The server did not process the request, because it was shutting the connection down (HTTP/2,
+    /// HTTP/3).
     GoAway,
     /// The status was not expected.
     WrongStatus,

@@ -21,6 +21,7 @@ mod rate;
 mod recorder;
 mod report;
 mod target;
+mod think_time;
 mod tls;
 mod worker;
 
@@ -36,4 +37,5 @@ pub use report::{
     ServerReport, UrlReport, to_csv, to_html, to_text,
 };
 pub use target::{BenchUrl, parse_duration};
+pub use think_time::ThinkTime;
 pub use tls::TlsPlan;

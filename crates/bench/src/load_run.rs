@@ -86,7 +86,9 @@ pub fn run(
         address,
         plan: Arc::new(plan),
     };
-    prepared.probe()?;
+    if prepared.plan.probes {
+        prepared.probe()?;
+    }
     let server = match prepared.plan.server_pid {
         Some(pid) => Some(ServerProcesses::of_pid(pid)?),
         None if is_local => ServerProcesses::of_port(url.port()),

@@ -5,9 +5,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use apus_http::{Headers, Method};
+use bytes::Bytes;
 
 use crate::rate::{ArrivalOrder, ArrivalRate};
-use crate::{BenchError, BenchUrl, TlsPlan};
+use crate::{BenchError, BenchUrl, ThinkTime, TlsPlan};
 
 /// A load on one server.
 #[derive(Clone, Debug)]
@@ -20,10 +21,15 @@ pub struct LoadPlan {
     pub connections: NonZeroUsize,
     /// The threads that generate the load.
     pub threads: NonZeroUsize,
-    /// The requests that a connection has in flight: pipelined ones over HTTP/1.1, streams over HTTP/2.
+    /// The requests that a connection has in flight: pipelined ones over HTTP/1.1, streams over HTTP/2 and HTTP/3.
     pub in_flight: NonZeroUsize,
-    /// Whether a connection is used for more than one request (HTTP/1.1).
+    /// Whether a connection is used for more than one request (HTTP/1.1, HTTP/3).
     pub keeps_alive: bool,
+    /// Bytes that a server may send over a connection before they are read (HTTP/2, HTTP/3), instead of 16 MiB over
+    /// HTTP/2 and 1 MiB over HTTP/3.
+    pub receive_window: Option<u32>,
+    /// Whether one request is sent before the load, so that a server that cannot be reached is an error.
+    pub probes: bool,
     /// When the load ends.
     pub limit: LoadLimit,
     /// Load before the measurement.
@@ -33,6 +39,8 @@ pub struct LoadPlan {
     pub rate: Option<ArrivalRate>,
     /// How the requests of `rate` are spread.
     pub order: ArrivalOrder,
+    /// How long a connection of a closed loop waits between a response and its next request.
+    pub think_time: Option<ThinkTime>,
     /// How long a connection may take to be opened, and a response to be complete.
     pub timeout: Duration,
     /// What a good response is.
@@ -57,7 +65,7 @@ pub struct PlannedRequest {
     /// The fields, without `Host` and `Content-Length`. A `host` field replaces the host of the URL.
     pub headers: Headers,
     /// The body, which may be empty.
-    pub body: Vec<u8>,
+    pub body: Bytes,
 }
 
 /// The version of HTTP over a connection.
@@ -69,6 +77,8 @@ pub enum HttpVersion {
     Http1,
     /// HTTP/2, negotiated by ALPN over TLS, and by prior knowledge in clear text.
     Http2,
+    /// HTTP/3 over QUIC, which always has TLS.
+    Http3,
 }
 
 impl HttpVersion {
@@ -77,6 +87,7 @@ impl HttpVersion {
         match self {
             Self::Http1 => "HTTP/1.1",
             Self::Http2 => "HTTP/2",
+            Self::Http3 => "HTTP/3",
         }
     }
 }
@@ -122,10 +133,13 @@ impl LoadPlan {
             threads: default_threads(),
             in_flight: NonZeroUsize::MIN,
             keeps_alive: true,
+            receive_window: None,
+            probes: true,
             limit: LoadLimit::Time(Duration::from_secs(10)),
             warm_up: Duration::from_secs(1),
             rate: None,
             order: ArrivalOrder::default(),
+            think_time: None,
             timeout: Duration::from_secs(10),
             expected: Expectations::default(),
             tls: TlsPlan::default(),
@@ -164,15 +178,21 @@ impl LoadPlan {
         if self.version == HttpVersion::Http2 && !self.keeps_alive {
             return wrong("HTTP/2 has no `Connection: close`");
         }
-        if self.version == HttpVersion::Http1 && self.in_flight.get() > 1 {
-            if !self.keeps_alive {
-                return wrong("pipelining needs connections that are kept alive");
-            }
-            if self.rate.is_some() {
-                return wrong(
-                    "pipelining needs a closed loop: with a rate, a request would wait behind another although it is due",
-                );
-            }
+        if self.version == HttpVersion::Http3 && !first.url.is_tls() {
+            return wrong("HTTP/3 needs a URL with https");
+        }
+        if !self.keeps_alive && self.in_flight.get() > 1 {
+            return wrong("several requests in flight need connections that are kept alive");
+        }
+        if self.think_time.is_some() && (self.rate.is_some() || self.in_flight.get() > 1) {
+            return wrong(
+                "a think time needs a closed loop with one request in flight over each connection",
+            );
+        }
+        if self.version == HttpVersion::Http1 && self.in_flight.get() > 1 && self.rate.is_some() {
+            return wrong(
+                "pipelining needs a closed loop: with a rate, a request would wait behind another although it is due",
+            );
         }
         Ok(())
     }
@@ -191,7 +211,7 @@ impl PlannedRequest {
             weight: 1,
             method: Method::GET,
             headers: Headers::new(),
-            body: Vec::new(),
+            body: Bytes::new(),
         }
     }
 

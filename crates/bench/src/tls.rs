@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use apus_transport::tls::Certificate;
+use apus_transport::tls::{AnyCertificate, Certificate};
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::sign::SingleCertAndKey;
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, RootCertStore};
 
 use crate::{BenchError, BenchUrl};
 
@@ -43,6 +41,19 @@ impl Default for TlsPlan {
 pub(crate) struct ConnectionTls {
     pub(crate) config: Arc<ClientConfig>,
     pub(crate) name: ServerName<'static>,
+    resumes: bool,
+}
+
+impl ConnectionTls {
+    /// The same for one connection and those that replace it, which resume only one another's sessions. Where many
+    /// connections share the few tickets that are stored for a server, some find none.
+    pub(crate) fn with_own_sessions(&self) -> Arc<ClientConfig> {
+        let mut config = ClientConfig::clone(&self.config);
+        if self.resumes {
+            config.resumption = Resumption::in_memory_sessions(1);
+        }
+        Arc::new(config)
+    }
 }
 
 impl TlsPlan {
@@ -57,7 +68,7 @@ impl TlsPlan {
             true => builder.with_root_certificates(self.roots()?),
             false => builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),
+                .with_custom_certificate_verifier(Arc::new(AnyCertificate::new(provider))),
         };
         let mut config = match &self.certificate {
             Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(
@@ -74,6 +85,7 @@ impl TlsPlan {
         Ok(ConnectionTls {
             config: Arc::new(config),
             name,
+            resumes: self.resumes,
         })
     }
 
@@ -101,46 +113,5 @@ impl TlsPlan {
             )),
             false => Ok(roots),
         }
-    }
-}
-
-/// Accepts any certificate whose key the server has. Signatures are verified, because that is part of the load.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

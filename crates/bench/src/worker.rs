@@ -19,6 +19,7 @@ use crate::plan::{HttpVersion, LoadLimit, LoadPlan};
 use crate::protocol::WorkerContext;
 use crate::protocol::http1::Http1Load;
 use crate::protocol::http2::Http2Load;
+use crate::protocol::http3::{Http3Load, QuicSockets};
 use crate::rate::WorkerShare;
 use crate::recorder::{IntervalCounts, LoadCounts, MeasurementWindow, Recorder};
 use crate::tls::ConnectionTls;
@@ -80,7 +81,8 @@ impl WorkerTask {
 
     async fn generate(mut self) -> io::Result<WorkerResult> {
         let context = Rc::new(self.context());
-        let connections = self.prepare(&context).await;
+        let sockets = self.quic_sockets()?;
+        let connections = self.prepare(&context, sockets.as_ref()).await;
         let _ = self.messages.send(WorkerMessage::Prepared);
         let Some(begin) = self.begin().await else {
             return Ok(self.result(&context, ThreadUse::default()));
@@ -124,6 +126,9 @@ impl WorkerTask {
             (&mut schedule).await.map_err(io::Error::other)??;
         }
         schedule.abort();
+        if let Some(sockets) = sockets {
+            sockets.close().await;
+        }
         Ok(self.result(&context, used))
     }
 
@@ -159,22 +164,40 @@ impl WorkerTask {
         }
     }
 
+    /// The sockets of HTTP/3.
+    fn quic_sockets(&self) -> io::Result<Option<Rc<QuicSockets>>> {
+        let (HttpVersion::Http3, Some(tls)) = (self.plan.version, &self.tls) else {
+            return Ok(None);
+        };
+        let count = self.share.of(self.plan.connections.get());
+        let sockets = QuicSockets::open(count, self.address, tls.clone(), &self.plan)?;
+        Ok(Some(Rc::new(sockets)))
+    }
+
     /// Makes the connections, and opens them if they are kept.
-    async fn prepare(&self, context: &Rc<WorkerContext>) -> Vec<LoadConnection> {
+    async fn prepare(
+        &self,
+        context: &Rc<WorkerContext>,
+        sockets: Option<&Rc<QuicSockets>>,
+    ) -> Vec<LoadConnection> {
         let requests: Rc<[Vec<u8>]> = self.requests.iter().cloned().collect();
         let count = self.share.of(self.plan.connections.get());
         let mut opening = JoinSet::new();
         let mut connections = Vec::with_capacity(count);
         for id in 0..count {
-            let mut connection = match self.plan.version {
-                HttpVersion::Http1 => LoadConnection::Http1(Box::new(Http1Load::new(
+            let context = Rc::clone(context);
+            let mut connection = match (self.plan.version, sockets) {
+                (_, Some(sockets)) => {
+                    LoadConnection::Http3(Box::new(Http3Load::new(id, context, Rc::clone(sockets))))
+                }
+                (HttpVersion::Http2, None) => {
+                    LoadConnection::Http2(Box::new(Http2Load::new(id, context)))
+                }
+                (_, None) => LoadConnection::Http1(Box::new(Http1Load::new(
                     id,
-                    Rc::clone(context),
+                    context,
                     Rc::clone(&requests),
                 ))),
-                HttpVersion::Http2 => {
-                    LoadConnection::Http2(Box::new(Http2Load::new(id, Rc::clone(context))))
-                }
             };
             if opening.len() >= OPENING_AT_ONCE
                 && let Some(Ok(opened)) = opening.join_next().await
@@ -267,6 +290,7 @@ impl WorkerTask {
 enum LoadConnection {
     Http1(Box<Http1Load>),
     Http2(Box<Http2Load>),
+    Http3(Box<Http3Load>),
 }
 
 impl LoadConnection {
@@ -274,6 +298,7 @@ impl LoadConnection {
         match self {
             Self::Http1(connection) => connection.prepare().await,
             Self::Http2(connection) => connection.prepare().await,
+            Self::Http3(connection) => connection.prepare().await,
         }
     }
 
@@ -281,6 +306,7 @@ impl LoadConnection {
         match self {
             Self::Http1(connection) => connection.run().await,
             Self::Http2(connection) => connection.run().await,
+            Self::Http3(connection) => connection.run().await,
         }
     }
 }
@@ -340,6 +366,7 @@ impl HttpVersion {
         match self {
             Self::Http1 => b"http/1.1",
             Self::Http2 => b"h2",
+            Self::Http3 => b"h3",
         }
     }
 }

@@ -128,8 +128,8 @@ Examples:
     Explain(ExplainArguments),
     /// Load a server and measure it
     ///
-    /// Sends requests to one server over HTTP/1.1 or HTTP/2, as fast as it responds (a closed loop) or at a rate (an open loop:
-    /// --rate), and reports the rate, the latencies, each failure by name, and what the generator and a server of this
+    /// Sends requests to one server over HTTP/1.1, HTTP/2 or HTTP/3, as fast as it responds (a closed loop) or at a rate (an open
+    /// loop: --rate), and reports the rate, the latencies, each failure by name, and what the generator and a server of this
     /// machine consumed. One request is sent before the load. Ctrl-C ends the load early and reports what was measured.
     ///
     /// Exit status: 0 if all responses were good, 1 if not, or if the load could not begin.
@@ -143,6 +143,7 @@ Examples:
   apus bench http://127.0.0.1:8080/form -X POST --body-file form.txt -H 'content-type: application/x-www-form-urlencoded'
   apus bench http://127.0.0.1:8080/a http://127.0.0.1:8080/b --weight 9 --weight 1
   apus bench https://localhost:8443/ --insecure --http2 -c 10 -m 20          20 streams over each of 10 connections
+  apus bench https://localhost:8443/ --insecure --http3 --close              a QUIC handshake for each request
   apus bench http://127.0.0.1:8080/ --find-max --slo p99=20ms,errors=0       the highest rate that keeps it
   apus bench http://127.0.0.1:8080/ --html report.html                       a page with plots
   apus bench --as wrk -t4 -c400 -d30s http://127.0.0.1:8080/

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use apus_bench::{
     ArrivalOrder, ArrivalRate, BenchError, BenchReport, BenchUrl, ClientCertificate, Expectations,
-    HttpVersion, LoadLimit, LoadObjective, LoadPlan, LoadProgress, PlannedRequest, TlsPlan,
-    parse_duration, to_csv, to_html, to_text,
+    HttpVersion, LoadLimit, LoadObjective, LoadPlan, LoadProgress, PlannedRequest, ThinkTime,
+    TlsPlan, parse_duration, to_csv, to_html, to_text,
 };
 use apus_http::{Headers, Method};
 use clap::{Args, ValueHint};
@@ -71,6 +71,14 @@ pub(crate) struct BenchArguments {
     /// With --rate: requests at random distances, as of independent users
     #[arg(long, requires = "rate", help_heading = "Load")]
     poisson: bool,
+    /// How long a connection waits between a response and its next request: a time, or 1s..3s at random
+    #[arg(
+        long,
+        value_name = "TIME",
+        conflicts_with = "rate",
+        help_heading = "Load"
+    )]
+    think_time: Option<ThinkTime>,
     /// Requests that each connection sends before it waits for the responses
     #[arg(
         long,
@@ -83,16 +91,22 @@ pub(crate) struct BenchArguments {
     /// HTTP/2, by ALPN over TLS, and by prior knowledge in clear text
     #[arg(long, conflicts_with_all = ["close", "pipeline"], help_heading = "Load")]
     http2: bool,
-    /// With --http2: requests in flight over each connection
+    /// HTTP/3
+    #[arg(long, conflicts_with_all = ["pipeline", "http2"], help_heading = "Load")]
+    http3: bool,
+    /// With --http2 and --http3: requests in flight over each connection
     #[arg(
         short = 'm',
         long,
         value_name = "N",
         default_value = "1",
-        requires = "http2",
+        conflicts_with_all = ["close", "pipeline"],
         help_heading = "Load"
     )]
     streams: NonZeroUsize,
+    /// With --http2 and --http3: bytes that the server may send over a connection before they are read [default: 16 MiB, 1 MiB]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(65_535..=0x7fff_ffff), help_heading = "Load")]
+    receive_window: Option<u32>,
     /// Search the highest rate at which the server keeps --slo, by loads of --duration each [default: 3s]
     #[arg(long, requires = "slo", conflicts_with_all = ["rate", "requests", "csv", "html"], help_heading = "Load")]
     find_max: bool,
@@ -104,9 +118,12 @@ pub(crate) struct BenchArguments {
         help_heading = "Load"
     )]
     slo: Option<LoadObjective>,
-    /// A new connection for each request (`Connection: close`)
+    /// A new connection for each request (`Connection: close` over HTTP/1.1)
     #[arg(long, help_heading = "Load")]
     close: bool,
+    /// Send no request before the load, so that a server that cannot be reached fails requests
+    #[arg(long, help_heading = "Load")]
+    no_probe: bool,
     /// Time limit of opening a connection, and of each response
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration, help_heading = "Load")]
     timeout: Duration,
@@ -279,7 +296,7 @@ fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
             weight,
             method: method.clone(),
             headers: headers.clone(),
-            body: body.clone(),
+            body: body.clone().into(),
         });
     let Some(first) = arguments.urls.first() else {
         return Err(CommandError::Misused("a load needs a URL".to_owned()));
@@ -302,14 +319,26 @@ fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
     if arguments.poisson {
         plan.order = ArrivalOrder::Poisson;
     }
-    plan.in_flight = match arguments.http2 {
-        true => arguments.streams,
-        false => arguments.pipeline,
+    plan.version = match (arguments.http2, arguments.http3) {
+        (true, _) => HttpVersion::Http2,
+        (_, true) => HttpVersion::Http3,
+        _ => HttpVersion::Http1,
     };
-    if arguments.http2 {
-        plan.version = HttpVersion::Http2;
+    plan.in_flight = match plan.version {
+        HttpVersion::Http1 => arguments.pipeline,
+        _ => arguments.streams,
+    };
+    let is_multiplexed = plan.version != HttpVersion::Http1;
+    if !is_multiplexed && (arguments.streams.get() > 1 || arguments.receive_window.is_some()) {
+        return Err(CommandError::Misused(
+            "--streams and --receive-window need --http2 or --http3; HTTP/1.1 has --pipeline"
+                .to_owned(),
+        ));
     }
+    plan.receive_window = arguments.receive_window;
+    plan.probes = !arguments.no_probe;
     plan.keeps_alive = !arguments.close;
+    plan.think_time = arguments.think_time;
     plan.timeout = arguments.timeout;
     plan.may_load_others = arguments.i_own_this_host;
     plan.server_pid = arguments.pid;

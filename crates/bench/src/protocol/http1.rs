@@ -16,7 +16,7 @@ use tokio::time::Sleep;
 
 use super::{BegunRequest, RECONNECT_AFTER, ReceivedBody, WorkerContext};
 use crate::plan::{LoadPlan, PlannedRequest};
-use crate::recorder::GoodResponse;
+use crate::think_time::ThinkPause;
 use crate::{BenchError, LoadFailure};
 
 /// What a response may have. Servers under test are not hostile, but may be broken.
@@ -73,6 +73,7 @@ pub(crate) struct Http1Load {
     response: ReceivedBody,
     /// Whether bytes of the current response were received.
     has_begun: bool,
+    pause: ThinkPause,
     /// The time of the last look at the clock.
     now: Instant,
     /// Wakes the task when the oldest request may be too old.
@@ -96,6 +97,7 @@ impl Http1Load {
             in_flight: VecDeque::new(),
             response: ReceivedBody::default(),
             has_begun: false,
+            pause: ThinkPause::default(),
             now,
             timer,
         }
@@ -143,6 +145,10 @@ impl Http1Load {
     /// Begins as many requests as may be in flight. Waits for one if none is; returns whether any is.
     async fn begin_requests(&mut self) -> bool {
         let arrivals_are_closed = self.context.arrivals.is_closed_loop();
+        if self.context.plan.think_time.is_some() {
+            poll_fn(|cx| self.poll_pause(cx)).await;
+            self.now = Instant::now();
+        }
         if self.in_flight.is_empty() && !arrivals_are_closed {
             match poll_fn(|cx| self.poll_due(cx)).await {
                 Some(due) => {
@@ -166,9 +172,24 @@ impl Http1Load {
     /// Waits for a request that is due, and notices meanwhile when the server closes the idle connection.
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<Option<Instant>> {
         let polled = self.context.arrivals.poll_next(self.id, cx);
-        if polled.is_pending()
-            && let Some(transport) = &mut self.transport
-        {
+        if polled.is_pending() {
+            self.poll_idle(cx);
+        }
+        polled
+    }
+
+    /// Waits for the end of the pause before the next request.
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = self.pause.poll(cx, (self.id, &self.context.arrivals));
+        if polled.is_pending() {
+            self.poll_idle(cx);
+        }
+        polled
+    }
+
+    /// Notices when the server closes the idle connection.
+    fn poll_idle(&mut self, cx: &mut Context<'_>) {
+        if let Some(transport) = &mut self.transport {
             self.input.clear();
             self.handled = 0;
             // Neither data nor an error is expected.
@@ -176,7 +197,6 @@ impl Http1Load {
                 self.transport = None;
             }
         }
-        polled
     }
 
     fn begin(&mut self, due: Instant) {
@@ -341,22 +361,8 @@ impl Http1Load {
         self.now = Instant::now();
         let response = std::mem::take(&mut self.response);
         self.has_begun = false;
-        let mut recorder = self.context.recorder.borrow_mut();
-        match response.mistake(&self.context.plan.expected) {
-            None => recorder.good(GoodResponse {
-                due: begun.due,
-                began: begun.began,
-                ended: self.now,
-                status: response.status,
-                body_bytes: response.bytes,
-                request: begun.request,
-            }),
-            Some((kind, cause)) => {
-                recorder.cause(kind, || cause);
-                recorder.status_of_failed(response.status, begun.due);
-                recorder.failed(kind, begun.request, begun.due);
-            }
-        }
+        self.context.complete(begun, &response, self.now);
+        self.context.pause(&mut self.pause);
     }
 
     fn handle_eof(&mut self) -> Result<(), LoadFailure> {

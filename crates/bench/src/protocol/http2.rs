@@ -13,7 +13,8 @@ use tokio::time::Sleep;
 
 use super::{BegunRequest, RECONNECT_AFTER, ReceivedBody, WorkerContext};
 use crate::LoadFailure;
-use crate::recorder::GoodResponse;
+use crate::plan::LoadPlan;
+use crate::think_time::ThinkPause;
 
 /// Bytes that are read at once. A frame other than DATA has to fit.
 const READ_BYTES: usize = 32 * 1024;
@@ -37,6 +38,7 @@ pub(crate) struct Http2Load {
     /// By the slot of the stream.
     streams: Vec<Option<OpenStream>>,
     open: usize,
+    pause: ThinkPause,
     /// Wakes the task when a request may be too old.
     timer: Pin<Box<Sleep>>,
 }
@@ -70,7 +72,8 @@ enum Http2LoadEnd {
 }
 
 impl Http2LoadConnection {
-    fn new(transport: Transport, streams: usize) -> Self {
+    fn new(transport: Transport, plan: &LoadPlan) -> Self {
+        let streams = plan.in_flight.get();
         let mut out = Vec::new();
         let codec = Http2Codec::client(
             Http2Config {
@@ -79,7 +82,7 @@ impl Http2LoadConnection {
                 target_bytes: 0,
                 head_bytes: 256 * 1024,
                 fields: 1000,
-                receive_window: RECEIVE_WINDOW,
+                receive_window: plan.receive_window.unwrap_or(RECEIVE_WINDOW),
                 extended_connect: false,
             },
             &mut out,
@@ -124,6 +127,7 @@ impl Http2Load {
             waiting: None,
             streams: Vec::new(),
             open: 0,
+            pause: ThinkPause::default(),
             timer,
         }
     }
@@ -139,7 +143,11 @@ impl Http2Load {
             if self.connection.is_none() {
                 let due = match self.waiting.take() {
                     Some(due) => Some(due),
-                    None => poll_fn(|cx| self.context.arrivals.poll_next(self.id, cx)).await,
+                    None => {
+                        let arrivals = &self.context.arrivals;
+                        poll_fn(|cx| self.pause.poll(cx, (self.id, arrivals))).await;
+                        poll_fn(|cx| arrivals.poll_next(self.id, cx)).await
+                    }
                 };
                 let Some(due) = due else {
                     return;
@@ -166,8 +174,8 @@ impl Http2Load {
     async fn open(&mut self) -> Result<(), LoadFailure> {
         self.context.arrivals.leave(self.id);
         let opened = self.context.open().await?;
-        let streams = self.context.plan.in_flight.get();
-        self.connection = Some(Http2LoadConnection::new(opened.transport, streams));
+        let plan = &self.context.plan;
+        self.connection = Some(Http2LoadConnection::new(opened.transport, plan));
         Ok(())
     }
 
@@ -245,9 +253,13 @@ impl Http2Load {
             if connection.codec.available_streams() == 0 {
                 return false;
             }
+            let arrivals = &self.context.arrivals;
+            if self.pause.poll(cx, (self.id, arrivals)).is_pending() {
+                return false;
+            }
             let due = match self.waiting.take() {
                 Some(due) => due,
-                None => match self.context.arrivals.poll_next(self.id, cx) {
+                None => match arrivals.poll_next(self.id, cx) {
                     Poll::Ready(Some(due)) => due,
                     Poll::Ready(None) => return true,
                     Poll::Pending => return false,
@@ -287,10 +299,6 @@ impl Http2Load {
         if !is_whole {
             connection.codec.want_send(key);
         }
-        let began = match self.context.arrivals.is_closed_loop() {
-            true => due,
-            false => Instant::now(),
-        };
         let slot = key.slot();
         if self.streams.len() <= slot {
             self.streams.resize_with(slot + 1, || None);
@@ -298,11 +306,7 @@ impl Http2Load {
         if let Some(place) = self.streams.get_mut(slot) {
             *place = Some(OpenStream {
                 key,
-                begun: BegunRequest {
-                    due,
-                    began,
-                    request: index,
-                },
+                begun: self.context.begin(due, index),
                 received: ReceivedBody::default(),
                 sent: 0,
             });
@@ -442,23 +446,8 @@ impl Http2Load {
                 .codec
                 .reset(key, ErrorCode::CANCEL, &mut connection.out);
         }
-        let mut recorder = self.context.recorder.borrow_mut();
-        let (begun, received) = (open.begun, open.received);
-        match received.mistake(&self.context.plan.expected) {
-            None => recorder.good(GoodResponse {
-                due: begun.due,
-                began: begun.began,
-                ended: now,
-                status: received.status,
-                body_bytes: received.bytes,
-                request: begun.request,
-            }),
-            Some((kind, cause)) => {
-                recorder.cause(kind, || cause);
-                recorder.status_of_failed(received.status, begun.due);
-                recorder.failed(kind, begun.request, begun.due);
-            }
-        }
+        self.context.complete(open.begun, &open.received, now);
+        self.context.pause(&mut self.pause);
     }
 
     fn fail_stream(&mut self, key: StreamKey, kind: LoadFailure, cause: impl FnOnce() -> String) {

@@ -2,6 +2,7 @@
 
 pub(crate) mod http1;
 pub(crate) mod http2;
+pub(crate) mod http3;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,7 +13,8 @@ use crate::LoadFailure;
 use crate::arrivals::Arrivals;
 use crate::connect::{Connector, OpenedConnection};
 use crate::plan::{Expectations, LoadPlan};
-use crate::recorder::Recorder;
+use crate::recorder::{GoodResponse, Recorder};
+use crate::think_time::ThinkPause;
 
 /// The time between two attempts of a connection that cannot be opened.
 pub(crate) const RECONNECT_AFTER: Duration = Duration::from_millis(100);
@@ -42,6 +44,47 @@ impl WorkerContext {
             }
         }
         0
+    }
+
+    /// When a request begins that is due then: at once in a closed loop, and now in an open one, where it may have waited for
+    /// a connection.
+    pub(crate) fn begin(&self, due: Instant, request: usize) -> BegunRequest {
+        let began = match self.arrivals.is_closed_loop() {
+            true => due,
+            false => Instant::now(),
+        };
+        BegunRequest {
+            due,
+            began,
+            request,
+        }
+    }
+
+    /// Records a complete response.
+    pub(crate) fn complete(&self, begun: BegunRequest, received: &ReceivedBody, ended: Instant) {
+        let mut recorder = self.recorder.borrow_mut();
+        match received.mistake(&self.plan.expected) {
+            None => recorder.good(GoodResponse {
+                due: begun.due,
+                began: begun.began,
+                ended,
+                status: received.status,
+                body_bytes: received.bytes,
+                request: begun.request,
+            }),
+            Some((kind, cause)) => {
+                recorder.cause(kind, || cause);
+                recorder.status_of_failed(received.status, begun.due);
+                recorder.failed(kind, begun.request, begun.due);
+            }
+        }
+    }
+
+    /// Begins the pause of a connection after a response, if there is one.
+    pub(crate) fn pause(&self, pause: &mut ThinkPause) {
+        if let Some(time) = self.plan.think_time {
+            pause.begin(time.choose(&mut self.random.borrow_mut()), &self.arrivals);
+        }
     }
 
     /// Opens a connection and records it.

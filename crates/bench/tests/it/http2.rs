@@ -121,7 +121,7 @@ fn large_bodies_pass_in_both_directions() {
     let mut plan = server.plan(1, 8);
     plan.in_flight = NonZeroUsize::new(4).unwrap();
     plan.requests[0].method = apus_http::Method::POST;
-    plan.requests[0].body = vec![b'y'; 300_000];
+    plan.requests[0].body = vec![b'y'; 300_000].into();
     plan.expected.body = Some(vec![b'x'; 1_000_000]);
     let report = run(plan);
     assert_eq!(
@@ -196,4 +196,14 @@ fn a_server_without_http2_is_an_error() {
     plan.timeout = Duration::from_secs(2);
     let error = apus_bench::run(plan, &mut |_| {}).unwrap_err();
     assert!(matches!(error, BenchError::Unreachable { .. }), "{error}");
+}
+
+#[test]
+fn a_connection_thinks_between_a_response_and_its_next_request() {
+    let server = Http2Server::start(|_| StreamAction::Respond(1));
+    let mut plan = server.plan(1, 4);
+    plan.think_time = Some("60ms".parse().unwrap());
+    let report = run(plan);
+    assert_eq!((report.responses, report.failed), (4, 0));
+    assert!(report.seconds >= 0.175, "{}", report.seconds);
 }

@@ -11,6 +11,8 @@ mod harness;
 #[cfg(test)]
 mod http2;
 #[cfg(test)]
+mod http3;
+#[cfg(test)]
 mod page;
 #[cfg(test)]
 mod requests;

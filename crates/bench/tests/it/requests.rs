@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apus_bench::{LoadLimit, PlannedRequest};
 
@@ -25,7 +25,7 @@ fn a_request_has_its_method_fields_and_body() {
     request.method = apus_http::Method::PUT;
     request.headers.try_append("x-test", "value").unwrap();
     request.headers.try_append("host", "shop.example").unwrap();
-    request.body = vec![b'z'; 100_000];
+    request.body = vec![b'z'; 100_000].into();
     let report = run(plan);
     assert!(report.is_clean(), "{report:?}");
     assert_eq!(report.statuses.get(&201), Some(&3));
@@ -193,4 +193,30 @@ fn progress_is_told_for_each_interval() {
         "{good} {}",
         report.responses
     );
+}
+
+#[test]
+fn a_connection_thinks_between_a_response_and_its_next_request() {
+    let server = ScriptedServer::start(|_| Action::Respond(response(200, "x")));
+    let mut plan = plan(&server.url("/"), 2, 10);
+    plan.think_time = Some("60ms".parse().unwrap());
+    let begin = Instant::now();
+    let report = run(plan.clone());
+    assert_eq!((report.responses, report.failed), (10, 0));
+    assert_eq!(report.connections_opened, 2);
+    // Each connection thinks four times between five requests.
+    assert!(report.seconds >= 0.235, "{}", report.seconds);
+    assert!(report.latency.p50_ms < 50.0, "{}", report.latency.p50_ms);
+
+    // The end of the load ends a pause, too.
+    plan.think_time = Some("1h".parse().unwrap());
+    plan.limit = LoadLimit::Time(Duration::from_millis(200));
+    assert_eq!(run(plan.clone()).responses, 2);
+    plan.limit = LoadLimit::Requests(2);
+    assert_eq!(run(plan.clone()).responses, 2);
+    assert!(begin.elapsed() < Duration::from_secs(60));
+
+    plan.in_flight = NonZeroUsize::new(2).unwrap();
+    let error = apus_bench::run(plan, &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("think time"), "{error}");
 }

@@ -130,6 +130,33 @@ fn sent(request: OutgoingRequest<'_>) -> String {
 }
 
 #[test]
+fn responses_to_requests_that_the_caller_sent_itself_are_expected_one_after_another() {
+    let mut connection = ClientConnection::new(LIMITS);
+    let responses: &[u8] =
+        b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
+    connection.expect_response(&Method::HEAD).unwrap();
+    assert_eq!(
+        connection.expect_response(&Method::GET),
+        Err(InvalidRequest::NotNow)
+    );
+    let (consumed, event) = connection.handle_input(responses).unwrap();
+    // The response to HEAD has no body.
+    assert!(matches!(event, Http1ClientEvent::Response(_)) && connection.response_body_done());
+    connection.expect_response(&Method::GET).unwrap();
+    let (rest, event) = connection.handle_input(&responses[consumed..]).unwrap();
+    assert!(
+        matches!(event, Http1ClientEvent::Response(head) if head.status == StatusCode::NO_CONTENT)
+    );
+    assert_eq!(consumed + rest, responses.len());
+    connection.close();
+    assert!(!connection.keeps_alive());
+    assert_eq!(
+        connection.handle_input(b"HTTP/1.1 200 OK\r\n"),
+        Err(Http1Error::UnexpectedResponse)
+    );
+}
+
+#[test]
 fn writes_requests_with_framing_and_connection_fields() {
     let mut headers = Headers::new();
     for (name, value) in [

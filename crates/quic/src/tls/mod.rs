@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use apus_quic_protocol::TlsSession;
+use rustls::HandshakeKind;
 use rustls::pki_types::CertificateDer;
 use rustls::quic::{Connection, Suite};
 
@@ -41,7 +42,7 @@ pub(crate) fn handshake(session: &dyn TlsSession) -> Option<QuicHandshake> {
         server_name: None,
         server_tls: None,
         cipher: None,
-        is_resumed: false,
+        is_resumed: client.handshake_kind() == Some(HandshakeKind::Resumed),
     })
 }
 
@@ -92,7 +93,7 @@ pub struct QuicHandshake {
     pub server_tls: Option<Arc<QuicServerTls>>,
     /// The cipher suite; `None` at a client.
     pub cipher: Option<&'static str>,
-    /// Whether a session was resumed; `false` at a client.
+    /// Whether a session was resumed.
     pub is_resumed: bool,
 }
 

@@ -360,6 +360,7 @@ fn a_client_with_a_session_resumes_it() {
             connected(&connection).await;
             let accepted = accept(&server).await;
             assert_eq!(accepted.handshake().unwrap().is_resumed, is_resumed);
+            assert_eq!(connection.handshake().unwrap().is_resumed, is_resumed);
         }
     });
 }

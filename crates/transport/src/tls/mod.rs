@@ -1,9 +1,11 @@
 //! TLS (RFC 8446, RFC 5246) over a socket, for servers and clients: streams, certificates, versions.
 
+mod any_certificate;
 mod certificate;
 mod settings;
 mod stream;
 
+pub use self::any_certificate::AnyCertificate;
 pub use self::certificate::{Certificate, CertificateError};
 pub use self::settings::{MinVersion, TlsError};
 pub use self::stream::TlsStream;

@@ -102,7 +102,7 @@ fn bench_rejects_loads_that_mean_nothing_and_hosts_of_others() {
 }
 
 #[test]
-fn bench_speaks_http2_in_clear_text_and_over_tls() {
+fn bench_speaks_http2_and_http3() {
     let home = Home::new();
     let port = free_port();
     let server = home.serve(&["site", "--listen", &format!("127.0.0.1:{port}")]);
@@ -125,7 +125,35 @@ fn bench_speaks_http2_in_clear_text_and_over_tls() {
     home.expect(&["bench", &url, "--insecure", "-n", "100"], 0);
     let (_, errors) = home.expect(&["bench", &url, "-n", "100"], 1);
     assert!(errors.contains("--insecure"), "{errors}");
+
+    let over_http3 = ["bench", &url, "-k", "--http3", "-c", "2", "-t", "1"];
+    let with = |more: &[&str], status| home.expect(&[&over_http3[..], more].concat(), status).0;
+    let text = with(&["-m", "8", "-n", "500"], 0);
+    assert!(
+        text.contains("8 streams each, 1 thread, HTTP/3") && text.contains("500, "),
+        "{text}"
+    );
+    // The process is found by its UDP port, too.
+    assert!(text.contains("server       apus"), "{text}");
+    with(&["-n", "50", "--body", "x", "--status", "405"], 0);
+    let text = with(&["-d", "500ms", "--rate", "100"], 0);
+    assert!(text.contains("50, "), "{text}");
+    let json = with(&["--close", "-n", "60", "--json"], 0);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["connections_opened"], 60, "{json}");
+    let resumed = report["handshakes_resumed"].as_u64().unwrap();
+    assert!((50..=58).contains(&resumed), "{json}");
+    let json = with(&["--close", "--no-resumption", "-n", "60", "--json"], 0);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["handshakes_resumed"], 0, "{json}");
+    let (_, errors) = home.expect(&["bench", &url, "--http3", "-n", "1"], 1);
+    assert!(errors.contains("--insecure"), "{errors}");
     drop(server);
+    let refused = [&over_http3[..], &["-n", "1", "--timeout", "300ms"]].concat();
+    let (_, errors) = home.expect(&refused, 1);
+    assert!(errors.contains("by QUIC: no handshake"), "{errors}");
+    let (text, _) = home.expect(&[&refused[..], &["--no-probe"]].concat(), 1);
+    assert!(text.contains("connection not opened in time"), "{text}");
 }
 
 /// The DOM of a page that shows the report in a frame, and says in words what the frame shows.
@@ -239,6 +267,10 @@ fn bench_finds_the_highest_rate_that_keeps_an_objective() {
         &["bench", &url, "--find-max", "--slo", "p99=1s", "-n", "5"],
         &["bench", &url, "-m", "5"],
         &["bench", &url, "--http2", "--close"],
+        &["bench", &url, "--http2", "--http3"],
+        &["bench", &url, "--http3"],
+        &["bench", &url, "--receive-window", "100000"],
+        &["bench", &url, "--http2", "--receive-window", "1"],
     ] {
         let (_, errors) = home.expect(misuse, 2);
         assert!(!errors.is_empty(), "{misuse:?}");

@@ -1,0 +1,772 @@
+//! HTTP/3 (RFC 9114): several requests at once over a connection of QUIC, each over a stream of its own.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use apus_h3::{
+    H3Config, H3Connection, H3Error, H3ErrorCode, H3Event, LocalStream, OutgoingRequest,
+    StreamAction, StreamKey,
+};
+use apus_h3_quic::{number_of, stream_id};
+use apus_quic::{
+    Dir, QuicClientTls, QuicCloseReason, QuicConnection, QuicEndpoint, QuicEvent, QuicKeys,
+    QuicSettings, QuicWorkers, Steering, StreamError, StreamId, StreamRead,
+};
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+use tokio::time::Sleep;
+
+use super::{BegunRequest, RECONNECT_AFTER, ReceivedBody, WorkerContext};
+use crate::LoadFailure;
+use crate::connect::OpeningFailure;
+use crate::plan::LoadPlan;
+use crate::think_time::ThinkPause;
+use crate::tls::ConnectionTls;
+
+/// What a server may send over a connection, and over one stream of it, before it is read. Where this end is the bottleneck,
+/// what was sent waits in its sockets: the larger the window, the longer a new connection takes to get its share.
+const RECEIVE_WINDOW: u32 = 1 << 20;
+
+/// The sockets of a worker. Further connections share them.
+const SOCKETS_MOST: usize = 64;
+
+/// A connection without packets for this time ends.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// How often the codec gets the time.
+const ADVANCE_EVERY: Duration = Duration::from_millis(250);
+
+/// How long the last packets, which close connections, may take to be sent.
+const CLOSING: Duration = Duration::from_millis(20);
+
+/// The errors of QUIC that are alerts of TLS (RFC 9001 section 4.8).
+const ALERTS: std::ops::RangeInclusive<u64> = 0x100..=0x1ff;
+
+/// The sockets of a worker, and what its connections need to be opened.
+pub(crate) struct QuicSockets {
+    endpoints: Vec<QuicEndpoint>,
+    tasks: Vec<JoinHandle<()>>,
+    tls: ConnectionTls,
+    server: SocketAddr,
+}
+
+impl QuicSockets {
+    /// Opens sockets for so many connections.
+    pub(crate) fn open(
+        connections: usize,
+        server: SocketAddr,
+        tls: ConnectionTls,
+        plan: &LoadPlan,
+    ) -> io::Result<Self> {
+        let mut sockets = Self {
+            endpoints: Vec::new(),
+            tasks: Vec::new(),
+            tls,
+            server,
+        };
+        for _ in 0..connections.clamp(1, SOCKETS_MOST) {
+            sockets.add(plan.receive_window.unwrap_or(RECEIVE_WINDOW))?;
+        }
+        Ok(sockets)
+    }
+
+    fn add(&mut self, window: u32) -> io::Result<()> {
+        let keys = QuicKeys::generate().map_err(io::Error::other)?;
+        let own: SocketAddr = match self.server {
+            SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+            SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
+        };
+        let settings = QuicSettings {
+            receive_window: window,
+            stream_receive_window: window,
+            max_idle_timeout: IDLE_TIMEOUT,
+            // A server opens no bidirectional streams (RFC 9114 section 6.1).
+            max_bidirectional_streams: 0,
+            ..QuicSettings::default()
+        };
+        let socket = QuicWorkers::new(keys, Steering::default()).bind_client(own)?;
+        let (endpoint, task) = QuicEndpoint::new(socket, settings, None)?;
+        self.endpoints.push(endpoint);
+        self.tasks.push(tokio::task::spawn_local(task));
+        Ok(())
+    }
+
+    /// Waits a moment until connections that were closed have told their servers.
+    pub(crate) async fn close(&self) {
+        for endpoint in &self.endpoints {
+            endpoint.close_all(H3ErrorCode::NO_ERROR.0, &Bytes::new());
+            endpoint.stop();
+        }
+        let all_ended = async {
+            while !self.tasks.iter().all(JoinHandle::is_finished) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        // The server learns of the others by its idle timeout.
+        let _ = tokio::time::timeout(CLOSING, all_ended).await;
+    }
+}
+
+/// A connection of the load, which is opened again when it was closed.
+pub(crate) struct Http3Load {
+    id: usize,
+    context: Rc<WorkerContext>,
+    sockets: Rc<QuicSockets>,
+    tls: Option<QuicClientTls>,
+    connection: Option<Http3LoadConnection>,
+    /// A request that was due while there was no connection, or no stream.
+    waiting: Option<Instant>,
+    pause: ThinkPause,
+    /// Wakes the task when a request may be too old.
+    timer: Pin<Box<Sleep>>,
+}
+
+struct Http3LoadConnection {
+    quic: QuicConnection,
+    codec: H3Connection,
+    local: Vec<(LocalStream, StreamId)>,
+    /// In the order of their streams.
+    requests: VecDeque<OpenRequest>,
+    /// Requests that were begun over this connection.
+    begun: u64,
+    out: Vec<u8>,
+    /// Data of a stream while it is read.
+    chunks: Vec<Bytes>,
+    is_going_away: bool,
+    opened: Instant,
+    advanced: Instant,
+}
+
+struct OpenRequest {
+    key: StreamKey,
+    begun: BegunRequest,
+    received: ReceivedBody,
+    /// What was not written yet: the head with the begin of the frame of the body, and the body.
+    unsent: [Bytes; 2],
+}
+
+impl OpenRequest {
+    fn is_sent(&self) -> bool {
+        self.unsent.iter().all(Bytes::is_empty)
+    }
+}
+
+/// Why a connection is not used any more.
+enum Http3LoadEnd {
+    /// No request is left.
+    Done,
+    /// It was shut down, and all its requests are complete.
+    ShutDown,
+    /// It failed, with everything in flight.
+    Failed(LoadFailure, String),
+    /// The server broke the protocol.
+    Malformed(H3Error),
+}
+
+impl Http3LoadConnection {
+    fn new(quic: QuicConnection, streams: usize) -> Self {
+        let now = Instant::now();
+        Self {
+            quic,
+            codec: H3Connection::client(H3Config {
+                max_concurrent_streams: u32::try_from(streams).unwrap_or(u32::MAX),
+                target_bytes: 0,
+                head_bytes: 256 * 1024,
+                fields: 1000,
+                extended_connect: false,
+                decoder_table_bytes: 4096,
+                // No field section ever waits for another stream.
+                blocked_streams: 0,
+                encoder_table_bytes: 4096,
+            }),
+            local: Vec::new(),
+            requests: VecDeque::new(),
+            begun: 0,
+            out: Vec::new(),
+            chunks: Vec::new(),
+            is_going_away: false,
+            opened: now,
+            advanced: now,
+        }
+    }
+
+    fn request(&mut self, number: u64) -> Option<&mut OpenRequest> {
+        let at = self.position(number)?;
+        self.requests.get_mut(at)
+    }
+
+    fn take(&mut self, number: u64) -> Option<OpenRequest> {
+        let at = self.position(number)?;
+        self.requests.remove(at)
+    }
+
+    fn position(&self, number: u64) -> Option<usize> {
+        self.requests
+            .binary_search_by_key(&number, |open| open.key.id())
+            .ok()
+    }
+
+    /// Sends what the codec has on its own streams, and does what it requests.
+    fn flush(&mut self) {
+        while let Some(kind) = LocalStream::ALL.get(self.local.len()) {
+            let Some(id) = self.quic.open(Dir::Uni) else {
+                break;
+            };
+            self.local.push((*kind, id));
+        }
+        for (kind, id) in &self.local {
+            let output = self.codec.output(*kind);
+            if output.is_empty() {
+                continue;
+            }
+            let mut chunk = [Bytes::copy_from_slice(output)];
+            if let Ok(written) = self.quic.write(*id, &mut chunk) {
+                output.drain(..written);
+            }
+        }
+        while let Some(action) = self.codec.next_action() {
+            match action {
+                StreamAction::Reset { id, code } => {
+                    let _ = self.quic.reset(stream_id(id), code.0);
+                }
+                StreamAction::StopSending { id, code } => {
+                    let _ = self.quic.stop_sending(stream_id(id), code.0);
+                }
+                // None is ever blocked.
+                StreamAction::Resume { .. } => {}
+            }
+        }
+    }
+
+    /// Writes what is left of a request.
+    fn write(&mut self, id: StreamId) {
+        let Some(at) = self.position(number_of(id)) else {
+            return;
+        };
+        let Some(open) = self.requests.get_mut(at).filter(|open| !open.is_sent()) else {
+            return;
+        };
+        if self.quic.write(id, &mut open.unsent).is_err() {
+            // The server needs no more of it; its response may follow.
+            open.unsent = Default::default();
+            return;
+        }
+        if open.is_sent() {
+            let _ = self.quic.finish(id);
+        }
+    }
+
+    /// Reads what came over a stream into `chunks`; returns whether that was all of it, or the code with which it was reset.
+    fn read(&mut self, id: StreamId) -> Result<bool, StreamError> {
+        let chunks = &mut self.chunks;
+        let read = self.quic.read(id, usize::MAX, |chunk| chunks.push(chunk))?;
+        let is_whole = read == StreamRead::Finished;
+        if self.chunks.is_empty() && is_whole {
+            self.chunks.push(Bytes::new());
+        }
+        Ok(is_whole)
+    }
+}
+
+impl Http3Load {
+    pub(crate) fn new(id: usize, context: Rc<WorkerContext>, sockets: Rc<QuicSockets>) -> Self {
+        let timer = Box::pin(tokio::time::sleep(context.plan.timeout));
+        Self {
+            id,
+            context,
+            sockets,
+            tls: None,
+            connection: None,
+            waiting: None,
+            pause: ThinkPause::default(),
+            timer,
+        }
+    }
+
+    /// Opens the connection before the load, if it is kept. A failure is found again, and counted, by the first request.
+    pub(crate) async fn prepare(&mut self) {
+        if self.context.plan.keeps_alive {
+            let _ = self.open().await;
+        }
+    }
+
+    /// Sends requests until there are no more.
+    pub(crate) async fn run(mut self) {
+        loop {
+            if self.connection.is_none() {
+                let due = match self.waiting.take() {
+                    Some(due) => Some(due),
+                    None => {
+                        let arrivals = &self.context.arrivals;
+                        poll_fn(|cx| self.pause.poll(cx, (self.id, arrivals))).await;
+                        poll_fn(|cx| arrivals.poll_next(self.id, cx)).await
+                    }
+                };
+                let Some(due) = due else {
+                    return;
+                };
+                // Until the connection is open, so that the request is counted when the load ends meanwhile.
+                self.waiting = Some(due);
+                if let Err(failure) = self.open().await {
+                    self.waiting = None;
+                    let request = self.context.choose();
+                    let mut recorder = self.context.recorder.borrow_mut();
+                    recorder.cause(failure.kind, || failure.cause);
+                    recorder.failed(failure.kind, request, due);
+                    drop(recorder);
+                    tokio::time::sleep(RECONNECT_AFTER).await;
+                    continue;
+                }
+            }
+            match poll_fn(|cx| self.poll(cx)).await {
+                Http3LoadEnd::Done => return self.close(H3ErrorCode::NO_ERROR),
+                Http3LoadEnd::ShutDown => self.close(H3ErrorCode::NO_ERROR),
+                Http3LoadEnd::Failed(kind, cause) => {
+                    self.fail(kind, cause);
+                    self.close(H3ErrorCode::NO_ERROR);
+                }
+                Http3LoadEnd::Malformed(error) => {
+                    self.fail(LoadFailure::Malformed, error.to_string());
+                    self.close(error.code());
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, code: H3ErrorCode) {
+        if let Some(connection) = self.connection.take() {
+            connection.quic.close(code.0, Bytes::new());
+        }
+    }
+
+    async fn open(&mut self) -> Result<(), OpeningFailure> {
+        self.context.arrivals.leave(self.id);
+        let server = self.sockets.server;
+        let failed = |kind, cause: String| OpeningFailure {
+            kind,
+            cause: format!("connecting to {server} by QUIC: {cause}"),
+        };
+        let began = Instant::now();
+        let quic = self
+            .connect()
+            .map_err(|cause| failed(LoadFailure::Connect, cause))?;
+        let plan = &self.context.plan;
+        let connection = Http3LoadConnection::new(quic, plan.in_flight.get());
+        // Streams that the server has opened already.
+        let mut early = Vec::new();
+        let connected = tokio::time::timeout(plan.timeout, async {
+            loop {
+                match poll_fn(|cx| connection.quic.poll_event(cx)).await {
+                    QuicEvent::Connected { .. } => return Ok(()),
+                    QuicEvent::Closed(reason) => return Err(reason),
+                    QuicEvent::Opened(id) | QuicEvent::Readable(id) => early.push(id),
+                    _ => {}
+                }
+            }
+        });
+        match connected.await {
+            Ok(Ok(())) => {}
+            Ok(Err(reason)) => return Err(failed(opening_failure(&reason), reason.to_string())),
+            Err(_) => {
+                connection.quic.close(H3ErrorCode::NO_ERROR.0, Bytes::new());
+                let cause = format!("no handshake within {:?}", plan.timeout);
+                return Err(failed(LoadFailure::ConnectTimeout, cause));
+            }
+        }
+        let facts = connection.quic.handshake();
+        let protocol = facts.as_ref().and_then(|facts| facts.protocol.as_deref());
+        if protocol != Some(b"h3") {
+            connection.quic.close(H3ErrorCode::NO_ERROR.0, Bytes::new());
+            let cause = "the server does not offer HTTP/3".to_owned();
+            return Err(failed(LoadFailure::Tls, cause));
+        }
+        let resumed = facts.is_some_and(|facts| facts.is_resumed);
+        self.context
+            .recorder
+            .borrow_mut()
+            .opened(began.elapsed(), resumed);
+        self.connection = Some(connection);
+        for id in early {
+            self.read(id).map_err(|error| {
+                self.close(error.code());
+                failed(LoadFailure::Malformed, error.to_string())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self) -> Result<QuicConnection, String> {
+        let sockets = &self.sockets;
+        let tls = match &mut self.tls {
+            Some(tls) => tls,
+            none => none.insert(
+                QuicClientTls::new(sockets.tls.with_own_sessions())
+                    .map_err(|error| error.to_string())?,
+            ),
+        };
+        let count = sockets.endpoints.len().max(1);
+        let endpoint = sockets.endpoints.get(self.id % count);
+        endpoint
+            .ok_or("there is no socket")?
+            .connect(sockets.server, &sockets.tls.name.to_str(), tls)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Drives the connection to its end.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Http3LoadEnd> {
+        loop {
+            let is_over = match self.begin_requests(cx) {
+                Ok(is_over) => is_over,
+                Err(cause) => return Poll::Ready(Http3LoadEnd::Failed(LoadFailure::Io, cause)),
+            };
+            let Some(connection) = &mut self.connection else {
+                return Poll::Ready(Http3LoadEnd::ShutDown);
+            };
+            connection.flush();
+            if connection.requests.is_empty() {
+                if is_over {
+                    return Poll::Ready(Http3LoadEnd::Done);
+                }
+                if connection.is_going_away || self.is_spent() {
+                    return Poll::Ready(Http3LoadEnd::ShutDown);
+                }
+            }
+            let Some(connection) = &mut self.connection else {
+                return Poll::Ready(Http3LoadEnd::ShutDown);
+            };
+            match connection.quic.poll_event(cx) {
+                Poll::Ready(QuicEvent::Opened(id) | QuicEvent::Readable(id)) => {
+                    if let Err(error) = self.read(id) {
+                        return Poll::Ready(Http3LoadEnd::Malformed(error));
+                    }
+                }
+                Poll::Ready(QuicEvent::Writable(id)) => connection.write(id),
+                Poll::Ready(QuicEvent::Stopped { stream, code }) => {
+                    let number = number_of(stream);
+                    if let Some(open) = connection.request(number) {
+                        open.unsent = Default::default();
+                    }
+                    let stopped = connection
+                        .codec
+                        .handle_stop_sending(number, H3ErrorCode(code));
+                    if let Err(error) = stopped {
+                        return Poll::Ready(Http3LoadEnd::Malformed(error));
+                    }
+                }
+                Poll::Ready(QuicEvent::Closed(reason)) => {
+                    return Poll::Ready(match connection.requests.is_empty() {
+                        true => Http3LoadEnd::ShutDown,
+                        false => Http3LoadEnd::Failed(closing_failure(&reason), reason.to_string()),
+                    });
+                }
+                Poll::Ready(_) => {}
+                Poll::Pending => {
+                    if !self.poll_timer(cx) {
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether no further request is to be sent over the connection.
+    fn is_spent(&self) -> bool {
+        let begun = self
+            .connection
+            .as_ref()
+            .map_or(0, |connection| connection.begun);
+        !self.context.plan.keeps_alive && begun > 0
+    }
+
+    /// Begins as many requests as may be in flight; returns whether none is left.
+    fn begin_requests(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
+        let most = self.context.plan.in_flight.get();
+        loop {
+            let Some(connection) = &self.connection else {
+                return Ok(false);
+            };
+            if connection.requests.len() >= most
+                || connection.is_going_away
+                || connection.codec.available_streams() == 0
+                || self.is_spent()
+            {
+                return Ok(false);
+            }
+            let arrivals = &self.context.arrivals;
+            if self.pause.poll(cx, (self.id, arrivals)).is_pending() {
+                return Ok(false);
+            }
+            let due = match self.waiting.take() {
+                Some(due) => due,
+                None => match arrivals.poll_next(self.id, cx) {
+                    Poll::Ready(Some(due)) => due,
+                    Poll::Ready(None) => return Ok(true),
+                    Poll::Pending => return Ok(false),
+                },
+            };
+            self.waiting = Some(due);
+            if !self.begin(due)? {
+                return Ok(false);
+            }
+            self.waiting = None;
+        }
+    }
+
+    /// Begins a request; returns whether the server allows it now.
+    fn begin(&mut self, due: Instant) -> Result<bool, String> {
+        let index = self.context.choose();
+        let plan = &self.context.plan;
+        let (Some(request), Some(connection)) = (plan.requests.get(index), &mut self.connection)
+        else {
+            return Ok(false);
+        };
+        let Some(id) = connection.quic.open(Dir::Bi) else {
+            return Ok(false);
+        };
+        let body = &request.body;
+        let head = OutgoingRequest {
+            method: &request.method,
+            scheme: request.url.scheme(),
+            authority: Some(request.host()),
+            path: request.url.path(),
+            protocol: None,
+            headers: &request.headers,
+            content_length: (!body.is_empty()).then_some(body.len() as u64),
+            te_trailers: false,
+            expects_continue: false,
+        };
+        let out = &mut connection.out;
+        out.clear();
+        let key = connection
+            .codec
+            .send_request(number_of(id), head, body.is_empty(), out)
+            .map_err(|error| format!("the request cannot be sent: {error}"))?;
+        if !body.is_empty() {
+            connection.codec.send_data(key, body.len(), true, out);
+        }
+        let unsent = [Bytes::copy_from_slice(out), body.clone()];
+        connection.begun += 1;
+        connection.requests.push_back(OpenRequest {
+            key,
+            begun: self.context.begin(due, index),
+            received: ReceivedBody::default(),
+            unsent,
+        });
+        connection.write(id);
+        Ok(true)
+    }
+
+    fn read(&mut self, id: StreamId) -> Result<(), H3Error> {
+        let Some(connection) = &mut self.connection else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        if now - connection.advanced > ADVANCE_EVERY {
+            connection.advanced = now;
+            connection.codec.advance(now - connection.opened);
+        }
+        let number = number_of(id);
+        let is_whole = match connection.read(id) {
+            Ok(is_whole) => is_whole,
+            Err(StreamError::Reset { code }) => {
+                connection.codec.handle_reset(number, H3ErrorCode(code))?;
+                let cause = || format!("code {code:#x}");
+                self.fail_request(number, LoadFailure::StreamReset, cause);
+                return Ok(());
+            }
+            Err(_) => return Ok(()),
+        };
+        let mut chunks = std::mem::take(&mut connection.chunks);
+        let count = chunks.len();
+        for (index, mut chunk) in chunks.drain(..).enumerate() {
+            let is_last = is_whole && index + 1 == count;
+            loop {
+                let Some(connection) = &mut self.connection else {
+                    return Ok(());
+                };
+                match connection
+                    .codec
+                    .handle_stream(number, &mut chunk, is_last)?
+                {
+                    H3Event::Incomplete | H3Event::Blocked => break,
+                    event => self.handle(event, now),
+                }
+            }
+        }
+        if let Some(connection) = &mut self.connection {
+            connection.chunks = chunks;
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, event: H3Event, now: Instant) {
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        match event {
+            H3Event::Response {
+                stream,
+                status,
+                end,
+                ..
+            } => {
+                if let Some(open) = connection.request(stream.id()) {
+                    open.received.status = status.as_u16();
+                }
+                if end {
+                    self.complete(stream, now);
+                }
+            }
+            H3Event::Data { stream, data, end } => {
+                if let Some(open) = connection.request(stream.id()) {
+                    open.received.add(&data, &self.context.plan.expected);
+                }
+                if end {
+                    self.complete(stream, now);
+                }
+            }
+            H3Event::Trailers { stream, .. } => self.complete(stream, now),
+            H3Event::Malformed { stream, fault } => {
+                self.fail_request(stream.id(), LoadFailure::Malformed, || fault.to_string());
+            }
+            H3Event::Reset { stream, code } => {
+                let cause = || format!("code {:#x}", code.0);
+                self.fail_request(stream.id(), LoadFailure::StreamReset, cause);
+            }
+            H3Event::GoAway { id } => {
+                connection.is_going_away = true;
+                self.context.recorder.borrow_mut().counts.go_aways += 1;
+                // Requests from this one on were not processed (RFC 9114 section 5.2).
+                let later: Vec<u64> = connection
+                    .requests
+                    .iter()
+                    .map(|open| open.key.id())
+                    .filter(|known| *known >= id)
+                    .collect();
+                for number in later {
+                    let cause = || "the server shut the connection down".to_owned();
+                    self.fail_request(number, LoadFailure::GoAway, cause);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn complete(&mut self, stream: StreamKey, now: Instant) {
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        let Some(open) = connection.take(stream.id()) else {
+            return;
+        };
+        if !open.is_sent() {
+            // The server did not wait for the whole request.
+            let id = stream_id(stream.id());
+            let _ = connection.quic.reset(id, H3ErrorCode::REQUEST_CANCELLED.0);
+        }
+        self.context.complete(open.begun, &open.received, now);
+        self.context.pause(&mut self.pause);
+    }
+
+    fn fail_request(&mut self, number: u64, kind: LoadFailure, cause: impl FnOnce() -> String) {
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        if let Some(open) = connection.take(number) {
+            connection
+                .codec
+                .reset(open.key, H3ErrorCode::REQUEST_CANCELLED);
+            let mut recorder = self.context.recorder.borrow_mut();
+            recorder.cause(kind, cause);
+            recorder.failed(kind, open.begun.request, open.begun.due);
+        }
+    }
+
+    /// Fails requests that are too old; returns whether there are any.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut is_any = false;
+        while self.timer.as_mut().poll(cx).is_ready() {
+            let now = Instant::now();
+            let timeout = self.context.plan.timeout;
+            // Requests begin in the order of their streams.
+            let oldest = loop {
+                let connection = self.connection.as_ref();
+                match connection.and_then(|connection| connection.requests.front()) {
+                    Some(open) if open.begun.began + timeout <= now => {
+                        let number = open.key.id();
+                        let cause = || "no complete response".to_owned();
+                        self.fail_request(number, LoadFailure::Timeout, cause);
+                        is_any = true;
+                    }
+                    open => break open.map(|open| open.begun.began),
+                }
+            };
+            let next = oldest.unwrap_or(now) + timeout;
+            self.timer.as_mut().reset(next.into());
+        }
+        is_any
+    }
+
+    /// Counts the requests in flight as failed.
+    fn fail(&mut self, kind: LoadFailure, cause: String) {
+        let mut recorder = self.context.recorder.borrow_mut();
+        recorder.cause(kind, || cause);
+        let open = self
+            .connection
+            .iter_mut()
+            .flat_map(|connection| connection.requests.drain(..));
+        for open in open {
+            recorder.failed(kind, open.begun.request, open.begun.due);
+        }
+        if let Some(due) = self.waiting.take() {
+            recorder.failed(kind, 0, due);
+        }
+    }
+}
+
+impl Drop for Http3Load {
+    fn drop(&mut self) {
+        let is_open = self
+            .connection
+            .as_ref()
+            .is_some_and(|connection| !connection.requests.is_empty());
+        if (is_open || self.waiting.is_some()) && !self.context.arrivals.is_interrupted() {
+            self.fail(
+                LoadFailure::Timeout,
+                "the load was over before the response".to_owned(),
+            );
+        }
+        self.close(H3ErrorCode::NO_ERROR);
+    }
+}
+
+/// The kind of the end of a connection that was not open yet.
+fn opening_failure(reason: &QuicCloseReason) -> LoadFailure {
+    match reason {
+        QuicCloseReason::Peer { code, .. } | QuicCloseReason::Transport { code, .. }
+            if ALERTS.contains(code) =>
+        {
+            LoadFailure::Tls
+        }
+        QuicCloseReason::IdleTimeout | QuicCloseReason::HandshakeTimeout => {
+            LoadFailure::ConnectTimeout
+        }
+        QuicCloseReason::Reset => LoadFailure::Reset,
+        _ => LoadFailure::Connect,
+    }
+}
+
+/// The kind of the end of a connection with requests in flight.
+fn closing_failure(reason: &QuicCloseReason) -> LoadFailure {
+    match reason {
+        QuicCloseReason::Reset => LoadFailure::Reset,
+        QuicCloseReason::IdleTimeout => LoadFailure::Timeout,
+        _ => LoadFailure::ClosedBeforeResponse,
+    }
+}
