@@ -168,16 +168,16 @@ def start_nginx(core):
 def start_nginx_http3(core, command):
     """nginx with HTTP/3, by the command that runs a version that has it."""
     tls = host.free_port()
-    # Each stream counts as a connection.
+    # Each stream counts as a connection, and none of them has a descriptor.
     return run_nginx(NGINX_HTTP3.format(tls=tls), core, None, tls, command=command, connections=65536)
 
 
-def run_nginx(http, core, clear, tls=None, php_pid=None, checked_after="1s", name="nginx", command=None, connections=16384):
+def run_nginx(http, core, clear, tls=None, php_pid=None, checked_after="1s", name="nginx", command=None, connections=None):
     """nginx with these lines of `http`, which looks at its files again after so long."""
     descriptors = host.raise_descriptor_limit()
     user = "user root;\n" if os.geteuid() == 0 else ""
     text = NGINX_FRAME.format(
-        name=name, user=user, descriptors=descriptors, connections=min(descriptors, connections), checked_after=checked_after, http=http)
+        name=name, user=user, descriptors=descriptors, connections=connections or min(descriptors, 16384), checked_after=checked_after, http=http)
     (RUN / f"{name}.conf").write_text(text)
     command = [*(command or [host.find("nginx")]), "-p", RUN, "-c", RUN / f"{name}.conf", "-e", RUN / f"{name}.log"]
     return Server(name, command, clear, tls, core, php_pid)
