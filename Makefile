@@ -5,7 +5,7 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 DENY := $(shell command -v cargo-deny || echo .tools/bin/cargo-deny)
 
-.PHONY: help run test test-fast lint package attack bench bench-instructions bench-path soak fuzz conformance tools clean
+.PHONY: help run test test-fast lint package release attack bench bench-instructions bench-path soak fuzz conformance tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -36,6 +36,9 @@ lint: ## format, structure, names, the figures of BENCHMARKS, what crates.io req
 
 package: ## package and build each crate as for crates.io; nothing is published
 	packages=$$(.ci/package --options) && $(CARGO) package --locked $$packages
+
+release: ## the program as it is released: built twice, and laid out by what runs under the load of make bench
+	python3 bench/release.py $(RELEASE)
 
 attack: tools ## every attack of docs/security.md on the release binary; ATTACK="--peer nginx --only cache --markdown"
 	$(CARGO) build --release --locked -p apus-cli

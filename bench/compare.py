@@ -3,8 +3,10 @@
 
 import argparse
 import contextlib
+import dataclasses
 import datetime
 import json
+import signal
 import sys
 import tomllib
 from pathlib import Path
@@ -31,6 +33,8 @@ def arguments():
                         help="another apus binary, measured in the same rounds under its file's name; may be repeated")
     parser.add_argument("--only-apus", action="store_true", help="without the others")
     parser.add_argument("--without-apus", action="store_true", help="the others alone")
+    parser.add_argument("--oha", metavar="PROGRAM",
+                        help="another generator for HTTP/3, to check ours: cargo install --locked oha --features http3")
     parser.add_argument("--write", action="store_true",
                         help="store the run in bench/results and put it into BENCHMARKS.md; with --case the other cases stay")
     parser.add_argument("--report", action="store_true",
@@ -40,6 +44,8 @@ def arguments():
 
 def main():
     options = arguments()
+    # What was changed or started for the run is undone also when it is terminated.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: terminated"))
     if options.report:
         write_page()
         return
@@ -47,6 +53,10 @@ def main():
     host.raise_descriptor_limit()
     servers.build_origins()
     chosen = [case for case in cases.ALL if not options.case or case.name in options.case]
+    if options.oha:
+        if options.write or any(not isinstance(case, cases.Http3Case) or case.close for case in chosen):
+            sys.exit("bench: --oha is for cases of HTTP/3 whose connections last, and its figures are not stored for the page")
+        chosen = [dataclasses.replace(case, oha=options.oha) for case in chosen]
     has_others = not options.only_apus
     with_frameworks = [case for case in chosen if isinstance(case, cases.FrameworkCase)]
     binary = None

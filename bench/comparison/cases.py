@@ -109,6 +109,8 @@ class Http3Case(Case):
 
     # Whether new connections resume a session.
     resume: bool = False
+    # The path of oha, which makes the load then.
+    oha: str = ""
     has_floor = is_http2 = False
 
 

@@ -241,6 +241,26 @@ def parse_bench(report):
     return sample
 
 
+def oha(program, core, url, connections, streams, seconds):
+    """What oha saw over HTTP/3 on `core`. It ends half a minute after the load, when its connections have; requests that are open at
+    the end of the load are none of its errors."""
+    command = ["taskset", "-c", core, program, "--http-version", 3, "--insecure", "--no-tui", "--output-format", "json",
+               "-z", f"{seconds}s", "-c", connections, "-p", streams, url]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"bench: oha failed: {url}: {done.stderr.strip()}")
+    report = json.loads(done.stdout)
+    responses = report["statusCodeDistribution"].get("200", 0)
+    failed = sum(count for kind, count in report["errorDistribution"].items() if "deadline" not in kind)
+    return {
+        "requests": responses,
+        "requests_per_second": responses / seconds,
+        "p50_us": report["latencyPercentiles"]["p50"] * 1e6,
+        "p99_us": report["latencyPercentiles"]["p99"] * 1e6,
+        "errors": failed + sum(report["statusCodeDistribution"].values()) - responses,
+    }
+
+
 class IdleHttp3Connections:
     """Connections over HTTP/3 that have had one response each and stay open: their clients think for an hour."""
 

@@ -97,6 +97,12 @@ def _http2_sample(server, case, generator_core, seconds, measured):
 
 
 def _http3_sample(server, case, generator_core, seconds, measured):
+    if case.oha:
+        measured.begin()
+        sample = load.oha(case.oha, generator_core, server.url(case.path, tls=True), case.connections, case.streams, seconds)
+        measured.end()
+        measured.take(measured.cpu_seconds, seconds)
+        return sample
     options = ["--duration", f"{seconds}s", "--length", case.size, "--pid", server.pid]
     options += ["--close"] if case.close else ["--streams", case.streams]
     options += [] if case.resume else ["--no-resumption"]
