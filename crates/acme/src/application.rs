@@ -10,6 +10,7 @@ use apus_transport::tls::MinVersion;
 use tokio::sync::mpsc;
 
 use crate::challenges::PendingChallenges;
+use crate::dns_publisher::DnsPublisher;
 use crate::maintenance::{CertificateMaintenance, CertificateStatus};
 use crate::provider::AcmeProvider;
 use crate::service::HttpChallengeService;
@@ -102,7 +103,7 @@ impl Acme {
     /// `cleanup`, the name of the record and its value.
     #[must_use]
     pub fn dns_hook(mut self, program: impl Into<PathBuf>) -> Self {
-        self.settings.dns_hook = Some(program.into());
+        self.settings.dns = Some(DnsPublisher::Hook(program.into()));
         self
     }
 
@@ -148,7 +149,7 @@ impl Acme {
             );
         }
         let is_wildcard = |name: &String| name.starts_with("*.");
-        if self.settings.dns_hook.is_none()
+        if self.settings.dns.is_none()
             && let Some(name) = self.names.iter().find(|name| is_wildcard(name))
         {
             return wrong(format!("a certificate for `{name}` needs Acme::dns_hook"));

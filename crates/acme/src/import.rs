@@ -14,7 +14,7 @@ use apus_transport::tls::Certificate;
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use crate::issue::IssueError;
+use crate::issue_error::IssueError;
 use crate::provider::AcmeProvider;
 use crate::settings::ManagedCertificate;
 use crate::state::CertificateState;

@@ -1,9 +1,7 @@
 //! One order, from the account to the certificate (RFC 8555 section 7).
 
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +9,13 @@ use apus_transport::tls::Certificate;
 use instant_acme::{
     Account, AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeStatus,
     ChallengeType, ExternalAccountKey, Identifier, NewAccount, NewOrder, Order, OrderStatus,
-    Problem, RetryPolicy,
+    RetryPolicy,
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
-use tokio::process::Command;
 
 use crate::challenges::{OpenChallenge, PendingChallenges};
+use crate::dns::{DnsPublication, TxtRecord};
+use crate::issue_error::{IssueError, problem_words};
 use crate::provider::AcmeProvider;
 use crate::settings::{CertificateKeyType, ChallengeKind, ManagedCertificate};
 use crate::state::{CertificateState, OpenOrder};
@@ -24,8 +23,6 @@ use crate::store::{CertificateStore, CertificateStoreError};
 
 /// How long an authority may take to check challenges, and to issue a certificate.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How long a DNS hook may take, with the time until the record is published.
-const HOOK_PATIENCE: Duration = Duration::from_secs(600);
 /// The first label of a TXT record (RFC 8555 section 8.4).
 const DNS_LABEL: &str = "_acme-challenge";
 
@@ -81,7 +78,7 @@ impl OrderProgress {
 /// What publishes the response to a challenge; it is withdrawn when this is dropped, or the hook is called again.
 enum PublishedResponse {
     Local(#[expect(dead_code, reason = "it is open until it is dropped")] OpenChallenge),
-    Dns { name: String, value: String },
+    Dns(TxtRecord),
 }
 
 impl CertificateOrder<'_> {
@@ -117,6 +114,7 @@ impl CertificateOrder<'_> {
         self.store.put_certificate(self.managed, &chain, &key)?;
         *state = CertificateState {
             issued_by: Some(self.provider.directory.clone()),
+            on_demand: state.on_demand,
             ..CertificateState::default()
         };
         self.store.put_state(self.managed, state)?;
@@ -229,11 +227,8 @@ impl CertificateOrder<'_> {
             .respond_to_challenges(order, failures, &mut published)
             .await;
         for response in published {
-            if let PublishedResponse::Dns { name, value } = response {
-                // What is left over does no harm.
-                if let Err(error) = self.call_hook("cleanup", &name, &value).await {
-                    tracing::warn!(%name, %error, "a TXT record of a challenge stays");
-                }
+            if let PublishedResponse::Dns(record) = response {
+                self.publication()?.withdraw(&record).await;
             }
         }
         result
@@ -302,8 +297,15 @@ impl CertificateOrder<'_> {
                 let domain = name.strip_prefix("*.").unwrap_or(&name);
                 let name = format!("{DNS_LABEL}.{domain}");
                 let value = authorization.dns_value();
-                self.call_hook("present", &name, &value).await?;
-                PublishedResponse::Dns { name, value }
+                let publication = self.publication()?;
+                let record = publication.publish(&name, &value).await?;
+                self.progress
+                    .begin("waiting until name servers have the TXT record");
+                if let Err(error) = publication.wait_until_visible(&record).await {
+                    publication.withdraw(&record).await;
+                    return Err(error);
+                }
+                PublishedResponse::Dns(record)
             }
         };
         // An attempt that is repeated for its nonce finds a challenge that the authority checks already.
@@ -335,36 +337,20 @@ impl CertificateOrder<'_> {
             .copied()
             .ok_or_else(|| {
                 let why = match is_wildcard {
-                    true => "a wildcard needs dns-01, and so a DNS hook",
+                    true => "a wildcard needs dns-01, and so something that publishes TXT records",
                     false => "the authority offers none of the allowed challenges",
                 };
                 IssueError::new(format!("{name}: {why}"))
             })
     }
 
-    /// Calls the program that publishes TXT records: `present` or `cleanup`, the name of the record, its value.
-    async fn call_hook(&self, action: &str, name: &str, value: &str) -> Result<(), IssueError> {
-        let Some(hook) = &self.managed.settings.dns_hook else {
-            return Err(IssueError::new(format!("{name}: there is no DNS hook")));
-        };
-        let output = Command::new(hook)
-            .args([action, name, value])
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output();
-        let failed = |why: String| {
-            IssueError::new(format!("the DNS hook {} {action}: {why}", hook.display()))
-        };
-        let output = tokio::time::timeout(HOOK_PATIENCE, output)
-            .await
-            .map_err(|_| failed("it did not end in ten minutes".to_owned()))?
-            .map_err(|error| failed(error.to_string()))?;
-        if output.status.success() {
-            return Ok(());
+    /// What publishes TXT records.
+    fn publication(&self) -> Result<DnsPublication<'_>, IssueError> {
+        let settings = &self.managed.settings;
+        match &settings.dns {
+            Some(publisher) => Ok(DnsPublication::new(publisher, settings.resolver)),
+            None => Err(IssueError::new("nothing publishes TXT records")),
         }
-        let text = String::from_utf8_lossy(&output.stderr);
-        let last = text.trim().lines().last().unwrap_or_default();
-        Err(failed(format!("{}: {last}", output.status)))
     }
 
     fn check_names(&self, certificate: &Certificate) -> Result<(), IssueError> {
@@ -445,132 +431,9 @@ async fn challenge_faults(order: &mut Order) -> String {
         let name = authorization.identifier().to_string();
         for challenge in &authorization.challenges {
             if let Some(problem) = &challenge.error {
-                faults.push(format!("{name}: {}", words(problem)));
+                faults.push(format!("{name}: {}", problem_words(problem)));
             }
         }
     }
     faults.join("; ")
 }
-
-/// A problem of the authority in words (RFC 8555 section 6.7).
-fn words(problem: &Problem) -> String {
-    let kind = problem
-        .r#type
-        .as_deref()
-        .and_then(|kind| kind.rsplit(':').next());
-    let mut text = match (&problem.detail, kind) {
-        (Some(detail), Some(kind)) => format!("{detail} ({kind})"),
-        (Some(detail), None) => detail.clone(),
-        (None, Some(kind)) => kind.to_owned(),
-        (None, None) => "the authority gives no reason".to_owned(),
-    };
-    for part in &problem.subproblems {
-        text += &format!("; {part}");
-    }
-    text
-}
-
-/// Why there is no certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IssueError {
-    text: String,
-    kind: IssueErrorKind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum IssueErrorKind {
-    RateLimited,
-    BadNonce,
-    AlreadyRevoked,
-    Other,
-}
-
-impl IssueError {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            kind: IssueErrorKind::Other,
-        }
-    }
-
-    /// Whether the authority has forgotten its nonce, so that the same can be tried at once (RFC 8555 section 6.5).
-    pub(crate) fn is_bad_nonce(&self) -> bool {
-        self.kind == IssueErrorKind::BadNonce
-    }
-
-    /// Whether the certificate that was to be revoked has been revoked before (RFC 8555 section 7.6).
-    pub(crate) fn is_already_revoked(&self) -> bool {
-        self.kind == IssueErrorKind::AlreadyRevoked
-    }
-
-    /// The failures of several authorities.
-    pub(crate) fn of_several(text: String, is_rate_limited: bool) -> Self {
-        let kind = match is_rate_limited {
-            true => IssueErrorKind::RateLimited,
-            false => IssueErrorKind::Other,
-        };
-        Self { text, kind }
-    }
-
-    /// Whether the authority refuses more orders for now.
-    pub fn is_rate_limited(&self) -> bool {
-        self.kind == IssueErrorKind::RateLimited
-    }
-}
-
-impl From<instant_acme::Error> for IssueError {
-    fn from(error: instant_acme::Error) -> Self {
-        use instant_acme::Error;
-        let text = match &error {
-            Error::Api(problem) => words(problem),
-            Error::Timeout(_) => "the authority did not decide in time".to_owned(),
-            error => causes(error),
-        };
-        let problem_type = match &error {
-            Error::Api(problem) => problem.r#type.as_deref().unwrap_or_default(),
-            _ => "",
-        };
-        let kind = match problem_type.rsplit(':').next() {
-            Some("rateLimited") => IssueErrorKind::RateLimited,
-            Some("badNonce") => IssueErrorKind::BadNonce,
-            Some("alreadyRevoked") => IssueErrorKind::AlreadyRevoked,
-            _ => IssueErrorKind::Other,
-        };
-        Self { text, kind }
-    }
-}
-
-/// An error with its causes, each once.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text += ": ";
-            text += &cause_text;
-        }
-        next = cause.source();
-    }
-    text
-}
-
-impl From<CertificateStoreError> for IssueError {
-    fn from(error: CertificateStoreError) -> Self {
-        Self::new(error.to_string())
-    }
-}
-
-impl From<rcgen::Error> for IssueError {
-    fn from(error: rcgen::Error) -> Self {
-        Self::new(error.to_string())
-    }
-}
-
-impl fmt::Display for IssueError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for IssueError {}

@@ -12,10 +12,16 @@
 
 mod application;
 mod challenges;
+mod dns;
+mod dns_publisher;
+mod http_client;
 mod import;
 mod issue;
+mod issue_error;
 mod maintenance;
 mod names;
+mod on_demand;
+mod permission;
 mod provider;
 mod schedule;
 mod service;
@@ -26,10 +32,14 @@ mod stored;
 
 pub use self::application::{Acme, AcmeError, ApplicationCertificates, MaintainedPlan};
 pub use self::challenges::PendingChallenges;
+pub use self::dns_publisher::{
+    AcmeDnsAccount, DnsKeyAlgorithm, DnsPublisher, DnsUpdateKey, DnsUpdateServer,
+};
 pub use self::import::{ForeignCertificates, ImportResult, ImportedCertificate};
-pub use self::issue::IssueError;
+pub use self::issue_error::IssueError;
 pub use self::maintenance::{CertificateMaintenance, CertificateStatus};
 pub use self::names::is_public;
+pub use self::on_demand::{OnDemandNames, OnDemandSite};
 pub use self::provider::AcmeProvider;
 pub use self::service::HttpChallengeService;
 pub use self::settings::{

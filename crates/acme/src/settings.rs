@@ -1,8 +1,10 @@
 //! What a configuration says of certificates.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::dns_publisher::DnsPublisher;
 use crate::provider::AcmeProvider;
 
 /// How certificates are ordered.
@@ -18,8 +20,10 @@ pub struct AcmeSettings {
     pub external_account: Option<ExternalAccount>,
     /// How control over a name is proved; empty: in every way that is possible without a DNS hook.
     pub challenges: Vec<ChallengeKind>,
-    /// The program that publishes TXT records, for [`ChallengeKind::Dns`].
-    pub dns_hook: Option<PathBuf>,
+    /// What publishes TXT records, for [`ChallengeKind::Dns`].
+    pub dns: Option<DnsPublisher>,
+    /// The DNS server that is asked where TXT records belong; `None`: that of the system.
+    pub resolver: Option<SocketAddr>,
     /// The profile of the certificate, such as `shortlived`, if the authority has several.
     pub profile: Option<String>,
     /// The kind of the private key.
@@ -136,7 +140,7 @@ impl ManagedCertificate {
 impl AcmeSettings {
     /// The ways in which control over a name may be proved.
     pub fn allowed_challenges(&self) -> impl Iterator<Item = ChallengeKind> {
-        let allowed: &[ChallengeKind] = match (self.challenges.is_empty(), &self.dns_hook) {
+        let allowed: &[ChallengeKind] = match (self.challenges.is_empty(), &self.dns) {
             (false, _) => &self.challenges,
             (true, Some(_)) => &[ChallengeKind::Dns],
             (true, None) => &[ChallengeKind::Http, ChallengeKind::TlsAlpn],
@@ -150,7 +154,8 @@ impl AcmeSettings {
             .external_account
             .iter()
             .flat_map(|account| &account.key);
-        fnv_1a(format!("{self:?}").bytes().chain(key.copied()))
+        let dns = self.dns.iter().flat_map(DnsPublisher::identity);
+        fnv_1a(format!("{self:?}").bytes().chain(key.copied()).chain(dns))
     }
 }
 

@@ -11,7 +11,8 @@ use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
-use crate::issue::{IssueError, stored_account};
+use crate::issue::stored_account;
+use crate::issue_error::IssueError;
 use crate::provider::AcmeProvider;
 use crate::settings::ManagedCertificate;
 use crate::state::CertificateState;
@@ -115,6 +116,11 @@ impl StoredCertificate {
     /// Whether it is that of a configuration.
     pub fn is_of(&self, managed: &ManagedCertificate) -> bool {
         self.folder == self.store.of(managed)
+    }
+
+    /// Whether it was ordered for a name that was first seen in a handshake.
+    pub(crate) fn is_on_demand(&self) -> bool {
+        self.state.on_demand
     }
 
     /// What there is to know of it.

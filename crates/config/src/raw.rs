@@ -14,8 +14,10 @@ use toml::de::DeValue;
 use super::diagnostics::Finding;
 use super::keys::{ConfigReader, KeyType, TypeDescription, ValueNode, choices, keys, shown};
 use super::source::{Setting, SourceSpan};
-use super::string_type::acme::{EmailText, ExternalKey, ProviderText};
-use super::string_type::origin::UpstreamName;
+use super::string_type::acme::{
+    DnsSecret, EmailText, ExternalKey, ProviderText, SecretText, WebUrl,
+};
+use super::string_type::origin::{DnsServer, UpstreamName};
 use super::string_type::php::PhpAddress;
 use super::string_type::{
     self, ConditionText, FieldName, FieldValue, FileMode, HeaderText, IdentityFieldName,
@@ -162,11 +164,16 @@ keys! {
         /// The key of that account, as base64url.
         acme_eab_key: ExternalKey,
         /// How control over the names is proved: by port 80 (`"http-01"`), by port 443 (`"tls-alpn-01"`), by DNS
-        /// (`"dns-01"`, with `acme_dns_hook`). By default by the first two in turn, or by DNS if there is a hook.
+        /// (`"dns-01"`, with `acme_dns` or `acme_dns_hook`). By default by the first two in turn, or by DNS if one of these is set.
         acme_challenge: OneOrMore<Challenge> = OneOrMore::default(),
         /// A program that publishes TXT records: it is called with `present` or `cleanup`, the name of the record and its
         /// value, and returns when the record is visible.
         acme_dns_hook: FilePath,
+        /// How TXT records are published without a program.
+        acme_dns: AcmeDns,
+        /// The DNS server that is asked where TXT records belong: their delegation, their zones and its name servers, which are
+        /// asked at the same port. By default the first one of `/etc/resolv.conf`.
+        acme_resolver: DnsServer,
         /// The profile of certificates, if the authority has several, such as `"shortlived"`.
         acme_profile: Text,
         /// The kind of private keys.
@@ -186,6 +193,57 @@ choices! {
         TlsAlpn = "tls-alpn-01",
         /// A TXT record.
         Dns = "dns-01",
+    }
+}
+
+keys! {
+    /// How TXT records of challenges are published. CNAME records that delegate `_acme-challenge` are followed, and the name
+    /// servers of the zone have to show the records before the authority is told.
+    pub(super) struct AcmeDns {
+        /// The protocol.
+        provider [required]: DnsProvider,
+        /// The primary name server of the zone, for `rfc2136`.
+        server: DnsServer,
+        /// The name of the key of TSIG, for `rfc2136`.
+        key_name: Text,
+        /// The secret of that key, as base64.
+        key: DnsSecret,
+        /// The algorithm of that key.
+        key_algorithm: TsigAlgorithm = TsigAlgorithm::HmacSha256,
+        /// The URL of the server, for `acme-dns` and `webhook`.
+        url: WebUrl,
+        /// The user, for `acme-dns`.
+        user: Text,
+        /// The password, for `acme-dns`.
+        password: SecretText,
+        /// The subdomain, for `acme-dns`.
+        subdomain: Text,
+        /// A token that a webhook gets in `Authorization: Bearer`.
+        token: SecretText,
+    }
+}
+
+choices! {
+    /// A protocol to publish TXT records.
+    pub(super) DnsProvider: "a protocol of DNS changes" {
+        /// Dynamic updates of the zone (RFC 2136), signed by TSIG (RFC 8945).
+        Rfc2136 = "rfc2136",
+        /// The API of acme-dns.
+        AcmeDns = "acme-dns",
+        /// A web server of yours, which gets `{"action": "present", "name": "...", "value": "..."}`, and later `"cleanup"`.
+        Webhook = "webhook",
+    }
+}
+
+choices! {
+    /// An algorithm of TSIG.
+    pub(super) TsigAlgorithm: "an algorithm of TSIG" {
+        /// HMAC with SHA-256.
+        HmacSha256 = "hmac-sha256",
+        /// HMAC with SHA-384.
+        HmacSha384 = "hmac-sha384",
+        /// HMAC with SHA-512.
+        HmacSha512 = "hmac-sha512",
     }
 }
 
@@ -592,6 +650,22 @@ keys! {
         acme_profile: Text,
         /// As `acme_key_type` of `[global]`, for this site.
         acme_key_type: AcmeKeyType = AcmeKeyType::P256,
+        /// Certificates for names that are first seen in a handshake, one for each name. The site has wildcards such as
+        /// `*.example.com` as `server_name`, or is that of all other names.
+        acme_on_demand: OnDemand,
+    }
+}
+
+keys! {
+    /// Which names may get a certificate on demand.
+    pub(super) struct OnDemand {
+        /// Names that may: `shop.example.com`, or `*.example.com` for all names one level below.
+        names: OneOrMore<SiteHost> = OneOrMore::default(),
+        /// A URL that is requested about other names, with `?domain=NAME`. Status 200 permits a certificate, and 400 to 499
+        /// refuses it for five minutes.
+        ask: WebUrl,
+        /// The most orders in an hour.
+        orders_per_hour: Int<1, 1_000_000> = Int(60),
     }
 }
 

@@ -331,15 +331,17 @@ fn site(
         site: raw.span.clone(),
     };
     let listeners = listen::listeners(raw, !defaults.trusted_proxies.is_empty(), reader);
-    let (tls, http3, acme, certificate_origin) = match tls::site(raw, &defaults.acme, reader) {
-        Some(resolved) => (
-            Some(resolved.tls),
-            resolved.http3,
-            resolved.acme,
-            resolved.origin,
-        ),
-        None => (None, None, None, None),
-    };
+    let (tls, http3, acme, on_demand, certificate_origin) =
+        match tls::site(raw, &defaults.acme, reader) {
+            Some(resolved) => (
+                Some(resolved.tls),
+                resolved.http3,
+                resolved.acme,
+                resolved.on_demand,
+                resolved.origin,
+            ),
+            None => (None, None, None, None, None),
+        };
     let access_log = match &raw.access_log {
         Some(log) => access_log(log, reader),
         None => defaults.access_log.clone(),
@@ -372,6 +374,7 @@ fn site(
         server_names: names,
         tls,
         acme,
+        on_demand,
         certificate_origin,
         http3,
         force_https: raw.force_https.then(|| ForceHttps {

@@ -7,10 +7,12 @@ mod sni_check;
 use std::io;
 use std::sync::Arc;
 
-use apus_acme::{HttpChallengeService, PendingChallenges};
+use apus_acme::{HttpChallengeService, OnDemandNames, PendingChallenges};
 use apus_files::{Files, VariantStore};
 use apus_http::ServiceFactory;
-use apus_net::tls::{ChallengeCertificates, ClientAuth, TlsSettings, TlsSite};
+use apus_net::tls::{
+    ChallengeCertificates, ClientAuth, OnDemandCertificates, TlsSettings, TlsSite,
+};
 use apus_net::{Http3Settings, ListenAddress, ListenerPlan};
 use apus_sites::{Location, LocationPattern, Site, Sites};
 
@@ -33,6 +35,8 @@ pub struct ProcessResources<'a> {
     pub origins: OriginServices<'a>,
     /// The responses to certificate authorities.
     pub challenges: &'a Arc<PendingChallenges>,
+    /// Certificates for names that are first seen in a handshake.
+    pub on_demand: &'a Arc<OnDemandNames>,
 }
 
 /// Builds the plan of the engine. Opens access logs, but no sockets. The [`groups`] of origins have to be
@@ -68,7 +72,10 @@ pub fn assemble(
         .iter()
         .map(|members| group(plan, members, &sites))
         .collect::<io::Result<Vec<_>>>()?;
-    let orders_certificates = plan.sites.iter().any(|site| site.acme.is_some());
+    let orders_certificates = plan
+        .sites
+        .iter()
+        .any(|site| site.acme.is_some() || site.on_demand.is_some());
     let mut listeners = Vec::with_capacity(addresses.len());
     for (listener, members) in &addresses {
         let Some((_, service)) = shared
@@ -83,9 +90,17 @@ pub fn assemble(
             tls: match listener.tls {
                 true => {
                     let settings = tls_settings(plan, members)?;
-                    Some(Arc::new(settings.with_challenges(
-                        Arc::clone(resources.challenges) as Arc<dyn ChallengeCertificates>,
-                    )))
+                    let settings = settings.with_challenges(
+                        Arc::clone(resources.challenges) as Arc<dyn ChallengeCertificates>
+                    );
+                    Some(Arc::new(match has_on_demand(plan, members) {
+                        true => {
+                            settings
+                                .with_on_demand(Arc::clone(resources.on_demand)
+                                    as Arc<dyn OnDemandCertificates>)
+                        }
+                        false => settings,
+                    }))
                 }
                 false => None,
             },
@@ -161,6 +176,12 @@ fn http3_settings(plan: &config::ServerPlan, members: &[usize]) -> Option<Http3S
         .iter()
         .filter_map(|position| plan.sites.get(*position))
         .find_map(|site| site.http3.clone())
+}
+
+/// Whether one of the sites orders certificates on demand.
+fn has_on_demand(plan: &config::ServerPlan, members: &[usize]) -> bool {
+    let mut sites = members.iter().filter_map(|at| plan.sites.get(*at));
+    sites.any(|site| site.on_demand.is_some())
 }
 
 fn tls_settings(plan: &config::ServerPlan, members: &[usize]) -> io::Result<TlsSettings> {
@@ -373,6 +394,7 @@ mod tests {
             variants: &Arc::new(VariantStore::new(0)),
             origins: OriginServices::DryRun,
             challenges: &Arc::default(),
+            on_demand: &Arc::default(),
         };
         assemble(plan, resources)
     }

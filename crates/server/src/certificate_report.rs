@@ -3,7 +3,7 @@
 use std::fmt;
 
 use apus_acme::{CertificateStore, ChallengeKind, ManagedCertificate};
-use apus_config::{CertificateOrigin, ServerPlan, SitePlan};
+use apus_config::{CertificateOrigin, OnDemandPlan, ServerPlan, SitePlan};
 use apus_net::ListenAddress;
 use apus_transport::tls::Certificate;
 use time::OffsetDateTime;
@@ -65,13 +65,34 @@ pub(crate) fn report(config: &ServerPlan, site: &SitePlan) -> Option<Certificate
             why.extend(tls.certificates.iter().map(lifetime));
             (format!("the certificate of {}", paths.join(", ")), why)
         }
-        (None, None) => return None,
+        (None, None) => {
+            let plan = site.on_demand.as_ref()?;
+            (
+                "a certificate for each name on demand".to_owned(),
+                of_demand(plan),
+            )
+        }
     };
     Some(CertificateReport {
         site: site.name.clone(),
         what,
         why,
     })
+}
+
+fn of_demand(plan: &OnDemandPlan) -> Vec<String> {
+    let mut why = Vec::new();
+    if !plan.allowed.is_empty() {
+        why.push(format!("for {}", plan.allowed.join(" ")));
+    }
+    if let Some(url) = &plan.ask {
+        why.push(format!("for names that {url}?domain=NAME permits"));
+    }
+    why.push(format!(
+        "at most {} orders in an hour; other names get the TLS alert unrecognized_name",
+        plan.orders_per_hour
+    ));
+    why
 }
 
 fn of_order(config: &ServerPlan, managed: &ManagedCertificate) -> Vec<String> {
@@ -104,8 +125,8 @@ fn of_order(config: &ServerPlan, managed: &ManagedCertificate) -> Vec<String> {
     ] {
         let is_allowed = allowed.contains(&kind);
         let remark = match kind {
-            ChallengeKind::Dns if !is_allowed && managed.settings.dns_hook.is_none() => {
-                "not by dns-01: there is no `acme_dns_hook`"
+            ChallengeKind::Dns if !is_allowed && managed.settings.dns.is_none() => {
+                "not by dns-01: there is neither `acme_dns` nor `acme_dns_hook`"
             }
             _ if !is_allowed => continue,
             ChallengeKind::Http if !has_port(HTTP_PORT, false) => {

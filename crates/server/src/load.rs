@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, fs, io};
 
-use apus_acme::{CertificateMaintenance, CertificateStore, ManagedCertificate, PendingChallenges};
+use apus_acme::{
+    CertificateMaintenance, CertificateStore, ManagedCertificate, OnDemandNames, OnDemandSite,
+    PendingChallenges,
+};
 use apus_cache::service::Cache;
 use apus_control::{ControlError, ControlRequest, ControlResponse, send_request, socket_path};
 use apus_files::VariantStore;
@@ -48,6 +51,8 @@ pub(crate) struct PlanLoader {
     certified: RefCell<Vec<Vec<String>>>,
     /// The responses to certificate authorities.
     challenges: Arc<PendingChallenges>,
+    /// Certificates for names that are first seen in a handshake.
+    on_demand: Arc<OnDemandNames>,
     /// The folder of certificates that are ordered, if the configuration names none. It is that of the user who started
     /// the server.
     acme_folder: PathBuf,
@@ -126,6 +131,7 @@ impl PlanLoader {
             cache: RefCell::default(),
             certified: RefCell::default(),
             challenges: Arc::default(),
+            on_demand: Arc::default(),
             acme_folder: CertificateStore::default_folder(),
         }
     }
@@ -135,7 +141,27 @@ impl PlanLoader {
         &self,
         config: &config::ServerPlan,
     ) -> (CertificateMaintenance, mpsc::Receiver<()>) {
-        CertificateMaintenance::new(self.certificate_store(config), Arc::clone(&self.challenges))
+        let (maintenance, issued) = CertificateMaintenance::new(
+            self.certificate_store(config),
+            Arc::clone(&self.challenges),
+        );
+        let on_demand = Arc::clone(&self.on_demand);
+        (maintenance.with_on_demand(on_demand), issued)
+    }
+
+    /// Orders certificates on demand for the sites of a configuration from now on.
+    pub(crate) fn apply_on_demand(&self, config: &config::ServerPlan) {
+        let sites = config.sites.iter().filter_map(|site| {
+            let (tls, plan) = (site.tls.clone()?, site.on_demand.clone()?);
+            Some(OnDemandSite {
+                tls,
+                settings: plan.settings,
+                allowed: plan.allowed,
+                ask: plan.ask,
+                orders_per_hour: plan.orders_per_hour,
+            })
+        });
+        self.on_demand.apply(sites.collect());
     }
 
     /// The folder of certificates that are ordered.
@@ -270,6 +296,7 @@ impl PlanLoader {
             variants: &variants,
             origins,
             challenges: &self.challenges,
+            on_demand: &self.on_demand,
         };
         let plan = self.assemble(&config, resources)?;
         let groups = groups(&config).map_err(LoadError::Open)?;
@@ -336,6 +363,7 @@ impl PlanLoader {
                 cache: cache.as_ref(),
             },
             challenges: &self.challenges,
+            on_demand: &self.on_demand,
         };
         self.assemble(config, resources)
     }

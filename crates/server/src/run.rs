@@ -253,6 +253,7 @@ impl ControlThread {
             open_in_browser(url);
         }
         notify(&[NotifyState::Ready]);
+        loader.apply_on_demand(&config);
         let (certificates, issued) = loader.certificate_maintenance(&config);
         certificates.apply(managed_certificates(&config).cloned().collect());
         Ok(Self {
@@ -526,6 +527,7 @@ impl ControlThread {
         if folder_has_changed {
             (self.certificates, self.issued) = self.loader.certificate_maintenance(&loaded.config);
         }
+        self.loader.apply_on_demand(&loaded.config);
         self.certificates
             .apply(managed_certificates(&loaded.config).cloned().collect());
         self.loaded.config = loaded.config;

@@ -13,7 +13,7 @@ use super::acme::AcmeDefaults;
 use super::http3;
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, ConfigTable};
-use crate::plan::CertificateOrigin;
+use crate::plan::{CertificateOrigin, OnDemandPlan};
 use crate::raw::{self, Site, Tls, TlsVersion};
 use crate::source::{Setting, SourceSpan};
 use crate::string_type::SiteHost;
@@ -30,6 +30,8 @@ pub(super) struct ResolvedTls {
     pub(super) http3: Option<Http3Settings>,
     /// The certificate, if it is ordered by ACME.
     pub(super) acme: Option<ManagedCertificate>,
+    /// Certificates on demand.
+    pub(super) on_demand: Option<OnDemandPlan>,
     /// Where the certificates come from otherwise.
     pub(super) origin: Option<CertificateOrigin>,
 }
@@ -76,12 +78,17 @@ fn settings(
     let http3 = http3::of_site(tls, reader);
     refuse_patterns(site, tls, reader);
     let client_auth = client_auth(tls, reader)?;
+    let mut on_demand = None;
     let (certificates, acme, origin) = match certificates? {
         SiteCertificates::Known(certificates, origin) => {
             warn_of_uncovered(site, &certificates, reader);
             (certificates, None, Some(origin))
         }
         SiteCertificates::Ordered(managed) => (Vec::new(), Some(managed), None),
+        SiteCertificates::OnDemand(plan) => {
+            on_demand = Some(plan);
+            (Vec::new(), None, None)
+        }
     };
     let settings = TlsSite {
         names: names(site, &certificates),
@@ -100,6 +107,7 @@ fn settings(
             tls: settings,
             http3: http3.map(|(settings, _)| settings),
             acme,
+            on_demand,
             origin,
         }),
         Err(error) => {
@@ -149,6 +157,8 @@ fn alpn(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<Vec<Vec<u8>
 enum SiteCertificates {
     /// From files, or of the local authority.
     Known(Vec<Certificate>, CertificateOrigin),
+    /// By ACME, for names that are first seen in a handshake.
+    OnDemand(OnDemandPlan),
     /// By ACME.
     Ordered(ManagedCertificate),
 }
@@ -195,6 +205,24 @@ fn certificates(
             .related(&cert.span, "it is given here"),
         );
         return None;
+    }
+    if let Some(keys) = &tls.acme_on_demand
+        && reader.local_certificates.is_none()
+    {
+        if let Some((cert, _)) = pairs.first() {
+            reader.report(
+                Finding::error(
+                    &keys.span,
+                    "`acme_on_demand` beside a certificate",
+                    "certificates are ordered on demand, or they are given",
+                )
+                .related(&cert.span, "it is given here"),
+            );
+            return None;
+        }
+        return defaults
+            .on_demand(site, tls, keys, reader)
+            .map(SiteCertificates::OnDemand);
     }
     if pairs.is_empty() {
         // With `--tls`, all certificates are local.

@@ -5,7 +5,10 @@ mod quic;
 mod sessions;
 mod settings;
 
-pub use settings::{ChallengeCertificates, ClientAuth, TlsSettings, TlsSite, UnknownName};
+pub use settings::{
+    ChallengeCertificates, ClientAuth, OnDemandCertificates, OnDemandLookup, PreparedSite,
+    TlsSettings, TlsSite, UnknownName,
+};
 
 pub(crate) use handshake::{AcceptedTls, accept};
 pub(crate) use quic::quic_tls_info;

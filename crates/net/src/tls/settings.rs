@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use apus_quic::QuicServerTls;
@@ -15,7 +16,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CipherSuite, RootCertStore, ServerConfig, SignatureAlgorithm};
 
 use super::quic::QuicSite;
-use super::sessions::TlsSessions;
+use super::sessions::{ON_DEMAND_SESSIONS, SITE_SESSIONS, TlsSessions};
 
 /// The TLS settings of one site.
 #[derive(Clone, Debug)]
@@ -121,6 +122,53 @@ pub struct TlsSettings {
     wildcard: HashMap<Box<str>, Arc<TlsSiteConfig>>,
     unknown: Option<Arc<TlsSiteConfig>>,
     challenges: Option<Arc<dyn ChallengeCertificates>>,
+    on_demand: Option<Arc<dyn OnDemandCertificates>>,
+}
+
+/// Certificates for names that are first seen in a handshake.
+pub trait OnDemandCertificates: Send + Sync {
+    /// What there is for a server name in lower case. For a new name, it begins to look.
+    fn look_up(&self, server_name: &str) -> OnDemandLookup;
+}
+
+/// What there is for a server name.
+pub enum OnDemandLookup {
+    /// The name is none of those that may get a certificate: the other sites of the listener decide.
+    NotCovered,
+    /// There is a certificate.
+    Ready(PreparedSite),
+    /// The certificate is being looked for: what comes of it.
+    Pending(Pin<Box<dyn Future<Output = OnDemandLookup>>>),
+    /// The name may not have a certificate.
+    NotPermitted,
+    /// There is no certificate for now.
+    NotYet,
+}
+
+impl fmt::Debug for OnDemandLookup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotCovered => "NotCovered",
+            Self::Ready(_) => "Ready",
+            Self::Pending(_) => "Pending",
+            Self::NotPermitted => "NotPermitted",
+            Self::NotYet => "NotYet",
+        })
+    }
+}
+
+/// A site that is ready for handshakes, for one name that was first seen in one.
+#[derive(Clone)]
+pub struct PreparedSite(pub(super) Arc<TlsSiteConfig>);
+
+impl PreparedSite {
+    /// Prepares a site.
+    ///
+    /// # Errors
+    /// An authority for clients cannot be used.
+    pub fn new(site: &TlsSite) -> Result<Self, TlsError> {
+        TlsSiteConfig::new(site, ON_DEMAND_SESSIONS).map(|config| Self(Arc::new(config)))
+    }
 }
 
 /// Certificates for the handshakes by which a certificate authority verifies a server (`tls-alpn-01`, RFC 8737).
@@ -153,9 +201,10 @@ impl TlsSettings {
             wildcard: HashMap::new(),
             unknown: None,
             challenges: None,
+            on_demand: None,
         };
         for site in sites {
-            let ready = Arc::new(TlsSiteConfig::new(site)?);
+            let ready = Arc::new(TlsSiteConfig::new(site, SITE_SESSIONS)?);
             let has_certificate = ready.config.is_some();
             if settings.unknown.is_none() && unknown == UnknownName::FirstSite && has_certificate {
                 settings.unknown = Some(Arc::clone(&ready));
@@ -189,6 +238,28 @@ impl TlsSettings {
         self
     }
 
+    /// Gets certificates for names that no other site has, too.
+    #[must_use]
+    pub fn with_on_demand(mut self, certificates: Arc<dyn OnDemandCertificates>) -> Self {
+        self.on_demand = Some(certificates);
+        self
+    }
+
+    /// What there is for a name that none of the sites has a certificate for.
+    pub(super) fn on_demand(&self, server_name: Option<&str>) -> OnDemandLookup {
+        let (Some(on_demand), Some(name)) = (&self.on_demand, server_name) else {
+            return OnDemandLookup::NotCovered;
+        };
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        if self
+            .named_site(&name)
+            .is_some_and(|site| site.config.is_some())
+        {
+            return OnDemandLookup::NotCovered;
+        }
+        on_demand.look_up(&name)
+    }
+
     /// The configuration of a handshake by which an authority verifies this name.
     pub(super) fn challenge(&self, server_name: &str) -> Option<Arc<ServerConfig>> {
         let name = server_name.trim_end_matches('.').to_ascii_lowercase();
@@ -217,15 +288,17 @@ impl TlsSettings {
 
     /// The site for the name that a client asks for; `None` refuses it.
     pub(super) fn site(&self, name: Option<&str>) -> Option<&Arc<TlsSiteConfig>> {
-        let found = name.and_then(|name| {
-            let name = name.trim_end_matches('.');
-            self.exact.get(name).or_else(|| {
-                // The longest suffix wins: *.a.example.com before *.example.com.
-                name.match_indices('.')
-                    .find_map(|(at, _)| name.get(at..).and_then(|rest| self.wildcard.get(rest)))
-            })
-        });
+        let found = name.and_then(|name| self.named_site(name.trim_end_matches('.')));
         found.or(self.unknown.as_ref())
+    }
+
+    /// The site that has this name.
+    fn named_site(&self, name: &str) -> Option<&Arc<TlsSiteConfig>> {
+        self.exact.get(name).or_else(|| {
+            // The longest suffix wins: *.a.example.com before *.example.com.
+            name.match_indices('.')
+                .find_map(|(at, _)| name.get(at..).and_then(|rest| self.wildcard.get(rest)))
+        })
     }
 }
 
@@ -239,7 +312,7 @@ impl fmt::Debug for TlsSettings {
 }
 
 impl TlsSiteConfig {
-    fn new(site: &TlsSite) -> Result<Self, TlsError> {
+    fn new(site: &TlsSite, session_capacity: usize) -> Result<Self, TlsError> {
         let provider = Arc::new(default_provider());
         let versions: &[_] = match site.min_version {
             MinVersion::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
@@ -281,7 +354,8 @@ impl TlsSiteConfig {
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(CertificateResolver::new(&site.certificates)));
         let sessions =
-            TlsSessions::of(site.identity()).map_err(|error| TlsError::new(error.to_string()))?;
+            TlsSessions::of(site.identity(), session_capacity)
+            .map_err(|error| TlsError::new(error.to_string()))?;
         let certificate_names: Arc<[Box<str>]> = site
             .certificates
             .iter()

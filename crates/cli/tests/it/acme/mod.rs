@@ -1,7 +1,9 @@
 //! Certificates by ACME, from a real certificate authority (pebble) over real sockets.
 
 mod commands;
+mod dns;
 mod framework;
+mod on_demand;
 mod pebble;
 
 use std::collections::BTreeSet;
@@ -24,7 +26,10 @@ struct CertificateTest {
 
 impl CertificateTest {
     fn new(options: PebbleOptions) -> Self {
-        let home = Home::new();
+        Self::in_home(Home::new(), options)
+    }
+
+    fn in_home(home: Home, options: PebbleOptions) -> Self {
         let (http, https) = (free_port(), free_port());
         Self {
             pebble: Pebble::start(&home, (http, https), options),

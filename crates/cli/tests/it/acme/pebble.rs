@@ -14,6 +14,7 @@ pub(crate) struct Pebble {
     folder: PathBuf,
     directory: String,
     management: u16,
+    dns: u16,
     dns_management: u16,
 }
 
@@ -24,6 +25,26 @@ pub(crate) struct PebbleOptions {
     pub(crate) external_account: bool,
     /// It waits a moment before it verifies names.
     pub(crate) hesitates: bool,
+    /// It refuses [`BLOCKED`].
+    pub(crate) blocks: bool,
+    /// The port of the name server that it asks, in place of its own.
+    pub(crate) name_server: Option<u16>,
+}
+
+/// The management of the DNS server.
+pub(crate) struct RecordManagement(u16);
+
+impl RecordManagement {
+    /// Changes a record: `set-txt`, `clear-txt`, `set-cname`.
+    pub(crate) fn change(&self, action: &str, body: &serde_json::Value) {
+        let output = Command::new("curl")
+            .args(["--silent", "--show-error", "--fail", "--data"])
+            .arg(body.to_string())
+            .arg(format!("http://127.0.0.1:{}/{action}", self.0))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
 }
 
 pub(crate) const EXTERNAL_KEY: &str = "ZWFiLWtleS1vZi10aGlydHktdHdvLWJ5dGVzLSEhISE";
@@ -65,7 +86,10 @@ impl Pebble {
         let mut pebble = tool("pebble");
         pebble
             .args(["-config", "pebble.json", "-strict"])
-            .args(["-dnsserver", &format!("127.0.0.1:{dns}")])
+            .args([
+                "-dnsserver",
+                &format!("127.0.0.1:{}", options.name_server.unwrap_or(dns)),
+            ])
             // Some nonces are refused at random: clients have to try again.
             .env("PEBBLE_WFE_NONCEREJECT", "20");
         match options.hesitates {
@@ -92,6 +116,7 @@ impl Pebble {
             programs,
             directory: format!("https://localhost:{listen}/dir"),
             management,
+            dns,
             dns_management,
             folder,
         }
@@ -104,6 +129,16 @@ impl Pebble {
              acme_folder = \"acme\"\n",
             self.directory
         )
+    }
+
+    /// The management of its DNS server.
+    pub(crate) fn records(&self) -> RecordManagement {
+        RecordManagement(self.dns_management)
+    }
+
+    /// The port of its DNS server.
+    pub(crate) fn dns_port(&self) -> u16 {
+        self.dns
     }
 
     /// The URL of its directory.
