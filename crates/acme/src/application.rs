@@ -1,6 +1,7 @@
 //! `Acme`: the certificates of an application of the framework, and the plan of its listeners with them.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -104,6 +105,20 @@ impl Acme {
     #[must_use]
     pub fn dns_hook(mut self, program: impl Into<PathBuf>) -> Self {
         self.settings.dns = Some(DnsPublisher::Hook(program.into()));
+        self
+    }
+
+    /// The DNS server that is asked where the names point, by default that of the system.
+    #[must_use]
+    pub fn resolver(mut self, address: SocketAddr) -> Self {
+        self.settings.resolver = Some(address);
+        self
+    }
+
+    /// Orders the certificate without a check that the names point to this machine, as behind a load balancer.
+    #[must_use]
+    pub fn without_dns_check(mut self) -> Self {
+        self.settings.skip_dns_check = true;
         self
     }
 

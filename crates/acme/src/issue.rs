@@ -13,6 +13,7 @@ use instant_acme::{
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 
+use crate::authority_client::{AuthorityClient, AuthorityObservations};
 use crate::challenges::{OpenChallenge, PendingChallenges};
 use crate::dns::{DnsPublication, TxtRecord};
 use crate::issue_error::{IssueError, problem_words};
@@ -33,6 +34,8 @@ pub(crate) struct CertificateOrder<'a> {
     pub(crate) managed: &'a ManagedCertificate,
     pub(crate) provider: &'a AcmeProvider,
     pub(crate) progress: &'a OrderProgress,
+    /// What the authority says beside its responses.
+    pub(crate) observations: Arc<AuthorityObservations>,
 }
 
 /// What the order of a certificate does just now, for the status.
@@ -84,6 +87,8 @@ enum PublishedResponse {
 impl CertificateOrder<'_> {
     /// Orders the certificate, or continues the open order, and stores it.
     pub(crate) async fn obtain(&self, state: &mut CertificateState) -> Result<(), IssueError> {
+        // What the authority sends has to be stored.
+        self.store.check_space(self.managed)?;
         self.progress.begin("finding the account");
         let account = self.account().await?;
         self.progress.begin("creating the order");
@@ -126,13 +131,14 @@ impl CertificateOrder<'_> {
     pub(crate) async fn account(&self) -> Result<Account, IssueError> {
         let settings = &self.managed.settings;
         let root = settings.provider_root.as_deref();
-        if let Some(account) = stored_account(self.store, self.provider, root).await? {
+        let observations = &self.observations;
+        if let Some(account) =
+            stored_account(self.store, self.provider, (root, observations)).await?
+        {
             return Ok(account);
         }
-        let builder = match root {
-            Some(root) => Account::builder_with_root(root),
-            None => Account::builder(),
-        }?;
+        let client = AuthorityClient::new(root, Arc::clone(observations))?;
+        let builder = Account::builder_with_http(Box::new(client));
         let contact = settings
             .email
             .as_ref()
@@ -372,15 +378,13 @@ impl CertificateOrder<'_> {
 pub(crate) async fn stored_account(
     store: &CertificateStore,
     provider: &AcmeProvider,
-    root: Option<&Path>,
+    (root, observations): (Option<&Path>, &Arc<AuthorityObservations>),
 ) -> Result<Option<Account>, IssueError> {
     let Some(json) = store.account(provider)? else {
         return Ok(None);
     };
-    let builder = match root {
-        Some(root) => Account::builder_with_root(root),
-        None => Account::builder(),
-    }?;
+    let client = AuthorityClient::new(root, Arc::clone(observations))?;
+    let builder = Account::builder_with_http(Box::new(client));
     let credentials = serde_json::from_slice(&json)
         .map_err(|error| IssueError::new(format!("the stored account: {error}")))?;
     Ok(Some(builder.from_credentials(credentials).await?))

@@ -1,9 +1,11 @@
 //! Why there is no certificate, in words.
 
 use std::fmt;
+use std::time::Duration;
 
 use instant_acme::Problem;
 
+use crate::authority_client::ClockError;
 use crate::store::CertificateStoreError;
 
 /// Why there is no certificate.
@@ -11,6 +13,7 @@ use crate::store::CertificateStoreError;
 pub struct IssueError {
     text: String,
     kind: IssueErrorKind,
+    retry_after: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +21,8 @@ enum IssueErrorKind {
     RateLimited,
     BadNonce,
     AlreadyRevoked,
+    NoAccount,
+    NotReady,
     Other,
 }
 
@@ -26,7 +31,37 @@ impl IssueError {
         Self {
             text: text.into(),
             kind: IssueErrorKind::Other,
+            retry_after: Duration::ZERO,
         }
+    }
+
+    /// This machine or DNS is not ready for an order, so that the authority was not asked.
+    pub(crate) fn not_ready(text: impl Into<String>) -> Self {
+        Self {
+            kind: IssueErrorKind::NotReady,
+            ..Self::new(text)
+        }
+    }
+
+    /// Whether this machine or DNS is not ready for an order, which may be mended at any time.
+    pub(crate) fn is_not_ready(&self) -> bool {
+        self.kind == IssueErrorKind::NotReady
+    }
+
+    /// Whether the authority does not know the account any more.
+    pub(crate) fn is_without_account(&self) -> bool {
+        self.kind == IssueErrorKind::NoAccount
+    }
+
+    /// How long the authority wants to be left alone; zero if it does not say.
+    pub(crate) fn retry_after(&self) -> Duration {
+        self.retry_after
+    }
+
+    /// The same, from an authority that wants to be left alone for so long.
+    pub(crate) fn with_retry_after(mut self, retry_after: Duration) -> Self {
+        self.retry_after = retry_after;
+        self
     }
 
     /// Whether the authority has forgotten its nonce, so that the same can be tried at once (RFC 8555 section 6.5).
@@ -45,7 +80,10 @@ impl IssueError {
             true => IssueErrorKind::RateLimited,
             false => IssueErrorKind::Other,
         };
-        Self { text, kind }
+        Self {
+            kind,
+            ..Self::new(text)
+        }
     }
 
     /// Whether the authority refuses more orders for now.
@@ -70,15 +108,22 @@ impl From<instant_acme::Error> for IssueError {
             Some("rateLimited") => IssueErrorKind::RateLimited,
             Some("badNonce") => IssueErrorKind::BadNonce,
             Some("alreadyRevoked") => IssueErrorKind::AlreadyRevoked,
-            _ => IssueErrorKind::Other,
+            Some("accountDoesNotExist") => IssueErrorKind::NoAccount,
+            _ => match &error {
+                Error::Other(other) if other.is::<ClockError>() => IssueErrorKind::NotReady,
+                _ => IssueErrorKind::Other,
+            },
         };
-        Self { text, kind }
+        Self {
+            kind,
+            ..Self::new(text)
+        }
     }
 }
 
 impl From<CertificateStoreError> for IssueError {
     fn from(error: CertificateStoreError) -> Self {
-        Self::new(error.to_string())
+        Self::not_ready(error.to_string())
     }
 }
 

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod application;
+mod authority_client;
 mod challenges;
 mod dns;
 mod dns_publisher;
@@ -23,6 +24,7 @@ mod names;
 mod on_demand;
 mod permission;
 mod provider;
+mod reachability;
 mod schedule;
 mod service;
 mod settings;

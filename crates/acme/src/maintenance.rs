@@ -20,6 +20,7 @@ use crate::issue_error::IssueError;
 use crate::on_demand::{OnDemandNames, OnDemandSite};
 use crate::permission::may_have_certificate;
 use crate::provider::AcmeProvider;
+use crate::reachability::check_names;
 use crate::schedule::{pause_after, renewal_time, time_in_window};
 use crate::settings::ManagedCertificate;
 use crate::state::CertificateState;
@@ -468,7 +469,7 @@ impl CertificateWorker {
         };
         let clock = OffsetDateTime::now_utc();
         if clock.unix_timestamp() < EARLIEST {
-            return Err(IssueError::new(format!(
+            return Err(IssueError::not_ready(format!(
                 "the clock is wrong: it is not {clock}, so that no certificate can be ordered"
             )));
         }
@@ -515,21 +516,8 @@ impl CertificateWorker {
             Err(error) => {
                 // The order may be lost with its state, which is stored then.
                 let mut state = store.state(&self.managed).unwrap_or(state);
-                state.failures = match has_changed {
-                    true => 1,
-                    false => state.failures.saturating_add(1),
-                };
+                let pause = self.note_failure(error, has_changed, &mut state);
                 state.settings = settings;
-                let pause = pause_after(state.failures, error.is_rate_limited(), random());
-                state.next_attempt = Some(OffsetDateTime::now_utc() + pause);
-                state.last_error = Some(error.to_string());
-                tracing::error!(
-                    names = self.managed.names.join(" "),
-                    %error,
-                    failures = state.failures,
-                    next_attempt_in_seconds = pause.as_secs(),
-                    "a certificate cannot be ordered"
-                );
                 let stored = store.put_state(&self.managed, &state);
                 self.fail_on_demand();
                 self.progress.end_attempt();
@@ -537,6 +525,47 @@ impl CertificateWorker {
                 Ok(pause)
             }
         }
+    }
+
+    /// Notes why there is no certificate. Returns the pause to the next attempt.
+    fn note_failure(
+        &self,
+        error: &IssueError,
+        has_changed: bool,
+        state: &mut CertificateState,
+    ) -> Duration {
+        let names = self.managed.names.join(" ");
+        let text = error.to_string();
+        let pause = match error.is_not_ready() {
+            // The authority was not asked: it may be asked as soon as this is mended.
+            true => FAULT_PAUSE,
+            false => {
+                state.failures = match has_changed {
+                    true => 1,
+                    false => state.failures.saturating_add(1),
+                };
+                pause_after(state.failures, error.is_rate_limited(), random())
+                    .max(error.retry_after())
+            }
+        };
+        if !error.is_not_ready() {
+            tracing::error!(
+                names,
+                error = text,
+                failures = state.failures,
+                next_attempt_in_seconds = pause.as_secs(),
+                "a certificate cannot be ordered"
+            );
+        } else if state.last_error.as_ref() != Some(&text) {
+            tracing::warn!(names, why = text, "a certificate is not ordered yet");
+        }
+        // A process that starts looks at once whether it is mended; the clock may have been wrong.
+        state.next_attempt = match error.is_not_ready() {
+            true => None,
+            false => Some(OffsetDateTime::now_utc() + pause),
+        };
+        state.last_error = Some(text);
+        pause
     }
 
     /// Reports a certificate that is another than the one before.
@@ -625,6 +654,7 @@ impl CertificateWorker {
             return Err(IssueError::new("the server stops"));
         };
         self.check_permission().await?;
+        check_names(&self.managed, &self.shared.challenges).await?;
         let default = [AcmeProvider::default()];
         let providers: &[AcmeProvider] = match self.managed.settings.providers.as_slice() {
             [] => &default,
@@ -632,11 +662,15 @@ impl CertificateWorker {
         };
         let mut failures = Vec::new();
         let mut is_rate_limited = true;
+        let mut retry_after = Duration::MAX;
         for provider in providers {
             match self.order_from(provider, state).await {
                 Ok(()) => return Ok(()),
+                // Another authority would not be asked either.
+                Err(error) if error.is_not_ready() => return Err(error),
                 Err(error) => {
                     is_rate_limited &= error.is_rate_limited();
+                    retry_after = retry_after.min(error.retry_after());
                     failures.push((provider, error));
                 }
             }
@@ -648,7 +682,8 @@ impl CertificateWorker {
                     .iter()
                     .map(|(provider, error)| format!("{}: {error}", provider.name))
                     .collect();
-                Err(IssueError::of_several(texts.join("; "), is_rate_limited))
+                let error = IssueError::of_several(texts.join("; "), is_rate_limited);
+                Err(error.with_retry_after(retry_after))
             }
         }
     }
@@ -702,6 +737,7 @@ impl CertificateWorker {
             managed: &self.managed,
             provider,
             progress: &self.progress,
+            observations: Arc::default(),
         }
     }
 }
@@ -716,7 +752,15 @@ async fn obtain(
         loop {
             match order.obtain(state).await {
                 Err(error) if error.is_bad_nonce() && attempt < NONCE_ATTEMPTS => attempt += 1,
-                result => return result,
+                Err(error) if error.is_without_account() && attempt < NONCE_ATTEMPTS => {
+                    tracing::warn!(%error, "an authority does not know the account: a new one is created");
+                    order.store.remove_account(order.provider)?;
+                    attempt += 1;
+                }
+                Err(error) => {
+                    return Err(error.with_retry_after(order.observations.retry_after()));
+                }
+                Ok(()) => return Ok(()),
             }
         }
     };

@@ -22,8 +22,11 @@ pub struct AcmeSettings {
     pub challenges: Vec<ChallengeKind>,
     /// What publishes TXT records, for [`ChallengeKind::Dns`].
     pub dns: Option<DnsPublisher>,
-    /// The DNS server that is asked where TXT records belong; `None`: that of the system.
+    /// The DNS server that is asked where names point and where TXT records belong; `None`: that of the system.
     pub resolver: Option<SocketAddr>,
+    /// Whether certificates are ordered for names without a check that DNS points to this machine, as behind a load
+    /// balancer.
+    pub skip_dns_check: bool,
     /// The profile of the certificate, such as `shortlived`, if the authority has several.
     pub profile: Option<String>,
     /// The kind of the private key.

@@ -25,6 +25,9 @@ use crate::provider::AcmeProvider;
 use crate::settings::ManagedCertificate;
 use crate::state::CertificateState;
 
+/// The bytes that the files of an order may need: an account, keys, a chain and the state, each beside its old version.
+const SPACE_OF_ORDER: usize = 64 * 1024;
+
 /// The folder in which accounts, certificates and open orders are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateStore {
@@ -156,13 +159,7 @@ impl CertificateStore {
         &self,
         managed: &ManagedCertificate,
     ) -> Result<(), CertificateStoreError> {
-        let path = self.of(managed).join("pending.key");
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(CertificateStoreError::Io(path, error))
-            }
-            _ => Ok(()),
-        }
+        remove_file(&self.of(managed).join("pending.key"))
     }
 
     /// The account at an authority, as JSON.
@@ -179,6 +176,27 @@ impl CertificateStore {
         json: &[u8],
     ) -> Result<(), CertificateStoreError> {
         self.write(&self.account_path(provider), json)
+    }
+
+    /// Forgets the account at an authority, which does not know it any more.
+    pub(crate) fn remove_account(
+        &self,
+        provider: &AcmeProvider,
+    ) -> Result<(), CertificateStoreError> {
+        remove_file(&self.account_path(provider))
+    }
+
+    /// Checks that the files of an order can be written.
+    pub(crate) fn check_space(
+        &self,
+        managed: &ManagedCertificate,
+    ) -> Result<(), CertificateStoreError> {
+        let folder = self.of(managed);
+        let failed = |error| CertificateStoreError::Io(folder.clone(), error);
+        create_folder(&folder).map_err(failed)?;
+        let mut file = tempfile::NamedTempFile::new_in(&folder).map_err(failed)?;
+        file.write_all(&[0; SPACE_OF_ORDER]).map_err(failed)?;
+        file.as_file().sync_all().map_err(failed)
     }
 
     /// Locks a certificate; `None` while another process orders it.
@@ -310,6 +328,15 @@ impl CertificateStore {
         File::open(folder)
             .and_then(|folder| folder.sync_all())
             .map_err(failed)
+    }
+}
+
+fn remove_file(path: &Path) -> Result<(), CertificateStoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(CertificateStoreError::Io(path.to_owned(), error))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The certificates in a store, whether a configuration names them or not, for the commands of operators.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apus_transport::tls::Certificate;
@@ -174,7 +175,7 @@ impl StoredCertificate {
                 "it is not known which authority issued the certificate",
             ));
         };
-        let account: Account = stored_account(&self.store, &provider, root)
+        let account: Account = stored_account(&self.store, &provider, (root, &Arc::default()))
             .await?
             .ok_or_else(|| {
                 IssueError::new(format!(

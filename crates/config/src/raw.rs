@@ -171,9 +171,12 @@ keys! {
         acme_dns_hook: FilePath,
         /// How TXT records are published without a program.
         acme_dns: AcmeDns,
-        /// The DNS server that is asked where TXT records belong: their delegation, their zones and its name servers, which are
-        /// asked at the same port. By default the first one of `/etc/resolv.conf`.
+        /// The DNS server that is asked where names point and where TXT records belong: their delegation, their zones and the
+        /// name servers of these, which are asked at the same port. By default the first one of `/etc/resolv.conf`.
         acme_resolver: DnsServer,
+        /// Whether certificates are ordered only while DNS points to this machine. Behind a load balancer or another proxy,
+        /// it does not.
+        acme_check_dns: bool = true,
         /// The profile of certificates, if the authority has several, such as `"shortlived"`.
         acme_profile: Text,
         /// The kind of private keys.
@@ -646,6 +649,8 @@ keys! {
         acme_provider: OneOrMore<ProviderText> = OneOrMore::default(),
         /// As `acme_challenge` of `[global]`, for this site.
         acme_challenge: OneOrMore<Challenge> = OneOrMore::default(),
+        /// As `acme_check_dns` of `[global]`, for this site.
+        acme_check_dns: bool = true,
         /// As `acme_profile` of `[global]`, for this site.
         acme_profile: Text,
         /// As `acme_key_type` of `[global]`, for this site.

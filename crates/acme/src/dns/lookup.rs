@@ -25,13 +25,13 @@ const DNS_PORT: u16 = 53;
 
 /// Lookups through one recursive resolver.
 #[derive(Debug)]
-pub(super) struct DnsLookup {
+pub(crate) struct DnsLookup {
     resolver: SocketAddr,
 }
 
 impl DnsLookup {
     /// Through this resolver, or the one of the system. Name servers are asked at the port of the resolver.
-    pub(super) fn new(resolver: Option<SocketAddr>) -> Self {
+    pub(crate) fn new(resolver: Option<SocketAddr>) -> Self {
         let resolver = resolver.or_else(system_resolver);
         Self {
             resolver: resolver.unwrap_or((Ipv4Addr::LOCALHOST, DNS_PORT).into()),
@@ -63,6 +63,23 @@ impl DnsLookup {
             }
         }
         current
+    }
+
+    /// The addresses of a name.
+    pub(crate) async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, IssueError> {
+        let asked = parse_name(name)?;
+        let mut addresses = Vec::new();
+        let mut failure = None;
+        for record_type in [RecordType::A, RecordType::AAAA] {
+            match query(self.resolver, asked.clone(), record_type).await {
+                Ok(response) => addresses.extend(addresses_in(&response)),
+                Err(error) => failure = Some(error),
+            }
+        }
+        match (addresses.is_empty(), failure) {
+            (true, Some(error)) => Err(error),
+            _ => Ok(addresses),
+        }
     }
 
     /// The zone of a name, by the name server that is authoritative for it.
@@ -147,17 +164,9 @@ impl DnsLookup {
                 let Ok(response) = query(self.resolver, name.clone(), record_type).await else {
                     continue;
                 };
-                let addresses = response
-                    .answers
-                    .iter()
-                    .filter_map(|record| match &record.data {
-                        RData::A(address) => Some(IpAddr::from(address.0)),
-                        RData::AAAA(address) => Some(IpAddr::from(address.0)),
-                        _ => None,
-                    });
-                servers.extend(
-                    addresses.map(|address| SocketAddr::new(address, self.resolver.port())),
-                );
+                let port = self.resolver.port();
+                servers
+                    .extend(addresses_in(&response).map(|address| SocketAddr::new(address, port)));
             }
         }
         servers.truncate(MOST_SERVERS);
@@ -180,6 +189,17 @@ async fn zone(server: SocketAddr, name: &str) -> Result<Option<Name>, IssueError
         current = current.base_name();
     }
     Ok(None)
+}
+
+fn addresses_in(response: &Message) -> impl Iterator<Item = IpAddr> {
+    response
+        .answers
+        .iter()
+        .filter_map(|record| match &record.data {
+            RData::A(address) => Some(IpAddr::from(address.0)),
+            RData::AAAA(address) => Some(IpAddr::from(address.0)),
+            _ => None,
+        })
 }
 
 fn has_value(response: &Message, value: &str) -> bool {

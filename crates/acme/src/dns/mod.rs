@@ -14,7 +14,8 @@ use tokio::process::Command;
 
 use crate::dns_publisher::DnsPublisher;
 use crate::issue_error::IssueError;
-use lookup::DnsLookup;
+
+pub(crate) use self::lookup::DnsLookup;
 
 /// How long a DNS hook may take, with the time until the record is published.
 const HOOK_PATIENCE: Duration = Duration::from_secs(600);

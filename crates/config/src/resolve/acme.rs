@@ -69,6 +69,7 @@ impl AcmeDefaults {
                 challenges: challenges(&raw.acme_challenge),
                 dns,
                 resolver: raw.acme_resolver.as_ref().map(|server| server.0),
+                skip_dns_check: !*raw.acme_check_dns,
                 profile: raw.acme_profile.as_ref().map(|profile| profile.0.clone()),
                 key_type: key_type(*raw.acme_key_type),
             },
@@ -260,6 +261,10 @@ impl AcmeDefaults {
             challenges: match tls.acme_challenge.given {
                 true => challenges(&tls.acme_challenge),
                 false => of_all.challenges.clone(),
+            },
+            skip_dns_check: match tls.acme_check_dns.given {
+                true => !*tls.acme_check_dns,
+                false => of_all.skip_dns_check,
             },
             profile: profile.or_else(|| of_all.profile.clone()),
             key_type: match tls.acme_key_type.given {

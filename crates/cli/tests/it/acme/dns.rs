@@ -54,7 +54,7 @@ impl NameServer {
     fn keys(&self, secret: &str) -> String {
         let port = self.port;
         format!(
-            "acme_resolver = \"127.0.0.1:{port}\"\n[global.acme_dns]\nprovider = \"rfc2136\"\n\
+            "[global.acme_dns]\nprovider = \"rfc2136\"\n\
              server = \"127.0.0.1:{port}\"\nkey_name = \"acme.\"\nkey = \"{secret}\"\n"
         )
     }
@@ -166,9 +166,8 @@ fn a_webhook_publishes_and_removes_records() {
         records.change(action, &json!({ "host": host, "value": request["value"] }));
     });
     let keys = format!(
-        "acme_resolver = \"127.0.0.1:{}\"\n[global.acme_dns]\nprovider = \"webhook\"\n\
+        "[global.acme_dns]\nprovider = \"webhook\"\n\
          url = \"http://127.0.0.1:{}/records\"\ntoken = \"hidden-token\"\n",
-        test.pebble.dns_port(),
         hook.port
     );
     test.configure(&keys, "\"*.example.com\"", "");
@@ -207,9 +206,8 @@ fn an_account_of_acme_dns_is_used_for_a_name_that_is_delegated() {
         );
     });
     let keys = format!(
-        "acme_resolver = \"127.0.0.1:{}\"\n[global.acme_dns]\nprovider = \"acme-dns\"\n\
+        "[global.acme_dns]\nprovider = \"acme-dns\"\n\
          url = \"http://127.0.0.1:{}\"\nuser = \"user-1\"\npassword = \"hidden-password\"\nsubdomain = \"sub\"\n",
-        test.pebble.dns_port(),
         server.port
     );
     test.configure(&keys, "\"*.example.com\"", "");

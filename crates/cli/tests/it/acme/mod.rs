@@ -2,6 +2,7 @@
 
 mod commands;
 mod dns;
+mod faults;
 mod framework;
 mod on_demand;
 mod pebble;

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 
 use apus_testkit::CertificateAuthority;
 
@@ -10,9 +11,13 @@ use crate::harness::{Home, free_port, is_open, wait_until};
 
 /// A certificate authority that verifies names at these ports of this machine.
 pub(crate) struct Pebble {
-    programs: [Child; 2],
+    resolver: Child,
+    /// The authority itself, while it runs.
+    authority: Mutex<Option<Child>>,
+    options: PebbleOptions,
     folder: PathBuf,
     directory: String,
+    listen: u16,
     management: u16,
     dns: u16,
     dns_management: u16,
@@ -47,6 +52,9 @@ impl RecordManagement {
     }
 }
 
+/// A name for which the authority issues no certificate.
+pub(crate) const BLOCKED: &str = "blocked.example.com";
+
 pub(crate) const EXTERNAL_KEY: &str = "ZWFiLWtleS1vZi10aGlydHktdHdvLWJ5dGVzLSEhISE";
 
 impl Pebble {
@@ -67,7 +75,7 @@ impl Pebble {
                 "externalAccountBindingRequired": {},
                 "externalAccountMACKeys": {{ "kid-1": "{EXTERNAL_KEY}" }},
                 "retryAfter": {{ "authz": 1, "order": 1 }},
-                "keyAlgorithm": "ecdsa",
+                "keyAlgorithm": "ecdsa", "domainBlocklist": [{blocked}],
                 "profiles": {{
                     "default": {{ "description": "three months", "validityPeriod": 7776000 }},
                     "shortlived": {{ "description": "six days", "validityPeriod": 518400 }}
@@ -83,42 +91,46 @@ impl Pebble {
         }
         resolver.args(["-dnsserver", &format!("127.0.0.1:{dns}")]);
         resolver.args(["-management", &format!("127.0.0.1:{dns_management}")]);
-        let mut pebble = tool("pebble");
-        pebble
-            .args(["-config", "pebble.json", "-strict"])
-            .args([
-                "-dnsserver",
-                &format!("127.0.0.1:{}", options.name_server.unwrap_or(dns)),
-            ])
-            // Some nonces are refused at random: clients have to try again.
-            .env("PEBBLE_WFE_NONCEREJECT", "20");
-        match options.hesitates {
-            true => pebble.env("PEBBLE_VA_SLEEPTIME", "4"),
-            false => pebble.env("PEBBLE_VA_NOSLEEP", "1"),
-        };
-        let start = |mut program: Command, log: &str| {
-            let log = File::create(folder.join(log)).unwrap();
-            program
-                .current_dir(&folder)
-                .stdin(Stdio::null())
-                .stdout(log.try_clone().unwrap())
-                .stderr(log)
-                .spawn()
-                .expect("`make test` installs pebble into .tools")
-        };
-        let programs = [start(resolver, "dns.log"), start(pebble, "pebble.log")];
-        for port in [dns_management, listen, management] {
-            wait_until("the certificate authority", || {
-                is_open(([127, 0, 0, 1], port).into())
-            });
-        }
-        Self {
-            programs,
+        let pebble = Self {
+            resolver: start(resolver, &folder, "dns.log"),
+            authority: Mutex::default(),
+            options,
             directory: format!("https://localhost:{listen}/dir"),
+            listen,
             management,
             dns,
             dns_management,
             folder,
+        };
+        wait_until_open(dns_management);
+        pebble.resume();
+        pebble
+    }
+
+    /// Ends the authority. It forgets its accounts, and the root of its certificates.
+    pub(crate) fn pause(&self) {
+        if let Some(mut authority) = self.authority.lock().unwrap().take() {
+            let _ = authority.kill();
+            let _ = authority.wait();
+        }
+    }
+
+    /// Starts the authority, with a new log.
+    pub(crate) fn resume(&self) {
+        let mut pebble = tool("pebble");
+        pebble
+            .args(["-config", "pebble.json", "-strict"])
+            .args(["-dnsserver", &format!("127.0.0.1:{}", self.dns_port())])
+            // Some nonces are refused at random: clients have to try again.
+            .env("PEBBLE_WFE_NONCEREJECT", "20");
+        match self.options.hesitates {
+            true => pebble.env("PEBBLE_VA_SLEEPTIME", "4"),
+            false => pebble.env("PEBBLE_VA_NOSLEEP", "1"),
+        };
+        let authority = start(pebble, &self.folder, "pebble.log");
+        *self.authority.lock().unwrap() = Some(authority);
+        for port in [self.listen, self.management] {
+            wait_until_open(port);
         }
     }
 
@@ -127,8 +139,8 @@ impl Pebble {
         format!(
             "acme_agree = true\nacme_provider = \"{}\"\nacme_provider_root = \"pebble/root.pem\"\n\
              acme_folder = \"acme\"\n",
-            self.directory
-        )
+            self.directory,
+        ) + &format!("acme_resolver = \"127.0.0.1:{}\"\n", self.dns_port())
     }
 
     /// The management of its DNS server.
@@ -136,9 +148,9 @@ impl Pebble {
         RecordManagement(self.dns_management)
     }
 
-    /// The port of its DNS server.
+    /// The port of the DNS server that it asks.
     pub(crate) fn dns_port(&self) -> u16 {
-        self.dns
+        self.options.name_server.unwrap_or(self.dns)
     }
 
     /// The URL of its directory.
@@ -180,6 +192,11 @@ impl Pebble {
         fs::read_to_string(self.folder.join("pebble.log")).unwrap()
     }
 
+    /// How many accounts were created.
+    pub(crate) fn accounts(&self) -> usize {
+        self.log().matches("accounts in memory").count()
+    }
+
     /// How many orders it got.
     pub(crate) fn orders(&self) -> usize {
         self.log().matches("Added order").count()
@@ -188,11 +205,27 @@ impl Pebble {
 
 impl Drop for Pebble {
     fn drop(&mut self) {
-        for program in &mut self.programs {
-            let _ = program.kill();
-            let _ = program.wait();
-        }
+        self.pause();
+        let _ = self.resolver.kill();
+        let _ = self.resolver.wait();
     }
+}
+
+fn start(mut program: Command, folder: &Path, log: &str) -> Child {
+    let log = File::create(folder.join(log)).unwrap();
+    program
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .expect("`make test` installs pebble into .tools")
+}
+
+fn wait_until_open(port: u16) {
+    wait_until("the certificate authority", || {
+        is_open(([127, 0, 0, 1], port).into())
+    });
 }
 
 fn tool(name: &str) -> Command {

@@ -103,6 +103,11 @@ pub(super) const GLOBAL: &[(&str, &str, &str)] = &[
         "acme_agree = true\nacme_resolver = \"192.0.2.53\"",
     ),
     (
+        "acme_check_dns",
+        "acme_agree = true",
+        "acme_agree = true\nacme_check_dns = false",
+    ),
+    (
         "acme_profile",
         "acme_agree = true",
         "acme_agree = true\nacme_profile = \"shortlived\"",
@@ -137,6 +142,7 @@ pub(super) const TLS: &[(&str, &str, &str)] = &[
     ),
     ("acme_provider", "", "acme_provider = \"google\""),
     ("acme_challenge", "", "acme_challenge = \"http-01\""),
+    ("acme_check_dns", "", "acme_check_dns = false"),
     ("acme_profile", "", "acme_profile = \"shortlived\""),
     ("acme_key_type", "", "acme_key_type = \"p384\""),
     (
