@@ -31,6 +31,7 @@ mod settings;
 mod state;
 mod store;
 mod stored;
+mod ticket_secrets;
 
 pub use self::application::{Acme, AcmeError, ApplicationCertificates, MaintainedPlan};
 pub use self::challenges::PendingChallenges;
@@ -49,3 +50,4 @@ pub use self::settings::{
 };
 pub use self::store::{CertificateStore, CertificateStoreError};
 pub use self::stored::{CertificateDetails, RevocationReason, StoredCertificate};
+pub use self::ticket_secrets::TicketRotation;

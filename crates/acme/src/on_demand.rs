@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use apus_net::tls::{OnDemandCertificates, OnDemandLookup, PreparedSite, TlsSite};
+use apus_net::tls::{OnDemandCertificates, OnDemandLookup, PreparedSite, TicketSecrets, TlsSite};
 use apus_transport::tls::{Certificate, TlsError};
 use tokio::sync::{Notify, watch};
 
@@ -41,6 +41,8 @@ pub struct OnDemandSite {
     pub ask: Option<String>,
     /// The most orders in an hour.
     pub orders_per_hour: u32,
+    /// The secrets of session tickets, if they outlive the process.
+    pub ticket_secrets: Option<Arc<TicketSecrets>>,
 }
 
 impl OnDemandSite {
@@ -321,11 +323,12 @@ fn prepare(
     name: &str,
     certificate: &Certificate,
 ) -> Result<PreparedSite, TlsError> {
-    PreparedSite::new(&TlsSite {
+    let tls = TlsSite {
         names: vec![name.to_owned()],
         certificates: vec![certificate.clone()],
         ..site.tls.clone()
-    })
+    };
+    PreparedSite::new(&tls, site.ticket_secrets.as_ref())
 }
 
 fn pending(sender: &watch::Sender<Option<OnDemandResult>>) -> OnDemandLookup {
@@ -365,6 +368,7 @@ mod tests {
             allowed: vec!["one.shops.example.com".to_owned()],
             ask: ask.map(str::to_owned),
             orders_per_hour: 10,
+            ticket_secrets: None,
         }
     }
 

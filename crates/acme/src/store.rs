@@ -6,6 +6,7 @@
 //! certificates/<name>/pending.key          the private key of the open order
 //! certificates/<name>/state.json           the open order, failures, and when it is renewed
 //! certificates/<name>/lock                 held by the process that orders it
+//! tickets/                                 the secrets of session tickets
 //! ```
 //!
 //! Only its user can read the files. Each is replaced as a whole, so that a process that is killed leaves the old one or
@@ -307,7 +308,7 @@ impl CertificateStore {
         self.folder.join("accounts").join(format!("{name}.json"))
     }
 
-    fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, CertificateStoreError> {
+    pub(crate) fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, CertificateStoreError> {
         match fs::read(path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -316,7 +317,7 @@ impl CertificateStore {
     }
 
     /// Replaces a file as a whole.
-    fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), CertificateStoreError> {
+    pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), CertificateStoreError> {
         let failed = |error| CertificateStoreError::Io(path.to_owned(), error);
         let folder = path.parent().unwrap_or(&self.folder);
         create_folder(folder).map_err(failed)?;

@@ -67,6 +67,8 @@ pub struct GlobalPlan {
     pub trusted_proxies: TrustedProxies,
     /// The folder of certificates that are ordered by ACME; `None`: the default.
     pub acme_folder: Option<PathBuf>,
+    /// Whether the secrets of session tickets are in that folder, too.
+    pub stores_tickets: bool,
 }
 
 /// The store of cached responses.

@@ -184,6 +184,19 @@ keys! {
         /// The folder of accounts, certificates and private keys. By default `/var/lib/apus/acme` for a server that is
         /// started as root, else `apus/acme` in the data folder of the user.
         acme_folder: FilePath,
+        /// Where the secrets of session tickets are. If they are stored, clients resume their sessions after a restart, and on
+        /// all machines that share `acme_folder`.
+        tls_tickets: TicketStorage = TicketStorage::Memory,
+    }
+}
+
+choices! {
+    /// Where the secrets of session tickets are.
+    pub(super) TicketStorage: "a place of the secrets of session tickets" {
+        /// In the memory of the process.
+        Memory = "memory",
+        /// In `acme_folder`, which only the user of the server can read. They change every twelve hours.
+        Stored = "stored",
     }
 }
 
@@ -638,6 +651,9 @@ keys! {
         client_auth: ClientAuth = ClientAuth::None,
         /// Certificates of the authorities for client certificates, PEM.
         client_ca: FilePath,
+        /// Lists of the certificates that these authorities have revoked (CRLs), PEM, in one file. A list is used until the file
+        /// has another one, even if it has expired.
+        client_crl: FilePath,
         /// Whether the certificate is ordered and renewed by ACME. By default it is, if the site names no certificate, all
         /// its names are on the public Internet, and you agree to the terms by `acme_email` or `acme_agree`.
         acme: bool,

@@ -11,7 +11,7 @@ use apus_acme::{HttpChallengeService, OnDemandNames, PendingChallenges};
 use apus_files::{Files, VariantStore};
 use apus_http::ServiceFactory;
 use apus_net::tls::{
-    ChallengeCertificates, ClientAuth, OnDemandCertificates, TlsSettings, TlsSite,
+    ChallengeCertificates, ClientAuth, OnDemandCertificates, TicketSecrets, TlsSettings, TlsSite,
 };
 use apus_net::{Http3Settings, ListenAddress, ListenerPlan};
 use apus_sites::{Location, LocationPattern, Site, Sites};
@@ -37,6 +37,8 @@ pub struct ProcessResources<'a> {
     pub challenges: &'a Arc<PendingChallenges>,
     /// Certificates for names that are first seen in a handshake.
     pub on_demand: &'a Arc<OnDemandNames>,
+    /// The secrets of session tickets, for plans that store them.
+    pub tickets: &'a Arc<TicketSecrets>,
 }
 
 /// Builds the plan of the engine. Opens access logs, but no sockets. The [`groups`] of origins have to be
@@ -89,7 +91,7 @@ pub fn assemble(
             address: listener.address.clone(),
             tls: match listener.tls {
                 true => {
-                    let settings = tls_settings(plan, members)?;
+                    let settings = tls_settings(plan, members, resources.tickets)?;
                     let settings = settings.with_challenges(
                         Arc::clone(resources.challenges) as Arc<dyn ChallengeCertificates>
                     );
@@ -184,7 +186,11 @@ fn has_on_demand(plan: &config::ServerPlan, members: &[usize]) -> bool {
     sites.any(|site| site.on_demand.is_some())
 }
 
-fn tls_settings(plan: &config::ServerPlan, members: &[usize]) -> io::Result<TlsSettings> {
+fn tls_settings(
+    plan: &config::ServerPlan,
+    members: &[usize],
+    tickets: &Arc<TicketSecrets>,
+) -> io::Result<TlsSettings> {
     let mut member_sites: Vec<&config::SitePlan> = members
         .iter()
         .filter_map(|position| plan.sites.get(*position))
@@ -204,7 +210,8 @@ fn tls_settings(plan: &config::ServerPlan, members: &[usize]) -> io::Result<TlsS
             Some(tls)
         })
         .collect();
-    TlsSettings::new(&sites, plan.global.unknown_name).map_err(io::Error::other)
+    let tickets = plan.global.stores_tickets.then_some(tickets);
+    TlsSettings::with_tickets(&sites, plan.global.unknown_name, tickets).map_err(io::Error::other)
 }
 
 /// The service of the sites on one address.
@@ -395,6 +402,7 @@ mod tests {
             origins: OriginServices::DryRun,
             challenges: &Arc::default(),
             on_demand: &Arc::default(),
+            tickets: &Arc::default(),
         };
         assemble(plan, resources)
     }

@@ -8,12 +8,13 @@ use std::{fmt, fs, io};
 
 use apus_acme::{
     CertificateMaintenance, CertificateStore, ManagedCertificate, OnDemandNames, OnDemandSite,
-    PendingChallenges,
+    PendingChallenges, TicketRotation,
 };
 use apus_cache::service::Cache;
 use apus_control::{ControlError, ControlRequest, ControlResponse, send_request, socket_path};
 use apus_files::VariantStore;
 use apus_net::SystemAccount;
+use apus_net::tls::TicketSecrets;
 use apus_php::plan::WorkerPoolPlan;
 use apus_php::{Launcher, WorkerPools};
 use apus_upstream::Upstreams;
@@ -53,6 +54,8 @@ pub(crate) struct PlanLoader {
     challenges: Arc<PendingChallenges>,
     /// Certificates for names that are first seen in a handshake.
     on_demand: Arc<OnDemandNames>,
+    /// The secrets of session tickets, if they are stored.
+    tickets: Arc<TicketSecrets>,
     /// The folder of certificates that are ordered, if the configuration names none. It is that of the user who started
     /// the server.
     acme_folder: PathBuf,
@@ -132,6 +135,7 @@ impl PlanLoader {
             certified: RefCell::default(),
             challenges: Arc::default(),
             on_demand: Arc::default(),
+            tickets: Arc::default(),
             acme_folder: CertificateStore::default_folder(),
         }
     }
@@ -159,9 +163,22 @@ impl PlanLoader {
                 allowed: plan.allowed,
                 ask: plan.ask,
                 orders_per_hour: plan.orders_per_hour,
+                ticket_secrets: self.stored_tickets(config).cloned(),
             })
         });
         self.on_demand.apply(sites.collect());
+    }
+
+    /// The secrets of session tickets, if they are stored.
+    fn stored_tickets(&self, config: &config::ServerPlan) -> Option<&Arc<TicketSecrets>> {
+        config.global.stores_tickets.then_some(&self.tickets)
+    }
+
+    /// Begins to keep the secrets of session tickets those of the folder, if they are stored.
+    pub(crate) fn ticket_rotation(&self, config: &config::ServerPlan) -> Option<TicketRotation> {
+        let secrets = self.stored_tickets(config)?;
+        let store = self.certificate_store(config);
+        Some(TicketRotation::start(store, Arc::clone(secrets)))
     }
 
     /// The folder of certificates that are ordered.
@@ -297,6 +314,7 @@ impl PlanLoader {
             origins,
             challenges: &self.challenges,
             on_demand: &self.on_demand,
+            tickets: &self.tickets,
         };
         let plan = self.assemble(&config, resources)?;
         let groups = groups(&config).map_err(LoadError::Open)?;
@@ -364,6 +382,7 @@ impl PlanLoader {
             },
             challenges: &self.challenges,
             on_demand: &self.on_demand,
+            tickets: &self.tickets,
         };
         self.assemble(config, resources)
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_acme::CertificateMaintenance;
+use apus_acme::{CertificateMaintenance, TicketRotation};
 use apus_control::{
     BoundControlSocket, ControlError, ControlExchange, ControlRequest, ControlResponse,
     ControlSocket, NodeChange, PurgeScope, StartTime,
@@ -141,6 +141,8 @@ struct ControlThread {
     certificates: CertificateMaintenance,
     /// Gets a message when there is a new certificate.
     issued: mpsc::Receiver<()>,
+    /// Keeps the secrets of session tickets, if they are stored.
+    tickets: Option<TicketRotation>,
     /// Certificates that changed and have mistakes, which were reported.
     refused_credentials: Option<Recording>,
     credential_check: Interval,
@@ -231,6 +233,7 @@ impl ControlThread {
         loader.upstreams().apply(groups.clone());
         look_up(loader.upstreams()).await;
         look_after(loader.upstreams());
+        let tickets = loader.ticket_rotation(&config);
         let binder = helper.map(|helper| helper as Arc<dyn Binder>);
         let engine = Engine::start_with(plan, binder)
             .map_err(|error| ServeError::start(error, &listening))?;
@@ -258,6 +261,7 @@ impl ControlThread {
         certificates.apply(managed_certificates(&config).cloned().collect());
         Ok(Self {
             engine,
+            tickets,
             certificates,
             issued,
             loader,
@@ -524,6 +528,11 @@ impl ControlThread {
         self.loaded.cached = loaded.cached;
         let folder_has_changed = self.loader.certificate_store(&loaded.config)
             != self.loader.certificate_store(&self.loaded.config);
+        if folder_has_changed
+            || loaded.config.global.stores_tickets != self.loaded.config.global.stores_tickets
+        {
+            self.tickets = self.loader.ticket_rotation(&loaded.config);
+        }
         if folder_has_changed {
             (self.certificates, self.issued) = self.loader.certificate_maintenance(&loaded.config);
         }

@@ -413,7 +413,17 @@ fn refuse_patterns(site: &Setting<Site>, tls: &Setting<Tls>, reader: &mut Config
 
 fn client_auth(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<ClientAuth> {
     let authorities = match (&tls.client_ca, *tls.client_auth) {
-        (None, raw::ClientAuth::None) => return Some(ClientAuth::None),
+        (None, raw::ClientAuth::None) => {
+            if let Some(list) = &tls.client_crl {
+                reader.report(Finding::error(
+                    &list.span,
+                    "`client_crl` has no effect",
+                    "no certificates are requested from clients",
+                ));
+                return None;
+            }
+            return Some(ClientAuth::None);
+        }
         (Some(ca), raw::ClientAuth::None) => {
             reader.report(
                 Finding::error(
@@ -442,10 +452,31 @@ fn client_auth(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<Clie
                 .ok()?
         }
     };
+    let revoked = match &tls.client_crl {
+        None => Vec::new(),
+        Some(list) => {
+            let pem = file(list, reader)?;
+            ClientAuth::revoked_from_pem(&pem)
+                .map_err(|error| {
+                    reader.report(Finding::error(
+                        &list.span,
+                        error.to_string(),
+                        "in this file",
+                    ));
+                })
+                .ok()?
+        }
+    };
     Some(match *tls.client_auth {
         raw::ClientAuth::None => ClientAuth::None,
-        raw::ClientAuth::Optional => ClientAuth::Optional { authorities },
-        raw::ClientAuth::Required => ClientAuth::Required { authorities },
+        raw::ClientAuth::Optional => ClientAuth::Optional {
+            authorities,
+            revoked,
+        },
+        raw::ClientAuth::Required => ClientAuth::Required {
+            authorities,
+            revoked,
+        },
     })
 }
 

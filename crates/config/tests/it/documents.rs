@@ -23,6 +23,16 @@ pub(crate) fn folder() -> TempDir {
         };
         write("cert.pem", made.cert.pem());
         write("key.pem", made.signing_key.serialize_pem());
+        let issuer = rcgen::Issuer::new(rcgen::CertificateParams::default(), made.signing_key);
+        let list = rcgen::CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2024, 1, 1),
+            next_update: rcgen::date_time_ymd(4096, 1, 1),
+            crl_number: 1_u64.into(),
+            issuing_distribution_point: None,
+            revoked_certs: Vec::new(),
+            key_identifier_method: rcgen::KeyIdMethod::Sha256,
+        };
+        write("crl.pem", list.signed_by(&issuer).unwrap().pem().unwrap());
         // `openssl passwd -5 -salt saltsalt correct`.
         let hash = "$5$saltsalt$bM2NOMXBvP/yo4CGWbQ.USJSeF5uzaT2H3bDmiXYqo1";
         write("htpasswd", format!("{name}ada:{hash}\n"));
@@ -340,6 +350,14 @@ const MISTAKES: &[(&str, &str)] = &[
     (
         "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", client_ca = \"cert.pem\" }\n",
         "5:57 `client_ca` has no effect",
+    ),
+    (
+        "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", client_crl = \"crl.pem\" }\n",
+        "5:58 `client_crl` has no effect",
+    ),
+    (
+        "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", client_auth = \"required\", client_ca = \"cert.pem\", client_crl = \"cert.pem\" }\n",
+        "5:108 there is no list of revoked certificates in it",
     ),
     (
         "SITE\nlisten_tls = 443\ntls = { certificates = [{ cert = \"cert.pem\" }] }\n",

@@ -9,7 +9,6 @@ use apus_quic::QuicServerTls;
 use apus_transport::tls::{Certificate, MinVersion, TlsError};
 use aws_lc_rs::digest::{Context, SHA256};
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::{ClientHello, NoClientAuth, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -17,6 +16,7 @@ use rustls::{CipherSuite, RootCertStore, ServerConfig, SignatureAlgorithm};
 
 use super::quic::QuicSite;
 use super::sessions::{ON_DEMAND_SESSIONS, SITE_SESSIONS, TlsSessions};
+use super::tickets::TicketSecrets;
 
 /// The TLS settings of one site.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub struct TlsSite {
 
 impl TlsSite {
     /// The identity of this site: its names, its certificates and its client authentication.
-    fn identity(&self) -> [u8; 32] {
+    fn identity(&self, has_stored_tickets: bool) -> [u8; 32] {
         let mut hash = Context::new(&SHA256);
         let mut field = |bytes: &[u8]| {
             hash.update(&(bytes.len() as u64).to_le_bytes());
@@ -55,16 +55,24 @@ impl TlsSite {
         }
         match &self.client_auth {
             ClientAuth::None => field(b"none"),
-            ClientAuth::Optional { authorities } | ClientAuth::Required { authorities } => {
+            ClientAuth::Optional {
+                authorities,
+                revoked,
+            }
+            | ClientAuth::Required {
+                authorities,
+                revoked,
+            } => {
                 field(if matches!(self.client_auth, ClientAuth::Optional { .. }) {
                     b"optional"
                 } else {
                     b"required"
                 });
                 authorities.iter().for_each(|der| field(der));
+                revoked.iter().for_each(|der| field(der.as_ref()));
             }
         }
-        field(&[self.min_version as u8]);
+        field(&[self.min_version as u8, u8::from(has_stored_tickets)]);
         let mut identity = [0; 32];
         identity.copy_from_slice(hash.finish().as_ref());
         identity
@@ -81,11 +89,15 @@ pub enum ClientAuth {
     Optional {
         /// The authorities that may sign it, DER.
         authorities: Vec<CertificateDer<'static>>,
+        /// Lists of the certificates that they have revoked, DER.
+        revoked: Vec<CertificateRevocationListDer<'static>>,
     },
     /// A valid certificate is required.
     Required {
         /// The authorities that may sign it, DER.
         authorities: Vec<CertificateDer<'static>>,
+        /// Lists of the certificates that they have revoked, DER.
+        revoked: Vec<CertificateRevocationListDer<'static>>,
     },
 }
 
@@ -102,6 +114,24 @@ impl ClientAuth {
             return Err(TlsError::new("there is no certificate in it"));
         }
         Ok(authorities)
+    }
+
+    /// Reads lists of revoked certificates (RFC 5280 section 5) in PEM form.
+    ///
+    /// # Errors
+    /// There is none, or the text is not PEM.
+    pub fn revoked_from_pem(
+        pem: &[u8],
+    ) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+        let lists: Vec<_> = CertificateRevocationListDer::pem_slice_iter(pem)
+            .collect::<Result<_, _>>()
+            .map_err(|error| TlsError::new(error.to_string()))?;
+        if lists.is_empty() {
+            return Err(TlsError::new(
+                "there is no list of revoked certificates in it",
+            ));
+        }
+        Ok(lists)
     }
 }
 
@@ -166,8 +196,8 @@ impl PreparedSite {
     ///
     /// # Errors
     /// An authority for clients cannot be used.
-    pub fn new(site: &TlsSite) -> Result<Self, TlsError> {
-        TlsSiteConfig::new(site, ON_DEMAND_SESSIONS).map(|config| Self(Arc::new(config)))
+    pub fn new(site: &TlsSite, secrets: Option<&Arc<TicketSecrets>>) -> Result<Self, TlsError> {
+        TlsSiteConfig::new(site, ON_DEMAND_SESSIONS, secrets).map(|config| Self(Arc::new(config)))
     }
 }
 
@@ -196,6 +226,18 @@ impl TlsSettings {
     /// # Errors
     /// There is no site, or an authority cannot be used.
     pub fn new(sites: &[TlsSite], unknown: UnknownName) -> Result<Self, TlsError> {
+        Self::with_tickets(sites, unknown, None)
+    }
+
+    /// As [`Self::new`], with secrets of session tickets that outlive the process. Without them, tickets do not.
+    ///
+    /// # Errors
+    /// There is no site, or an authority cannot be used.
+    pub fn with_tickets(
+        sites: &[TlsSite],
+        unknown: UnknownName,
+        secrets: Option<&Arc<TicketSecrets>>,
+    ) -> Result<Self, TlsError> {
         let mut settings = Self {
             exact: HashMap::new(),
             wildcard: HashMap::new(),
@@ -204,7 +246,7 @@ impl TlsSettings {
             on_demand: None,
         };
         for site in sites {
-            let ready = Arc::new(TlsSiteConfig::new(site, SITE_SESSIONS)?);
+            let ready = Arc::new(TlsSiteConfig::new(site, SITE_SESSIONS, secrets)?);
             let has_certificate = ready.config.is_some();
             if settings.unknown.is_none() && unknown == UnknownName::FirstSite && has_certificate {
                 settings.unknown = Some(Arc::clone(&ready));
@@ -312,31 +354,47 @@ impl fmt::Debug for TlsSettings {
 }
 
 impl TlsSiteConfig {
-    fn new(site: &TlsSite, session_capacity: usize) -> Result<Self, TlsError> {
+    fn new(
+        site: &TlsSite,
+        session_capacity: usize,
+        secrets: Option<&Arc<TicketSecrets>>,
+    ) -> Result<Self, TlsError> {
         let provider = Arc::new(default_provider());
         let versions: &[_] = match site.min_version {
             MinVersion::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
             MinVersion::Tls13 => &[&rustls::version::TLS13],
         };
-        let verifier = |authorities: &[CertificateDer<'static>]| {
+        let verifier = |authorities: &[CertificateDer<'static>],
+                        revoked: &[CertificateRevocationListDer<'static>]| {
             let mut roots = RootCertStore::empty();
             for authority in authorities {
                 roots
                     .add(authority.clone())
                     .map_err(|error| TlsError::new(error.to_string()))?;
             }
-            Ok(WebPkiClientVerifier::builder_with_provider(
-                roots.into(),
-                Arc::clone(&provider),
-            ))
+            let builder =
+                WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider));
+            // Authorities without a list have revoked nothing.
+            Ok(match revoked {
+                [] => builder,
+                lists => builder
+                    .with_crls(lists.iter().cloned())
+                    .allow_unknown_revocation_status(),
+            })
         };
         let verifier = match &site.client_auth {
             ClientAuth::None => Arc::new(NoClientAuth),
-            ClientAuth::Optional { authorities } => verifier(authorities)?
+            ClientAuth::Optional {
+                authorities,
+                revoked,
+            } => verifier(authorities, revoked)?
                 .allow_unauthenticated()
                 .build()
                 .map_err(|error| TlsError::new(error.to_string()))?,
-            ClientAuth::Required { authorities } => verifier(authorities)?
+            ClientAuth::Required {
+                authorities,
+                revoked,
+            } => verifier(authorities, revoked)?
                 .build()
                 .map_err(|error| TlsError::new(error.to_string()))?,
         };
@@ -353,8 +411,7 @@ impl TlsSiteConfig {
             .map_err(|error| TlsError::new(error.to_string()))?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(CertificateResolver::new(&site.certificates)));
-        let sessions =
-            TlsSessions::of(site.identity(), session_capacity)
+        let sessions = TlsSessions::of(site.identity(secrets.is_some()), session_capacity, secrets)
             .map_err(|error| TlsError::new(error.to_string()))?;
         let certificate_names: Arc<[Box<str>]> = site
             .certificates

@@ -203,6 +203,7 @@ impl Bench {
             },
             challenges: &Arc::default(),
             on_demand: &Arc::default(),
+            tickets: &Arc::default(),
         };
         let plan = assemble::assemble(&plan, resources).unwrap();
         let listener = plan

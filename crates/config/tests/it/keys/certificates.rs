@@ -107,6 +107,7 @@ pub(super) const GLOBAL: &[(&str, &str, &str)] = &[
         "acme_agree = true",
         "acme_agree = true\nacme_check_dns = false",
     ),
+    ("tls_tickets", "", "tls_tickets = \"stored\""),
     (
         "acme_profile",
         "acme_agree = true",
