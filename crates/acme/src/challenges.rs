@@ -10,6 +10,8 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::CertifiedKey;
 
+use crate::shared::SharedChallenge;
+
 /// The responses to challenges of open orders, for all listeners of the process.
 #[derive(Debug, Default)]
 pub struct PendingChallenges {
@@ -24,6 +26,10 @@ struct ChallengeResponses {
     http: HashMap<String, String>,
     /// Certificates by name (RFC 8737 section 3).
     tls: HashMap<String, Arc<CertifiedKey>>,
+    /// Those of other machines: key authorizations by token.
+    shared_http: HashMap<String, String>,
+    /// Those of other machines: digests and certificates by name.
+    shared_tls: HashMap<String, ([u8; 32], Arc<CertifiedKey>)>,
 }
 
 impl PendingChallenges {
@@ -32,7 +38,10 @@ impl PendingChallenges {
         if self.is_empty() {
             return None;
         }
-        self.read(|responses| responses.http.get(token).cloned())
+        self.read(|responses| {
+            let own = responses.http.get(token);
+            own.or_else(|| responses.shared_http.get(token)).cloned()
+        })
     }
 
     /// Whether no challenge is open.
@@ -55,6 +64,43 @@ impl PendingChallenges {
             challenges: Arc::clone(self),
             kind: ChallengeEntry::Http(token.to_owned()),
         }
+    }
+
+    /// Responds to these challenges of other machines, and to no others of them.
+    pub(crate) fn set_shared(&self, challenges: Vec<SharedChallenge>) {
+        let is_unchanged = self.read(|responses| {
+            challenges.is_empty()
+                && responses.shared_http.is_empty()
+                && responses.shared_tls.is_empty()
+        });
+        if is_unchanged {
+            return;
+        }
+        self.write(|responses| {
+            let mut known = std::mem::take(&mut responses.shared_tls);
+            responses.shared_http.clear();
+            for challenge in challenges {
+                match challenge {
+                    SharedChallenge::Http {
+                        token,
+                        key_authorization,
+                    } => {
+                        responses.shared_http.insert(token, key_authorization);
+                    }
+                    SharedChallenge::Tls { name, digest } => {
+                        let made = match known.remove(&name) {
+                            Some(made) if made.0 == digest => Some(made),
+                            _ => challenge_certificate(&name, &digest)
+                                .ok()
+                                .map(|certificate| (digest, Arc::new(certificate))),
+                        };
+                        responses
+                            .shared_tls
+                            .extend(made.map(|made| (name, made)));
+                    }
+                }
+            }
+        });
     }
 
     /// Responds to a challenge of `tls-alpn-01` with the SHA-256 digest of a key authorization, until the result is
@@ -89,7 +135,10 @@ impl PendingChallenges {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         change(&mut responses);
-        let count = responses.http.len() + responses.tls.len();
+        let count = responses.http.len()
+            + responses.tls.len()
+            + responses.shared_http.len()
+            + responses.shared_tls.len();
         self.count.store(count, Ordering::Release);
     }
 }
@@ -99,7 +148,12 @@ impl ChallengeCertificates for PendingChallenges {
         if self.is_empty() {
             return None;
         }
-        self.read(|responses| responses.tls.get(server_name).cloned())
+        self.read(|responses| {
+            let own = responses.tls.get(server_name);
+            let shared = || responses.shared_tls.get(server_name);
+            own.or_else(|| shared().map(|(_, certificate)| certificate))
+                .cloned()
+        })
     }
 }
 
@@ -162,6 +216,31 @@ mod tests {
         assert!(!challenges.is_empty());
         drop(tls);
         assert!(challenges.challenge_certificate("example.com").is_none());
+        assert!(challenges.is_empty());
+    }
+
+    #[test]
+    fn challenges_of_other_machines_are_responded_to_until_they_are_removed() {
+        let challenges = PendingChallenges::default();
+        let shared = [
+            SharedChallenge::Http {
+                token: "token".to_owned(),
+                key_authorization: "token.key".to_owned(),
+            },
+            SharedChallenge::Tls {
+                name: "example.com".to_owned(),
+                digest: [7; 32],
+            },
+        ];
+        challenges.set_shared(shared.to_vec());
+        assert_eq!(challenges.key_authorization("token").unwrap(), "token.key");
+        let made = challenges.challenge_certificate("example.com").unwrap();
+        challenges.set_shared(shared[1..].to_vec());
+        assert_eq!(challenges.key_authorization("token"), None);
+        // It is not made again.
+        let again = challenges.challenge_certificate("example.com").unwrap();
+        assert!(Arc::ptr_eq(&made, &again));
+        challenges.set_shared(Vec::new());
         assert!(challenges.is_empty());
     }
 

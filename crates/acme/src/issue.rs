@@ -26,6 +26,10 @@ use crate::store::{CertificateStore, CertificateStoreError};
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The first label of a TXT record (RFC 8555 section 8.4).
 const DNS_LABEL: &str = "_acme-challenge";
+/// The interval in which a machine looks whether another one has created the account.
+const ACCOUNT_LOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long other machines may take to read a challenge.
+const SPREADING_TIME: Duration = Duration::from_secs(3);
 
 /// The order of one certificate at one authority.
 pub(crate) struct CertificateOrder<'a> {
@@ -34,6 +38,10 @@ pub(crate) struct CertificateOrder<'a> {
     pub(crate) managed: &'a ManagedCertificate,
     pub(crate) provider: &'a AcmeProvider,
     pub(crate) progress: &'a OrderProgress,
+    /// The storage that machines share.
+    pub(crate) replica: Option<&'a Arc<StorageReplica>>,
+    /// Held while an account is created.
+    pub(crate) account_creation: &'a tokio::sync::Mutex<()>,
     /// What the authority says beside its responses.
     pub(crate) observations: Arc<AuthorityObservations>,
 }
@@ -81,6 +89,11 @@ impl OrderProgress {
 /// What publishes the response to a challenge; it is withdrawn when this is dropped, or the hook is called again.
 enum PublishedResponse {
     Local(#[expect(dead_code, reason = "it is open until it is dropped")] OpenChallenge),
+    /// By all machines that share a storage.
+    Shared(
+        #[expect(dead_code, reason = "it is open until it is dropped")] OpenChallenge,
+        SharedChallenge,
+    ),
     Dns(TxtRecord),
 }
 
@@ -101,6 +114,7 @@ impl CertificateOrder<'_> {
             None => {
                 let key = new_key(self.managed.settings.key_type)?.serialize_pem();
                 self.store.put_pending_key(self.managed, &key)?;
+                self.share().await?;
                 key
             }
         };
@@ -124,18 +138,59 @@ impl CertificateOrder<'_> {
         };
         self.store.put_state(self.managed, state)?;
         self.store.remove_pending_key(self.managed)?;
+        self.share().await
+    }
+
+    /// Makes what has been stored the same on all machines, before the authority is asked for more.
+    async fn share(&self) -> Result<(), IssueError> {
+        if let Some(replica) = self.replica {
+            self.store
+                .sync_certificate(replica, self.managed, true)
+                .await?;
+            self.store.sync_account(replica, self.provider).await?;
+        }
         Ok(())
     }
 
     /// The account at the authority, which is created with the first order.
     pub(crate) async fn account(&self) -> Result<Account, IssueError> {
-        let settings = &self.managed.settings;
-        let root = settings.provider_root.as_deref();
-        let observations = &self.observations;
-        if let Some(account) =
-            stored_account(self.store, self.provider, (root, observations)).await?
-        {
+        if let Some(account) = self.known_account().await? {
             return Ok(account);
+        }
+        // Several certificates may be ordered at once, on several machines.
+        let _guard = self.account_creation.lock().await;
+        let lock = match self.replica {
+            Some(replica) => Some(self.lock_account(replica).await?),
+            None => None,
+        };
+        let account = match self.known_account().await {
+            Ok(Some(account)) => Ok(account),
+            Ok(None) => self.create_account().await,
+            Err(error) => Err(error),
+        };
+        if let Some(lock) = lock {
+            lock.release().await;
+        }
+        account
+    }
+
+    async fn known_account(&self) -> Result<Option<Account>, IssueError> {
+        if let Some(replica) = self.replica {
+            self.store.sync_account(replica, self.provider).await?;
+        }
+        let root = self.managed.settings.provider_root.as_deref();
+        stored_account(self.store, self.provider, (root, &self.observations)).await
+    }
+
+    /// Waits until no other machine creates an account.
+    async fn lock_account(&self, replica: &Arc<StorageReplica>) -> Result<SharedLock, IssueError> {
+        let name = format!("accounts/{}", self.provider.directory);
+        loop {
+            let lock = replica.lock(&name).await;
+            if let Some(lock) = lock.map_err(CertificateStoreError::from)? {
+                return Ok(lock);
+            }
+            tokio::time::sleep(ACCOUNT_LOCK_INTERVAL).await;
         }
         let client = AuthorityClient::new(root, Arc::clone(observations))?;
         let builder = Account::builder_with_http(Box::new(client));
@@ -158,6 +213,7 @@ impl CertificateOrder<'_> {
         let json = serde_json::to_vec(&credentials)
             .map_err(|error| IssueError::new(format!("the new account: {error}")))?;
         self.store.put_account(self.provider, &json)?;
+        self.share().await?;
         Ok(account)
     }
 
@@ -210,6 +266,7 @@ impl CertificateOrder<'_> {
             names: self.managed.names.clone(),
         });
         self.store.put_state(self.managed, state)?;
+        self.share().await?;
         Ok(order)
     }
 
@@ -233,8 +290,15 @@ impl CertificateOrder<'_> {
             .respond_to_challenges(order, failures, &mut published)
             .await;
         for response in published {
-            if let PublishedResponse::Dns(record) = response {
-                self.publication()?.withdraw(&record).await;
+            match response {
+                PublishedResponse::Local(_) => {}
+                PublishedResponse::Shared(_, challenge) => {
+                    if let Some(replica) = self.replica {
+                        // Others forget it after an hour otherwise.
+                        let _ = replica.storage().remove_challenge(&challenge).await;
+                    }
+                }
+                PublishedResponse::Dns(record) => self.publication()?.withdraw(&record).await,
             }
         }
         result
@@ -291,14 +355,26 @@ impl CertificateOrder<'_> {
         };
         let authorization = challenge.key_authorization();
         let published = match kind {
-            ChallengeKind::Http => PublishedResponse::Local(
-                self.challenges
-                    .add_http(&challenge.token, authorization.as_str()),
-            ),
-            ChallengeKind::TlsAlpn => PublishedResponse::Local(
-                self.challenges
-                    .add_tls(&name, authorization.digest().as_ref())?,
-            ),
+            ChallengeKind::Http => {
+                let open = self
+                    .challenges
+                    .add_http(&challenge.token, authorization.as_str());
+                let shared = SharedChallenge::Http {
+                    token: challenge.token.clone(),
+                    key_authorization: authorization.as_str().to_owned(),
+                };
+                self.spread(open, shared).await?
+            }
+            ChallengeKind::TlsAlpn => {
+                let digest = authorization.digest();
+                let digest = digest.as_ref();
+                let open = self.challenges.add_tls(&name, digest)?;
+                let digest = digest
+                    .try_into()
+                    .map_err(|_| IssueError::new("the digest of a challenge has a wrong length"))?;
+                self.spread(open, SharedChallenge::Tls { name, digest })
+                    .await?
+            }
             ChallengeKind::Dns => {
                 let domain = name.strip_prefix("*.").unwrap_or(&name);
                 let name = format!("{DNS_LABEL}.{domain}");
@@ -319,6 +395,24 @@ impl CertificateOrder<'_> {
             challenge.set_ready().await?;
         }
         Ok(published)
+    }
+
+    /// Has all machines respond to a challenge.
+    async fn spread(
+        &self,
+        open: OpenChallenge,
+        challenge: SharedChallenge,
+    ) -> Result<PublishedResponse, IssueError> {
+        let Some(replica) = self.replica else {
+            return Ok(PublishedResponse::Local(open));
+        };
+        replica
+            .storage()
+            .add_challenge(&challenge)
+            .await
+            .map_err(CertificateStoreError::from)?;
+        tokio::time::sleep(SPREADING_TIME).await;
+        Ok(PublishedResponse::Shared(open, challenge))
     }
 
     /// A challenge that is allowed, offered and possible for the name: another one after each failure.

@@ -28,6 +28,7 @@ mod reachability;
 mod schedule;
 mod service;
 mod settings;
+mod shared;
 mod state;
 mod store;
 mod stored;
@@ -47,6 +48,9 @@ pub use self::provider::AcmeProvider;
 pub use self::service::HttpChallengeService;
 pub use self::settings::{
     AcmeSettings, CertificateKeyType, ChallengeKind, ExternalAccount, ManagedCertificate,
+};
+pub use self::shared::{
+    SharedChallenge, SharedStorage, SharedStorageAddress, SharedStorageError, StorageFuture,
 };
 pub use self::store::{CertificateStore, CertificateStoreError};
 pub use self::stored::{CertificateDetails, RevocationReason, StoredCertificate};

@@ -24,7 +24,7 @@ use crate::reachability::check_names;
 use crate::schedule::{pause_after, renewal_time, time_in_window};
 use crate::settings::ManagedCertificate;
 use crate::state::CertificateState;
-use crate::store::CertificateStore;
+use crate::store::{CertificateStore, CertificateStoreError};
 
 /// Orders at a time.
 const CONCURRENT_ORDERS: usize = 4;
@@ -38,6 +38,8 @@ const LOCKED_PAUSE: Duration = Duration::from_secs(5);
 const STORE_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 /// The same for names that were first seen in a handshake, of which there may be many thousands.
 const ON_DEMAND_STORE_CHECK_INTERVAL: Duration = Duration::from_secs(120);
+/// The interval in which challenges of other machines are looked for.
+const SHARED_CHALLENGE_INTERVAL: Duration = Duration::from_secs(1);
 /// Questions for permission at a time.
 const CONCURRENT_QUESTIONS: usize = 16;
 /// The period in which orders on demand are counted.
@@ -63,11 +65,14 @@ pub struct CertificateMaintenance {
     shared: Rc<Shared>,
     tasks: RefCell<HashMap<String, CertificateTask>>,
     on_demand: Option<JoinHandle<()>>,
+    shared_challenges: Option<JoinHandle<()>>,
 }
 
 struct Shared {
     store: CertificateStore,
     challenges: Arc<PendingChallenges>,
+    /// The storage that machines share, and what is the same there.
+    replica: Option<Arc<StorageReplica>>,
     orders: Semaphore,
     issued: mpsc::Sender<()>,
     on_demand: Arc<OnDemandNames>,
@@ -125,6 +130,7 @@ impl CertificateMaintenance {
             shared: Rc::new(Shared {
                 store,
                 challenges,
+                replica: None,
                 orders: Semaphore::new(CONCURRENT_ORDERS),
                 issued,
                 on_demand: Arc::default(),
@@ -133,8 +139,29 @@ impl CertificateMaintenance {
             }),
             tasks: RefCell::default(),
             on_demand: None,
+            shared_challenges: None,
         };
         (maintenance, receiver)
+    }
+
+    /// Shares certificates, orders and challenges with other machines by this storage. It has to be called where tasks of this
+    /// thread run, and before [`Self::with_on_demand`] and [`Self::apply`].
+    #[must_use]
+    pub fn with_shared_storage(mut self, storage: Arc<dyn SharedStorage>) -> Self {
+        let challenges = Arc::clone(&self.shared.challenges);
+        if let Some(shared) = Rc::get_mut(&mut self.shared) {
+            shared.replica = Some(Arc::new(StorageReplica::new(Arc::clone(&storage))));
+        }
+        self.shared_challenges = Some(tokio::task::spawn_local(async move {
+            loop {
+                // Those that are known stay while the storage cannot be reached.
+                if let Ok(open) = storage.challenges().await {
+                    challenges.set_shared(open);
+                }
+                tokio::time::sleep(SHARED_CHALLENGE_INTERVAL).await;
+            }
+        }));
+        self
     }
 
     /// Maintains the certificates for names that are first seen in a handshake, too. It has to be called where tasks of this
@@ -208,7 +235,7 @@ impl Drop for CertificateMaintenance {
         for task in self.tasks.take().into_values().chain(on_demand) {
             task.handle.abort();
         }
-        if let Some(task) = &self.on_demand {
+        for task in [&self.on_demand, &self.shared_challenges].into_iter().flatten() {
             task.abort();
         }
     }
@@ -306,6 +333,12 @@ impl Shared {
             return self.on_demand.refuse(name);
         };
         let managed = site.managed(name);
+        // Another machine may have its certificate.
+        if let Some(replica) = &self.replica
+            && let Err(error) = self.store.sync_certificate(replica, &managed, false).await
+        {
+            tracing::warn!(name, %error, "certificates of other machines are not known");
+        }
         match self.store.certificate(&managed) {
             Ok(Some(certificate))
                 if certificate.not_after() > OffsetDateTime::now_utc().unix_timestamp() =>
@@ -454,6 +487,11 @@ impl CertificateWorker {
                 false => STORE_CHECK_INTERVAL,
             })
             .await;
+            if let Some(replica) = &self.shared.replica {
+                // A failure is reported when there is something to do.
+                let store = &self.shared.store;
+                let _ = store.sync_certificate(replica, &self.managed, false).await;
+            }
             if self.shared.store.stamp(&self.managed) != before {
                 return;
             }
@@ -467,6 +505,34 @@ impl CertificateWorker {
         let Some(_lock) = store.lock(&self.managed)? else {
             return Ok(LOCKED_PAUSE);
         };
+        let Some(replica) = &self.shared.replica else {
+            return self.advance_locked(now, None).await;
+        };
+        let name = format!("certificates/{}", self.managed.id());
+        let Some(lock) = replica
+            .lock(&name)
+            .await
+            .map_err(CertificateStoreError::from)?
+        else {
+            return Ok(LOCKED_PAUSE);
+        };
+        let result = match store.sync_certificate(replica, &self.managed, true).await {
+            Ok(()) => self.advance_locked(now, Some(&lock)).await,
+            Err(error) => Err(error.into()),
+        };
+        let stored = store.sync_certificate(replica, &self.managed, true).await;
+        lock.release().await;
+        stored?;
+        result
+    }
+
+    /// As [`Self::advance`], while no other process has the certificate.
+    async fn advance_locked(
+        &self,
+        now: bool,
+        lock: Option<&SharedLock>,
+    ) -> Result<Duration, IssueError> {
+        let store = &self.shared.store;
         let clock = OffsetDateTime::now_utc();
         if clock.unix_timestamp() < EARLIEST {
             return Err(IssueError::not_ready(format!(
@@ -502,7 +568,18 @@ impl CertificateWorker {
         {
             return Ok(until(next, clock));
         }
-        let result = self.order(&mut state).await;
+        let lost = async {
+            match lock {
+                Some(lock) => lock.lost().await,
+                None => std::future::pending().await,
+            }
+        };
+        let result = tokio::select! {
+            result = self.order(&mut state) => result,
+            () = lost => Err(IssueError::not_ready(
+                "the storage that machines share was not reached for so long that another machine may order the certificate",
+            )),
+        };
         match &result {
             Ok(()) => {
                 tracing::info!(names = self.managed.names.join(" "), "a new certificate");
@@ -725,6 +802,8 @@ impl CertificateWorker {
         let order = CertificateOrder {
             store: &store,
             provider: staging,
+            // Trials are made by each machine for itself.
+            replica: None,
             ..self.order_at(staging)
         };
         obtain(&order, &mut state).await
@@ -737,6 +816,8 @@ impl CertificateWorker {
             managed: &self.managed,
             provider,
             progress: &self.progress,
+            replica: self.shared.replica.as_ref(),
+            account_creation: &self.shared.account_creation,
             observations: Arc::default(),
         }
     }

@@ -160,7 +160,7 @@ impl CertificateStore {
         &self,
         managed: &ManagedCertificate,
     ) -> Result<(), CertificateStoreError> {
-        remove_file(&self.of(managed).join("pending.key"))
+        self.remove(&self.of(managed).join("pending.key"))
     }
 
     /// The account at an authority, as JSON.
@@ -184,7 +184,7 @@ impl CertificateStore {
         &self,
         provider: &AcmeProvider,
     ) -> Result<(), CertificateStoreError> {
-        remove_file(&self.account_path(provider))
+        self.remove(&self.account_path(provider))
     }
 
     /// Checks that the files of an order can be written.
@@ -295,7 +295,7 @@ impl CertificateStore {
         self.folder.join("certificates").join(managed.id())
     }
 
-    fn account_path(&self, provider: &AcmeProvider) -> PathBuf {
+    pub(crate) fn account_path(&self, provider: &AcmeProvider) -> PathBuf {
         let name: String = provider
             .directory
             .trim_start_matches("https://")
@@ -316,6 +316,16 @@ impl CertificateStore {
         }
     }
 
+    /// Removes a file, if there is one.
+    pub(crate) fn remove(&self, path: &Path) -> Result<(), CertificateStoreError> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(CertificateStoreError::Io(path.to_owned(), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Replaces a file as a whole.
     pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), CertificateStoreError> {
         let failed = |error| CertificateStoreError::Io(path.to_owned(), error);
@@ -332,15 +342,6 @@ impl CertificateStore {
     }
 }
 
-fn remove_file(path: &Path) -> Result<(), CertificateStoreError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(CertificateStoreError::Io(path.to_owned(), error))
-        }
-        _ => Ok(()),
-    }
-}
-
 fn create_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
@@ -353,6 +354,8 @@ pub enum CertificateStoreError {
     Io(PathBuf, io::Error),
     /// The contents of a file are wrong.
     Damaged(PathBuf, String),
+    /// The storage that machines share cannot be used.
+    Shared(String),
 }
 
 impl fmt::Display for CertificateStoreError {
@@ -360,6 +363,7 @@ impl fmt::Display for CertificateStoreError {
         match self {
             Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Damaged(path, why) => write!(f, "{} is damaged: {why}", path.display()),
+            Self::Shared(why) => f.write_str(why),
         }
     }
 }
@@ -368,7 +372,7 @@ impl std::error::Error for CertificateStoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io(_, error) => Some(error),
-            Self::Damaged(..) => None,
+            Self::Damaged(..) | Self::Shared(_) => None,
         }
     }
 }

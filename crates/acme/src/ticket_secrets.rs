@@ -15,8 +15,11 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use tokio::task::JoinHandle;
 
+use crate::shared::{SharedStorage, StorageReplica};
 use crate::store::{CertificateStore, CertificateStoreError};
 
+/// The file of the secrets, in the folder and in the storage.
+const FILE: &str = "tickets/secrets.json";
 /// How long tickets are encrypted with one secret.
 const ROTATION_INTERVAL: time::Duration = time::Duration::hours(12);
 /// How long other machines may take to read a new secret before tickets are encrypted with it.
@@ -53,17 +56,53 @@ pub struct TicketRotation {
 }
 
 impl TicketRotation {
-    /// Reads the secrets of a folder now, and from time to time. It has to be called where tasks of this thread run.
-    pub fn start(store: CertificateStore, secrets: Arc<TicketSecrets>) -> Self {
-        refresh(&store, &secrets);
+    /// Reads the secrets of a folder now, and from time to time. With a storage that machines share, they are the same there. It
+    /// has to be called where tasks of this thread run.
+    pub fn start(
+        store: CertificateStore,
+        shared: Option<Arc<dyn SharedStorage>>,
+        secrets: Arc<TicketSecrets>,
+    ) -> Self {
+        let replica = shared.map(|storage| Arc::new(StorageReplica::new(storage)));
+        if replica.is_none() {
+            refresh(&store, &secrets);
+        }
         let task = tokio::task::spawn_local(async move {
             loop {
+                match &replica {
+                    None => refresh(&store, &secrets),
+                    Some(replica) => {
+                        if let Err(error) = refresh_shared(&store, replica, &secrets).await {
+                            tracing::error!(%error, "the secrets of session tickets are not those of other machines");
+                            refresh(&store, &secrets);
+                        }
+                    }
+                }
                 tokio::time::sleep(CHECK_INTERVAL).await;
-                refresh(&store, &secrets);
             }
         });
         Self { task }
     }
+}
+
+/// Uses the secrets of a storage that machines share. One machine at a time rotates them.
+async fn refresh_shared(
+    store: &CertificateStore,
+    replica: &Arc<StorageReplica>,
+    secrets: &TicketSecrets,
+) -> Result<(), CertificateStoreError> {
+    let path = store.folder().join(FILE);
+    let lock = replica.lock(FILE).await?;
+    store.sync_file(replica, &path, lock.is_some()).await?;
+    if lock.is_some() {
+        refresh(store, secrets);
+        store.sync_file(replica, &path, true).await?;
+    } else {
+        secrets.set(active(
+            &store.read_ticket_secrets(OffsetDateTime::now_utc())?,
+        ));
+    }
+    Ok(())
 }
 
 impl Drop for TicketRotation {
@@ -105,21 +144,10 @@ impl CertificateStore {
                 let json = serde_json::to_vec_pretty(&stored).map_err(|error| {
                     CertificateStoreError::Damaged(folder.clone(), error.to_string())
                 })?;
-                self.write(&folder.join("secrets.json"), &json)?;
+                self.write(&self.folder().join(FILE), &json)?;
             }
         }
-        let is_alone = stored.secrets.len() == 1;
-        let secrets = stored.secrets.iter().filter_map(|one| {
-            let active_from = match is_alone {
-                true => one.created,
-                false => one.created + SPREADING_TIME,
-            };
-            Some(TicketSecret::new(
-                decoded(&one.secret)?,
-                SystemTime::from(active_from),
-            ))
-        });
-        Ok(secrets.collect())
+        Ok(active(&stored))
     }
 
     /// The stored secrets without those that are too old, or of a time to come because a clock was wrong. A damaged file has
@@ -128,7 +156,7 @@ impl CertificateStore {
         &self,
         now: OffsetDateTime,
     ) -> Result<StoredSecrets, CertificateStoreError> {
-        let path = self.folder().join("tickets/secrets.json");
+        let path = self.folder().join(FILE);
         let Some(json) = self.read(&path)? else {
             return Ok(StoredSecrets::default());
         };
@@ -143,6 +171,20 @@ impl CertificateStore {
         });
         Ok(stored)
     }
+}
+
+/// The secrets, each with the time from which on tickets are encrypted with it.
+fn active(stored: &StoredSecrets) -> Vec<TicketSecret> {
+    let is_alone = stored.secrets.len() == 1;
+    let secrets = stored.secrets.iter().filter_map(|one| {
+        let active_from = match is_alone {
+            true => one.created,
+            false => one.created + SPREADING_TIME,
+        };
+        let secret = decoded(&one.secret)?;
+        Some(TicketSecret::new(secret, SystemTime::from(active_from)))
+    });
+    secrets.collect()
 }
 
 fn random_secret() -> Result<String, CertificateStoreError> {

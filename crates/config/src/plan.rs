@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use apus_acme::{AcmeSettings, ManagedCertificate};
+use apus_acme::{AcmeSettings, ManagedCertificate, SharedStorageAddress};
 use apus_cache::service::CacheSettings;
 use apus_cache::store::{DiskSettings, StoreSettings};
 use apus_client::ClientTlsSettings;
@@ -67,6 +67,8 @@ pub struct GlobalPlan {
     pub trusted_proxies: TrustedProxies,
     /// The folder of certificates that are ordered by ACME; `None`: the default.
     pub acme_folder: Option<PathBuf>,
+    /// The storage of certificates that several machines share.
+    pub acme_storage: Option<SharedStorageAddress>,
     /// Whether the secrets of session tickets are in that folder, too.
     pub stores_tickets: bool,
 }

@@ -15,7 +15,7 @@ use super::diagnostics::Finding;
 use super::keys::{ConfigReader, KeyType, TypeDescription, ValueNode, choices, keys, shown};
 use super::source::{Setting, SourceSpan};
 use super::string_type::acme::{
-    DnsSecret, EmailText, ExternalKey, ProviderText, SecretText, WebUrl,
+    DnsSecret, EmailText, ExternalKey, ProviderText, SecretText, StorageAddress, WebUrl,
 };
 use super::string_type::origin::{DnsServer, UpstreamName};
 use super::string_type::php::PhpAddress;
@@ -184,6 +184,10 @@ keys! {
         /// The folder of accounts, certificates and private keys. By default `/var/lib/apus/acme` for a server that is
         /// started as root, else `apus/acme` in the data folder of the user.
         acme_folder: FilePath,
+        /// Storage that several machines share, beside the folder of each: one of them orders, and all respond to challenges
+        /// and use the certificates. `"redis://127.0.0.1/"`, `"rediss://user:password@host:6380/1"` (TLS) or
+        /// `"redis+unix:///run/redis.sock"`.
+        acme_storage: StorageAddress,
         /// Where the secrets of session tickets are. If they are stored, clients resume their sessions after a restart, and on
         /// all machines that share `acme_folder`.
         tls_tickets: TicketStorage = TicketStorage::Memory,

@@ -183,6 +183,7 @@ fn global(raw: raw::Global, cache: CacheStorePlan, reader: &mut ConfigReader<'_>
         log_level: *raw.log_level,
         trusted_proxies,
         acme_folder: raw.acme_folder.map(|path| path.value.0),
+        acme_storage: raw.acme_storage.as_ref().map(|address| address.0.clone()),
         stores_tickets: *raw.tls_tickets == raw::TicketStorage::Stored,
     }
 }

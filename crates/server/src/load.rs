@@ -8,7 +8,7 @@ use std::{fmt, fs, io};
 
 use apus_acme::{
     CertificateMaintenance, CertificateStore, ManagedCertificate, OnDemandNames, OnDemandSite,
-    PendingChallenges, TicketRotation,
+    PendingChallenges, SharedStorage, TicketRotation,
 };
 use apus_cache::service::Cache;
 use apus_control::{ControlError, ControlRequest, ControlResponse, send_request, socket_path};
@@ -114,6 +114,11 @@ pub(crate) fn managed_certificates(
     config.sites.iter().filter_map(|site| site.acme.as_ref())
 }
 
+/// The storage that machines share. Its address was tried when the configuration was loaded.
+fn shared_storage(config: &config::ServerPlan) -> Option<Arc<dyn SharedStorage>> {
+    config.global.acme_storage.as_ref()?.open().ok()
+}
+
 impl PlanLoader {
     /// A loader of `source`; `folder` is the configuration if it is a folder.
     pub(crate) fn new(
@@ -145,10 +150,13 @@ impl PlanLoader {
         &self,
         config: &config::ServerPlan,
     ) -> (CertificateMaintenance, mpsc::Receiver<()>) {
-        let (maintenance, issued) = CertificateMaintenance::new(
+        let (mut maintenance, issued) = CertificateMaintenance::new(
             self.certificate_store(config),
             Arc::clone(&self.challenges),
         );
+        if let Some(storage) = shared_storage(config) {
+            maintenance = maintenance.with_shared_storage(storage);
+        }
         let on_demand = Arc::clone(&self.on_demand);
         (maintenance.with_on_demand(on_demand), issued)
     }
@@ -178,7 +186,8 @@ impl PlanLoader {
     pub(crate) fn ticket_rotation(&self, config: &config::ServerPlan) -> Option<TicketRotation> {
         let secrets = self.stored_tickets(config)?;
         let store = self.certificate_store(config);
-        Some(TicketRotation::start(store, Arc::clone(secrets)))
+        let storage = shared_storage(config);
+        Some(TicketRotation::start(store, storage, Arc::clone(secrets)))
     }
 
     /// The folder of certificates that are ordered.
@@ -278,6 +287,10 @@ impl PlanLoader {
         };
         if let Some(workers) = self.workers {
             config.global.workers = workers;
+        }
+        if let Some(address) = &config.global.acme_storage {
+            let open = address.open();
+            open.map_err(|error| LoadError::Open(io::Error::other(error)))?;
         }
         let variants = self.variants(config.global.static_cache_bytes);
         let no_logs;

@@ -527,7 +527,8 @@ impl ControlThread {
         self.loaded.stop_timeout = stop_timeout;
         self.loaded.cached = loaded.cached;
         let folder_has_changed = self.loader.certificate_store(&loaded.config)
-            != self.loader.certificate_store(&self.loaded.config);
+            != self.loader.certificate_store(&self.loaded.config)
+            || loaded.config.global.acme_storage != self.loaded.config.global.acme_storage;
         if folder_has_changed
             || loaded.config.global.stores_tickets != self.loaded.config.global.stores_tickets
         {

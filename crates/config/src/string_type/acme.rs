@@ -1,6 +1,6 @@
 //! Values of the keys of ACME.
 
-use apus_acme::AcmeProvider;
+use apus_acme::{AcmeProvider, SharedStorageAddress};
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
 use http::Uri;
 
@@ -140,5 +140,25 @@ impl StringType for DnsSecret {
             Ok(key) => Ok(Self(key)),
             Err(error) => Err(error.to_string()),
         }
+    }
+}
+
+/// The address of a storage that machines share. Its password is in no output.
+#[derive(Clone)]
+pub(crate) struct StorageAddress(pub(crate) SharedStorageAddress);
+
+impl std::fmt::Debug for StorageAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StringType for StorageAddress {
+    const EXPECTED: &'static str = "an address as \"redis://127.0.0.1/\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        SharedStorageAddress::parse(text)
+            .map(Self)
+            .map_err(|error| error.to_string())
     }
 }

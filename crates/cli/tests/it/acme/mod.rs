@@ -6,6 +6,7 @@ mod faults;
 mod framework;
 mod on_demand;
 mod pebble;
+mod shared;
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;

@@ -107,7 +107,16 @@ pub(super) const GLOBAL: &[(&str, &str, &str)] = &[
         "acme_agree = true",
         "acme_agree = true\nacme_check_dns = false",
     ),
-    ("tls_tickets", "", "tls_tickets = \"stored\""),
+    (
+        "acme_storage",
+        "acme_agree = true",
+        "acme_agree = true\nacme_storage = \"redis://user:secret@192.0.2.1/\"",
+    ),
+    (
+        "tls_tickets",
+        "acme_agree = true",
+        "acme_agree = true\ntls_tickets = \"stored\"",
+    ),
     (
         "acme_profile",
         "acme_agree = true",
