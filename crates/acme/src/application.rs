@@ -182,6 +182,7 @@ impl Acme {
         Ok(ManagedCertificate {
             names: self.names,
             settings: self.settings,
+            is_additional: false,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The responses to challenges of open orders.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -88,7 +89,8 @@ impl PendingChallenges {
                         responses.shared_http.insert(token, key_authorization);
                     }
                     SharedChallenge::Tls { name, digest } => {
-                        let made = match known.remove(&name) {
+                        let server_name = challenge_server_name(&name);
+                        let made = match known.remove(&server_name) {
                             Some(made) if made.0 == digest => Some(made),
                             _ => challenge_certificate(&name, &digest)
                                 .ok()
@@ -96,7 +98,7 @@ impl PendingChallenges {
                         };
                         responses
                             .shared_tls
-                            .extend(made.map(|made| (name, made)));
+                            .extend(made.map(|made| (server_name, made)));
                     }
                 }
             }
@@ -111,12 +113,13 @@ impl PendingChallenges {
         digest: &[u8],
     ) -> Result<OpenChallenge, rcgen::Error> {
         let certificate = Arc::new(challenge_certificate(name, digest)?);
+        let server_name = challenge_server_name(name);
         self.write(|responses| {
-            responses.tls.insert(name.to_owned(), certificate);
+            responses.tls.insert(server_name.clone(), certificate);
         });
         Ok(OpenChallenge {
             challenges: Arc::clone(self),
-            kind: ChallengeEntry::Tls(name.to_owned()),
+            kind: ChallengeEntry::Tls(server_name),
         })
     }
 
@@ -183,6 +186,22 @@ impl Drop for OpenChallenge {
     }
 }
 
+/// The server name by which an authority verifies a name: for an address, that of its reverse lookup (RFC 8738 section 6).
+fn challenge_server_name(name: &str) -> String {
+    match name.parse() {
+        Err(_) => name.to_owned(),
+        Ok(IpAddr::V4(address)) => {
+            let [a, b, c, d] = address.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        Ok(IpAddr::V6(address)) => {
+            let digits = address.octets().into_iter().rev();
+            let digits = digits.map(|byte| format!("{:x}.{:x}.", byte & 15, byte >> 4));
+            digits.collect::<String>() + "ip6.arpa"
+        }
+    }
+}
+
 /// The self-signed certificate of a handshake (RFC 8737 section 3).
 fn challenge_certificate(name: &str, digest: &[u8]) -> Result<CertifiedKey, rcgen::Error> {
     let key = KeyPair::generate()?;
@@ -217,6 +236,19 @@ mod tests {
         drop(tls);
         assert!(challenges.challenge_certificate("example.com").is_none());
         assert!(challenges.is_empty());
+    }
+
+    #[test]
+    fn an_address_is_verified_by_the_name_of_its_reverse_lookup() {
+        assert_eq!(challenge_server_name("example.com"), "example.com");
+        assert_eq!(
+            challenge_server_name("192.0.2.33"),
+            "33.2.0.192.in-addr.arpa"
+        );
+        assert_eq!(
+            challenge_server_name("2001:db8::1"),
+            "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa"
+        );
     }
 
     #[test]

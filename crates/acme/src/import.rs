@@ -288,6 +288,7 @@ mod tests {
         ManagedCertificate {
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             settings: AcmeSettings::default(),
+            is_additional: false,
         }
     }
 

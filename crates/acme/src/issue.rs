@@ -19,6 +19,7 @@ use crate::dns::{DnsPublication, TxtRecord};
 use crate::issue_error::{IssueError, problem_words};
 use crate::provider::AcmeProvider;
 use crate::settings::{CertificateKeyType, ChallengeKind, ManagedCertificate};
+use crate::shared::{SharedChallenge, SharedLock, StorageReplica};
 use crate::state::{CertificateState, OpenOrder};
 use crate::store::{CertificateStore, CertificateStoreError};
 
@@ -112,7 +113,7 @@ impl CertificateOrder<'_> {
         let key = match self.store.pending_key(self.managed)? {
             Some(key) => key,
             None => {
-                let key = new_key(self.managed.settings.key_type)?.serialize_pem();
+                let key = self.key_for_order(state)?;
                 self.store.put_pending_key(self.managed, &key)?;
                 self.share().await?;
                 key
@@ -139,6 +140,20 @@ impl CertificateOrder<'_> {
         self.store.put_state(self.managed, state)?;
         self.store.remove_pending_key(self.managed)?;
         self.share().await
+    }
+
+    /// The private key of a new certificate: that of the old one if it is to be used again, and has the right kind.
+    fn key_for_order(&self, state: &CertificateState) -> Result<String, IssueError> {
+        let kind = self.managed.settings.key_type;
+        let old = match self.managed.settings.reuse_key && !state.revoked {
+            true => self.store.certificate_key(self.managed)?,
+            false => None,
+        };
+        let old = old.filter(|pem| KeyPair::from_pem(pem).is_ok_and(|key| is_of_kind(&key, kind)));
+        match old {
+            Some(key) => Ok(key),
+            None => Ok(new_key(kind)?.serialize_pem()),
+        }
     }
 
     /// Makes what has been stored the same on all machines, before the authority is asked for more.
@@ -192,7 +207,12 @@ impl CertificateOrder<'_> {
             }
             tokio::time::sleep(ACCOUNT_LOCK_INTERVAL).await;
         }
-        let client = AuthorityClient::new(root, Arc::clone(observations))?;
+    }
+
+    async fn create_account(&self) -> Result<Account, IssueError> {
+        let settings = &self.managed.settings;
+        let root = settings.provider_root.as_deref();
+        let client = AuthorityClient::new(root, Arc::clone(&self.observations))?;
         let builder = Account::builder_with_http(Box::new(client));
         let contact = settings
             .email
@@ -509,6 +529,15 @@ fn new_key(kind: CertificateKeyType) -> Result<KeyPair, rcgen::Error> {
         CertificateKeyType::P384 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
         CertificateKeyType::Rsa2048 => KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256),
     }
+}
+
+fn is_of_kind(key: &KeyPair, kind: CertificateKeyType) -> bool {
+    let algorithm = match kind {
+        CertificateKeyType::P256 => &rcgen::PKCS_ECDSA_P256_SHA256,
+        CertificateKeyType::P384 => &rcgen::PKCS_ECDSA_P384_SHA384,
+        CertificateKeyType::Rsa2048 => &rcgen::PKCS_RSA_SHA256,
+    };
+    key.is_compatible(algorithm)
 }
 
 /// A certificate signing request (RFC 2986), DER.

@@ -23,6 +23,7 @@ use crate::provider::AcmeProvider;
 use crate::reachability::check_names;
 use crate::schedule::{pause_after, renewal_time, time_in_window};
 use crate::settings::ManagedCertificate;
+use crate::shared::{SharedLock, SharedStorage, StorageReplica};
 use crate::state::CertificateState;
 use crate::store::{CertificateStore, CertificateStoreError};
 
@@ -74,6 +75,7 @@ struct Shared {
     /// The storage that machines share, and what is the same there.
     replica: Option<Arc<StorageReplica>>,
     orders: Semaphore,
+    account_creation: tokio::sync::Mutex<()>,
     issued: mpsc::Sender<()>,
     on_demand: Arc<OnDemandNames>,
     /// The certificates for names that were first seen in a handshake, by their names.
@@ -132,6 +134,7 @@ impl CertificateMaintenance {
                 challenges,
                 replica: None,
                 orders: Semaphore::new(CONCURRENT_ORDERS),
+                account_creation: tokio::sync::Mutex::default(),
                 issued,
                 on_demand: Arc::default(),
                 on_demand_tasks: RefCell::default(),
@@ -235,7 +238,10 @@ impl Drop for CertificateMaintenance {
         for task in self.tasks.take().into_values().chain(on_demand) {
             task.handle.abort();
         }
-        for task in [&self.on_demand, &self.shared_challenges].into_iter().flatten() {
+        for task in [&self.on_demand, &self.shared_challenges]
+            .into_iter()
+            .flatten()
+        {
             task.abort();
         }
     }

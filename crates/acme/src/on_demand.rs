@@ -63,6 +63,7 @@ impl OnDemandSite {
         ManagedCertificate {
             names: vec![name.to_owned()],
             settings: self.settings.clone(),
+            is_additional: false,
         }
     }
 }

@@ -139,6 +139,23 @@ impl CertificateStore {
         self.write(&folder.join("state.json"), &json)
     }
 
+    /// The private key of the certificate, PEM.
+    pub(crate) fn certificate_key(
+        &self,
+        managed: &ManagedCertificate,
+    ) -> Result<Option<String>, CertificateStoreError> {
+        let Some(pem) = self.read(&self.of(managed).join("certificate.pem"))? else {
+            return Ok(None);
+        };
+        // It is behind the chain.
+        let text = String::from_utf8(pem).unwrap_or_default();
+        let key = text
+            .rfind("-----BEGIN ")
+            .and_then(|at| text.get(at..))
+            .filter(|key| key.contains("PRIVATE KEY"));
+        Ok(key.map(str::to_owned))
+    }
+
     /// The private key of the open order, PEM.
     pub(crate) fn pending_key(
         &self,
@@ -386,6 +403,7 @@ mod tests {
         ManagedCertificate {
             names: vec!["example.com".to_owned()],
             settings: AcmeSettings::default(),
+            is_additional: false,
         }
     }
 

@@ -95,8 +95,10 @@ pub struct SitePlan {
     pub listeners: Vec<ListenerPlan>,
     /// TLS; set if one of the listeners has it.
     pub tls: Option<TlsSite>,
-    /// Its certificate, if that is ordered by ACME; TLS has none until it is read from the folder.
-    pub acme: Option<ManagedCertificate>,
+    /// Its certificates that are ordered by ACME; TLS has none until they are read from the folder.
+    pub acme: Vec<ManagedCertificate>,
+    /// Whether each of its names has a certificate of its own.
+    pub is_certified_by_name: bool,
     /// Its certificates for names that are first seen in a handshake.
     pub on_demand: Option<OnDemandPlan>,
     /// Where its other certificates come from; `None` if it has none.

@@ -179,8 +179,12 @@ keys! {
         acme_check_dns: bool = true,
         /// The profile of certificates, if the authority has several, such as `"shortlived"`.
         acme_profile: Text,
-        /// The kind of private keys.
-        acme_key_type: AcmeKeyType = AcmeKeyType::P256,
+        /// The kind of private keys. Of several, there is a certificate with each, and clients get the first kind that they know.
+        acme_key_type: OneOrMore<AcmeKeyType> = OneOrMore::default(),
+        /// Whether a renewed certificate has the private key of the old one. A key that was revoked is never used again.
+        acme_reuse_key: bool = false,
+        /// Whether a site has one certificate for all its names, or one for each.
+        acme_certificate_per: CertificateScope = CertificateScope::Site,
         /// The folder of accounts, certificates and private keys. By default `/var/lib/apus/acme` for a server that is
         /// started as root, else `apus/acme` in the data folder of the user.
         acme_folder: FilePath,
@@ -264,6 +268,16 @@ choices! {
         HmacSha384 = "hmac-sha384",
         /// HMAC with SHA-512.
         HmacSha512 = "hmac-sha512",
+    }
+}
+
+choices! {
+    /// The names of a certificate.
+    pub(super) CertificateScope: "the names of a certificate" {
+        /// All names of a site.
+        Site = "site",
+        /// One name.
+        Name = "name",
     }
 }
 
@@ -674,7 +688,11 @@ keys! {
         /// As `acme_profile` of `[global]`, for this site.
         acme_profile: Text,
         /// As `acme_key_type` of `[global]`, for this site.
-        acme_key_type: AcmeKeyType = AcmeKeyType::P256,
+        acme_key_type: OneOrMore<AcmeKeyType> = OneOrMore::default(),
+        /// As `acme_reuse_key` of `[global]`, for this site.
+        acme_reuse_key: bool = false,
+        /// As `acme_certificate_per` of `[global]`, for this site.
+        acme_certificate_per: CertificateScope = CertificateScope::Site,
         /// Certificates for names that are first seen in a handshake, one for each name. The site has wildcards such as
         /// `*.example.com` as `server_name`, or is that of all other names.
         acme_on_demand: OnDemand,

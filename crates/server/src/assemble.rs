@@ -15,6 +15,7 @@ use apus_net::tls::{
 };
 use apus_net::{Http3Settings, ListenAddress, ListenerPlan};
 use apus_sites::{Location, LocationPattern, Site, Sites};
+use apus_transport::tls::Certificate;
 
 use apus_access_log::AccessLogs;
 use apus_config as config;
@@ -77,7 +78,7 @@ pub fn assemble(
     let orders_certificates = plan
         .sites
         .iter()
-        .any(|site| site.acme.is_some() || site.on_demand.is_some());
+        .any(|site| !site.acme.is_empty() || site.on_demand.is_some());
     let mut listeners = Vec::with_capacity(addresses.len());
     for (listener, members) in &addresses {
         let Some((_, service)) = shared
@@ -200,18 +201,37 @@ fn tls_settings(
     let needs_sni_check = needs_sni_check(plan, members);
     let sites: Vec<TlsSite> = member_sites
         .into_iter()
-        .filter_map(|site| {
-            let mut tls = site.tls.clone()?;
+        .filter_map(|site| Some((site, site.tls.clone()?)))
+        .flat_map(|(site, mut tls)| {
             if needs_sni_check {
                 // A wildcard in a certificate may match the name of another site.
                 let own: Vec<_> = site.server_names.iter().map(ToString::to_string).collect();
                 tls.names.retain(|name| own.contains(name));
             }
-            Some(tls)
+            match site.is_certified_by_name {
+                true => by_name(&tls),
+                false => vec![tls],
+            }
         })
         .collect();
     let tickets = plan.global.stores_tickets.then_some(tickets);
     TlsSettings::with_tickets(&sites, plan.global.unknown_name, tickets).map_err(io::Error::other)
+}
+
+/// A site for each name, with its certificates. The requests of a connection are for names of its certificate then.
+fn by_name(site: &TlsSite) -> Vec<TlsSite> {
+    let of_name = |name: &String| {
+        let is_for = |certificate: &&Certificate| {
+            let mut names = certificate.names().iter();
+            names.any(|covered| **covered == **name)
+        };
+        TlsSite {
+            names: vec![name.clone()],
+            certificates: site.certificates.iter().filter(is_for).cloned().collect(),
+            ..site.clone()
+        }
+    };
+    site.names.iter().map(of_name).collect()
 }
 
 /// The service of the sites on one address.

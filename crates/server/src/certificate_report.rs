@@ -47,16 +47,21 @@ pub(crate) fn reports(config: &ServerPlan) -> Vec<CertificateReport> {
 /// The report of a site; `None` if it has no TLS.
 pub(crate) fn report(config: &ServerPlan, site: &SitePlan) -> Option<CertificateReport> {
     let tls = site.tls.as_ref()?;
-    let (what, why) = match (&site.acme, &site.certificate_origin) {
-        (Some(managed), _) => (managed.to_string(), of_order(config, managed)),
-        (None, Some(CertificateOrigin::LocalAuthority)) => (
+    let (what, why) = match (site.acme.as_slice(), &site.certificate_origin) {
+        ([first, others @ ..], _) => {
+            let what: Vec<_> = site.acme.iter().map(ToString::to_string).collect();
+            let mut why = of_order(config, first);
+            why.extend(others.iter().map(|managed| state_of(config, managed)));
+            (what.join("; "), why)
+        }
+        ([], Some(CertificateOrigin::LocalAuthority)) => (
             "a certificate of the local authority".to_owned(),
             vec![
                 "because of --tls; only clients that trust the local authority accept it"
                     .to_owned(),
             ],
         ),
-        (None, Some(CertificateOrigin::Files(paths))) => {
+        ([], Some(CertificateOrigin::Files(paths))) => {
             let paths: Vec<_> = paths
                 .iter()
                 .map(|path| path.display().to_string())
@@ -65,7 +70,7 @@ pub(crate) fn report(config: &ServerPlan, site: &SitePlan) -> Option<Certificate
             why.extend(tls.certificates.iter().map(lifetime));
             (format!("the certificate of {}", paths.join(", ")), why)
         }
-        (None, None) => {
+        ([], None) => {
             let plan = site.on_demand.as_ref()?;
             (
                 "a certificate for each name on demand".to_owned(),
@@ -102,11 +107,7 @@ fn of_order(config: &ServerPlan, managed: &ManagedCertificate) -> Vec<String> {
             None => "because acme_agree = true agrees to the terms".to_owned(),
         } + ", and the site names no certificate",
     ];
-    why.push(match store_of(config).certificate(managed) {
-        Ok(Some(certificate)) => format!("there is one already: {}", lifetime(&certificate)),
-        Ok(None) => "there is none yet: until it is there, clients get a TLS alert".to_owned(),
-        Err(error) => error.to_string(),
-    });
+    why.push(state_of(config, managed));
     let allowed: Vec<ChallengeKind> = managed.settings.allowed_challenges().collect();
     let has_port = |port: u16, is_tls: bool| {
         config
@@ -140,6 +141,14 @@ fn of_order(config: &ServerPlan, managed: &ManagedCertificate) -> Vec<String> {
         why.push(remark.to_owned());
     }
     why
+}
+
+fn state_of(config: &ServerPlan, managed: &ManagedCertificate) -> String {
+    match store_of(config).certificate(managed) {
+        Ok(Some(certificate)) => format!("there is one already: {}", lifetime(&certificate)),
+        Ok(None) => "there is none yet: until it is there, clients get a TLS alert".to_owned(),
+        Err(error) => error.to_string(),
+    }
 }
 
 fn lifetime(certificate: &Certificate) -> String {

@@ -111,7 +111,7 @@ pub(crate) struct LoadedPlan {
 pub(crate) fn managed_certificates(
     config: &config::ServerPlan,
 ) -> impl Iterator<Item = &ManagedCertificate> {
-    config.sites.iter().filter_map(|site| site.acme.as_ref())
+    config.sites.iter().flat_map(|site| &site.acme)
 }
 
 /// The storage that machines share. Its address was tried when the configuration was loaded.
@@ -369,11 +369,11 @@ impl PlanLoader {
         let store = self.certificate_store(config);
         let mut config = config.clone();
         for site in &mut config.sites {
-            if let (Some(acme), Some(tls)) = (&site.acme, &mut site.tls) {
-                // A damaged one is ordered again, which is logged.
-                tls.certificates
-                    .extend(store.certificate(acme).ok().flatten());
-            }
+            let Some(tls) = &mut site.tls else { continue };
+            // A damaged one is ordered again, which is logged.
+            let stored = site.acme.iter().map(|acme| store.certificate(acme));
+            tls.certificates
+                .extend(stored.filter_map(|certificate| certificate.ok().flatten()));
         }
         assemble(&config, resources).map_err(LoadError::Open)
     }

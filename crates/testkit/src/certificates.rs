@@ -33,12 +33,15 @@ pub struct IssuedCertificate {
 impl CertificateAuthority {
     /// An authority with a new key.
     pub fn generate() -> Self {
+        Self::named("Test Authority")
+    }
+
+    /// The same, with this name.
+    pub fn named(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "Test Authority");
+        params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.self_signed(&key).unwrap();
         Self {
             pem: certificate.pem(),

@@ -10,7 +10,9 @@ use apus_acme::{
 use crate::diagnostics::Finding;
 use crate::keys::ConfigReader;
 use crate::plan::OnDemandPlan;
-use crate::raw::{self, AcmeKeyType, Challenge, DnsProvider, OnDemand, Site, Tls, TsigAlgorithm};
+use crate::raw::{
+    self, AcmeKeyType, CertificateScope, Challenge, DnsProvider, OnDemand, Site, Tls, TsigAlgorithm,
+};
 use crate::source::{Setting, SourceSpan};
 use crate::string_type::SiteHost;
 use crate::string_type::acme::ProviderText;
@@ -23,6 +25,8 @@ const AGREE: &str = "add acme_email = \"you@example.com\" to [global], which mea
 pub(super) struct AcmeDefaults {
     settings: AcmeSettings,
     agree: bool,
+    key_types: Vec<CertificateKeyType>,
+    scope: CertificateScope,
 }
 
 impl AcmeDefaults {
@@ -61,6 +65,8 @@ impl AcmeDefaults {
         };
         Self {
             agree: *raw.acme_agree,
+            key_types: key_types(&raw.acme_key_type),
+            scope: *raw.acme_certificate_per,
             settings: AcmeSettings {
                 email: raw.acme_email.as_ref().map(|email| email.0.clone()),
                 providers: providers(&raw.acme_provider),
@@ -71,7 +77,8 @@ impl AcmeDefaults {
                 resolver: raw.acme_resolver.as_ref().map(|server| server.0),
                 skip_dns_check: !*raw.acme_check_dns,
                 profile: raw.acme_profile.as_ref().map(|profile| profile.0.clone()),
-                key_type: key_type(*raw.acme_key_type),
+                key_type: CertificateKeyType::default(),
+                reuse_key: *raw.acme_reuse_key,
             },
         }
     }
@@ -140,13 +147,13 @@ impl AcmeDefaults {
         })
     }
 
-    /// The certificate of a site that names none; `None` if errors were reported.
+    /// The certificates of a site that names none; `None` if errors were reported.
     pub(super) fn order(
         &self,
         site: &Setting<Site>,
         tls: &Setting<Tls>,
         reader: &mut ConfigReader<'_>,
-    ) -> Option<ManagedCertificate> {
+    ) -> Option<Vec<ManagedCertificate>> {
         let is_wanted = match &tls.acme {
             Some(acme) if !**acme => {
                 reader.report(Self::without_certificate(tls));
@@ -175,7 +182,7 @@ impl AcmeDefaults {
             reader.report(finding.help(AGREE));
             return None;
         }
-        Some(ManagedCertificate { names, settings })
+        Some(self.certificates(names, &settings, tls))
     }
 
     fn without_certificate(tls: &Setting<Tls>) -> Finding {
@@ -267,12 +274,61 @@ impl AcmeDefaults {
                 false => of_all.skip_dns_check,
             },
             profile: profile.or_else(|| of_all.profile.clone()),
-            key_type: match tls.acme_key_type.given {
-                true => key_type(*tls.acme_key_type),
-                false => of_all.key_type,
+            key_type: self.key_types_of(tls).first().copied().unwrap_or_default(),
+            reuse_key: match tls.acme_reuse_key.given {
+                true => *tls.acme_reuse_key,
+                false => of_all.reuse_key,
             },
             ..of_all.clone()
         }
+    }
+
+    /// The kinds of keys of a site, the preferred one first. By default, there is one.
+    fn key_types_of(&self, tls: &Setting<Tls>) -> Vec<CertificateKeyType> {
+        match tls.acme_key_type.given {
+            true => key_types(&tls.acme_key_type),
+            false => self.key_types.clone(),
+        }
+    }
+
+    /// Whether each name of a site has a certificate of its own.
+    pub(super) fn is_per_name(&self, tls: &Setting<Tls>) -> bool {
+        let scope = match tls.acme_certificate_per.given {
+            true => *tls.acme_certificate_per,
+            false => self.scope,
+        };
+        scope == CertificateScope::Name
+    }
+
+    /// The certificates for names: one for all or one for each, with each kind of key.
+    fn certificates(
+        &self,
+        names: Vec<String>,
+        settings: &AcmeSettings,
+        tls: &Setting<Tls>,
+    ) -> Vec<ManagedCertificate> {
+        let groups: Vec<Vec<String>> = match self.is_per_name(tls) {
+            true => names.into_iter().map(|name| vec![name]).collect(),
+            false => vec![names],
+        };
+        let mut key_types = self.key_types_of(tls);
+        if key_types.is_empty() {
+            key_types.push(settings.key_type);
+        }
+        let mut certificates = Vec::new();
+        for names in groups {
+            for (number, key_type) in key_types.iter().enumerate() {
+                certificates.push(ManagedCertificate {
+                    names: names.clone(),
+                    settings: AcmeSettings {
+                        key_type: *key_type,
+                        ..settings.clone()
+                    },
+                    is_additional: number > 0,
+                });
+            }
+        }
+        certificates
     }
 }
 
@@ -294,7 +350,16 @@ fn dns_publisher(raw: &raw::Global, reader: &mut ConfigReader<'_>) -> Option<Dns
         (None, Some(hook)) => return Some(DnsPublisher::Hook(hook.value.0.clone())),
         (Some(keys), None) => keys,
     };
-    let secrets = ["key_name", "key", "server", "url", "user", "password", "subdomain", "token"];
+    let secrets = [
+        "key_name",
+        "key",
+        "server",
+        "url",
+        "user",
+        "password",
+        "subdomain",
+        "token",
+    ];
     if reader.has_wrong(&keys.span, &secrets) {
         // It has its error.
         return None;
@@ -401,6 +466,17 @@ fn challenges(raw: &OneOrMore<Challenge>) -> Vec<ChallengeKind> {
             Challenge::Dns => ChallengeKind::Dns,
         })
         .collect()
+}
+
+fn key_types(raw: &OneOrMore<AcmeKeyType>) -> Vec<CertificateKeyType> {
+    let mut types = Vec::new();
+    for one in &raw.0 {
+        let one = key_type(one.value);
+        if !types.contains(&one) {
+            types.push(one);
+        }
+    }
+    types
 }
 
 fn key_type(raw: AcmeKeyType) -> CertificateKeyType {

@@ -28,8 +28,10 @@ pub(super) struct ResolvedTls {
     pub(super) tls: TlsSite,
     /// HTTP/3, if the site offers that.
     pub(super) http3: Option<Http3Settings>,
-    /// The certificate, if it is ordered by ACME.
-    pub(super) acme: Option<ManagedCertificate>,
+    /// The certificates that are ordered by ACME.
+    pub(super) acme: Vec<ManagedCertificate>,
+    /// Whether each name has a certificate of its own.
+    pub(super) is_certified_by_name: bool,
     /// Certificates on demand.
     pub(super) on_demand: Option<OnDemandPlan>,
     /// Where the certificates come from otherwise.
@@ -82,12 +84,12 @@ fn settings(
     let (certificates, acme, origin) = match certificates? {
         SiteCertificates::Known(certificates, origin) => {
             warn_of_uncovered(site, &certificates, reader);
-            (certificates, None, Some(origin))
+            (certificates, Vec::new(), Some(origin))
         }
-        SiteCertificates::Ordered(managed) => (Vec::new(), Some(managed), None),
+        SiteCertificates::Ordered(managed) => (Vec::new(), managed, None),
         SiteCertificates::OnDemand(plan) => {
             on_demand = Some(plan);
-            (Vec::new(), None, None)
+            (Vec::new(), Vec::new(), None)
         }
     };
     let settings = TlsSite {
@@ -106,6 +108,7 @@ fn settings(
         Ok(_) => Some(ResolvedTls {
             tls: settings,
             http3: http3.map(|(settings, _)| settings),
+            is_certified_by_name: !acme.is_empty() && defaults.is_per_name(tls),
             acme,
             on_demand,
             origin,
@@ -160,7 +163,7 @@ enum SiteCertificates {
     /// By ACME, for names that are first seen in a handshake.
     OnDemand(OnDemandPlan),
     /// By ACME.
-    Ordered(ManagedCertificate),
+    Ordered(Vec<ManagedCertificate>),
 }
 
 fn certificates(

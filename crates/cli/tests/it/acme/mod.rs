@@ -4,6 +4,7 @@ mod commands;
 mod dns;
 mod faults;
 mod framework;
+mod kinds;
 mod on_demand;
 mod pebble;
 mod shared;

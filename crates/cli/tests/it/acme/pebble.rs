@@ -67,6 +67,11 @@ impl Pebble {
         fs::write(folder.join("cert.pem"), &https.pem).unwrap();
         fs::write(folder.join("key.pem"), &https.key).unwrap();
         let [listen, management, dns, dns_management] = [(); 4].map(|()| free_port());
+        let blocked = match options.blocks {
+            true => format!("\"{BLOCKED}\""),
+            // With one, it crashes for names with two labels.
+            false => String::new(),
+        };
         let config = format!(
             r#"{{"pebble": {{
                 "listenAddress": "127.0.0.1:{listen}", "managementListenAddress": "127.0.0.1:{management}",

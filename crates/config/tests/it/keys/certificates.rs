@@ -103,6 +103,16 @@ pub(super) const GLOBAL: &[(&str, &str, &str)] = &[
         "acme_agree = true\nacme_resolver = \"192.0.2.53\"",
     ),
     (
+        "acme_reuse_key",
+        "acme_agree = true",
+        "acme_agree = true\nacme_reuse_key = true",
+    ),
+    (
+        "acme_certificate_per",
+        "acme_agree = true",
+        "acme_agree = true\nacme_certificate_per = \"name\"",
+    ),
+    (
         "acme_check_dns",
         "acme_agree = true",
         "acme_agree = true\nacme_check_dns = false",
@@ -153,6 +163,12 @@ pub(super) const TLS: &[(&str, &str, &str)] = &[
     ("acme_provider", "", "acme_provider = \"google\""),
     ("acme_challenge", "", "acme_challenge = \"http-01\""),
     ("acme_check_dns", "", "acme_check_dns = false"),
+    ("acme_reuse_key", "", "acme_reuse_key = true"),
+    (
+        "acme_certificate_per",
+        "",
+        "acme_certificate_per = \"name\"",
+    ),
     ("acme_profile", "", "acme_profile = \"shortlived\""),
     ("acme_key_type", "", "acme_key_type = \"p384\""),
     (
