@@ -1,6 +1,7 @@
 //! `Acme`: the certificates of an application of the framework, and the plan of its listeners with them.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use apus_transport::tls::MinVersion;
 use tokio::sync::mpsc;
 
 use crate::challenges::PendingChallenges;
+use crate::dns_publisher::DnsPublisher;
 use crate::maintenance::{CertificateMaintenance, CertificateStatus};
 use crate::provider::AcmeProvider;
 use crate::service::HttpChallengeService;
@@ -102,7 +104,21 @@ impl Acme {
     /// `cleanup`, the name of the record and its value.
     #[must_use]
     pub fn dns_hook(mut self, program: impl Into<PathBuf>) -> Self {
-        self.settings.dns_hook = Some(program.into());
+        self.settings.dns = Some(DnsPublisher::Hook(program.into()));
+        self
+    }
+
+    /// The DNS server that is asked where the names point, by default that of the system.
+    #[must_use]
+    pub fn resolver(mut self, address: SocketAddr) -> Self {
+        self.settings.resolver = Some(address);
+        self
+    }
+
+    /// Orders the certificate without a check that the names point to this machine, as behind a load balancer.
+    #[must_use]
+    pub fn without_dns_check(mut self) -> Self {
+        self.settings.skip_dns_check = true;
         self
     }
 
@@ -148,7 +164,7 @@ impl Acme {
             );
         }
         let is_wildcard = |name: &String| name.starts_with("*.");
-        if self.settings.dns_hook.is_none()
+        if self.settings.dns.is_none()
             && let Some(name) = self.names.iter().find(|name| is_wildcard(name))
         {
             return wrong(format!("a certificate for `{name}` needs Acme::dns_hook"));
@@ -166,6 +182,7 @@ impl Acme {
         Ok(ManagedCertificate {
             names: self.names,
             settings: self.settings,
+            is_additional: false,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The responses to challenges of open orders.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -9,6 +10,8 @@ use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::CertifiedKey;
+
+use crate::shared::SharedChallenge;
 
 /// The responses to challenges of open orders, for all listeners of the process.
 #[derive(Debug, Default)]
@@ -24,6 +27,10 @@ struct ChallengeResponses {
     http: HashMap<String, String>,
     /// Certificates by name (RFC 8737 section 3).
     tls: HashMap<String, Arc<CertifiedKey>>,
+    /// Those of other machines: key authorizations by token.
+    shared_http: HashMap<String, String>,
+    /// Those of other machines: digests and certificates by name.
+    shared_tls: HashMap<String, ([u8; 32], Arc<CertifiedKey>)>,
 }
 
 impl PendingChallenges {
@@ -32,7 +39,10 @@ impl PendingChallenges {
         if self.is_empty() {
             return None;
         }
-        self.read(|responses| responses.http.get(token).cloned())
+        self.read(|responses| {
+            let own = responses.http.get(token);
+            own.or_else(|| responses.shared_http.get(token)).cloned()
+        })
     }
 
     /// Whether no challenge is open.
@@ -57,6 +67,44 @@ impl PendingChallenges {
         }
     }
 
+    /// Responds to these challenges of other machines, and to no others of them.
+    pub(crate) fn set_shared(&self, challenges: Vec<SharedChallenge>) {
+        let is_unchanged = self.read(|responses| {
+            challenges.is_empty()
+                && responses.shared_http.is_empty()
+                && responses.shared_tls.is_empty()
+        });
+        if is_unchanged {
+            return;
+        }
+        self.write(|responses| {
+            let mut known = std::mem::take(&mut responses.shared_tls);
+            responses.shared_http.clear();
+            for challenge in challenges {
+                match challenge {
+                    SharedChallenge::Http {
+                        token,
+                        key_authorization,
+                    } => {
+                        responses.shared_http.insert(token, key_authorization);
+                    }
+                    SharedChallenge::Tls { name, digest } => {
+                        let server_name = challenge_server_name(&name);
+                        let made = match known.remove(&server_name) {
+                            Some(made) if made.0 == digest => Some(made),
+                            _ => challenge_certificate(&name, &digest)
+                                .ok()
+                                .map(|certificate| (digest, Arc::new(certificate))),
+                        };
+                        responses
+                            .shared_tls
+                            .extend(made.map(|made| (server_name, made)));
+                    }
+                }
+            }
+        });
+    }
+
     /// Responds to a challenge of `tls-alpn-01` with the SHA-256 digest of a key authorization, until the result is
     /// dropped.
     pub(crate) fn add_tls(
@@ -65,12 +113,13 @@ impl PendingChallenges {
         digest: &[u8],
     ) -> Result<OpenChallenge, rcgen::Error> {
         let certificate = Arc::new(challenge_certificate(name, digest)?);
+        let server_name = challenge_server_name(name);
         self.write(|responses| {
-            responses.tls.insert(name.to_owned(), certificate);
+            responses.tls.insert(server_name.clone(), certificate);
         });
         Ok(OpenChallenge {
             challenges: Arc::clone(self),
-            kind: ChallengeEntry::Tls(name.to_owned()),
+            kind: ChallengeEntry::Tls(server_name),
         })
     }
 
@@ -89,7 +138,10 @@ impl PendingChallenges {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         change(&mut responses);
-        let count = responses.http.len() + responses.tls.len();
+        let count = responses.http.len()
+            + responses.tls.len()
+            + responses.shared_http.len()
+            + responses.shared_tls.len();
         self.count.store(count, Ordering::Release);
     }
 }
@@ -99,7 +151,12 @@ impl ChallengeCertificates for PendingChallenges {
         if self.is_empty() {
             return None;
         }
-        self.read(|responses| responses.tls.get(server_name).cloned())
+        self.read(|responses| {
+            let own = responses.tls.get(server_name);
+            let shared = || responses.shared_tls.get(server_name);
+            own.or_else(|| shared().map(|(_, certificate)| certificate))
+                .cloned()
+        })
     }
 }
 
@@ -126,6 +183,22 @@ impl Drop for OpenChallenge {
                 responses.tls.remove(name);
             }
         });
+    }
+}
+
+/// The server name by which an authority verifies a name: for an address, that of its reverse lookup (RFC 8738 section 6).
+fn challenge_server_name(name: &str) -> String {
+    match name.parse() {
+        Err(_) => name.to_owned(),
+        Ok(IpAddr::V4(address)) => {
+            let [a, b, c, d] = address.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        Ok(IpAddr::V6(address)) => {
+            let digits = address.octets().into_iter().rev();
+            let digits = digits.map(|byte| format!("{:x}.{:x}.", byte & 15, byte >> 4));
+            digits.collect::<String>() + "ip6.arpa"
+        }
     }
 }
 
@@ -162,6 +235,44 @@ mod tests {
         assert!(!challenges.is_empty());
         drop(tls);
         assert!(challenges.challenge_certificate("example.com").is_none());
+        assert!(challenges.is_empty());
+    }
+
+    #[test]
+    fn an_address_is_verified_by_the_name_of_its_reverse_lookup() {
+        assert_eq!(challenge_server_name("example.com"), "example.com");
+        assert_eq!(
+            challenge_server_name("192.0.2.33"),
+            "33.2.0.192.in-addr.arpa"
+        );
+        assert_eq!(
+            challenge_server_name("2001:db8::1"),
+            "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa"
+        );
+    }
+
+    #[test]
+    fn challenges_of_other_machines_are_responded_to_until_they_are_removed() {
+        let challenges = PendingChallenges::default();
+        let shared = [
+            SharedChallenge::Http {
+                token: "token".to_owned(),
+                key_authorization: "token.key".to_owned(),
+            },
+            SharedChallenge::Tls {
+                name: "example.com".to_owned(),
+                digest: [7; 32],
+            },
+        ];
+        challenges.set_shared(shared.to_vec());
+        assert_eq!(challenges.key_authorization("token").unwrap(), "token.key");
+        let made = challenges.challenge_certificate("example.com").unwrap();
+        challenges.set_shared(shared[1..].to_vec());
+        assert_eq!(challenges.key_authorization("token"), None);
+        // It is not made again.
+        let again = challenges.challenge_certificate("example.com").unwrap();
+        assert!(Arc::ptr_eq(&made, &again));
+        challenges.set_shared(Vec::new());
         assert!(challenges.is_empty());
     }
 

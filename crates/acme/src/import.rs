@@ -14,7 +14,7 @@ use apus_transport::tls::Certificate;
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use crate::issue::IssueError;
+use crate::issue_error::IssueError;
 use crate::provider::AcmeProvider;
 use crate::settings::ManagedCertificate;
 use crate::state::CertificateState;
@@ -288,6 +288,7 @@ mod tests {
         ManagedCertificate {
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             settings: AcmeSettings::default(),
+            is_additional: false,
         }
     }
 

@@ -1,9 +1,7 @@
 //! One order, from the account to the certificate (RFC 8555 section 7).
 
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,23 +9,28 @@ use apus_transport::tls::Certificate;
 use instant_acme::{
     Account, AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeStatus,
     ChallengeType, ExternalAccountKey, Identifier, NewAccount, NewOrder, Order, OrderStatus,
-    Problem, RetryPolicy,
+    RetryPolicy,
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
-use tokio::process::Command;
 
+use crate::authority_client::{AuthorityClient, AuthorityObservations};
 use crate::challenges::{OpenChallenge, PendingChallenges};
+use crate::dns::{DnsPublication, TxtRecord};
+use crate::issue_error::{IssueError, problem_words};
 use crate::provider::AcmeProvider;
 use crate::settings::{CertificateKeyType, ChallengeKind, ManagedCertificate};
+use crate::shared::{SharedChallenge, SharedLock, StorageReplica};
 use crate::state::{CertificateState, OpenOrder};
 use crate::store::{CertificateStore, CertificateStoreError};
 
 /// How long an authority may take to check challenges, and to issue a certificate.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How long a DNS hook may take, with the time until the record is published.
-const HOOK_PATIENCE: Duration = Duration::from_secs(600);
 /// The first label of a TXT record (RFC 8555 section 8.4).
 const DNS_LABEL: &str = "_acme-challenge";
+/// The interval in which a machine looks whether another one has created the account.
+const ACCOUNT_LOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long other machines may take to read a challenge.
+const SPREADING_TIME: Duration = Duration::from_secs(3);
 
 /// The order of one certificate at one authority.
 pub(crate) struct CertificateOrder<'a> {
@@ -36,6 +39,12 @@ pub(crate) struct CertificateOrder<'a> {
     pub(crate) managed: &'a ManagedCertificate,
     pub(crate) provider: &'a AcmeProvider,
     pub(crate) progress: &'a OrderProgress,
+    /// The storage that machines share.
+    pub(crate) replica: Option<&'a Arc<StorageReplica>>,
+    /// Held while an account is created.
+    pub(crate) account_creation: &'a tokio::sync::Mutex<()>,
+    /// What the authority says beside its responses.
+    pub(crate) observations: Arc<AuthorityObservations>,
 }
 
 /// What the order of a certificate does just now, for the status.
@@ -81,12 +90,19 @@ impl OrderProgress {
 /// What publishes the response to a challenge; it is withdrawn when this is dropped, or the hook is called again.
 enum PublishedResponse {
     Local(#[expect(dead_code, reason = "it is open until it is dropped")] OpenChallenge),
-    Dns { name: String, value: String },
+    /// By all machines that share a storage.
+    Shared(
+        #[expect(dead_code, reason = "it is open until it is dropped")] OpenChallenge,
+        SharedChallenge,
+    ),
+    Dns(TxtRecord),
 }
 
 impl CertificateOrder<'_> {
     /// Orders the certificate, or continues the open order, and stores it.
     pub(crate) async fn obtain(&self, state: &mut CertificateState) -> Result<(), IssueError> {
+        // What the authority sends has to be stored.
+        self.store.check_space(self.managed)?;
         self.progress.begin("finding the account");
         let account = self.account().await?;
         self.progress.begin("creating the order");
@@ -97,8 +113,9 @@ impl CertificateOrder<'_> {
         let key = match self.store.pending_key(self.managed)? {
             Some(key) => key,
             None => {
-                let key = new_key(self.managed.settings.key_type)?.serialize_pem();
+                let key = self.key_for_order(state)?;
                 self.store.put_pending_key(self.managed, &key)?;
+                self.share().await?;
                 key
             }
         };
@@ -117,24 +134,86 @@ impl CertificateOrder<'_> {
         self.store.put_certificate(self.managed, &chain, &key)?;
         *state = CertificateState {
             issued_by: Some(self.provider.directory.clone()),
+            on_demand: state.on_demand,
             ..CertificateState::default()
         };
         self.store.put_state(self.managed, state)?;
         self.store.remove_pending_key(self.managed)?;
+        self.share().await
+    }
+
+    /// The private key of a new certificate: that of the old one if it is to be used again, and has the right kind.
+    fn key_for_order(&self, state: &CertificateState) -> Result<String, IssueError> {
+        let kind = self.managed.settings.key_type;
+        let old = match self.managed.settings.reuse_key && !state.revoked {
+            true => self.store.certificate_key(self.managed)?,
+            false => None,
+        };
+        let old = old.filter(|pem| KeyPair::from_pem(pem).is_ok_and(|key| is_of_kind(&key, kind)));
+        match old {
+            Some(key) => Ok(key),
+            None => Ok(new_key(kind)?.serialize_pem()),
+        }
+    }
+
+    /// Makes what has been stored the same on all machines, before the authority is asked for more.
+    async fn share(&self) -> Result<(), IssueError> {
+        if let Some(replica) = self.replica {
+            self.store
+                .sync_certificate(replica, self.managed, true)
+                .await?;
+            self.store.sync_account(replica, self.provider).await?;
+        }
         Ok(())
     }
 
     /// The account at the authority, which is created with the first order.
     pub(crate) async fn account(&self) -> Result<Account, IssueError> {
-        let settings = &self.managed.settings;
-        let root = settings.provider_root.as_deref();
-        if let Some(account) = stored_account(self.store, self.provider, root).await? {
+        if let Some(account) = self.known_account().await? {
             return Ok(account);
         }
-        let builder = match root {
-            Some(root) => Account::builder_with_root(root),
-            None => Account::builder(),
-        }?;
+        // Several certificates may be ordered at once, on several machines.
+        let _guard = self.account_creation.lock().await;
+        let lock = match self.replica {
+            Some(replica) => Some(self.lock_account(replica).await?),
+            None => None,
+        };
+        let account = match self.known_account().await {
+            Ok(Some(account)) => Ok(account),
+            Ok(None) => self.create_account().await,
+            Err(error) => Err(error),
+        };
+        if let Some(lock) = lock {
+            lock.release().await;
+        }
+        account
+    }
+
+    async fn known_account(&self) -> Result<Option<Account>, IssueError> {
+        if let Some(replica) = self.replica {
+            self.store.sync_account(replica, self.provider).await?;
+        }
+        let root = self.managed.settings.provider_root.as_deref();
+        stored_account(self.store, self.provider, (root, &self.observations)).await
+    }
+
+    /// Waits until no other machine creates an account.
+    async fn lock_account(&self, replica: &Arc<StorageReplica>) -> Result<SharedLock, IssueError> {
+        let name = format!("accounts/{}", self.provider.directory);
+        loop {
+            let lock = replica.lock(&name).await;
+            if let Some(lock) = lock.map_err(CertificateStoreError::from)? {
+                return Ok(lock);
+            }
+            tokio::time::sleep(ACCOUNT_LOCK_INTERVAL).await;
+        }
+    }
+
+    async fn create_account(&self) -> Result<Account, IssueError> {
+        let settings = &self.managed.settings;
+        let root = settings.provider_root.as_deref();
+        let client = AuthorityClient::new(root, Arc::clone(&self.observations))?;
+        let builder = Account::builder_with_http(Box::new(client));
         let contact = settings
             .email
             .as_ref()
@@ -154,6 +233,7 @@ impl CertificateOrder<'_> {
         let json = serde_json::to_vec(&credentials)
             .map_err(|error| IssueError::new(format!("the new account: {error}")))?;
         self.store.put_account(self.provider, &json)?;
+        self.share().await?;
         Ok(account)
     }
 
@@ -206,6 +286,7 @@ impl CertificateOrder<'_> {
             names: self.managed.names.clone(),
         });
         self.store.put_state(self.managed, state)?;
+        self.share().await?;
         Ok(order)
     }
 
@@ -229,11 +310,15 @@ impl CertificateOrder<'_> {
             .respond_to_challenges(order, failures, &mut published)
             .await;
         for response in published {
-            if let PublishedResponse::Dns { name, value } = response {
-                // What is left over does no harm.
-                if let Err(error) = self.call_hook("cleanup", &name, &value).await {
-                    tracing::warn!(%name, %error, "a TXT record of a challenge stays");
+            match response {
+                PublishedResponse::Local(_) => {}
+                PublishedResponse::Shared(_, challenge) => {
+                    if let Some(replica) = self.replica {
+                        // Others forget it after an hour otherwise.
+                        let _ = replica.storage().remove_challenge(&challenge).await;
+                    }
                 }
+                PublishedResponse::Dns(record) => self.publication()?.withdraw(&record).await,
             }
         }
         result
@@ -290,20 +375,39 @@ impl CertificateOrder<'_> {
         };
         let authorization = challenge.key_authorization();
         let published = match kind {
-            ChallengeKind::Http => PublishedResponse::Local(
-                self.challenges
-                    .add_http(&challenge.token, authorization.as_str()),
-            ),
-            ChallengeKind::TlsAlpn => PublishedResponse::Local(
-                self.challenges
-                    .add_tls(&name, authorization.digest().as_ref())?,
-            ),
+            ChallengeKind::Http => {
+                let open = self
+                    .challenges
+                    .add_http(&challenge.token, authorization.as_str());
+                let shared = SharedChallenge::Http {
+                    token: challenge.token.clone(),
+                    key_authorization: authorization.as_str().to_owned(),
+                };
+                self.spread(open, shared).await?
+            }
+            ChallengeKind::TlsAlpn => {
+                let digest = authorization.digest();
+                let digest = digest.as_ref();
+                let open = self.challenges.add_tls(&name, digest)?;
+                let digest = digest
+                    .try_into()
+                    .map_err(|_| IssueError::new("the digest of a challenge has a wrong length"))?;
+                self.spread(open, SharedChallenge::Tls { name, digest })
+                    .await?
+            }
             ChallengeKind::Dns => {
                 let domain = name.strip_prefix("*.").unwrap_or(&name);
                 let name = format!("{DNS_LABEL}.{domain}");
                 let value = authorization.dns_value();
-                self.call_hook("present", &name, &value).await?;
-                PublishedResponse::Dns { name, value }
+                let publication = self.publication()?;
+                let record = publication.publish(&name, &value).await?;
+                self.progress
+                    .begin("waiting until name servers have the TXT record");
+                if let Err(error) = publication.wait_until_visible(&record).await {
+                    publication.withdraw(&record).await;
+                    return Err(error);
+                }
+                PublishedResponse::Dns(record)
             }
         };
         // An attempt that is repeated for its nonce finds a challenge that the authority checks already.
@@ -311,6 +415,24 @@ impl CertificateOrder<'_> {
             challenge.set_ready().await?;
         }
         Ok(published)
+    }
+
+    /// Has all machines respond to a challenge.
+    async fn spread(
+        &self,
+        open: OpenChallenge,
+        challenge: SharedChallenge,
+    ) -> Result<PublishedResponse, IssueError> {
+        let Some(replica) = self.replica else {
+            return Ok(PublishedResponse::Local(open));
+        };
+        replica
+            .storage()
+            .add_challenge(&challenge)
+            .await
+            .map_err(CertificateStoreError::from)?;
+        tokio::time::sleep(SPREADING_TIME).await;
+        Ok(PublishedResponse::Shared(open, challenge))
     }
 
     /// A challenge that is allowed, offered and possible for the name: another one after each failure.
@@ -335,36 +457,20 @@ impl CertificateOrder<'_> {
             .copied()
             .ok_or_else(|| {
                 let why = match is_wildcard {
-                    true => "a wildcard needs dns-01, and so a DNS hook",
+                    true => "a wildcard needs dns-01, and so something that publishes TXT records",
                     false => "the authority offers none of the allowed challenges",
                 };
                 IssueError::new(format!("{name}: {why}"))
             })
     }
 
-    /// Calls the program that publishes TXT records: `present` or `cleanup`, the name of the record, its value.
-    async fn call_hook(&self, action: &str, name: &str, value: &str) -> Result<(), IssueError> {
-        let Some(hook) = &self.managed.settings.dns_hook else {
-            return Err(IssueError::new(format!("{name}: there is no DNS hook")));
-        };
-        let output = Command::new(hook)
-            .args([action, name, value])
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output();
-        let failed = |why: String| {
-            IssueError::new(format!("the DNS hook {} {action}: {why}", hook.display()))
-        };
-        let output = tokio::time::timeout(HOOK_PATIENCE, output)
-            .await
-            .map_err(|_| failed("it did not end in ten minutes".to_owned()))?
-            .map_err(|error| failed(error.to_string()))?;
-        if output.status.success() {
-            return Ok(());
+    /// What publishes TXT records.
+    fn publication(&self) -> Result<DnsPublication<'_>, IssueError> {
+        let settings = &self.managed.settings;
+        match &settings.dns {
+            Some(publisher) => Ok(DnsPublication::new(publisher, settings.resolver)),
+            None => Err(IssueError::new("nothing publishes TXT records")),
         }
-        let text = String::from_utf8_lossy(&output.stderr);
-        let last = text.trim().lines().last().unwrap_or_default();
-        Err(failed(format!("{}: {last}", output.status)))
     }
 
     fn check_names(&self, certificate: &Certificate) -> Result<(), IssueError> {
@@ -386,15 +492,13 @@ impl CertificateOrder<'_> {
 pub(crate) async fn stored_account(
     store: &CertificateStore,
     provider: &AcmeProvider,
-    root: Option<&Path>,
+    (root, observations): (Option<&Path>, &Arc<AuthorityObservations>),
 ) -> Result<Option<Account>, IssueError> {
     let Some(json) = store.account(provider)? else {
         return Ok(None);
     };
-    let builder = match root {
-        Some(root) => Account::builder_with_root(root),
-        None => Account::builder(),
-    }?;
+    let client = AuthorityClient::new(root, Arc::clone(observations))?;
+    let builder = Account::builder_with_http(Box::new(client));
     let credentials = serde_json::from_slice(&json)
         .map_err(|error| IssueError::new(format!("the stored account: {error}")))?;
     Ok(Some(builder.from_credentials(credentials).await?))
@@ -427,6 +531,15 @@ fn new_key(kind: CertificateKeyType) -> Result<KeyPair, rcgen::Error> {
     }
 }
 
+fn is_of_kind(key: &KeyPair, kind: CertificateKeyType) -> bool {
+    let algorithm = match kind {
+        CertificateKeyType::P256 => &rcgen::PKCS_ECDSA_P256_SHA256,
+        CertificateKeyType::P384 => &rcgen::PKCS_ECDSA_P384_SHA384,
+        CertificateKeyType::Rsa2048 => &rcgen::PKCS_RSA_SHA256,
+    };
+    key.is_compatible(algorithm)
+}
+
 /// A certificate signing request (RFC 2986), DER.
 fn signing_request(names: &[String], key: &KeyPair) -> Result<Vec<u8>, rcgen::Error> {
     let mut params = CertificateParams::new(names.to_vec())?;
@@ -445,132 +558,9 @@ async fn challenge_faults(order: &mut Order) -> String {
         let name = authorization.identifier().to_string();
         for challenge in &authorization.challenges {
             if let Some(problem) = &challenge.error {
-                faults.push(format!("{name}: {}", words(problem)));
+                faults.push(format!("{name}: {}", problem_words(problem)));
             }
         }
     }
     faults.join("; ")
 }
-
-/// A problem of the authority in words (RFC 8555 section 6.7).
-fn words(problem: &Problem) -> String {
-    let kind = problem
-        .r#type
-        .as_deref()
-        .and_then(|kind| kind.rsplit(':').next());
-    let mut text = match (&problem.detail, kind) {
-        (Some(detail), Some(kind)) => format!("{detail} ({kind})"),
-        (Some(detail), None) => detail.clone(),
-        (None, Some(kind)) => kind.to_owned(),
-        (None, None) => "the authority gives no reason".to_owned(),
-    };
-    for part in &problem.subproblems {
-        text += &format!("; {part}");
-    }
-    text
-}
-
-/// Why there is no certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IssueError {
-    text: String,
-    kind: IssueErrorKind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum IssueErrorKind {
-    RateLimited,
-    BadNonce,
-    AlreadyRevoked,
-    Other,
-}
-
-impl IssueError {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            kind: IssueErrorKind::Other,
-        }
-    }
-
-    /// Whether the authority has forgotten its nonce, so that the same can be tried at once (RFC 8555 section 6.5).
-    pub(crate) fn is_bad_nonce(&self) -> bool {
-        self.kind == IssueErrorKind::BadNonce
-    }
-
-    /// Whether the certificate that was to be revoked has been revoked before (RFC 8555 section 7.6).
-    pub(crate) fn is_already_revoked(&self) -> bool {
-        self.kind == IssueErrorKind::AlreadyRevoked
-    }
-
-    /// The failures of several authorities.
-    pub(crate) fn of_several(text: String, is_rate_limited: bool) -> Self {
-        let kind = match is_rate_limited {
-            true => IssueErrorKind::RateLimited,
-            false => IssueErrorKind::Other,
-        };
-        Self { text, kind }
-    }
-
-    /// Whether the authority refuses more orders for now.
-    pub fn is_rate_limited(&self) -> bool {
-        self.kind == IssueErrorKind::RateLimited
-    }
-}
-
-impl From<instant_acme::Error> for IssueError {
-    fn from(error: instant_acme::Error) -> Self {
-        use instant_acme::Error;
-        let text = match &error {
-            Error::Api(problem) => words(problem),
-            Error::Timeout(_) => "the authority did not decide in time".to_owned(),
-            error => causes(error),
-        };
-        let problem_type = match &error {
-            Error::Api(problem) => problem.r#type.as_deref().unwrap_or_default(),
-            _ => "",
-        };
-        let kind = match problem_type.rsplit(':').next() {
-            Some("rateLimited") => IssueErrorKind::RateLimited,
-            Some("badNonce") => IssueErrorKind::BadNonce,
-            Some("alreadyRevoked") => IssueErrorKind::AlreadyRevoked,
-            _ => IssueErrorKind::Other,
-        };
-        Self { text, kind }
-    }
-}
-
-/// An error with its causes, each once.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text += ": ";
-            text += &cause_text;
-        }
-        next = cause.source();
-    }
-    text
-}
-
-impl From<CertificateStoreError> for IssueError {
-    fn from(error: CertificateStoreError) -> Self {
-        Self::new(error.to_string())
-    }
-}
-
-impl From<rcgen::Error> for IssueError {
-    fn from(error: rcgen::Error) -> Self {
-        Self::new(error.to_string())
-    }
-}
-
-impl fmt::Display for IssueError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for IssueError {}

@@ -11,29 +11,47 @@
 #![forbid(unsafe_code)]
 
 mod application;
+mod authority_client;
 mod challenges;
+mod dns;
+mod dns_publisher;
+mod http_client;
 mod import;
 mod issue;
+mod issue_error;
 mod maintenance;
 mod names;
+mod on_demand;
+mod permission;
 mod provider;
+mod reachability;
 mod schedule;
 mod service;
 mod settings;
+mod shared;
 mod state;
 mod store;
 mod stored;
+mod ticket_secrets;
 
 pub use self::application::{Acme, AcmeError, ApplicationCertificates, MaintainedPlan};
 pub use self::challenges::PendingChallenges;
+pub use self::dns_publisher::{
+    AcmeDnsAccount, DnsKeyAlgorithm, DnsPublisher, DnsUpdateKey, DnsUpdateServer,
+};
 pub use self::import::{ForeignCertificates, ImportResult, ImportedCertificate};
-pub use self::issue::IssueError;
+pub use self::issue_error::IssueError;
 pub use self::maintenance::{CertificateMaintenance, CertificateStatus};
 pub use self::names::is_public;
+pub use self::on_demand::{OnDemandNames, OnDemandSite};
 pub use self::provider::AcmeProvider;
 pub use self::service::HttpChallengeService;
 pub use self::settings::{
     AcmeSettings, CertificateKeyType, ChallengeKind, ExternalAccount, ManagedCertificate,
 };
+pub use self::shared::{
+    SharedChallenge, SharedStorage, SharedStorageAddress, SharedStorageError, StorageFuture,
+};
 pub use self::store::{CertificateStore, CertificateStoreError};
 pub use self::stored::{CertificateDetails, RevocationReason, StoredCertificate};
+pub use self::ticket_secrets::TicketRotation;

@@ -1,11 +1,11 @@
 //! Orders certificates and renews them: a task for each.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apus_transport::tls::Certificate;
 use serde::Serialize;
@@ -15,12 +15,17 @@ use tokio::task::JoinHandle;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::challenges::PendingChallenges;
-use crate::issue::{CertificateOrder, IssueError, OrderProgress, identifier};
+use crate::issue::{CertificateOrder, OrderProgress, identifier};
+use crate::issue_error::IssueError;
+use crate::on_demand::{OnDemandNames, OnDemandSite};
+use crate::permission::may_have_certificate;
 use crate::provider::AcmeProvider;
+use crate::reachability::check_names;
 use crate::schedule::{pause_after, renewal_time, time_in_window};
 use crate::settings::ManagedCertificate;
+use crate::shared::{SharedLock, SharedStorage, StorageReplica};
 use crate::state::CertificateState;
-use crate::store::CertificateStore;
+use crate::store::{CertificateStore, CertificateStoreError};
 
 /// Orders at a time.
 const CONCURRENT_ORDERS: usize = 4;
@@ -32,6 +37,14 @@ const FAULT_PAUSE: Duration = Duration::from_secs(60);
 const LOCKED_PAUSE: Duration = Duration::from_secs(5);
 /// The interval in which the files of a certificate are looked at.
 const STORE_CHECK_INTERVAL: Duration = Duration::from_secs(3);
+/// The same for names that were first seen in a handshake, of which there may be many thousands.
+const ON_DEMAND_STORE_CHECK_INTERVAL: Duration = Duration::from_secs(120);
+/// The interval in which challenges of other machines are looked for.
+const SHARED_CHALLENGE_INTERVAL: Duration = Duration::from_secs(1);
+/// Questions for permission at a time.
+const CONCURRENT_QUESTIONS: usize = 16;
+/// The period in which orders on demand are counted.
+const ORDER_COUNT_PERIOD: Duration = Duration::from_secs(3600);
 /// How long one order may take.
 const ORDER_PATIENCE: Duration = Duration::from_secs(1800);
 /// Attempts of an order whose authority forgets its nonces.
@@ -52,13 +65,23 @@ const EARLIEST: i64 = 1_767_225_600;
 pub struct CertificateMaintenance {
     shared: Rc<Shared>,
     tasks: RefCell<HashMap<String, CertificateTask>>,
+    on_demand: Option<JoinHandle<()>>,
+    shared_challenges: Option<JoinHandle<()>>,
 }
 
 struct Shared {
     store: CertificateStore,
     challenges: Arc<PendingChallenges>,
+    /// The storage that machines share, and what is the same there.
+    replica: Option<Arc<StorageReplica>>,
     orders: Semaphore,
+    account_creation: tokio::sync::Mutex<()>,
     issued: mpsc::Sender<()>,
+    on_demand: Arc<OnDemandNames>,
+    /// The certificates for names that were first seen in a handshake, by their names.
+    on_demand_tasks: RefCell<HashMap<Box<str>, CertificateTask>>,
+    /// When orders on demand were made in the last hour.
+    on_demand_orders: RefCell<VecDeque<Instant>>,
 }
 
 struct CertificateTask {
@@ -109,12 +132,51 @@ impl CertificateMaintenance {
             shared: Rc::new(Shared {
                 store,
                 challenges,
+                replica: None,
                 orders: Semaphore::new(CONCURRENT_ORDERS),
+                account_creation: tokio::sync::Mutex::default(),
                 issued,
+                on_demand: Arc::default(),
+                on_demand_tasks: RefCell::default(),
+                on_demand_orders: RefCell::default(),
             }),
             tasks: RefCell::default(),
+            on_demand: None,
+            shared_challenges: None,
         };
         (maintenance, receiver)
+    }
+
+    /// Shares certificates, orders and challenges with other machines by this storage. It has to be called where tasks of this
+    /// thread run, and before [`Self::with_on_demand`] and [`Self::apply`].
+    #[must_use]
+    pub fn with_shared_storage(mut self, storage: Arc<dyn SharedStorage>) -> Self {
+        let challenges = Arc::clone(&self.shared.challenges);
+        if let Some(shared) = Rc::get_mut(&mut self.shared) {
+            shared.replica = Some(Arc::new(StorageReplica::new(Arc::clone(&storage))));
+        }
+        self.shared_challenges = Some(tokio::task::spawn_local(async move {
+            loop {
+                // Those that are known stay while the storage cannot be reached.
+                if let Ok(open) = storage.challenges().await {
+                    challenges.set_shared(open);
+                }
+                tokio::time::sleep(SHARED_CHALLENGE_INTERVAL).await;
+            }
+        }));
+        self
+    }
+
+    /// Maintains the certificates for names that are first seen in a handshake, too. It has to be called where tasks of this
+    /// thread run, and before [`Self::apply`].
+    #[must_use]
+    pub fn with_on_demand(mut self, names: Arc<OnDemandNames>) -> Self {
+        if let Some(shared) = Rc::get_mut(&mut self.shared) {
+            shared.on_demand = names;
+        }
+        let shared = Rc::clone(&self.shared);
+        self.on_demand = Some(tokio::task::spawn_local(shared.run_on_demand()));
+        self
     }
 
     /// Maintains these certificates from now on, and no others. It has to be called where tasks of this thread run.
@@ -138,32 +200,20 @@ impl CertificateMaintenance {
             task.handle.abort();
         }
         self.tasks.replace(tasks);
+        self.shared.apply_on_demand();
     }
 
     fn start(&self, managed: ManagedCertificate) -> CertificateTask {
-        let managed = Rc::new(managed);
-        let renewal = Rc::new(Notify::new());
-        let progress = Rc::new(OrderProgress::default());
-        let worker = CertificateWorker {
-            shared: Rc::clone(&self.shared),
-            managed: Rc::clone(&managed),
-            renewal: Rc::clone(&renewal),
-            progress: Rc::clone(&progress),
-            found: RefCell::default(),
-        };
-        CertificateTask {
-            managed,
-            renewal,
-            progress,
-            handle: tokio::task::spawn_local(worker.run()),
-        }
+        CertificateTask::start(&self.shared, managed, false)
     }
 
     /// Renews the certificates that have this name now; returns how many there are.
     pub fn renew(&self, name: &str) -> usize {
         let tasks = self.tasks.borrow();
+        let on_demand = self.shared.on_demand_tasks.borrow();
         let found = tasks
             .values()
+            .chain(on_demand.values())
             .filter(|task| task.managed.names.iter().any(|has| has == name));
         found.map(|task| task.renewal.notify_one()).count()
     }
@@ -171,8 +221,10 @@ impl CertificateMaintenance {
     /// What is known of the certificates, in the order of their names.
     pub fn status(&self) -> Vec<CertificateStatus> {
         let tasks = self.tasks.borrow();
+        let on_demand = self.shared.on_demand_tasks.borrow();
         let mut status: Vec<_> = tasks
             .values()
+            .chain(on_demand.values())
             .map(|task| self.shared.status(&task.managed, &task.progress))
             .collect();
         status.sort_by(|a, b| a.names.cmp(&b.names));
@@ -182,8 +234,37 @@ impl CertificateMaintenance {
 
 impl Drop for CertificateMaintenance {
     fn drop(&mut self) {
-        for task in self.tasks.take().into_values() {
+        let on_demand = self.shared.on_demand_tasks.take().into_values();
+        for task in self.tasks.take().into_values().chain(on_demand) {
             task.handle.abort();
+        }
+        for task in [&self.on_demand, &self.shared_challenges]
+            .into_iter()
+            .flatten()
+        {
+            task.abort();
+        }
+    }
+}
+
+impl CertificateTask {
+    fn start(shared: &Rc<Shared>, managed: ManagedCertificate, is_on_demand: bool) -> Self {
+        let managed = Rc::new(managed);
+        let renewal = Rc::new(Notify::new());
+        let progress = Rc::new(OrderProgress::default());
+        let worker = CertificateWorker {
+            shared: Rc::clone(shared),
+            managed: Rc::clone(&managed),
+            renewal: Rc::clone(&renewal),
+            progress: Rc::clone(&progress),
+            found: RefCell::default(),
+            is_on_demand,
+        };
+        Self {
+            managed,
+            renewal,
+            progress,
+            handle: tokio::task::spawn_local(worker.run()),
         }
     }
 }
@@ -197,6 +278,143 @@ impl std::fmt::Debug for CertificateMaintenance {
 }
 
 impl Shared {
+    /// Maintains the stored certificates that were ordered on demand, and ends the tasks of names that no site covers.
+    fn apply_on_demand(self: &Rc<Self>) {
+        self.on_demand_tasks.borrow_mut().retain(|name, task| {
+            let is_same = self
+                .on_demand
+                .site(name)
+                .is_some_and(|site| site.managed(name) == *task.managed);
+            if !is_same {
+                task.handle.abort();
+            }
+            is_same
+        });
+        if !self.on_demand.has_sites() {
+            return;
+        }
+        let stored = match self.store.stored() {
+            Ok(stored) => stored,
+            Err(error) => {
+                tracing::error!(%error, "certificates that were ordered on demand cannot be read");
+                return;
+            }
+        };
+        for one in stored.iter().filter(|one| one.is_on_demand()) {
+            if let [name] = one.names()
+                && let Some(site) = self.on_demand.site(name)
+            {
+                self.start_on_demand(name, site.managed(name));
+            }
+        }
+    }
+
+    fn start_on_demand(self: &Rc<Self>, name: &str, managed: ManagedCertificate) {
+        let mut tasks = self.on_demand_tasks.borrow_mut();
+        if !tasks.contains_key(name) {
+            let task = CertificateTask::start(self, managed, true);
+            tasks.insert(name.into(), task);
+        }
+    }
+
+    /// Looks for the certificates of new names.
+    async fn run_on_demand(self: Rc<Self>) {
+        let questions = Arc::new(Semaphore::new(CONCURRENT_QUESTIONS));
+        loop {
+            let name = self.on_demand.next().await;
+            let Ok(permit) = Arc::clone(&questions).acquire_owned().await else {
+                return;
+            };
+            let shared = Rc::clone(&self);
+            tokio::task::spawn_local(async move {
+                shared.begin_on_demand(&name).await;
+                drop(permit);
+            });
+        }
+    }
+
+    /// Serves the stored certificate of a name, or orders one if the name may have it.
+    async fn begin_on_demand(self: &Rc<Self>, name: &str) {
+        let Some(site) = self.on_demand.site(name) else {
+            return self.on_demand.refuse(name);
+        };
+        let managed = site.managed(name);
+        // Another machine may have its certificate.
+        if let Some(replica) = &self.replica
+            && let Err(error) = self.store.sync_certificate(replica, &managed, false).await
+        {
+            tracing::warn!(name, %error, "certificates of other machines are not known");
+        }
+        match self.store.certificate(&managed) {
+            Ok(Some(certificate))
+                if certificate.not_after() > OffsetDateTime::now_utc().unix_timestamp() =>
+            {
+                self.on_demand.publish(name, &certificate);
+                return self.start_on_demand(name, managed);
+            }
+            Ok(_) => {}
+            Err(error) => tracing::error!(%error, "a stored certificate is ordered again"),
+        }
+        match permits(&site, name).await {
+            Ok(true) => {}
+            Ok(false) => return self.on_demand.refuse(name),
+            Err(error) => {
+                tracing::warn!(name, %error, "whether a name may have a certificate is not known");
+                return self.on_demand.fail(name);
+            }
+        }
+        if self.on_demand_tasks.borrow().contains_key(name) {
+            // Its order failed before, and is tried again in time.
+            return self.on_demand.fail(name);
+        }
+        if !self.may_order_on_demand(site.orders_per_hour) {
+            tracing::warn!(
+                name,
+                limit = site.orders_per_hour,
+                "no certificate is ordered: there were too many orders on demand in the last hour"
+            );
+            return self.on_demand.fail(name);
+        }
+        let result = self.store.state(&managed).and_then(|state| {
+            let state = CertificateState {
+                on_demand: true,
+                ..state
+            };
+            self.store.put_state(&managed, &state)
+        });
+        match result {
+            Ok(()) => self.start_on_demand(name, managed),
+            Err(error) => {
+                tracing::error!(name, %error, "a certificate cannot be ordered");
+                return self.on_demand.fail(name);
+            }
+        }
+        // The order goes on, but no handshake waits longer.
+        let shared = Rc::clone(self);
+        let name = name.to_owned();
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(OnDemandNames::patience()).await;
+            shared.on_demand.end_wait(&name);
+        });
+    }
+
+    /// Whether one more order on demand is within the limit; it counts then.
+    fn may_order_on_demand(&self, per_hour: u32) -> bool {
+        let mut orders = self.on_demand_orders.borrow_mut();
+        let now = Instant::now();
+        while orders
+            .front()
+            .is_some_and(|then| now.duration_since(*then) > ORDER_COUNT_PERIOD)
+        {
+            orders.pop_front();
+        }
+        let is_within = orders.len() < per_hour as usize;
+        if is_within {
+            orders.push_back(now);
+        }
+        is_within
+    }
+
     fn status(&self, managed: &ManagedCertificate, progress: &OrderProgress) -> CertificateStatus {
         let certificate = self.store.certificate(managed);
         let state = self.store.state(managed);
@@ -237,6 +455,8 @@ struct CertificateWorker {
     progress: Rc<OrderProgress>,
     /// The leaf that was found in the store last. Another process may put one there, too.
     found: RefCell<Option<Vec<u8>>>,
+    /// Whether its name was first seen in a handshake.
+    is_on_demand: bool,
 }
 
 impl CertificateWorker {
@@ -268,7 +488,16 @@ impl CertificateWorker {
     async fn store_changed(&self) {
         let before = self.shared.store.stamp(&self.managed);
         loop {
-            tokio::time::sleep(STORE_CHECK_INTERVAL).await;
+            tokio::time::sleep(match self.is_on_demand {
+                true => ON_DEMAND_STORE_CHECK_INTERVAL,
+                false => STORE_CHECK_INTERVAL,
+            })
+            .await;
+            if let Some(replica) = &self.shared.replica {
+                // A failure is reported when there is something to do.
+                let store = &self.shared.store;
+                let _ = store.sync_certificate(replica, &self.managed, false).await;
+            }
             if self.shared.store.stamp(&self.managed) != before {
                 return;
             }
@@ -282,9 +511,37 @@ impl CertificateWorker {
         let Some(_lock) = store.lock(&self.managed)? else {
             return Ok(LOCKED_PAUSE);
         };
+        let Some(replica) = &self.shared.replica else {
+            return self.advance_locked(now, None).await;
+        };
+        let name = format!("certificates/{}", self.managed.id());
+        let Some(lock) = replica
+            .lock(&name)
+            .await
+            .map_err(CertificateStoreError::from)?
+        else {
+            return Ok(LOCKED_PAUSE);
+        };
+        let result = match store.sync_certificate(replica, &self.managed, true).await {
+            Ok(()) => self.advance_locked(now, Some(&lock)).await,
+            Err(error) => Err(error.into()),
+        };
+        let stored = store.sync_certificate(replica, &self.managed, true).await;
+        lock.release().await;
+        stored?;
+        result
+    }
+
+    /// As [`Self::advance`], while no other process has the certificate.
+    async fn advance_locked(
+        &self,
+        now: bool,
+        lock: Option<&SharedLock>,
+    ) -> Result<Duration, IssueError> {
+        let store = &self.shared.store;
         let clock = OffsetDateTime::now_utc();
         if clock.unix_timestamp() < EARLIEST {
-            return Err(IssueError::new(format!(
+            return Err(IssueError::not_ready(format!(
                 "the clock is wrong: it is not {clock}, so that no certificate can be ordered"
             )));
         }
@@ -317,7 +574,18 @@ impl CertificateWorker {
         {
             return Ok(until(next, clock));
         }
-        let result = self.order(&mut state).await;
+        let lost = async {
+            match lock {
+                Some(lock) => lock.lost().await,
+                None => std::future::pending().await,
+            }
+        };
+        let result = tokio::select! {
+            result = self.order(&mut state) => result,
+            () = lost => Err(IssueError::not_ready(
+                "the storage that machines share was not reached for so long that another machine may order the certificate",
+            )),
+        };
         match &result {
             Ok(()) => {
                 tracing::info!(names = self.managed.names.join(" "), "a new certificate");
@@ -331,27 +599,56 @@ impl CertificateWorker {
             Err(error) => {
                 // The order may be lost with its state, which is stored then.
                 let mut state = store.state(&self.managed).unwrap_or(state);
-                state.failures = match has_changed {
-                    true => 1,
-                    false => state.failures.saturating_add(1),
-                };
+                let pause = self.note_failure(error, has_changed, &mut state);
                 state.settings = settings;
-                let pause = pause_after(state.failures, error.is_rate_limited(), random());
-                state.next_attempt = Some(OffsetDateTime::now_utc() + pause);
-                state.last_error = Some(error.to_string());
-                tracing::error!(
-                    names = self.managed.names.join(" "),
-                    %error,
-                    failures = state.failures,
-                    next_attempt_in_seconds = pause.as_secs(),
-                    "a certificate cannot be ordered"
-                );
                 let stored = store.put_state(&self.managed, &state);
+                self.fail_on_demand();
                 self.progress.end_attempt();
                 stored?;
                 Ok(pause)
             }
         }
+    }
+
+    /// Notes why there is no certificate. Returns the pause to the next attempt.
+    fn note_failure(
+        &self,
+        error: &IssueError,
+        has_changed: bool,
+        state: &mut CertificateState,
+    ) -> Duration {
+        let names = self.managed.names.join(" ");
+        let text = error.to_string();
+        let pause = match error.is_not_ready() {
+            // The authority was not asked: it may be asked as soon as this is mended.
+            true => FAULT_PAUSE,
+            false => {
+                state.failures = match has_changed {
+                    true => 1,
+                    false => state.failures.saturating_add(1),
+                };
+                pause_after(state.failures, error.is_rate_limited(), random())
+                    .max(error.retry_after())
+            }
+        };
+        if !error.is_not_ready() {
+            tracing::error!(
+                names,
+                error = text,
+                failures = state.failures,
+                next_attempt_in_seconds = pause.as_secs(),
+                "a certificate cannot be ordered"
+            );
+        } else if state.last_error.as_ref() != Some(&text) {
+            tracing::warn!(names, why = text, "a certificate is not ordered yet");
+        }
+        // A process that starts looks at once whether it is mended; the clock may have been wrong.
+        state.next_attempt = match error.is_not_ready() {
+            true => None,
+            false => Some(OffsetDateTime::now_utc() + pause),
+        };
+        state.last_error = Some(text);
+        pause
     }
 
     /// Reports a certificate that is another than the one before.
@@ -362,8 +659,24 @@ impl CertificateWorker {
         let mut found = self.found.borrow_mut();
         if found.as_deref() != Some(leaf.as_ref()) {
             *found = Some(leaf.as_ref().to_vec());
+            if self.is_on_demand {
+                return self.publish_on_demand(certificate);
+            }
             // A message that waits already stands for this one.
             let _ = self.shared.issued.try_send(());
+        }
+    }
+
+    fn publish_on_demand(&self, certificate: Option<&Certificate>) {
+        if let (Some(name), Some(certificate)) = (self.managed.names.first(), certificate) {
+            self.shared.on_demand.publish(name, certificate);
+        }
+    }
+
+    /// Refuses a name whose certificate cannot be ordered; one that has a certificate keeps it.
+    fn fail_on_demand(&self) {
+        if let (true, Some(name)) = (self.is_on_demand, self.managed.names.first()) {
+            self.shared.on_demand.fail(name);
         }
     }
 
@@ -423,6 +736,8 @@ impl CertificateWorker {
         let Ok(_permit) = self.shared.orders.acquire().await else {
             return Err(IssueError::new("the server stops"));
         };
+        self.check_permission().await?;
+        check_names(&self.managed, &self.shared.challenges).await?;
         let default = [AcmeProvider::default()];
         let providers: &[AcmeProvider] = match self.managed.settings.providers.as_slice() {
             [] => &default,
@@ -430,11 +745,15 @@ impl CertificateWorker {
         };
         let mut failures = Vec::new();
         let mut is_rate_limited = true;
+        let mut retry_after = Duration::MAX;
         for provider in providers {
             match self.order_from(provider, state).await {
                 Ok(()) => return Ok(()),
+                // Another authority would not be asked either.
+                Err(error) if error.is_not_ready() => return Err(error),
                 Err(error) => {
                     is_rate_limited &= error.is_rate_limited();
+                    retry_after = retry_after.min(error.retry_after());
                     failures.push((provider, error));
                 }
             }
@@ -446,8 +765,23 @@ impl CertificateWorker {
                     .iter()
                     .map(|(provider, error)| format!("{}: {error}", provider.name))
                     .collect();
-                Err(IssueError::of_several(texts.join("; "), is_rate_limited))
+                let error = IssueError::of_several(texts.join("; "), is_rate_limited);
+                Err(error.with_retry_after(retry_after))
             }
+        }
+    }
+
+    /// Asks again before a certificate that was ordered on demand is renewed.
+    async fn check_permission(&self) -> Result<(), IssueError> {
+        let is_renewal = self.is_on_demand && self.found.borrow().is_some();
+        let (true, Some(name)) = (is_renewal, self.managed.names.first()) else {
+            return Ok(());
+        };
+        match self.shared.on_demand.site(name) {
+            Some(site) if permits(&site, name).await? => Ok(()),
+            _ => Err(IssueError::new(
+                "the name may not have a certificate any more",
+            )),
         }
     }
 
@@ -474,6 +808,8 @@ impl CertificateWorker {
         let order = CertificateOrder {
             store: &store,
             provider: staging,
+            // Trials are made by each machine for itself.
+            replica: None,
             ..self.order_at(staging)
         };
         obtain(&order, &mut state).await
@@ -486,6 +822,9 @@ impl CertificateWorker {
             managed: &self.managed,
             provider,
             progress: &self.progress,
+            replica: self.shared.replica.as_ref(),
+            account_creation: &self.shared.account_creation,
+            observations: Arc::default(),
         }
     }
 }
@@ -500,13 +839,30 @@ async fn obtain(
         loop {
             match order.obtain(state).await {
                 Err(error) if error.is_bad_nonce() && attempt < NONCE_ATTEMPTS => attempt += 1,
-                result => return result,
+                Err(error) if error.is_without_account() && attempt < NONCE_ATTEMPTS => {
+                    tracing::warn!(%error, "an authority does not know the account: a new one is created");
+                    order.store.remove_account(order.provider)?;
+                    attempt += 1;
+                }
+                Err(error) => {
+                    return Err(error.with_retry_after(order.observations.retry_after()));
+                }
+                Ok(()) => return Ok(()),
             }
         }
     };
     tokio::time::timeout(ORDER_PATIENCE, attempts)
         .await
         .unwrap_or_else(|_| Err(IssueError::new("the order took too long")))
+}
+
+/// Whether a name may have a certificate, by the list of its site, or by a request to its URL.
+async fn permits(site: &OnDemandSite, name: &str) -> Result<bool, IssueError> {
+    match &site.ask {
+        _ if site.allows(name) => Ok(true),
+        None => Ok(false),
+        Some(url) => may_have_certificate(url, name).await,
+    }
 }
 
 fn until(then: OffsetDateTime, now: OffsetDateTime) -> Duration {

@@ -1,8 +1,10 @@
 //! What a configuration says of certificates.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::dns_publisher::DnsPublisher;
 use crate::provider::AcmeProvider;
 
 /// How certificates are ordered.
@@ -18,12 +20,19 @@ pub struct AcmeSettings {
     pub external_account: Option<ExternalAccount>,
     /// How control over a name is proved; empty: in every way that is possible without a DNS hook.
     pub challenges: Vec<ChallengeKind>,
-    /// The program that publishes TXT records, for [`ChallengeKind::Dns`].
-    pub dns_hook: Option<PathBuf>,
+    /// What publishes TXT records, for [`ChallengeKind::Dns`].
+    pub dns: Option<DnsPublisher>,
+    /// The DNS server that is asked where names point and where TXT records belong; `None`: that of the system.
+    pub resolver: Option<SocketAddr>,
+    /// Whether certificates are ordered for names without a check that DNS points to this machine, as behind a load
+    /// balancer.
+    pub skip_dns_check: bool,
     /// The profile of the certificate, such as `shortlived`, if the authority has several.
     pub profile: Option<String>,
     /// The kind of the private key.
     pub key_type: CertificateKeyType,
+    /// Whether a renewed certificate has the private key of the old one, unless that was revoked.
+    pub reuse_key: bool,
 }
 
 /// An account at an authority outside of ACME.
@@ -77,6 +86,17 @@ pub enum CertificateKeyType {
     Rsa2048,
 }
 
+impl CertificateKeyType {
+    /// Its name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::P256 => "p256",
+            Self::P384 => "p384",
+            Self::Rsa2048 => "rsa2048",
+        }
+    }
+}
+
 /// A certificate that is ordered and renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagedCertificate {
@@ -84,6 +104,8 @@ pub struct ManagedCertificate {
     pub names: Vec<String>,
     /// How it is ordered.
     pub settings: AcmeSettings,
+    /// Whether there is another one for the same names, with another kind of key.
+    pub is_additional: bool,
 }
 
 impl fmt::Display for ManagedCertificate {
@@ -98,9 +120,13 @@ impl fmt::Display for ManagedCertificate {
             .allowed_challenges()
             .map(ChallengeKind::name)
             .collect();
+        let kind = match self.is_additional {
+            true => format!("{} ", self.settings.key_type.name()),
+            false => String::new(),
+        };
         write!(
             f,
-            "a certificate for {} is ordered from {}, by {}",
+            "a {kind}certificate for {} is ordered from {}, by {}",
             self.names.join(" "),
             providers.join(" or "),
             challenges.join(" or "),
@@ -126,9 +152,13 @@ impl ManagedCertificate {
             .take(64)
             .collect();
         let first = first.trim_start_matches('.');
-        match self.names.len() {
+        let id = match self.names.len() {
             1 => first.to_owned(),
             _ => format!("{first}-{hash:016x}"),
+        };
+        match self.is_additional {
+            true => format!("{id}+{}", self.settings.key_type.name()),
+            false => id,
         }
     }
 }
@@ -136,7 +166,7 @@ impl ManagedCertificate {
 impl AcmeSettings {
     /// The ways in which control over a name may be proved.
     pub fn allowed_challenges(&self) -> impl Iterator<Item = ChallengeKind> {
-        let allowed: &[ChallengeKind] = match (self.challenges.is_empty(), &self.dns_hook) {
+        let allowed: &[ChallengeKind] = match (self.challenges.is_empty(), &self.dns) {
             (false, _) => &self.challenges,
             (true, Some(_)) => &[ChallengeKind::Dns],
             (true, None) => &[ChallengeKind::Http, ChallengeKind::TlsAlpn],
@@ -150,7 +180,8 @@ impl AcmeSettings {
             .external_account
             .iter()
             .flat_map(|account| &account.key);
-        fnv_1a(format!("{self:?}").bytes().chain(key.copied()))
+        let dns = self.dns.iter().flat_map(DnsPublisher::identity);
+        fnv_1a(format!("{self:?}").bytes().chain(key.copied()).chain(dns))
     }
 }
 
@@ -169,6 +200,7 @@ mod tests {
         ManagedCertificate {
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             settings: AcmeSettings::default(),
+            is_additional: false,
         }
         .id()
     }
@@ -181,6 +213,15 @@ mod tests {
         let both = id(&["example.com", "www.example.com"]);
         assert!(both.starts_with("example.com-"), "{both}");
         assert_ne!(both, id(&["example.com", "blog.example.com"]));
+        let additional = ManagedCertificate {
+            names: vec!["example.com".to_owned()],
+            settings: AcmeSettings {
+                key_type: CertificateKeyType::Rsa2048,
+                ..AcmeSettings::default()
+            },
+            is_additional: true,
+        };
+        assert_eq!(additional.id(), "example.com+rsa2048");
     }
 
     #[test]

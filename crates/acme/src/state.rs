@@ -25,6 +25,8 @@ pub(crate) struct CertificateState {
     pub(crate) issued_by: Option<String>,
     /// Whether the certificate was revoked, so that a new one with another key is ordered at once.
     pub(crate) revoked: bool,
+    /// Whether it was ordered for a name that was first seen in a handshake.
+    pub(crate) on_demand: bool,
 }
 
 /// An order that has no certificate yet.

@@ -6,6 +6,7 @@
 //! certificates/<name>/pending.key          the private key of the open order
 //! certificates/<name>/state.json           the open order, failures, and when it is renewed
 //! certificates/<name>/lock                 held by the process that orders it
+//! tickets/                                 the secrets of session tickets
 //! ```
 //!
 //! Only its user can read the files. Each is replaced as a whole, so that a process that is killed leaves the old one or
@@ -24,6 +25,9 @@ use rustix::fs::FlockOperation;
 use crate::provider::AcmeProvider;
 use crate::settings::ManagedCertificate;
 use crate::state::CertificateState;
+
+/// The bytes that the files of an order may need: an account, keys, a chain and the state, each beside its old version.
+const SPACE_OF_ORDER: usize = 64 * 1024;
 
 /// The folder in which accounts, certificates and open orders are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,6 +139,23 @@ impl CertificateStore {
         self.write(&folder.join("state.json"), &json)
     }
 
+    /// The private key of the certificate, PEM.
+    pub(crate) fn certificate_key(
+        &self,
+        managed: &ManagedCertificate,
+    ) -> Result<Option<String>, CertificateStoreError> {
+        let Some(pem) = self.read(&self.of(managed).join("certificate.pem"))? else {
+            return Ok(None);
+        };
+        // It is behind the chain.
+        let text = String::from_utf8(pem).unwrap_or_default();
+        let key = text
+            .rfind("-----BEGIN ")
+            .and_then(|at| text.get(at..))
+            .filter(|key| key.contains("PRIVATE KEY"));
+        Ok(key.map(str::to_owned))
+    }
+
     /// The private key of the open order, PEM.
     pub(crate) fn pending_key(
         &self,
@@ -156,13 +177,7 @@ impl CertificateStore {
         &self,
         managed: &ManagedCertificate,
     ) -> Result<(), CertificateStoreError> {
-        let path = self.of(managed).join("pending.key");
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(CertificateStoreError::Io(path, error))
-            }
-            _ => Ok(()),
-        }
+        self.remove(&self.of(managed).join("pending.key"))
     }
 
     /// The account at an authority, as JSON.
@@ -179,6 +194,27 @@ impl CertificateStore {
         json: &[u8],
     ) -> Result<(), CertificateStoreError> {
         self.write(&self.account_path(provider), json)
+    }
+
+    /// Forgets the account at an authority, which does not know it any more.
+    pub(crate) fn remove_account(
+        &self,
+        provider: &AcmeProvider,
+    ) -> Result<(), CertificateStoreError> {
+        self.remove(&self.account_path(provider))
+    }
+
+    /// Checks that the files of an order can be written.
+    pub(crate) fn check_space(
+        &self,
+        managed: &ManagedCertificate,
+    ) -> Result<(), CertificateStoreError> {
+        let folder = self.of(managed);
+        let failed = |error| CertificateStoreError::Io(folder.clone(), error);
+        create_folder(&folder).map_err(failed)?;
+        let mut file = tempfile::NamedTempFile::new_in(&folder).map_err(failed)?;
+        file.write_all(&[0; SPACE_OF_ORDER]).map_err(failed)?;
+        file.as_file().sync_all().map_err(failed)
     }
 
     /// Locks a certificate; `None` while another process orders it.
@@ -276,7 +312,7 @@ impl CertificateStore {
         self.folder.join("certificates").join(managed.id())
     }
 
-    fn account_path(&self, provider: &AcmeProvider) -> PathBuf {
+    pub(crate) fn account_path(&self, provider: &AcmeProvider) -> PathBuf {
         let name: String = provider
             .directory
             .trim_start_matches("https://")
@@ -289,7 +325,7 @@ impl CertificateStore {
         self.folder.join("accounts").join(format!("{name}.json"))
     }
 
-    fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, CertificateStoreError> {
+    pub(crate) fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, CertificateStoreError> {
         match fs::read(path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -297,8 +333,18 @@ impl CertificateStore {
         }
     }
 
+    /// Removes a file, if there is one.
+    pub(crate) fn remove(&self, path: &Path) -> Result<(), CertificateStoreError> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(CertificateStoreError::Io(path.to_owned(), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Replaces a file as a whole.
-    fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), CertificateStoreError> {
+    pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), CertificateStoreError> {
         let failed = |error| CertificateStoreError::Io(path.to_owned(), error);
         let folder = path.parent().unwrap_or(&self.folder);
         create_folder(folder).map_err(failed)?;
@@ -325,6 +371,8 @@ pub enum CertificateStoreError {
     Io(PathBuf, io::Error),
     /// The contents of a file are wrong.
     Damaged(PathBuf, String),
+    /// The storage that machines share cannot be used.
+    Shared(String),
 }
 
 impl fmt::Display for CertificateStoreError {
@@ -332,6 +380,7 @@ impl fmt::Display for CertificateStoreError {
         match self {
             Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Damaged(path, why) => write!(f, "{} is damaged: {why}", path.display()),
+            Self::Shared(why) => f.write_str(why),
         }
     }
 }
@@ -340,7 +389,7 @@ impl std::error::Error for CertificateStoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io(_, error) => Some(error),
-            Self::Damaged(..) => None,
+            Self::Damaged(..) | Self::Shared(_) => None,
         }
     }
 }
@@ -354,6 +403,7 @@ mod tests {
         ManagedCertificate {
             names: vec!["example.com".to_owned()],
             settings: AcmeSettings::default(),
+            is_additional: false,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The certificates in a store, whether a configuration names them or not, for the commands of operators.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apus_transport::tls::Certificate;
@@ -11,7 +12,8 @@ use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
-use crate::issue::{IssueError, stored_account};
+use crate::issue::stored_account;
+use crate::issue_error::IssueError;
 use crate::provider::AcmeProvider;
 use crate::settings::ManagedCertificate;
 use crate::state::CertificateState;
@@ -117,6 +119,11 @@ impl StoredCertificate {
         self.folder == self.store.of(managed)
     }
 
+    /// Whether it was ordered for a name that was first seen in a handshake.
+    pub(crate) fn is_on_demand(&self) -> bool {
+        self.state.on_demand
+    }
+
     /// What there is to know of it.
     pub fn details(&self) -> CertificateDetails {
         let leaf = self.certificate.key().cert.first();
@@ -168,7 +175,7 @@ impl StoredCertificate {
                 "it is not known which authority issued the certificate",
             ));
         };
-        let account: Account = stored_account(&self.store, &provider, root)
+        let account: Account = stored_account(&self.store, &provider, (root, &Arc::default()))
             .await?
             .ok_or_else(|| {
                 IssueError::new(format!(

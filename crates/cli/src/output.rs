@@ -322,10 +322,14 @@ pub(crate) fn certificates(status: &Value) -> String {
                 .and_then(Value::as_u64)
                 .unwrap_or(0);
             let next = text("next_attempt").unwrap_or("soon");
-            let _ = writeln!(
-                out,
-                "  {failures} attempts failed, the next one is at {next}: {error}"
-            );
+            let _ = match failures {
+                // The authority was not asked.
+                0 => writeln!(out, "  not ordered yet: {error}"),
+                _ => writeln!(
+                    out,
+                    "  {failures} attempts failed, the next one is at {next}: {error}"
+                ),
+            };
         }
     }
     out

@@ -26,8 +26,8 @@ pub use files::{ConfigFiles, Recording};
 pub use listener_spans::ListenerSpans;
 pub use plan::{
     AccessLogPlan, CacheStorePlan, CertificateOrigin, FilesPlan, FilesRoot, GlobalPlan,
-    HandlerPlan, ListenerPlan, LocationPlan, LogLevel, PhpPlan, ProxyPlan, ServerPlan, SitePlan,
-    UpstreamPlan,
+    HandlerPlan, ListenerPlan, LocationPlan, LogLevel, OnDemandPlan, PhpPlan, ProxyPlan,
+    ServerPlan, SitePlan, UpstreamPlan,
 };
 pub use reference::reference;
 pub use resolve::default_pool_folder;

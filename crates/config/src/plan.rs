@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use apus_acme::ManagedCertificate;
+use apus_acme::{AcmeSettings, ManagedCertificate, SharedStorageAddress};
 use apus_cache::service::CacheSettings;
 use apus_cache::store::{DiskSettings, StoreSettings};
 use apus_client::ClientTlsSettings;
@@ -67,6 +67,10 @@ pub struct GlobalPlan {
     pub trusted_proxies: TrustedProxies,
     /// The folder of certificates that are ordered by ACME; `None`: the default.
     pub acme_folder: Option<PathBuf>,
+    /// The storage of certificates that several machines share.
+    pub acme_storage: Option<SharedStorageAddress>,
+    /// Whether the secrets of session tickets are in that folder, too.
+    pub stores_tickets: bool,
 }
 
 /// The store of cached responses.
@@ -91,8 +95,12 @@ pub struct SitePlan {
     pub listeners: Vec<ListenerPlan>,
     /// TLS; set if one of the listeners has it.
     pub tls: Option<TlsSite>,
-    /// Its certificate, if that is ordered by ACME; TLS has none until it is read from the folder.
-    pub acme: Option<ManagedCertificate>,
+    /// Its certificates that are ordered by ACME; TLS has none until they are read from the folder.
+    pub acme: Vec<ManagedCertificate>,
+    /// Whether each of its names has a certificate of its own.
+    pub is_certified_by_name: bool,
+    /// Its certificates for names that are first seen in a handshake.
+    pub on_demand: Option<OnDemandPlan>,
     /// Where its other certificates come from; `None` if it has none.
     pub certificate_origin: Option<CertificateOrigin>,
     /// HTTP/3, if it offers that.
@@ -113,6 +121,19 @@ pub struct SitePlan {
     pub settings: LocationSettings,
     /// Its locations.
     pub locations: Vec<LocationPlan>,
+}
+
+/// Certificates of a site for names that are first seen in a handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnDemandPlan {
+    /// How they are ordered.
+    pub settings: AcmeSettings,
+    /// Names that may have one.
+    pub allowed: Vec<String>,
+    /// The URL that is asked about other names.
+    pub ask: Option<String>,
+    /// The most orders in an hour.
+    pub orders_per_hour: u32,
 }
 
 /// Where the certificates of a site come from, if they are not ordered.

@@ -14,8 +14,10 @@ use toml::de::DeValue;
 use super::diagnostics::Finding;
 use super::keys::{ConfigReader, KeyType, TypeDescription, ValueNode, choices, keys, shown};
 use super::source::{Setting, SourceSpan};
-use super::string_type::acme::{EmailText, ExternalKey, ProviderText};
-use super::string_type::origin::UpstreamName;
+use super::string_type::acme::{
+    DnsSecret, EmailText, ExternalKey, ProviderText, SecretText, StorageAddress, WebUrl,
+};
+use super::string_type::origin::{DnsServer, UpstreamName};
 use super::string_type::php::PhpAddress;
 use super::string_type::{
     self, ConditionText, FieldName, FieldValue, FileMode, HeaderText, IdentityFieldName,
@@ -162,18 +164,47 @@ keys! {
         /// The key of that account, as base64url.
         acme_eab_key: ExternalKey,
         /// How control over the names is proved: by port 80 (`"http-01"`), by port 443 (`"tls-alpn-01"`), by DNS
-        /// (`"dns-01"`, with `acme_dns_hook`). By default by the first two in turn, or by DNS if there is a hook.
+        /// (`"dns-01"`, with `acme_dns` or `acme_dns_hook`). By default by the first two in turn, or by DNS if one of these is set.
         acme_challenge: OneOrMore<Challenge> = OneOrMore::default(),
         /// A program that publishes TXT records: it is called with `present` or `cleanup`, the name of the record and its
         /// value, and returns when the record is visible.
         acme_dns_hook: FilePath,
+        /// How TXT records are published without a program.
+        acme_dns: AcmeDns,
+        /// The DNS server that is asked where names point and where TXT records belong: their delegation, their zones and the
+        /// name servers of these, which are asked at the same port. By default the first one of `/etc/resolv.conf`.
+        acme_resolver: DnsServer,
+        /// Whether certificates are ordered only while DNS points to this machine. Behind a load balancer or another proxy,
+        /// it does not.
+        acme_check_dns: bool = true,
         /// The profile of certificates, if the authority has several, such as `"shortlived"`.
         acme_profile: Text,
-        /// The kind of private keys.
-        acme_key_type: AcmeKeyType = AcmeKeyType::P256,
+        /// The kind of private keys. Of several, there is a certificate with each, and clients get the first kind that they know.
+        acme_key_type: OneOrMore<AcmeKeyType> = OneOrMore::default(),
+        /// Whether a renewed certificate has the private key of the old one. A key that was revoked is never used again.
+        acme_reuse_key: bool = false,
+        /// Whether a site has one certificate for all its names, or one for each.
+        acme_certificate_per: CertificateScope = CertificateScope::Site,
         /// The folder of accounts, certificates and private keys. By default `/var/lib/apus/acme` for a server that is
         /// started as root, else `apus/acme` in the data folder of the user.
         acme_folder: FilePath,
+        /// Storage that several machines share, beside the folder of each: one of them orders, and all respond to challenges
+        /// and use the certificates. `"redis://127.0.0.1/"`, `"rediss://user:password@host:6380/1"` (TLS) or
+        /// `"redis+unix:///run/redis.sock"`.
+        acme_storage: StorageAddress,
+        /// Where the secrets of session tickets are. If they are stored, clients resume their sessions after a restart, and on
+        /// all machines that share `acme_folder`.
+        tls_tickets: TicketStorage = TicketStorage::Memory,
+    }
+}
+
+choices! {
+    /// Where the secrets of session tickets are.
+    pub(super) TicketStorage: "a place of the secrets of session tickets" {
+        /// In the memory of the process.
+        Memory = "memory",
+        /// In `acme_folder`, which only the user of the server can read. They change every twelve hours.
+        Stored = "stored",
     }
 }
 
@@ -186,6 +217,67 @@ choices! {
         TlsAlpn = "tls-alpn-01",
         /// A TXT record.
         Dns = "dns-01",
+    }
+}
+
+keys! {
+    /// How TXT records of challenges are published. CNAME records that delegate `_acme-challenge` are followed, and the name
+    /// servers of the zone have to show the records before the authority is told.
+    pub(super) struct AcmeDns {
+        /// The protocol.
+        provider [required]: DnsProvider,
+        /// The primary name server of the zone, for `rfc2136`.
+        server: DnsServer,
+        /// The name of the key of TSIG, for `rfc2136`.
+        key_name: Text,
+        /// The secret of that key, as base64.
+        key: DnsSecret,
+        /// The algorithm of that key.
+        key_algorithm: TsigAlgorithm = TsigAlgorithm::HmacSha256,
+        /// The URL of the server, for `acme-dns` and `webhook`.
+        url: WebUrl,
+        /// The user, for `acme-dns`.
+        user: Text,
+        /// The password, for `acme-dns`.
+        password: SecretText,
+        /// The subdomain, for `acme-dns`.
+        subdomain: Text,
+        /// A token that a webhook gets in `Authorization: Bearer`.
+        token: SecretText,
+    }
+}
+
+choices! {
+    /// A protocol to publish TXT records.
+    pub(super) DnsProvider: "a protocol of DNS changes" {
+        /// Dynamic updates of the zone (RFC 2136), signed by TSIG (RFC 8945).
+        Rfc2136 = "rfc2136",
+        /// The API of acme-dns.
+        AcmeDns = "acme-dns",
+        /// A web server of yours, which gets `{"action": "present", "name": "...", "value": "..."}`, and later `"cleanup"`.
+        Webhook = "webhook",
+    }
+}
+
+choices! {
+    /// An algorithm of TSIG.
+    pub(super) TsigAlgorithm: "an algorithm of TSIG" {
+        /// HMAC with SHA-256.
+        HmacSha256 = "hmac-sha256",
+        /// HMAC with SHA-384.
+        HmacSha384 = "hmac-sha384",
+        /// HMAC with SHA-512.
+        HmacSha512 = "hmac-sha512",
+    }
+}
+
+choices! {
+    /// The names of a certificate.
+    pub(super) CertificateScope: "the names of a certificate" {
+        /// All names of a site.
+        Site = "site",
+        /// One name.
+        Name = "name",
     }
 }
 
@@ -577,6 +669,9 @@ keys! {
         client_auth: ClientAuth = ClientAuth::None,
         /// Certificates of the authorities for client certificates, PEM.
         client_ca: FilePath,
+        /// Lists of the certificates that these authorities have revoked (CRLs), PEM, in one file. A list is used until the file
+        /// has another one, even if it has expired.
+        client_crl: FilePath,
         /// Whether the certificate is ordered and renewed by ACME. By default it is, if the site names no certificate, all
         /// its names are on the public Internet, and you agree to the terms by `acme_email` or `acme_agree`.
         acme: bool,
@@ -588,10 +683,32 @@ keys! {
         acme_provider: OneOrMore<ProviderText> = OneOrMore::default(),
         /// As `acme_challenge` of `[global]`, for this site.
         acme_challenge: OneOrMore<Challenge> = OneOrMore::default(),
+        /// As `acme_check_dns` of `[global]`, for this site.
+        acme_check_dns: bool = true,
         /// As `acme_profile` of `[global]`, for this site.
         acme_profile: Text,
         /// As `acme_key_type` of `[global]`, for this site.
-        acme_key_type: AcmeKeyType = AcmeKeyType::P256,
+        acme_key_type: OneOrMore<AcmeKeyType> = OneOrMore::default(),
+        /// As `acme_reuse_key` of `[global]`, for this site.
+        acme_reuse_key: bool = false,
+        /// As `acme_certificate_per` of `[global]`, for this site.
+        acme_certificate_per: CertificateScope = CertificateScope::Site,
+        /// Certificates for names that are first seen in a handshake, one for each name. The site has wildcards such as
+        /// `*.example.com` as `server_name`, or is that of all other names.
+        acme_on_demand: OnDemand,
+    }
+}
+
+keys! {
+    /// Which names may get a certificate on demand.
+    pub(super) struct OnDemand {
+        /// Names that may: `shop.example.com`, or `*.example.com` for all names one level below.
+        names: OneOrMore<SiteHost> = OneOrMore::default(),
+        /// A URL that is requested about other names, with `?domain=NAME`. Status 200 permits a certificate, and 400 to 499
+        /// refuses it for five minutes.
+        ask: WebUrl,
+        /// The most orders in an hour.
+        orders_per_hour: Int<1, 1_000_000> = Int(60),
     }
 }
 

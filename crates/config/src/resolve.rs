@@ -183,6 +183,8 @@ fn global(raw: raw::Global, cache: CacheStorePlan, reader: &mut ConfigReader<'_>
         log_level: *raw.log_level,
         trusted_proxies,
         acme_folder: raw.acme_folder.map(|path| path.value.0),
+        acme_storage: raw.acme_storage.as_ref().map(|address| address.0.clone()),
+        stores_tickets: *raw.tls_tickets == raw::TicketStorage::Stored,
     }
 }
 
@@ -331,15 +333,7 @@ fn site(
         site: raw.span.clone(),
     };
     let listeners = listen::listeners(raw, !defaults.trusted_proxies.is_empty(), reader);
-    let (tls, http3, acme, certificate_origin) = match tls::site(raw, &defaults.acme, reader) {
-        Some(resolved) => (
-            Some(resolved.tls),
-            resolved.http3,
-            resolved.acme,
-            resolved.origin,
-        ),
-        None => (None, None, None, None),
-    };
+    let resolved_tls = tls::site(raw, &defaults.acme, reader);
     let access_log = match &raw.access_log {
         Some(log) => access_log(log, reader),
         None => defaults.access_log.clone(),
@@ -370,10 +364,16 @@ fn site(
         name,
         is_fallback: names.len() < raw.server_name.0.len() || names.is_empty(),
         server_names: names,
-        tls,
-        acme,
-        certificate_origin,
-        http3,
+        acme: resolved_tls
+            .as_ref()
+            .map_or_else(Vec::new, |tls| tls.acme.clone()),
+        is_certified_by_name: resolved_tls
+            .as_ref()
+            .is_some_and(|tls| tls.is_certified_by_name),
+        on_demand: resolved_tls.as_ref().and_then(|tls| tls.on_demand.clone()),
+        certificate_origin: resolved_tls.as_ref().and_then(|tls| tls.origin.clone()),
+        http3: resolved_tls.as_ref().and_then(|tls| tls.http3.clone()),
+        tls: resolved_tls.map(|resolved| resolved.tls),
         force_https: raw.force_https.then(|| ForceHttps {
             port: https_port(&listeners).unwrap_or(443),
             ..ForceHttps::default()

@@ -7,12 +7,15 @@ mod sni_check;
 use std::io;
 use std::sync::Arc;
 
-use apus_acme::{HttpChallengeService, PendingChallenges};
+use apus_acme::{HttpChallengeService, OnDemandNames, PendingChallenges};
 use apus_files::{Files, VariantStore};
 use apus_http::ServiceFactory;
-use apus_net::tls::{ChallengeCertificates, ClientAuth, TlsSettings, TlsSite};
+use apus_net::tls::{
+    ChallengeCertificates, ClientAuth, OnDemandCertificates, TicketSecrets, TlsSettings, TlsSite,
+};
 use apus_net::{Http3Settings, ListenAddress, ListenerPlan};
 use apus_sites::{Location, LocationPattern, Site, Sites};
+use apus_transport::tls::Certificate;
 
 use apus_access_log::AccessLogs;
 use apus_config as config;
@@ -33,6 +36,10 @@ pub struct ProcessResources<'a> {
     pub origins: OriginServices<'a>,
     /// The responses to certificate authorities.
     pub challenges: &'a Arc<PendingChallenges>,
+    /// Certificates for names that are first seen in a handshake.
+    pub on_demand: &'a Arc<OnDemandNames>,
+    /// The secrets of session tickets, for plans that store them.
+    pub tickets: &'a Arc<TicketSecrets>,
 }
 
 /// Builds the plan of the engine. Opens access logs, but no sockets. The [`groups`] of origins have to be
@@ -68,7 +75,10 @@ pub fn assemble(
         .iter()
         .map(|members| group(plan, members, &sites))
         .collect::<io::Result<Vec<_>>>()?;
-    let orders_certificates = plan.sites.iter().any(|site| site.acme.is_some());
+    let orders_certificates = plan
+        .sites
+        .iter()
+        .any(|site| !site.acme.is_empty() || site.on_demand.is_some());
     let mut listeners = Vec::with_capacity(addresses.len());
     for (listener, members) in &addresses {
         let Some((_, service)) = shared
@@ -82,10 +92,18 @@ pub fn assemble(
             address: listener.address.clone(),
             tls: match listener.tls {
                 true => {
-                    let settings = tls_settings(plan, members)?;
-                    Some(Arc::new(settings.with_challenges(
-                        Arc::clone(resources.challenges) as Arc<dyn ChallengeCertificates>,
-                    )))
+                    let settings = tls_settings(plan, members, resources.tickets)?;
+                    let settings = settings.with_challenges(
+                        Arc::clone(resources.challenges) as Arc<dyn ChallengeCertificates>
+                    );
+                    Some(Arc::new(match has_on_demand(plan, members) {
+                        true => {
+                            settings
+                                .with_on_demand(Arc::clone(resources.on_demand)
+                                    as Arc<dyn OnDemandCertificates>)
+                        }
+                        false => settings,
+                    }))
                 }
                 false => None,
             },
@@ -163,7 +181,17 @@ fn http3_settings(plan: &config::ServerPlan, members: &[usize]) -> Option<Http3S
         .find_map(|site| site.http3.clone())
 }
 
-fn tls_settings(plan: &config::ServerPlan, members: &[usize]) -> io::Result<TlsSettings> {
+/// Whether one of the sites orders certificates on demand.
+fn has_on_demand(plan: &config::ServerPlan, members: &[usize]) -> bool {
+    let mut sites = members.iter().filter_map(|at| plan.sites.get(*at));
+    sites.any(|site| site.on_demand.is_some())
+}
+
+fn tls_settings(
+    plan: &config::ServerPlan,
+    members: &[usize],
+    tickets: &Arc<TicketSecrets>,
+) -> io::Result<TlsSettings> {
     let mut member_sites: Vec<&config::SitePlan> = members
         .iter()
         .filter_map(|position| plan.sites.get(*position))
@@ -173,17 +201,37 @@ fn tls_settings(plan: &config::ServerPlan, members: &[usize]) -> io::Result<TlsS
     let needs_sni_check = needs_sni_check(plan, members);
     let sites: Vec<TlsSite> = member_sites
         .into_iter()
-        .filter_map(|site| {
-            let mut tls = site.tls.clone()?;
+        .filter_map(|site| Some((site, site.tls.clone()?)))
+        .flat_map(|(site, mut tls)| {
             if needs_sni_check {
                 // A wildcard in a certificate may match the name of another site.
                 let own: Vec<_> = site.server_names.iter().map(ToString::to_string).collect();
                 tls.names.retain(|name| own.contains(name));
             }
-            Some(tls)
+            match site.is_certified_by_name {
+                true => by_name(&tls),
+                false => vec![tls],
+            }
         })
         .collect();
-    TlsSettings::new(&sites, plan.global.unknown_name).map_err(io::Error::other)
+    let tickets = plan.global.stores_tickets.then_some(tickets);
+    TlsSettings::with_tickets(&sites, plan.global.unknown_name, tickets).map_err(io::Error::other)
+}
+
+/// A site for each name, with its certificates. The requests of a connection are for names of its certificate then.
+fn by_name(site: &TlsSite) -> Vec<TlsSite> {
+    let of_name = |name: &String| {
+        let is_for = |certificate: &&Certificate| {
+            let mut names = certificate.names().iter();
+            names.any(|covered| **covered == **name)
+        };
+        TlsSite {
+            names: vec![name.clone()],
+            certificates: site.certificates.iter().filter(is_for).cloned().collect(),
+            ..site.clone()
+        }
+    };
+    site.names.iter().map(of_name).collect()
 }
 
 /// The service of the sites on one address.
@@ -373,6 +421,8 @@ mod tests {
             variants: &Arc::new(VariantStore::new(0)),
             origins: OriginServices::DryRun,
             challenges: &Arc::default(),
+            on_demand: &Arc::default(),
+            tickets: &Arc::default(),
         };
         assemble(plan, resources)
     }

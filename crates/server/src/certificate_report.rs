@@ -3,7 +3,7 @@
 use std::fmt;
 
 use apus_acme::{CertificateStore, ChallengeKind, ManagedCertificate};
-use apus_config::{CertificateOrigin, ServerPlan, SitePlan};
+use apus_config::{CertificateOrigin, OnDemandPlan, ServerPlan, SitePlan};
 use apus_net::ListenAddress;
 use apus_transport::tls::Certificate;
 use time::OffsetDateTime;
@@ -47,16 +47,21 @@ pub(crate) fn reports(config: &ServerPlan) -> Vec<CertificateReport> {
 /// The report of a site; `None` if it has no TLS.
 pub(crate) fn report(config: &ServerPlan, site: &SitePlan) -> Option<CertificateReport> {
     let tls = site.tls.as_ref()?;
-    let (what, why) = match (&site.acme, &site.certificate_origin) {
-        (Some(managed), _) => (managed.to_string(), of_order(config, managed)),
-        (None, Some(CertificateOrigin::LocalAuthority)) => (
+    let (what, why) = match (site.acme.as_slice(), &site.certificate_origin) {
+        ([first, others @ ..], _) => {
+            let what: Vec<_> = site.acme.iter().map(ToString::to_string).collect();
+            let mut why = of_order(config, first);
+            why.extend(others.iter().map(|managed| state_of(config, managed)));
+            (what.join("; "), why)
+        }
+        ([], Some(CertificateOrigin::LocalAuthority)) => (
             "a certificate of the local authority".to_owned(),
             vec![
                 "because of --tls; only clients that trust the local authority accept it"
                     .to_owned(),
             ],
         ),
-        (None, Some(CertificateOrigin::Files(paths))) => {
+        ([], Some(CertificateOrigin::Files(paths))) => {
             let paths: Vec<_> = paths
                 .iter()
                 .map(|path| path.display().to_string())
@@ -65,13 +70,34 @@ pub(crate) fn report(config: &ServerPlan, site: &SitePlan) -> Option<Certificate
             why.extend(tls.certificates.iter().map(lifetime));
             (format!("the certificate of {}", paths.join(", ")), why)
         }
-        (None, None) => return None,
+        ([], None) => {
+            let plan = site.on_demand.as_ref()?;
+            (
+                "a certificate for each name on demand".to_owned(),
+                of_demand(plan),
+            )
+        }
     };
     Some(CertificateReport {
         site: site.name.clone(),
         what,
         why,
     })
+}
+
+fn of_demand(plan: &OnDemandPlan) -> Vec<String> {
+    let mut why = Vec::new();
+    if !plan.allowed.is_empty() {
+        why.push(format!("for {}", plan.allowed.join(" ")));
+    }
+    if let Some(url) = &plan.ask {
+        why.push(format!("for names that {url}?domain=NAME permits"));
+    }
+    why.push(format!(
+        "at most {} orders in an hour; other names get the TLS alert unrecognized_name",
+        plan.orders_per_hour
+    ));
+    why
 }
 
 fn of_order(config: &ServerPlan, managed: &ManagedCertificate) -> Vec<String> {
@@ -81,11 +107,7 @@ fn of_order(config: &ServerPlan, managed: &ManagedCertificate) -> Vec<String> {
             None => "because acme_agree = true agrees to the terms".to_owned(),
         } + ", and the site names no certificate",
     ];
-    why.push(match store_of(config).certificate(managed) {
-        Ok(Some(certificate)) => format!("there is one already: {}", lifetime(&certificate)),
-        Ok(None) => "there is none yet: until it is there, clients get a TLS alert".to_owned(),
-        Err(error) => error.to_string(),
-    });
+    why.push(state_of(config, managed));
     let allowed: Vec<ChallengeKind> = managed.settings.allowed_challenges().collect();
     let has_port = |port: u16, is_tls: bool| {
         config
@@ -104,8 +126,8 @@ fn of_order(config: &ServerPlan, managed: &ManagedCertificate) -> Vec<String> {
     ] {
         let is_allowed = allowed.contains(&kind);
         let remark = match kind {
-            ChallengeKind::Dns if !is_allowed && managed.settings.dns_hook.is_none() => {
-                "not by dns-01: there is no `acme_dns_hook`"
+            ChallengeKind::Dns if !is_allowed && managed.settings.dns.is_none() => {
+                "not by dns-01: there is neither `acme_dns` nor `acme_dns_hook`"
             }
             _ if !is_allowed => continue,
             ChallengeKind::Http if !has_port(HTTP_PORT, false) => {
@@ -119,6 +141,14 @@ fn of_order(config: &ServerPlan, managed: &ManagedCertificate) -> Vec<String> {
         why.push(remark.to_owned());
     }
     why
+}
+
+fn state_of(config: &ServerPlan, managed: &ManagedCertificate) -> String {
+    match store_of(config).certificate(managed) {
+        Ok(Some(certificate)) => format!("there is one already: {}", lifetime(&certificate)),
+        Ok(None) => "there is none yet: until it is there, clients get a TLS alert".to_owned(),
+        Err(error) => error.to_string(),
+    }
 }
 
 fn lifetime(certificate: &Certificate) -> String {

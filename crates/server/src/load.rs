@@ -6,11 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, fs, io};
 
-use apus_acme::{CertificateMaintenance, CertificateStore, ManagedCertificate, PendingChallenges};
+use apus_acme::{
+    CertificateMaintenance, CertificateStore, ManagedCertificate, OnDemandNames, OnDemandSite,
+    PendingChallenges, SharedStorage, TicketRotation,
+};
 use apus_cache::service::Cache;
 use apus_control::{ControlError, ControlRequest, ControlResponse, send_request, socket_path};
 use apus_files::VariantStore;
 use apus_net::SystemAccount;
+use apus_net::tls::TicketSecrets;
 use apus_php::plan::WorkerPoolPlan;
 use apus_php::{Launcher, WorkerPools};
 use apus_upstream::Upstreams;
@@ -48,6 +52,10 @@ pub(crate) struct PlanLoader {
     certified: RefCell<Vec<Vec<String>>>,
     /// The responses to certificate authorities.
     challenges: Arc<PendingChallenges>,
+    /// Certificates for names that are first seen in a handshake.
+    on_demand: Arc<OnDemandNames>,
+    /// The secrets of session tickets, if they are stored.
+    tickets: Arc<TicketSecrets>,
     /// The folder of certificates that are ordered, if the configuration names none. It is that of the user who started
     /// the server.
     acme_folder: PathBuf,
@@ -103,7 +111,12 @@ pub(crate) struct LoadedPlan {
 pub(crate) fn managed_certificates(
     config: &config::ServerPlan,
 ) -> impl Iterator<Item = &ManagedCertificate> {
-    config.sites.iter().filter_map(|site| site.acme.as_ref())
+    config.sites.iter().flat_map(|site| &site.acme)
+}
+
+/// The storage that machines share. Its address was tried when the configuration was loaded.
+fn shared_storage(config: &config::ServerPlan) -> Option<Arc<dyn SharedStorage>> {
+    config.global.acme_storage.as_ref()?.open().ok()
 }
 
 impl PlanLoader {
@@ -126,6 +139,8 @@ impl PlanLoader {
             cache: RefCell::default(),
             certified: RefCell::default(),
             challenges: Arc::default(),
+            on_demand: Arc::default(),
+            tickets: Arc::default(),
             acme_folder: CertificateStore::default_folder(),
         }
     }
@@ -135,7 +150,44 @@ impl PlanLoader {
         &self,
         config: &config::ServerPlan,
     ) -> (CertificateMaintenance, mpsc::Receiver<()>) {
-        CertificateMaintenance::new(self.certificate_store(config), Arc::clone(&self.challenges))
+        let (mut maintenance, issued) = CertificateMaintenance::new(
+            self.certificate_store(config),
+            Arc::clone(&self.challenges),
+        );
+        if let Some(storage) = shared_storage(config) {
+            maintenance = maintenance.with_shared_storage(storage);
+        }
+        let on_demand = Arc::clone(&self.on_demand);
+        (maintenance.with_on_demand(on_demand), issued)
+    }
+
+    /// Orders certificates on demand for the sites of a configuration from now on.
+    pub(crate) fn apply_on_demand(&self, config: &config::ServerPlan) {
+        let sites = config.sites.iter().filter_map(|site| {
+            let (tls, plan) = (site.tls.clone()?, site.on_demand.clone()?);
+            Some(OnDemandSite {
+                tls,
+                settings: plan.settings,
+                allowed: plan.allowed,
+                ask: plan.ask,
+                orders_per_hour: plan.orders_per_hour,
+                ticket_secrets: self.stored_tickets(config).cloned(),
+            })
+        });
+        self.on_demand.apply(sites.collect());
+    }
+
+    /// The secrets of session tickets, if they are stored.
+    fn stored_tickets(&self, config: &config::ServerPlan) -> Option<&Arc<TicketSecrets>> {
+        config.global.stores_tickets.then_some(&self.tickets)
+    }
+
+    /// Begins to keep the secrets of session tickets those of the folder, if they are stored.
+    pub(crate) fn ticket_rotation(&self, config: &config::ServerPlan) -> Option<TicketRotation> {
+        let secrets = self.stored_tickets(config)?;
+        let store = self.certificate_store(config);
+        let storage = shared_storage(config);
+        Some(TicketRotation::start(store, storage, Arc::clone(secrets)))
     }
 
     /// The folder of certificates that are ordered.
@@ -236,6 +288,10 @@ impl PlanLoader {
         if let Some(workers) = self.workers {
             config.global.workers = workers;
         }
+        if let Some(address) = &config.global.acme_storage {
+            let open = address.open();
+            open.map_err(|error| LoadError::Open(io::Error::other(error)))?;
+        }
         let variants = self.variants(config.global.static_cache_bytes);
         let no_logs;
         let cache;
@@ -270,6 +326,8 @@ impl PlanLoader {
             variants: &variants,
             origins,
             challenges: &self.challenges,
+            on_demand: &self.on_demand,
+            tickets: &self.tickets,
         };
         let plan = self.assemble(&config, resources)?;
         let groups = groups(&config).map_err(LoadError::Open)?;
@@ -311,11 +369,11 @@ impl PlanLoader {
         let store = self.certificate_store(config);
         let mut config = config.clone();
         for site in &mut config.sites {
-            if let (Some(acme), Some(tls)) = (&site.acme, &mut site.tls) {
-                // A damaged one is ordered again, which is logged.
-                tls.certificates
-                    .extend(store.certificate(acme).ok().flatten());
-            }
+            let Some(tls) = &mut site.tls else { continue };
+            // A damaged one is ordered again, which is logged.
+            let stored = site.acme.iter().map(|acme| store.certificate(acme));
+            tls.certificates
+                .extend(stored.filter_map(|certificate| certificate.ok().flatten()));
         }
         assemble(&config, resources).map_err(LoadError::Open)
     }
@@ -336,6 +394,8 @@ impl PlanLoader {
                 cache: cache.as_ref(),
             },
             challenges: &self.challenges,
+            on_demand: &self.on_demand,
+            tickets: &self.tickets,
         };
         self.assemble(config, resources)
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_acme::CertificateMaintenance;
+use apus_acme::{CertificateMaintenance, TicketRotation};
 use apus_control::{
     BoundControlSocket, ControlError, ControlExchange, ControlRequest, ControlResponse,
     ControlSocket, NodeChange, PurgeScope, StartTime,
@@ -141,6 +141,8 @@ struct ControlThread {
     certificates: CertificateMaintenance,
     /// Gets a message when there is a new certificate.
     issued: mpsc::Receiver<()>,
+    /// Keeps the secrets of session tickets, if they are stored.
+    tickets: Option<TicketRotation>,
     /// Certificates that changed and have mistakes, which were reported.
     refused_credentials: Option<Recording>,
     credential_check: Interval,
@@ -231,6 +233,7 @@ impl ControlThread {
         loader.upstreams().apply(groups.clone());
         look_up(loader.upstreams()).await;
         look_after(loader.upstreams());
+        let tickets = loader.ticket_rotation(&config);
         let binder = helper.map(|helper| helper as Arc<dyn Binder>);
         let engine = Engine::start_with(plan, binder)
             .map_err(|error| ServeError::start(error, &listening))?;
@@ -253,10 +256,12 @@ impl ControlThread {
             open_in_browser(url);
         }
         notify(&[NotifyState::Ready]);
+        loader.apply_on_demand(&config);
         let (certificates, issued) = loader.certificate_maintenance(&config);
         certificates.apply(managed_certificates(&config).cloned().collect());
         Ok(Self {
             engine,
+            tickets,
             certificates,
             issued,
             loader,
@@ -522,10 +527,17 @@ impl ControlThread {
         self.loaded.stop_timeout = stop_timeout;
         self.loaded.cached = loaded.cached;
         let folder_has_changed = self.loader.certificate_store(&loaded.config)
-            != self.loader.certificate_store(&self.loaded.config);
+            != self.loader.certificate_store(&self.loaded.config)
+            || loaded.config.global.acme_storage != self.loaded.config.global.acme_storage;
+        if folder_has_changed
+            || loaded.config.global.stores_tickets != self.loaded.config.global.stores_tickets
+        {
+            self.tickets = self.loader.ticket_rotation(&loaded.config);
+        }
         if folder_has_changed {
             (self.certificates, self.issued) = self.loader.certificate_maintenance(&loaded.config);
         }
+        self.loader.apply_on_demand(&loaded.config);
         self.certificates
             .apply(managed_certificates(&loaded.config).cloned().collect());
         self.loaded.config = loaded.config;

@@ -1,8 +1,11 @@
 //! An authority that signs certificates for tests of TLS.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256,
-    PKCS_RSA_SHA256, SignatureAlgorithm,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
+    KeyIdMethod, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RevokedCertParams, SerialNumber,
+    SignatureAlgorithm, date_time_ymd,
 };
 use rustls::pki_types::CertificateDer;
 
@@ -23,17 +26,22 @@ pub struct IssuedCertificate {
     pub der: CertificateDer<'static>,
     /// The key, in PEM form.
     pub key: String,
+    /// The serial number.
+    pub serial: u64,
 }
 
 impl CertificateAuthority {
     /// An authority with a new key.
     pub fn generate() -> Self {
+        Self::named("Test Authority")
+    }
+
+    /// The same, with this name.
+    pub fn named(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "Test Authority");
+        params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.self_signed(&key).unwrap();
         Self {
             pem: certificate.pem(),
@@ -58,11 +66,33 @@ impl CertificateAuthority {
         let mut params = CertificateParams::new(names.clone()).unwrap();
         let common = names.first().cloned().unwrap_or_default();
         params.distinguished_name.push(DnType::CommonName, common);
+        let serial = RandomState::new().build_hasher().finish() >> 1;
+        params.serial_number = Some(SerialNumber::from(serial));
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         IssuedCertificate {
             pem: certificate.pem(),
             der: certificate.der().clone(),
             key: key.serialize_pem(),
+            serial,
         }
+    }
+
+    /// A list of these certificates as revoked (RFC 5280 section 5), in PEM form.
+    pub fn revocation_list(&self, certificates: &[&IssuedCertificate]) -> String {
+        let revoked = certificates.iter().map(|issued| RevokedCertParams {
+            serial_number: SerialNumber::from(issued.serial),
+            revocation_time: date_time_ymd(2024, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2024, 1, 1),
+            next_update: date_time_ymd(4096, 1, 1),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer).unwrap().pem().unwrap()
     }
 }

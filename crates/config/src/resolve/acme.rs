@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 
 use apus_acme::{
-    AcmeProvider, AcmeSettings, CertificateKeyType, ChallengeKind, ExternalAccount,
-    ManagedCertificate, is_public,
+    AcmeDnsAccount, AcmeProvider, AcmeSettings, CertificateKeyType, ChallengeKind, DnsKeyAlgorithm,
+    DnsPublisher, DnsUpdateKey, DnsUpdateServer, ExternalAccount, ManagedCertificate, is_public,
 };
 
 use crate::diagnostics::Finding;
 use crate::keys::ConfigReader;
-use crate::raw::{self, AcmeKeyType, Challenge, Site, Tls};
+use crate::plan::OnDemandPlan;
+use crate::raw::{
+    self, AcmeKeyType, CertificateScope, Challenge, DnsProvider, OnDemand, Site, Tls, TsigAlgorithm,
+};
 use crate::source::{Setting, SourceSpan};
 use crate::string_type::SiteHost;
 use crate::string_type::acme::ProviderText;
@@ -22,6 +25,8 @@ const AGREE: &str = "add acme_email = \"you@example.com\" to [global], which mea
 pub(super) struct AcmeDefaults {
     settings: AcmeSettings,
     agree: bool,
+    key_types: Vec<CertificateKeyType>,
+    scope: CertificateScope,
 }
 
 impl AcmeDefaults {
@@ -51,7 +56,8 @@ impl AcmeDefaults {
                 None
             }
         };
-        if raw.acme_dns_hook.is_none() {
+        let dns = dns_publisher(raw, reader);
+        if raw.acme_dns_hook.is_none() && raw.acme_dns.is_none() {
             refuse_dns(&raw.acme_challenge, reader);
         }
         let path = |path: &Option<Setting<crate::value::FilePath>>| -> Option<PathBuf> {
@@ -59,26 +65,95 @@ impl AcmeDefaults {
         };
         Self {
             agree: *raw.acme_agree,
+            key_types: key_types(&raw.acme_key_type),
+            scope: *raw.acme_certificate_per,
             settings: AcmeSettings {
                 email: raw.acme_email.as_ref().map(|email| email.0.clone()),
                 providers: providers(&raw.acme_provider),
                 provider_root: path(&raw.acme_provider_root),
                 external_account,
                 challenges: challenges(&raw.acme_challenge),
-                dns_hook: path(&raw.acme_dns_hook),
+                dns,
+                resolver: raw.acme_resolver.as_ref().map(|server| server.0),
+                skip_dns_check: !*raw.acme_check_dns,
                 profile: raw.acme_profile.as_ref().map(|profile| profile.0.clone()),
-                key_type: key_type(*raw.acme_key_type),
+                key_type: CertificateKeyType::default(),
+                reuse_key: *raw.acme_reuse_key,
             },
         }
     }
 
-    /// The certificate of a site that names none; `None` if errors were reported.
+    /// Certificates for names of a site that are first seen in a handshake; `None` if errors were reported. TLS is added to
+    /// them later.
+    pub(super) fn on_demand(
+        &self,
+        site: &Setting<Site>,
+        tls: &Setting<Tls>,
+        keys: &Setting<OnDemand>,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<OnDemandPlan> {
+        let mut is_right = true;
+        let mut refuse = |finding: Finding| {
+            reader.report(finding);
+            is_right = false;
+        };
+        if keys.names.0.is_empty() && keys.ask.is_none() {
+            refuse(Finding::error(
+                &keys.span,
+                "certificates on demand without a permission",
+                "expected `ask` or `names`: otherwise anybody could have certificates ordered",
+            ));
+        }
+        for host in &site.server_name.0 {
+            let fits = match &host.value {
+                SiteHost::Other => true,
+                SiteHost::Name(..) => host.tls_name().is_some(),
+            };
+            if !fits {
+                refuse(Finding::error(
+                    &host.span,
+                    "a pattern in a site with certificates on demand",
+                    "expected names as *.example.com or shop.example.com, or none for all names",
+                ));
+            }
+        }
+        let mut allowed = Vec::new();
+        for host in &keys.names.0 {
+            match host.tls_name() {
+                Some(name) => allowed.push(name),
+                None => refuse(Finding::error(
+                    &host.span,
+                    "a name that may get a certificate",
+                    "expected names as shop.example.com or *.example.com",
+                )),
+            }
+        }
+        let settings = self.settings_of(tls);
+        if settings.email.is_none() && !self.agree && !*tls.acme_agree {
+            refuse(
+                Finding::error(
+                    &keys.span,
+                    "you have not agreed to the terms of a certificate authority",
+                    "for certificates on demand",
+                )
+                .help(AGREE),
+            );
+        }
+        is_right.then(|| OnDemandPlan {
+            settings,
+            allowed,
+            ask: keys.ask.as_ref().map(|ask| ask.0.clone()),
+            orders_per_hour: u32::try_from(keys.orders_per_hour.0).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// The certificates of a site that names none; `None` if errors were reported.
     pub(super) fn order(
         &self,
         site: &Setting<Site>,
         tls: &Setting<Tls>,
         reader: &mut ConfigReader<'_>,
-    ) -> Option<ManagedCertificate> {
+    ) -> Option<Vec<ManagedCertificate>> {
         let is_wanted = match &tls.acme {
             Some(acme) if !**acme => {
                 reader.report(Self::without_certificate(tls));
@@ -87,7 +162,7 @@ impl AcmeDefaults {
             acme => acme.is_some(),
         };
         let names = self.names(site, tls, is_wanted, reader)?;
-        if self.settings.dns_hook.is_none() && !refuse_dns(&tls.acme_challenge, reader) {
+        if self.settings.dns.is_none() && !refuse_dns(&tls.acme_challenge, reader) {
             return None;
         }
         let settings = self.settings_of(tls);
@@ -107,7 +182,7 @@ impl AcmeDefaults {
             reader.report(finding.help(AGREE));
             return None;
         }
-        Some(ManagedCertificate { names, settings })
+        Some(self.certificates(names, &settings, tls))
     }
 
     fn without_certificate(tls: &Setting<Tls>) -> Finding {
@@ -149,14 +224,14 @@ impl AcmeDefaults {
                 names.clear();
                 break;
             }
-            if name.starts_with("*.") && self.settings.dns_hook.is_none() {
+            if name.starts_with("*.") && self.settings.dns.is_none() {
                 refuse(
                     Finding::error(
                         &host.span,
                         format!("a certificate for `{name}` needs the challenge dns-01"),
                         "a wildcard",
                     )
-                    .help("add acme_dns_hook to [global], or give the certificate by cert and key"),
+                    .help("add acme_dns or acme_dns_hook to [global], or give the certificate by cert and key"),
                 );
             }
             names.push(name);
@@ -194,13 +269,171 @@ impl AcmeDefaults {
                 true => challenges(&tls.acme_challenge),
                 false => of_all.challenges.clone(),
             },
+            skip_dns_check: match tls.acme_check_dns.given {
+                true => !*tls.acme_check_dns,
+                false => of_all.skip_dns_check,
+            },
             profile: profile.or_else(|| of_all.profile.clone()),
-            key_type: match tls.acme_key_type.given {
-                true => key_type(*tls.acme_key_type),
-                false => of_all.key_type,
+            key_type: self.key_types_of(tls).first().copied().unwrap_or_default(),
+            reuse_key: match tls.acme_reuse_key.given {
+                true => *tls.acme_reuse_key,
+                false => of_all.reuse_key,
             },
             ..of_all.clone()
         }
+    }
+
+    /// The kinds of keys of a site, the preferred one first. By default, there is one.
+    fn key_types_of(&self, tls: &Setting<Tls>) -> Vec<CertificateKeyType> {
+        match tls.acme_key_type.given {
+            true => key_types(&tls.acme_key_type),
+            false => self.key_types.clone(),
+        }
+    }
+
+    /// Whether each name of a site has a certificate of its own.
+    pub(super) fn is_per_name(&self, tls: &Setting<Tls>) -> bool {
+        let scope = match tls.acme_certificate_per.given {
+            true => *tls.acme_certificate_per,
+            false => self.scope,
+        };
+        scope == CertificateScope::Name
+    }
+
+    /// The certificates for names: one for all or one for each, with each kind of key.
+    fn certificates(
+        &self,
+        names: Vec<String>,
+        settings: &AcmeSettings,
+        tls: &Setting<Tls>,
+    ) -> Vec<ManagedCertificate> {
+        let groups: Vec<Vec<String>> = match self.is_per_name(tls) {
+            true => names.into_iter().map(|name| vec![name]).collect(),
+            false => vec![names],
+        };
+        let mut key_types = self.key_types_of(tls);
+        if key_types.is_empty() {
+            key_types.push(settings.key_type);
+        }
+        let mut certificates = Vec::new();
+        for names in groups {
+            for (number, key_type) in key_types.iter().enumerate() {
+                certificates.push(ManagedCertificate {
+                    names: names.clone(),
+                    settings: AcmeSettings {
+                        key_type: *key_type,
+                        ..settings.clone()
+                    },
+                    is_additional: number > 0,
+                });
+            }
+        }
+        certificates
+    }
+}
+
+/// What publishes TXT records.
+fn dns_publisher(raw: &raw::Global, reader: &mut ConfigReader<'_>) -> Option<DnsPublisher> {
+    let keys = match (&raw.acme_dns, &raw.acme_dns_hook) {
+        (Some(keys), Some(hook)) => {
+            reader.report(
+                Finding::error(
+                    &keys.span,
+                    "`acme_dns` beside `acme_dns_hook`",
+                    "one of them publishes the records",
+                )
+                .related(&hook.span, "the other one"),
+            );
+            return None;
+        }
+        (None, None) => return None,
+        (None, Some(hook)) => return Some(DnsPublisher::Hook(hook.value.0.clone())),
+        (Some(keys), None) => keys,
+    };
+    let secrets = [
+        "key_name",
+        "key",
+        "server",
+        "url",
+        "user",
+        "password",
+        "subdomain",
+        "token",
+    ];
+    if reader.has_wrong(&keys.span, &secrets) {
+        // It has its error.
+        return None;
+    }
+    let mut missing = |name: &str| {
+        reader.report(Finding::error(
+            &keys.span,
+            format!("`{name}` is missing"),
+            format!("for \"{}\"", provider_name(*keys.provider)),
+        ));
+    };
+    match *keys.provider {
+        DnsProvider::Rfc2136 => {
+            let key = match (&keys.key_name, &keys.key) {
+                (Some(name), Some(secret)) => Some(DnsUpdateKey {
+                    name: name.0.clone(),
+                    secret: secret.0.clone(),
+                    algorithm: match *keys.key_algorithm {
+                        TsigAlgorithm::HmacSha256 => DnsKeyAlgorithm::HmacSha256,
+                        TsigAlgorithm::HmacSha384 => DnsKeyAlgorithm::HmacSha384,
+                        TsigAlgorithm::HmacSha512 => DnsKeyAlgorithm::HmacSha512,
+                    },
+                }),
+                (None, None) => None,
+                (None, Some(_)) => {
+                    missing("key_name");
+                    return None;
+                }
+                (Some(_), None) => {
+                    missing("key");
+                    return None;
+                }
+            };
+            let Some(server) = &keys.server else {
+                missing("server");
+                return None;
+            };
+            Some(DnsPublisher::Update(DnsUpdateServer {
+                address: server.0,
+                key,
+            }))
+        }
+        DnsProvider::AcmeDns => {
+            let (Some(url), Some(user), Some(password), Some(subdomain)) =
+                (&keys.url, &keys.user, &keys.password, &keys.subdomain)
+            else {
+                missing("url`, `user`, `password` or `subdomain");
+                return None;
+            };
+            Some(DnsPublisher::AcmeDns(AcmeDnsAccount {
+                url: url.0.clone(),
+                user: user.0.clone(),
+                password: password.0.clone(),
+                subdomain: subdomain.0.clone(),
+            }))
+        }
+        DnsProvider::Webhook => {
+            let Some(url) = &keys.url else {
+                missing("url");
+                return None;
+            };
+            Some(DnsPublisher::Webhook {
+                url: url.0.clone(),
+                token: keys.token.as_ref().map(|token| token.0.clone()),
+            })
+        }
+    }
+}
+
+fn provider_name(provider: DnsProvider) -> &'static str {
+    match provider {
+        DnsProvider::Rfc2136 => "rfc2136",
+        DnsProvider::AcmeDns => "acme-dns",
+        DnsProvider::Webhook => "webhook",
     }
 }
 
@@ -210,8 +443,8 @@ fn refuse_dns(raw: &OneOrMore<Challenge>, reader: &mut ConfigReader<'_>) -> bool
     if let Some(one) = found {
         reader.report(Finding::error(
             &one.span,
-            "`dns-01` without `acme_dns_hook`",
-            "no program is named that publishes TXT records",
+            "`dns-01` without `acme_dns` or `acme_dns_hook`",
+            "nothing is named that publishes TXT records",
         ));
     }
     found.is_none()
@@ -233,6 +466,17 @@ fn challenges(raw: &OneOrMore<Challenge>) -> Vec<ChallengeKind> {
             Challenge::Dns => ChallengeKind::Dns,
         })
         .collect()
+}
+
+fn key_types(raw: &OneOrMore<AcmeKeyType>) -> Vec<CertificateKeyType> {
+    let mut types = Vec::new();
+    for one in &raw.0 {
+        let one = key_type(one.value);
+        if !types.contains(&one) {
+            types.push(one);
+        }
+    }
+    types
 }
 
 fn key_type(raw: AcmeKeyType) -> CertificateKeyType {

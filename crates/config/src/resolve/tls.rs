@@ -13,7 +13,7 @@ use super::acme::AcmeDefaults;
 use super::http3;
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, ConfigTable};
-use crate::plan::CertificateOrigin;
+use crate::plan::{CertificateOrigin, OnDemandPlan};
 use crate::raw::{self, Site, Tls, TlsVersion};
 use crate::source::{Setting, SourceSpan};
 use crate::string_type::SiteHost;
@@ -28,8 +28,12 @@ pub(super) struct ResolvedTls {
     pub(super) tls: TlsSite,
     /// HTTP/3, if the site offers that.
     pub(super) http3: Option<Http3Settings>,
-    /// The certificate, if it is ordered by ACME.
-    pub(super) acme: Option<ManagedCertificate>,
+    /// The certificates that are ordered by ACME.
+    pub(super) acme: Vec<ManagedCertificate>,
+    /// Whether each name has a certificate of its own.
+    pub(super) is_certified_by_name: bool,
+    /// Certificates on demand.
+    pub(super) on_demand: Option<OnDemandPlan>,
     /// Where the certificates come from otherwise.
     pub(super) origin: Option<CertificateOrigin>,
 }
@@ -76,12 +80,17 @@ fn settings(
     let http3 = http3::of_site(tls, reader);
     refuse_patterns(site, tls, reader);
     let client_auth = client_auth(tls, reader)?;
+    let mut on_demand = None;
     let (certificates, acme, origin) = match certificates? {
         SiteCertificates::Known(certificates, origin) => {
             warn_of_uncovered(site, &certificates, reader);
-            (certificates, None, Some(origin))
+            (certificates, Vec::new(), Some(origin))
         }
-        SiteCertificates::Ordered(managed) => (Vec::new(), Some(managed), None),
+        SiteCertificates::Ordered(managed) => (Vec::new(), managed, None),
+        SiteCertificates::OnDemand(plan) => {
+            on_demand = Some(plan);
+            (Vec::new(), Vec::new(), None)
+        }
     };
     let settings = TlsSite {
         names: names(site, &certificates),
@@ -99,7 +108,9 @@ fn settings(
         Ok(_) => Some(ResolvedTls {
             tls: settings,
             http3: http3.map(|(settings, _)| settings),
+            is_certified_by_name: !acme.is_empty() && defaults.is_per_name(tls),
             acme,
+            on_demand,
             origin,
         }),
         Err(error) => {
@@ -149,8 +160,10 @@ fn alpn(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<Vec<Vec<u8>
 enum SiteCertificates {
     /// From files, or of the local authority.
     Known(Vec<Certificate>, CertificateOrigin),
+    /// By ACME, for names that are first seen in a handshake.
+    OnDemand(OnDemandPlan),
     /// By ACME.
-    Ordered(ManagedCertificate),
+    Ordered(Vec<ManagedCertificate>),
 }
 
 fn certificates(
@@ -195,6 +208,24 @@ fn certificates(
             .related(&cert.span, "it is given here"),
         );
         return None;
+    }
+    if let Some(keys) = &tls.acme_on_demand
+        && reader.local_certificates.is_none()
+    {
+        if let Some((cert, _)) = pairs.first() {
+            reader.report(
+                Finding::error(
+                    &keys.span,
+                    "`acme_on_demand` beside a certificate",
+                    "certificates are ordered on demand, or they are given",
+                )
+                .related(&cert.span, "it is given here"),
+            );
+            return None;
+        }
+        return defaults
+            .on_demand(site, tls, keys, reader)
+            .map(SiteCertificates::OnDemand);
     }
     if pairs.is_empty() {
         // With `--tls`, all certificates are local.
@@ -385,7 +416,17 @@ fn refuse_patterns(site: &Setting<Site>, tls: &Setting<Tls>, reader: &mut Config
 
 fn client_auth(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<ClientAuth> {
     let authorities = match (&tls.client_ca, *tls.client_auth) {
-        (None, raw::ClientAuth::None) => return Some(ClientAuth::None),
+        (None, raw::ClientAuth::None) => {
+            if let Some(list) = &tls.client_crl {
+                reader.report(Finding::error(
+                    &list.span,
+                    "`client_crl` has no effect",
+                    "no certificates are requested from clients",
+                ));
+                return None;
+            }
+            return Some(ClientAuth::None);
+        }
         (Some(ca), raw::ClientAuth::None) => {
             reader.report(
                 Finding::error(
@@ -414,10 +455,31 @@ fn client_auth(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) -> Option<Clie
                 .ok()?
         }
     };
+    let revoked = match &tls.client_crl {
+        None => Vec::new(),
+        Some(list) => {
+            let pem = file(list, reader)?;
+            ClientAuth::revoked_from_pem(&pem)
+                .map_err(|error| {
+                    reader.report(Finding::error(
+                        &list.span,
+                        error.to_string(),
+                        "in this file",
+                    ));
+                })
+                .ok()?
+        }
+    };
     Some(match *tls.client_auth {
         raw::ClientAuth::None => ClientAuth::None,
-        raw::ClientAuth::Optional => ClientAuth::Optional { authorities },
-        raw::ClientAuth::Required => ClientAuth::Required { authorities },
+        raw::ClientAuth::Optional => ClientAuth::Optional {
+            authorities,
+            revoked,
+        },
+        raw::ClientAuth::Required => ClientAuth::Required {
+            authorities,
+            revoked,
+        },
     })
 }
 

@@ -1,7 +1,8 @@
 //! Values of the keys of ACME.
 
-use apus_acme::AcmeProvider;
-use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
+use apus_acme::{AcmeProvider, SharedStorageAddress};
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
+use http::Uri;
 
 use crate::keys::StringType;
 
@@ -74,5 +75,90 @@ impl StringType for ExternalKey {
             Ok(key) => Ok(Self(key)),
             Err(error) => Err(error.to_string()),
         }
+    }
+}
+
+/// The URL of a web server.
+#[derive(Clone, Debug)]
+pub(crate) struct WebUrl(pub(crate) String);
+
+impl StringType for WebUrl {
+    const EXPECTED: &'static str = "a URL as \"https://example.com/path\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let uri: Uri = text
+            .parse()
+            .map_err(|error: http::uri::InvalidUri| error.to_string())?;
+        match (uri.scheme_str(), uri.host()) {
+            (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(Self(text.to_owned())),
+            _ => Err("it has no http:// or https:// and a host".to_owned()),
+        }
+    }
+
+    fn as_written(&self) -> Option<&str> {
+        Some(&self.0)
+    }
+}
+
+/// A secret that is in no output.
+#[derive(Clone)]
+pub(crate) struct SecretText(pub(crate) String);
+
+impl std::fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SecretText")
+    }
+}
+
+impl StringType for SecretText {
+    const EXPECTED: &'static str = "a secret";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.is_empty() || text.chars().any(char::is_control) {
+            true => Err("it is empty or has control characters".to_owned()),
+            false => Ok(Self(text.to_owned())),
+        }
+    }
+}
+
+/// The secret of a key of TSIG, encoded as base64 (RFC 4648 section 4).
+#[derive(Clone)]
+pub(crate) struct DnsSecret(pub(crate) Vec<u8>);
+
+impl std::fmt::Debug for DnsSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DnsSecret")
+    }
+}
+
+impl StringType for DnsSecret {
+    const EXPECTED: &'static str = "a secret as base64";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match BASE64_STANDARD.decode(text) {
+            Ok(key) if key.is_empty() => Err("it is empty".to_owned()),
+            Ok(key) => Ok(Self(key)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// The address of a storage that machines share. Its password is in no output.
+#[derive(Clone)]
+pub(crate) struct StorageAddress(pub(crate) SharedStorageAddress);
+
+impl std::fmt::Debug for StorageAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StringType for StorageAddress {
+    const EXPECTED: &'static str = "an address as \"redis://127.0.0.1/\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        SharedStorageAddress::parse(text)
+            .map(Self)
+            .map_err(|error| error.to_string())
     }
 }

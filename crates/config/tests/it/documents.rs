@@ -23,6 +23,16 @@ pub(crate) fn folder() -> TempDir {
         };
         write("cert.pem", made.cert.pem());
         write("key.pem", made.signing_key.serialize_pem());
+        let issuer = rcgen::Issuer::new(rcgen::CertificateParams::default(), made.signing_key);
+        let list = rcgen::CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2024, 1, 1),
+            next_update: rcgen::date_time_ymd(4096, 1, 1),
+            crl_number: 1_u64.into(),
+            issuing_distribution_point: None,
+            revoked_certs: Vec::new(),
+            key_identifier_method: rcgen::KeyIdMethod::Sha256,
+        };
+        write("crl.pem", list.signed_by(&issuer).unwrap().pem().unwrap());
         // `openssl passwd -5 -salt saltsalt correct`.
         let hash = "$5$saltsalt$bM2NOMXBvP/yo4CGWbQ.USJSeF5uzaT2H3bDmiXYqo1";
         write("htpasswd", format!("{name}ada:{hash}\n"));
@@ -37,7 +47,8 @@ pub(crate) fn folder() -> TempDir {
 pub(crate) fn parse_in(folder: &Path, text: &str) -> Result<ServerPlan, Diagnostics> {
     config::parse_str(text, "apus.toml", folder, &|name| match name {
         "PORT" => Some("8081".to_owned()),
-        "PURGE_TOKEN" => Some("0123456789abcdef".to_owned()),
+        "PURGE_TOKEN" | "REDIS_PASSWORD" => Some("0123456789abcdef".to_owned()),
+        "ACME_DNS_KEY" => Some("MDEyMzQ1Njc4OWFiY2RlZg==".to_owned()),
         _ => None,
     })
 }
@@ -251,7 +262,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "SITE\nlisten_tls = 443\nserver_name = \"*.example.com\"\ntls = { acme_agree = true }\n",
-        "5:15 a certificate for `*.example.com` needs the challenge dns-01; a wildcard; add acme_dns_hook",
+        "5:15 a certificate for `*.example.com` needs the challenge dns-01; a wildcard; add acme_dns or acme_dns_hook",
     ),
     (
         "SITE\nlisten_tls = 443\nserver_name = \"~x\"\ntls = { acme = true, acme_agree = true }\n",
@@ -263,11 +274,35 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "SITE\nlisten_tls = 443\nserver_name = \"a.com\"\ntls = { acme_agree = true, acme_challenge = \"dns-01\" }\n",
-        "6:45 `dns-01` without `acme_dns_hook`; no program is named",
+        "6:45 `dns-01` without `acme_dns` or `acme_dns_hook`; nothing is named that publishes TXT records",
     ),
     (
         "SITE\nlisten_tls = 443\ntls = { acme = true, cert = \"cert.pem\", key = \"key.pem\" }\n",
         "5:16 `acme` beside a certificate; the certificate is ordered by ACME, or it is given",
+    ),
+    (
+        "SITE\nlisten_tls = 443\nserver_name = \"*.a.com\"\ntls = { acme_agree = true, acme_on_demand = {} }\n",
+        "6:45 certificates on demand without a permission; expected `ask` or `names`",
+    ),
+    (
+        "[global]\nacme_dns = { provider = \"rfc2136\", server = \"192.0.2.1\", key = \"a2V5\" }\nSITE\n",
+        "2:12 `key_name` is missing; for \"rfc2136\"",
+    ),
+    (
+        "[global]\nacme_dns = { provider = \"rfc2136\", server = \"192.0.2.1\", key_name = \"a.\", key = \"!\" }\nSITE\n",
+        "2:81 ",
+    ),
+    (
+        "[global]\nacme_dns = { provider = \"webhook\", url = \"a.example\" }\nSITE\n",
+        "2:42 ",
+    ),
+    (
+        "[global]\nacme_storage = \"http://a.example/\"\nSITE\n",
+        "2:16 ",
+    ),
+    (
+        "[global]\nacme_dns_hook = \"hook\"\nacme_dns = { provider = \"webhook\", url = \"https://a.example/\" }\nSITE\n",
+        "3:12 `acme_dns` beside `acme_dns_hook`; one of them publishes the records",
     ),
     (
         "[global]\nacme_eab_id = \"a\"\nSITE\n",
@@ -340,6 +375,14 @@ const MISTAKES: &[(&str, &str)] = &[
     (
         "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", client_ca = \"cert.pem\" }\n",
         "5:57 `client_ca` has no effect",
+    ),
+    (
+        "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", client_crl = \"crl.pem\" }\n",
+        "5:58 `client_crl` has no effect",
+    ),
+    (
+        "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", client_auth = \"required\", client_ca = \"cert.pem\", client_crl = \"cert.pem\" }\n",
+        "5:108 there is no list of revoked certificates in it",
     ),
     (
         "SITE\nlisten_tls = 443\ntls = { certificates = [{ cert = \"cert.pem\" }] }\n",

@@ -8,11 +8,11 @@ use apus_http::{ClientCertificate, TlsInfo, TlsVersion};
 use apus_transport::StreamSocket;
 use apus_transport::buffers::BufferPool;
 use apus_transport::tls::TlsStream;
-use rustls::server::{Accepted, AcceptedAlert, Acceptor};
+use rustls::server::{Accepted, AcceptedAlert, Acceptor, ClientHello};
 use rustls::{Connection, ProtocolVersion, ServerConnection};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::settings::{CHALLENGE_PROTOCOL, TlsSettings, TlsSiteConfig};
+use super::settings::{CHALLENGE_PROTOCOL, OnDemandLookup, TlsSettings, TlsSiteConfig};
 use crate::connection_table::ConnectionSlot;
 
 /// The fatal alert `unrecognized_name` (RFC 6066 section 3) as a record.
@@ -43,7 +43,24 @@ pub(crate) async fn accept(
 ) -> io::Result<AcceptedTls> {
     // Boxed, like the stream: while many clients connect at once, each waits with a small future.
     let hello = Box::pin(read_hello(&mut socket, slot, buffers, early)).await;
-    let begun = hello.and_then(|accepted| choose_site(settings, *accepted));
+    let begun = match hello {
+        Err(refusal) => Err(refusal),
+        Ok(accepted) => {
+            let hello = accepted.client_hello();
+            let on_demand = match is_challenge(&hello) {
+                true => OnDemandLookup::NotCovered,
+                false => settings.on_demand(hello.server_name()),
+            };
+            let on_demand = match on_demand {
+                // Boxed: few handshakes wait for this.
+                OnDemandLookup::Pending(mut lookup) => {
+                    slot.wait(|cx| lookup.as_mut().poll(cx).map(Ok)).await?
+                }
+                lookup => lookup,
+            };
+            choose_site(settings, *accepted, on_demand)
+        }
+    };
     let (session, site) = match begun {
         Ok(begun) => begun,
         Err(HandshakeRefusal { error, reply }) => {
@@ -160,12 +177,10 @@ async fn read_hello(
 fn choose_site(
     settings: &TlsSettings,
     accepted: Accepted,
+    on_demand: OnDemandLookup,
 ) -> Result<(Box<ServerConnection>, Option<Arc<TlsSiteConfig>>), HandshakeRefusal> {
     let hello = accepted.client_hello();
-    let is_challenge = hello
-        .alpn()
-        .is_some_and(|mut protocols| protocols.any(|protocol| protocol == CHALLENGE_PROTOCOL));
-    if is_challenge {
+    if is_challenge(&hello) {
         let Some(config) = hello
             .server_name()
             .and_then(|name| settings.challenge(name))
@@ -180,7 +195,18 @@ fn choose_site(
             .map_err(HandshakeRefusal::by_alert)?;
         return Ok((Box::new(session), None));
     }
-    let Some(site) = settings.site(hello.server_name()).cloned() else {
+    let site = match on_demand {
+        OnDemandLookup::Ready(site) => Some(site.0),
+        OnDemandLookup::NotCovered => settings.site(hello.server_name()).cloned(),
+        OnDemandLookup::NotPermitted => None,
+        OnDemandLookup::NotYet | OnDemandLookup::Pending(_) => {
+            return Err(HandshakeRefusal::new(
+                "there is no certificate for this server name yet",
+                &INTERNAL_ERROR,
+            ));
+        }
+    };
+    let Some(site) = site else {
         return Err(HandshakeRefusal::new(
             "no site has this server name",
             &UNRECOGNIZED_NAME,
@@ -196,6 +222,13 @@ fn choose_site(
         .into_connection(Arc::clone(config))
         .map_err(HandshakeRefusal::by_alert)?;
     Ok((Box::new(session), Some(site)))
+}
+
+/// Whether a certificate authority verifies the server name (RFC 8737 section 3).
+fn is_challenge(hello: &ClientHello<'_>) -> bool {
+    hello
+        .alpn()
+        .is_some_and(|mut protocols| protocols.any(|protocol| protocol == CHALLENGE_PROTOCOL))
 }
 
 /// Tries once to send_refusal why; a client that does not take it gets nothing.

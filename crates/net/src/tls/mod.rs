@@ -4,8 +4,13 @@ mod handshake;
 mod quic;
 mod sessions;
 mod settings;
+mod tickets;
 
-pub use settings::{ChallengeCertificates, ClientAuth, TlsSettings, TlsSite, UnknownName};
+pub use settings::{
+    ChallengeCertificates, ClientAuth, OnDemandCertificates, OnDemandLookup, PreparedSite,
+    TlsSettings, TlsSite, UnknownName,
+};
+pub use tickets::{TicketSecret, TicketSecrets};
 
 pub(crate) use handshake::{AcceptedTls, accept};
 pub(crate) use quic::quic_tls_info;

@@ -6,7 +6,7 @@ use apus_http::{TlsInfo, TlsVersion};
 use apus_quic::{QuicConnection, QuicServerTls, SelectServerTls};
 
 use super::handshake::identity;
-use super::settings::TlsSettings;
+use super::settings::{OnDemandLookup, TlsSettings};
 
 /// What a connection has to know of its site.
 pub(super) struct QuicSite {
@@ -15,7 +15,12 @@ pub(super) struct QuicSite {
 
 impl SelectServerTls for TlsSettings {
     fn select(&self, server_name: Option<&str>) -> Option<Arc<QuicServerTls>> {
-        self.site(server_name)?.quic.clone()
+        match self.on_demand(server_name) {
+            OnDemandLookup::NotCovered => self.site(server_name)?.quic.clone(),
+            OnDemandLookup::Ready(site) => site.0.quic.clone(),
+            // A client comes over TCP first, and learns of HTTP/3 there.
+            _ => None,
+        }
     }
 }
 

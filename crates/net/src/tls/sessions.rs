@@ -9,10 +9,14 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::{ProducesTickets, ServerSessionMemoryCache, StoresServerSessions};
 
-/// The most sessions in the cache of one site.
-const SESSIONS: usize = 4096;
+use super::tickets::{SiteTickets, TicketSecrets};
 
-/// Ticket keys, which rotate by themselves, and the session cache of one site.
+/// The most sessions in the cache of a site, whose memory is taken at once.
+pub(super) const SITE_SESSIONS: usize = 4096;
+/// The same of a site for one name on demand, of which there may be many thousands. Over TCP, tickets need no cache.
+pub(super) const ON_DEMAND_SESSIONS: usize = 16;
+
+/// Tickets, whose keys rotate, and the session cache of one site.
 pub(super) struct TlsSessions {
     pub(super) ticketer: Arc<dyn ProducesTickets>,
     pub(super) storage: Arc<dyn StoresServerSessions>,
@@ -24,17 +28,25 @@ pub(super) struct TlsSessions {
 static LIVE: LazyLock<Mutex<HashMap<[u8; 32], Weak<TlsSessions>>>> = LazyLock::new(Mutex::default);
 
 impl TlsSessions {
-    /// The sessions of the site with this identity: those of the running plan if it has the same site.
-    pub(super) fn of(identity: [u8; 32]) -> Result<Arc<Self>, rustls::Error> {
+    /// The sessions of the site with this identity: those of the running plan if it has the same site. `capacity` is the
+    /// most sessions of a new cache. Without `secrets`, the keys of tickets are those of this process.
+    pub(super) fn of(
+        identity: [u8; 32],
+        capacity: usize,
+        secrets: Option<&Arc<TicketSecrets>>,
+    ) -> Result<Arc<Self>, rustls::Error> {
         let mut live = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
         live.retain(|_, sessions| sessions.strong_count() > 0);
         if let Some(sessions) = live.get(&identity).and_then(Weak::upgrade) {
             return Ok(sessions);
         }
         let sessions = Arc::new(Self {
-            ticketer: Ticketer::new()?,
-            storage: ServerSessionMemoryCache::new(SESSIONS),
-            quic_storage: ServerSessionMemoryCache::new(SESSIONS),
+            ticketer: match secrets {
+                None => Ticketer::new()?,
+                Some(secrets) => Arc::new(SiteTickets::new(Arc::clone(secrets), identity)),
+            },
+            storage: ServerSessionMemoryCache::new(capacity),
+            quic_storage: ServerSessionMemoryCache::new(capacity),
         });
         live.insert(identity, Arc::downgrade(&sessions));
         Ok(sessions)

@@ -2,20 +2,22 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use apus_quic::QuicServerTls;
 use apus_transport::tls::{Certificate, MinVersion, TlsError};
 use aws_lc_rs::digest::{Context, SHA256};
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::server::{ClientHello, NoClientAuth, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CipherSuite, RootCertStore, ServerConfig, SignatureAlgorithm};
 
 use super::quic::QuicSite;
-use super::sessions::TlsSessions;
+use super::sessions::{ON_DEMAND_SESSIONS, SITE_SESSIONS, TlsSessions};
+use super::tickets::TicketSecrets;
 
 /// The TLS settings of one site.
 #[derive(Clone, Debug)]
@@ -40,7 +42,7 @@ pub struct TlsSite {
 
 impl TlsSite {
     /// The identity of this site: its names, its certificates and its client authentication.
-    fn identity(&self) -> [u8; 32] {
+    fn identity(&self, has_stored_tickets: bool) -> [u8; 32] {
         let mut hash = Context::new(&SHA256);
         let mut field = |bytes: &[u8]| {
             hash.update(&(bytes.len() as u64).to_le_bytes());
@@ -54,16 +56,24 @@ impl TlsSite {
         }
         match &self.client_auth {
             ClientAuth::None => field(b"none"),
-            ClientAuth::Optional { authorities } | ClientAuth::Required { authorities } => {
+            ClientAuth::Optional {
+                authorities,
+                revoked,
+            }
+            | ClientAuth::Required {
+                authorities,
+                revoked,
+            } => {
                 field(if matches!(self.client_auth, ClientAuth::Optional { .. }) {
                     b"optional"
                 } else {
                     b"required"
                 });
                 authorities.iter().for_each(|der| field(der));
+                revoked.iter().for_each(|der| field(der.as_ref()));
             }
         }
-        field(&[self.min_version as u8]);
+        field(&[self.min_version as u8, u8::from(has_stored_tickets)]);
         let mut identity = [0; 32];
         identity.copy_from_slice(hash.finish().as_ref());
         identity
@@ -80,11 +90,15 @@ pub enum ClientAuth {
     Optional {
         /// The authorities that may sign it, DER.
         authorities: Vec<CertificateDer<'static>>,
+        /// Lists of the certificates that they have revoked, DER.
+        revoked: Vec<CertificateRevocationListDer<'static>>,
     },
     /// A valid certificate is required.
     Required {
         /// The authorities that may sign it, DER.
         authorities: Vec<CertificateDer<'static>>,
+        /// Lists of the certificates that they have revoked, DER.
+        revoked: Vec<CertificateRevocationListDer<'static>>,
     },
 }
 
@@ -101,6 +115,24 @@ impl ClientAuth {
             return Err(TlsError::new("there is no certificate in it"));
         }
         Ok(authorities)
+    }
+
+    /// Reads lists of revoked certificates (RFC 5280 section 5) in PEM form.
+    ///
+    /// # Errors
+    /// There is none, or the text is not PEM.
+    pub fn revoked_from_pem(
+        pem: &[u8],
+    ) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+        let lists: Vec<_> = CertificateRevocationListDer::pem_slice_iter(pem)
+            .collect::<Result<_, _>>()
+            .map_err(|error| TlsError::new(error.to_string()))?;
+        if lists.is_empty() {
+            return Err(TlsError::new(
+                "there is no list of revoked certificates in it",
+            ));
+        }
+        Ok(lists)
     }
 }
 
@@ -121,6 +153,53 @@ pub struct TlsSettings {
     wildcard: HashMap<Box<str>, Arc<TlsSiteConfig>>,
     unknown: Option<Arc<TlsSiteConfig>>,
     challenges: Option<Arc<dyn ChallengeCertificates>>,
+    on_demand: Option<Arc<dyn OnDemandCertificates>>,
+}
+
+/// Certificates for names that are first seen in a handshake.
+pub trait OnDemandCertificates: Send + Sync {
+    /// What there is for a server name in lower case. For a new name, it begins to look.
+    fn look_up(&self, server_name: &str) -> OnDemandLookup;
+}
+
+/// What there is for a server name.
+pub enum OnDemandLookup {
+    /// The name is none of those that may get a certificate: the other sites of the listener decide.
+    NotCovered,
+    /// There is a certificate.
+    Ready(PreparedSite),
+    /// The certificate is being looked for: what comes of it.
+    Pending(Pin<Box<dyn Future<Output = OnDemandLookup>>>),
+    /// The name may not have a certificate.
+    NotPermitted,
+    /// There is no certificate for now.
+    NotYet,
+}
+
+impl fmt::Debug for OnDemandLookup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotCovered => "NotCovered",
+            Self::Ready(_) => "Ready",
+            Self::Pending(_) => "Pending",
+            Self::NotPermitted => "NotPermitted",
+            Self::NotYet => "NotYet",
+        })
+    }
+}
+
+/// A site that is ready for handshakes, for one name that was first seen in one.
+#[derive(Clone)]
+pub struct PreparedSite(pub(super) Arc<TlsSiteConfig>);
+
+impl PreparedSite {
+    /// Prepares a site.
+    ///
+    /// # Errors
+    /// An authority for clients cannot be used.
+    pub fn new(site: &TlsSite, secrets: Option<&Arc<TicketSecrets>>) -> Result<Self, TlsError> {
+        TlsSiteConfig::new(site, ON_DEMAND_SESSIONS, secrets).map(|config| Self(Arc::new(config)))
+    }
 }
 
 /// Certificates for the handshakes by which a certificate authority verifies a server (`tls-alpn-01`, RFC 8737).
@@ -148,14 +227,27 @@ impl TlsSettings {
     /// # Errors
     /// There is no site, or an authority cannot be used.
     pub fn new(sites: &[TlsSite], unknown: UnknownName) -> Result<Self, TlsError> {
+        Self::with_tickets(sites, unknown, None)
+    }
+
+    /// As [`Self::new`], with secrets of session tickets that outlive the process. Without them, tickets do not.
+    ///
+    /// # Errors
+    /// There is no site, or an authority cannot be used.
+    pub fn with_tickets(
+        sites: &[TlsSite],
+        unknown: UnknownName,
+        secrets: Option<&Arc<TicketSecrets>>,
+    ) -> Result<Self, TlsError> {
         let mut settings = Self {
             exact: HashMap::new(),
             wildcard: HashMap::new(),
             unknown: None,
             challenges: None,
+            on_demand: None,
         };
         for site in sites {
-            let ready = Arc::new(TlsSiteConfig::new(site)?);
+            let ready = Arc::new(TlsSiteConfig::new(site, SITE_SESSIONS, secrets)?);
             let has_certificate = ready.config.is_some();
             if settings.unknown.is_none() && unknown == UnknownName::FirstSite && has_certificate {
                 settings.unknown = Some(Arc::clone(&ready));
@@ -189,6 +281,28 @@ impl TlsSettings {
         self
     }
 
+    /// Gets certificates for names that no other site has, too.
+    #[must_use]
+    pub fn with_on_demand(mut self, certificates: Arc<dyn OnDemandCertificates>) -> Self {
+        self.on_demand = Some(certificates);
+        self
+    }
+
+    /// What there is for a name that none of the sites has a certificate for.
+    pub(super) fn on_demand(&self, server_name: Option<&str>) -> OnDemandLookup {
+        let (Some(on_demand), Some(name)) = (&self.on_demand, server_name) else {
+            return OnDemandLookup::NotCovered;
+        };
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        if self
+            .named_site(&name)
+            .is_some_and(|site| site.config.is_some())
+        {
+            return OnDemandLookup::NotCovered;
+        }
+        on_demand.look_up(&name)
+    }
+
     /// The configuration of a handshake by which an authority verifies this name.
     pub(super) fn challenge(&self, server_name: &str) -> Option<Arc<ServerConfig>> {
         let name = server_name.trim_end_matches('.').to_ascii_lowercase();
@@ -217,15 +331,17 @@ impl TlsSettings {
 
     /// The site for the name that a client asks for; `None` refuses it.
     pub(super) fn site(&self, name: Option<&str>) -> Option<&Arc<TlsSiteConfig>> {
-        let found = name.and_then(|name| {
-            let name = name.trim_end_matches('.');
-            self.exact.get(name).or_else(|| {
-                // The longest suffix wins: *.a.example.com before *.example.com.
-                name.match_indices('.')
-                    .find_map(|(at, _)| name.get(at..).and_then(|rest| self.wildcard.get(rest)))
-            })
-        });
+        let found = name.and_then(|name| self.named_site(name.trim_end_matches('.')));
         found.or(self.unknown.as_ref())
+    }
+
+    /// The site that has this name.
+    fn named_site(&self, name: &str) -> Option<&Arc<TlsSiteConfig>> {
+        self.exact.get(name).or_else(|| {
+            // The longest suffix wins: *.a.example.com before *.example.com.
+            name.match_indices('.')
+                .find_map(|(at, _)| name.get(at..).and_then(|rest| self.wildcard.get(rest)))
+        })
     }
 }
 
@@ -239,31 +355,47 @@ impl fmt::Debug for TlsSettings {
 }
 
 impl TlsSiteConfig {
-    fn new(site: &TlsSite) -> Result<Self, TlsError> {
+    fn new(
+        site: &TlsSite,
+        session_capacity: usize,
+        secrets: Option<&Arc<TicketSecrets>>,
+    ) -> Result<Self, TlsError> {
         let provider = Arc::new(default_provider());
         let versions: &[_] = match site.min_version {
             MinVersion::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
             MinVersion::Tls13 => &[&rustls::version::TLS13],
         };
-        let verifier = |authorities: &[CertificateDer<'static>]| {
+        let verifier = |authorities: &[CertificateDer<'static>],
+                        revoked: &[CertificateRevocationListDer<'static>]| {
             let mut roots = RootCertStore::empty();
             for authority in authorities {
                 roots
                     .add(authority.clone())
                     .map_err(|error| TlsError::new(error.to_string()))?;
             }
-            Ok(WebPkiClientVerifier::builder_with_provider(
-                roots.into(),
-                Arc::clone(&provider),
-            ))
+            let builder =
+                WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider));
+            // Authorities without a list have revoked nothing.
+            Ok(match revoked {
+                [] => builder,
+                lists => builder
+                    .with_crls(lists.iter().cloned())
+                    .allow_unknown_revocation_status(),
+            })
         };
         let verifier = match &site.client_auth {
             ClientAuth::None => Arc::new(NoClientAuth),
-            ClientAuth::Optional { authorities } => verifier(authorities)?
+            ClientAuth::Optional {
+                authorities,
+                revoked,
+            } => verifier(authorities, revoked)?
                 .allow_unauthenticated()
                 .build()
                 .map_err(|error| TlsError::new(error.to_string()))?,
-            ClientAuth::Required { authorities } => verifier(authorities)?
+            ClientAuth::Required {
+                authorities,
+                revoked,
+            } => verifier(authorities, revoked)?
                 .build()
                 .map_err(|error| TlsError::new(error.to_string()))?,
         };
@@ -280,8 +412,8 @@ impl TlsSiteConfig {
             .map_err(|error| TlsError::new(error.to_string()))?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(CertificateResolver::new(&site.certificates)));
-        let sessions =
-            TlsSessions::of(site.identity()).map_err(|error| TlsError::new(error.to_string()))?;
+        let sessions = TlsSessions::of(site.identity(secrets.is_some()), session_capacity, secrets)
+            .map_err(|error| TlsError::new(error.to_string()))?;
         let certificate_names: Arc<[Box<str>]> = site
             .certificates
             .iter()

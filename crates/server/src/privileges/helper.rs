@@ -195,7 +195,8 @@ impl<'a> Helper<'a> {
         {
             let _ = self.prepare_folder(&disk.path, CACHE_MODE);
         }
-        if config.sites.iter().any(|site| site.acme.is_some()) {
+        let orders = |site: &config::SitePlan| !site.acme.is_empty() || site.on_demand.is_some();
+        if config.global.stores_tickets || config.sites.iter().any(orders) {
             let store = self.loader.certificate_store(config);
             let _ = self.prepare_folder(store.folder(), CERTIFICATE_FOLDER_MODE);
         }

@@ -202,6 +202,8 @@ impl Bench {
                 pools: &pools,
             },
             challenges: &Arc::default(),
+            on_demand: &Arc::default(),
+            tickets: &Arc::default(),
         };
         let plan = assemble::assemble(&plan, resources).unwrap();
         let listener = plan

@@ -20,6 +20,7 @@ impl CertificateTest {
     fn certificate(&self) -> Acme {
         Acme::for_names(["Shop.example.com"])
             .agree_to_terms()
+            .resolver(([127, 0, 0, 1], self.pebble.dns_port()).into())
             .provider(self.pebble.directory())
             .provider_root(self.home.path("pebble/root.pem"))
             .folder(self.home.path("acme"))

@@ -1,8 +1,13 @@
 //! Certificates by ACME, from a real certificate authority (pebble) over real sockets.
 
 mod commands;
+mod dns;
+mod faults;
 mod framework;
+mod kinds;
+mod on_demand;
 mod pebble;
+mod shared;
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +29,10 @@ struct CertificateTest {
 
 impl CertificateTest {
     fn new(options: PebbleOptions) -> Self {
-        let home = Home::new();
+        Self::in_home(Home::new(), options)
+    }
+
+    fn in_home(home: Home, options: PebbleOptions) -> Self {
         let (http, https) = (free_port(), free_port());
         Self {
             pebble: Pebble::start(&home, (http, https), options),

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 
 use apus_testkit::CertificateAuthority;
 
@@ -10,10 +11,15 @@ use crate::harness::{Home, free_port, is_open, wait_until};
 
 /// A certificate authority that verifies names at these ports of this machine.
 pub(crate) struct Pebble {
-    programs: [Child; 2],
+    resolver: Child,
+    /// The authority itself, while it runs.
+    authority: Mutex<Option<Child>>,
+    options: PebbleOptions,
     folder: PathBuf,
     directory: String,
+    listen: u16,
     management: u16,
+    dns: u16,
     dns_management: u16,
 }
 
@@ -24,7 +30,30 @@ pub(crate) struct PebbleOptions {
     pub(crate) external_account: bool,
     /// It waits a moment before it verifies names.
     pub(crate) hesitates: bool,
+    /// It refuses [`BLOCKED`].
+    pub(crate) blocks: bool,
+    /// The port of the name server that it asks, in place of its own.
+    pub(crate) name_server: Option<u16>,
 }
+
+/// The management of the DNS server.
+pub(crate) struct RecordManagement(u16);
+
+impl RecordManagement {
+    /// Changes a record: `set-txt`, `clear-txt`, `set-cname`.
+    pub(crate) fn change(&self, action: &str, body: &serde_json::Value) {
+        let output = Command::new("curl")
+            .args(["--silent", "--show-error", "--fail", "--data"])
+            .arg(body.to_string())
+            .arg(format!("http://127.0.0.1:{}/{action}", self.0))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+/// A name for which the authority issues no certificate.
+pub(crate) const BLOCKED: &str = "blocked.example.com";
 
 pub(crate) const EXTERNAL_KEY: &str = "ZWFiLWtleS1vZi10aGlydHktdHdvLWJ5dGVzLSEhISE";
 
@@ -38,6 +67,11 @@ impl Pebble {
         fs::write(folder.join("cert.pem"), &https.pem).unwrap();
         fs::write(folder.join("key.pem"), &https.key).unwrap();
         let [listen, management, dns, dns_management] = [(); 4].map(|()| free_port());
+        let blocked = match options.blocks {
+            true => format!("\"{BLOCKED}\""),
+            // With one, it crashes for names with two labels.
+            false => String::new(),
+        };
         let config = format!(
             r#"{{"pebble": {{
                 "listenAddress": "127.0.0.1:{listen}", "managementListenAddress": "127.0.0.1:{management}",
@@ -46,7 +80,7 @@ impl Pebble {
                 "externalAccountBindingRequired": {},
                 "externalAccountMACKeys": {{ "kid-1": "{EXTERNAL_KEY}" }},
                 "retryAfter": {{ "authz": 1, "order": 1 }},
-                "keyAlgorithm": "ecdsa",
+                "keyAlgorithm": "ecdsa", "domainBlocklist": [{blocked}],
                 "profiles": {{
                     "default": {{ "description": "three months", "validityPeriod": 7776000 }},
                     "shortlived": {{ "description": "six days", "validityPeriod": 518400 }}
@@ -62,38 +96,46 @@ impl Pebble {
         }
         resolver.args(["-dnsserver", &format!("127.0.0.1:{dns}")]);
         resolver.args(["-management", &format!("127.0.0.1:{dns_management}")]);
+        let pebble = Self {
+            resolver: start(resolver, &folder, "dns.log"),
+            authority: Mutex::default(),
+            options,
+            directory: format!("https://localhost:{listen}/dir"),
+            listen,
+            management,
+            dns,
+            dns_management,
+            folder,
+        };
+        wait_until_open(dns_management);
+        pebble.resume();
+        pebble
+    }
+
+    /// Ends the authority. It forgets its accounts, and the root of its certificates.
+    pub(crate) fn pause(&self) {
+        if let Some(mut authority) = self.authority.lock().unwrap().take() {
+            let _ = authority.kill();
+            let _ = authority.wait();
+        }
+    }
+
+    /// Starts the authority, with a new log.
+    pub(crate) fn resume(&self) {
         let mut pebble = tool("pebble");
         pebble
             .args(["-config", "pebble.json", "-strict"])
-            .args(["-dnsserver", &format!("127.0.0.1:{dns}")])
+            .args(["-dnsserver", &format!("127.0.0.1:{}", self.dns_port())])
             // Some nonces are refused at random: clients have to try again.
             .env("PEBBLE_WFE_NONCEREJECT", "20");
-        match options.hesitates {
+        match self.options.hesitates {
             true => pebble.env("PEBBLE_VA_SLEEPTIME", "4"),
             false => pebble.env("PEBBLE_VA_NOSLEEP", "1"),
         };
-        let start = |mut program: Command, log: &str| {
-            let log = File::create(folder.join(log)).unwrap();
-            program
-                .current_dir(&folder)
-                .stdin(Stdio::null())
-                .stdout(log.try_clone().unwrap())
-                .stderr(log)
-                .spawn()
-                .expect("`make test` installs pebble into .tools")
-        };
-        let programs = [start(resolver, "dns.log"), start(pebble, "pebble.log")];
-        for port in [dns_management, listen, management] {
-            wait_until("the certificate authority", || {
-                is_open(([127, 0, 0, 1], port).into())
-            });
-        }
-        Self {
-            programs,
-            directory: format!("https://localhost:{listen}/dir"),
-            management,
-            dns_management,
-            folder,
+        let authority = start(pebble, &self.folder, "pebble.log");
+        *self.authority.lock().unwrap() = Some(authority);
+        for port in [self.listen, self.management] {
+            wait_until_open(port);
         }
     }
 
@@ -102,8 +144,18 @@ impl Pebble {
         format!(
             "acme_agree = true\nacme_provider = \"{}\"\nacme_provider_root = \"pebble/root.pem\"\n\
              acme_folder = \"acme\"\n",
-            self.directory
-        )
+            self.directory,
+        ) + &format!("acme_resolver = \"127.0.0.1:{}\"\n", self.dns_port())
+    }
+
+    /// The management of its DNS server.
+    pub(crate) fn records(&self) -> RecordManagement {
+        RecordManagement(self.dns_management)
+    }
+
+    /// The port of the DNS server that it asks.
+    pub(crate) fn dns_port(&self) -> u16 {
+        self.options.name_server.unwrap_or(self.dns)
     }
 
     /// The URL of its directory.
@@ -145,6 +197,11 @@ impl Pebble {
         fs::read_to_string(self.folder.join("pebble.log")).unwrap()
     }
 
+    /// How many accounts were created.
+    pub(crate) fn accounts(&self) -> usize {
+        self.log().matches("accounts in memory").count()
+    }
+
     /// How many orders it got.
     pub(crate) fn orders(&self) -> usize {
         self.log().matches("Added order").count()
@@ -153,11 +210,27 @@ impl Pebble {
 
 impl Drop for Pebble {
     fn drop(&mut self) {
-        for program in &mut self.programs {
-            let _ = program.kill();
-            let _ = program.wait();
-        }
+        self.pause();
+        let _ = self.resolver.kill();
+        let _ = self.resolver.wait();
     }
+}
+
+fn start(mut program: Command, folder: &Path, log: &str) -> Child {
+    let log = File::create(folder.join(log)).unwrap();
+    program
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .expect("`make test` installs pebble into .tools")
+}
+
+fn wait_until_open(port: u16) {
+    wait_until("the certificate authority", || {
+        is_open(([127, 0, 0, 1], port).into())
+    });
 }
 
 fn tool(name: &str) -> Command {

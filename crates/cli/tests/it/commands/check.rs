@@ -59,7 +59,7 @@ fn check_and_explain_say_where_certificates_come_from_and_why() {
         "shop: a certificate for example.com www.example.com is ordered from zerossl or letsencrypt, by http-01 or tls-alpn-01\n",
         "  because acme_email = \"a@example.com\" agrees to the terms, and the site names no certificate\n",
         "  there is none yet: until it is there, clients get a TLS alert\n",
-        "  not by dns-01: there is no `acme_dns_hook`\n",
+        "  not by dns-01: there is neither `acme_dns` nor `acme_dns_hook`\n",
         "  http-01 needs a listener at port 80, and no site has it: ",
         &format!(
             "own: the certificate of {}\n",

@@ -4,4 +4,5 @@ mod access_log;
 mod credentials;
 mod privileges;
 mod request_facts;
+mod tickets;
 mod under_load;

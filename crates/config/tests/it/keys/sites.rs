@@ -84,6 +84,7 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
     ("sites.tls.min_version", TLS, TLS_13),
     ("sites.tls.client_auth", TLS_CLIENT, TLS_OPTIONAL),
     ("sites.tls.client_ca", TLS, TLS_CLIENT),
+    ("sites.tls.client_crl", TLS_CLIENT, TLS_REVOKED),
     ("sites.force_https", TLS, TLS_FORCED),
     ("sites.hsts", TLS, TLS_HSTS),
     ("sites.hsts.max_age", TLS_HSTS, TLS_HSTS_AGE),
@@ -161,6 +162,8 @@ const TLS_13: &str =
     "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", min_version = \"1.3\" }";
 const TLS_CLIENT: &str = "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", \
     client_auth = \"required\", client_ca = \"cert.pem\" }";
+const TLS_REVOKED: &str = "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", \
+    client_auth = \"required\", client_ca = \"cert.pem\", client_crl = \"crl.pem\" }";
 const TLS_OPTIONAL: &str = "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", \
     client_auth = \"optional\", client_ca = \"cert.pem\" }";
 const TLS_FORCED: &str =

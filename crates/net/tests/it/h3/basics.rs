@@ -356,6 +356,7 @@ fn a_site_that_requires_certificates_gets_those_of_its_clients_only() {
     let required = TlsSite {
         client_auth: ClientAuth::Required {
             authorities: vec![authority.der.clone()],
+            revoked: Vec::new(),
         },
         http3: true,
         ..site(&["example.com"], &[&authority.ecdsa(&["example.com"])])

@@ -30,6 +30,7 @@ fn a_required_certificate_is_the_identity_of_the_client() {
     );
     let required = ClientAuth::Required {
         authorities: authorities(&authority),
+        revoked: Vec::new(),
     };
     let server = serving(&authority, required);
     for version in BOTH {
@@ -74,6 +75,7 @@ fn an_optional_certificate_may_be_left_out_but_not_be_wrong() {
         &authority,
         ClientAuth::Optional {
             authorities: authorities(&authority),
+            revoked: Vec::new(),
         },
     );
     let mut client = connect_tls(server.address(), &client_of(&authority), "example.com").unwrap();
@@ -96,4 +98,32 @@ fn a_certificate_that_was_not_requested_is_no_identity() {
     let config = client_with(&authority, &BOTH, Some(&identity));
     let mut client = connect_tls(server.address(), &config, "example.com").unwrap();
     assert_eq!(client.get("/").text(), "TLSv1.3 example.com -");
+}
+
+#[test]
+fn a_certificate_that_was_revoked_is_refused() {
+    let authority = CertificateAuthority::generate();
+    let (alice, bob) = (authority.ecdsa(&["alice"]), authority.ecdsa(&["bob"]));
+    let list = authority.revocation_list(&[&bob]);
+    let required = ClientAuth::Required {
+        authorities: authorities(&authority),
+        revoked: ClientAuth::revoked_from_pem(list.as_bytes()).unwrap(),
+    };
+    let server = serving(&authority, required);
+    for version in BOTH {
+        let config = client_with(&authority, &[version], Some(&alice));
+        let mut client = connect_tls(server.address(), &config, "example.com").unwrap();
+        assert!(client.get("/").text().ends_with("CN=alice"));
+        let config = client_with(&authority, &[version], Some(&bob));
+        let error = refusal(server.address(), &config, "example.com");
+        let expected = Error::AlertReceived(AlertDescription::CertificateRevoked);
+        assert_eq!(error, expected);
+    }
+    let error = ClientAuth::revoked_from_pem(authority.pem.as_bytes()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("no list of revoked certificates"),
+        "{error}"
+    );
 }

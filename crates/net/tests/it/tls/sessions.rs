@@ -122,8 +122,12 @@ fn a_session_of_one_site_opens_no_other_that_wants_client_certificates() {
     for client_auth in [
         ClientAuth::Required {
             authorities: authorities.clone(),
+            revoked: Vec::new(),
         },
-        ClientAuth::Optional { authorities },
+        ClientAuth::Optional {
+            authorities,
+            revoked: Vec::new(),
+        },
     ] {
         let required = matches!(client_auth, ClientAuth::Required { .. });
         // The same certificate, and even the same listener.
@@ -164,7 +168,10 @@ fn a_session_made_before_client_certificates_were_wanted_is_not_resumed_after() 
     let open = site(&["example.com"], &[&issued]);
     let authorities = ClientAuth::authorities_from_pem(authority.pem.as_bytes()).unwrap();
     let closed = TlsSite {
-        client_auth: ClientAuth::Required { authorities },
+        client_auth: ClientAuth::Required {
+            authorities,
+            revoked: Vec::new(),
+        },
         ..open.clone()
     };
     let server = serve(&[open], UnknownName::Reject);

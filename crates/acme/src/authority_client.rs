@@ -1,0 +1,228 @@
+//! HTTPS requests to a certificate authority, whose responses tell whether the clock of this machine is right, and how long
+//! to wait.
+
+use std::fmt;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use hyper::body::Bytes;
+use hyper::header::{DATE, HeaderMap, RETRY_AFTER};
+use hyper::{Request, StatusCode};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+
+/// How far the clock of this machine may differ from that of an authority. Certificates are commonly valid from an hour
+/// before they are issued.
+const MOST_CLOCK_DIFFERENCE: Duration = Duration::from_secs(3600);
+/// The longest time that an authority is not asked because it said so.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// HTTPS requests to an authority.
+pub(crate) struct AuthorityClient {
+    client: Client<HttpsConnector<HttpConnector>, BodyWrapper<Bytes>>,
+    observations: Arc<AuthorityObservations>,
+}
+
+/// What the responses of an authority say beside their bodies.
+#[derive(Debug, Default)]
+pub(crate) struct AuthorityObservations {
+    /// The seconds of the last `Retry-After` in a refusal.
+    retry_after: AtomicU64,
+}
+
+impl AuthorityObservations {
+    /// How long the authority wants to be left alone (RFC 8555 section 6.6).
+    pub(crate) fn retry_after(&self) -> Duration {
+        Duration::from_secs(self.retry_after.load(Ordering::Relaxed))
+    }
+
+    fn note(&self, status: StatusCode, headers: &HeaderMap) {
+        if !matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        ) {
+            return;
+        }
+        if let Some(wait) = retry_after(headers, SystemTime::now()) {
+            let wait = wait.min(LONGEST_RETRY_AFTER);
+            self.retry_after.store(wait.as_secs(), Ordering::Relaxed);
+        }
+    }
+}
+
+impl AuthorityClient {
+    /// The client of an authority, whose HTTPS server is trusted by this root certificate, or by those of the system.
+    pub(crate) fn new(
+        root: Option<&Path>,
+        observations: Arc<AuthorityObservations>,
+    ) -> Result<Self, Error> {
+        let connector = match root {
+            None => system_connector()?,
+            Some(root) => connector_with(root)?,
+        };
+        Ok(Self {
+            client: Client::builder(TokioExecutor::new()).build(connector),
+            observations,
+        })
+    }
+}
+
+impl HttpClient for AuthorityClient {
+    fn request(
+        &self,
+        request: Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        let response = self.client.request(request);
+        let observations = Arc::clone(&self.observations);
+        Box::pin(async move {
+            let response = response
+                .await
+                .map_err(|error| Error::Other(Box::new(error)))?;
+            observations.note(response.status(), response.headers());
+            match clock_error(response.headers(), SystemTime::now()) {
+                Some(error) => Err(Error::Other(Box::new(error))),
+                None => Ok(BytesResponse::from(response)),
+            }
+        })
+    }
+}
+
+/// The connector with the root certificates of the system, which are read once.
+fn system_connector() -> Result<HttpsConnector<HttpConnector>, Error> {
+    static CONNECTOR: OnceLock<HttpsConnector<HttpConnector>> = OnceLock::new();
+    if let Some(connector) = CONNECTOR.get() {
+        return Ok(connector.clone());
+    }
+    let connector = HttpsConnectorBuilder::new()
+        .try_with_platform_verifier()
+        .map_err(|error| Error::Other(Box::new(error)))?
+        .https_only()
+        .enable_http1()
+        .build();
+    Ok(CONNECTOR.get_or_init(|| connector).clone())
+}
+
+fn connector_with(root: &Path) -> Result<HttpsConnector<HttpConnector>, Error> {
+    let failed = |why: String| Error::Other(format!("{}: {why}", root.display()).into());
+    let mut roots = RootCertStore::empty();
+    let certificates =
+        CertificateDer::pem_file_iter(root).map_err(|error| failed(error.to_string()))?;
+    for certificate in certificates {
+        let certificate = certificate.map_err(|error| failed(error.to_string()))?;
+        roots
+            .add(certificate)
+            .map_err(|error| failed(error.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(failed("there is no certificate in it".to_owned()));
+    }
+    let config = ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(HttpsConnectorBuilder::new()
+        .with_tls_config(config)
+        .https_only()
+        .enable_http1()
+        .build())
+}
+
+/// The time of `Retry-After` (RFC 9110 section 10.2.3).
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => httpdate::parse_http_date(text)
+            .ok()?
+            .duration_since(now)
+            .ok(),
+    }
+}
+
+/// Why the clock of this machine is wrong, if it differs much from that of the authority.
+fn clock_error(headers: &HeaderMap, now: SystemTime) -> Option<ClockError> {
+    let date = headers.get(DATE)?.to_str().ok()?;
+    let date = httpdate::parse_http_date(date).ok()?;
+    let (is_ahead, difference) = match now.duration_since(date) {
+        Ok(difference) => (true, difference),
+        Err(error) => (false, error.duration()),
+    };
+    (difference > MOST_CLOCK_DIFFERENCE).then_some(ClockError {
+        is_ahead,
+        difference,
+    })
+}
+
+/// The clock of this machine is wrong.
+#[derive(Debug)]
+pub(crate) struct ClockError {
+    is_ahead: bool,
+    difference: Duration,
+}
+
+impl fmt::Display for ClockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let minutes = self.difference.as_secs() / 60;
+        let way = if self.is_ahead { "ahead of" } else { "behind" };
+        write!(
+            f,
+            "the clock of this machine is wrong: it is {} h {} min {way} that of the authority, so that no certificate is ordered",
+            minutes / 60,
+            minutes % 60
+        )
+    }
+}
+
+impl std::error::Error for ClockError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: hyper::header::HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, value.parse().unwrap())])
+    }
+
+    fn time(text: &str) -> SystemTime {
+        httpdate::parse_http_date(text).unwrap()
+    }
+
+    #[test]
+    fn a_clock_that_differs_by_more_than_an_hour_is_wrong() {
+        let date = headers(DATE, "Thu, 05 Nov 2026 12:00:00 GMT");
+        let at = |text: &str| clock_error(&date, time(text)).map(|error| error.to_string());
+        assert_eq!(at("Thu, 05 Nov 2026 12:59:00 GMT"), None);
+        assert_eq!(at("Thu, 05 Nov 2026 11:01:00 GMT"), None);
+        let ahead = at("Fri, 06 Nov 2026 13:30:00 GMT").unwrap();
+        assert!(ahead.contains("25 h 30 min ahead of"), "{ahead}");
+        let behind = at("Thu, 05 Nov 2026 10:00:00 GMT").unwrap();
+        assert!(behind.contains("2 h 0 min behind"), "{behind}");
+        assert!(clock_error(&HeaderMap::new(), SystemTime::now()).is_none());
+    }
+
+    #[test]
+    fn only_refusals_say_how_long_to_wait() {
+        let now = time("Thu, 05 Nov 2026 12:00:00 GMT");
+        let date = headers(RETRY_AFTER, "Thu, 05 Nov 2026 12:02:00 GMT");
+        assert_eq!(retry_after(&date, now), Some(Duration::from_secs(120)));
+        let seconds = headers(RETRY_AFTER, "7200");
+        let observations = AuthorityObservations::default();
+        observations.note(StatusCode::OK, &seconds);
+        assert_eq!(observations.retry_after(), Duration::ZERO);
+        observations.note(StatusCode::TOO_MANY_REQUESTS, &seconds);
+        assert_eq!(observations.retry_after(), Duration::from_secs(7200));
+        observations.note(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &headers(RETRY_AFTER, "99999999"),
+        );
+        assert_eq!(observations.retry_after(), LONGEST_RETRY_AFTER);
+    }
+}

@@ -1,0 +1,265 @@
+//! The secrets of session tickets in the folder of certificates, so that sessions can be resumed after a restart, and on all
+//! machines that share the folder.
+//!
+//! ```text
+//! tickets/secrets.json                     the secrets, with the time of each
+//! tickets/lock                             held while they are changed
+//! ```
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use apus_net::tls::{TicketSecret, TicketSecrets};
+use aws_lc_rs::rand;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use tokio::task::JoinHandle;
+
+use crate::shared::{SharedStorage, StorageReplica};
+use crate::store::{CertificateStore, CertificateStoreError};
+
+/// The file of the secrets, in the folder and in the storage.
+const FILE: &str = "tickets/secrets.json";
+/// How long tickets are encrypted with one secret.
+const ROTATION_INTERVAL: time::Duration = time::Duration::hours(12);
+/// How long other machines may take to read a new secret before tickets are encrypted with it.
+const SPREADING_TIME: time::Duration = time::Duration::minutes(3);
+/// The interval in which the folder is looked at.
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Secrets, as they are stored.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct StoredSecrets {
+    secrets: Vec<StoredSecret>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredSecret {
+    #[serde(with = "time::serde::rfc3339")]
+    created: OffsetDateTime,
+    /// In hexadecimal digits.
+    secret: String,
+}
+
+impl std::fmt::Debug for StoredSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StoredSecret")
+            .field("created", &self.created)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keeps the secrets of session tickets of a process those of a folder, and rotates them, until it is dropped.
+#[derive(Debug)]
+pub struct TicketRotation {
+    task: JoinHandle<()>,
+}
+
+impl TicketRotation {
+    /// Reads the secrets of a folder now, and from time to time. With a storage that machines share, they are the same there. It
+    /// has to be called where tasks of this thread run.
+    pub fn start(
+        store: CertificateStore,
+        shared: Option<Arc<dyn SharedStorage>>,
+        secrets: Arc<TicketSecrets>,
+    ) -> Self {
+        let replica = shared.map(|storage| Arc::new(StorageReplica::new(storage)));
+        if replica.is_none() {
+            refresh(&store, &secrets);
+        }
+        let task = tokio::task::spawn_local(async move {
+            loop {
+                match &replica {
+                    None => refresh(&store, &secrets),
+                    Some(replica) => {
+                        if let Err(error) = refresh_shared(&store, replica, &secrets).await {
+                            tracing::error!(%error, "the secrets of session tickets are not those of other machines");
+                            refresh(&store, &secrets);
+                        }
+                    }
+                }
+                tokio::time::sleep(CHECK_INTERVAL).await;
+            }
+        });
+        Self { task }
+    }
+}
+
+/// Uses the secrets of a storage that machines share. One machine at a time rotates them.
+async fn refresh_shared(
+    store: &CertificateStore,
+    replica: &Arc<StorageReplica>,
+    secrets: &TicketSecrets,
+) -> Result<(), CertificateStoreError> {
+    let path = store.folder().join(FILE);
+    let lock = replica.lock(FILE).await?;
+    store.sync_file(replica, &path, lock.is_some()).await?;
+    if lock.is_some() {
+        refresh(store, secrets);
+        store.sync_file(replica, &path, true).await?;
+    } else {
+        secrets.set(active(
+            &store.read_ticket_secrets(OffsetDateTime::now_utc())?,
+        ));
+    }
+    Ok(())
+}
+
+impl Drop for TicketRotation {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Uses the secrets of a folder, as far as they can be read. Those that are in use stay otherwise.
+fn refresh(store: &CertificateStore, secrets: &TicketSecrets) {
+    match store.rotate_ticket_secrets(OffsetDateTime::now_utc()) {
+        Ok(found) => secrets.set(found),
+        Err(error) => tracing::error!(%error, "the secrets of session tickets cannot be rotated"),
+    }
+}
+
+impl CertificateStore {
+    /// The secrets of session tickets. A new one is stored if the youngest is old, and those that are too old are removed.
+    fn rotate_ticket_secrets(
+        &self,
+        now: OffsetDateTime,
+    ) -> Result<Vec<TicketSecret>, CertificateStoreError> {
+        let folder = self.folder().join("tickets");
+        let mut stored = self.read_ticket_secrets(now)?;
+        let is_due = |stored: &StoredSecrets| {
+            let mut secrets = stored.secrets.iter();
+            !secrets.any(|secret| now - secret.created < ROTATION_INTERVAL)
+        };
+        // Another process may rotate them just now; they are read again then.
+        if is_due(&stored)
+            && let Some(_lock) = self.lock_folder(&folder)?
+        {
+            stored = self.read_ticket_secrets(now)?;
+            if is_due(&stored) {
+                stored.secrets.push(StoredSecret {
+                    created: now,
+                    secret: random_secret()?,
+                });
+                let json = serde_json::to_vec_pretty(&stored).map_err(|error| {
+                    CertificateStoreError::Damaged(folder.clone(), error.to_string())
+                })?;
+                self.write(&self.folder().join(FILE), &json)?;
+            }
+        }
+        Ok(active(&stored))
+    }
+
+    /// The stored secrets without those that are too old, or of a time to come because a clock was wrong. A damaged file has
+    /// none.
+    fn read_ticket_secrets(
+        &self,
+        now: OffsetDateTime,
+    ) -> Result<StoredSecrets, CertificateStoreError> {
+        let path = self.folder().join(FILE);
+        let Some(json) = self.read(&path)? else {
+            return Ok(StoredSecrets::default());
+        };
+        let mut stored: StoredSecrets = serde_json::from_slice(&json).unwrap_or_else(|error| {
+            tracing::error!(%error, "the secrets of session tickets are damaged, and made again");
+            StoredSecrets::default()
+        });
+        let lifetime = ROTATION_INTERVAL + SPREADING_TIME + TicketSecrets::LIFETIME;
+        stored.secrets.retain(|secret| {
+            let age = now - secret.created;
+            age < lifetime && age > -SPREADING_TIME && decoded(&secret.secret).is_some()
+        });
+        Ok(stored)
+    }
+}
+
+/// The secrets, each with the time from which on tickets are encrypted with it.
+fn active(stored: &StoredSecrets) -> Vec<TicketSecret> {
+    let is_alone = stored.secrets.len() == 1;
+    let secrets = stored.secrets.iter().filter_map(|one| {
+        let active_from = match is_alone {
+            true => one.created,
+            false => one.created + SPREADING_TIME,
+        };
+        let secret = decoded(&one.secret)?;
+        Some(TicketSecret::new(secret, SystemTime::from(active_from)))
+    });
+    secrets.collect()
+}
+
+fn random_secret() -> Result<String, CertificateStoreError> {
+    let mut secret = [0; 32];
+    rand::fill(&mut secret).map_err(|_| {
+        let error = std::io::Error::other("there are no random numbers");
+        CertificateStoreError::Io("tickets".into(), error)
+    })?;
+    Ok(secret.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn decoded(text: &str) -> Option<[u8; 32]> {
+    let mut secret = [0; 32];
+    let digits = text.as_bytes();
+    if digits.len() != 2 * secret.len() {
+        return None;
+    }
+    for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
+        let pair = std::str::from_utf8(pair).ok()?;
+        *byte = u8::from_str_radix(pair, 16).ok()?;
+    }
+    Some(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    const START: OffsetDateTime = datetime!(2026-11-25 8:00 UTC);
+
+    #[test]
+    fn secrets_rotate_and_are_kept_while_tickets_of_them_are_valid() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = CertificateStore::in_folder(folder.path());
+        let at = |hours: i64, minutes: i64| {
+            let now = START + time::Duration::hours(hours) + time::Duration::minutes(minutes);
+            store.rotate_ticket_secrets(now).unwrap()
+        };
+        let first = at(0, 0);
+        assert_eq!(first.len(), 1);
+        assert_eq!(at(11, 59), first);
+        let second = at(12, 0);
+        assert_eq!(second.len(), 2);
+        // The old one stays until its last ticket has expired.
+        assert_eq!(at(23, 59), second);
+        let third = at(24, 0);
+        assert_eq!(third.len(), 3);
+        let later = at(24, 4);
+        assert_eq!(later.len(), 2);
+        assert!(third.ends_with(&later));
+        // After a long pause, there is one that is used at once.
+        assert_eq!(at(240, 0).len(), 1);
+        assert_eq!(
+            store.readable_by_others().unwrap(),
+            Vec::<std::path::PathBuf>::new()
+        );
+    }
+
+    #[test]
+    fn another_process_gets_the_same_secrets_and_a_damaged_file_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = [(); 2].map(|()| CertificateStore::in_folder(folder.path()));
+        let secrets = one.rotate_ticket_secrets(START).unwrap();
+        assert_eq!(other.rotate_ticket_secrets(START).unwrap(), secrets);
+        let path = folder.path().join("tickets/secrets.json");
+        std::fs::write(&path, "{").unwrap();
+        let new = other.rotate_ticket_secrets(START).unwrap();
+        assert_eq!(new.len(), 1);
+        assert_ne!(new, secrets);
+        // A secret of a time to come is not used: a clock was wrong.
+        let early = START - time::Duration::days(1);
+        let again = other.rotate_ticket_secrets(early).unwrap();
+        assert_eq!(again.len(), 1);
+        assert_ne!(again, new);
+    }
+}

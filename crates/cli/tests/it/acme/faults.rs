@@ -1,0 +1,314 @@
+//! Faults of DNS, clocks, disks, authorities and this process: nothing is asked for in vain or twice, and everything goes on.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
+
+use super::pebble::BLOCKED;
+use super::{CertificateTest, PebbleOptions};
+use crate::harness::{free_port, wait_until};
+
+/// A DNS server that knows every name, and no address of any.
+fn empty_resolver() -> u16 {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    thread::spawn(move || {
+        let mut message = [0; 512];
+        while let Ok((length, client)) = socket.recv_from(&mut message) {
+            // A response (RFC 1035 section 4.1.1) with recursion.
+            message[2] |= 0x80;
+            message[3] = 0x80;
+            let _ = socket.send_to(&message[..length], client);
+        }
+    });
+    port
+}
+
+#[test]
+fn no_certificate_is_ordered_for_a_name_that_does_not_point_here() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    let configure = |site: &str| {
+        test.configure("", "\"shop.example.com\"", site);
+        let own = format!("acme_resolver = \"127.0.0.1:{}\"", test.pebble.dns_port());
+        let other = format!("acme_resolver = \"127.0.0.1:{}\"", empty_resolver());
+        let text = test.home.read("apus.toml").replace(&own, &other);
+        test.home.write("apus.toml", text);
+    };
+    configure("");
+    let apus = test.serve();
+    wait_until("the reason", || test.list().contains("not ordered yet"));
+    let list = test.list();
+    assert!(
+        list.contains("shop.example.com has no address in DNS"),
+        "{list}"
+    );
+    assert!(
+        apus.log().contains("a certificate is not ordered yet"),
+        "{}",
+        apus.log()
+    );
+    assert_eq!(test.pebble.orders(), 0);
+    // The check can be turned off, and other settings are tried at once.
+    configure("[sites.tls]\nacme_check_dns = false\n");
+    test.home.expect(&["reload"], 0);
+    test.wait_until_served("shop.example.com");
+}
+
+#[test]
+fn no_certificate_is_ordered_while_the_clock_is_wrong() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    test.configure("", "\"shop.example.com\"", "");
+    let in_three_days = [
+        "env",
+        "LD_PRELOAD=/usr/$LIB/faketime/libfaketime.so.1",
+        "FAKETIME=+3d",
+    ];
+    let apus = test.home.serve_through(&in_three_days, &["apus.toml"]);
+    wait_until("the reason", || test.list().contains("not ordered yet"));
+    let list = test.list();
+    assert!(
+        list.contains("the clock of this machine is wrong: it is 7"),
+        "{list}"
+    );
+    assert_eq!((test.pebble.accounts(), test.pebble.orders()), (0, 0));
+    drop(apus);
+    let _apus = test.serve();
+    test.wait_until_served("shop.example.com");
+}
+
+/// A disk that is full until it is mended.
+enum FullDisk {
+    /// A small file system in the namespace of the server, with a file that fills it.
+    Mounted { ballast: PathBuf },
+    /// Without user namespaces, the size of files is limited.
+    Limited { server: Pid },
+}
+
+impl FullDisk {
+    fn serve(test: &CertificateTest) -> (crate::harness::Apus, Self) {
+        fs::create_dir(test.home.path("disk")).unwrap();
+        let may_mount = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--mount", "mount"])
+            .args(["-t", "tmpfs", "none"])
+            .arg(test.home.path("disk"))
+            .output()
+            .is_ok_and(|output| output.status.success());
+        if may_mount {
+            test.home.take_back();
+            let script = "mount -t tmpfs -o size=2m none disk && { cat /dev/zero > disk/ballast; exec \"$@\"; }";
+            let program = [
+                "unshare",
+                "--user",
+                "--map-root-user",
+                "--mount",
+                "sh",
+                "-c",
+                script,
+                "sh",
+            ];
+            let apus = test.home.serve_through(&program, &["apus.toml"]);
+            let folder = test.home.path("disk");
+            let ballast = format!("/proc/{}/root{}/ballast", apus.pid(), folder.display());
+            let ballast = ballast.into();
+            return (apus, Self::Mounted { ballast });
+        }
+        let script = "trap '' XFSZ; ulimit -S -f 0; exec \"$@\"";
+        let apus = test
+            .home
+            .serve_through(&["sh", "-c", script, "sh"], &["apus.toml"]);
+        let server = Pid::from_raw(i32::try_from(apus.pid()).unwrap()).unwrap();
+        (apus, Self::Limited { server })
+    }
+
+    fn fill(&self) {
+        match self {
+            Self::Mounted { ballast } => {
+                let mut file = fs::File::create(ballast).unwrap();
+                let mut zeros = fs::File::open("/dev/zero").unwrap();
+                std::io::copy(&mut zeros, &mut file).unwrap_err();
+            }
+            Self::Limited { server } => limit(*server, Some(0)),
+        }
+    }
+
+    fn mend(&self) {
+        match self {
+            Self::Mounted { ballast } => fs::remove_file(ballast).unwrap(),
+            Self::Limited { server } => limit(*server, getrlimit(Resource::Fsize).current),
+        }
+    }
+}
+
+fn limit(server: Pid, bytes: Option<u64>) {
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    let limit = Rlimit {
+        current: bytes,
+        maximum,
+    };
+    prlimit(Some(server), Resource::Fsize, limit).unwrap();
+}
+
+#[test]
+fn no_certificate_is_ordered_that_a_full_disk_could_not_store() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    test.configure("control_socket = \"apus.sock\"", "\"shop.example.com\"", "");
+    let text = test.home.read("apus.toml");
+    let text = text.replace("acme_folder = \"acme\"", "acme_folder = \"disk/acme\"");
+    test.home.write("apus.toml", text);
+    let (apus, disk) = FullDisk::serve(&test);
+    let socket = test.home.path("apus.sock");
+    let socket = socket.to_str().unwrap();
+    let list = || test.home.expect(&["cert", "list", "--socket", socket], 0).0;
+    let is_full = |list: &str| list.contains("No space left") || list.contains("File too large");
+    wait_until("the reason", || is_full(&list()));
+    assert_eq!((test.pebble.accounts(), test.pebble.orders()), (0, 0));
+    assert_eq!(apus.get("/").status, 301);
+    disk.mend();
+    let renew = ["cert", "renew", "shop.example.com", "--config", "apus.toml"];
+    test.home.expect(&renew, 0);
+    test.wait_until_served("shop.example.com");
+    let serial = test.serial("shop.example.com");
+    // The next one is not ordered either, and the old one stays in use.
+    disk.fill();
+    test.home.expect(&renew, 1);
+    assert!(is_full(&list()), "{}", list());
+    let root = test.pebble.root();
+    assert!(test.is_served(&root, "shop.example.com"));
+    assert_eq!(test.serial("shop.example.com"), serial);
+    assert_eq!(test.pebble.orders(), 1);
+    disk.mend();
+    test.home.expect(&renew, 0);
+    wait_until("the new certificate", || {
+        test.serial("shop.example.com") != serial
+    });
+}
+
+#[test]
+fn while_an_authority_is_down_its_certificate_is_served_and_then_it_is_renewed() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    test.configure("", "\"shop.example.com\"", "");
+    let _apus = test.serve();
+    test.wait_until_served("shop.example.com");
+    let (root, serial) = (test.pebble.root(), test.serial("shop.example.com"));
+    test.pebble.pause();
+    let renew = ["cert", "renew", "shop.example.com"];
+    let (_, error) = test.home.expect(&renew, 1);
+    assert!(error.contains("refused"), "{error}");
+    assert!(test.list().contains("1 attempts failed"), "{}", test.list());
+    assert!(test.is_served(&root, "shop.example.com"));
+    assert_eq!(test.serial("shop.example.com"), serial);
+    // It does not know the account any more.
+    test.pebble.resume();
+    test.home.expect(&renew, 0);
+    test.wait_until_served("shop.example.com");
+    assert_ne!(test.serial("shop.example.com"), serial);
+    assert_eq!((test.pebble.accounts(), test.pebble.orders()), (1, 1));
+}
+
+#[test]
+fn an_authority_that_refuses_a_name_is_told_in_its_words() {
+    let test = CertificateTest::new(PebbleOptions {
+        blocks: true,
+        ..PebbleOptions::default()
+    });
+    test.configure("", &format!("\"{BLOCKED}\""), "");
+    let apus = test.serve();
+    wait_until("the failure", || test.list().contains("1 attempts failed"));
+    let list = test.list();
+    assert!(list.contains("(rejectedIdentifier)"), "{list}");
+    assert_eq!(apus.get("/").status, 301);
+}
+
+#[test]
+fn an_authority_that_limits_rates_is_left_alone_for_as_long_as_it_says() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    let port = free_port();
+    let url = format!("https://localhost:{port}");
+    let directory = [
+        "newNonce",
+        "newAccount",
+        "newOrder",
+        "revokeCert",
+        "keyChange",
+    ]
+    .map(|name| format!("\"{name}\":\"{url}/{name}\""))
+    .join(",");
+    // Another server takes the place of the authority.
+    let text = format!(
+        "[global]\ncontrol_socket = \"authority.sock\"\n[[sites]]\nserver_name = \"localhost\"\n\
+         listen_tls = \"127.0.0.1:{port}\"\n\
+         tls = {{ cert = \"pebble/cert.pem\", key = \"pebble/key.pem\" }}\n\
+         headers = {{ set = {{ Replay-Nonce = \"bm9uY2U\", Retry-After = \"7200\" }} }}\n\
+         [[sites.locations]]\npath = \"/dir\"\n\
+         return = {{ status = 200, content_type = \"application/json\", text = '{{{directory}}}' }}\n\
+         [[sites.locations]]\npath = \"/newNonce\"\nreturn = {{ status = 200, text = \"\" }}\n\
+         [[sites.locations]]\npath = \"/newAccount\"\n\
+         return = {{ status = 429, content_type = \"application/problem+json\", text = \
+         '{{\"type\": \"urn:ietf:params:acme:error:rateLimited\", \"detail\": \"too many accounts\", \"status\": 429}}' }}\n"
+    );
+    test.home.write("authority.toml", text);
+    let authority = test.home.serve(&["authority.toml"]);
+    test.configure(
+        "",
+        "\"shop.example.com\"",
+        &format!("[sites.tls]\nacme_provider = \"{url}/dir\"\n"),
+    );
+    let _apus = test.serve();
+    wait_until("the failure", || test.list().contains("1 attempts failed"));
+    let list = test.list();
+    assert!(list.contains("too many accounts (rateLimited)"), "{list}");
+    let next = list.split("the next one is at ").nth(1).unwrap();
+    let output = Command::new("date")
+        .args(["--utc", "+%Y-%m-%dT%H:%M:%S", "--date", "+7000 seconds"])
+        .output()
+        .unwrap();
+    let least = String::from_utf8(output.stdout).unwrap();
+    assert!(next > least.trim(), "{next} {least}");
+    drop(authority);
+}
+
+#[test]
+fn an_order_survives_sigkill_in_each_of_its_steps() {
+    let test = CertificateTest::new(PebbleOptions {
+        hesitates: true,
+        ..PebbleOptions::default()
+    });
+    test.configure("acme_challenge = \"http-01\"", "\"shop.example.com\"", "");
+    let folder = test.home.path("acme/certificates/shop.example.com");
+    let state = || fs::read_to_string(folder.join("state.json")).unwrap_or_default();
+    let kill_when = |step: &str, is_reached: &dyn Fn() -> bool| {
+        let mut apus = test.serve();
+        wait_until(step, is_reached);
+        apus.signal(Signal::KILL);
+        apus.wait();
+    };
+    kill_when("the account", &|| {
+        fs::read_dir(test.home.path("acme/accounts")).is_ok_and(|files| {
+            files
+                .flatten()
+                .any(|file| file.path().extension().is_some_and(|end| end == "json"))
+        })
+    });
+    // Whether the order was stored, or never made, or its response was on the way.
+    let lost = match state().contains("/my-order/") {
+        true => 0,
+        false => test.pebble.orders(),
+    };
+    kill_when("the order", &|| state().contains("/my-order/"));
+    kill_when("the challenge", &|| test.pebble.log().contains("/chalZ/"));
+    kill_when("the private key", &|| folder.join("pending.key").exists());
+    kill_when("the request", &|| {
+        test.pebble.log().contains("/finalize-order/")
+    });
+    kill_when("the certificate", &|| {
+        folder.join("certificate.pem").exists()
+    });
+    let _apus = test.serve();
+    test.wait_until_served("shop.example.com");
+    assert_eq!(test.pebble.accounts(), 1);
+    assert_eq!(test.pebble.orders(), lost + 1, "{}", test.pebble.log());
+}
