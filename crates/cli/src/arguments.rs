@@ -195,6 +195,20 @@ Examples:
   apus db status --json"
     )]
     Db(DatabaseCommand),
+    /// Look at the jobs of a project, and retry or forget those that failed too often
+    ///
+    /// Builds and runs the program of the project in the current folder, as `cargo run -- jobs list`. Where only the program
+    /// is, it takes the same arguments: `my-shop jobs list`. The program responds to them by `Jobs::commands`.
+    #[command(
+        subcommand,
+        after_long_help = "\
+Examples:
+  apus jobs status
+  apus jobs list --queue mails
+  apus jobs retry --all
+  apus jobs forget 0199d1c0a3e15f0b7c9d2e4f6a8b1c3d"
+    )]
+    Jobs(JobsCommand),
     /// Print the completion script of a shell
     #[command(after_long_help = "\
 Examples:
@@ -594,6 +608,66 @@ pub(crate) enum DatabaseCommand {
         #[command(flatten)]
         program: ProjectProgram,
     },
+}
+
+/// What to do with the jobs of a project.
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobsCommand {
+    /// Count the jobs that wait, run and are dead
+    Status {
+        #[command(flatten)]
+        queue: ProjectQueue,
+        /// Report in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the dead jobs, those that failed last first
+    List {
+        #[command(flatten)]
+        queue: ProjectQueue,
+        /// How many
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: u32,
+        /// Report in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make dead jobs due again, with all their attempts
+    Retry {
+        #[command(flatten)]
+        queue: ProjectQueue,
+        #[command(flatten)]
+        jobs: SelectedJobs,
+    },
+    /// Remove dead jobs
+    Forget {
+        #[command(flatten)]
+        queue: ProjectQueue,
+        #[command(flatten)]
+        jobs: SelectedJobs,
+    },
+}
+
+/// A queue of a project.
+#[derive(Debug, Args)]
+pub(crate) struct ProjectQueue {
+    #[command(flatten)]
+    pub(crate) program: ProjectProgram,
+    /// Another queue than `default`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) queue: Option<String>,
+}
+
+/// Dead jobs.
+#[derive(Debug, Args)]
+#[group(required = true)]
+pub(crate) struct SelectedJobs {
+    /// The identities of jobs, as `list` shows them
+    #[arg(value_name = "ID", conflicts_with = "all")]
+    pub(crate) ids: Vec<String>,
+    /// All dead jobs of the queue
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 /// The program of a project.

@@ -11,6 +11,8 @@ mod new;
 mod other_generators;
 mod output;
 mod project_database;
+mod project_jobs;
+mod project_program;
 mod warm_progress;
 
 use std::path::{Path, PathBuf};
@@ -85,6 +87,7 @@ fn run(command: CliCommand) -> Result<(), CommandError> {
         }
         CliCommand::Dev(arguments) => run_dev(arguments),
         CliCommand::Db(command) => project_database::run(command),
+        CliCommand::Jobs(command) => project_jobs::run(command),
         CliCommand::Serve(arguments) => run_serve(arguments),
         CliCommand::Check { file, tls, json } => run_check(file, tls, json),
         CliCommand::Reload(running) => run_ask(&running, &control::ControlRequest::Reload),

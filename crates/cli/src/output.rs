@@ -150,6 +150,7 @@ fn status(value: &Value) -> String {
         }
     }
     push_routes(&mut out, list("routes"));
+    push_queues(&mut out, list("jobs"));
     for pool in list("php") {
         push_php(&mut out, pool);
     }
@@ -198,6 +199,35 @@ fn push_routes<'a>(out: &mut String, routes: impl Iterator<Item = &'a Value>) {
             let _ = write!(line, " {cell:<width$}");
         }
         let _ = writeln!(out, "{}", line.trim_end());
+    }
+}
+
+/// The queues of jobs of an application, a line each. What a queue has is counted by its runner.
+fn push_queues<'a>(out: &mut String, queues: impl Iterator<Item = &'a Value>) {
+    let counts = |value: Option<&Value>, names: &[&str]| -> String {
+        let count = |name: &&str| {
+            let count = value
+                .and_then(|value| value.get(*name))
+                .and_then(Value::as_u64);
+            format!("{} {name}", count.unwrap_or(0))
+        };
+        names.iter().map(count).collect::<Vec<_>>().join(", ")
+    };
+    for queue in queues {
+        let name = queue
+            .get("queue")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let jobs = queue.get("jobs").filter(|jobs| !jobs.is_null());
+        let jobs = match jobs {
+            Some(jobs) => counts(Some(jobs), &["ready", "delayed", "running", "dead"]),
+            None => "not counted yet".to_owned(),
+        };
+        let attempts = counts(
+            queue.get("attempts"),
+            &["done", "retried", "dead", "given back"],
+        );
+        let _ = writeln!(out, "\njobs {name}: {jobs}; here: {attempts}");
     }
 }
 

@@ -3,11 +3,11 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::CommandError;
-use crate::arguments::{DatabaseCommand, ProjectProgram};
+use crate::arguments::DatabaseCommand;
 use crate::output::print;
+use crate::project_program;
 
 /// The folders of systems in a folder of migrations.
 const SYSTEMS: [&str; 3] = ["mysql", "postgres", "sqlite"];
@@ -36,36 +36,7 @@ pub(crate) fn run(command: DatabaseCommand) -> Result<(), CommandError> {
         }
         DatabaseCommand::Seed { program } => (program, vec![Some("seed".to_owned())]),
     };
-    run_program(&program, arguments.into_iter().flatten())
-}
-
-/// Runs the program of the project in this folder. It prints what it does, and why it fails.
-fn run_program(
-    program: &ProjectProgram,
-    arguments: impl Iterator<Item = String>,
-) -> Result<(), CommandError> {
-    let mut cargo = Command::new("cargo");
-    cargo.args(["run", "--quiet"]);
-    if let Some(package) = &program.package {
-        cargo.arg("--package").arg(package);
-    }
-    if let Some(bin) = &program.bin {
-        cargo.arg("--bin").arg(bin);
-    }
-    if program.release {
-        cargo.arg("--release");
-    }
-    let status = cargo.args(["--", "db"]).args(arguments).status();
-    let status = status.map_err(|error| {
-        CommandError::Failed(format!(
-            "cargo cannot be run: {error}; the program of an application takes the same arguments: `my-shop db migrate`"
-        ))
-    })?;
-    match status.code() {
-        Some(0) => Ok(()),
-        Some(2) => Err(CommandError::ReportedMisuse),
-        _ => Err(CommandError::Reported),
-    }
+    project_program::run(&program, "db", arguments.into_iter().flatten())
 }
 
 /// Creates the files of a migration: in the folder, or in each folder of a system that is in it.

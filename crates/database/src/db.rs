@@ -33,6 +33,7 @@ pub struct Db<D: Driver = Any> {
 
 struct DbState<D: Driver> {
     system: System,
+    address: String,
     /// Without the password.
     shown: String,
     /// The file of SQLite.
@@ -69,6 +70,7 @@ impl<D: Driver> Db<D> {
         Ok(Self {
             shared: Arc::new(DbState {
                 system,
+                address: address.to_owned(),
                 shown,
                 file: match system {
                     System::Sqlite => SqliteConnectOptions::from_str(address)
@@ -99,6 +101,7 @@ impl<D: Driver> Db<D> {
     fn with(self, change: impl FnOnce(&mut DbState<D>)) -> Self {
         let mut shared = DbState {
             system: self.shared.system,
+            address: self.shared.address.clone(),
             shown: self.shared.shown.clone(),
             file: self.shared.file.clone(),
             options: self.shared.options.clone(),
@@ -186,13 +189,23 @@ impl<D: Driver> Db<D> {
         Tx::new(self.clone(), false)
     }
 
+    /// The same database for what takes any, with pools of its own.
+    ///
+    /// # Errors
+    /// The address has parameters that only this driver knows.
+    pub fn any(&self) -> Result<Db, DbError> {
+        Ok(Db::open(&self.shared.address)?
+            .max_connections(self.shared.max_connections)
+            .acquire_timeout(self.shared.acquire_timeout))
+    }
+
     /// The connection of a statement on `&Db`.
     pub(crate) async fn lease(&self) -> Result<PoolConnection<D>, sqlx::Error> {
         self.acquire().await
     }
 
     /// The address without the password.
-    pub(crate) fn address(&self) -> &str {
+    pub(crate) fn shown(&self) -> &str {
         &self.shared.shown
     }
 

@@ -11,7 +11,7 @@ use sqlx::any::AnyConnectOptions;
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::postgres::{PgDatabaseError, PgErrorPosition};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{Any, AssertSqlSafe, Connection, Database, Executor, MySql, Postgres, Sqlite};
+use sqlx::{Any, AssertSqlSafe, Connection, Database, Executor, MySql, Postgres, SqlStr, Sqlite};
 
 /// A database system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,6 +89,14 @@ pub trait Driver: Database + sealed::Sealed {
         text: &str,
     ) -> impl Future<Output = Result<(), (usize, sqlx::Error)>>;
 
+    /// Runs a statement with parameters, and returns how many rows it changed.
+    #[doc(hidden)]
+    fn change<'e>(
+        executor: impl Executor<'e, Database = Self>,
+        statement: SqlStr,
+        values: Vec<StatementValue>,
+    ) -> impl Future<Output = Result<u64, sqlx::Error>>;
+
     /// The connection as one that runs migrations.
     #[doc(hidden)]
     fn migrator(connection: &mut Self::Connection) -> &mut dyn Migrate;
@@ -104,6 +112,14 @@ pub trait Driver: Database + sealed::Sealed {
         let mut offsets = text.char_indices().map(|(offset, _)| offset);
         offsets.nth(position.checked_sub(1)?)
     }
+}
+
+/// A parameter of [`Driver::change`].
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub enum StatementValue {
+    Text(String),
+    Integer(i64),
 }
 
 type SetUp<'c> = Pin<Box<dyn Future<Output = Result<(), sqlx::Error>> + Send + 'c>>;
@@ -146,6 +162,21 @@ macro_rules! statements {
                 done = done.saturating_add(1);
             }
             Ok(())
+        }
+
+        async fn change<'e>(
+            executor: impl Executor<'e, Database = Self>,
+            statement: SqlStr,
+            values: Vec<StatementValue>,
+        ) -> Result<u64, sqlx::Error> {
+            let mut query = sqlx::query(statement);
+            for value in values {
+                query = match value {
+                    StatementValue::Text(text) => query.bind(text),
+                    StatementValue::Integer(number) => query.bind(number),
+                };
+            }
+            Ok(query.execute(executor).await?.rows_affected())
         }
 
         fn migrator(connection: &mut Self::Connection) -> &mut dyn Migrate {

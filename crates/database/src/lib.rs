@@ -61,6 +61,8 @@ mod transaction;
 pub use apus_macros::embedded;
 pub use commands::Commands;
 pub use db::Db;
+#[doc(hidden)]
+pub use driver::StatementValue;
 pub use driver::{Driver, System};
 pub use error::{DbError, into_error};
 pub use execute::DbExecutor;

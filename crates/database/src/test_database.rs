@@ -62,7 +62,7 @@ impl TestDatabase {
             let server: Db = Db::open(address)?;
             let name = new_name();
             let address = with_database(address, &name).ok_or_else(|| DbError::Address {
-                address: server.address().to_owned(),
+                address: server.shown().to_owned(),
                 cause: sqlx::Error::Configuration("it has to name a host and a database".into()),
             })?;
             let db = Db::open(&address)?;
@@ -148,7 +148,7 @@ fn run(server: &Db, statement: &str) -> Result<(), DbError> {
         let result = Any::run(&mut connection, statement).await;
         let _ = connection.close().await;
         result.map_err(|cause| DbError::Unreachable {
-            address: server.address().to_owned(),
+            address: server.shown().to_owned(),
             cause,
         })
     })

@@ -10,38 +10,72 @@ const FIELDS: [&str; 2] = [
     "content-security-policy-report-only",
 ];
 
-/// Changes the policies so that they allow a script from this URL, and its connection to the other one. Returns the nonce
-/// that the script needs.
-pub(crate) fn allow_script(headers: &mut Headers, script: &str, events: &str) -> Option<String> {
-    let mut policies: Vec<(&str, Vec<SecurityPolicy>)> = Vec::new();
-    for name in FIELDS {
-        let lines = headers.get_all(name);
-        let lines = lines.filter_map(|line| std::str::from_utf8(line).ok());
-        // Several policies may be in one field line.
-        let parsed: Vec<_> = lines
-            .flat_map(|line| line.split(','))
-            .map(SecurityPolicy::parse)
-            .collect();
-        if !parsed.is_empty() {
-            policies.push((name, parsed));
+/// A script that the policies of a page have to allow.
+pub(crate) struct AllowedScript {
+    /// Its URL.
+    script: String,
+    /// The URL of its connection.
+    events: String,
+    /// The nonce that it needs.
+    nonce: Option<String>,
+}
+
+impl AllowedScript {
+    pub(crate) fn new(script: String, events: String) -> Self {
+        Self {
+            script,
+            events,
+            nonce: None,
         }
     }
-    let all = || policies.iter().flat_map(|(_, policies)| policies);
-    let mut nonce = all().find_map(SecurityPolicy::nonce);
-    if nonce.is_none() && all().any(SecurityPolicy::needs_nonce) {
-        nonce = new_nonce();
+
+    /// The nonce that the script needs, for the policies that were changed until now.
+    pub(crate) fn nonce(&self) -> Option<&str> {
+        self.nonce.as_deref()
     }
-    for (name, mut policies) in policies {
-        for policy in &mut policies {
-            policy.allow(script, events, nonce.as_deref());
+
+    /// Changes the policies of a response.
+    pub(crate) fn change_fields(&mut self, headers: &mut Headers) {
+        let mut policies: Vec<(&str, Vec<SecurityPolicy>)> = Vec::new();
+        for name in FIELDS {
+            let lines = headers.get_all(name);
+            let lines = lines.filter_map(|line| std::str::from_utf8(line).ok());
+            // Several policies may be in one field line.
+            let parsed: Vec<_> = lines
+                .flat_map(|line| line.split(','))
+                .map(SecurityPolicy::parse)
+                .collect();
+            if !parsed.is_empty() {
+                policies.push((name, parsed));
+            }
         }
-        headers.remove(name);
-        for policy in policies {
-            // It consists of parts of a field and of URLs of this server.
-            let _ = headers.try_append(name, policy.to_string());
+        self.choose_nonce(policies.iter().flat_map(|(_, policies)| policies));
+        for (name, policies) in policies {
+            headers.remove(name);
+            for mut policy in policies {
+                policy.allow(self);
+                // It consists of parts of a field and of URLs of this server.
+                let _ = headers.try_append(name, policy.to_string());
+            }
         }
     }
-    nonce
+
+    /// A policy in the page that allows the script, too.
+    pub(crate) fn changed_policy(&mut self, policy: &str) -> String {
+        let mut policy = SecurityPolicy::parse(policy);
+        self.choose_nonce(std::iter::once(&policy));
+        policy.allow(self);
+        policy.to_string()
+    }
+
+    fn choose_nonce<'p>(&mut self, policies: impl Iterator<Item = &'p SecurityPolicy> + Clone) {
+        if self.nonce.is_none() {
+            self.nonce = policies.clone().find_map(SecurityPolicy::nonce);
+        }
+        if self.nonce.is_none() && policies.clone().any(SecurityPolicy::needs_nonce) {
+            self.nonce = new_nonce();
+        }
+    }
 }
 
 fn new_nonce() -> Option<String> {
@@ -98,14 +132,14 @@ impl SecurityPolicy {
             .is_some_and(|scripts| scripts.has("'strict-dynamic'"))
     }
 
-    fn allow(&mut self, script: &str, events: &str, nonce: Option<&str>) {
-        let by_nonce = nonce.map(|nonce| format!("'nonce-{nonce}'"));
+    fn allow(&mut self, allowed: &AllowedScript) {
+        let by_nonce = allowed.nonce().map(|nonce| format!("'nonce-{nonce}'"));
         let source = match by_nonce {
             Some(source) if self.needs_nonce() || self.nonce().is_some() => source,
-            _ => script.to_owned(),
+            _ => allowed.script.clone(),
         };
         self.add(&SCRIPT_DIRECTIVES, source);
-        self.add(&CONNECT_DIRECTIVES, events.to_owned());
+        self.add(&CONNECT_DIRECTIVES, allowed.events.clone());
     }
 
     /// Adds a source to the directive that counts; nothing if all sources are allowed.
@@ -161,12 +195,13 @@ mod tests {
     fn allowed(policy: &str) -> (String, Option<String>) {
         let mut headers = Headers::new();
         headers.try_append(FIELDS[0], policy).unwrap();
-        let nonce = allow_script(&mut headers, "http://a/s.js", "http://a/e");
+        let mut allowed = AllowedScript::new("http://a/s.js".to_owned(), "http://a/e".to_owned());
+        allowed.change_fields(&mut headers);
         let lines = headers.get_all(FIELDS[0]);
         let lines: Vec<_> = lines
             .map(|line| std::str::from_utf8(line).unwrap())
             .collect();
-        (lines.join(", "), nonce)
+        (lines.join(", "), allowed.nonce)
     }
 
     #[test]
@@ -213,5 +248,21 @@ mod tests {
             policy,
             format!("script-src 'sha256-abc=' 'strict-dynamic' 'nonce-{nonce}'")
         );
+    }
+
+    #[test]
+    fn a_policy_of_the_page_has_the_nonce_of_the_response() {
+        let mut headers = Headers::new();
+        let policy = "script-src 'nonce-one'";
+        headers.try_append(FIELDS[0], policy).unwrap();
+        let mut allowed = AllowedScript::new("http://a/s.js".to_owned(), "http://a/e".to_owned());
+        allowed.change_fields(&mut headers);
+        assert_eq!(
+            allowed.changed_policy("script-src 'nonce-two'; connect-src 'none'"),
+            "script-src 'nonce-two' 'nonce-one'; connect-src http://a/e"
+        );
+        let expected = "script-src 'self' http://a/s.js";
+        assert_eq!(allowed.changed_policy("script-src 'self'"), expected);
+        assert_eq!(allowed.nonce(), Some("one"));
     }
 }

@@ -72,7 +72,7 @@ impl WorkerService {
         loop {
             let state = self.wait_for_result(&client).await;
             let version = format!("{}-{}", self.run, state.version);
-            let script = ReloadScript::new(version, client.authority.clone());
+            let script = ReloadScript::new(version, client.authority.clone(), client.sends_form);
             let DevPhase::Ready(application) = &state.phase else {
                 return self.explain(&state.phase, &client, &script);
             };
@@ -110,7 +110,7 @@ impl WorkerService {
         let mut state = self.state.clone();
         let is_result = |state: &DevState| match state.phase {
             // A page shows that the application is built, and is loaded again then.
-            DevPhase::Building => client.wants_document,
+            DevPhase::Building => client.wants_document && !client.sends_form,
             DevPhase::Starting => false,
             DevPhase::Ready(_) | DevPhase::BuildFailed(_) | DevPhase::Failed(_) => true,
         };
@@ -215,6 +215,8 @@ struct DevClient {
     format: ErrorFormat,
     /// Whether the response is shown as a page, which can load itself again.
     wants_document: bool,
+    /// Whether the request is that of a form, which is not sent again by itself.
+    sends_form: bool,
     /// The scheme, host and port: `http://127.0.0.1:8080`.
     authority: String,
 }
@@ -226,7 +228,8 @@ impl DevClient {
         // Without the field, the browser is an old one, or the page is not on a trustworthy origin.
         let destination = headers.get_str("sec-fetch-dest").unwrap_or("document");
         let is_fragment = headers.contains("hx-request") || headers.contains("x-requested-with");
-        let wants_document = request.method() == Method::GET
+        let sends_form = request.method() == Method::POST;
+        let wants_document = (sends_form || request.method() == Method::GET)
             && format == ErrorFormat::Html
             && matches!(destination, "document" | "iframe" | "frame")
             && !is_fragment
@@ -234,6 +237,7 @@ impl DevClient {
         Self {
             format,
             wants_document,
+            sends_form,
             authority: format!(
                 "{}://{}",
                 request.scheme(),

@@ -12,6 +12,7 @@ mod child;
 mod content_security;
 mod dev_service;
 mod diagnostics;
+mod meta_policies;
 mod options;
 mod output;
 mod page;

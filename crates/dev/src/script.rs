@@ -12,7 +12,8 @@ use apus_net::worker_stop;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use crate::content_security::allow_script;
+use crate::content_security::AllowedScript;
+use crate::meta_policies::MetaPolicies;
 use crate::state::DevState;
 
 /// The path of the script.
@@ -111,35 +112,62 @@ pub(crate) struct ReloadScript {
     version: String,
     /// The scheme, host and port of the page.
     origin: String,
+    /// Whether the page is the response to a form, which must not be sent again by itself.
+    is_of_form: bool,
 }
 
 impl ReloadScript {
-    pub(crate) fn new(version: String, origin: String) -> Self {
-        Self { version, origin }
+    pub(crate) fn new(version: String, origin: String, is_of_form: bool) -> Self {
+        Self {
+            version,
+            origin,
+            is_of_form,
+        }
     }
 
-    /// Adds the script to the end of a response, if it is a whole HTML page. Its policy allows the script then.
+    /// Adds the script to the end of a response, if it is a whole HTML page. Its policies, also those in the page, allow the
+    /// script then.
     pub(crate) fn add_to(&self, response: &mut Response) {
         if !is_page(response) {
             return;
         }
-        let sources = [SCRIPT_PATH, EVENTS_PATH].map(|path| format!("{}{path}", self.origin));
+        let [script, events] =
+            [SCRIPT_PATH, EVENTS_PATH].map(|path| format!("{}{path}", self.origin));
+        let mut allowed = AllowedScript::new(script, events);
         let headers = response.headers_mut();
-        let nonce = allow_script(headers, &sources[0], &sources[1]);
+        allowed.change_fields(headers);
         for name in BODY_FIELDS {
             headers.remove(name);
         }
-        let nonce = nonce.map_or_else(String::new, |nonce| format!(" nonce=\"{nonce}\""));
-        let element = format!(
-            "<script src=\"{SCRIPT_PATH}?v={}\"{nonce} async></script>",
-            self.version
-        );
         let page = response.take_body();
-        *response.body_mut() = Body::stream(ExtendedBody {
+        *response.body_mut() = Body::stream(PageWithScript {
             body: page,
-            end: Some(element.into()),
+            policies: MetaPolicies::default(),
+            end: Some(ScriptElement {
+                version: self.version.clone(),
+                is_of_form: self.is_of_form,
+                allowed,
+            }),
             trailers: None,
         });
+    }
+}
+
+/// The element with the script.
+struct ScriptElement {
+    version: String,
+    is_of_form: bool,
+    allowed: AllowedScript,
+}
+
+impl ScriptElement {
+    /// The element, when all policies of the page are known.
+    fn text(&self) -> String {
+        let nonce = self.allowed.nonce();
+        let nonce = nonce.map_or_else(String::new, |nonce| format!(" nonce=\"{nonce}\""));
+        let form = if self.is_of_form { " data-form" } else { "" };
+        let version = &self.version;
+        format!("<script src=\"{SCRIPT_PATH}?v={version}\"{nonce}{form} async></script>")
     }
 }
 
@@ -161,34 +189,38 @@ fn is_page(response: &Response) -> bool {
     is_html && is_whole && is_identity && !response.body().is_empty()
 }
 
-/// A body with more data at its end.
-struct ExtendedBody {
+/// The body of a page with the script at its end.
+struct PageWithScript {
     body: Body,
-    end: Option<Bytes>,
+    policies: MetaPolicies,
+    end: Option<ScriptElement>,
     /// The trailers of the body, which come after the end.
     trailers: Option<Headers>,
 }
 
-impl BodyStream for ExtendedBody {
+impl BodyStream for PageWithScript {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        if self.end.is_some() {
+        while let Some(end) = &mut self.end {
             match ready!(self.body.poll_frame(cx)) {
+                Some(Ok(Frame::Data(data))) => {
+                    let mut change = |policy: &str| end.allowed.changed_policy(policy);
+                    let data = self.policies.push(&data, &mut change);
+                    if !data.is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::Data(data.into()))));
+                    }
+                }
                 Some(Ok(Frame::Trailers(trailers))) => self.trailers = Some(trailers),
+                // A file, which the proxy does not have, or an error.
                 Some(frame) => return Poll::Ready(Some(frame)),
-                None => {}
+                None => {
+                    let mut rest = self.policies.finish();
+                    rest.extend_from_slice(end.text().as_bytes());
+                    self.end = None;
+                    return Poll::Ready(Some(Ok(Frame::Data(Bytes::from(rest)))));
+                }
             }
         }
-        let end = self.end.take().map(Frame::Data);
-        let frame = end.or_else(|| self.trailers.take().map(Frame::Trailers));
-        Poll::Ready(frame.map(Ok))
-    }
-
-    fn remaining(&self) -> Option<u64> {
-        let body = match &self.end {
-            Some(_) => self.body.len()?,
-            None => 0,
-        };
-        body.checked_add(self.end.as_ref().map_or(0, |end| end.len() as u64))
+        Poll::Ready(self.trailers.take().map(Frame::Trailers).map(Ok))
     }
 }
 
@@ -207,7 +239,7 @@ mod tests {
     }
 
     fn with_script(mut response: Response) -> (Response, String) {
-        let script = ReloadScript::new("7-1".to_owned(), "http://a:80".to_owned());
+        let script = ReloadScript::new("7-1".to_owned(), "http://a:80".to_owned(), false);
         script.add_to(&mut response);
         let mut body = response.take_body();
         let text = block_on(collect(&mut body)).unwrap();
@@ -230,6 +262,17 @@ mod tests {
             ("content-security-policy", "script-src 'nonce-abc'"),
         ]));
         assert!(text.contains(" nonce=\"abc\" "), "{text}");
+    }
+
+    #[test]
+    fn a_policy_in_the_page_allows_the_script() {
+        let policy = "<meta http-equiv=Content-Security-Policy content=\"script-src 'nonce-xyz'; connect-src 'self'\">";
+        let response =
+            page(&[("content-type", "text/html")]).with_body(format!("{policy}<h1>a</h1>"));
+        let (_, text) = with_script(response);
+        let expected = "content=\"script-src 'nonce-xyz'; connect-src 'self' http://a:80/__apus_dev/events\"><h1>a</h1>\
+                        <script src=\"/__apus_dev/reload.js?v=7-1\" nonce=\"xyz\" async>";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

@@ -36,6 +36,7 @@
 
 #![forbid(unsafe_code)]
 
+mod commands;
 mod cron;
 mod error;
 mod job;
@@ -51,6 +52,7 @@ mod schedules;
 mod sql;
 mod store;
 
+pub use commands::JobCommands;
 pub use cron::{CronError, CronExpression};
 pub use error::JobError;
 pub use job::{Job, JobSettings, PushOptions};

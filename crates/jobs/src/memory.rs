@@ -62,6 +62,10 @@ fn done<'a, T: 'a>(value: T) -> JobFuture<'a, T> {
 }
 
 impl JobStore for MemoryJobs {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn prepare(&self) -> JobFuture<'_, ()> {
         done(())
     }

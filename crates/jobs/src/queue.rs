@@ -45,7 +45,7 @@ impl Jobs {
     /// A queue in a database, in the tables `apus_jobs` and `apus_schedules`, which are created if they are missing.
     ///
     /// Runners of all processes share it. PostgreSQL, MariaDB from 10.6 and MySQL from 8.0 skip the rows that
-    /// another runner takes (`SKIP LOCKED`).
+    /// another runner takes (`SKIP LOCKED`). A `Db` of one driver gives its database by [`any`](apus_database::Db::any).
     #[cfg(feature = "sql")]
     pub fn in_database(db: &apus_database::Db) -> Self {
         let database = Arc::new(SqlJobs::new(db.clone()));
@@ -113,18 +113,29 @@ impl Jobs {
     /// Adds a job within a transaction of the same database: it is in the queue if, and only if, the transaction is
     /// committed. `None`: the queue has a job with its key.
     ///
+    /// The transaction is the [`Tx`](apus_database::Tx) of a request or of `Db::begin`, or one of sqlx, of any driver:
+    ///
     /// ```
     /// # use apus::jobs::{Job, JobError, Jobs, PushOptions};
-    /// # use apus::sql::Db;
-    /// # use apus::sql::sqlx::{self, Connection};
+    /// # use apus::State;
+    /// # use apus::sql::{Db, Postgres, Tx, sqlx};
+    /// # use apus::sql::sqlx::Connection;
     /// # #[derive(serde::Serialize, serde::Deserialize)] struct SendMail { to: String }
     /// # impl Job for SendMail { const NAME: &'static str = "send mail"; }
-    /// async fn order(db: &Db, jobs: &Jobs) -> apus::Result<()> {
+    /// /// A handler inside of the layer `Transactions`.
+    /// async fn order(tx: Tx, State(jobs): State<Jobs>) -> apus::Result<()> {
+    ///     sqlx::query("INSERT INTO orders (id) VALUES (7)").execute(&tx).await?;
+    ///     let mail = SendMail { to: "ada@example.com".to_owned() };
+    ///     jobs.push_in(&tx, &mail, PushOptions::new()).await?;
+    ///     Ok(())
+    /// }
+    ///
+    /// /// With a transaction of sqlx, and a database of one system.
+    /// async fn import(db: &Db<Postgres>, jobs: &Jobs) -> apus::Result<()> {
     ///     let mut connection = db.acquire().await?;
     ///     let mut transaction = connection.begin().await?;
-    ///     sqlx::query("INSERT INTO orders (id) VALUES (7)").execute(&mut *transaction).await?;
     ///     let mail = SendMail { to: "ada@example.com".to_owned() };
-    ///     jobs.push_in(&mut transaction, &mail, PushOptions::new()).await?;
+    ///     jobs.push_in(&mut *transaction, &mail, PushOptions::new()).await?;
     ///     transaction.commit().await?;
     ///     Ok(())
     /// }
@@ -136,12 +147,16 @@ impl Jobs {
     /// # Errors
     /// The queue is not in a database, the statement fails, or the job has no form in JSON.
     #[cfg(feature = "sql")]
-    pub async fn push_in<J: Job>(
+    pub async fn push_in<'e, D, J>(
         &self,
-        transaction: &mut apus_database::sqlx::AnyConnection,
+        transaction: impl apus_database::sqlx::Executor<'e, Database = D>,
         job: &J,
         options: PushOptions,
-    ) -> Result<Option<JobId>, JobError> {
+    ) -> Result<Option<JobId>, JobError>
+    where
+        D: apus_database::Driver,
+        J: Job,
+    {
         let database = self.shared.database.as_ref();
         let database = database.ok_or(JobError::NotInDatabase)?;
         let record = record_of(job, options)?;
@@ -231,6 +246,11 @@ impl Jobs {
         let is_added = store.push(name, record).await?;
         self.shared.added.notify_one();
         Ok(is_added)
+    }
+
+    /// Whether other processes reach the queue.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.store.is_shared()
     }
 
     pub(crate) fn shared(&self) -> &JobsState {

@@ -45,6 +45,10 @@ pub(crate) struct JobRecord {
     /// A digest of the key, of which the queue has no other.
     pub(crate) unique: Option<String>,
     pub(crate) payload: String,
+    #[cfg_attr(
+        not(any(feature = "sql", feature = "redis")),
+        expect(dead_code, reason = "the memory of a process does not keep it")
+    )]
     pub(crate) created: i64,
     pub(crate) due: i64,
 }

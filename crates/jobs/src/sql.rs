@@ -1,8 +1,8 @@
 //! `SqlJobs`: jobs in SQLite, PostgreSQL, MariaDB and MySQL.
 
 use apus_database::sqlx::pool::PoolConnection;
-use apus_database::sqlx::{self, Any, AnyConnection, Connection};
-use apus_database::{Db, System};
+use apus_database::sqlx::{self, Any, AnyConnection, Connection, Executor};
+use apus_database::{Db, Driver, StatementValue, System};
 use tokio::sync::OnceCell;
 
 use crate::error::JobError;
@@ -58,9 +58,9 @@ impl SqlJobs {
     }
 
     /// Adds a job over a connection, which may be in a transaction.
-    pub(crate) async fn insert(
+    pub(crate) async fn insert<'e, D: Driver>(
         &self,
-        connection: &mut AnyConnection,
+        executor: impl Executor<'e, Database = D>,
         queue: &str,
         record: &JobRecord,
     ) -> Result<bool, JobError> {
@@ -76,17 +76,14 @@ impl SqlJobs {
                  VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, '', '') ON CONFLICT DO NOTHING"
             }
         };
-        let inserted = sqlx::query(self.db.sql(statement))
-            .bind(&*record.id.0)
-            .bind(queue)
-            .bind(record.name)
-            .bind(record.unique.as_deref().unwrap_or(&record.id.0))
-            .bind(&*record.payload)
-            .bind(record.created)
-            .bind(record.due)
-            .execute(connection)
-            .await;
-        Ok(inserted.map_err(JobError::store)?.rows_affected() == 1)
+        let key = record.unique.as_ref().unwrap_or(&record.id.0);
+        let [id, queue, name, key, payload] =
+            [&record.id.0, queue, record.name, key, &record.payload]
+                .map(|text| StatementValue::Text(text.to_owned()));
+        let [created, due] = [record.created, record.due].map(StatementValue::Integer);
+        let values = vec![id, queue, name, key, payload, created, due];
+        let inserted = D::change(executor, self.db.sql(statement), values).await;
+        Ok(inserted.map_err(JobError::store)? == 1)
     }
 
     /// Takes jobs with one statement.
@@ -207,7 +204,7 @@ impl JobStore for SqlJobs {
         Box::pin(async move {
             self.make().await?;
             let mut connection = self.connection().await?;
-            self.insert(&mut connection, queue, record).await
+            self.insert(&mut *connection, queue, record).await
         })
     }
 

@@ -11,6 +11,11 @@ pub(crate) type JobFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, JobErro
 
 /// Keeps the jobs of all queues, and the runs of schedules. Times are milliseconds since 1970-01-01 (UTC).
 pub(crate) trait JobStore: Send + Sync {
+    /// Whether other processes reach it.
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     /// Creates what the store needs, if it is missing.
     fn prepare(&self) -> JobFuture<'_, ()>;
 

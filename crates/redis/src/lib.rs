@@ -41,6 +41,11 @@ impl Redis {
         })
     }
 
+    /// The client of the crate redis, for connections of one's own, as for a subscription.
+    pub fn client(&self) -> &Client {
+        &self.shared.client
+    }
+
     /// This worker's connection.
     ///
     /// # Errors

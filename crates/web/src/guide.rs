@@ -19,6 +19,7 @@ chapters! {
     log_in: "log-in.md";
     accounts: "accounts.md";
     templates: "templates.md";
+    languages: "languages.md";
     live: "live.md";
     services: "services.md";
     cache_and_storage: "cache-and-storage.md";

@@ -24,6 +24,7 @@
 //! | `compress` | compressed responses: gzip, Brotli, Zstandard |
 //! | `files` | static files, and files by hashed names |
 //! | `full` | everything |
+//! | `i18n` | texts in several languages |
 //! | `jobs` | background jobs and schedules |
 //! | `jwt` | the layer for JSON Web Tokens |
 //! | `macros` | attributes: `#[get("/users/{id}")]`, `#[handler]`, `#[http_error]` |
@@ -89,6 +90,8 @@ pub use apus_clock as time;
 pub use apus_database as sql;
 #[cfg(feature = "files")]
 pub use apus_files as files;
+#[cfg(feature = "i18n")]
+pub use apus_i18n as i18n;
 #[cfg(feature = "jobs")]
 pub use apus_jobs as jobs;
 #[cfg(feature = "mail")]

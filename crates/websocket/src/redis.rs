@@ -12,11 +12,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::codec::{ByteString, Message, PreparedMessage};
+use apus_redis::Redis;
+use apus_redis::redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
+use apus_redis::redis::{self, Client, RedisError};
 use aws_lc_rs::rand;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures_core::Stream;
-use redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
-use redis::{Client, RedisError};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, sleep, timeout};
 
@@ -53,10 +54,8 @@ impl RedisLink {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The address is invalid, or the thread cannot be started.
-    pub(super) fn open(url: &str, channel: &str, rooms: Weak<RoomsShared>) -> io::Result<Self> {
-        let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-        let client = Client::open(url).map_err(invalid)?;
+    /// The thread cannot be started.
+    pub(super) fn open(redis: &Redis, channel: &str, rooms: Weak<RoomsShared>) -> io::Result<Self> {
         let mut process_id = [0; 8];
         rand::fill(&mut process_id)
             .map_err(|_| io::Error::other("the system has no random numbers"))?;
@@ -67,7 +66,7 @@ impl RedisLink {
             state: Arc::default(),
         };
         let mut thread = RedisThread {
-            client,
+            client: redis.client().clone(),
             channel: format!("apus:rooms:{channel}"),
             process_id: link.process_id,
             rooms,

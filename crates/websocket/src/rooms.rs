@@ -107,8 +107,7 @@ impl Rooms {
         }))
     }
 
-    /// Shares these rooms with all machines that use this name and the same Redis, by its pub/sub. `url` is
-    /// `redis://[user][:password@]host[:port]`, `rediss://` with TLS, or `redis+unix:///path`.
+    /// Shares these rooms with all machines that use this name and the same Redis, by its pub/sub.
     ///
     /// Messages to sockets of this process do not depend on Redis. Other machines get each message at most
     /// once: messages that are published without a connection are queued, up to some thousand, and those in
@@ -116,10 +115,10 @@ impl Rooms {
     /// five seconds.
     ///
     /// # Errors
-    /// The address is invalid, or the rooms are shared already.
+    /// The rooms are shared already, or a thread cannot be started.
     #[cfg(feature = "redis")]
-    pub fn through_redis(self, url: &str, name: &str) -> io::Result<Self> {
-        let link = RedisLink::open(url, name, Arc::downgrade(&self.0))?;
+    pub fn through_redis(self, redis: &apus_redis::Redis, name: &str) -> io::Result<Self> {
+        let link = RedisLink::open(redis, name, Arc::downgrade(&self.0))?;
         match self.0.redis.set(link) {
             Ok(()) => Ok(self),
             Err(_) => Err(io::Error::other(

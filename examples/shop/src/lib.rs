@@ -36,9 +36,7 @@ pub struct Services {
 /// The database cannot be reached or migrated, or the folder cannot be created.
 pub fn app(services: Services) -> Result<App, Box<dyn Error>> {
     std::fs::create_dir_all(&services.pictures)?;
-    services
-        .db
-        .migrate(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations"))?;
+    services.db.migrate(apus::sql::migrations!())?;
     Ok(App::new()
         .layer(RequestIds::new())
         .layer(Logged::new())

@@ -26,7 +26,8 @@ pub(super) struct ProjectParts {
 type TemplateFile = (&'static str, &'static str);
 
 /// The files of every project.
-const COMMON: [TemplateFile; 3] = [
+const COMMON: [TemplateFile; 4] = [
+    ("build.rs", include_str!("project/build.rs.in")),
     ("Dockerfile", include_str!("project/Dockerfile.in")),
     (".dockerignore", include_str!("project/dockerignore.in")),
     ("@name@.service", include_str!("project/service.in")),
@@ -80,7 +81,7 @@ const API: [TemplateFile; 1] = with! { "src/api.rs": "src/api.rs", };
 
 const WITHOUT_DB: [TemplateFile; 1] = with! { "src/notes.rs": "src/notes.memory.rs", };
 
-const DB: [TemplateFile; 8] = with! {
+const DB: [TemplateFile; 11] = with! {
     "src/notes.rs": "src/notes.db.rs",
     "src/pages.rs": "src/pages.rs",
     "src/services.rs": "src/services.rs",
@@ -89,9 +90,12 @@ const DB: [TemplateFile; 8] = with! {
     "migrations/sqlite/0001_notes.sql": "migrations/sqlite/notes.sql",
     "migrations/postgres/0001_notes.sql": "migrations/postgres/notes.sql",
     "migrations/mysql/0001_notes.sql": "migrations/mysql/notes.sql",
+    "migrations/sqlite/0001_notes.down.sql": "migrations/notes.down.sql",
+    "migrations/postgres/0001_notes.down.sql": "migrations/notes.down.sql",
+    "migrations/mysql/0001_notes.down.sql": "migrations/notes.down.sql",
 };
 
-const LOGIN: [TemplateFile; 25] = with! {
+const LOGIN: [TemplateFile; 28] = with! {
     "src/accounts/mod.rs": "src/accounts/mod.rs",
     "src/accounts/current_user.rs": "src/accounts/current_user.rs",
     "src/accounts/log_in.rs": "src/accounts/log_in.rs",
@@ -117,6 +121,9 @@ const LOGIN: [TemplateFile; 25] = with! {
     "migrations/sqlite/0002_users.sql": "migrations/sqlite/users.sql",
     "migrations/postgres/0002_users.sql": "migrations/postgres/users.sql",
     "migrations/mysql/0002_users.sql": "migrations/mysql/users.sql",
+    "migrations/sqlite/0002_users.down.sql": "migrations/users.down.sql",
+    "migrations/postgres/0002_users.down.sql": "migrations/users.down.sql",
+    "migrations/mysql/0002_users.down.sql": "migrations/users.down.sql",
 };
 
 impl ProjectParts {

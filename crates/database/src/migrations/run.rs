@@ -231,7 +231,7 @@ impl<D: Driver> Db<D> {
     fn failed(&self, from: String, cause: MigrateError) -> DbError {
         DbError::Migration {
             from,
-            address: self.address().to_owned(),
+            address: self.shown().to_owned(),
             cause: Box::new(cause),
         }
     }

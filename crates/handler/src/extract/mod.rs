@@ -8,6 +8,7 @@ mod in_layers;
 mod multipart;
 mod optional;
 mod paging;
+mod path_parameters;
 mod path_shape;
 mod tuples;
 mod unreadable_field;
@@ -38,7 +39,7 @@ use crate::error::{Error, ErrorFormat};
 use crate::matched::Matched;
 use crate::respond::IntoResponse;
 use crate::route_check::RouteCheck;
-use values::{FormFields, PathParameters};
+use values::{FormFields, path_parameters};
 
 /// An extractor that reads the head of a request. One that waits is an [`AsyncExtractor`].
 #[diagnostic::on_unimplemented(
@@ -172,8 +173,7 @@ impl<T: DeserializeOwned> FromRequestHead for Path<T> {
     type Rejection = Rejection;
 
     fn from_head(request: &Request, matched: &Matched<'_>) -> Result<Self, Rejection> {
-        let parameters = matched.parameters(request).collect();
-        let read = T::deserialize(PathParameters(parameters));
+        let read = T::deserialize(path_parameters(matched.parameters(request)));
         read.map(Self)
             .map_err(|error| Rejection::misfit(StatusCode::NOT_FOUND, "path", error))
     }

@@ -6,9 +6,11 @@
 use std::cell::Cell;
 use std::fmt;
 
-use serde::de::value::{MapDeserializer, SeqDeserializer};
+use serde::de::value::SeqDeserializer;
 use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
+
+use super::path_parameters::{ParameterValue, PathParameters};
 
 /// Texts of which most types accept one.
 const SAMPLES: [&str; 8] = [
@@ -42,7 +44,7 @@ pub(super) fn check<T: de::DeserializeOwned>(names: &[&str]) -> Result<(), Strin
                 },
             )
         });
-        let error = match T::deserialize(SampleParameters(parameters.collect())) {
+        let error = match T::deserialize(PathParameters(parameters.collect())) {
             Ok(_) => return Ok(()),
             Err(error) => error,
         };
@@ -89,113 +91,6 @@ impl de::Error for ShapeError {
 
     fn unknown_field(field: &str, _: &'static [&'static str]) -> Self {
         Self::Shape(format!("has no field {field:?}"))
-    }
-}
-
-/// The parameters of a route, with sample values.
-struct SampleParameters<'a>(Vec<(&'a str, SampleValue<'a>)>);
-
-impl<'a> SampleParameters<'a> {
-    fn only(self) -> Result<SampleValue<'a>, ShapeError> {
-        let mut values = self.0.into_iter();
-        match (values.next(), values.next()) {
-            (Some((_, value)), None) => Ok(value),
-            _ => Err(ShapeError::Shape("takes one parameter".to_owned())),
-        }
-    }
-}
-
-macro_rules! only {
-    ($($method:ident)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ShapeError> {
-            self.only()?.$method(visitor)
-        }
-    )*};
-}
-
-impl<'de> Deserializer<'de> for SampleParameters<'de> {
-    type Error = ShapeError;
-
-    only! {
-        deserialize_any deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32
-        deserialize_i64 deserialize_i128 deserialize_u8 deserialize_u16 deserialize_u32
-        deserialize_u64 deserialize_u128 deserialize_f32 deserialize_f64 deserialize_char
-        deserialize_str deserialize_string deserialize_option deserialize_bytes
-        deserialize_byte_buf deserialize_identifier
-    }
-
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ShapeError> {
-        visitor.visit_unit()
-    }
-
-    fn deserialize_unit_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, ShapeError> {
-        visitor.visit_unit()
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, ShapeError> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        variants: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, ShapeError> {
-        self.only()?.deserialize_enum(name, variants, visitor)
-    }
-
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ShapeError> {
-        let values = self.0.into_iter().map(|(_, value)| value);
-        visitor.visit_seq(SeqDeserializer::new(values))
-    }
-
-    fn deserialize_tuple<V: Visitor<'de>>(
-        self,
-        len: usize,
-        visitor: V,
-    ) -> Result<V::Value, ShapeError> {
-        match self.0.len() {
-            count if count == len => self.deserialize_seq(visitor),
-            _ => Err(ShapeError::Shape(match len {
-                1 => "takes one parameter".to_owned(),
-                len => format!("takes {len} parameters"),
-            })),
-        }
-    }
-
-    fn deserialize_tuple_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        len: usize,
-        visitor: V,
-    ) -> Result<V::Value, ShapeError> {
-        self.deserialize_tuple(len, visitor)
-    }
-
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ShapeError> {
-        visitor.visit_map(MapDeserializer::new(self.0.into_iter()))
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, ShapeError> {
-        self.deserialize_map(visitor)
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ShapeError> {
-        visitor.visit_unit()
     }
 }
 
@@ -283,6 +178,15 @@ impl<'de> Deserializer<'de> for SampleValue<'de> {
     forward_to_deserialize_any! {
         str string bytes byte_buf unit unit_struct tuple tuple_struct map struct identifier
         ignored_any
+    }
+}
+
+impl<'de> ParameterValue<'de> for SampleValue<'de> {
+    fn wrong_count(_: usize, expected: usize) -> ShapeError {
+        ShapeError::Shape(match expected {
+            1 => "takes one parameter".to_owned(),
+            expected => format!("takes {expected} parameters"),
+        })
     }
 }
 

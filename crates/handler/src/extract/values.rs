@@ -1,4 +1,4 @@
-//! Serde deserializers of path parameters, queries and forms.
+//! Serde deserializers of the texts of path parameters, queries and forms.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -8,6 +8,8 @@ use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
 use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use smallvec::{SmallVec, smallvec};
+
+use super::path_parameters::{ParameterValue, PathParameters};
 
 /// The values of one name, at least one.
 #[derive(Clone, Debug)]
@@ -107,114 +109,23 @@ impl<'de> IntoDeserializer<'de, Error> for FieldValues<'de> {
     }
 }
 
-/// The parameters of a path, in order.
-pub(super) struct PathParameters<'a>(pub(super) SmallVec<[(&'a str, &'a str); 4]>);
-
-impl<'a> PathParameters<'a> {
-    fn only(&self) -> Result<FieldValues<'a>, Error> {
-        match &*self.0 {
-            [(_, text)] => Ok(FieldValues::one(*text)),
-            several => Err(de::Error::invalid_length(
-                several.len(),
-                &"one parameter in the path",
-            )),
-        }
-    }
-
-    fn in_order(self) -> impl Iterator<Item = FieldValues<'a>> {
-        self.0.into_iter().map(|(_, text)| FieldValues::one(text))
-    }
+/// The parameters of the path of a request.
+pub(super) fn path_parameters<'a>(
+    texts: impl Iterator<Item = (&'a str, &'a str)>,
+) -> PathParameters<'a, FieldValues<'a>> {
+    PathParameters(
+        texts
+            .map(|(name, text)| (name, FieldValues::one(text)))
+            .collect(),
+    )
 }
 
-macro_rules! only {
-    ($($method:ident)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            self.only()?.$method(visitor)
+impl<'de> ParameterValue<'de> for FieldValues<'de> {
+    fn wrong_count(count: usize, expected: usize) -> Error {
+        match expected {
+            1 => de::Error::invalid_length(count, &"one parameter in the path"),
+            _ => de::Error::invalid_length(count, &"as many parameters as the route has"),
         }
-    )*};
-}
-
-impl<'de> Deserializer<'de> for PathParameters<'de> {
-    type Error = Error;
-
-    only! {
-        deserialize_any deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32
-        deserialize_i64 deserialize_i128 deserialize_u8 deserialize_u16 deserialize_u32
-        deserialize_u64 deserialize_u128 deserialize_f32 deserialize_f64 deserialize_char
-        deserialize_str deserialize_string deserialize_option deserialize_bytes
-        deserialize_byte_buf deserialize_identifier
-    }
-
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_unit()
-    }
-
-    fn deserialize_unit_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        visitor.visit_unit()
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        variants: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        self.only()?.deserialize_enum(name, variants, visitor)
-    }
-
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_seq(SeqDeserializer::new(self.in_order()))
-    }
-
-    fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Error> {
-        match self.0.len() {
-            count if count == len => self.deserialize_seq(visitor),
-            count => Err(de::Error::invalid_length(
-                count,
-                &"as many parameters as the route has",
-            )),
-        }
-    }
-
-    fn deserialize_tuple_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        len: usize,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        self.deserialize_tuple(len, visitor)
-    }
-
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let pairs = self.0.into_iter();
-        visitor.visit_map(MapDeserializer::new(
-            pairs.map(|(name, text)| (name, FieldValues::one(text))),
-        ))
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        self.deserialize_map(visitor)
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_unit()
     }
 }
 

@@ -1,12 +1,10 @@
 //! `RedisStore`: sessions in Redis or Valkey.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::sync::LazyLock;
 
-use apus_transport::per_worker;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, FromRedisValue, Pipeline, RedisError, Script};
+use apus_redis::Redis;
+use apus_redis::redis::{self, FromRedisValue, Pipeline, Script};
 
 use super::SessionKey;
 use super::store::{SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession};
@@ -31,69 +29,38 @@ static REMOVE: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// Keeps sessions in Redis 6.2 or later, or in Valkey, under keys that begin with `session:`. Redis
-/// removes expired sessions. Each worker has one connection, which is reopened if it breaks.
+/// removes expired sessions.
 #[derive(Clone)]
 pub struct RedisStore {
-    shared: Arc<RedisStoreState>,
-}
-
-struct RedisStoreState {
-    client: Client,
+    redis: Redis,
     prefix: String,
 }
 
 impl RedisStore {
-    /// A store at an address, as `redis://127.0.0.1/`, `rediss://user:password@host:6380/1` (TLS)
-    /// or `redis+unix:///run/redis.sock`. It connects with the first session.
-    ///
-    /// # Errors
-    /// The address is not valid.
-    pub fn new(address: &str) -> Result<Self, StoreError> {
-        Ok(Self {
-            shared: Arc::new(RedisStoreState {
-                client: Client::open(address).map_err(StoreError::new)?,
-                prefix: "session:".to_owned(),
-            }),
-        })
+    /// A store in this server. It connects with the first session.
+    pub fn new(redis: &Redis) -> Self {
+        Self {
+            redis: redis.clone(),
+            prefix: "session:".to_owned(),
+        }
     }
 
     /// Another prefix of the keys, for applications that share a database.
     #[must_use]
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self {
-            shared: Arc::new(RedisStoreState {
-                client: self.shared.client.clone(),
-                prefix: prefix.into(),
-            }),
+            prefix: prefix.into(),
+            ..self
         }
     }
 
     fn key(&self, key: &SessionKey) -> String {
-        format!("{}{key}", self.shared.prefix)
+        format!("{}{key}", self.prefix)
     }
 
-    /// This worker's connection.
-    fn connection(&self) -> Result<ConnectionManager, StoreError> {
-        let made = per_worker::get_or_insert(&self.shared, || {
-            // Fails early, since a client waits for the response.
-            let config = ConnectionManagerConfig::new()
-                .set_number_of_retries(1)
-                .set_max_delay(Duration::from_millis(100));
-            let made = self.shared.client.get_connection_manager_lazy(config);
-            made.map_err(|error| error.to_string())
-        });
-        made.map_err(StoreError::new)
-    }
-
-    /// Sends commands, and retries once if the connection broke: all of them are idempotent.
+    /// Sends commands, which are all idempotent.
     async fn query<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, StoreError> {
-        let mut connection = self.connection()?;
-        let result = pipeline.query_async(&mut connection).await;
-        match result {
-            Err(error) if is_broken(&error) => pipeline.query_async(&mut connection).await,
-            result => result,
-        }
-        .map_err(StoreError::new)
+        self.redis.query(pipeline).await.map_err(StoreError::new)
     }
 
     async fn run(
@@ -102,22 +69,12 @@ impl RedisStore {
         key: String,
         arguments: &[&str],
     ) -> Result<bool, StoreError> {
-        let mut connection = self.connection()?;
         let mut call = script.key(key);
         for argument in arguments {
             call.arg(*argument);
         }
-        let result = call.invoke_async(&mut connection).await;
-        match result {
-            Err(error) if is_broken(&error) => call.invoke_async(&mut connection).await,
-            result => result,
-        }
-        .map_err(StoreError::new)
+        self.redis.run(&call).await.map_err(StoreError::new)
     }
-}
-
-fn is_broken(error: &RedisError) -> bool {
-    error.is_io_error() || error.is_connection_dropped()
 }
 
 impl SessionStore for RedisStore {
@@ -177,6 +134,6 @@ impl SessionStore for RedisStore {
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").finish_non_exhaustive()
+        f.debug_tuple("RedisStore").field(&self.redis).finish()
     }
 }

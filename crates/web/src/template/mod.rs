@@ -28,6 +28,7 @@
 //! - `asset("app.css")`: the URL of a file of [`TemplatesBuilder::assets`], with its hashed name.
 //! - `url("user", id=1)`: the URL of a route with a name ([`App::name`](crate::App::name)), like
 //!   [`Urls::path`](crate::Urls::path).
+//! - `t("cart", count=2)`: a text in the language of the request, with the feature `i18n`.
 
 mod context;
 mod error;
@@ -120,6 +121,8 @@ impl Templates {
             change(&mut environment);
         }
         urls::add_to(&mut environment);
+        #[cfg(feature = "i18n")]
+        apus_i18n::Language::add_to(&mut environment);
         self.shared.source.add_to(&mut environment)?;
         Ok(environment)
     }

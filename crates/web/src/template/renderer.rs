@@ -27,6 +27,9 @@ pub struct Renderer {
     reloads: bool,
     /// The URLs of the request, if there is one.
     urls: Option<Urls>,
+    /// The language of the function `t`, if there is one.
+    #[cfg(feature = "i18n")]
+    language: Option<apus_i18n::Language>,
 }
 
 impl Templates {
@@ -57,6 +60,8 @@ impl Templates {
             environment,
             reloads,
             urls: None,
+            #[cfg(feature = "i18n")]
+            language: None,
         })
     }
 }
@@ -77,8 +82,20 @@ impl Renderer {
     /// The template does not exist or has an error.
     pub fn text(&self, name: &str, context: impl Serialize) -> Result<String, TemplateError> {
         let template = self.environment.get_template(name)?;
-        let made = urls::with(self.urls.as_ref(), || template.render(Serde(context)));
-        Ok(made?)
+        let render = || urls::with(self.urls.as_ref(), || template.render(Serde(context)));
+        #[cfg(feature = "i18n")]
+        let render = || apus_i18n::Language::while_rendering(self.language.as_ref(), render);
+        Ok(render()?)
+    }
+
+    /// This renderer with another language of the function `t` than that of the request, as for a mail.
+    #[cfg(feature = "i18n")]
+    #[must_use]
+    pub fn language(self, language: apus_i18n::Language) -> Self {
+        Self {
+            language: Some(language),
+            ..self
+        }
     }
 
     /// A mail of two templates: `NAME.txt`, whose first line is `Subject: ...`, and `NAME.html`, which may be missing.
@@ -132,6 +149,8 @@ impl FromRequestHead for Renderer {
         let Ok(urls) = Urls::from_head(request, matched);
         Ok(Self {
             urls: Some(urls),
+            #[cfg(feature = "i18n")]
+            language: apus_i18n::Language::of(request),
             ..renderer
         })
     }

@@ -24,6 +24,11 @@ pub trait FieldMessages: I18n + Send + Sync + 'static {
     fn unreadable<'a>(&self, explanation: &'a str) -> Cow<'a, str> {
         explanation.into()
     }
+
+    /// The text for a message of a rule of the application (`custom`), which may be a key.
+    fn rule<'a>(&self, message: &'a str) -> Cow<'a, str> {
+        message.into()
+    }
 }
 
 /// A layer that selects the language of the messages of [`super::Valid`] for each request. Without it, and for requests
@@ -107,6 +112,36 @@ impl ValidationMessages {
     }
 }
 
+#[cfg(feature = "i18n")]
+impl ValidationMessages {
+    /// The messages in the language of the request, inside of the layer [`Translations`](apus_i18n::Translations): its texts
+    /// `validation-length-min` and so on, which [`Language`](apus_i18n::Language) lists. What a language lacks is in English.
+    pub fn translated() -> Self {
+        Self::by(|request| {
+            let language = apus_i18n::Language::of(request)?;
+            Some(Arc::new(language))
+        })
+    }
+}
+
+#[cfg(feature = "i18n")]
+impl FieldMessages for apus_i18n::Language {
+    fn missing(&self) -> Cow<'static, str> {
+        let text = self.missing_field();
+        text.map_or("is missing".into(), Cow::Owned)
+    }
+
+    fn unreadable<'a>(&self, explanation: &'a str) -> Cow<'a, str> {
+        let text = self.unreadable_field();
+        text.map_or(explanation.into(), Cow::Owned)
+    }
+
+    fn rule<'a>(&self, message: &'a str) -> Cow<'a, str> {
+        let text = self.message_of_rule(message);
+        text.map_or(message.into(), Cow::Owned)
+    }
+}
+
 /// Marks this layer, which implements `Middleware` itself.
 #[derive(Debug)]
 pub enum MessagesMarker {}
@@ -152,7 +187,11 @@ impl MessagesOfRequest {
         checked.map_err(|report| {
             let errors = report.iter();
             errors.fold(InvalidFields::default(), |invalid, (path, error)| {
-                invalid.and(path.to_string(), error.message())
+                let message = match &self.0 {
+                    Some(messages) => messages.rule(error.message()),
+                    None => error.message().into(),
+                };
+                invalid.and(path.to_string(), message)
             })
         })
     }

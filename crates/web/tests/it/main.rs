@@ -11,6 +11,8 @@ mod background;
 #[cfg(test)]
 mod extract;
 #[cfg(test)]
+mod guide;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod layers;

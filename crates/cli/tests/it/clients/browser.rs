@@ -285,3 +285,20 @@ fn a_page_under_development_is_loaded_again_and_shows_mistakes() {
     project.change("four");
     shows("four");
 }
+
+#[test]
+fn the_response_to_a_form_under_development_is_not_asked_for_again() {
+    let project = DevProject::new();
+    let apus = project.develop();
+    let url = format!("{}form", apus.urls()[0]);
+    let browser = OpenBrowser::show(&project.home.path("profile"), &url);
+    let shows = |title: &str| wait_until(title, || browser.title() == title);
+    shows("form 1");
+    project.change("two");
+    shows("\u{21bb} form 1");
+    // The new process has not got the form.
+    wait_until("the new version responds", || {
+        apus.get("/").body.contains("<h1>two</h1>")
+    });
+    assert_eq!(apus.get("/forms").body, "0");
+}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::{certificate, program};
+use super::{Curl, certificate, program};
 use crate::harness::{Apus, Home, free_port};
 use crate::proxy::Origin;
 
@@ -227,4 +227,39 @@ fn curl_sends_two_hundred_requests() {
     let home = Home::new();
     let (_apus, _origin, port) = serve(&home, &[], "");
     check(curl(), port, &home, &["parallel"]);
+}
+
+#[test]
+fn an_application_serves_all_versions_of_http_at_a_listener_with_tls() {
+    let home = Home::new();
+    certificate(&home, "site", "localhost");
+    let serve = |http3: bool| {
+        let files = [home.path("site.pem"), home.path("site.key")];
+        let certificate = apus::Certificate::from_files(&files[0], &files[1]).unwrap();
+        let app = apus::App::new().get("/small.txt", async || "small\n");
+        let port = free_port();
+        let server = apus::Server::new(app).workers(std::num::NonZeroUsize::MIN);
+        let server = match http3 {
+            true => server,
+            false => server.http3(None),
+        };
+        let address = format!("127.0.0.1:{port}");
+        let server = server.listen_tls(address, certificate).unwrap();
+        (server.start().unwrap(), port)
+    };
+    let (_running, port) = serve(true);
+    check(curl(), port, &home, &["handshake"]);
+    let (_without, port_without) = serve(false);
+    let authority = home.path("site.pem");
+    for (port, offers) in [(port, true), (port_without, false)] {
+        for (option, version) in [("--http1.1", "1.1"), ("--http2", "2")] {
+            let curl = Curl::new().args(&[option, "--cacert", authority.to_str().unwrap()]);
+            let resolve = format!("localhost:{port}:127.0.0.1");
+            let reply = curl
+                .args(&["--resolve", &resolve])
+                .get(&format!("https://localhost:{port}/small.txt"));
+            assert_eq!((&*reply.version, &*reply.text()), (version, "small\n"));
+            assert_eq!(reply.field("alt-svc").contains("h3="), offers, "{reply:?}");
+        }
+    }
 }

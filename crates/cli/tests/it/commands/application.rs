@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use apus::jobs::{Job, JobRunner, Jobs};
 use apus::{App, Path, Running, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -140,4 +141,34 @@ fn a_second_signal_stops_an_application_at_once() {
         "{:?}",
         begin.elapsed()
     );
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Letter;
+
+impl Job for Letter {
+    const NAME: &'static str = "letter";
+}
+
+#[test]
+fn the_status_of_an_application_counts_its_jobs() {
+    let home = Home::new();
+    let jobs = Jobs::in_memory().named("letters");
+    let runner = JobRunner::new(&jobs).on(async |_: Letter| Ok::<_, std::io::Error>(()));
+    let runtime = apus::tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(jobs.push(&Letter)).unwrap();
+    let _running = Server::new(App::new())
+        .workers(NonZeroUsize::MIN)
+        .control_socket(home.path("app.sock"))
+        .jobs(runner)
+        .listen("127.0.0.1:0")
+        .unwrap()
+        .start()
+        .unwrap();
+    let status = || home.expect(&["status", "--socket", "app.sock"], 0).0;
+    wait_until("the job is done", || {
+        status().contains("here: 1 done, 0 retried, 0 dead")
+    });
+    let text = status();
+    assert!(text.contains("\njobs letters: "), "{text}");
 }

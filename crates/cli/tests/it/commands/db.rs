@@ -1,4 +1,4 @@
-//! `apus db`: the files that it creates, and how it runs the program of a project.
+//! `apus db` and `apus jobs`: the files that they create, and how they run the program of a project.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -74,6 +74,22 @@ fn commands_run_the_program_of_the_project_and_keep_its_exit_code() {
             "run --quiet -- db status --json\n",
         ),
         (&["db", "seed"], "run --quiet -- db seed\n"),
+        (
+            &["jobs", "status", "--json", "--queue", "slow"],
+            "run --quiet -- jobs status --queue=slow --json\n",
+        ),
+        (
+            &["jobs", "list", "--package", "shop"],
+            "run --quiet --package shop -- jobs list --limit=100\n",
+        ),
+        (
+            &["jobs", "retry", "--all"],
+            "run --quiet -- jobs retry --all\n",
+        ),
+        (
+            &["jobs", "forget", "a", "b"],
+            "run --quiet -- jobs forget a b\n",
+        ),
     ] {
         assert_eq!(run(arguments, "0"), (0, expected.to_owned()));
     }
@@ -81,6 +97,8 @@ fn commands_run_the_program_of_the_project_and_keep_its_exit_code() {
     assert_eq!(run(&["db", "status"], "2").0, 2);
     // Cargo cannot build the project.
     assert_eq!(run(&["db", "status"], "101").0, 1);
+    home.expect(&["jobs", "retry"], 2);
+    home.expect(&["jobs", "forget", "a", "--all"], 2);
     let (_, errors) = home.expect(&["db", "rollback", "--steps", "0"], 2);
     assert!(!errors.is_empty());
     let output = home

@@ -92,6 +92,35 @@ fn a_project_with_parts_builds_and_passes_its_tests() {
             .map(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap())
             .sum();
         assert_eq!(passed, tests, "{parts}\n{out}");
+        if parts == "db" {
+            assert_program_contains_its_migrations(&home, &project);
+        }
+    }
+}
+
+/// Expects that a program runs its migrations and undoes them where the project is not.
+fn assert_program_contains_its_migrations(home: &Home, project: &Path) {
+    fs::rename(project.join("migrations"), project.join("moved")).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_apus")).with_file_name("my-db");
+    let run = |arguments: &[&str]| {
+        let output = Command::new(&program)
+            .arg("db")
+            .args(arguments)
+            .current_dir(home.path("site"))
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr)
+    };
+    for (command, state) in [
+        ("migrate", "applied "),
+        ("status", "applied "),
+        ("rollback", "rolled back "),
+        ("status", "pending "),
+    ] {
+        let output = run(&[command]);
+        let is_told = output.starts_with(state) && output.ends_with("0001_notes.sql\n");
+        assert!(is_told, "{command}: {output}");
     }
 }
 
@@ -108,7 +137,12 @@ fn a_project_has_the_files_and_features_of_its_parts() {
         (
             "db",
             "\"macros\", \"settings\", \"sql\", \"templates\", \"validate\"",
-            &["migrations/sqlite/0001_notes.sql", "src/pages.rs"],
+            &[
+                "migrations/sqlite/0001_notes.sql",
+                "migrations/mysql/0001_notes.down.sql",
+                "src/pages.rs",
+                "build.rs",
+            ],
             &[
                 "src/accounts",
                 "src/api.rs",

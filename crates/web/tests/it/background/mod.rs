@@ -1,5 +1,6 @@
 //! Jobs and schedules, in memory, databases and Redis.
 
+mod commands;
 mod runner;
 mod schedules;
 
@@ -11,7 +12,10 @@ use std::time::{Duration, SystemTime};
 use apus::jobs::{Job, JobCounts, JobId, JobRunner, JobSettings, Jobs, PushOptions};
 use apus::redis::Redis;
 use apus::sql::sqlx::{self, Connection};
+use apus::sql::{Db, Driver, MySql, Postgres, Sqlite, System, Transactions, Tx};
+use apus::testing::TestClient;
 use apus::time::TestClock;
+use apus::{App, Path, State, StatusCode};
 use apus_testkit::block_on;
 use serde::{Deserialize, Serialize};
 
@@ -254,9 +258,9 @@ fn a_job_of_a_transaction_is_there_if_it_is_committed() {
                     .await
                     .unwrap();
                 let unique = PushOptions::new().unique("order 7");
-                let id = jobs.push_in(&mut transaction, &a, unique.clone());
+                let id = jobs.push_in(&mut *transaction, &a, unique.clone());
                 assert!(id.await.unwrap().is_some());
-                let id = jobs.push_in(&mut transaction, &a, unique);
+                let id = jobs.push_in(&mut *transaction, &a, unique);
                 assert!(id.await.unwrap().is_none());
                 match is_committed {
                     true => transaction.commit().await.unwrap(),
@@ -267,8 +271,8 @@ fn a_job_of_a_transaction_is_there_if_it_is_committed() {
             }
             // A job that is not committed does not block runners.
             let mut transaction = connection.begin().await.unwrap();
-            if db.system() != apus::sql::System::Sqlite {
-                let pushed = jobs.push_in(&mut transaction, &b, PushOptions::new());
+            if db.system() != System::Sqlite {
+                let pushed = jobs.push_in(&mut *transaction, &b, PushOptions::new());
                 pushed.await.unwrap();
             }
             let runner = runner(&jobs, &Tried::default());
@@ -277,14 +281,61 @@ fn a_job_of_a_transaction_is_there_if_it_is_committed() {
         });
     }
     block_on(async {
-        let fresh = Fresh::of(apus::sql::System::Sqlite);
+        let fresh = Fresh::of(System::Sqlite);
         let db = fresh.db();
         let mut connection = db.acquire().await.unwrap();
         let jobs = Jobs::in_memory();
-        let pushed = jobs.push_in(&mut connection, &a, PushOptions::new());
+        let pushed = jobs.push_in(&mut *connection, &a, PushOptions::new());
         let error = pushed.await.unwrap_err().to_string();
         assert_eq!(error, "the queue is not in a database");
     });
+}
+
+/// A handler that pushes a job in the transaction of its request, over a database of one driver.
+fn orders<D: Driver>(db: Db<D>, jobs: &Jobs) -> App
+where
+    for<'t> &'t Tx<D>: sqlx::Executor<'t, Database = D>,
+{
+    let order = async |tx: Tx<D>, State(jobs): State<Jobs>, Path(status): Path<u16>| {
+        let options = PushOptions::new();
+        let pushed = jobs.push_in(&tx, &task("a", 0), options).await;
+        pushed.map(|_| StatusCode::from_u16(status).unwrap())
+    };
+    App::new()
+        .state(jobs.clone())
+        .layer(Transactions::new(db))
+        .post("/orders/{status}", order)
+}
+
+#[test]
+fn a_job_of_the_transaction_of_a_request_is_there_if_the_response_is_no_error() {
+    for fresh in Fresh::of_each() {
+        let jobs = Jobs::in_database(&fresh.db());
+        block_on(jobs.prepare()).unwrap();
+        let typed = match fresh.db().system() {
+            System::Sqlite => orders(fresh.typed::<Sqlite>(), &jobs),
+            System::Postgres => orders(fresh.typed::<Postgres>(), &jobs),
+            System::MySql => orders(fresh.typed::<MySql>(), &jobs),
+        };
+        for (count, app) in [(1, typed), (2, orders(fresh.db(), &jobs))] {
+            let client = TestClient::new(app);
+            client.post("/orders/500").send().assert_status(500);
+            let before = block_on(jobs.counts()).unwrap();
+            assert_eq!(before, counts(count - 1, 0, 0, 0));
+            client.post("/orders/204").send().assert_status(204);
+            assert_eq!(block_on(jobs.counts()).unwrap(), counts(count, 0, 0, 0));
+        }
+    }
+}
+
+#[test]
+fn a_database_of_one_driver_has_queues() {
+    let fresh = Fresh::of(System::Sqlite);
+    let db = fresh.typed::<Sqlite>();
+    let jobs = Jobs::in_database(&db.any().unwrap());
+    block_on(jobs.push(&task("a", 0))).unwrap();
+    let seen = Jobs::in_database(&fresh.db());
+    assert_eq!(block_on(seen.counts()).unwrap(), counts(1, 0, 0, 0));
 }
 
 #[test]

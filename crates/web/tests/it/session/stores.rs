@@ -1,5 +1,6 @@
 //! The contract of session stores, and each store behind a server.
 
+use apus::redis::Redis;
 use apus::session::{
     MemoryStore, RedisStore, Session, SessionKey, SessionStore, SessionWrite, Sessions, SqlStore,
     StoredSession,
@@ -101,9 +102,7 @@ fn databases_keep_the_contract() {
 #[test]
 fn redis_keeps_the_contract() {
     keeps_the_contract(
-        &RedisStore::new(&redis().redis_address())
-            .unwrap()
-            .prefix("contract:"),
+        &RedisStore::new(&Redis::open(&redis().redis_address()).unwrap()).prefix("contract:"),
     );
 }
 
@@ -158,13 +157,15 @@ fn sessions_work_in_databases() {
 
 #[test]
 fn sessions_work_in_redis() {
-    visits(RedisStore::new(&redis().redis_address()).unwrap());
+    visits(RedisStore::new(
+        &Redis::open(&redis().redis_address()).unwrap(),
+    ));
 }
 
 #[test]
 fn without_redis_only_requests_that_need_a_session_fail() {
     let redis = Running::start("redis");
-    let store = RedisStore::new(&redis.redis_address()).unwrap();
+    let store = RedisStore::new(&Redis::open(&redis.redis_address()).unwrap());
     let server = TestServer::start(app(store).get("/plain", async || "plain"));
     let visitor = server.client();
     visitor.get("/").send().assert_text("1");

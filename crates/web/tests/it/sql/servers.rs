@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use apus::sql::sqlx::{self, AssertSqlSafe};
-use apus::sql::{Db, System};
+use apus::sql::{Db, Driver, System};
 
 use apus_testkit::block_on;
 
@@ -124,6 +124,11 @@ impl Fresh {
     }
 
     pub(crate) fn db(&self) -> Db {
+        Db::open(&self.address).unwrap()
+    }
+
+    /// The same by a driver of its system.
+    pub(crate) fn typed<D: Driver>(&self) -> Db<D> {
         Db::open(&self.address).unwrap()
     }
 }

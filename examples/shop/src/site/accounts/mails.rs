@@ -6,6 +6,8 @@ use std::time::Duration;
 use apus::account::EmailAddress;
 use apus::template::{Renderer, context};
 use apus::{Result, tokio};
+use garde::Validate;
+use serde::Deserialize;
 
 use super::Accounts;
 
@@ -18,9 +20,26 @@ pub(super) const RESET: &str = "reset";
 /// How long a link in a mail is valid.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
+/// A form with an address.
+#[derive(Deserialize, Validate)]
+pub(super) struct AddressForm {
+    #[garde(custom(is_address))]
+    email: String,
+}
+
+fn is_address(text: &str, _: &()) -> garde::Result {
+    match EmailAddress::parse(text) {
+        Some(_) => Ok(()),
+        None => Err(garde::Error::new("This is not an e-mail address.")),
+    }
+}
+
 impl Accounts {
     /// Sends the link to an address after the response.
-    pub(super) fn send_link(&self, renderer: Renderer, email: EmailAddress, purpose: &'static str) {
+    pub(super) fn send_link(&self, renderer: Renderer, to: &AddressForm, purpose: &'static str) {
+        let Some(email) = EmailAddress::parse(&to.email) else {
+            return;
+        };
         // All addresses count, also those without an account.
         if self.mails.attempt(email.as_str()).is_err() {
             tracing::warn!("too many mails to one address were asked for");

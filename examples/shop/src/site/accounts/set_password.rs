@@ -1,6 +1,6 @@
 //! Reset of a password by a mail, and what it shares with sign-up: a token of a mail, and a new password.
 
-use apus::account::{EmailAddress, PasswordRules};
+use apus::account::PasswordRules;
 use apus::auth::{CsrfToken, password};
 use apus::layers::ClientInfo;
 use apus::session::Session;
@@ -12,8 +12,7 @@ use apus::{
 use serde::Deserialize;
 
 use super::Accounts;
-use super::mails::RESET;
-use super::sign_up::AddressForm;
+use super::mails::{AddressForm, RESET};
 use super::users::Member;
 use crate::site::PageParts;
 
@@ -47,16 +46,15 @@ pub(super) async fn send(
     State(accounts): State<Accounts>,
     form: Result<Valid<Form<AddressForm>>, InvalidFields>,
 ) -> Result<Redirect> {
-    let Valid(Form(form)) = match form {
-        Ok(form) => form,
-        Err(invalid) => return FormState::redirect(invalid, &session, "/forgot"),
-    };
-    if let Some(email) = EmailAddress::parse(&form.email) {
-        accounts.send_link(renderer, email, RESET);
+    match form {
+        Ok(Valid(Form(form))) => {
+            accounts.send_link(renderer, &form, RESET);
+            let text = "If this address has an account, we have sent a mail to it.";
+            session.message("success", text).await?;
+            Ok(Redirect::to("/log-in"))
+        }
+        Err(invalid) => FormState::redirect(invalid, &session, "/forgot"),
     }
-    let text = "If this address has an account, we have sent a mail to it.";
-    session.message("success", text).await?;
-    Ok(Redirect::to("/log-in"))
 }
 
 pub(super) async fn form(
@@ -67,28 +65,50 @@ pub(super) async fn form(
     Query(query): Query<TokenQuery>,
 ) -> Result<Response> {
     let page = page.with_token(&csrf).await?;
-    password_page(&renderer, page, &accounts, RESET, &query.token).await
+    let link = MailLink::new(RESET, &query.token);
+    link.open(&renderer, page, &accounts).await
 }
 
-/// The page of a link in a mail. The link is redeemed by its form: programs that look at mails open links.
-pub(super) async fn password_page(
-    renderer: &Renderer,
-    page: PageParts,
-    accounts: &Accounts,
-    purpose: &str,
-    token: &str,
-) -> Result<Response> {
-    if accounts.tokens.find(purpose, token).await?.is_none() {
-        return Err(invalid_link());
+/// A link in a mail, whose page has the form for a new password.
+pub(super) struct MailLink<'a> {
+    purpose: &'static str,
+    token: &'a str,
+}
+
+impl<'a> MailLink<'a> {
+    pub(super) fn new(purpose: &'static str, token: &'a str) -> Self {
+        Self { purpose, token }
     }
-    let form = FormState::default();
-    let page = renderer.page("set-password.html", context! { page, form, token, purpose });
-    // Neither other sites nor caches get the link.
-    let fields = [
-        ("referrer-policy", "no-referrer"),
-        ("cache-control", "no-store"),
-    ];
-    Ok((fields, page).into_response())
+
+    /// Its page. The link is redeemed by the form: programs that look at mails open links.
+    pub(super) async fn open(
+        &self,
+        renderer: &Renderer,
+        page: PageParts,
+        accounts: &Accounts,
+    ) -> Result<Response> {
+        let found = accounts.tokens.find(self.purpose, self.token).await?;
+        found.ok_or_else(invalid_link)?;
+        let page = self.page(renderer, page, FormState::default());
+        // Neither other sites nor caches get the link.
+        let fields = [
+            ("referrer-policy", "no-referrer"),
+            ("cache-control", "no-store"),
+        ];
+        Ok((fields, page).into_response())
+    }
+
+    /// Its page again, with what is wrong with the password.
+    pub(super) fn again(&self, renderer: &Renderer, page: PageParts, form: FormState) -> Response {
+        let page = self.page(renderer, page, form);
+        page.status(StatusCode::UNPROCESSABLE_ENTITY)
+            .into_response()
+    }
+
+    fn page(&self, renderer: &Renderer, page: PageParts, form: FormState) -> Page {
+        let Self { purpose, token } = self;
+        renderer.page("set-password.html", context! { page, form, token, purpose })
+    }
 }
 
 fn invalid_link() -> Error {
@@ -114,11 +134,7 @@ pub(super) async fn reset(
         }
         Err(form) => {
             let page = page.with_token(&csrf).await?;
-            let purpose = RESET;
-            let token = new.token;
-            let page = renderer.page("set-password.html", context! { page, form, token, purpose });
-            let page = page.status(StatusCode::UNPROCESSABLE_ENTITY);
-            Ok(page.into_response())
+            Ok(MailLink::new(RESET, &new.token).again(&renderer, page, form))
         }
     }
 }

@@ -1,0 +1,272 @@
+//! The language of a request, texts in it, and translated messages about fields.
+
+use apus::i18n::{Language, Translations};
+use apus::session::{MemoryStore, Session, Sessions};
+use apus::template::{Page, Renderer, Templates, context};
+use apus::testing::{TestClient, TestServer};
+use apus::validate::ValidationMessages;
+use apus::{App, Form, Json, Path, Valid};
+use garde::Validate;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+const ENGLISH: &str = "hello = Hello, { $name }!
+cart = { $count ->
+    [one] one bird
+   *[other] { $count } birds
+}
+price = { NUMBER($value, minimumFractionDigits: 2) }
+only-english = English
+";
+
+const POLISH: &str = "hello = Cześć, { $name }!
+cart = { $count ->
+    [one] jeden ptak
+    [few] { $count } ptaki
+   *[many] { $count } ptaków
+}
+validation-length-min = wymaga co najmniej { $min } znaków
+validation-range-max = najwyżej { $max }
+validation-email = to nie jest adres
+validation-missing = brakuje
+validation-unreadable = ma inny typ
+validation-taken = jest zajęte
+";
+
+#[derive(Deserialize, Validate)]
+struct SignUp {
+    #[garde(length(chars, min = 3), custom(is_free))]
+    name: String,
+    #[garde(email)]
+    email: String,
+    #[garde(range(max = 150))]
+    age: u32,
+}
+
+fn is_free(name: &str, _: &()) -> garde::Result {
+    match name {
+        "root" => Err(garde::Error::new("taken")),
+        "two words" => Err(garde::Error::new("is not one word")),
+        _ => Ok(()),
+    }
+}
+
+fn translations() -> Translations {
+    let files = [("pl.ftl", POLISH), ("en.ftl", ENGLISH)];
+    Translations::embedded("en", files).unwrap()
+}
+
+async fn page(renderer: Renderer, Path(count): Path<u32>) -> Page {
+    renderer.page("page.html", context! { name => "<Ada>", count })
+}
+
+async fn mail(renderer: Renderer) -> String {
+    let renderer = renderer.language(translations().language("pl"));
+    renderer.text("mail.txt", context! {}).unwrap()
+}
+
+fn app() -> App {
+    let templates = [
+        (
+            "page.html",
+            "{{ t('hello', name=name) }} {{ t('cart', count=count) }}",
+        ),
+        (
+            "mail.txt",
+            "{{ t('hello', name='<Ada>') }} {{ t('hello', name='Bob', language='en') }}",
+        ),
+    ];
+    App::new()
+        .layer(translations())
+        .layer(ValidationMessages::translated())
+        .state(Templates::embedded(templates).load().unwrap())
+        .get("/page/{count}", page)
+        .get("/mail", mail)
+        .get("/plain", || "plain")
+        .get("/tag", async |language: Language| language.tag().to_owned())
+        .get("/price", async |language: Language| {
+            language.text_with("price", [("value", 2.5.into())])
+        })
+        .get("/only", async |language: Language| {
+            language.text("only-english")
+        })
+        .get("/none", async |language: Language| {
+            language.text("no-such-key")
+        })
+        .post("/json", async |Valid(Json(new)): Valid<Json<SignUp>>| {
+            format!("{} {} {}", new.name, new.email, new.age)
+        })
+        .post("/form", async |Valid(Form(new)): Valid<Form<SignUp>>| {
+            new.name
+        })
+}
+
+#[test]
+fn each_request_has_its_language_on_every_worker() {
+    let server = TestServer::with_workers(app(), 2);
+    for _ in 0..20 {
+        // Each client has a connection of its own, which any worker may accept.
+        for (accepted, expected, language) in [
+            ("pl-PL, en;q=0.5", "Cześć, &lt;Ada&gt;! 22 ptaki", "pl"),
+            ("en-GB, pl;q=0.5", "Hello, &lt;Ada&gt;! 22 birds", "en"),
+            ("fr", "Hello, &lt;Ada&gt;! 22 birds", "en"),
+        ] {
+            let client = server.client().header("accept-language", accepted);
+            client
+                .get("/page/22")
+                .send()
+                .assert_text(expected)
+                .assert_header("content-language", language)
+                .assert_header("vary", "accept-language, cookie");
+        }
+    }
+    let polish = server.client().header("accept-language", "pl");
+    polish
+        .get("/page/1")
+        .send()
+        .assert_text("Cześć, &lt;Ada&gt;! jeden ptak");
+    polish
+        .get("/page/25")
+        .send()
+        .assert_text("Cześć, &lt;Ada&gt;! 25 ptaków");
+}
+
+#[test]
+fn the_cookie_of_a_visitor_is_before_the_field_of_the_browser() {
+    let client = TestClient::new(app()).header("accept-language", "en");
+    client.get("/tag").send().assert_text("en");
+    client.set_cookie("language", "pl");
+    client.get("/tag").send().assert_text("pl");
+    // A language that the application does not have, and what is no tag, do not count.
+    client.set_cookie("language", "fr");
+    client.get("/tag").send().assert_text("en");
+    client.set_cookie("language", "../../etc/passwd");
+    client.get("/tag").send().assert_text("en");
+}
+
+#[test]
+fn responses_that_need_no_language_do_not_vary() {
+    let client = TestClient::new(app());
+    client
+        .get("/plain")
+        .send()
+        .assert_no_header("vary")
+        .assert_no_header("content-language");
+}
+
+#[test]
+fn a_text_that_a_language_lacks_is_that_of_the_first() {
+    let client = TestClient::new(app()).header("accept-language", "pl");
+    client.get("/only").send().assert_text("English");
+    client.get("/none").send().assert_text("no-such-key");
+    client.get("/price").send().assert_text("2.50");
+    let missing = translations().missing();
+    assert!(
+        missing.contains(&"pl: only-english".to_owned()),
+        "{missing:?}"
+    );
+    assert!(
+        missing.contains(&"en: validation-email".to_owned()),
+        "{missing:?}"
+    );
+}
+
+#[test]
+fn a_mail_is_in_the_language_of_its_reader() {
+    let client = TestClient::new(app()).header("accept-language", "en");
+    client
+        .get("/mail")
+        .send()
+        .assert_text("Cześć, <Ada>! Hello, Bob!");
+}
+
+#[test]
+fn a_session_keeps_the_language() {
+    let app = App::new()
+        .layer(Sessions::new(MemoryStore::new()))
+        .layer(
+            translations()
+                .chosen_by(async |session: Session| session.get("language").await.ok().flatten()),
+        )
+        .post("/language", async |session: Session, tag: String| {
+            session.insert("language", tag)
+        })
+        .get("/", async |language: Language| {
+            language.text_with("hello", [("name", "Ada".into())])
+        });
+    let server = TestServer::start(app);
+    let client = server.client().header("accept-language", "pl");
+    client.get("/").send().assert_text("Cześć, Ada!");
+    client
+        .post("/language")
+        .body("en")
+        .send()
+        .assert_status(204);
+    client
+        .get("/")
+        .send()
+        .assert_text("Hello, Ada!")
+        .assert_header("content-language", "en");
+    client
+        .post("/language")
+        .body("fr")
+        .send()
+        .assert_status(204);
+    client.get("/").send().assert_text("Cześć, Ada!");
+    server.client().get("/").send().assert_text("Hello, Ada!");
+}
+
+#[test]
+fn messages_about_fields_are_translated() {
+    let server = TestServer::start(app());
+    let polish = server.client().header("accept-language", "pl");
+    let errors = |sent: Value| {
+        let mut response = polish.post("/json").json(&sent).send();
+        response.assert_status(422);
+        response.json::<Value>()["errors"].clone()
+    };
+    assert_eq!(
+        errors(json!({ "name": "a", "email": "b", "age": 151 })),
+        json!({
+            "name": ["wymaga co najmniej 3 znaków"],
+            "email": ["to nie jest adres"],
+            "age": ["najwyżej 150"],
+        })
+    );
+    // The key of a rule of the application, and a message that is a sentence.
+    let named = |name: &str| errors(json!({ "name": name, "email": "a@b.example", "age": 1 }));
+    assert_eq!(named("root"), json!({ "name": ["jest zajęte"] }));
+    assert_eq!(named("two words"), json!({ "name": ["is not one word"] }));
+    assert_eq!(
+        errors(json!({ "name": "Ada", "age": 1 })),
+        json!({ "email": ["brakuje"] })
+    );
+    let other_type = json!({ "name": "Ada", "email": "a@b.example", "age": "x" });
+    assert_eq!(errors(other_type), json!({ "age": ["ma inny typ"] }));
+
+    // English has no texts of its own here.
+    let form = [("name", "a"), ("email", "a@b.example"), ("age", "1")];
+    let response = &mut server.client().post("/form").form(form).send();
+    response
+        .assert_status(422)
+        .assert_text("name: length is lower than 3\n");
+}
+
+#[test]
+fn a_language_without_its_layer_is_a_mistake_of_the_program() {
+    let app = App::new().get("/", async |language: Language| language.tag().to_owned());
+    let mistakes = app.check().unwrap_err().to_string();
+    let expected = "the handler takes a Language, and no layer `Translations` is around it";
+    assert!(mistakes.contains(expected), "{mistakes}");
+
+    let templates = Templates::embedded([("page.html", "{{ t('hello') }}")]);
+    let app = App::new()
+        .state(templates.reload(true).load().unwrap())
+        .get("/", async |renderer: Renderer| {
+            renderer.page("page.html", context! {})
+        });
+    let response = &mut TestClient::new(app).get("/").send();
+    response
+        .assert_status(500)
+        .assert_contains("behind the layer `Translations`");
+}
