@@ -37,10 +37,16 @@ pub enum LoadFailure {
     GoAway,
     /// The status was not expected.
     WrongStatus,
+    /// A header field had another value, or was missing.
+    WrongHeader,
     /// The body had another length.
     WrongLength,
     /// The body had other bytes.
     WrongBody,
+    /// A value in the body had another value, or was missing (JSON).
+    WrongValue,
+    /// The response had nothing of what a later request of the scenario needs.
+    NothingCaptured,
     /// The request was due in an open loop and was never sent, because no connection became free in time.
     NotSent,
     /// The socket failed in another way.
@@ -49,7 +55,7 @@ pub enum LoadFailure {
 
 impl LoadFailure {
     /// All kinds, in the order in which they are reported.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::ConnectRefused,
         Self::ConnectTimeout,
         Self::Connect,
@@ -63,8 +69,11 @@ impl LoadFailure {
         Self::StreamReset,
         Self::GoAway,
         Self::WrongStatus,
+        Self::WrongHeader,
         Self::WrongLength,
         Self::WrongBody,
+        Self::WrongValue,
+        Self::NothingCaptured,
         Self::NotSent,
         Self::Io,
     ];
@@ -85,8 +94,11 @@ impl LoadFailure {
             Self::StreamReset => "stream_reset",
             Self::GoAway => "goaway",
             Self::WrongStatus => "wrong_status",
+            Self::WrongHeader => "wrong_header",
             Self::WrongLength => "wrong_length",
             Self::WrongBody => "wrong_body",
+            Self::WrongValue => "wrong_value",
+            Self::NothingCaptured => "nothing_captured",
             Self::NotSent => "not_sent",
             Self::Io => "io_error",
         }
@@ -108,8 +120,11 @@ impl LoadFailure {
             Self::StreamReset => "stream reset",
             Self::GoAway => "not processed because of GOAWAY",
             Self::WrongStatus => "wrong status",
+            Self::WrongHeader => "wrong header field",
             Self::WrongLength => "wrong length of the body",
             Self::WrongBody => "wrong body",
+            Self::WrongValue => "wrong value in the body",
+            Self::NothingCaptured => "nothing to capture",
             Self::NotSent => "due, but never sent",
             Self::Io => "failure of the socket",
         }

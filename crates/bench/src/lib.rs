@@ -14,12 +14,16 @@ mod failure;
 mod find_max;
 mod generator;
 mod load_run;
+mod pace;
 mod plan;
 mod process;
 mod protocol;
 mod rate;
 mod recorder;
 mod report;
+mod request;
+mod scenario;
+mod status_range;
 mod target;
 mod think_time;
 mod tls;
@@ -30,12 +34,16 @@ pub use error::BenchError;
 pub use failure::LoadFailure;
 pub use find_max::{LoadObjective, MaxRateReport, SearchedRate, find_max};
 pub use load_run::{LoadProgress, run};
-pub use plan::{Expectations, HttpVersion, LoadLimit, LoadPlan, PlannedRequest};
+pub use pace::ClientSpeed;
+pub use plan::{ConnectionLife, Expectations, HttpVersion, LoadLimit, LoadPlan};
 pub use rate::{ArrivalOrder, ArrivalRate};
 pub use report::{
     BenchReport, FailureCount, GeneratorReport, IntervalReport, LatencyReport, ServerPoint,
     ServerReport, UrlReport, to_csv, to_html, to_text,
 };
+pub use request::PlannedRequest;
+pub use scenario::ScenarioPlan;
+pub use status_range::parse_statuses;
 pub use target::{BenchUrl, parse_duration};
 pub use think_time::ThinkTime;
 pub use tls::TlsPlan;

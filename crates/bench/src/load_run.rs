@@ -77,10 +77,9 @@ pub fn run(
         });
     }
     raise_descriptor_limit();
-    let requests = plan
-        .requests
-        .iter()
-        .map(|request| http1::encode(request, &plan));
+    // Those of scenarios are encoded when they are sent.
+    let fixed = plan.requests.iter().filter(|_| plan.scenario.is_none());
+    let requests = fixed.map(|request| http1::encode(request, &plan));
     let prepared = PreparedLoad {
         requests: requests.collect::<Result<_, _>>()?,
         address,
@@ -161,9 +160,14 @@ impl PreparedLoad {
         match failed {
             // The server is there, and what it sends is measured.
             None
-            | Some(LoadFailure::WrongStatus | LoadFailure::WrongLength | LoadFailure::WrongBody) => {
-                Ok(())
-            }
+            | Some(
+                LoadFailure::WrongStatus
+                | LoadFailure::WrongHeader
+                | LoadFailure::WrongLength
+                | LoadFailure::WrongBody
+                | LoadFailure::WrongValue
+                | LoadFailure::NothingCaptured,
+            ) => Ok(()),
             Some(kind) => {
                 let cause = result
                     .counts

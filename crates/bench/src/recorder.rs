@@ -45,6 +45,8 @@ pub(crate) struct LoadCounts {
     pub(crate) causes: [Option<Box<str>>; LoadFailure::ALL.len()],
     /// Good responses and failures of each request of the plan.
     pub(crate) by_request: Vec<(u64, u64)>,
+    /// The latencies of each request of the plan, if there are several.
+    pub(crate) latency_by_request: Vec<Histogram<u64>>,
     /// Connections opened, since the start of the worker.
     pub(crate) opened: u64,
     /// TLS handshakes that resumed a session.
@@ -67,6 +69,10 @@ impl LoadCounts {
             failures: [0; LoadFailure::ALL.len()],
             causes: Default::default(),
             by_request: vec![(0, 0); requests],
+            latency_by_request: match requests {
+                0 | 1 => Vec::new(),
+                many => vec![histogram(); many],
+            },
             opened: 0,
             resumed: 0,
             go_aways: 0,
@@ -76,11 +82,15 @@ impl LoadCounts {
 
     /// Adds what another worker measured, without loss.
     pub(crate) fn add(&mut self, other: Self) {
+        let by_request = self.latency_by_request.iter_mut();
         for (own, others) in [
             (&mut self.latency, &other.latency),
             (&mut self.service, &other.service),
             (&mut self.connect, &other.connect),
-        ] {
+        ]
+        .into_iter()
+        .chain(by_request.zip(&other.latency_by_request))
+        {
             // All have the same bounds, so this cannot fail.
             let _ = own.add(others);
         }
@@ -260,6 +270,9 @@ impl Recorder {
         *status_count(&mut counts.statuses, response.status) += 1;
         if let Some(request) = counts.by_request.get_mut(response.request) {
             request.0 += 1;
+        }
+        if let Some(request) = counts.latency_by_request.get_mut(response.request) {
+            request.saturating_record(latency);
         }
         counts.last_end = Some(response.ended);
     }

@@ -44,6 +44,10 @@ impl BenchUrl {
         &self.path
     }
 
+    pub(crate) fn set_path(&mut self, path: String) {
+        self.path = path;
+    }
+
     /// `http` or `https`.
     pub fn scheme(&self) -> &'static str {
         if self.is_tls { "https" } else { "http" }

@@ -154,8 +154,13 @@ impl WorkerTask {
                 address: self.address,
                 tls: self.tls.clone(),
                 timeout: plan.timeout,
+                reads_slowly: plan.speed.receive.is_some(),
             },
             random: RefCell::new(fastrand::Rng::with_seed(self.share.seed())),
+            scenario: plan
+                .scenario
+                .as_ref()
+                .map(|scenario| Rc::new(scenario.worker((self.share.index, self.share.count)))),
             weights: plan
                 .requests
                 .iter()

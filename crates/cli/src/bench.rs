@@ -2,16 +2,17 @@
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use apus_bench::{
-    ArrivalOrder, ArrivalRate, BenchError, BenchReport, BenchUrl, ClientCertificate, Expectations,
-    HttpVersion, LoadLimit, LoadObjective, LoadPlan, LoadProgress, PlannedRequest, ThinkTime,
-    TlsPlan, parse_duration, to_csv, to_html, to_text,
+    ArrivalOrder, ArrivalRate, BenchError, BenchReport, BenchUrl, ClientCertificate, ClientSpeed,
+    ConnectionLife, Expectations, HttpVersion, LoadLimit, LoadObjective, LoadPlan, LoadProgress,
+    PlannedRequest, ScenarioPlan, ThinkTime, TlsPlan, parse_duration, parse_statuses, to_csv,
+    to_html, to_text,
 };
 use apus_http::{Headers, Method};
 use clap::{Args, ValueHint};
@@ -27,7 +28,7 @@ const SEARCH_DURATION: Duration = Duration::from_secs(3);
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
     #[arg(
-        required = true,
+        required_unless_present = "scenario",
         value_name = "URL",
         value_hint = ValueHint::Url,
         help = "What is requested, such as http://127.0.0.1:8080/; several of one server are chosen at random"
@@ -36,6 +37,17 @@ pub(crate) struct BenchArguments {
     /// How often the URL at the same place is requested, relative to the others [default: 1]
     #[arg(long = "weight", value_name = "N")]
     weights: Vec<u32>,
+
+    /// Run the scenarios of a TOML file: requests one after another, with checks and captured values
+    ///
+    /// A URL on the command line replaces that of the file.
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        conflicts_with_all = ["weights", "method", "body", "body_file", "status", "length", "expect_body", "pipeline", "streams"]
+    )]
+    scenario: Option<PathBuf>,
 
     /// Take the command line of wrk, ab or hey instead, where it means the same; the first argument
     #[arg(long = "as", value_name = "TOOL")]
@@ -121,6 +133,18 @@ pub(crate) struct BenchArguments {
     /// A new connection for each request (`Connection: close` over HTTP/1.1)
     #[arg(long, help_heading = "Load")]
     close: bool,
+    /// A new connection after this number of requests
+    #[arg(long, value_name = "N", help_heading = "Load")]
+    requests_per_connection: Option<NonZeroU64>,
+    /// A new connection after this time
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Load")]
+    connection_lifetime: Option<Duration>,
+    /// Slow clients: read so many bytes per second over each connection
+    #[arg(long, value_name = "BYTES", help_heading = "Load")]
+    receive_rate: Option<NonZeroU32>,
+    /// Slow clients: send so many bytes per second over each connection
+    #[arg(long, value_name = "BYTES", help_heading = "Load")]
+    send_rate: Option<NonZeroU32>,
     /// Send no request before the load, so that a server that cannot be reached fails requests
     #[arg(long, help_heading = "Load")]
     no_probe: bool,
@@ -150,7 +174,7 @@ pub(crate) struct BenchArguments {
     body_file: Option<PathBuf>,
 
     /// The status of a good response: 200, or a range such as 200-299 [default: 200-399]
-    #[arg(long, value_name = "STATUS", value_parser = statuses, help_heading = "Response")]
+    #[arg(long, value_name = "STATUS", value_parser = parse_statuses, help_heading = "Response")]
     status: Option<RangeInclusive<u16>>,
     /// The length of the body of a good response
     #[arg(long, value_name = "BYTES", help_heading = "Response")]
@@ -292,17 +316,36 @@ fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
         .iter()
         .zip(weights)
         .map(|(url, weight)| PlannedRequest {
+            name: None,
             url: url.clone(),
             weight,
             method: method.clone(),
             headers: headers.clone(),
             body: body.clone().into(),
         });
-    let Some(first) = arguments.urls.first() else {
-        return Err(CommandError::Misused("a load needs a URL".to_owned()));
+    let mut plan = match (&arguments.scenario, arguments.urls.as_slice()) {
+        (Some(file), [] | [_]) => {
+            let scenario = ScenarioPlan::read(file, arguments.urls.first().cloned(), &headers)
+                .map_err(misuse_or_failure)?;
+            let Some(first) = scenario.requests().first() else {
+                return Err(CommandError::Misused("a load needs a scenario".to_owned()));
+            };
+            let mut plan = LoadPlan::new(first.url.clone());
+            plan.set_scenario(Arc::new(scenario));
+            plan
+        }
+        (Some(_), _) => {
+            return Err(CommandError::Misused(
+                "--scenario takes one URL at most, which replaces that of the file".to_owned(),
+            ));
+        }
+        (None, [first, ..]) => {
+            let mut plan = LoadPlan::new(first.clone());
+            plan.requests = requests.collect();
+            plan
+        }
+        (None, []) => return Err(CommandError::Misused("a load needs a URL".to_owned())),
     };
-    let mut plan = LoadPlan::new(first.clone());
-    plan.requests = requests.collect();
     plan.connections = arguments.connections;
     plan.threads = arguments.threads.unwrap_or(plan.threads);
     plan.limit = match (arguments.requests, arguments.duration) {
@@ -335,6 +378,14 @@ fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
                 .to_owned(),
         ));
     }
+    plan.life = ConnectionLife {
+        requests: arguments.requests_per_connection,
+        time: arguments.connection_lifetime,
+    };
+    plan.speed = ClientSpeed {
+        receive: arguments.receive_rate,
+        send: arguments.send_rate,
+    };
     plan.receive_window = arguments.receive_window;
     plan.probes = !arguments.no_probe;
     plan.keeps_alive = !arguments.close;
@@ -402,17 +453,6 @@ fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
     })
 }
 
-fn statuses(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let status = |text: &str| match text.parse() {
-        Ok(status @ 100..=999) => Ok(status),
-        _ => Err("expected a status such as 200, or a range such as 200-299".to_owned()),
-    };
-    match text.split_once('-') {
-        Some((first, last)) => Ok(status(first)?..=status(last)?),
-        None => Ok(status(text)?..=status(text)?),
-    }
-}
-
 /// A line on a terminal that shows the course of the load.
 struct ProgressLine {
     is_shown: bool,
@@ -449,15 +489,6 @@ impl ProgressLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reads_ranges_of_statuses() {
-        assert_eq!(statuses("200"), Ok(200..=200));
-        assert_eq!(statuses("200-299"), Ok(200..=299));
-        for wrong in ["", "20", "abc", "200-", "-200", "1000"] {
-            assert!(statuses(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn own_fields_replace_those_that_are_sent_anyway() {

@@ -89,6 +89,8 @@ pub struct BenchReport {
 /// What was requested of one URL, and what came.
 #[derive(Clone, Debug, Serialize)]
 pub struct UrlReport {
+    /// The step of a scenario.
+    pub name: Option<String>,
     /// The method.
     pub method: String,
     /// The URL.
@@ -99,6 +101,8 @@ pub struct UrlReport {
     pub responses: u64,
     /// Failed requests.
     pub failed: u64,
+    /// Its latencies, if there are several URLs.
+    pub latency: Option<LatencyReport>,
 }
 
 /// A distribution of times, in milliseconds, with three digits.
@@ -192,12 +196,15 @@ impl BenchReport {
         let bands = used_bands(&outcome.series);
         Self {
             urls: urls
-                .map(|(request, (responses, failed))| UrlReport {
+                .enumerate()
+                .map(|(index, (request, (responses, failed)))| UrlReport {
+                    name: request.name.clone(),
                     method: request.method.to_string(),
                     url: request.url.to_string(),
                     weight: request.weight,
                     responses: *responses,
                     failed: *failed,
+                    latency: counts.latency_by_request.get(index).map(LatencyReport::new),
                 })
                 .collect(),
             address: outcome.address.to_string(),

@@ -17,6 +17,8 @@ mod page;
 #[cfg(test)]
 mod requests;
 #[cfg(test)]
+mod scenario;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod tls;

@@ -56,9 +56,22 @@ fn write_heading(report: &BenchReport, out: &mut String) -> fmt::Result {
     )?;
     out.push_str("<ul>\n");
     for url in &report.urls {
+        let latency = url.latency.as_ref().filter(|latency| latency.count > 0);
+        let latency = latency.map_or(String::new(), |latency| {
+            format!(
+                ", half below {}, 99% below {}",
+                time(latency.p50_ms),
+                time(latency.p99_ms)
+            )
+        });
+        let name = url
+            .name
+            .as_ref()
+            .map_or(String::new(), |name| format!("{name}: "));
         writeln!(
             out,
-            "<li><code>{} {}</code>: {} responses, {} failed</li>",
+            "<li>{}<code>{} {}</code>: {} responses, {} failed{latency}</li>",
+            EscapedText(&name),
             EscapedText(&url.method),
             EscapedText(&url.url),
             count(url.responses),

@@ -306,3 +306,64 @@ fn bench_takes_the_command_lines_of_other_generators() {
     }
     drop(server);
 }
+
+#[test]
+fn bench_runs_scenarios_of_a_file() {
+    let home = Home::new();
+    let port = free_port();
+    let server = home.serve(&["site", "--listen", &format!("127.0.0.1:{port}")]);
+    home.write("names.csv", "file\nindex.html\n");
+    home.write(
+        "load.toml",
+        "url = \"http://127.0.0.1:1\"\n[data.names]\nfile = \"names.csv\"\n[[scenario]]\nname = \"visit\"\n\
+         [[scenario.step]]\nname = \"page\"\npath = \"/${names.file}?x=${counter}\"\n\
+         expect = { headers = { content-type = true }, body_contains = \"hello\" }\n\
+         capture = { word = { regex = \"<h1>(.*)</h1>\" } }\n\
+         [[scenario.step]]\npath = \"/${word}\"\nexpect = { status = 404 }\n",
+    );
+    let url = format!("http://127.0.0.1:{port}/");
+    let over_http1 = [
+        "bench",
+        "--scenario",
+        "load.toml",
+        &url,
+        "-n",
+        "40",
+        "-c",
+        "4",
+    ];
+    let (text, _) = home.expect(&over_http1, 0);
+    assert!(
+        text.contains("visit: page: ") && text.contains("visit: 2: "),
+        "{text}"
+    );
+    home.expect(&[&over_http1[..], &["--http2"]].concat(), 0);
+    // Without a URL, that of the file counts, where nobody listens.
+    let (_, errors) = home.expect(&["bench", "--scenario", "load.toml"], 1);
+    assert!(errors.contains("connection refused"), "{errors}");
+    for misuse in [
+        &["bench", "--scenario", "none.toml"][..],
+        &["bench", "--scenario", "load.toml", &url, &url],
+        &["bench", "--scenario", "load.toml", "--status", "200"],
+        &["bench", &url, "--requests-per-connection", "0"],
+        &["bench", &url, "--http2", "--http3"],
+    ] {
+        let (_, errors) = home.expect(misuse, 2);
+        assert!(!errors.is_empty(), "{misuse:?}");
+    }
+    let churn = [
+        "bench",
+        &url,
+        "-n",
+        "30",
+        "-c",
+        "1",
+        "--requests-per-connection",
+        "10",
+        "--json",
+    ];
+    let (json, _) = home.expect(&churn, 0);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["connections_opened"], 3, "{json}");
+    drop(server);
+}
