@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::cpu_list::CpuList;
 use crate::rate::{ArrivalOrder, ArrivalRate};
 use crate::scenario::ScenarioPlan;
 use crate::{BenchError, BenchUrl, ClientSpeed, PlannedRequest, ThinkTime, TlsPlan};
@@ -54,6 +55,10 @@ pub struct LoadPlan {
     pub tls: TlsPlan,
     /// Whether hosts that are not this machine may be loaded.
     pub may_load_others: bool,
+    /// The processors that the threads of the generator may use; all, if there is none.
+    pub cores: Option<CpuList>,
+    /// Whether the first response is kept.
+    pub(crate) keeps_sample: bool,
     /// The process whose consumption is measured; without it, those that listen on the port if they are of this machine.
     pub server_pid: Option<u32>,
 }
@@ -146,6 +151,8 @@ impl LoadPlan {
             expected: Expectations::default(),
             tls: TlsPlan::default(),
             may_load_others: false,
+            cores: None,
+            keeps_sample: false,
             server_pid: None,
         }
     }

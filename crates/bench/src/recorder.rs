@@ -26,6 +26,13 @@ impl MeasurementWindow {
     }
 }
 
+/// What a server responds with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ResponseSample {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
 /// What was measured, of one worker or of all.
 pub(crate) struct LoadCounts {
     /// Nanoseconds from the time at which a request was due to the end of its response.
@@ -53,6 +60,8 @@ pub(crate) struct LoadCounts {
     pub(crate) resumed: u64,
     /// GOAWAY frames (HTTP/2).
     pub(crate) go_aways: u64,
+    /// The first response, if the plan keeps it.
+    pub(crate) sample: ResponseSample,
     /// When the last good response ended.
     pub(crate) last_end: Option<Instant>,
 }
@@ -76,6 +85,7 @@ impl LoadCounts {
             opened: 0,
             resumed: 0,
             go_aways: 0,
+            sample: ResponseSample::default(),
             last_end: None,
         }
     }

@@ -73,6 +73,9 @@ pub(crate) struct WorkerResult {
 impl WorkerTask {
     /// Generates the load of this worker on the current thread.
     pub(crate) fn run(self) -> io::Result<WorkerResult> {
+        if let Some(cores) = &self.plan.cores {
+            cores.pin()?;
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build_local(Default::default())?;

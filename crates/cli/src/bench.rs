@@ -10,15 +10,17 @@ use std::time::Duration;
 
 use apus_bench::{
     ArrivalOrder, ArrivalRate, BenchError, BenchReport, BenchUrl, ClientCertificate, ClientSpeed,
-    ConnectionLife, Expectations, HttpVersion, LoadLimit, LoadObjective, LoadPlan, LoadProgress,
-    PlannedRequest, ScenarioPlan, ThinkTime, TlsPlan, parse_duration, parse_statuses, to_csv,
-    to_html, to_text,
+    ConnectionLife, CpuList, Expectations, HttpVersion, LoadLimit, LoadObjective, LoadPlan,
+    LoadProgress, PlannedRequest, ScenarioPlan, ThinkTime, TlsPlan, parse_duration, parse_statuses,
+    to_csv, to_html, to_text,
 };
 use apus_http::{Headers, Method};
 use clap::{Args, ValueHint};
 
 use crate::CommandError;
 use crate::arguments::field;
+use crate::bench_compare::{self, BenchCommand};
+use crate::live_view::LiveView;
 use crate::output::{print, print_error};
 
 /// How long each load of a search takes.
@@ -26,7 +28,11 @@ const SEARCH_DURATION: Duration = Duration::from_secs(3);
 
 /// Arguments of `apus bench`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct BenchArguments {
+    #[command(subcommand)]
+    command: Option<BenchCommand>,
+
     #[arg(
         required_unless_present = "scenario",
         value_name = "URL",
@@ -151,6 +157,9 @@ pub(crate) struct BenchArguments {
     /// Time limit of opening a connection, and of each response
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration, help_heading = "Load")]
     timeout: Duration,
+    /// The processors that the threads of the generator may use, such as 0,2-3 [default: all]
+    #[arg(long, value_name = "LIST", help_heading = "Load")]
+    cores: Option<CpuList>,
     /// Load a host that is not this machine
     #[arg(long, help_heading = "Load")]
     i_own_this_host: bool,
@@ -205,6 +214,9 @@ pub(crate) struct BenchArguments {
     /// Measure what this process of this machine consumes [default: those that listen on the port]
     #[arg(long, value_name = "PID", help_heading = "Result")]
     pid: Option<u32>,
+    /// On a terminal: show a line during the load instead of the whole screen
+    #[arg(long, help_heading = "Result")]
+    no_view: bool,
     /// Print JSON
     #[arg(long, conflicts_with = "csv", help_heading = "Result")]
     json: bool,
@@ -218,6 +230,9 @@ pub(crate) struct BenchArguments {
 
 /// Carries out a load and prints its result.
 pub(crate) fn run(arguments: BenchArguments) -> Result<(), CommandError> {
+    if let Some(command) = arguments.command {
+        return bench_compare::run(command);
+    }
     if arguments.other_generator.is_some() {
         return Err(CommandError::Misused(
             "--as has to be the first argument of `apus bench`".to_owned(),
@@ -225,11 +240,12 @@ pub(crate) fn run(arguments: BenchArguments) -> Result<(), CommandError> {
     }
     let (json, csv, allows_errors) = (arguments.json, arguments.csv, arguments.allow_errors);
     let (html, slo) = (arguments.html.clone(), arguments.slo.clone());
+    let no_view = arguments.no_view;
     let plan = plan(arguments)?;
     if let Some(objective) = slo {
         return search(&plan, &objective, json);
     }
-    let mut progress = ProgressLine::new();
+    let mut progress = ShownProgress::new(&plan, !no_view);
     let report = apus_bench::run(plan, &mut |state| progress.show(state));
     progress.clear();
     let report = report.map_err(misuse_or_failure)?;
@@ -252,7 +268,8 @@ pub(crate) fn run(arguments: BenchArguments) -> Result<(), CommandError> {
 
 /// Searches the highest rate and prints it.
 fn search(plan: &LoadPlan, objective: &LoadObjective, json: bool) -> Result<(), CommandError> {
-    let mut progress = ProgressLine::new();
+    // Each load would begin anew.
+    let mut progress = ShownProgress::new(plan, false);
     let found = apus_bench::find_max(plan, objective, &mut |state| progress.show(state));
     progress.clear();
     let found = found.map_err(misuse_or_failure)?;
@@ -392,6 +409,7 @@ fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
     plan.think_time = arguments.think_time;
     plan.timeout = arguments.timeout;
     plan.may_load_others = arguments.i_own_this_host;
+    plan.cores = arguments.cores;
     plan.server_pid = arguments.pid;
     plan.expected = Expectations {
         length: arguments.length,
@@ -453,34 +471,58 @@ fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
     })
 }
 
-/// A line on a terminal that shows the course of the load.
-struct ProgressLine {
-    is_shown: bool,
+/// What a terminal shows while a load goes on.
+enum ShownProgress {
+    /// The whole screen.
+    View(Box<LiveView>),
+    /// A line.
+    Line,
+    /// Nothing: nobody looks.
+    Nothing,
 }
 
-impl ProgressLine {
-    fn new() -> Self {
-        Self {
-            is_shown: io::stderr().is_terminal(),
+impl ShownProgress {
+    fn new(plan: &LoadPlan, shows_view: bool) -> Self {
+        let title = plan.requests.iter().map(|request| {
+            let name = request.name.as_deref();
+            name.map_or_else(
+                || format!("{} {}", request.method, request.url),
+                str::to_owned,
+            )
+        });
+        let title = title.collect::<Vec<_>>().join(", ");
+        let view = match shows_view {
+            true => LiveView::open(title),
+            false => None,
+        };
+        match view {
+            Some(view) => Self::View(Box::new(view)),
+            None if io::stderr().is_terminal() => Self::Line,
+            None => Self::Nothing,
         }
     }
 
     fn show(&mut self, state: &LoadProgress) {
-        if self.is_shown {
-            let _ = write!(
-                io::stderr().lock(),
-                "\r\x1b[K{:>6.1} s  {:>10.0}/s  p50 {:.2} ms  p99 {:.2} ms  {} failed",
-                state.seconds,
-                state.good as f64 / state.interval,
-                state.p50_ms,
-                state.p99_ms,
-                state.failed,
-            );
+        match self {
+            Self::View(view) => view.show(state),
+            Self::Line => {
+                let _ = write!(
+                    io::stderr().lock(),
+                    "\r\x1b[K{:>6.1} s  {:>10.0}/s  p50 {:.2} ms  p99 {:.2} ms  {} failed",
+                    state.seconds,
+                    state.good as f64 / state.interval,
+                    state.p50_ms,
+                    state.p99_ms,
+                    state.failed,
+                );
+            }
+            Self::Nothing => {}
         }
     }
 
-    fn clear(&mut self) {
-        if self.is_shown {
+    /// Gives the terminal back.
+    fn clear(self) {
+        if matches!(self, Self::Line) {
             let _ = write!(io::stderr().lock(), "\r\x1b[K");
         }
     }

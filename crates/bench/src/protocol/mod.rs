@@ -94,6 +94,10 @@ impl WorkerContext {
     /// Takes data of the body of a response.
     pub(crate) fn receive(&self, received: &mut ReceivedBody, data: &[u8], user: &mut LoadUser) {
         received.add(data, &self.plan.expected);
+        if self.plan.keeps_sample {
+            let sample = &mut self.recorder.borrow_mut().counts.sample;
+            sample.body.extend_from_slice(data);
+        }
         if let Some(user) = user {
             user.note_data(data);
         }
@@ -121,6 +125,9 @@ impl WorkerContext {
             None => received.mistake(&self.plan.expected),
         };
         let mut recorder = self.recorder.borrow_mut();
+        if self.plan.keeps_sample {
+            recorder.counts.sample.status = received.status;
+        }
         match mistake {
             None => recorder.good(GoodResponse {
                 due: begun.due,

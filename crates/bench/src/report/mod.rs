@@ -1,7 +1,7 @@
 //! The result of a load, for people and for programs.
 
 mod csv;
-mod html;
+pub(crate) mod html;
 mod server;
 mod text;
 
@@ -78,6 +78,9 @@ pub struct BenchReport {
     pub generator: GeneratorReport,
     /// What the server consumed, if it is of this machine.
     pub server: Option<ServerReport>,
+    /// Energy of all processors of this machine for each response, in microjoules, where the kernel tells (RAPL): also that of
+    /// the generator if the server is on this machine.
+    pub energy_per_response_uj: Option<f64>,
     /// The length of an interval in seconds.
     pub interval: f64,
     /// What happened in each interval of the measurement.
@@ -252,6 +255,10 @@ impl BenchReport {
                 lag: outcome.lag.as_ref().map(LatencyReport::new),
                 bottleneck: bottleneck(&outcome.used, outcome.lag.as_ref()),
             },
+            energy_per_response_uj: outcome
+                .readings
+                .microjoules()
+                .map(|all| all as f64 / (counts.ended.max(1) as f64)),
             server: outcome.readings.report(counts.ended),
             interval: outcome.interval.as_secs_f64(),
             intervals: outcome
