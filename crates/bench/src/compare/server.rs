@@ -86,6 +86,7 @@ impl ComparedServer {
         }
         let mut asking = load.clone();
         asking.limit = LoadLimit::Requests(1);
+        asking.warm_up = Duration::ZERO;
         asking.timeout = asking.timeout.min(PATIENCE);
         let begin = Instant::now();
         loop {

@@ -8,7 +8,7 @@ use crate::report::text::time;
 /// The size of a plot, and the space around it for labels.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 240.0;
-const LEFT: f64 = 64.0;
+const LEFT: f64 = 76.0;
 const BOTTOM: f64 = 36.0;
 const TOP: f64 = 10.0;
 const RIGHT: f64 = 16.0;

@@ -374,7 +374,7 @@ fn comparison(home: &Home, second: &str) -> String {
     let (one, other) = (free_port(), free_port());
     let text = format!(
         "title = \"one & the other\"\n[rounds]\nleast = 2\nmost = 2\n\
-         [load]\nconnections = 2\nduration = \"200ms\"\nwarm_up = \"0s\"\n\
+         [load]\nconnections = 2\nduration = \"1s\"\nwarm_up = \"100ms\"\n\
          [[server]]\nname = \"one\"\ncommand = [{apus:?}, \"serve\", \"site\", \"--listen\", \"127.0.0.1:{one}\"]\n\
          url = \"http://127.0.0.1:{one}/\"\nversion = [{apus:?}, \"--version\"]\n\
          [[server]]\nname = \"other\"\ncommand = \"{apus} serve {second} --listen 127.0.0.1:{other}\"\n\
