@@ -30,6 +30,7 @@ mod status_range;
 mod target;
 mod think_time;
 mod tls;
+mod websocket_mode;
 mod worker;
 
 pub use apus_transport::tls::Certificate as ClientCertificate;
@@ -55,3 +56,4 @@ pub use status_range::parse_statuses;
 pub use target::{BenchUrl, parse_duration};
 pub use think_time::ThinkTime;
 pub use tls::TlsPlan;
+pub use websocket_mode::WebSocketMode;

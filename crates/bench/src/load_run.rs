@@ -16,8 +16,9 @@ use crate::rate::WorkerShare;
 use crate::recorder::{IntervalCounts, LoadCounts, ResponseSample, band_start};
 use crate::report::{BenchReport, LoadOutcome, ServerReadings};
 use crate::target::is_this_machine;
+use crate::websocket_mode::BroadcastCounts;
 use crate::worker::{Phase, WorkerMessage, WorkerResult, WorkerTask};
-use crate::{BenchError, LoadFailure};
+use crate::{BenchError, LoadFailure, WebSocketMode};
 
 /// The shortest and the longest interval in which the load is described over time.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
@@ -98,6 +99,8 @@ struct PreparedLoad {
     plan: Arc<LoadPlan>,
     requests: Arc<[Vec<u8>]>,
     address: SocketAddr,
+    /// Of messages to all connections.
+    broadcast: Arc<BroadcastCounts>,
     /// Whether the server is on this machine.
     is_local: bool,
 }
@@ -123,6 +126,7 @@ impl PreparedLoad {
         Ok(Self {
             requests: requests.collect::<Result<_, _>>()?,
             address,
+            broadcast: Arc::new(BroadcastCounts::new()),
             is_local,
             plan: Arc::new(plan),
         })
@@ -145,6 +149,7 @@ impl PreparedLoad {
             address: self.address,
             tls,
             requests: Arc::clone(&self.requests),
+            broadcast: Arc::clone(&self.broadcast),
             interval: self.interval(),
             phase: channels.0,
             messages: channels.1,
@@ -172,9 +177,10 @@ impl PreparedLoad {
         let (_phase, phase) = watch::channel(Phase::Load(Instant::now()));
         let (messages, _received) = mpsc::unbounded_channel();
         let share = WorkerShare { index: 0, count: 1 };
-        let result = self
-            .worker(&Arc::new(plan), share, (phase, messages))?
-            .run()?;
+        let mut worker = self.worker(&Arc::new(plan), share, (phase, messages))?;
+        // The message of this load is not one of those of the next.
+        worker.broadcast = Arc::new(BroadcastCounts::new());
+        let result = worker.run()?;
         let failed = LoadFailure::ALL.into_iter().find(|kind| {
             let count = result.counts.failures.get(*kind as usize);
             count.is_some_and(|count| *count > 0)
@@ -405,6 +411,9 @@ impl LoadControl<'_> {
                 }
                 (lag, None) => lag,
             };
+        }
+        if self.plan.websocket == Some(WebSocketMode::Broadcast) && !self.is_interrupted {
+            counts.note_lost_broadcasts(self.plan.connections.get() as u64);
         }
         let begin = self.begin.unwrap_or_else(Instant::now);
         let ended = match (self.plan.limit, self.is_interrupted) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::cpu_list::CpuList;
 use crate::rate::{ArrivalOrder, ArrivalRate};
 use crate::scenario::ScenarioPlan;
-use crate::{BenchError, BenchUrl, ClientSpeed, PlannedRequest, ThinkTime, TlsPlan};
+use crate::{BenchError, BenchUrl, ClientSpeed, PlannedRequest, ThinkTime, TlsPlan, WebSocketMode};
 
 /// A load on one server.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub struct LoadPlan {
     pub requests: Vec<PlannedRequest>,
     /// Scenarios, whose steps are `requests`: see [`set_scenario`](Self::set_scenario).
     pub(crate) scenario: Option<Arc<ScenarioPlan>>,
+    /// Messages over WebSocket instead of requests: the body of the first request, over HTTP/1.1.
+    pub websocket: Option<WebSocketMode>,
     /// The version of HTTP.
     pub version: HttpVersion,
     /// The connections, over all threads.
@@ -114,6 +116,8 @@ pub struct Expectations {
     pub length: Option<u64>,
     /// The body.
     pub body: Option<Vec<u8>>,
+    /// A call of gRPC: the trailers, or the head, have the status 0 (OK).
+    pub grpc: bool,
 }
 
 impl Default for Expectations {
@@ -123,6 +127,7 @@ impl Default for Expectations {
             statuses: 200..=399,
             length: None,
             body: None,
+            grpc: false,
         }
     }
 }
@@ -133,6 +138,7 @@ impl LoadPlan {
         Self {
             requests: vec![PlannedRequest::get(url)],
             scenario: None,
+            websocket: None,
             version: HttpVersion::default(),
             connections: NonZeroUsize::MIN.saturating_add(49),
             threads: default_threads(),
@@ -212,13 +218,25 @@ impl LoadPlan {
                 "a think time needs a closed loop with one request in flight over each connection",
             );
         }
+        if self.websocket.is_some()
+            && (self.version != HttpVersion::Http1 || self.scenario.is_some())
+        {
+            return wrong("WebSocket needs HTTP/1.1, and has no scenarios");
+        }
+        if self.websocket.is_none() && self.requests.iter().any(|one| one.url.is_websocket()) {
+            return wrong("a URL with ws or wss needs a load of messages");
+        }
+        if self.expected.grpc && self.version != HttpVersion::Http2 {
+            return wrong("gRPC needs HTTP/2");
+        }
         if self.scenario.is_some() && self.in_flight.get() > 1 {
             return wrong("a scenario has one request in flight over each connection");
         }
         if self.version == HttpVersion::Http3 && self.speed != ClientSpeed::default() {
             return wrong("slow clients need HTTP/1.1 or HTTP/2");
         }
-        if self.version == HttpVersion::Http1 && self.in_flight.get() > 1 && self.rate.is_some() {
+        let is_pipelined = self.version == HttpVersion::Http1 && self.websocket.is_none();
+        if is_pipelined && self.in_flight.get() > 1 && self.rate.is_some() {
             return wrong(
                 "pipelining needs a closed loop: with a rate, a request would wait behind another although it is due",
             );

@@ -60,6 +60,8 @@ pub(crate) struct LoadCounts {
     pub(crate) resumed: u64,
     /// GOAWAY frames (HTTP/2).
     pub(crate) go_aways: u64,
+    /// Messages that were sent to all connections in the window.
+    pub(crate) broadcasts: u64,
     /// The first response, if the plan keeps it.
     pub(crate) sample: ResponseSample,
     /// When the last good response ended.
@@ -85,6 +87,7 @@ impl LoadCounts {
             opened: 0,
             resumed: 0,
             go_aways: 0,
+            broadcasts: 0,
             sample: ResponseSample::default(),
             last_end: None,
         }
@@ -122,7 +125,21 @@ impl LoadCounts {
         self.opened += other.opened;
         self.resumed += other.resumed;
         self.go_aways += other.go_aways;
+        self.broadcasts += other.broadcasts;
         self.last_end = self.last_end.max(other.last_end);
+    }
+
+    /// Counts messages that did not reach one of so many connections.
+    pub(crate) fn note_lost_broadcasts(&mut self, connections: u64) {
+        let expected = self.broadcasts * connections;
+        let known = self.latency.len() + self.failed();
+        let lost = expected.saturating_sub(known);
+        if let Some(count) = self.failures.get_mut(LoadFailure::NotDelivered as usize) {
+            *count += lost;
+        }
+        if let Some(request) = self.by_request.first_mut() {
+            request.1 += lost;
+        }
     }
 
     /// All failures.
@@ -306,6 +323,11 @@ impl Recorder {
         if self.window.has(due) {
             *status_count(&mut self.counts.statuses, status) += 1;
         }
+    }
+
+    /// A message to all connections that was due then.
+    pub(crate) fn broadcast(&mut self, due: Instant) {
+        self.counts.broadcasts += u64::from(self.window.has(due));
     }
 
     /// Keeps what was said about a failure, if it is the first of its kind.

@@ -20,9 +20,11 @@ use crate::protocol::WorkerContext;
 use crate::protocol::http1::Http1Load;
 use crate::protocol::http2::Http2Load;
 use crate::protocol::http3::{Http3Load, QuicSockets};
+use crate::protocol::websocket::WebSocketLoad;
 use crate::rate::WorkerShare;
 use crate::recorder::{IntervalCounts, LoadCounts, MeasurementWindow, Recorder};
 use crate::tls::ConnectionTls;
+use crate::websocket_mode::BroadcastCounts;
 
 /// The connections that a worker opens at once before the load.
 const OPENING_AT_ONCE: usize = 64;
@@ -56,6 +58,7 @@ pub(crate) struct WorkerTask {
     pub(crate) tls: Option<ConnectionTls>,
     /// The encoded requests of the plan, for HTTP/1.1.
     pub(crate) requests: Arc<[Vec<u8>]>,
+    pub(crate) broadcast: Arc<BroadcastCounts>,
     pub(crate) interval: Duration,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) messages: mpsc::UnboundedSender<WorkerMessage>,
@@ -160,6 +163,8 @@ impl WorkerTask {
                 reads_slowly: plan.speed.receive.is_some(),
             },
             random: RefCell::new(fastrand::Rng::with_seed(self.share.seed())),
+            broadcast: Arc::clone(&self.broadcast),
+            workers: self.share.count,
             scenario: plan
                 .scenario
                 .as_ref()
@@ -200,6 +205,9 @@ impl WorkerTask {
                 }
                 (HttpVersion::Http2, None) => {
                     LoadConnection::Http2(Box::new(Http2Load::new(id, context)))
+                }
+                (_, None) if let Some(mode) = self.plan.websocket => {
+                    LoadConnection::WebSocket(Box::new(WebSocketLoad::new(id, context, mode)))
                 }
                 (_, None) => LoadConnection::Http1(Box::new(Http1Load::new(
                     id,
@@ -299,6 +307,7 @@ enum LoadConnection {
     Http1(Box<Http1Load>),
     Http2(Box<Http2Load>),
     Http3(Box<Http3Load>),
+    WebSocket(Box<WebSocketLoad>),
 }
 
 impl LoadConnection {
@@ -307,6 +316,7 @@ impl LoadConnection {
             Self::Http1(connection) => connection.prepare().await,
             Self::Http2(connection) => connection.prepare().await,
             Self::Http3(connection) => connection.prepare().await,
+            Self::WebSocket(connection) => connection.prepare().await,
         }
     }
 
@@ -315,6 +325,7 @@ impl LoadConnection {
             Self::Http1(connection) => connection.run().await,
             Self::Http2(connection) => connection.run().await,
             Self::Http3(connection) => connection.run().await,
+            Self::WebSocket(connection) => connection.run().await,
         }
     }
 }

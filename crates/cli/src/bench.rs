@@ -11,8 +11,8 @@ use std::time::Duration;
 use apus_bench::{
     ArrivalOrder, ArrivalRate, BenchError, BenchReport, BenchUrl, ClientCertificate, ClientSpeed,
     ConnectionLife, CpuList, Expectations, HttpVersion, LoadLimit, LoadObjective, LoadPlan,
-    LoadProgress, PlannedRequest, ScenarioPlan, ThinkTime, TlsPlan, parse_duration, parse_statuses,
-    to_csv, to_html, to_text,
+    LoadProgress, PlannedRequest, ScenarioPlan, ThinkTime, TlsPlan, WebSocketMode, parse_duration,
+    parse_statuses, to_csv, to_html, to_text,
 };
 use apus_http::{Headers, Method};
 use clap::{Args, ValueHint};
@@ -112,6 +112,12 @@ pub(crate) struct BenchArguments {
     /// HTTP/3
     #[arg(long, conflicts_with_all = ["pipeline", "http2"], help_heading = "Load")]
     http3: bool,
+    /// gRPC over HTTP/2: --body-file is the encoded message of a unary call, whose status has to be 0 (OK)
+    #[arg(long, conflicts_with_all = ["close", "pipeline", "http3", "method", "scenario"], help_heading = "Load")]
+    grpc: bool,
+    /// With a ws or wss URL: the server sends each message to all connections, instead of back
+    #[arg(long, conflicts_with_all = ["http2", "http3", "grpc", "scenario"], help_heading = "Load")]
+    broadcast: bool,
     /// With --http2 and --http3: requests in flight over each connection
     #[arg(
         short = 'm',
@@ -315,11 +321,17 @@ fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
         (None, Some(file)) => read(&file)?,
         (None, None) => Vec::new(),
     };
-    let method = arguments.method.unwrap_or(match body.is_empty() {
-        true => Method::GET,
-        false => Method::POST,
-    });
-    let headers = headers(&arguments.headers)?;
+    let is_websocket = arguments.urls.first().is_some_and(BenchUrl::is_websocket);
+    let (method, body) = match (arguments.method, arguments.grpc) {
+        (_, true) => (Method::POST, grpc_message(&body)?),
+        (Some(method), false) => (method, body),
+        (None, false) if body.is_empty() || is_websocket => (Method::GET, body),
+        (None, false) => (Method::POST, body),
+    };
+    let mut headers = headers(&arguments.headers)?;
+    if arguments.grpc && !headers.contains("content-type") {
+        headers.push(b"content-type", b"application/grpc");
+    }
     if arguments.weights.len() > arguments.urls.len() {
         return Err(CommandError::Misused(format!(
             "there are {} weights for {} URLs",
@@ -379,7 +391,17 @@ fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
     if arguments.poisson {
         plan.order = ArrivalOrder::Poisson;
     }
-    plan.version = match (arguments.http2, arguments.http3) {
+    plan.websocket = match (is_websocket, arguments.broadcast) {
+        (true, false) => Some(WebSocketMode::Echo),
+        (true, true) => Some(WebSocketMode::Broadcast),
+        (false, false) => None,
+        (false, true) => {
+            return Err(CommandError::Misused(
+                "--broadcast needs a URL with ws or wss".to_owned(),
+            ));
+        }
+    };
+    plan.version = match (arguments.http2 || arguments.grpc, arguments.http3) {
         (true, _) => HttpVersion::Http2,
         (_, true) => HttpVersion::Http3,
         _ => HttpVersion::Http1,
@@ -415,6 +437,7 @@ fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
         length: arguments.length,
         body: arguments.expect_body.as_deref().map(read).transpose()?,
         statuses: arguments.status.unwrap_or(plan.expected.statuses),
+        grpc: arguments.grpc,
     };
     plan.tls = TlsPlan {
         verify: !arguments.insecure,
@@ -460,6 +483,16 @@ fn headers(fields: &[(String, String)]) -> Result<Headers, CommandError> {
             .map_err(|_| CommandError::Misused(format!("`{name}: {value}` is no header field")))?;
     }
     Ok(headers)
+}
+
+/// A message with its prefix: not compressed, and its length.
+fn grpc_message(message: &[u8]) -> Result<Vec<u8>, CommandError> {
+    let length = u32::try_from(message.len())
+        .map_err(|_| CommandError::Misused("the message has more than 4 GiB".to_owned()))?;
+    let mut framed = vec![0];
+    framed.extend_from_slice(&length.to_be_bytes());
+    framed.extend_from_slice(message);
+    Ok(framed)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CommandError> {

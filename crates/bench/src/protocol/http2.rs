@@ -304,7 +304,7 @@ impl Http2Load {
             protocol: None,
             headers: &request.headers,
             content_length: (!request.body.is_empty()).then_some(request.body.len() as u64),
-            te_trailers: false,
+            te_trailers: self.context.plan.expected.grpc,
             expects_continue: false,
         };
         let is_whole = request.body.is_empty();
@@ -399,6 +399,8 @@ impl Http2Load {
                 } => {
                     if let Some(Some(open)) = self.streams.get_mut(stream.slot()) {
                         open.received.status = status.as_u16();
+                        open.received
+                            .note_fields(&headers, &self.context.plan.expected);
                     }
                     if let Some(user) = &mut self.user {
                         user.note_headers(&headers);
@@ -420,7 +422,13 @@ impl Http2Load {
                         self.complete(stream, now);
                     }
                 }
-                Http2Event::Trailers { stream, .. } => self.complete(stream, now),
+                Http2Event::Trailers { stream, trailers } => {
+                    if let Some(Some(open)) = self.streams.get_mut(stream.slot()) {
+                        open.received
+                            .note_fields(&trailers, &self.context.plan.expected);
+                    }
+                    self.complete(stream, now);
+                }
                 Http2Event::Reset { stream, code } => {
                     self.fail_stream(stream, LoadFailure::StreamReset, || code.to_string());
                 }

@@ -3,6 +3,7 @@
 pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod http3;
+pub(crate) mod websocket;
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use apus_http::Headers;
 use apus_transport::Transport;
 
 use crate::arrivals::Arrivals;
@@ -20,6 +22,7 @@ use crate::plan::{Expectations, LoadPlan};
 use crate::recorder::{GoodResponse, Recorder};
 use crate::scenario::{ScenarioUser, ScenarioWorker};
 use crate::think_time::ThinkPause;
+use crate::websocket_mode::BroadcastCounts;
 use crate::{LoadFailure, PlannedRequest};
 
 /// The time between two attempts of a connection that cannot be opened.
@@ -36,6 +39,9 @@ pub(crate) struct WorkerContext {
     pub(crate) connector: Connector,
     pub(crate) random: RefCell<fastrand::Rng>,
     pub(crate) scenario: Option<Rc<ScenarioWorker>>,
+    pub(crate) broadcast: Arc<BroadcastCounts>,
+    /// The threads of the load.
+    pub(crate) workers: usize,
     /// The sum of all weights.
     pub(crate) weights: u64,
 }
@@ -124,6 +130,16 @@ impl WorkerContext {
             Some(user) => user.finish(received.status, received.bytes),
             None => received.mistake(&self.plan.expected),
         };
+        self.record(begun, (received, ended), mistake);
+    }
+
+    /// Records a complete response with what is wrong with it, if anything.
+    pub(crate) fn record(
+        &self,
+        begun: BegunRequest,
+        (received, ended): (&ReceivedBody, Instant),
+        mistake: Option<(LoadFailure, String)>,
+    ) {
         let mut recorder = self.recorder.borrow_mut();
         if self.plan.keeps_sample {
             recorder.counts.sample.status = received.status;
@@ -214,9 +230,29 @@ pub(crate) struct ReceivedBody {
     pub(crate) status: u16,
     pub(crate) bytes: u64,
     is_other: bool,
+    /// The status of a call of gRPC.
+    grpc_status: Option<u32>,
 }
 
 impl ReceivedBody {
+    /// A message over WebSocket.
+    pub(crate) fn of_message(bytes: usize) -> Self {
+        Self {
+            status: 101,
+            bytes: bytes as u64,
+            ..Self::default()
+        }
+    }
+
+    /// Notes the fields of the head or of the trailers, of which gRPC needs one.
+    pub(crate) fn note_fields(&mut self, fields: &Headers, expected: &Expectations) {
+        if expected.grpc
+            && let Some(status) = fields.get_str("grpc-status")
+        {
+            self.grpc_status = status.parse().ok();
+        }
+    }
+
     /// Adds data of the body.
     pub(crate) fn add(&mut self, data: &[u8], expected: &Expectations) {
         if let Some(body) = &expected.body
@@ -232,6 +268,11 @@ impl ReceivedBody {
     pub(crate) fn mistake(&self, expected: &Expectations) -> Option<(LoadFailure, String)> {
         if !expected.statuses.contains(&self.status) {
             return Some((LoadFailure::WrongStatus, format!("status {}", self.status)));
+        }
+        if expected.grpc && self.grpc_status != Some(0) {
+            let status = self.grpc_status.map(|status| status.to_string());
+            let cause = format!("status {}", status.as_deref().unwrap_or("missing"));
+            return Some((LoadFailure::GrpcStatus, cause));
         }
         let length = expected
             .length

@@ -12,6 +12,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::WebSocketMode;
 use crate::failure::LoadFailure;
 use crate::generator::{ThreadUse, bottleneck};
 use crate::plan::LoadPlan;
@@ -211,7 +212,12 @@ impl BenchReport {
                 })
                 .collect(),
             address: outcome.address.to_string(),
-            protocol: plan.version.name(),
+            protocol: match plan.websocket {
+                Some(WebSocketMode::Echo) => "WebSocket (echo)",
+                Some(WebSocketMode::Broadcast) => "WebSocket (broadcast)",
+                None if plan.expected.grpc => "gRPC",
+                None => plan.version.name(),
+            },
             load: if plan.rate.is_some() {
                 "open"
             } else {

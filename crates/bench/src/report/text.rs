@@ -99,6 +99,9 @@ fn write_heading(report: &BenchReport, out: &mut String) -> std::fmt::Result {
         (true, many) if report.protocol == "HTTP/1.1" => {
             write!(out, ", {many} pipelined requests each")?;
         }
+        (true, many) if report.protocol.starts_with("WebSocket") => {
+            write!(out, ", {many} messages in flight each")?;
+        }
         (true, many) => write!(out, ", {many} streams each")?,
     }
     let threads = match report.threads {

@@ -7,6 +7,8 @@ mod failures;
 #[cfg(test)]
 mod find_max;
 #[cfg(test)]
+mod grpc;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod http2;
@@ -22,3 +24,5 @@ mod scenario;
 mod server;
 #[cfg(test)]
 mod tls;
+#[cfg(test)]
+mod websocket;
