@@ -5,7 +5,7 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 DENY := $(shell command -v cargo-deny || echo .tools/bin/cargo-deny)
 
-.PHONY: help run test test-fast lint package release attack bench bench-instructions bench-path soak fuzz conformance tools clean
+.PHONY: help run test test-fast lint package release attack bench bench-generators bench-instructions bench-path soak fuzz conformance tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -49,6 +49,9 @@ bench: ## Apus against nginx, H2O, HAProxy, Varnish, web frameworks and the floo
 
 bench-instructions: ## instructions of a request, counted by callgrind; BENCH="--case proxy-1k --write"
 	python3 bench/instructions.py $(BENCH)
+
+bench-generators: ## CPU of apus bench for a request, beside wrk, h2load and oha; BENCH="--case http1"
+	python3 bench/generators.py $(BENCH)
 
 bench-path: ## downloads over HTTP/2 and HTTP/3 through the same delay and loss, as root; BENCH="--case 20ms-0.0% --nginx"
 	python3 bench/path.py $(BENCH)

@@ -9,10 +9,13 @@ use apus_transport::descriptors::DescriptorPermit;
 use apus_transport::tls::TlsStream;
 use apus_transport::{StreamSocket, Transport};
 use rustls::{ClientConnection, HandshakeKind};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::failure::LoadFailure;
 use crate::tls::ConnectionTls;
+
+/// Bytes that the kernel keeps for a slow client.
+const SLOW_RECEIVE_BUFFER: u32 = 16 * 1024;
 
 /// Opens the connections of a worker.
 pub(crate) struct Connector {
@@ -20,6 +23,8 @@ pub(crate) struct Connector {
     pub(crate) tls: Option<ConnectionTls>,
     /// How long a connection may take.
     pub(crate) timeout: Duration,
+    /// Whether the kernel has to keep little of what a server sends, so that the server notices a slow client.
+    pub(crate) reads_slowly: bool,
 }
 
 /// A connection that was opened.
@@ -91,7 +96,17 @@ impl Connector {
 
     async fn socket(&self) -> io::Result<StreamSocket> {
         let permit = DescriptorPermit::of_origin().await?;
-        let socket = TcpStream::connect(self.address).await?;
+        let socket = match self.reads_slowly {
+            true => {
+                let socket = match self.address {
+                    SocketAddr::V4(_) => TcpSocket::new_v4()?,
+                    SocketAddr::V6(_) => TcpSocket::new_v6()?,
+                };
+                socket.set_recv_buffer_size(SLOW_RECEIVE_BUFFER)?;
+                socket.connect(self.address).await?
+            }
+            false => TcpStream::connect(self.address).await?,
+        };
         // The connection works without it, too.
         let _ = socket.set_nodelay(true);
         Ok(StreamSocket::Tcp(socket, permit))

@@ -22,6 +22,8 @@ pub enum BenchError {
         /// What happened.
         cause: String,
     },
+    /// A server of a comparison cannot be started, measured or stopped.
+    Server(String),
     /// A process or a port was named whose numbers cannot be read.
     Process(String),
     /// The system denied a thread, a runtime or a timer.
@@ -31,7 +33,9 @@ pub enum BenchError {
 impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Plan(message) | Self::Process(message) => f.write_str(message),
+            Self::Plan(message) | Self::Process(message) | Self::Server(message) => {
+                f.write_str(message)
+            }
             Self::NotLocal { host, address } => write!(
                 f,
                 "{host} ({address}) is not this machine; a load on somebody else's server is an attack on it. \

@@ -37,10 +37,20 @@ pub enum LoadFailure {
     GoAway,
     /// The status was not expected.
     WrongStatus,
+    /// A header field had another value, or was missing.
+    WrongHeader,
     /// The body had another length.
     WrongLength,
     /// The body had other bytes.
     WrongBody,
+    /// A value in the body had another value, or was missing (JSON).
+    WrongValue,
+    /// The status of a call of gRPC was not 0 (OK).
+    GrpcStatus,
+    /// A message to all connections did not reach one of them.
+    NotDelivered,
+    /// The response had nothing of what a later request of the scenario needs.
+    NothingCaptured,
     /// The request was due in an open loop and was never sent, because no connection became free in time.
     NotSent,
     /// The socket failed in another way.
@@ -49,7 +59,7 @@ pub enum LoadFailure {
 
 impl LoadFailure {
     /// All kinds, in the order in which they are reported.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 22] = [
         Self::ConnectRefused,
         Self::ConnectTimeout,
         Self::Connect,
@@ -63,8 +73,13 @@ impl LoadFailure {
         Self::StreamReset,
         Self::GoAway,
         Self::WrongStatus,
+        Self::WrongHeader,
         Self::WrongLength,
         Self::WrongBody,
+        Self::WrongValue,
+        Self::GrpcStatus,
+        Self::NotDelivered,
+        Self::NothingCaptured,
         Self::NotSent,
         Self::Io,
     ];
@@ -85,8 +100,13 @@ impl LoadFailure {
             Self::StreamReset => "stream_reset",
             Self::GoAway => "goaway",
             Self::WrongStatus => "wrong_status",
+            Self::WrongHeader => "wrong_header",
             Self::WrongLength => "wrong_length",
             Self::WrongBody => "wrong_body",
+            Self::WrongValue => "wrong_value",
+            Self::GrpcStatus => "grpc_status",
+            Self::NotDelivered => "not_delivered",
+            Self::NothingCaptured => "nothing_captured",
             Self::NotSent => "not_sent",
             Self::Io => "io_error",
         }
@@ -108,8 +128,13 @@ impl LoadFailure {
             Self::StreamReset => "stream reset",
             Self::GoAway => "not processed because of GOAWAY",
             Self::WrongStatus => "wrong status",
+            Self::WrongHeader => "wrong header field",
             Self::WrongLength => "wrong length of the body",
             Self::WrongBody => "wrong body",
+            Self::WrongValue => "wrong value in the body",
+            Self::GrpcStatus => "the status of gRPC is not OK",
+            Self::NotDelivered => "message not delivered to a connection",
+            Self::NothingCaptured => "nothing to capture",
             Self::NotSent => "due, but never sent",
             Self::Io => "failure of the socket",
         }

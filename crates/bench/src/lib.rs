@@ -1,5 +1,5 @@
 //! The load generator behind `apus bench`: it sends requests to one server, and reports what it measured of the
-//! server and of itself.
+//! server and of itself; and [`compare()`] does so with several servers in turn, and says how sure the difference is.
 //!
 //! A [`LoadPlan`] says what is sent, how and for how long; [`run`] carries it out and returns a [`BenchReport`].
 //! Each worker thread has its own runtime, its own connections and its own histograms, which are added up without
@@ -8,34 +8,52 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod compare;
 mod connect;
+mod cpu_list;
+mod energy;
 mod error;
 mod failure;
 mod find_max;
 mod generator;
 mod load_run;
+mod pace;
 mod plan;
 mod process;
 mod protocol;
 mod rate;
 mod recorder;
 mod report;
+mod request;
+mod scenario;
+mod status_range;
 mod target;
 mod think_time;
 mod tls;
+mod websocket_mode;
 mod worker;
 
 pub use apus_transport::tls::Certificate as ClientCertificate;
+pub use compare::{
+    ComparedRatio, ComparisonEnvironment, ComparisonPlan, ComparisonProgress, ComparisonReport,
+    RoundSample, ServerSamples, compare, to_comparison_text, to_page,
+};
+pub use cpu_list::CpuList;
 pub use error::BenchError;
 pub use failure::LoadFailure;
 pub use find_max::{LoadObjective, MaxRateReport, SearchedRate, find_max};
-pub use load_run::{LoadProgress, run};
-pub use plan::{Expectations, HttpVersion, LoadLimit, LoadPlan, PlannedRequest};
+pub use load_run::{LoadProgress, latency_band_start_ms, run};
+pub use pace::ClientSpeed;
+pub use plan::{ConnectionLife, Expectations, HttpVersion, LoadLimit, LoadPlan};
 pub use rate::{ArrivalOrder, ArrivalRate};
 pub use report::{
     BenchReport, FailureCount, GeneratorReport, IntervalReport, LatencyReport, ServerPoint,
     ServerReport, UrlReport, to_csv, to_html, to_text,
 };
+pub use request::PlannedRequest;
+pub use scenario::ScenarioPlan;
+pub use status_range::parse_statuses;
 pub use target::{BenchUrl, parse_duration};
 pub use think_time::ThinkTime;
 pub use tls::TlsPlan;
+pub use websocket_mode::WebSocketMode;

@@ -13,11 +13,12 @@ use crate::plan::{LoadLimit, LoadPlan};
 use crate::process::ServerProcesses;
 use crate::protocol::http1;
 use crate::rate::WorkerShare;
-use crate::recorder::{IntervalCounts, LoadCounts};
+use crate::recorder::{IntervalCounts, LoadCounts, ResponseSample, band_start};
 use crate::report::{BenchReport, LoadOutcome, ServerReadings};
 use crate::target::is_this_machine;
+use crate::websocket_mode::BroadcastCounts;
 use crate::worker::{Phase, WorkerMessage, WorkerResult, WorkerTask};
-use crate::{BenchError, LoadFailure};
+use crate::{BenchError, LoadFailure, WebSocketMode};
 
 /// The shortest and the longest interval in which the load is described over time.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
@@ -52,6 +53,13 @@ pub struct LoadProgress {
     pub p50_ms: f64,
     /// Milliseconds below which 99% of the latencies of the interval are.
     pub p99_ms: f64,
+    /// Good responses of the interval by their latency; [`latency_band_start_ms`] tells where each band begins.
+    pub bands: Vec<u32>,
+}
+
+/// Where a band of latencies of [`LoadProgress::bands`] begins, in milliseconds.
+pub fn latency_band_start_ms(band: usize) -> f64 {
+    band_start(band) * 1e3
 }
 
 /// Carries out a load, and tells `observe` about each interval. Waits until the load is over. SIGINT ends it early; then
@@ -63,35 +71,14 @@ pub fn run(
     plan: LoadPlan,
     observe: &mut dyn FnMut(&LoadProgress),
 ) -> Result<BenchReport, BenchError> {
-    plan.check()?;
-    let Some(first) = plan.requests.first() else {
-        return Err(BenchError::Plan("a load needs a URL".to_owned()));
-    };
-    let url = first.url.clone();
-    let address = url.resolve()?;
-    let is_local = is_this_machine(address);
-    if !plan.may_load_others && !is_local {
-        return Err(BenchError::NotLocal {
-            host: url.host().to_owned(),
-            address: address.ip().to_string(),
-        });
-    }
+    let prepared = PreparedLoad::new(plan)?;
     raise_descriptor_limit();
-    let requests = plan
-        .requests
-        .iter()
-        .map(|request| http1::encode(request, &plan));
-    let prepared = PreparedLoad {
-        requests: requests.collect::<Result<_, _>>()?,
-        address,
-        plan: Arc::new(plan),
-    };
     if prepared.plan.probes {
         prepared.probe()?;
     }
     let server = match prepared.plan.server_pid {
         Some(pid) => Some(ServerProcesses::of_pid(pid)?),
-        None if is_local => ServerProcesses::of_port(url.port()),
+        None if prepared.is_local => ServerProcesses::of_port(prepared.address.port()),
         None => None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -100,14 +87,51 @@ pub fn run(
     runtime.block_on(prepared.control(server, observe))
 }
 
+/// Sends one request; the response, if it is complete.
+pub(crate) fn fetch(plan: &LoadPlan) -> Result<ResponseSample, BenchError> {
+    let mut plan = plan.clone();
+    plan.keeps_sample = true;
+    PreparedLoad::new(plan)?.probe()
+}
+
 /// A load that can begin.
 struct PreparedLoad {
     plan: Arc<LoadPlan>,
     requests: Arc<[Vec<u8>]>,
     address: SocketAddr,
+    /// Of messages to all connections.
+    broadcast: Arc<BroadcastCounts>,
+    /// Whether the server is on this machine.
+    is_local: bool,
 }
 
 impl PreparedLoad {
+    fn new(plan: LoadPlan) -> Result<Self, BenchError> {
+        plan.check()?;
+        let Some(first) = plan.requests.first() else {
+            return Err(BenchError::Plan("a load needs a URL".to_owned()));
+        };
+        let url = first.url.clone();
+        let address = url.resolve()?;
+        let is_local = is_this_machine(address);
+        if !plan.may_load_others && !is_local {
+            return Err(BenchError::NotLocal {
+                host: url.host().to_owned(),
+                address: address.ip().to_string(),
+            });
+        }
+        // Those of scenarios are encoded when they are sent.
+        let fixed = plan.requests.iter().filter(|_| plan.scenario.is_none());
+        let requests = fixed.map(|request| http1::encode(request, &plan));
+        Ok(Self {
+            requests: requests.collect::<Result<_, _>>()?,
+            address,
+            broadcast: Arc::new(BroadcastCounts::new()),
+            is_local,
+            plan: Arc::new(plan),
+        })
+    }
+
     fn worker(
         &self,
         plan: &Arc<LoadPlan>,
@@ -125,6 +149,7 @@ impl PreparedLoad {
             address: self.address,
             tls,
             requests: Arc::clone(&self.requests),
+            broadcast: Arc::clone(&self.broadcast),
             interval: self.interval(),
             phase: channels.0,
             messages: channels.1,
@@ -140,20 +165,22 @@ impl PreparedLoad {
 
     /// Sends one request, so that a mistake in the URL, a wrong certificate or a server that is not there is reported
     /// before there is any load.
-    fn probe(&self) -> Result<(), BenchError> {
+    fn probe(&self) -> Result<ResponseSample, BenchError> {
         let mut plan = LoadPlan::clone(&self.plan);
         plan.connections = std::num::NonZeroUsize::MIN;
         plan.in_flight = std::num::NonZeroUsize::MIN;
         plan.limit = LoadLimit::Requests(1);
         plan.warm_up = Duration::ZERO;
         plan.rate = None;
+        plan.cores = None;
         let url = plan.requests.first().map(|request| request.url.to_string());
         let (_phase, phase) = watch::channel(Phase::Load(Instant::now()));
         let (messages, _received) = mpsc::unbounded_channel();
         let share = WorkerShare { index: 0, count: 1 };
-        let result = self
-            .worker(&Arc::new(plan), share, (phase, messages))?
-            .run()?;
+        let mut worker = self.worker(&Arc::new(plan), share, (phase, messages))?;
+        // The message of this load is not one of those of the next.
+        worker.broadcast = Arc::new(BroadcastCounts::new());
+        let result = worker.run()?;
         let failed = LoadFailure::ALL.into_iter().find(|kind| {
             let count = result.counts.failures.get(*kind as usize);
             count.is_some_and(|count| *count > 0)
@@ -161,9 +188,14 @@ impl PreparedLoad {
         match failed {
             // The server is there, and what it sends is measured.
             None
-            | Some(LoadFailure::WrongStatus | LoadFailure::WrongLength | LoadFailure::WrongBody) => {
-                Ok(())
-            }
+            | Some(
+                LoadFailure::WrongStatus
+                | LoadFailure::WrongHeader
+                | LoadFailure::WrongLength
+                | LoadFailure::WrongBody
+                | LoadFailure::WrongValue
+                | LoadFailure::NothingCaptured,
+            ) => Ok(result.counts.sample),
             Some(kind) => {
                 let cause = result
                     .counts
@@ -316,6 +348,7 @@ impl LoadControl<'_> {
                 interval,
                 p50_ms: sum.quantile(0.5) * 1e3,
                 p99_ms: sum.quantile(0.99) * 1e3,
+                bands: sum.bands.to_vec(),
             });
         }
     }
@@ -378,6 +411,9 @@ impl LoadControl<'_> {
                 }
                 (lag, None) => lag,
             };
+        }
+        if self.plan.websocket == Some(WebSocketMode::Broadcast) && !self.is_interrupted {
+            counts.note_lost_broadcasts(self.plan.connections.get() as u64);
         }
         let begin = self.begin.unwrap_or_else(Instant::now);
         let ended = match (self.plan.limit, self.is_interrupted) {

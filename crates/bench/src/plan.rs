@@ -1,20 +1,24 @@
 //! What a load is: the requests, the connections, the loop, and what a good response is.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use apus_http::{Headers, Method};
-use bytes::Bytes;
-
+use crate::cpu_list::CpuList;
 use crate::rate::{ArrivalOrder, ArrivalRate};
-use crate::{BenchError, BenchUrl, ThinkTime, TlsPlan};
+use crate::scenario::ScenarioPlan;
+use crate::{BenchError, BenchUrl, ClientSpeed, PlannedRequest, ThinkTime, TlsPlan, WebSocketMode};
 
 /// A load on one server.
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
     /// The requests, of which each is sent as often as its weight says. All have the same origin.
     pub requests: Vec<PlannedRequest>,
+    /// Scenarios, whose steps are `requests`: see [`set_scenario`](Self::set_scenario).
+    pub(crate) scenario: Option<Arc<ScenarioPlan>>,
+    /// Messages over WebSocket instead of requests: the body of the first request, over HTTP/1.1.
+    pub websocket: Option<WebSocketMode>,
     /// The version of HTTP.
     pub version: HttpVersion,
     /// The connections, over all threads.
@@ -25,6 +29,10 @@ pub struct LoadPlan {
     pub in_flight: NonZeroUsize,
     /// Whether a connection is used for more than one request (HTTP/1.1, HTTP/3).
     pub keeps_alive: bool,
+    /// How long a connection is used before another one replaces it.
+    pub life: ConnectionLife,
+    /// How fast connections send and receive (HTTP/1.1, HTTP/2).
+    pub speed: ClientSpeed,
     /// Bytes that a server may send over a connection before they are read (HTTP/2, HTTP/3), instead of 16 MiB over
     /// HTTP/2 and 1 MiB over HTTP/3.
     pub receive_window: Option<u32>,
@@ -49,23 +57,21 @@ pub struct LoadPlan {
     pub tls: TlsPlan,
     /// Whether hosts that are not this machine may be loaded.
     pub may_load_others: bool,
+    /// The processors that the threads of the generator may use; all, if there is none.
+    pub cores: Option<CpuList>,
+    /// Whether the first response is kept.
+    pub(crate) keeps_sample: bool,
     /// The process whose consumption is measured; without it, those that listen on the port if they are of this machine.
     pub server_pid: Option<u32>,
 }
 
-/// A request of a load.
-#[derive(Clone, Debug)]
-pub struct PlannedRequest {
-    /// Where it is sent to.
-    pub url: BenchUrl,
-    /// How often it is sent, relative to the others.
-    pub weight: u32,
-    /// The method.
-    pub method: Method,
-    /// The fields, without `Host` and `Content-Length`. A `host` field replaces the host of the URL.
-    pub headers: Headers,
-    /// The body, which may be empty.
-    pub body: Bytes,
+/// How long a connection is used before another one replaces it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionLife {
+    /// So many requests.
+    pub requests: Option<NonZeroU64>,
+    /// So long; requests in flight are completed.
+    pub time: Option<Duration>,
 }
 
 /// The version of HTTP over a connection.
@@ -110,6 +116,8 @@ pub struct Expectations {
     pub length: Option<u64>,
     /// The body.
     pub body: Option<Vec<u8>>,
+    /// A call of gRPC: the trailers, or the head, have the status 0 (OK).
+    pub grpc: bool,
 }
 
 impl Default for Expectations {
@@ -119,6 +127,7 @@ impl Default for Expectations {
             statuses: 200..=399,
             length: None,
             body: None,
+            grpc: false,
         }
     }
 }
@@ -128,11 +137,15 @@ impl LoadPlan {
     pub fn new(url: BenchUrl) -> Self {
         Self {
             requests: vec![PlannedRequest::get(url)],
+            scenario: None,
+            websocket: None,
             version: HttpVersion::default(),
             connections: NonZeroUsize::MIN.saturating_add(49),
             threads: default_threads(),
             in_flight: NonZeroUsize::MIN,
             keeps_alive: true,
+            life: ConnectionLife::default(),
+            speed: ClientSpeed::default(),
             receive_window: None,
             probes: true,
             limit: LoadLimit::Time(Duration::from_secs(10)),
@@ -144,8 +157,24 @@ impl LoadPlan {
             expected: Expectations::default(),
             tls: TlsPlan::default(),
             may_load_others: false,
+            cores: None,
+            keeps_sample: false,
             server_pid: None,
         }
+    }
+
+    /// Runs scenarios instead of requests.
+    pub fn set_scenario(&mut self, scenario: Arc<ScenarioPlan>) {
+        self.requests = scenario.requests().to_vec();
+        self.scenario = Some(scenario);
+    }
+
+    /// Whether no further request is to be sent over a connection over which so many were begun since it was opened then.
+    pub(crate) fn is_spent(&self, begun: u64, opened: Instant) -> bool {
+        let life = &self.life;
+        (!self.keeps_alive && begun > 0)
+            || life.requests.is_some_and(|most| begun >= most.get())
+            || life.time.is_some_and(|most| opened.elapsed() >= most)
     }
 
     /// Checks that the parts of the plan fit together.
@@ -189,7 +218,25 @@ impl LoadPlan {
                 "a think time needs a closed loop with one request in flight over each connection",
             );
         }
-        if self.version == HttpVersion::Http1 && self.in_flight.get() > 1 && self.rate.is_some() {
+        if self.websocket.is_some()
+            && (self.version != HttpVersion::Http1 || self.scenario.is_some())
+        {
+            return wrong("WebSocket needs HTTP/1.1, and has no scenarios");
+        }
+        if self.websocket.is_none() && self.requests.iter().any(|one| one.url.is_websocket()) {
+            return wrong("a URL with ws or wss needs a load of messages");
+        }
+        if self.expected.grpc && self.version != HttpVersion::Http2 {
+            return wrong("gRPC needs HTTP/2");
+        }
+        if self.scenario.is_some() && self.in_flight.get() > 1 {
+            return wrong("a scenario has one request in flight over each connection");
+        }
+        if self.version == HttpVersion::Http3 && self.speed != ClientSpeed::default() {
+            return wrong("slow clients need HTTP/1.1 or HTTP/2");
+        }
+        let is_pipelined = self.version == HttpVersion::Http1 && self.websocket.is_none();
+        if is_pipelined && self.in_flight.get() > 1 && self.rate.is_some() {
             return wrong(
                 "pipelining needs a closed loop: with a rate, a request would wait behind another although it is due",
             );
@@ -200,24 +247,6 @@ impl LoadPlan {
     /// The threads that have a connection each.
     pub(crate) fn useful_threads(&self) -> usize {
         self.threads.min(self.connections).get()
-    }
-}
-
-impl PlannedRequest {
-    /// A GET request without further fields.
-    pub fn get(url: BenchUrl) -> Self {
-        Self {
-            url,
-            weight: 1,
-            method: Method::GET,
-            headers: Headers::new(),
-            body: Bytes::new(),
-        }
-    }
-
-    /// The value of `Host`.
-    pub(crate) fn host(&self) -> &str {
-        self.headers.get_str("host").unwrap_or(self.url.authority())
     }
 }
 

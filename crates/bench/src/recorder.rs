@@ -26,6 +26,13 @@ impl MeasurementWindow {
     }
 }
 
+/// What a server responds with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ResponseSample {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
 /// What was measured, of one worker or of all.
 pub(crate) struct LoadCounts {
     /// Nanoseconds from the time at which a request was due to the end of its response.
@@ -45,12 +52,18 @@ pub(crate) struct LoadCounts {
     pub(crate) causes: [Option<Box<str>>; LoadFailure::ALL.len()],
     /// Good responses and failures of each request of the plan.
     pub(crate) by_request: Vec<(u64, u64)>,
+    /// The latencies of each request of the plan, if there are several.
+    pub(crate) latency_by_request: Vec<Histogram<u64>>,
     /// Connections opened, since the start of the worker.
     pub(crate) opened: u64,
     /// TLS handshakes that resumed a session.
     pub(crate) resumed: u64,
     /// GOAWAY frames (HTTP/2).
     pub(crate) go_aways: u64,
+    /// Messages that were sent to all connections in the window.
+    pub(crate) broadcasts: u64,
+    /// The first response, if the plan keeps it.
+    pub(crate) sample: ResponseSample,
     /// When the last good response ended.
     pub(crate) last_end: Option<Instant>,
 }
@@ -67,20 +80,30 @@ impl LoadCounts {
             failures: [0; LoadFailure::ALL.len()],
             causes: Default::default(),
             by_request: vec![(0, 0); requests],
+            latency_by_request: match requests {
+                0 | 1 => Vec::new(),
+                many => vec![histogram(); many],
+            },
             opened: 0,
             resumed: 0,
             go_aways: 0,
+            broadcasts: 0,
+            sample: ResponseSample::default(),
             last_end: None,
         }
     }
 
     /// Adds what another worker measured, without loss.
     pub(crate) fn add(&mut self, other: Self) {
+        let by_request = self.latency_by_request.iter_mut();
         for (own, others) in [
             (&mut self.latency, &other.latency),
             (&mut self.service, &other.service),
             (&mut self.connect, &other.connect),
-        ] {
+        ]
+        .into_iter()
+        .chain(by_request.zip(&other.latency_by_request))
+        {
             // All have the same bounds, so this cannot fail.
             let _ = own.add(others);
         }
@@ -102,7 +125,21 @@ impl LoadCounts {
         self.opened += other.opened;
         self.resumed += other.resumed;
         self.go_aways += other.go_aways;
+        self.broadcasts += other.broadcasts;
         self.last_end = self.last_end.max(other.last_end);
+    }
+
+    /// Counts messages that did not reach one of so many connections.
+    pub(crate) fn note_lost_broadcasts(&mut self, connections: u64) {
+        let expected = self.broadcasts * connections;
+        let known = self.latency.len() + self.failed();
+        let lost = expected.saturating_sub(known);
+        if let Some(count) = self.failures.get_mut(LoadFailure::NotDelivered as usize) {
+            *count += lost;
+        }
+        if let Some(request) = self.by_request.first_mut() {
+            request.1 += lost;
+        }
     }
 
     /// All failures.
@@ -261,6 +298,9 @@ impl Recorder {
         if let Some(request) = counts.by_request.get_mut(response.request) {
             request.0 += 1;
         }
+        if let Some(request) = counts.latency_by_request.get_mut(response.request) {
+            request.saturating_record(latency);
+        }
         counts.last_end = Some(response.ended);
     }
 
@@ -283,6 +323,11 @@ impl Recorder {
         if self.window.has(due) {
             *status_count(&mut self.counts.statuses, status) += 1;
         }
+    }
+
+    /// A message to all connections that was due then.
+    pub(crate) fn broadcast(&mut self, due: Instant) {
+        self.counts.broadcasts += u64::from(self.window.has(due));
     }
 
     /// Keeps what was said about a failure, if it is the first of its kind.

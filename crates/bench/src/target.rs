@@ -12,6 +12,7 @@ use crate::BenchError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BenchUrl {
     is_tls: bool,
+    is_websocket: bool,
     host: String,
     port: u16,
     authority: String,
@@ -19,7 +20,12 @@ pub struct BenchUrl {
 }
 
 impl BenchUrl {
-    /// Whether the scheme is `https`.
+    /// Whether the scheme is `ws` or `wss`.
+    pub fn is_websocket(&self) -> bool {
+        self.is_websocket
+    }
+
+    /// Whether the scheme is `https` or `wss`.
     pub fn is_tls(&self) -> bool {
         self.is_tls
     }
@@ -42,6 +48,10 @@ impl BenchUrl {
     /// The path with the query.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    pub(crate) fn set_path(&mut self, path: String) {
+        self.path = path;
     }
 
     /// `http` or `https`.
@@ -73,7 +83,12 @@ impl BenchUrl {
 
 impl std::fmt::Display for BenchUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}://{}{}", self.scheme(), self.authority, self.path)
+        let scheme = match (self.is_websocket, self.is_tls) {
+            (false, _) => self.scheme(),
+            (true, false) => "ws",
+            (true, true) => "wss",
+        };
+        write!(f, "{scheme}://{}{}", self.authority, self.path)
     }
 }
 
@@ -92,9 +107,13 @@ impl FromStr for BenchUrl {
             .parse()
             .map_err(|error| format!("{error}; {expected}"))?;
         let is_tls = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            _ => return Err(format!("the scheme must be http or https; {expected}")),
+            Some("http" | "ws") => false,
+            Some("https" | "wss") => true,
+            _ => {
+                return Err(format!(
+                    "the scheme must be http, https, ws or wss; {expected}"
+                ));
+            }
         };
         let authority = uri.authority().ok_or(expected)?;
         if authority.as_str().contains('@') {
@@ -112,6 +131,7 @@ impl FromStr for BenchUrl {
         }
         Ok(Self {
             is_tls,
+            is_websocket: matches!(uri.scheme_str(), Some("ws" | "wss")),
             host: host.to_owned(),
             port: authority
                 .port_u16()

@@ -65,6 +65,11 @@ impl ThinkPause {
         self.timer = Some(Box::pin(tokio::time::sleep_until(until.into())));
     }
 
+    /// Whether there is a pause.
+    pub(crate) fn is_going_on(&self) -> bool {
+        self.timer.is_some()
+    }
+
     /// Waits for the end of the pause of the connection `id`, or of the load.
     pub(crate) fn poll(
         &mut self,

@@ -20,9 +20,11 @@ use crate::protocol::WorkerContext;
 use crate::protocol::http1::Http1Load;
 use crate::protocol::http2::Http2Load;
 use crate::protocol::http3::{Http3Load, QuicSockets};
+use crate::protocol::websocket::WebSocketLoad;
 use crate::rate::WorkerShare;
 use crate::recorder::{IntervalCounts, LoadCounts, MeasurementWindow, Recorder};
 use crate::tls::ConnectionTls;
+use crate::websocket_mode::BroadcastCounts;
 
 /// The connections that a worker opens at once before the load.
 const OPENING_AT_ONCE: usize = 64;
@@ -56,6 +58,7 @@ pub(crate) struct WorkerTask {
     pub(crate) tls: Option<ConnectionTls>,
     /// The encoded requests of the plan, for HTTP/1.1.
     pub(crate) requests: Arc<[Vec<u8>]>,
+    pub(crate) broadcast: Arc<BroadcastCounts>,
     pub(crate) interval: Duration,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) messages: mpsc::UnboundedSender<WorkerMessage>,
@@ -73,6 +76,9 @@ pub(crate) struct WorkerResult {
 impl WorkerTask {
     /// Generates the load of this worker on the current thread.
     pub(crate) fn run(self) -> io::Result<WorkerResult> {
+        if let Some(cores) = &self.plan.cores {
+            cores.pin()?;
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build_local(Default::default())?;
@@ -154,8 +160,15 @@ impl WorkerTask {
                 address: self.address,
                 tls: self.tls.clone(),
                 timeout: plan.timeout,
+                reads_slowly: plan.speed.receive.is_some(),
             },
             random: RefCell::new(fastrand::Rng::with_seed(self.share.seed())),
+            broadcast: Arc::clone(&self.broadcast),
+            workers: self.share.count,
+            scenario: plan
+                .scenario
+                .as_ref()
+                .map(|scenario| Rc::new(scenario.worker((self.share.index, self.share.count)))),
             weights: plan
                 .requests
                 .iter()
@@ -192,6 +205,9 @@ impl WorkerTask {
                 }
                 (HttpVersion::Http2, None) => {
                     LoadConnection::Http2(Box::new(Http2Load::new(id, context)))
+                }
+                (_, None) if let Some(mode) = self.plan.websocket => {
+                    LoadConnection::WebSocket(Box::new(WebSocketLoad::new(id, context, mode)))
                 }
                 (_, None) => LoadConnection::Http1(Box::new(Http1Load::new(
                     id,
@@ -291,6 +307,7 @@ enum LoadConnection {
     Http1(Box<Http1Load>),
     Http2(Box<Http2Load>),
     Http3(Box<Http3Load>),
+    WebSocket(Box<WebSocketLoad>),
 }
 
 impl LoadConnection {
@@ -299,6 +316,7 @@ impl LoadConnection {
             Self::Http1(connection) => connection.prepare().await,
             Self::Http2(connection) => connection.prepare().await,
             Self::Http3(connection) => connection.prepare().await,
+            Self::WebSocket(connection) => connection.prepare().await,
         }
     }
 
@@ -307,6 +325,7 @@ impl LoadConnection {
             Self::Http1(connection) => connection.run().await,
             Self::Http2(connection) => connection.run().await,
             Self::Http3(connection) => connection.run().await,
+            Self::WebSocket(connection) => connection.run().await,
         }
     }
 }

@@ -2,22 +2,25 @@
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use apus_bench::{
-    ArrivalOrder, ArrivalRate, BenchError, BenchReport, BenchUrl, ClientCertificate, Expectations,
-    HttpVersion, LoadLimit, LoadObjective, LoadPlan, LoadProgress, PlannedRequest, ThinkTime,
-    TlsPlan, parse_duration, to_csv, to_html, to_text,
+    ArrivalOrder, ArrivalRate, BenchError, BenchReport, BenchUrl, ClientCertificate, ClientSpeed,
+    ConnectionLife, CpuList, Expectations, HttpVersion, LoadLimit, LoadObjective, LoadPlan,
+    LoadProgress, PlannedRequest, ScenarioPlan, ThinkTime, TlsPlan, WebSocketMode, parse_duration,
+    parse_statuses, to_csv, to_html, to_text,
 };
 use apus_http::{Headers, Method};
 use clap::{Args, ValueHint};
 
 use crate::CommandError;
 use crate::arguments::field;
+use crate::bench_compare::{self, BenchCommand};
+use crate::live_view::LiveView;
 use crate::output::{print, print_error};
 
 /// How long each load of a search takes.
@@ -25,9 +28,13 @@ const SEARCH_DURATION: Duration = Duration::from_secs(3);
 
 /// Arguments of `apus bench`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct BenchArguments {
+    #[command(subcommand)]
+    command: Option<BenchCommand>,
+
     #[arg(
-        required = true,
+        required_unless_present = "scenario",
         value_name = "URL",
         value_hint = ValueHint::Url,
         help = "What is requested, such as http://127.0.0.1:8080/; several of one server are chosen at random"
@@ -36,6 +43,17 @@ pub(crate) struct BenchArguments {
     /// How often the URL at the same place is requested, relative to the others [default: 1]
     #[arg(long = "weight", value_name = "N")]
     weights: Vec<u32>,
+
+    /// Run the scenarios of a TOML file: requests one after another, with checks and captured values
+    ///
+    /// A URL on the command line replaces that of the file.
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        conflicts_with_all = ["weights", "method", "body", "body_file", "status", "length", "expect_body", "pipeline", "streams"]
+    )]
+    scenario: Option<PathBuf>,
 
     /// Take the command line of wrk, ab or hey instead, where it means the same; the first argument
     #[arg(long = "as", value_name = "TOOL")]
@@ -94,6 +112,12 @@ pub(crate) struct BenchArguments {
     /// HTTP/3
     #[arg(long, conflicts_with_all = ["pipeline", "http2"], help_heading = "Load")]
     http3: bool,
+    /// gRPC over HTTP/2: --body-file is the encoded message of a unary call, whose status has to be 0 (OK)
+    #[arg(long, conflicts_with_all = ["close", "pipeline", "http3", "method", "scenario"], help_heading = "Load")]
+    grpc: bool,
+    /// With a ws or wss URL: the server sends each message to all connections, instead of back
+    #[arg(long, conflicts_with_all = ["http2", "http3", "grpc", "scenario"], help_heading = "Load")]
+    broadcast: bool,
     /// With --http2 and --http3: requests in flight over each connection
     #[arg(
         short = 'm',
@@ -121,12 +145,27 @@ pub(crate) struct BenchArguments {
     /// A new connection for each request (`Connection: close` over HTTP/1.1)
     #[arg(long, help_heading = "Load")]
     close: bool,
+    /// A new connection after this number of requests
+    #[arg(long, value_name = "N", help_heading = "Load")]
+    requests_per_connection: Option<NonZeroU64>,
+    /// A new connection after this time
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Load")]
+    connection_lifetime: Option<Duration>,
+    /// Slow clients: read so many bytes per second over each connection
+    #[arg(long, value_name = "BYTES", help_heading = "Load")]
+    receive_rate: Option<NonZeroU32>,
+    /// Slow clients: send so many bytes per second over each connection
+    #[arg(long, value_name = "BYTES", help_heading = "Load")]
+    send_rate: Option<NonZeroU32>,
     /// Send no request before the load, so that a server that cannot be reached fails requests
     #[arg(long, help_heading = "Load")]
     no_probe: bool,
     /// Time limit of opening a connection, and of each response
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration, help_heading = "Load")]
     timeout: Duration,
+    /// The processors that the threads of the generator may use, such as 0,2-3 [default: all]
+    #[arg(long, value_name = "LIST", help_heading = "Load")]
+    cores: Option<CpuList>,
     /// Load a host that is not this machine
     #[arg(long, help_heading = "Load")]
     i_own_this_host: bool,
@@ -150,7 +189,7 @@ pub(crate) struct BenchArguments {
     body_file: Option<PathBuf>,
 
     /// The status of a good response: 200, or a range such as 200-299 [default: 200-399]
-    #[arg(long, value_name = "STATUS", value_parser = statuses, help_heading = "Response")]
+    #[arg(long, value_name = "STATUS", value_parser = parse_statuses, help_heading = "Response")]
     status: Option<RangeInclusive<u16>>,
     /// The length of the body of a good response
     #[arg(long, value_name = "BYTES", help_heading = "Response")]
@@ -181,6 +220,9 @@ pub(crate) struct BenchArguments {
     /// Measure what this process of this machine consumes [default: those that listen on the port]
     #[arg(long, value_name = "PID", help_heading = "Result")]
     pid: Option<u32>,
+    /// On a terminal: show a line during the load instead of the whole screen
+    #[arg(long, help_heading = "Result")]
+    no_view: bool,
     /// Print JSON
     #[arg(long, conflicts_with = "csv", help_heading = "Result")]
     json: bool,
@@ -194,6 +236,9 @@ pub(crate) struct BenchArguments {
 
 /// Carries out a load and prints its result.
 pub(crate) fn run(arguments: BenchArguments) -> Result<(), CommandError> {
+    if let Some(command) = arguments.command {
+        return bench_compare::run(command);
+    }
     if arguments.other_generator.is_some() {
         return Err(CommandError::Misused(
             "--as has to be the first argument of `apus bench`".to_owned(),
@@ -201,11 +246,12 @@ pub(crate) fn run(arguments: BenchArguments) -> Result<(), CommandError> {
     }
     let (json, csv, allows_errors) = (arguments.json, arguments.csv, arguments.allow_errors);
     let (html, slo) = (arguments.html.clone(), arguments.slo.clone());
+    let no_view = arguments.no_view;
     let plan = plan(arguments)?;
     if let Some(objective) = slo {
         return search(&plan, &objective, json);
     }
-    let mut progress = ProgressLine::new();
+    let mut progress = ShownProgress::new(&plan, !no_view);
     let report = apus_bench::run(plan, &mut |state| progress.show(state));
     progress.clear();
     let report = report.map_err(misuse_or_failure)?;
@@ -228,7 +274,8 @@ pub(crate) fn run(arguments: BenchArguments) -> Result<(), CommandError> {
 
 /// Searches the highest rate and prints it.
 fn search(plan: &LoadPlan, objective: &LoadObjective, json: bool) -> Result<(), CommandError> {
-    let mut progress = ProgressLine::new();
+    // Each load would begin anew.
+    let mut progress = ShownProgress::new(plan, false);
     let found = apus_bench::find_max(plan, objective, &mut |state| progress.show(state));
     progress.clear();
     let found = found.map_err(misuse_or_failure)?;
@@ -274,11 +321,17 @@ fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
         (None, Some(file)) => read(&file)?,
         (None, None) => Vec::new(),
     };
-    let method = arguments.method.unwrap_or(match body.is_empty() {
-        true => Method::GET,
-        false => Method::POST,
-    });
-    let headers = headers(&arguments.headers)?;
+    let is_websocket = arguments.urls.first().is_some_and(BenchUrl::is_websocket);
+    let (method, body) = match (arguments.method, arguments.grpc) {
+        (_, true) => (Method::POST, grpc_message(&body)?),
+        (Some(method), false) => (method, body),
+        (None, false) if body.is_empty() || is_websocket => (Method::GET, body),
+        (None, false) => (Method::POST, body),
+    };
+    let mut headers = headers(&arguments.headers)?;
+    if arguments.grpc && !headers.contains("content-type") {
+        headers.push(b"content-type", b"application/grpc");
+    }
     if arguments.weights.len() > arguments.urls.len() {
         return Err(CommandError::Misused(format!(
             "there are {} weights for {} URLs",
@@ -292,17 +345,36 @@ fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
         .iter()
         .zip(weights)
         .map(|(url, weight)| PlannedRequest {
+            name: None,
             url: url.clone(),
             weight,
             method: method.clone(),
             headers: headers.clone(),
             body: body.clone().into(),
         });
-    let Some(first) = arguments.urls.first() else {
-        return Err(CommandError::Misused("a load needs a URL".to_owned()));
+    let mut plan = match (&arguments.scenario, arguments.urls.as_slice()) {
+        (Some(file), [] | [_]) => {
+            let scenario = ScenarioPlan::read(file, arguments.urls.first().cloned(), &headers)
+                .map_err(misuse_or_failure)?;
+            let Some(first) = scenario.requests().first() else {
+                return Err(CommandError::Misused("a load needs a scenario".to_owned()));
+            };
+            let mut plan = LoadPlan::new(first.url.clone());
+            plan.set_scenario(Arc::new(scenario));
+            plan
+        }
+        (Some(_), _) => {
+            return Err(CommandError::Misused(
+                "--scenario takes one URL at most, which replaces that of the file".to_owned(),
+            ));
+        }
+        (None, [first, ..]) => {
+            let mut plan = LoadPlan::new(first.clone());
+            plan.requests = requests.collect();
+            plan
+        }
+        (None, []) => return Err(CommandError::Misused("a load needs a URL".to_owned())),
     };
-    let mut plan = LoadPlan::new(first.clone());
-    plan.requests = requests.collect();
     plan.connections = arguments.connections;
     plan.threads = arguments.threads.unwrap_or(plan.threads);
     plan.limit = match (arguments.requests, arguments.duration) {
@@ -319,7 +391,17 @@ fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
     if arguments.poisson {
         plan.order = ArrivalOrder::Poisson;
     }
-    plan.version = match (arguments.http2, arguments.http3) {
+    plan.websocket = match (is_websocket, arguments.broadcast) {
+        (true, false) => Some(WebSocketMode::Echo),
+        (true, true) => Some(WebSocketMode::Broadcast),
+        (false, false) => None,
+        (false, true) => {
+            return Err(CommandError::Misused(
+                "--broadcast needs a URL with ws or wss".to_owned(),
+            ));
+        }
+    };
+    plan.version = match (arguments.http2 || arguments.grpc, arguments.http3) {
         (true, _) => HttpVersion::Http2,
         (_, true) => HttpVersion::Http3,
         _ => HttpVersion::Http1,
@@ -335,17 +417,27 @@ fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
                 .to_owned(),
         ));
     }
+    plan.life = ConnectionLife {
+        requests: arguments.requests_per_connection,
+        time: arguments.connection_lifetime,
+    };
+    plan.speed = ClientSpeed {
+        receive: arguments.receive_rate,
+        send: arguments.send_rate,
+    };
     plan.receive_window = arguments.receive_window;
     plan.probes = !arguments.no_probe;
     plan.keeps_alive = !arguments.close;
     plan.think_time = arguments.think_time;
     plan.timeout = arguments.timeout;
     plan.may_load_others = arguments.i_own_this_host;
+    plan.cores = arguments.cores;
     plan.server_pid = arguments.pid;
     plan.expected = Expectations {
         length: arguments.length,
         body: arguments.expect_body.as_deref().map(read).transpose()?,
         statuses: arguments.status.unwrap_or(plan.expected.statuses),
+        grpc: arguments.grpc,
     };
     plan.tls = TlsPlan {
         verify: !arguments.insecure,
@@ -393,6 +485,16 @@ fn headers(fields: &[(String, String)]) -> Result<Headers, CommandError> {
     Ok(headers)
 }
 
+/// A message with its prefix: not compressed, and its length.
+fn grpc_message(message: &[u8]) -> Result<Vec<u8>, CommandError> {
+    let length = u32::try_from(message.len())
+        .map_err(|_| CommandError::Misused("the message has more than 4 GiB".to_owned()))?;
+    let mut framed = vec![0];
+    framed.extend_from_slice(&length.to_be_bytes());
+    framed.extend_from_slice(message);
+    Ok(framed)
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
     fs::read(path).map_err(|error| {
         CommandError::Misused(format!(
@@ -402,45 +504,58 @@ fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
     })
 }
 
-fn statuses(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let status = |text: &str| match text.parse() {
-        Ok(status @ 100..=999) => Ok(status),
-        _ => Err("expected a status such as 200, or a range such as 200-299".to_owned()),
-    };
-    match text.split_once('-') {
-        Some((first, last)) => Ok(status(first)?..=status(last)?),
-        None => Ok(status(text)?..=status(text)?),
-    }
+/// What a terminal shows while a load goes on.
+enum ShownProgress {
+    /// The whole screen.
+    View(Box<LiveView>),
+    /// A line.
+    Line,
+    /// Nothing: nobody looks.
+    Nothing,
 }
 
-/// A line on a terminal that shows the course of the load.
-struct ProgressLine {
-    is_shown: bool,
-}
-
-impl ProgressLine {
-    fn new() -> Self {
-        Self {
-            is_shown: io::stderr().is_terminal(),
+impl ShownProgress {
+    fn new(plan: &LoadPlan, shows_view: bool) -> Self {
+        let title = plan.requests.iter().map(|request| {
+            let name = request.name.as_deref();
+            name.map_or_else(
+                || format!("{} {}", request.method, request.url),
+                str::to_owned,
+            )
+        });
+        let title = title.collect::<Vec<_>>().join(", ");
+        let view = match shows_view {
+            true => LiveView::open(title),
+            false => None,
+        };
+        match view {
+            Some(view) => Self::View(Box::new(view)),
+            None if io::stderr().is_terminal() => Self::Line,
+            None => Self::Nothing,
         }
     }
 
     fn show(&mut self, state: &LoadProgress) {
-        if self.is_shown {
-            let _ = write!(
-                io::stderr().lock(),
-                "\r\x1b[K{:>6.1} s  {:>10.0}/s  p50 {:.2} ms  p99 {:.2} ms  {} failed",
-                state.seconds,
-                state.good as f64 / state.interval,
-                state.p50_ms,
-                state.p99_ms,
-                state.failed,
-            );
+        match self {
+            Self::View(view) => view.show(state),
+            Self::Line => {
+                let _ = write!(
+                    io::stderr().lock(),
+                    "\r\x1b[K{:>6.1} s  {:>10.0}/s  p50 {:.2} ms  p99 {:.2} ms  {} failed",
+                    state.seconds,
+                    state.good as f64 / state.interval,
+                    state.p50_ms,
+                    state.p99_ms,
+                    state.failed,
+                );
+            }
+            Self::Nothing => {}
         }
     }
 
-    fn clear(&mut self) {
-        if self.is_shown {
+    /// Gives the terminal back.
+    fn clear(self) {
+        if matches!(self, Self::Line) {
             let _ = write!(io::stderr().lock(), "\r\x1b[K");
         }
     }
@@ -449,15 +564,6 @@ impl ProgressLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reads_ranges_of_statuses() {
-        assert_eq!(statuses("200"), Ok(200..=200));
-        assert_eq!(statuses("200-299"), Ok(200..=299));
-        for wrong in ["", "20", "abc", "200-", "-200", "1000"] {
-            assert!(statuses(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn own_fields_replace_those_that_are_sent_anyway() {

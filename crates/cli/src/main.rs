@@ -4,7 +4,9 @@
 
 mod arguments;
 mod bench;
+mod bench_compare;
 mod certificate_commands;
+mod live_view;
 mod manual;
 mod metrics;
 mod new;

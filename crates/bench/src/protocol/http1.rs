@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
-use std::io::IoSlice;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -14,10 +13,13 @@ use apus_codec::h1::{
 use apus_transport::Transport;
 use tokio::time::Sleep;
 
-use super::{BegunRequest, RECONNECT_AFTER, ReceivedBody, WorkerContext};
-use crate::plan::{LoadPlan, PlannedRequest};
+use super::{
+    BegunRequest, LoadUser, RECONNECT_AFTER, ReceivedBody, WorkerContext, poll_read, poll_write,
+};
+use crate::pace::BytePace;
+use crate::plan::LoadPlan;
 use crate::think_time::ThinkPause;
-use crate::{BenchError, LoadFailure};
+use crate::{BenchError, LoadFailure, PlannedRequest};
 
 /// What a response may have. Servers under test are not hostile, but may be broken.
 const LIMITS: HeadLimits = HeadLimits {
@@ -74,6 +76,12 @@ pub(crate) struct Http1Load {
     /// Whether bytes of the current response were received.
     has_begun: bool,
     pause: ThinkPause,
+    user: LoadUser,
+    receive_pace: BytePace,
+    send_pace: BytePace,
+    /// Requests that were begun over this connection, and when it was opened.
+    begun: u64,
+    opened: Instant,
     /// The time of the last look at the clock.
     now: Instant,
     /// Wakes the task when the oldest request may be too old.
@@ -84,8 +92,10 @@ impl Http1Load {
     pub(crate) fn new(id: usize, context: Rc<WorkerContext>, requests: Rc<[Vec<u8>]>) -> Self {
         let now = Instant::now();
         let timer = Box::pin(tokio::time::sleep(context.plan.timeout));
+        let speed = context.plan.speed;
         Self {
             id,
+            user: context.user(),
             context,
             requests,
             transport: None,
@@ -98,6 +108,10 @@ impl Http1Load {
             response: ReceivedBody::default(),
             has_begun: false,
             pause: ThinkPause::default(),
+            receive_pace: BytePace::new(speed.receive),
+            send_pace: BytePace::new(speed.send),
+            begun: 0,
+            opened: now,
             now,
             timer,
         }
@@ -139,15 +153,21 @@ impl Http1Load {
         self.input.clear();
         self.handled = 0;
         self.has_begun = false;
+        self.begun = u64::try_from(self.in_flight.len()).unwrap_or(0);
+        self.opened = Instant::now();
         Ok(())
     }
 
     /// Begins as many requests as may be in flight. Waits for one if none is; returns whether any is.
     async fn begin_requests(&mut self) -> bool {
         let arrivals_are_closed = self.context.arrivals.is_closed_loop();
-        if self.context.plan.think_time.is_some() {
+        if self.pause.is_going_on() {
             poll_fn(|cx| self.poll_pause(cx)).await;
             self.now = Instant::now();
+        }
+        if self.in_flight.is_empty() && self.is_spent() {
+            self.transport = None;
+            self.begun = 0;
         }
         if self.in_flight.is_empty() && !arrivals_are_closed {
             match poll_fn(|cx| self.poll_due(cx)).await {
@@ -161,6 +181,7 @@ impl Http1Load {
         if arrivals_are_closed {
             let most = self.context.plan.in_flight.get();
             while self.in_flight.len() < most
+                && (self.in_flight.is_empty() || !self.is_spent())
                 && let Some(due) = self.context.arrivals.next_of_closed_loop(self.now)
             {
                 self.begin(due);
@@ -199,10 +220,26 @@ impl Http1Load {
         }
     }
 
+    /// Whether no further request is to be sent over this connection.
+    fn is_spent(&self) -> bool {
+        self.context.plan.is_spent(self.begun, self.opened)
+    }
+
     fn begin(&mut self, due: Instant) {
-        let request = self.context.choose();
-        if let Some(bytes) = self.requests.get(request) {
-            self.out.extend_from_slice(bytes);
+        let request = self.context.choose(&mut self.user);
+        self.begun += 1;
+        match &self.user {
+            Some(user) => {
+                // A request that cannot be encoded is never sent, and so fails by its time limit.
+                if let Ok(bytes) = encode(user.request(), &self.context.plan) {
+                    self.out.extend_from_slice(&bytes);
+                }
+            }
+            None => {
+                if let Some(bytes) = self.requests.get(request) {
+                    self.out.extend_from_slice(bytes);
+                }
+            }
         }
         self.in_flight.push_back(BegunRequest {
             due,
@@ -221,7 +258,7 @@ impl Http1Load {
             return Poll::Ready(Err(LoadFailure::Io));
         };
         while let Some(rest) = self.out.get(self.written..).filter(|rest| !rest.is_empty()) {
-            match transport.poll_write(cx, &[IoSlice::new(rest)]) {
+            match poll_write(transport, cx, (rest, &mut self.send_pace)) {
                 Poll::Ready(Ok(written)) => self.written += written,
                 Poll::Ready(Err(_)) => {
                     // The server may have responded before it closed; reading tells.
@@ -250,7 +287,7 @@ impl Http1Load {
             if self.input.capacity() - self.input.len() < READ_BYTES / 2 {
                 self.input.reserve(READ_BYTES);
             }
-            match transport.poll_read(cx, &mut self.input) {
+            match poll_read(transport, cx, (&mut self.input, &mut self.receive_pace)) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(self.handle_eof()),
                 Poll::Ready(Ok(_)) => match self.handle_input() {
                     Ok(false) => {}
@@ -302,6 +339,9 @@ impl Http1Load {
                 Http1ClientEvent::Response(head) => {
                     self.handled += consumed;
                     self.response.status = head.status.as_u16();
+                    if let Some(user) = &mut self.user {
+                        user.note_headers(&head.headers);
+                    }
                     if self.codec.is_tunnel() {
                         self.note_cause(LoadFailure::Malformed, || {
                             "the server switched the protocol".to_owned()
@@ -314,7 +354,8 @@ impl Http1Load {
                 }
                 Http1ClientEvent::Data(range) => {
                     let data = input.get(range).unwrap_or_default();
-                    self.response.add(data, &self.context.plan.expected);
+                    self.context
+                        .receive(&mut self.response, data, &mut self.user);
                     self.handled += consumed;
                 }
                 Http1ClientEvent::End(_) => {
@@ -361,8 +402,9 @@ impl Http1Load {
         self.now = Instant::now();
         let response = std::mem::take(&mut self.response);
         self.has_begun = false;
-        self.context.complete(begun, &response, self.now);
-        self.context.pause(&mut self.pause);
+        self.context
+            .complete(begun, (&response, self.now), &mut self.user);
+        self.context.pause(&mut self.pause, &self.user);
     }
 
     fn handle_eof(&mut self) -> Result<(), LoadFailure> {
@@ -402,11 +444,9 @@ impl Http1Load {
 
     /// Counts the requests in flight as failed, and closes the connection.
     fn fail(&mut self, kind: LoadFailure) {
-        let mut recorder = self.context.recorder.borrow_mut();
         for begun in self.in_flight.drain(..) {
-            recorder.failed(kind, begun.request, begun.due);
+            self.context.failed(kind, begun, &mut self.user);
         }
-        drop(recorder);
         self.transport = None;
         self.out.clear();
         self.written = 0;

@@ -1,7 +1,6 @@
 //! HTTP/2 (RFC 9113): several requests at once over a connection, each over a stream of its own.
 
 use std::future::{Future, poll_fn};
-use std::io::IoSlice;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -11,8 +10,11 @@ use apus_codec::h2::{ErrorCode, Http2Codec, Http2Config, Http2Event, OutgoingReq
 use apus_transport::Transport;
 use tokio::time::Sleep;
 
-use super::{BegunRequest, RECONNECT_AFTER, ReceivedBody, WorkerContext};
+use super::{
+    BegunRequest, LoadUser, RECONNECT_AFTER, ReceivedBody, WorkerContext, poll_read, poll_write,
+};
 use crate::LoadFailure;
+use crate::pace::BytePace;
 use crate::plan::LoadPlan;
 use crate::think_time::ThinkPause;
 
@@ -39,6 +41,7 @@ pub(crate) struct Http2Load {
     streams: Vec<Option<OpenStream>>,
     open: usize,
     pause: ThinkPause,
+    user: LoadUser,
     /// Wakes the task when a request may be too old.
     timer: Pin<Box<Sleep>>,
 }
@@ -49,6 +52,10 @@ struct Http2LoadConnection {
     input: Vec<u8>,
     out: Vec<u8>,
     written: usize,
+    receive_pace: BytePace,
+    send_pace: BytePace,
+    /// Requests that were begun over this connection.
+    begun: u64,
     opened: Instant,
     advanced: Instant,
 }
@@ -94,6 +101,9 @@ impl Http2LoadConnection {
             input: Vec::with_capacity(READ_BYTES),
             out,
             written: 0,
+            receive_pace: BytePace::new(plan.speed.receive),
+            send_pace: BytePace::new(plan.speed.send),
+            begun: 0,
             opened: now,
             advanced: now,
         }
@@ -102,7 +112,7 @@ impl Http2LoadConnection {
     /// Writes what waits; returns whether all of it was written.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<bool, LoadFailure> {
         while let Some(rest) = self.out.get(self.written..).filter(|rest| !rest.is_empty()) {
-            match self.transport.poll_write(cx, &[IoSlice::new(rest)]) {
+            match poll_write(&mut self.transport, cx, (rest, &mut self.send_pace)) {
                 Poll::Ready(Ok(written)) => self.written += written,
                 Poll::Ready(Err(error)) => return Err(LoadFailure::of_io(&error)),
                 Poll::Pending => return Ok(false),
@@ -122,6 +132,7 @@ impl Http2Load {
         let timer = Box::pin(tokio::time::sleep(context.plan.timeout));
         Self {
             id,
+            user: context.user(),
             context,
             connection: None,
             waiting: None,
@@ -153,11 +164,9 @@ impl Http2Load {
                     return;
                 };
                 if let Err(kind) = self.open().await {
-                    let request = self.context.choose();
-                    self.context
-                        .recorder
-                        .borrow_mut()
-                        .failed(kind, request, due);
+                    let request = self.context.choose(&mut self.user);
+                    let begun = self.context.begin(due, request);
+                    self.context.failed(kind, begun, &mut self.user);
                     tokio::time::sleep(RECONNECT_AFTER).await;
                     continue;
                 }
@@ -193,7 +202,11 @@ impl Http2Load {
             let Some(connection) = &mut self.connection else {
                 return Ok(Poll::Ready(Http2LoadEnd::ShutDown));
             };
-            if self.open == 0 && (is_over || connection.codec.is_shutting_down()) {
+            let is_spent = self
+                .context
+                .plan
+                .is_spent(connection.begun, connection.opened);
+            if self.open == 0 && (is_over || is_spent || connection.codec.is_shutting_down()) {
                 return Ok(Poll::Ready(match is_over {
                     true => Http2LoadEnd::Done,
                     false => Http2LoadEnd::ShutDown,
@@ -210,7 +223,8 @@ impl Http2Load {
             if connection.input.capacity() - connection.input.len() < READ_BYTES / 2 {
                 connection.input.reserve(READ_BYTES);
             }
-            match connection.transport.poll_read(cx, &mut connection.input) {
+            let paced = (&mut connection.input, &mut connection.receive_pace);
+            match poll_read(&mut connection.transport, cx, paced) {
                 Poll::Ready(Ok(0)) if self.open == 0 => {
                     return Ok(Poll::Ready(Http2LoadEnd::ShutDown));
                 }
@@ -250,7 +264,7 @@ impl Http2Load {
             let Some(connection) = &self.connection else {
                 return false;
             };
-            if connection.codec.available_streams() == 0 {
+            if connection.codec.available_streams() == 0 || self.is_spent() {
                 return false;
             }
             let arrivals = &self.context.arrivals;
@@ -270,11 +284,16 @@ impl Http2Load {
         false
     }
 
+    /// Whether no further request is to be sent over the connection.
+    fn is_spent(&self) -> bool {
+        let connection = self.connection.as_ref();
+        connection.is_some_and(|known| self.context.plan.is_spent(known.begun, known.opened))
+    }
+
     fn begin(&mut self, due: Instant) {
-        let index = self.context.choose();
-        let plan = &self.context.plan;
-        let (Some(request), Some(connection)) = (plan.requests.get(index), &mut self.connection)
-        else {
+        let index = self.context.choose(&mut self.user);
+        let request = self.context.request(index, &self.user);
+        let (Some(request), Some(connection)) = (request, &mut self.connection) else {
             return;
         };
         let head = OutgoingRequest {
@@ -285,7 +304,7 @@ impl Http2Load {
             protocol: None,
             headers: &request.headers,
             content_length: (!request.body.is_empty()).then_some(request.body.len() as u64),
-            te_trailers: false,
+            te_trailers: self.context.plan.expected.grpc,
             expects_continue: false,
         };
         let is_whole = request.body.is_empty();
@@ -296,6 +315,7 @@ impl Http2Load {
             self.waiting = Some(due);
             return;
         };
+        connection.begun += 1;
         if !is_whole {
             connection.codec.want_send(key);
         }
@@ -325,7 +345,7 @@ impl Http2Load {
             let Some(Some(stream)) = self.streams.get_mut(key.slot()) else {
                 continue;
             };
-            let request = self.context.plan.requests.get(stream.begun.request);
+            let request = self.context.request(stream.begun.request, &self.user);
             let rest = request
                 .and_then(|request| request.body.get(stream.sent..))
                 .unwrap_or_default();
@@ -374,11 +394,16 @@ impl Http2Load {
                 Http2Event::Response {
                     stream,
                     status,
+                    headers,
                     end,
-                    ..
                 } => {
                     if let Some(Some(open)) = self.streams.get_mut(stream.slot()) {
                         open.received.status = status.as_u16();
+                        open.received
+                            .note_fields(&headers, &self.context.plan.expected);
+                    }
+                    if let Some(user) = &mut self.user {
+                        user.note_headers(&headers);
                     }
                     if end {
                         self.complete(stream, now);
@@ -388,7 +413,8 @@ impl Http2Load {
                     let range = range.start + start..range.end + start;
                     let data = connection.input.get(range).unwrap_or_default();
                     if let Some(Some(open)) = self.streams.get_mut(stream.slot()) {
-                        open.received.add(data, &self.context.plan.expected);
+                        self.context
+                            .receive(&mut open.received, data, &mut self.user);
                     }
                     let len = data.len();
                     connection.codec.consumed(stream, len, &mut connection.out);
@@ -396,7 +422,13 @@ impl Http2Load {
                         self.complete(stream, now);
                     }
                 }
-                Http2Event::Trailers { stream, .. } => self.complete(stream, now),
+                Http2Event::Trailers { stream, trailers } => {
+                    if let Some(Some(open)) = self.streams.get_mut(stream.slot()) {
+                        open.received
+                            .note_fields(&trailers, &self.context.plan.expected);
+                    }
+                    self.complete(stream, now);
+                }
                 Http2Event::Reset { stream, code } => {
                     self.fail_stream(stream, LoadFailure::StreamReset, || code.to_string());
                 }
@@ -446,8 +478,9 @@ impl Http2Load {
                 .codec
                 .reset(key, ErrorCode::CANCEL, &mut connection.out);
         }
-        self.context.complete(open.begun, &open.received, now);
-        self.context.pause(&mut self.pause);
+        self.context
+            .complete(open.begun, (&open.received, now), &mut self.user);
+        self.context.pause(&mut self.pause, &self.user);
     }
 
     fn fail_stream(&mut self, key: StreamKey, kind: LoadFailure, cause: impl FnOnce() -> String) {
@@ -457,9 +490,8 @@ impl Http2Load {
                 .reset(key, ErrorCode::CANCEL, &mut connection.out);
         }
         if let Some(open) = self.take(key) {
-            let mut recorder = self.context.recorder.borrow_mut();
-            recorder.cause(kind, cause);
-            recorder.failed(kind, open.begun.request, open.begun.due);
+            self.context.recorder.borrow_mut().cause(kind, cause);
+            self.context.failed(kind, open.begun, &mut self.user);
         }
     }
 
@@ -495,15 +527,14 @@ impl Http2Load {
 
     /// Counts the requests in flight as failed, and closes the connection.
     fn fail(&mut self, kind: LoadFailure) {
-        let mut recorder = self.context.recorder.borrow_mut();
         for open in self.streams.drain(..).flatten() {
-            recorder.failed(kind, open.begun.request, open.begun.due);
+            self.context.failed(kind, open.begun, &mut self.user);
         }
         if let Some(due) = self.waiting.take() {
-            recorder.failed(kind, 0, due);
+            let begun = self.context.begin(due, 0);
+            self.context.failed(kind, begun, &mut self.user);
         }
         self.open = 0;
-        drop(recorder);
         self.connection = None;
     }
 }

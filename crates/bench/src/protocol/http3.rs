@@ -22,7 +22,7 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
-use super::{BegunRequest, RECONNECT_AFTER, ReceivedBody, WorkerContext};
+use super::{BegunRequest, LoadUser, RECONNECT_AFTER, ReceivedBody, WorkerContext};
 use crate::LoadFailure;
 use crate::connect::OpeningFailure;
 use crate::plan::LoadPlan;
@@ -123,6 +123,7 @@ pub(crate) struct Http3Load {
     /// A request that was due while there was no connection, or no stream.
     waiting: Option<Instant>,
     pause: ThinkPause,
+    user: LoadUser,
     /// Wakes the task when a request may be too old.
     timer: Pin<Box<Sleep>>,
 }
@@ -279,6 +280,7 @@ impl Http3Load {
         let timer = Box::pin(tokio::time::sleep(context.plan.timeout));
         Self {
             id,
+            user: context.user(),
             context,
             sockets,
             tls: None,
@@ -315,11 +317,13 @@ impl Http3Load {
                 self.waiting = Some(due);
                 if let Err(failure) = self.open().await {
                     self.waiting = None;
-                    let request = self.context.choose();
-                    let mut recorder = self.context.recorder.borrow_mut();
-                    recorder.cause(failure.kind, || failure.cause);
-                    recorder.failed(failure.kind, request, due);
-                    drop(recorder);
+                    let request = self.context.choose(&mut self.user);
+                    let begun = self.context.begin(due, request);
+                    self.context
+                        .recorder
+                        .borrow_mut()
+                        .cause(failure.kind, || failure.cause);
+                    self.context.failed(failure.kind, begun, &mut self.user);
                     tokio::time::sleep(RECONNECT_AFTER).await;
                     continue;
                 }
@@ -477,11 +481,8 @@ impl Http3Load {
 
     /// Whether no further request is to be sent over the connection.
     fn is_spent(&self) -> bool {
-        let begun = self
-            .connection
-            .as_ref()
-            .map_or(0, |connection| connection.begun);
-        !self.context.plan.keeps_alive && begun > 0
+        let connection = self.connection.as_ref();
+        connection.is_some_and(|known| self.context.plan.is_spent(known.begun, known.opened))
     }
 
     /// Begins as many requests as may be in flight; returns whether none is left.
@@ -520,10 +521,9 @@ impl Http3Load {
 
     /// Begins a request; returns whether the server allows it now.
     fn begin(&mut self, due: Instant) -> Result<bool, String> {
-        let index = self.context.choose();
-        let plan = &self.context.plan;
-        let (Some(request), Some(connection)) = (plan.requests.get(index), &mut self.connection)
-        else {
+        let index = self.context.choose(&mut self.user);
+        let request = self.context.request(index, &self.user);
+        let (Some(request), Some(connection)) = (request, &mut self.connection) else {
             return Ok(false);
         };
         let Some(id) = connection.quic.open(Dir::Bi) else {
@@ -613,11 +613,14 @@ impl Http3Load {
             H3Event::Response {
                 stream,
                 status,
+                headers,
                 end,
-                ..
             } => {
                 if let Some(open) = connection.request(stream.id()) {
                     open.received.status = status.as_u16();
+                }
+                if let Some(user) = &mut self.user {
+                    user.note_headers(&headers);
                 }
                 if end {
                     self.complete(stream, now);
@@ -625,7 +628,8 @@ impl Http3Load {
             }
             H3Event::Data { stream, data, end } => {
                 if let Some(open) = connection.request(stream.id()) {
-                    open.received.add(&data, &self.context.plan.expected);
+                    self.context
+                        .receive(&mut open.received, &data, &mut self.user);
                 }
                 if end {
                     self.complete(stream, now);
@@ -670,8 +674,9 @@ impl Http3Load {
             let id = stream_id(stream.id());
             let _ = connection.quic.reset(id, H3ErrorCode::REQUEST_CANCELLED.0);
         }
-        self.context.complete(open.begun, &open.received, now);
-        self.context.pause(&mut self.pause);
+        self.context
+            .complete(open.begun, (&open.received, now), &mut self.user);
+        self.context.pause(&mut self.pause, &self.user);
     }
 
     fn fail_request(&mut self, number: u64, kind: LoadFailure, cause: impl FnOnce() -> String) {
@@ -682,9 +687,8 @@ impl Http3Load {
             connection
                 .codec
                 .reset(open.key, H3ErrorCode::REQUEST_CANCELLED);
-            let mut recorder = self.context.recorder.borrow_mut();
-            recorder.cause(kind, cause);
-            recorder.failed(kind, open.begun.request, open.begun.due);
+            self.context.recorder.borrow_mut().cause(kind, cause);
+            self.context.failed(kind, open.begun, &mut self.user);
         }
     }
 
@@ -715,17 +719,17 @@ impl Http3Load {
 
     /// Counts the requests in flight as failed.
     fn fail(&mut self, kind: LoadFailure, cause: String) {
-        let mut recorder = self.context.recorder.borrow_mut();
-        recorder.cause(kind, || cause);
+        self.context.recorder.borrow_mut().cause(kind, || cause);
         let open = self
             .connection
             .iter_mut()
             .flat_map(|connection| connection.requests.drain(..));
         for open in open {
-            recorder.failed(kind, open.begun.request, open.begun.due);
+            self.context.failed(kind, open.begun, &mut self.user);
         }
         if let Some(due) = self.waiting.take() {
-            recorder.failed(kind, 0, due);
+            let begun = self.context.begin(due, 0);
+            self.context.failed(kind, begun, &mut self.user);
         }
     }
 }

@@ -3,21 +3,33 @@
 pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod http3;
+pub(crate) mod websocket;
 
 use std::cell::RefCell;
+use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use crate::LoadFailure;
+use apus_http::Headers;
+use apus_transport::Transport;
+
 use crate::arrivals::Arrivals;
 use crate::connect::{Connector, OpenedConnection};
+use crate::pace::BytePace;
 use crate::plan::{Expectations, LoadPlan};
 use crate::recorder::{GoodResponse, Recorder};
+use crate::scenario::{ScenarioUser, ScenarioWorker};
 use crate::think_time::ThinkPause;
+use crate::websocket_mode::BroadcastCounts;
+use crate::{LoadFailure, PlannedRequest};
 
 /// The time between two attempts of a connection that cannot be opened.
 pub(crate) const RECONNECT_AFTER: Duration = Duration::from_millis(100);
+
+/// The user of a connection, if the load has scenarios.
+pub(crate) type LoadUser = Option<Box<ScenarioUser>>;
 
 /// What all connections of a worker share.
 pub(crate) struct WorkerContext {
@@ -26,13 +38,38 @@ pub(crate) struct WorkerContext {
     pub(crate) recorder: RefCell<Recorder>,
     pub(crate) connector: Connector,
     pub(crate) random: RefCell<fastrand::Rng>,
+    pub(crate) scenario: Option<Rc<ScenarioWorker>>,
+    pub(crate) broadcast: Arc<BroadcastCounts>,
+    /// The threads of the load.
+    pub(crate) workers: usize,
     /// The sum of all weights.
     pub(crate) weights: u64,
 }
 
 impl WorkerContext {
-    /// Chooses the next request of the plan by the weights.
-    pub(crate) fn choose(&self) -> usize {
+    /// The user of a connection.
+    pub(crate) fn user(&self) -> LoadUser {
+        let user = ScenarioUser::new(self.scenario.as_ref()?)?;
+        Some(Box::new(user))
+    }
+
+    /// A request that was chosen.
+    pub(crate) fn request<'a>(
+        &'a self,
+        index: usize,
+        user: &'a LoadUser,
+    ) -> Option<&'a PlannedRequest> {
+        match user {
+            Some(user) => Some(user.request()),
+            None => self.plan.requests.get(index),
+        }
+    }
+
+    /// Chooses the next request: the next step of a user, or one of the plan by the weights.
+    pub(crate) fn choose(&self, user: &mut LoadUser) -> usize {
+        if let Some(user) = user {
+            return user.advance();
+        }
         if self.plan.requests.len() == 1 {
             return 0;
         }
@@ -60,10 +97,54 @@ impl WorkerContext {
         }
     }
 
+    /// Takes data of the body of a response.
+    pub(crate) fn receive(&self, received: &mut ReceivedBody, data: &[u8], user: &mut LoadUser) {
+        received.add(data, &self.plan.expected);
+        if self.plan.keeps_sample {
+            let sample = &mut self.recorder.borrow_mut().counts.sample;
+            sample.body.extend_from_slice(data);
+        }
+        if let Some(user) = user {
+            user.note_data(data);
+        }
+    }
+
+    /// Records a request that failed.
+    pub(crate) fn failed(&self, kind: LoadFailure, begun: BegunRequest, user: &mut LoadUser) {
+        if let Some(user) = user {
+            user.abandon();
+        }
+        self.recorder
+            .borrow_mut()
+            .failed(kind, begun.request, begun.due);
+    }
+
     /// Records a complete response.
-    pub(crate) fn complete(&self, begun: BegunRequest, received: &ReceivedBody, ended: Instant) {
+    pub(crate) fn complete(
+        &self,
+        begun: BegunRequest,
+        (received, ended): (&ReceivedBody, Instant),
+        user: &mut LoadUser,
+    ) {
+        let mistake = match user {
+            Some(user) => user.finish(received.status, received.bytes),
+            None => received.mistake(&self.plan.expected),
+        };
+        self.record(begun, (received, ended), mistake);
+    }
+
+    /// Records a complete response with what is wrong with it, if anything.
+    pub(crate) fn record(
+        &self,
+        begun: BegunRequest,
+        (received, ended): (&ReceivedBody, Instant),
+        mistake: Option<(LoadFailure, String)>,
+    ) {
         let mut recorder = self.recorder.borrow_mut();
-        match received.mistake(&self.plan.expected) {
+        if self.plan.keeps_sample {
+            recorder.counts.sample.status = received.status;
+        }
+        match mistake {
             None => recorder.good(GoodResponse {
                 due: begun.due,
                 began: begun.began,
@@ -81,8 +162,9 @@ impl WorkerContext {
     }
 
     /// Begins the pause of a connection after a response, if there is one.
-    pub(crate) fn pause(&self, pause: &mut ThinkPause) {
-        if let Some(time) = self.plan.think_time {
+    pub(crate) fn pause(&self, pause: &mut ThinkPause, user: &LoadUser) {
+        let of_user = user.as_ref().and_then(|user| user.pause());
+        if let Some(time) = of_user.or(self.plan.think_time) {
             pause.begin(time.choose(&mut self.random.borrow_mut()), &self.arrivals);
         }
     }
@@ -104,6 +186,35 @@ impl WorkerContext {
     }
 }
 
+/// Reads from a connection, at its pace.
+pub(crate) fn poll_read(
+    transport: &mut Transport,
+    cx: &mut Context<'_>,
+    (input, pace): (&mut Vec<u8>, &mut BytePace),
+) -> Poll<io::Result<usize>> {
+    let Some(most) = ready!(pace.poll_ready(cx)) else {
+        return transport.poll_read(cx, input);
+    };
+    let mut part = Vec::with_capacity(most);
+    let read = ready!(transport.poll_read(cx, &mut part))?;
+    pace.spend(read);
+    input.append(&mut part);
+    Poll::Ready(Ok(read))
+}
+
+/// Writes to a connection, at its pace.
+pub(crate) fn poll_write(
+    transport: &mut Transport,
+    cx: &mut Context<'_>,
+    (bytes, pace): (&[u8], &mut BytePace),
+) -> Poll<io::Result<usize>> {
+    let most = ready!(pace.poll_ready(cx)).unwrap_or(bytes.len());
+    let part = bytes.get(..most.min(bytes.len())).unwrap_or_default();
+    let written = ready!(transport.poll_write(cx, &[IoSlice::new(part)]))?;
+    pace.spend(written);
+    Poll::Ready(Ok(written))
+}
+
 /// A request that was begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BegunRequest {
@@ -119,9 +230,29 @@ pub(crate) struct ReceivedBody {
     pub(crate) status: u16,
     pub(crate) bytes: u64,
     is_other: bool,
+    /// The status of a call of gRPC.
+    grpc_status: Option<u32>,
 }
 
 impl ReceivedBody {
+    /// A message over WebSocket.
+    pub(crate) fn of_message(bytes: usize) -> Self {
+        Self {
+            status: 101,
+            bytes: bytes as u64,
+            ..Self::default()
+        }
+    }
+
+    /// Notes the fields of the head or of the trailers, of which gRPC needs one.
+    pub(crate) fn note_fields(&mut self, fields: &Headers, expected: &Expectations) {
+        if expected.grpc
+            && let Some(status) = fields.get_str("grpc-status")
+        {
+            self.grpc_status = status.parse().ok();
+        }
+    }
+
     /// Adds data of the body.
     pub(crate) fn add(&mut self, data: &[u8], expected: &Expectations) {
         if let Some(body) = &expected.body
@@ -137,6 +268,11 @@ impl ReceivedBody {
     pub(crate) fn mistake(&self, expected: &Expectations) -> Option<(LoadFailure, String)> {
         if !expected.statuses.contains(&self.status) {
             return Some((LoadFailure::WrongStatus, format!("status {}", self.status)));
+        }
+        if expected.grpc && self.grpc_status != Some(0) {
+            let status = self.grpc_status.map(|status| status.to_string());
+            let cause = format!("status {}", status.as_deref().unwrap_or("missing"));
+            return Some((LoadFailure::GrpcStatus, cause));
         }
         let length = expected
             .length

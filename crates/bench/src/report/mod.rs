@@ -1,7 +1,7 @@
 //! The result of a load, for people and for programs.
 
 mod csv;
-mod html;
+pub(crate) mod html;
 mod server;
 mod text;
 
@@ -12,6 +12,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::WebSocketMode;
 use crate::failure::LoadFailure;
 use crate::generator::{ThreadUse, bottleneck};
 use crate::plan::LoadPlan;
@@ -78,6 +79,9 @@ pub struct BenchReport {
     pub generator: GeneratorReport,
     /// What the server consumed, if it is of this machine.
     pub server: Option<ServerReport>,
+    /// Energy of all processors of this machine for each response, in microjoules, where the kernel tells (RAPL): also that of
+    /// the generator if the server is on this machine.
+    pub energy_per_response_uj: Option<f64>,
     /// The length of an interval in seconds.
     pub interval: f64,
     /// What happened in each interval of the measurement.
@@ -89,6 +93,8 @@ pub struct BenchReport {
 /// What was requested of one URL, and what came.
 #[derive(Clone, Debug, Serialize)]
 pub struct UrlReport {
+    /// The step of a scenario.
+    pub name: Option<String>,
     /// The method.
     pub method: String,
     /// The URL.
@@ -99,6 +105,8 @@ pub struct UrlReport {
     pub responses: u64,
     /// Failed requests.
     pub failed: u64,
+    /// Its latencies, if there are several URLs.
+    pub latency: Option<LatencyReport>,
 }
 
 /// A distribution of times, in milliseconds, with three digits.
@@ -192,16 +200,24 @@ impl BenchReport {
         let bands = used_bands(&outcome.series);
         Self {
             urls: urls
-                .map(|(request, (responses, failed))| UrlReport {
+                .enumerate()
+                .map(|(index, (request, (responses, failed)))| UrlReport {
+                    name: request.name.clone(),
                     method: request.method.to_string(),
                     url: request.url.to_string(),
                     weight: request.weight,
                     responses: *responses,
                     failed: *failed,
+                    latency: counts.latency_by_request.get(index).map(LatencyReport::new),
                 })
                 .collect(),
             address: outcome.address.to_string(),
-            protocol: plan.version.name(),
+            protocol: match plan.websocket {
+                Some(WebSocketMode::Echo) => "WebSocket (echo)",
+                Some(WebSocketMode::Broadcast) => "WebSocket (broadcast)",
+                None if plan.expected.grpc => "gRPC",
+                None => plan.version.name(),
+            },
             load: if plan.rate.is_some() {
                 "open"
             } else {
@@ -245,6 +261,10 @@ impl BenchReport {
                 lag: outcome.lag.as_ref().map(LatencyReport::new),
                 bottleneck: bottleneck(&outcome.used, outcome.lag.as_ref()),
             },
+            energy_per_response_uj: outcome
+                .readings
+                .microjoules()
+                .map(|all| all as f64 / (counts.ended.max(1) as f64)),
             server: outcome.readings.report(counts.ended),
             interval: outcome.interval.as_secs_f64(),
             intervals: outcome

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use crate::energy::EnergyMeter;
 use crate::process::{ProcessReading, ServerProcesses};
 
 /// What a server of this machine consumed during the measurement, with all processes that it started.
@@ -49,6 +50,9 @@ pub struct ServerPoint {
 /// Readings of the processes of a server during a load.
 pub(crate) struct ServerReadings {
     processes: Option<ServerProcesses>,
+    energy: Option<EnergyMeter>,
+    /// Microjoules of the processors of this machine in the measurement.
+    microjoules: Option<u64>,
     /// `None` if the process was gone.
     begin: Option<(Instant, Option<ProcessReading>)>,
     has_ended: bool,
@@ -60,6 +64,8 @@ impl ServerReadings {
     pub(crate) fn new(processes: Option<ServerProcesses>) -> Self {
         Self {
             processes,
+            energy: EnergyMeter::new(),
+            microjoules: None,
             begin: None,
             has_ended: false,
             last: None,
@@ -82,6 +88,9 @@ impl ServerReadings {
         let now = Instant::now();
         let reading = self.processes.as_ref().and_then(ServerProcesses::read);
         self.begin = Some((now, reading));
+        if let Some(meter) = &mut self.energy {
+            meter.take();
+        }
         self.last = reading.map(|reading| (now, reading));
     }
 
@@ -90,6 +99,7 @@ impl ServerReadings {
         if self.has_begun() && !self.has_ended {
             self.add_point();
             self.has_ended = true;
+            self.microjoules = self.energy.as_mut().map(EnergyMeter::take);
         }
     }
 
@@ -113,6 +123,11 @@ impl ServerReadings {
             descriptors: reading.descriptors,
         });
         self.last = Some((now, reading));
+    }
+
+    /// Microjoules of the processors of this machine in the measurement, where the kernel tells.
+    pub(crate) fn microjoules(&self) -> Option<u64> {
+        self.microjoules
     }
 
     /// The report, for this number of good responses.

@@ -39,11 +39,18 @@ fn write_report(report: &BenchReport, out: &mut String) -> std::fmt::Result {
     if report.urls.len() > 1 {
         for url in &report.urls {
             let (seen, failed) = (count(url.responses), count(url.failed));
-            writeln!(
-                out,
-                "  {} {}: {seen} responses, {failed} failed",
-                url.method, url.url
-            )?;
+            let name = url.name.as_deref();
+            let name = name.map_or_else(|| format!("{} {}", url.method, url.url), str::to_owned);
+            write!(out, "  {name}: {seen} responses, {failed} failed")?;
+            match &url.latency {
+                Some(latency) if latency.count > 0 => writeln!(
+                    out,
+                    ", p50 {}, p99 {}",
+                    time(latency.p50_ms),
+                    time(latency.p99_ms)
+                )?,
+                _ => out.push('\n'),
+            }
         }
     }
     let connect = &report.connect_time;
@@ -91,6 +98,9 @@ fn write_heading(report: &BenchReport, out: &mut String) -> std::fmt::Result {
         (true, 1) => {}
         (true, many) if report.protocol == "HTTP/1.1" => {
             write!(out, ", {many} pipelined requests each")?;
+        }
+        (true, many) if report.protocol.starts_with("WebSocket") => {
+            write!(out, ", {many} messages in flight each")?;
         }
         (true, many) => write!(out, ", {many} streams each")?,
     }

@@ -7,6 +7,8 @@ mod failures;
 #[cfg(test)]
 mod find_max;
 #[cfg(test)]
+mod grpc;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod http2;
@@ -17,6 +19,10 @@ mod page;
 #[cfg(test)]
 mod requests;
 #[cfg(test)]
+mod scenario;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod tls;
+#[cfg(test)]
+mod websocket;

@@ -8,30 +8,30 @@ use crate::report::text::time;
 /// The size of a plot, and the space around it for labels.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 240.0;
-const LEFT: f64 = 64.0;
+const LEFT: f64 = 76.0;
 const BOTTOM: f64 = 36.0;
 const TOP: f64 = 10.0;
 const RIGHT: f64 = 16.0;
 
 /// A plot of lines.
-pub(super) struct Chart<'a> {
+pub(crate) struct Chart<'a> {
     /// What it shows, in words.
-    pub(super) alternative: &'a str,
-    pub(super) x_label: &'a str,
-    pub(super) y_label: &'a str,
+    pub(crate) alternative: &'a str,
+    pub(crate) x_label: &'a str,
+    pub(crate) y_label: &'a str,
     /// The marks of the horizontal axis, unless they are even numbers.
-    pub(super) x_marks: Option<&'a [(f64, &'a str)]>,
-    pub(super) series: &'a [ChartLine<'a>],
+    pub(crate) x_marks: Option<&'a [(f64, &'a str)]>,
+    pub(crate) series: &'a [ChartLine<'a>],
 }
 
 /// A line of a plot.
-pub(super) struct ChartLine<'a> {
-    pub(super) points: &'a [(f64, f64)],
-    pub(super) class: &'a str,
+pub(crate) struct ChartLine<'a> {
+    pub(crate) points: &'a [(f64, f64)],
+    pub(crate) class: &'a str,
 }
 
 impl Chart<'_> {
-    pub(super) fn write(&self, out: &mut String) -> fmt::Result {
+    pub(crate) fn write(&self, out: &mut String) -> fmt::Result {
         let points = || self.series.iter().flat_map(|series| series.points);
         let x_most = points()
             .fold(0.0, |most: f64, point| most.max(point.0))

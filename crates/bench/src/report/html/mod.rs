@@ -4,12 +4,13 @@ mod chart;
 
 use std::fmt::{self, Write as _};
 
-use self::chart::{Chart, ChartLine, HeatMap};
+use self::chart::HeatMap;
+pub(crate) use self::chart::{Chart, ChartLine};
 use super::BenchReport;
 use super::text::{bytes, count, count_f, time};
 
 /// The style of the page: light and dark by the reader's preference, dark text on white when it is printed.
-const STYLE: &str = include_str!("style.css");
+pub(crate) const STYLE: &str = include_str!("style.css");
 
 /// The most columns of the heat map and points of a course. More intervals are joined.
 const COLUMNS: usize = 120;
@@ -56,9 +57,22 @@ fn write_heading(report: &BenchReport, out: &mut String) -> fmt::Result {
     )?;
     out.push_str("<ul>\n");
     for url in &report.urls {
+        let latency = url.latency.as_ref().filter(|latency| latency.count > 0);
+        let latency = latency.map_or(String::new(), |latency| {
+            format!(
+                ", half below {}, 99% below {}",
+                time(latency.p50_ms),
+                time(latency.p99_ms)
+            )
+        });
+        let name = url
+            .name
+            .as_ref()
+            .map_or(String::new(), |name| format!("{name}: "));
         writeln!(
             out,
-            "<li><code>{} {}</code>: {} responses, {} failed</li>",
+            "<li>{}<code>{} {}</code>: {} responses, {} failed{latency}</li>",
+            EscapedText(&name),
             EscapedText(&url.method),
             EscapedText(&url.url),
             count(url.responses),
@@ -418,14 +432,14 @@ fn write_server(report: &BenchReport, out: &mut String) -> fmt::Result {
     )
 }
 
-fn write_details(out: &mut String, heads: &[&str], rows: &[Vec<String>]) -> fmt::Result {
+pub(crate) fn write_details(out: &mut String, heads: &[&str], rows: &[Vec<String>]) -> fmt::Result {
     out.push_str("<details><summary>As a table</summary>\n");
     write_table(out, heads, rows)?;
     out.push_str("</details>\n");
     Ok(())
 }
 
-fn write_table(out: &mut String, heads: &[&str], rows: &[Vec<String>]) -> fmt::Result {
+pub(crate) fn write_table(out: &mut String, heads: &[&str], rows: &[Vec<String>]) -> fmt::Result {
     out.push_str("<table>\n");
     if heads.iter().any(|head| !head.is_empty()) {
         out.push_str("<tr>");
@@ -448,8 +462,8 @@ fn write_table(out: &mut String, heads: &[&str], rows: &[Vec<String>]) -> fmt::R
     Ok(())
 }
 
-/// EscapedText in HTML.
-struct EscapedText<'a>(&'a str);
+/// Text in HTML.
+pub(crate) struct EscapedText<'a>(pub(crate) &'a str);
 
 impl fmt::Display for EscapedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

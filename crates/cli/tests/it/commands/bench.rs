@@ -164,7 +164,7 @@ fn visit_report(home: &Home, scheme: &str) -> String {
          onload = () => {\
          const page = document.getElementById('report').contentDocument;\
          const style = getComputedStyle(page.body);\
-         const plots = [...page.querySelectorAll('svg')].map(plot => plot.getBoundingClientRect().height > 50\
+         const plots = [...page.querySelectorAll('svg[role=img]')].map(plot => plot.getBoundingClientRect().height > 50\
          && plot.getAttribute('aria-label').length > 20);\
          const elsewhere = document.getElementById('report').contentWindow.performance\
          .getEntriesByType('resource').length;\
@@ -303,6 +303,200 @@ fn bench_takes_the_command_lines_of_other_generators() {
     ] {
         let (_, errors) = home.expect(misuse, 2);
         assert!(!errors.is_empty(), "{misuse:?}");
+    }
+    drop(server);
+}
+
+#[test]
+fn bench_runs_scenarios_of_a_file() {
+    let home = Home::new();
+    let port = free_port();
+    let server = home.serve(&["site", "--listen", &format!("127.0.0.1:{port}")]);
+    home.write("names.csv", "file\nindex.html\n");
+    home.write(
+        "load.toml",
+        "url = \"http://127.0.0.1:1\"\n[data.names]\nfile = \"names.csv\"\n[[scenario]]\nname = \"visit\"\n\
+         [[scenario.step]]\nname = \"page\"\npath = \"/${names.file}?x=${counter}\"\n\
+         expect = { headers = { content-type = true }, body_contains = \"hello\" }\n\
+         capture = { word = { regex = \"<h1>(.*)</h1>\" } }\n\
+         [[scenario.step]]\npath = \"/${word}\"\nexpect = { status = 404 }\n",
+    );
+    let url = format!("http://127.0.0.1:{port}/");
+    let over_http1 = [
+        "bench",
+        "--scenario",
+        "load.toml",
+        &url,
+        "-n",
+        "40",
+        "-c",
+        "4",
+    ];
+    let (text, _) = home.expect(&over_http1, 0);
+    assert!(
+        text.contains("visit: page: ") && text.contains("visit: 2: "),
+        "{text}"
+    );
+    home.expect(&[&over_http1[..], &["--http2"]].concat(), 0);
+    // Without a URL, that of the file counts, where nobody listens.
+    let (_, errors) = home.expect(&["bench", "--scenario", "load.toml"], 1);
+    assert!(errors.contains("connection refused"), "{errors}");
+    for misuse in [
+        &["bench", "--scenario", "none.toml"][..],
+        &["bench", "--scenario", "load.toml", &url, &url],
+        &["bench", "--scenario", "load.toml", "--status", "200"],
+        &["bench", &url, "--requests-per-connection", "0"],
+        &["bench", &url, "--http2", "--http3"],
+    ] {
+        let (_, errors) = home.expect(misuse, 2);
+        assert!(!errors.is_empty(), "{misuse:?}");
+    }
+    let churn = [
+        "bench",
+        &url,
+        "-n",
+        "30",
+        "-c",
+        "1",
+        "--requests-per-connection",
+        "10",
+        "--json",
+    ];
+    let (json, _) = home.expect(&churn, 0);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["connections_opened"], 3, "{json}");
+    drop(server);
+}
+
+/// A comparison of two servers of the same folder, or of another one as the second.
+fn comparison(home: &Home, second: &str) -> String {
+    let apus = env!("CARGO_BIN_EXE_apus");
+    let (one, other) = (free_port(), free_port());
+    let text = format!(
+        "title = \"one & the other\"\n[rounds]\nleast = 2\nmost = 2\n\
+         [load]\nconnections = 2\nduration = \"1s\"\nwarm_up = \"100ms\"\n\
+         [[server]]\nname = \"one\"\ncommand = [{apus:?}, \"serve\", \"site\", \"--listen\", \"127.0.0.1:{one}\"]\n\
+         url = \"http://127.0.0.1:{one}/\"\nversion = [{apus:?}, \"--version\"]\n\
+         [[server]]\nname = \"other\"\ncommand = \"{apus} serve {second} --listen 127.0.0.1:{other}\"\n\
+         url = \"http://127.0.0.1:{other}/\"\ncores = \"0\"\n"
+    );
+    home.write("compare.toml", &text);
+    text
+}
+
+#[test]
+fn bench_compares_servers_that_it_starts_and_stops() {
+    let home = Home::new();
+    let configuration = comparison(&home, "site");
+    let (text, _) = home.expect(
+        &["bench", "compare", "compare.toml", "--html", "report.html"],
+        0,
+    );
+    for part in [
+        "one & the other",
+        "2 rounds in ",
+        "CPU per response",
+        "reference",
+        "not certain: fewer than 6 rounds",
+    ] {
+        assert!(text.contains(part), "{part} is missing:\n{text}");
+    }
+    let plots = "true true true true true true";
+    let light = visit_report(&home, "1");
+    assert!(
+        light.starts_with("rgb(255, 255, 255); ") && light.ends_with("; 0"),
+        "{light}"
+    );
+    assert!(light.contains(plots), "{light}");
+    let dark = visit_report(&home, "0");
+    assert!(
+        dark.starts_with("rgb(15, 20, 25); ") && dark.contains(plots),
+        "{dark}"
+    );
+
+    let (json, _) = home.expect(&["bench", "compare", "compare.toml", "--json"], 0);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["configuration"], configuration, "{json}");
+    assert_eq!(report["servers"][1]["rounds"].as_array().unwrap().len(), 2);
+    let cpu = &report["servers"][0]["median"]["cpu_per_response_us"];
+    assert!(cpu.as_f64().unwrap() > 0.0, "{json}");
+    assert!(
+        report["servers"][0]["version"]
+            .as_str()
+            .unwrap()
+            .starts_with("apus ")
+    );
+    home.write("report.json", &json);
+    let (text, _) = home.expect(&["bench", "repeat", "report.json"], 0);
+    assert!(text.contains("2 rounds in "), "{text}");
+}
+
+#[test]
+fn comparisons_that_cannot_be_made_say_why() {
+    let home = Home::new();
+    std::fs::create_dir(home.path("else")).unwrap();
+    home.write("else/index.html", "<h1>other words</h1>");
+    comparison(&home, "else");
+    let (_, errors) = home.expect(&["bench", "compare", "compare.toml"], 1);
+    assert!(errors.contains("send different responses"), "{errors}");
+
+    let broken =
+        comparison(&home, "site").replace("\"serve\", \"site\"", "\"serve\", \"none.toml\"");
+    home.write("compare.toml", &broken);
+    let (_, errors) = home.expect(&["bench", "compare", "compare.toml"], 1);
+    assert!(
+        errors.contains("the server `one` cannot be measured: it ended"),
+        "{errors}"
+    );
+    assert!(errors.contains("none.toml"), "{errors}");
+
+    home.write("compare.toml", "server = []");
+    home.write("report.json", "{}");
+    for misuse in [
+        &["bench", "compare", "compare.toml"][..],
+        &["bench", "compare", "none.toml"],
+        &["bench", "compare"],
+        &["bench", "repeat", "report.json"],
+        &["bench", "repeat", "none.json"],
+        &["bench", "http://127.0.0.1:1/", "--cores", "x"],
+    ] {
+        let (_, errors) = home.expect(misuse, 2);
+        assert!(!errors.is_empty(), "{misuse:?}");
+    }
+}
+
+#[test]
+fn a_terminal_shows_the_load_while_it_goes_on() {
+    let home = Home::new();
+    let port = free_port();
+    let server = home.serve(&["site", "--listen", &format!("127.0.0.1:{port}")]);
+    // `script` runs a command on a terminal of its own.
+    let on_terminal = |term: &str, more: &str| {
+        let apus = env!("CARGO_BIN_EXE_apus");
+        let command = format!(
+            "stty cols 100 rows 30; {apus} bench http://127.0.0.1:{port}/ -c 2 -d 600ms --warm-up 0 {more}"
+        );
+        let output = program("script")
+            .args(["-qec", &command, "/dev/null"])
+            .env("TERM", term)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    const ENTER: &str = "\x1b[?1049h";
+    const LEAVE: &str = "\x1b[?1049l";
+    let shown = on_terminal("xterm-256color", "");
+    let (_, view) = shown.split_once(ENTER).unwrap_or_else(|| panic!("{shown}"));
+    let (view, after) = view.split_once(LEAVE).unwrap_or_else(|| panic!("{shown}"));
+    // Spaces are movements of the cursor.
+    for part in ["GET", "responses", "second,", "latency", "p99", "\u{2588}"] {
+        assert!(view.contains(part), "{part} is missing: {view}");
+    }
+    // The report is on the screen that was there before.
+    assert!(after.contains("responses    "), "{after}");
+    for shown in [on_terminal("dumb", ""), on_terminal("xterm", "--no-view")] {
+        assert!(!shown.contains(ENTER) && shown.contains("p99 "), "{shown}");
     }
     drop(server);
 }

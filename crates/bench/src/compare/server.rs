@@ -1,0 +1,230 @@
+//! The servers of a comparison: started, waited for, and stopped.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::clock::ComparisonClock;
+use crate::cpu_list::CpuList;
+use crate::load_run::fetch;
+use crate::plan::{LoadLimit, LoadPlan};
+use crate::recorder::ResponseSample;
+use crate::{BenchError, BenchUrl};
+
+/// The time between two looks at a server that starts or stops.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How long a server may take to stop before it is killed.
+const STOPPING: Duration = Duration::from_secs(10);
+
+/// How long a request to a server that starts may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The last bytes of the output of a server that are shown when it fails.
+const OUTPUT_SHOWN: i64 = 2000;
+
+/// A server of a comparison.
+#[derive(Clone, Debug)]
+pub(super) struct ComparedServer {
+    pub(super) name: String,
+    /// What is requested.
+    pub(super) url: BenchUrl,
+    /// How it is started; empty if it runs already.
+    pub(super) command: Vec<String>,
+    /// How it is stopped, instead of SIGTERM.
+    pub(super) stop: Vec<String>,
+    /// What prints its version.
+    pub(super) version: Vec<String>,
+    pub(super) directory: PathBuf,
+    pub(super) environment: Vec<(String, String)>,
+    /// The processors that it may use.
+    pub(super) cores: Option<CpuList>,
+    /// How long it may take until it responds.
+    pub(super) ready_within: Duration,
+}
+
+/// A server that runs.
+pub(super) struct StartedServer {
+    plan: ComparedServer,
+    child: Option<Child>,
+    output: File,
+}
+
+impl ComparedServer {
+    /// Starts the server, and waits until it responds to the requests of a load.
+    pub(super) fn start(
+        &self,
+        load: &LoadPlan,
+        clock: &mut ComparisonClock,
+    ) -> Result<(StartedServer, ResponseSample), BenchError> {
+        let failed = |cause: String| {
+            BenchError::Server(format!(
+                "the server `{}` cannot be measured: {cause}",
+                self.name
+            ))
+        };
+        let output = tempfile::tempfile()?;
+        let mut running = StartedServer {
+            plan: self.clone(),
+            child: None,
+            output,
+        };
+        if let Some((program, arguments)) = self.command.split_first() {
+            let (out, errors) = (running.output.try_clone()?, running.output.try_clone()?);
+            let mut command = self.command(program, arguments);
+            command.stdout(out).stderr(errors).process_group(0);
+            let child = spawn_pinned(command, self.cores.clone());
+            running.child = Some(
+                child.map_err(|error| failed(format!("`{program}` cannot be started: {error}")))?,
+            );
+        }
+        let mut asking = load.clone();
+        asking.limit = LoadLimit::Requests(1);
+        asking.warm_up = Duration::ZERO;
+        asking.timeout = asking.timeout.min(PATIENCE);
+        let begin = Instant::now();
+        loop {
+            let cause = match fetch(&asking) {
+                Ok(sample) => return Ok((running, sample)),
+                Err(error @ (BenchError::Plan(_) | BenchError::NotLocal { .. })) => {
+                    return Err(error);
+                }
+                Err(error) => error.to_string(),
+            };
+            if let Some(why) = running.ended()? {
+                return Err(failed(format!("{why}{}", running.last_output())));
+            }
+            if begin.elapsed() >= self.ready_within || self.command.is_empty() {
+                return Err(failed(format!("{cause}{}", running.last_output())));
+            }
+            if clock.wait(LOOK_EVERY) {
+                return Err(failed("interrupted".to_owned()));
+            }
+        }
+    }
+
+    fn command(&self, program: &str, arguments: &[String]) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .current_dir(&self.directory)
+            .envs(self.environment.iter().cloned())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// The first line that its version command prints.
+    pub(super) fn version(&self) -> Option<String> {
+        let (program, arguments) = self.version.split_first()?;
+        let output = self.command(program, arguments).output().ok()?;
+        let all = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&all);
+        text.lines().next().map(|line| line.trim().to_owned())
+    }
+}
+
+impl StartedServer {
+    /// The process whose consumption is measured; `None` if it went to the background.
+    pub(super) fn pid(&mut self) -> Option<u32> {
+        let child = self.child.as_mut()?;
+        match child.try_wait() {
+            Ok(None) => Some(child.id()),
+            _ => None,
+        }
+    }
+
+    /// Why it is gone, unless it runs or went to the background.
+    fn ended(&mut self) -> Result<Option<String>, BenchError> {
+        let Some(child) = &mut self.child else {
+            return Ok(None);
+        };
+        let ended = child.try_wait()?;
+        let is_in_background = !self.plan.stop.is_empty();
+        Ok(ended
+            .filter(|status| !(status.success() && is_in_background))
+            .map(|status| format!("it ended before it responded ({status})")))
+    }
+
+    /// The end of what it has printed.
+    fn last_output(&mut self) -> String {
+        let mut text = Vec::new();
+        let end = self.output.stream_position().unwrap_or(0);
+        let begin = i64::try_from(end).unwrap_or(0).saturating_sub(OUTPUT_SHOWN);
+        let begin = u64::try_from(begin).unwrap_or(0);
+        let read = self
+            .output
+            .seek(io::SeekFrom::Start(begin))
+            .and_then(|_| self.output.read_to_end(&mut text));
+        match read {
+            Ok(1..) => format!(
+                "; it printed:\n{}",
+                String::from_utf8_lossy(&text).trim_end()
+            ),
+            _ => String::new(),
+        }
+    }
+
+    /// Stops the server and waits until it is gone.
+    pub(super) fn stop(mut self, clock: &mut ComparisonClock) -> Result<(), BenchError> {
+        if let Some((program, arguments)) = self.plan.stop.split_first() {
+            let status = self
+                .plan
+                .command(program, arguments)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+            let name = &self.plan.name;
+            let wrong =
+                |cause: String| BenchError::Server(format!("`{name}` cannot be stopped: {cause}"));
+            let status = status.map_err(|error| wrong(format!("`{program}`: {error}")))?;
+            if !status.success() {
+                return Err(wrong(format!("`{program}` failed ({status})")));
+            }
+        } else {
+            self.signal(Signal::TERM);
+        }
+        let begin = Instant::now();
+        while self.pid().is_some() && begin.elapsed() < STOPPING {
+            clock.wait(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) {
+        let group = self.child.as_ref().map(|child| child.id());
+        let group = group.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        if let Some(group) = group {
+            // It may be gone already.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for StartedServer {
+    fn drop(&mut self) {
+        if self.pid().is_some() {
+            self.signal(Signal::KILL);
+        }
+        if let Some(child) = &mut self.child {
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Starts a process that may use these processors only, as its first thread inherits those of the thread that starts it.
+fn spawn_pinned(mut command: Command, cores: Option<CpuList>) -> io::Result<Child> {
+    let start = move || {
+        if let Some(cores) = cores {
+            cores.pin()?;
+        }
+        command.spawn()
+    };
+    let started = thread::Builder::new().spawn(start)?.join();
+    started.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it failed")))
+}

@@ -1,0 +1,70 @@
+//! Lists of processors, to which threads and servers are pinned.
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// Processors by their numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuList(Vec<usize>);
+
+impl CpuList {
+    /// Keeps the calling thread, and threads and processes that it starts, on these processors.
+    pub(crate) fn pin(&self) -> io::Result<()> {
+        let mut set = CpuSet::new();
+        for cpu in &self.0 {
+            set.set(*cpu);
+        }
+        sched_setaffinity(None, &set).map_err(|error| {
+            io::Error::other(format!("the processors {self} cannot be used: {error}"))
+        })
+    }
+}
+
+impl FromStr for CpuList {
+    type Err = String;
+
+    /// Parses a list such as `0,2-3`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no list of processors such as 0,2-3");
+        let number = |text: &str| match text.trim().parse::<usize>() {
+            Ok(number) if number < CpuSet::MAX_CPU => Ok(number),
+            _ => Err(wrong()),
+        };
+        let mut found = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (number(first)?, number(last)?);
+            if first > last {
+                return Err(wrong());
+            }
+            found.extend(first..=last);
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(Self(found))
+    }
+}
+
+impl fmt::Display for CpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers: Vec<_> = self.0.iter().map(usize::to_string).collect();
+        f.write_str(&numbers.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_lists_of_processors() {
+        let list: CpuList = "3,0-1, 1".parse().unwrap();
+        assert_eq!(list.to_string(), "0,1,3");
+        for wrong in ["", "a", "1-", "2-1", "99999", "-1"] {
+            assert!(wrong.parse::<CpuList>().is_err(), "{wrong}");
+        }
+    }
+}

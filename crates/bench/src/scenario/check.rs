@@ -1,0 +1,236 @@
+//! What a response of a scenario has to be, and what is taken from it.
+
+use std::ops::RangeInclusive;
+
+use apus_http::Headers;
+use regex::bytes::Regex;
+use serde_json::Value;
+
+use crate::LoadFailure;
+
+/// A response of which a step looks at some parts.
+pub(super) struct CheckedResponse<'a> {
+    pub(super) status: u16,
+    pub(super) headers: &'a Headers,
+    pub(super) body: &'a [u8],
+    pub(super) body_bytes: u64,
+    /// The body as JSON, once it was needed.
+    json: Option<Result<Value, String>>,
+}
+
+impl<'a> CheckedResponse<'a> {
+    pub(super) fn new(status: u16, headers: &'a Headers, body: (&'a [u8], u64)) -> Self {
+        Self {
+            status,
+            headers,
+            body: body.0,
+            body_bytes: body.1,
+            json: None,
+        }
+    }
+
+    /// The value at a pointer (RFC 6901).
+    fn json(&mut self, pointer: &str) -> Result<&Value, String> {
+        let body = self.body;
+        let parsed = self
+            .json
+            .get_or_insert_with(|| serde_json::from_slice(body).map_err(|error| error.to_string()));
+        match parsed {
+            Ok(value) => value
+                .pointer(pointer)
+                .ok_or_else(|| format!("the body has no {pointer}")),
+            Err(error) => Err(format!("the body is no JSON: {error}")),
+        }
+    }
+}
+
+/// A condition of a response.
+#[derive(Debug)]
+pub(super) enum ResponseCheck {
+    Status(RangeInclusive<u16>),
+    /// A field has this value; without one, it exists.
+    Header(String, Option<String>),
+    Length(u64),
+    Contains(String),
+    /// The value at a pointer (RFC 6901).
+    Json(String, Value),
+}
+
+impl ResponseCheck {
+    pub(super) fn reads_body(&self) -> bool {
+        matches!(self, Self::Contains(_) | Self::Json(..))
+    }
+
+    /// What is wrong, if anything.
+    pub(super) fn mistake(
+        &self,
+        response: &mut CheckedResponse<'_>,
+    ) -> Option<(LoadFailure, String)> {
+        match self {
+            Self::Status(expected) => (!expected.contains(&response.status)).then(|| {
+                (
+                    LoadFailure::WrongStatus,
+                    format!("status {}", response.status),
+                )
+            }),
+            Self::Header(name, expected) => {
+                let found = response.headers.get_str(name);
+                let is_good = match expected {
+                    Some(value) => found == Some(value),
+                    None => found.is_some(),
+                };
+                (!is_good).then(|| {
+                    let cause = match found {
+                        Some(found) => format!("{name}: {found}"),
+                        None => format!("no {name}"),
+                    };
+                    (LoadFailure::WrongHeader, cause)
+                })
+            }
+            Self::Length(expected) => (*expected != response.body_bytes).then(|| {
+                (
+                    LoadFailure::WrongLength,
+                    format!("{} bytes instead of {expected}", response.body_bytes),
+                )
+            }),
+            Self::Contains(part) => {
+                let found = response
+                    .body
+                    .windows(part.len().max(1))
+                    .any(|window| window == part.as_bytes());
+                (!found && !part.is_empty()).then(|| {
+                    (
+                        LoadFailure::WrongBody,
+                        format!("the body does not contain `{part}`"),
+                    )
+                })
+            }
+            Self::Json(pointer, expected) => {
+                let found = response.json(pointer);
+                match found {
+                    Ok(found) if found == expected => None,
+                    Ok(found) => Some((
+                        LoadFailure::WrongValue,
+                        format!("{pointer} is {found} instead of {expected}"),
+                    )),
+                    Err(cause) => Some((LoadFailure::WrongValue, cause)),
+                }
+            }
+        }
+    }
+}
+
+/// Where a value of a response is.
+#[derive(Debug)]
+pub(super) enum ResponseCapture {
+    Header(String),
+    /// The value at a pointer (RFC 6901).
+    Json(String),
+    /// The first group of an expression in the body.
+    Pattern(Regex),
+}
+
+impl ResponseCapture {
+    pub(super) fn reads_body(&self) -> bool {
+        !matches!(self, Self::Header(_))
+    }
+
+    /// The value, or why there is none.
+    pub(super) fn take(&self, response: &mut CheckedResponse<'_>) -> Result<String, String> {
+        match self {
+            Self::Header(name) => response
+                .headers
+                .get_str(name)
+                .map(str::to_owned)
+                .ok_or_else(|| format!("no {name}")),
+            Self::Json(pointer) => match response.json(pointer)? {
+                Value::String(text) => Ok(text.clone()),
+                value => Ok(value.to_string()),
+            },
+            Self::Pattern(pattern) => pattern
+                .captures(response.body)
+                .and_then(|found| found.get(1).or(found.get(0)))
+                .map(|group| String::from_utf8_lossy(group.as_bytes()).into_owned())
+                .ok_or_else(|| format!("the body has no match of {pattern}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers() -> Headers {
+        let mut headers = Headers::new();
+        headers.push(b"location", b"/home");
+        headers
+    }
+
+    fn mistake(check: &ResponseCheck, body: &str) -> Option<LoadFailure> {
+        let headers = headers();
+        let bytes = body.len() as u64;
+        let mut response = CheckedResponse::new(200, &headers, (body.as_bytes(), bytes));
+        check.mistake(&mut response).map(|(kind, _)| kind)
+    }
+
+    #[test]
+    fn wrong_parts_of_a_response_have_names() {
+        let json = |pointer: &str, value: Value| ResponseCheck::Json(pointer.to_owned(), value);
+        let header = |value: Option<&str>| {
+            ResponseCheck::Header("Location".to_owned(), value.map(Into::into))
+        };
+        for (check, expected) in [
+            (ResponseCheck::Status(200..=299), None),
+            (
+                ResponseCheck::Status(201..=201),
+                Some(LoadFailure::WrongStatus),
+            ),
+            (header(None), None),
+            (header(Some("/home")), None),
+            (header(Some("/")), Some(LoadFailure::WrongHeader)),
+            (
+                ResponseCheck::Header("x".to_owned(), None),
+                Some(LoadFailure::WrongHeader),
+            ),
+            (ResponseCheck::Length(24), None),
+            (ResponseCheck::Length(23), Some(LoadFailure::WrongLength)),
+            (ResponseCheck::Contains("\"id\"".to_owned()), None),
+            (
+                ResponseCheck::Contains("\"ID\"".to_owned()),
+                Some(LoadFailure::WrongBody),
+            ),
+            (json("/user/id", 7.into()), None),
+            (json("/user/id", "7".into()), Some(LoadFailure::WrongValue)),
+            (json("/user/no", 7.into()), Some(LoadFailure::WrongValue)),
+        ] {
+            let found = mistake(&check, r#"{"user":{"id":7},"a":[]}"#);
+            assert_eq!(found, expected, "{check:?}");
+        }
+        let found = mistake(&json("/a", 1.into()), "<html>");
+        assert_eq!(found, Some(LoadFailure::WrongValue));
+    }
+
+    #[test]
+    fn values_are_taken_from_fields_json_and_text() {
+        let headers = headers();
+        let body = br#"{"id":7,"name":"x","page":"<input name=csrf value='abc'>"}"#;
+        let mut response = CheckedResponse::new(200, &headers, (body, body.len() as u64));
+        let pattern = |text: &str| ResponseCapture::Pattern(Regex::new(text).unwrap());
+        for (capture, expected) in [
+            (ResponseCapture::Header("Location".to_owned()), "/home"),
+            (ResponseCapture::Json("/id".to_owned()), "7"),
+            (ResponseCapture::Json("/name".to_owned()), "x"),
+            (pattern("csrf value='([^']*)'"), "abc"),
+            (pattern("c..f"), "csrf"),
+        ] {
+            assert_eq!(capture.take(&mut response).as_deref(), Ok(expected));
+        }
+        for capture in [
+            ResponseCapture::Header("x".to_owned()),
+            ResponseCapture::Json("/no".to_owned()),
+            pattern("none"),
+        ] {
+            assert!(capture.take(&mut response).is_err(), "{capture:?}");
+        }
+    }
+}
