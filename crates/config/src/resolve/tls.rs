@@ -88,7 +88,7 @@ fn settings(
         }
         SiteCertificates::Ordered(managed) => (Vec::new(), managed, None),
         SiteCertificates::OnDemand(plan) => {
-            on_demand = Some(plan);
+            on_demand = Some(*plan);
             (Vec::new(), Vec::new(), None)
         }
     };
@@ -161,7 +161,7 @@ enum SiteCertificates {
     /// From files, or of the local authority.
     Known(Vec<Certificate>, CertificateOrigin),
     /// By ACME, for names that are first seen in a handshake.
-    OnDemand(OnDemandPlan),
+    OnDemand(Box<OnDemandPlan>),
     /// By ACME.
     Ordered(Vec<ManagedCertificate>),
 }
@@ -225,7 +225,7 @@ fn certificates(
         }
         return defaults
             .on_demand(site, tls, keys, reader)
-            .map(SiteCertificates::OnDemand);
+            .map(|plan| SiteCertificates::OnDemand(Box::new(plan)));
     }
     if pairs.is_empty() {
         // With `--tls`, all certificates are local.
