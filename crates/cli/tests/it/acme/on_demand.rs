@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::{CertificateTest, PebbleOptions};
-use crate::harness::wait_until;
+use crate::harness::{connect, wait_until};
 
 /// A web server that permits certificates for names that begin with `good`, and counts the questions.
 struct PermissionServer {
@@ -122,7 +122,7 @@ fn a_flood_of_invented_names_causes_no_order_and_takes_no_memory() {
     let apus = test.serve();
     let hello = |number: u32| {
         let name = format!("invented-{number}.shops.example.com");
-        let mut stream = TcpStream::connect(("127.0.0.1", test.https)).unwrap();
+        let mut stream = connect(([127, 0, 0, 1], test.https).into());
         stream.write_all(&client_hello(&name)).unwrap();
         let mut alert = Vec::new();
         let _ = stream.read_to_end(&mut alert);
