@@ -4,6 +4,8 @@
 use std::future::Future;
 use std::panic::{Location, resume_unwind};
 use std::pin::Pin;
+#[cfg(feature = "blocked-stacks")]
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,6 +13,19 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// The longest time that a handler may take the thread of its worker without a line in the log.
 const LONGEST: Duration = Duration::from_millis(50);
+
+/// Whether stacks are reported: see [`report_blocked_stacks`].
+#[cfg(feature = "blocked-stacks")]
+static ARE_STACKS_REPORTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on, the log says where a handler is that blocks its worker for 50 milliseconds, while it still blocks it: the names,
+/// files and lines of its functions. `apus dev` does this for applications that have the feature `blocked-stacks`.
+///
+/// A handler that blocks is interrupted by the signal SIGURG for that, so this is for development.
+#[cfg(feature = "blocked-stacks")]
+pub fn report_blocked_stacks() {
+    ARE_STACKS_REPORTED.store(true, Ordering::Relaxed);
+}
 
 /// A handler, for people.
 #[derive(Clone, Copy, Debug)]
@@ -25,12 +40,38 @@ impl HandlerPlace {
     /// Runs a part of the handler, and logs it if that takes too long.
     pub(crate) fn watch<T>(self, run: impl FnOnce() -> T) -> T {
         let start = now();
+        #[cfg(feature = "blocked-stacks")]
+        let returned = match ARE_STACKS_REPORTED.load(Ordering::Relaxed) {
+            true => apus_watchdog::run_watched(LONGEST, self.stack_report(), run),
+            false => run(),
+        };
+        #[cfg(not(feature = "blocked-stacks"))]
         let returned = run();
         let took = now().saturating_sub(start);
         if is_blocked(took) {
             self.log(took);
         }
         returned
+    }
+
+    /// Logs where the handler is while it blocks its worker, with the span of the request.
+    #[cfg(feature = "blocked-stacks")]
+    fn stack_report(self) -> impl FnOnce(apus_watchdog::Stack) + Send + 'static {
+        let Self { name, at } = self;
+        let span = tracing::Span::current();
+        let subscriber = tracing::dispatcher::get_default(Clone::clone);
+        move |stack| {
+            tracing::dispatcher::with_default(&subscriber, || {
+                let at = at.map(tracing::field::display);
+                span.in_scope(|| {
+                    tracing::warn!(
+                        handler = name,
+                        at,
+                        "a handler blocks its worker, and is here:\n{stack}\n"
+                    );
+                });
+            });
+        }
     }
 
     #[cold]

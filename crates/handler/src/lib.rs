@@ -25,6 +25,8 @@ pub mod state;
 mod websocket;
 
 pub use arguments::BodyMarker;
+#[cfg(feature = "blocked-stacks")]
+pub use blocking::report_blocked_stacks;
 pub use blocking::{HandlerPlace, blocking};
 pub use body_limit::BodyLimit;
 pub use client_info::{ClientInfo, ForwardedField, TrustedProxies};

@@ -20,6 +20,7 @@
 //! | --- | --- |
 //! | `account` | tokens in links and cookies, remembered log-ins, rules of passwords |
 //! | `acme` | certificates by ACME, such as those of Let's Encrypt |
+//! | `blocked-stacks` | under `apus dev`, where a handler is that blocks its worker |
 //! | `cache` | a shared cache in front of a service |
 //! | `compress` | compressed responses: gzip, Brotli, Zstandard |
 //! | `files` | static files, and files by hashed names |
@@ -113,6 +114,8 @@ pub use app::{App, UrlError, Urls};
 #[cfg(feature = "compress")]
 pub use apus_compress::CompressedFactory;
 pub use apus_error_page::error_page;
+#[cfg(feature = "blocked-stacks")]
+pub use apus_handler::report_blocked_stacks;
 #[cfg(feature = "macros")]
 pub use attributes::{delete, embedded, get, handler, http_error, patch, post, put, route, ws};
 #[cfg(feature = "files")]

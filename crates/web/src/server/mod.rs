@@ -278,6 +278,8 @@ impl Server {
         }
         if let Some(listener) = development_listener(&self.service) {
             self.listeners = vec![listener];
+            #[cfg(feature = "blocked-stacks")]
+            apus_handler::report_blocked_stacks();
         }
         self.service.check().map_err(StartError::of_check)?;
         let stop_timeout = self.limits.stop_timeout;

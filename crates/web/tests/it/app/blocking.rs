@@ -9,7 +9,7 @@ use apus::testing::TestClient;
 use apus::{App, Json, Path, State, StatusCode, get, handler, routes, tokio};
 
 use crate::harness::{Client, PATIENCE, Server, head};
-use crate::layers::logs::logged;
+use crate::layers::logs::{LogBuffer, logged};
 
 /// Takes the thread for longer than a handler should.
 fn compute() {
@@ -75,6 +75,35 @@ fn a_handler_that_blocks_is_logged_with_its_name_and_place() {
             .assert_status(204);
     });
     assert_eq!(log.matches("blocked its worker").count(), 1, "{log}");
+}
+
+/// Takes the thread until the log says so.
+fn blocks_until_it_is_logged(State(log): State<LogBuffer>) -> &'static str {
+    while !log.text().contains("a handler blocks its worker") {
+        std::hint::spin_loop();
+    }
+    "done"
+}
+
+#[test]
+fn the_log_says_where_a_handler_is_while_it_blocks_its_worker() {
+    apus::report_blocked_stacks();
+    let log = LogBuffer::default();
+    let app = App::new()
+        .get("/", blocks_until_it_is_logged)
+        .state(log.clone());
+    log.logs(|| {
+        TestClient::new(app).get("/").send().assert_text("done");
+    });
+    let text = log.text();
+    for part in [
+        "route=\"/\"",
+        "blocking::blocks_until_it_is_logged",
+        "app/blocking.rs:",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("apus_watchdog::run_watched"), "{text}");
 }
 
 /// The two ends by which a handler waits until a test lets it go on.
