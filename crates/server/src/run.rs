@@ -234,6 +234,8 @@ impl ControlThread {
         look_up(loader.upstreams()).await;
         look_after(loader.upstreams());
         let tickets = loader.ticket_rotation(&config);
+        // The first handshake needs them.
+        loader.apply_on_demand(&config);
         let binder = helper.map(|helper| helper as Arc<dyn Binder>);
         let engine = Engine::start_with(plan, binder)
             .map_err(|error| ServeError::start(error, &listening))?;
@@ -256,7 +258,6 @@ impl ControlThread {
             open_in_browser(url);
         }
         notify(&[NotifyState::Ready]);
-        loader.apply_on_demand(&config);
         let (certificates, issued) = loader.certificate_maintenance(&config);
         certificates.apply(managed_certificates(&config).cloned().collect());
         Ok(Self {

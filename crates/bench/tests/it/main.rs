@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod accuracy;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod find_max;

@@ -206,6 +206,13 @@ impl Pebble {
     pub(crate) fn orders(&self) -> usize {
         self.log().matches("Added order").count()
     }
+
+    /// The orders that failed because a name could not be verified.
+    pub(crate) fn invalid_orders(&self) -> usize {
+        let is_invalid =
+            |line: &&str| line.contains(" order ") && line.contains(" set INVALID by ");
+        self.log().lines().filter(is_invalid).count()
+    }
 }
 
 impl Drop for Pebble {
