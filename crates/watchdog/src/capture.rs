@@ -35,6 +35,10 @@ impl ThreadHandle {
     }
 
     /// The stack of the thread, which has to exist; `None` if it does not respond.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the watchdog has a thread of its own"
+    )]
     pub(crate) fn capture(self) -> Option<Stack> {
         COUNT.store(ASKED, Ordering::Release);
         // SAFETY: the thread exists, as the caller ensures.
