@@ -310,8 +310,7 @@ fn an_order_survives_sigkill_in_each_of_its_steps() {
     let _apus = test.serve();
     test.wait_until_served("shop.example.com");
     assert_eq!(test.pebble.accounts(), 1);
-    // An order is invalid if the authority came to verify the name while nobody responded.
-    let invalid = test.pebble.invalid_orders();
-    let expected = lost + invalid + 1;
-    assert_eq!(test.pebble.orders(), expected, "{}", test.pebble.log());
+    // An order that was lost can share what becomes invalid.
+    let orders = test.pebble.valid_orders();
+    assert!((1..=lost + 1).contains(&orders), "{}", test.pebble.log());
 }
