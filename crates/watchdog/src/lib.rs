@@ -39,7 +39,7 @@ pub fn run_watched<T>(
 #[derive(Default)]
 struct Watchdog {
     watched: Mutex<WatchedThreads>,
-    /// Told when there is another deadline.
+    /// Notified when there is another deadline.
     changed: Condvar,
 }
 

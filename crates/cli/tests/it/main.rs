@@ -11,6 +11,8 @@ mod clients;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod disk;
+#[cfg(test)]
 #[expect(dead_code, reason = "the engine's tests use the rest")]
 #[path = "../../../net/tests/it/h2/client.rs"]
 mod h2_client;

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::net::UdpSocket;
-use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
+use rustix::process::Signal;
 
 use super::pebble::BLOCKED;
 use super::{CertificateTest, PebbleOptions};
+use crate::disk::PreparedDisk;
 use crate::harness::{free_port, wait_until};
 
 /// A DNS server that knows every name, and no address of any.
@@ -80,78 +80,6 @@ fn no_certificate_is_ordered_while_the_clock_is_wrong() {
     test.wait_until_served("shop.example.com");
 }
 
-/// A disk that is full until it is mended.
-enum FullDisk {
-    /// A small file system in the namespace of the server, with a file that fills it.
-    Mounted { ballast: PathBuf },
-    /// Without user namespaces, the size of files is limited.
-    Limited { server: Pid },
-}
-
-impl FullDisk {
-    fn serve(test: &CertificateTest) -> (crate::harness::Apus, Self) {
-        fs::create_dir(test.home.path("disk")).unwrap();
-        let may_mount = Command::new("unshare")
-            .args(["--user", "--map-root-user", "--mount", "mount"])
-            .args(["-t", "tmpfs", "none"])
-            .arg(test.home.path("disk"))
-            .output()
-            .is_ok_and(|output| output.status.success());
-        if may_mount {
-            test.home.take_back();
-            let script = "mount -t tmpfs -o size=2m none disk && { cat /dev/zero > disk/ballast; exec \"$@\"; }";
-            let program = [
-                "unshare",
-                "--user",
-                "--map-root-user",
-                "--mount",
-                "sh",
-                "-c",
-                script,
-                "sh",
-            ];
-            let apus = test.home.serve_through(&program, &["apus.toml"]);
-            let folder = test.home.path("disk");
-            let ballast = format!("/proc/{}/root{}/ballast", apus.pid(), folder.display());
-            let ballast = ballast.into();
-            return (apus, Self::Mounted { ballast });
-        }
-        let script = "trap '' XFSZ; ulimit -S -f 0; exec \"$@\"";
-        let apus = test
-            .home
-            .serve_through(&["sh", "-c", script, "sh"], &["apus.toml"]);
-        let server = Pid::from_raw(i32::try_from(apus.pid()).unwrap()).unwrap();
-        (apus, Self::Limited { server })
-    }
-
-    fn fill(&self) {
-        match self {
-            Self::Mounted { ballast } => {
-                let mut file = fs::File::create(ballast).unwrap();
-                let mut zeros = fs::File::open("/dev/zero").unwrap();
-                std::io::copy(&mut zeros, &mut file).unwrap_err();
-            }
-            Self::Limited { server } => limit(*server, Some(0)),
-        }
-    }
-
-    fn mend(&self) {
-        match self {
-            Self::Mounted { ballast } => fs::remove_file(ballast).unwrap(),
-            Self::Limited { server } => limit(*server, getrlimit(Resource::Fsize).current),
-        }
-    }
-}
-
-fn limit(server: Pid, bytes: Option<u64>) {
-    let maximum = getrlimit(Resource::Fsize).maximum;
-    let limit = Rlimit {
-        current: bytes,
-        maximum,
-    };
-    prlimit(Some(server), Resource::Fsize, limit).unwrap();
-}
-
 #[test]
 fn no_certificate_is_ordered_that_a_full_disk_could_not_store() {
     let test = CertificateTest::new(PebbleOptions::default());
@@ -159,7 +87,9 @@ fn no_certificate_is_ordered_that_a_full_disk_could_not_store() {
     let text = test.home.read("apus.toml");
     let text = text.replace("acme_folder = \"acme\"", "acme_folder = \"disk/acme\"");
     test.home.write("apus.toml", text);
-    let (apus, disk) = FullDisk::serve(&test);
+    let disk = PreparedDisk::new(&test.home, "2m", true);
+    let apus = test.home.serve_through(&disk.program(), &["apus.toml"]);
+    let disk = disk.of(&test.home, apus.pid());
     let socket = test.home.path("apus.sock");
     let socket = socket.to_str().unwrap();
     let list = || test.home.expect(&["cert", "list", "--socket", socket], 0).0;
@@ -167,7 +97,7 @@ fn no_certificate_is_ordered_that_a_full_disk_could_not_store() {
     wait_until("the reason", || is_full(&list()));
     assert_eq!((test.pebble.accounts(), test.pebble.orders()), (0, 0));
     assert_eq!(apus.get("/").status, 301);
-    disk.mend();
+    disk.empty();
     let renew = ["cert", "renew", "shop.example.com", "--config", "apus.toml"];
     test.home.expect(&renew, 0);
     test.wait_until_served("shop.example.com");
@@ -180,7 +110,7 @@ fn no_certificate_is_ordered_that_a_full_disk_could_not_store() {
     assert!(test.is_served(&root, "shop.example.com"));
     assert_eq!(test.serial("shop.example.com"), serial);
     assert_eq!(test.pebble.orders(), 1);
-    disk.mend();
+    disk.empty();
     test.home.expect(&renew, 0);
     wait_until("the new certificate", || {
         test.serial("shop.example.com") != serial
