@@ -23,12 +23,12 @@ const MAX_AGE: Duration = Duration::from_mins(30);
 const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 
 /// What opens connections.
-pub(crate) struct Connector<D: Driver> {
+pub(crate) struct DbConnector<D: Driver> {
     pub(crate) options: <D::Connection as Connection>::Options,
     pub(crate) system: System,
 }
 
-impl<D: Driver> Connector<D> {
+impl<D: Driver> DbConnector<D> {
     /// A new connection, ready for statements.
     pub(crate) async fn connect(&self) -> Result<D::Connection, Error> {
         let mut connection = D::Connection::connect_with(&self.options).await?;
@@ -37,7 +37,7 @@ impl<D: Driver> Connector<D> {
     }
 }
 
-impl<D: Driver> Manager for Connector<D> {
+impl<D: Driver> Manager for DbConnector<D> {
     type Type = D::Connection;
     type Error = Error;
 
@@ -62,17 +62,17 @@ impl<D: Driver> Manager for Connector<D> {
 }
 
 /// The connections of a worker to one database.
-pub(crate) struct ConnectionPool<D: Driver> {
-    pool: Pool<Connector<D>>,
+pub(crate) struct DbConnections<D: Driver> {
+    pool: Pool<DbConnector<D>>,
     acquire_timeout: Duration,
 }
 
-impl<D: Driver> ConnectionPool<D> {
+impl<D: Driver> DbConnections<D> {
     #[expect(
         clippy::expect_used,
         reason = "the only error is a time-out without a runtime, and there is none"
     )]
-    pub(crate) fn new(connector: Connector<D>, max: u32, acquire_timeout: Duration) -> Self {
+    pub(crate) fn new(connector: DbConnector<D>, max: u32, acquire_timeout: Duration) -> Self {
         let pool = Pool::builder(connector)
             .max_size(usize::try_from(max).unwrap_or(usize::MAX))
             // Those that are not needed become idle for long, and are closed.
@@ -133,7 +133,7 @@ impl<D: Driver> ConnectionPool<D> {
     }
 }
 
-impl<D: Driver> Clone for ConnectionPool<D> {
+impl<D: Driver> Clone for DbConnections<D> {
     fn clone(&self) -> Self {
         Self {
             pool: self.pool.clone(),
@@ -147,7 +147,7 @@ impl<D: Driver> Clone for ConnectionPool<D> {
 /// When it is dropped, it is checked beside the request, and then used again.
 pub struct DbConnection<D: Driver = Any> {
     /// `None` once it is on its way back.
-    object: Option<Object<Connector<D>>>,
+    object: Option<Object<DbConnector<D>>>,
     /// Whether its last statement ended, and nothing is left to roll back.
     is_clean: bool,
 }

@@ -11,7 +11,7 @@ use sqlx::pool::PoolOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Any, AssertSqlSafe, Connection, Pool, SqlSafeStr, SqlStr};
 
-use crate::connection::{ConnectionPool, Connector, DbConnection};
+use crate::connection::{DbConnection, DbConnections, DbConnector};
 use crate::driver::{Driver, System, shown};
 use crate::error::DbError;
 use crate::parameters;
@@ -114,10 +114,10 @@ impl<D: Driver> Db<D> {
     }
 
     /// The connections of this worker.
-    fn of_worker(&self) -> ConnectionPool<D> {
+    fn of_worker(&self) -> DbConnections<D> {
         per_worker::get_or_insert(&self.shared, || {
             let shared = &self.shared;
-            ConnectionPool::new(
+            DbConnections::new(
                 self.connector(),
                 shared.max_connections,
                 shared.acquire_timeout,
@@ -143,8 +143,8 @@ impl<D: Driver> Db<D> {
         })
     }
 
-    fn connector(&self) -> Connector<D> {
-        Connector {
+    fn connector(&self) -> DbConnector<D> {
+        DbConnector {
             options: self.shared.options.clone(),
             system: self.shared.system,
         }
