@@ -12,6 +12,7 @@ mod duplex;
 mod encoded;
 mod event_stream;
 mod extensions;
+mod field_section;
 pub mod fields;
 pub mod grammar;
 mod headers;
