@@ -125,7 +125,7 @@ fn a_mail_that_is_sent_later_is_sent_again_if_the_server_is_busy() {
         mailer.send_later(mail());
         drop(mailer);
         while !server.is_finished() {
-            apus::tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     });
     let received = server.join().unwrap();
