@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_control::run_on_own_thread;
 use apus_transport::per_worker;
 use sqlx::pool::PoolOptions;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -231,21 +232,7 @@ impl<D: Driver> Db<D> {
             address: self.shared.shown.clone(),
             cause: sqlx::Error::Io(cause),
         };
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new()
-                .name("migrate".to_owned())
-                .spawn_scoped(scope, || {
-                    tokio::runtime::Builder::new_current_thread()
-                        .enable_all()
-                        .build()
-                        .map_err(failed)?
-                        .block_on(work())
-                })
-                .map_err(failed)?;
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        run_on_own_thread("migrate", work).map_err(failed)?
     }
 }
 

@@ -200,13 +200,12 @@ impl<D: Driver> fmt::Debug for Tx<D> {
 }
 
 impl<D: Driver> FromRequestHead for Tx<D> {
-    type Rejection = StatusCode;
+    type Rejection = Error;
 
-    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, StatusCode> {
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Error> {
         let transaction = request.extensions().get::<Self>().cloned();
         transaction.ok_or_else(|| {
-            tracing::error!("a handler takes a Tx, and no layer `Transactions` is around it");
-            StatusCode::INTERNAL_SERVER_ERROR
+            Error::not_provided("a handler takes a Tx, and no layer `Transactions` is around it")
         })
     }
 
