@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use apus_net::EnginePlan;
-use apus_net::tls::{ClientAuth, TlsSettings, TlsSite, UnknownName};
+use apus_net::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
 use apus_transport::tls::MinVersion;
 use tokio::sync::mpsc;
 
@@ -248,6 +248,7 @@ impl ApplicationCertificates {
                 certificates: certificate.into_iter().collect(),
                 client_auth: ClientAuth::None,
                 min_version: MinVersion::default(),
+                policy: TlsPolicy::default(),
                 alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
                 http3: true,
                 early_data: true,

@@ -284,6 +284,19 @@ choices! {
 choices! {
     /// The kind of a private key.
     pub(super) AcmeKeyType: "a kind of key" {
+choices! {
+    /// Which clients of TLS a site accepts.
+    pub(super) TlsPolicyName: "a policy of TLS" {
+        /// TLS 1.3 alone: browsers since about 2019.
+        Modern = "modern",
+        /// TLS 1.3, and TLS 1.2 with forward secrecy and AEAD ciphers: browsers since about 2014.
+        Intermediate = "intermediate",
+        /// As `"intermediate"`, with cipher suites in the order of the server. Certificates that are ordered by ACME have one with an
+        /// RSA key beside them, unless `acme_key_type` is given.
+        Legacy = "legacy",
+    }
+}
+
         /// ECDSA on P-256.
         P256 = "p256",
         /// ECDSA on P-384.
@@ -667,6 +680,8 @@ keys! {
         /// Whether the server requests client certificates. Where several sites share an address and one
         /// of them does, a request for another host than that of the handshake gets 421.
         client_auth: ClientAuth = ClientAuth::None,
+        /// Versions, cipher suites and groups, after Mozilla's guidelines for servers.
+        policy: TlsPolicyName = TlsPolicyName::Intermediate,
         /// Certificates of the authorities for client certificates, PEM.
         client_ca: FilePath,
         /// Lists of the certificates that these authorities have revoked (CRLs), PEM, in one file. A list is used until the file

@@ -11,7 +11,8 @@ use crate::diagnostics::Finding;
 use crate::keys::ConfigReader;
 use crate::plan::OnDemandPlan;
 use crate::raw::{
-    self, AcmeKeyType, CertificateScope, Challenge, DnsProvider, OnDemand, Site, Tls, TsigAlgorithm,
+    self, AcmeKeyType, CertificateScope, Challenge, DnsProvider, OnDemand, Site, Tls,
+    TlsPolicyName, TsigAlgorithm,
 };
 use crate::source::{Setting, SourceSpan};
 use crate::string_type::SiteHost;
@@ -288,6 +289,10 @@ impl AcmeDefaults {
         match tls.acme_key_type.given {
             true => key_types(&tls.acme_key_type),
             false => self.key_types.clone(),
+            // Clients that are so old may know RSA alone.
+            false if self.key_types.is_empty() && *tls.policy == TlsPolicyName::Legacy => {
+                vec![CertificateKeyType::P256, CertificateKeyType::Rsa2048]
+            }
         }
     }
 
