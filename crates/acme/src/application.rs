@@ -68,8 +68,8 @@ impl Acme {
         self
     }
 
-    /// An authority by its name (`letsencrypt`, `letsencrypt-staging`, `zerossl`, `google`, `buypass`) or the URL of its
-    /// directory; of several, the next is asked when one fails.
+    /// An authority by its name (`letsencrypt`, `letsencrypt-staging`, `zerossl`, `google`, `actalis`, `sslcom`) or the URL of
+    /// its directory; of several, the next is asked when one fails.
     #[must_use]
     pub fn provider(mut self, name: &str) -> Self {
         self.providers.push(name.to_owned());

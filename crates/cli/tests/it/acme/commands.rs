@@ -16,7 +16,7 @@ impl CertificateTest {
     }
 
     /// The chain and the private key of a certificate that was ordered.
-    fn pair(&self, id: &str) -> (String, String) {
+    pub(super) fn pair(&self, id: &str) -> (String, String) {
         let path = format!("acme/certificates/{id}/certificate.pem");
         let pem = self.home.read(&path);
         let at = pem.find("-----BEGIN PRIVATE KEY").unwrap();

@@ -7,6 +7,7 @@ mod framework;
 mod kinds;
 mod on_demand;
 mod pebble;
+mod secrets;
 mod shared;
 
 use std::collections::BTreeSet;
@@ -199,6 +200,21 @@ fn a_name_is_verified_in_a_handshake_beside_http3() {
 }
 
 #[test]
+fn a_name_is_verified_in_a_handshake_of_a_site_that_requires_client_certificates() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    let site = "[sites.tls]\nacme_challenge = \"tls-alpn-01\"\nclient_auth = \"required\"\nclient_ca = \"pebble/root.pem\"\n";
+    test.configure("", "\"shop.example.com\"", site);
+    let apus = test.serve();
+    wait_until("the certificate", || {
+        test.serial("shop.example.com").contains("serial=")
+    });
+    let output = test.fetch(&test.pebble.root(), "shop.example.com");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("certificate required"), "{error}");
+    assert!(!apus.log().contains("ERROR"), "{}", apus.log());
+}
+
+#[test]
 fn a_wildcard_is_verified_by_dns() {
     let test = CertificateTest::new(PebbleOptions::default());
     test.configure(
@@ -254,6 +270,39 @@ fn a_certificate_is_renewed_without_a_failed_handshake() {
     assert_eq!(test.pebble.orders(), 2);
     let (_, error) = test.home.expect(&["cert", "renew", "other.example.com"], 1);
     assert!(error.contains("`other.example.com`"), "{error}");
+}
+
+/// An authority suggests a time that has passed before it revokes certificates.
+#[test]
+fn a_certificate_is_replaced_when_its_authority_suggests_it() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    test.configure("", "\"shop.example.com\"", "");
+    let apus = test.serve();
+    test.wait_until_served("shop.example.com");
+    let serial = test.serial("shop.example.com");
+    let (chain, _) = test.pair("shop.example.com");
+    test.pebble
+        .suggest_renewal(&chain, "2026-01-02T00:00:00Z", "2026-01-02T23:00:00Z");
+    drop(apus);
+    // The authority is asked at the start, at the latest.
+    let apus = test.serve();
+    wait_until("the suggestion", || {
+        test.list().contains("renewed at 2026-01-02")
+    });
+    // A certificate that was issued within the hour is not replaced.
+    assert_eq!(test.pebble.orders(), 1);
+    drop(apus);
+    let state = "acme/certificates/shop.example.com/state.json";
+    let mut json: serde_json::Value = serde_json::from_str(&test.home.read(state)).unwrap();
+    assert!(json["next_attempt"].is_string(), "{json}");
+    json["next_attempt"] = serde_json::Value::Null;
+    test.home.write(state, json.to_string());
+    let _apus = test.serve();
+    wait_until("the new certificate", || {
+        test.serial("shop.example.com") != serial
+    });
+    test.wait_until_served("shop.example.com");
+    assert_eq!(test.pebble.orders(), 2);
 }
 
 /// A renewal uses the configuration that is in force, not what its file has become since.
