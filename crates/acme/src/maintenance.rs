@@ -678,7 +678,7 @@ impl CertificateWorker {
         // A process that starts looks at once whether it is mended; the clock may have been wrong.
         state.next_attempt = match error.is_not_ready() {
             true => None,
-            false => Some(OffsetDateTime::now_utc() + pause),
+            false => Some(whole_seconds(OffsetDateTime::now_utc() + pause)),
         };
         state.last_error = Some(text);
         pause
@@ -731,6 +731,7 @@ impl CertificateWorker {
                     }),
             },
         };
+        let renew_at = whole_seconds(renew_at);
         if before != Some(renew_at) {
             state.renew_at = Some(renew_at);
             self.shared.store.put_state(&self.managed, state)?;
@@ -918,6 +919,11 @@ fn warn_of_exposed_files(store: &CertificateStore) {
 
 fn until(then: OffsetDateTime, now: OffsetDateTime) -> Duration {
     Duration::try_from(then - now).unwrap_or(Duration::ZERO)
+}
+
+/// A time as it is shown to operators.
+fn whole_seconds(time: OffsetDateTime) -> OffsetDateTime {
+    time.replace_nanosecond(0).unwrap_or(time)
 }
 
 fn lifetime(certificate: &Certificate) -> Option<(OffsetDateTime, OffsetDateTime)> {

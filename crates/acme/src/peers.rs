@@ -241,7 +241,7 @@ mod tests {
             assert!(other.add(&second).await.unwrap());
             assert_eq!(other.open().await.unwrap(), [first.clone(), second.clone()]);
             one.remove(&first).await.unwrap();
-            assert_eq!(one.open().await.unwrap(), [second.clone()]);
+            assert_eq!(one.open().await.unwrap(), [second]);
             drop(other);
             assert!(!one.add(&first).await.unwrap());
         });

@@ -26,6 +26,8 @@ const ROTATION_INTERVAL: time::Duration = time::Duration::hours(12);
 const SPREADING_TIME: time::Duration = time::Duration::minutes(3);
 /// The interval in which the folder is looked at.
 const CHECK_INTERVAL: Duration = Duration::from_secs(60);
+/// The same while there is no secret, as when another process makes the first one.
+const FIRST_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Secrets, as they are stored.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -64,25 +66,34 @@ impl TicketRotation {
         secrets: Arc<TicketSecrets>,
     ) -> Self {
         let replica = shared.map(|storage| Arc::new(StorageReplica::new(storage)));
-        if replica.is_none() {
-            refresh(&store, &secrets);
-        }
+        let mut count = match &replica {
+            None => refresh(&store, &secrets),
+            Some(_) => 0,
+        };
         let task = tokio::task::spawn_local(async move {
             loop {
-                match &replica {
-                    None => refresh(&store, &secrets),
-                    Some(replica) => {
-                        let now = OffsetDateTime::now_utc();
-                        match refresh_shared(&store, replica, now).await {
-                            Ok(found) => secrets.set(found),
-                            Err(error) => {
-                                tracing::error!(%error, "the secrets of session tickets are not those of other machines");
-                                refresh(&store, &secrets);
-                            }
+                if let Some(replica) = &replica {
+                    let now = OffsetDateTime::now_utc();
+                    count = match refresh_shared(&store, replica, now).await {
+                        Ok(found) => {
+                            let count = found.len();
+                            secrets.set(found);
+                            count
                         }
-                    }
+                        Err(error) => {
+                            tracing::error!(%error, "the secrets of session tickets are not those of other machines");
+                            refresh(&store, &secrets)
+                        }
+                    };
                 }
-                tokio::time::sleep(CHECK_INTERVAL).await;
+                tokio::time::sleep(match count {
+                    0 => FIRST_CHECK_INTERVAL,
+                    _ => CHECK_INTERVAL,
+                })
+                .await;
+                if replica.is_none() {
+                    count = refresh(&store, &secrets);
+                }
             }
         });
         Self { task }
@@ -117,11 +128,19 @@ impl Drop for TicketRotation {
     }
 }
 
-/// Uses the secrets of a folder, as far as they can be read. Those that are in use stay otherwise.
-fn refresh(store: &CertificateStore, secrets: &TicketSecrets) {
+/// Uses the secrets of a folder, as far as they can be read. Those that are in use stay otherwise. Returns how many there are,
+/// or one after an error, which is reported again at the next check.
+fn refresh(store: &CertificateStore, secrets: &TicketSecrets) -> usize {
     match store.rotate_ticket_secrets(OffsetDateTime::now_utc()) {
-        Ok(found) => secrets.set(found),
-        Err(error) => tracing::error!(%error, "the secrets of session tickets cannot be rotated"),
+        Ok(found) => {
+            let count = found.len();
+            secrets.set(found);
+            count
+        }
+        Err(error) => {
+            tracing::error!(%error, "the secrets of session tickets cannot be rotated");
+            1
+        }
     }
 }
 
@@ -266,6 +285,35 @@ mod tests {
         let again = other.rotate_ticket_secrets(early).unwrap();
         assert_eq!(again.len(), 1);
         assert_ne!(again, new);
+    }
+
+    /// Two machines that start together: one makes the first secret while the other one looks.
+    #[test]
+    fn a_machine_that_finds_no_secret_yet_looks_again_soon() {
+        let memory = Arc::new(MemoryStorage::default());
+        let storage: Arc<dyn SharedStorage> = Arc::clone(&memory) as _;
+        let replica = Arc::new(StorageReplica::new(Arc::clone(&storage)));
+        let folder = tempfile::tempdir().unwrap();
+        let secrets: Arc<TicketSecrets> = Arc::default();
+        block_on(async {
+            let other = replica.lock(FILE).await.unwrap().unwrap();
+            let store = CertificateStore::in_folder(folder.path());
+            let rotation = TicketRotation::start(store, Some(storage), Arc::clone(&secrets));
+            while memory.refusals() == 0 {
+                tokio::task::yield_now().await;
+            }
+            assert!(!format!("{secrets:?}").contains("active_from"));
+            other.release().await;
+            let known = async {
+                while !format!("{secrets:?}").contains("active_from") {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            tokio::time::timeout(CHECK_INTERVAL / 2, known)
+                .await
+                .unwrap();
+            drop(rotation);
+        });
     }
 
     #[test]

@@ -23,7 +23,10 @@ const BEGIN_PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(command: CertCommand) -> Result<(), CommandError> {
     match command {
-        CertCommand::List(running) => list(&running),
+        CertCommand::List { running, config } => list(&RunningServer {
+            source: running.source.or(config),
+            ..running
+        }),
         CertCommand::Show { name, folder } => {
             let admin = open(&folder)?;
             // What this machine has is shown all the same.

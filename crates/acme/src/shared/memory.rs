@@ -1,6 +1,7 @@
 //! Shared storage in memory, for tests of what several machines do.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,14 @@ use super::{SharedChallenge, SharedStorage, StorageFuture};
 pub(crate) struct MemoryStorage {
     files: Mutex<BTreeMap<String, Vec<u8>>>,
     locks: Mutex<BTreeMap<String, String>>,
+    refusals: AtomicUsize,
+}
+
+impl MemoryStorage {
+    /// How often a lock was not taken because another process had it.
+    pub(crate) fn refusals(&self) -> usize {
+        self.refusals.load(Ordering::Relaxed)
+    }
 }
 
 fn with<T, R>(of: &Mutex<T>, look: impl FnOnce(&mut T) -> R) -> R {
@@ -48,9 +57,12 @@ impl SharedStorage for MemoryStorage {
         _lifetime: Duration,
     ) -> StorageFuture<'a, bool> {
         Box::pin(async move {
-            Ok(with(&self.locks, |locks| {
+            let is_taken = with(&self.locks, |locks| {
                 locks.entry(name.to_owned()).or_insert(owner.to_owned()) == owner
-            }))
+            });
+            let refused = usize::from(!is_taken);
+            self.refusals.fetch_add(refused, Ordering::Relaxed);
+            Ok(is_taken)
         })
     }
 

@@ -98,6 +98,12 @@ fn a_certificate_of_certbot_is_imported_and_served_without_an_order() {
     wait_until("the new certificate", || {
         test.serial("shop.example.com") != serial
     });
+    let list = ["cert", "list", "--config", "apus.toml"];
+    let (list, _) = test.home.expect(&list, 0);
+    assert!(
+        list.contains("certificate shop.example.com: expires in "),
+        "{list}"
+    );
     let (_, error) = test.home.expect(&["cert", "import", "site"], 1);
     assert!(error.contains("expected a folder of certbot"), "{error}");
 }

@@ -14,11 +14,13 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 
 use rustix::process::Signal;
 
 use self::pebble::{EXTERNAL_KEY, Pebble, PebbleOptions};
-use crate::harness::{Apus, Home, free_port, get, wait_until};
+use crate::harness::{Apus, Ends, Home, free_port, get, wait_until};
 
 /// A server whose site gets a certificate, and the authority that issues it.
 struct CertificateTest {
@@ -126,7 +128,8 @@ fn a_site_without_a_certificate_gets_one_and_keeps_it_over_a_restart() {
         list.starts_with("certificate shop.example.com www.example.com: expires in "),
         "{list}"
     );
-    assert!(list.contains("renewed at 20"), "{list}");
+    let renewal = list.split("renewed at 20").nth(1).unwrap();
+    assert_eq!(renewal.find('Z'), Some("26-12-31T08:12:51".len()), "{list}");
     // Other requests of port 80 are still redirected.
     let redirect = get(
         ([127, 0, 0, 1], test.http).into(),
@@ -260,12 +263,27 @@ fn a_certificate_is_renewed_without_a_failed_handshake() {
     let _apus = test.serve();
     test.wait_until_served("shop.example.com");
     let (root, before) = (test.pebble.root(), test.serial("shop.example.com"));
-    test.home
-        .expect(&["cert", "renew", "shop.example.com", "--no-wait"], 0);
-    wait_until("the new certificate", || {
-        let output = test.fetch(&root, "shop.example.com");
-        assert!(output.status.success(), "{output:?}");
-        test.serial("shop.example.com") != before
+    let (has_ended, handshakes) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let _ends = Ends(&has_ended);
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !has_ended.load(Ordering::SeqCst) {
+                    let output = test.fetch(&root, "shop.example.com");
+                    assert!(output.status.success(), "{output:?}");
+                    handshakes.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        test.home
+            .expect(&["cert", "renew", "shop.example.com", "--no-wait"], 0);
+        wait_until("the new certificate", || {
+            test.serial("shop.example.com") != before
+        });
+        let so_far = handshakes.load(Ordering::SeqCst);
+        wait_until("handshakes with it", || {
+            handshakes.load(Ordering::SeqCst) > so_far + 3
+        });
     });
     assert_eq!(test.pebble.orders(), 2);
     let (_, error) = test.home.expect(&["cert", "renew", "other.example.com"], 1);

@@ -2,7 +2,7 @@
 
 mod client_auth;
 mod names;
-mod policies;
+pub(crate) mod policies;
 mod sessions;
 mod stream;
 

@@ -25,7 +25,8 @@ fn serve_by(policy: TlsPolicy) -> (CertificateAuthority, Server) {
     (authority, serve(&[site], UnknownName::Reject))
 }
 
-fn client(
+/// The configuration of a client with these cipher suites and groups alone.
+pub(crate) fn client(
     authority: &CertificateAuthority,
     suites: &[SupportedCipherSuite],
     groups: &[&'static dyn SupportedKxGroup],
@@ -58,7 +59,7 @@ fn negotiated(
     )
 }
 
-const TLS13: [SupportedCipherSuite; 3] = [
+pub(crate) const TLS13: [SupportedCipherSuite; 3] = [
     cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
     cipher_suite::TLS13_AES_256_GCM_SHA384,
     cipher_suite::TLS13_AES_128_GCM_SHA256,
