@@ -488,7 +488,7 @@ mod tests {
     use crate::Http3Settings;
     use crate::limits::Limits;
     use crate::plan::ListenerPlan;
-    use crate::tls::{ClientAuth, TlsSettings, TlsSite, UnknownName};
+    use crate::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
 
     /// The response to a request over a new connection.
     fn get(engine: &Engine) -> io::Result<String> {
@@ -517,6 +517,7 @@ mod tests {
             ],
             client_auth: ClientAuth::None,
             min_version: MinVersion::Tls13,
+            policy: TlsPolicy::default(),
             alpn: vec![b"h2".to_vec()],
             http3: true,
             early_data: false,
