@@ -1675,8 +1675,8 @@ apus_status apus_websocket_set_data(const struct apus_websocket *socket,
 void *apus_websocket_data(const struct apus_websocket *socket);
 
 /**
- * Starts a server with this thread as its only worker, and takes the server over. NULL is an error (as of
- * apus_server_start()).
+ * Starts a server with this thread as its only worker, and takes the server over. Several processes of one user may listen on
+ * one address. NULL is an error (as of apus_server_start()).
  */
 struct apus_worker *apus_worker_new(struct apus_server *server);
 
@@ -2308,8 +2308,8 @@ apus_status apus_websocket_set_data(const struct apus_websocket *socket,
 void *apus_websocket_data(const struct apus_websocket *socket);
 
 /**
- * Starts a server with this thread as its only worker, and takes the server over. NULL is an error (as of
- * apus_server_start()).
+ * Starts a server with this thread as its only worker, and takes the server over. Several processes of one user may listen on
+ * one address. NULL is an error (as of apus_server_start()).
  */
 struct apus_worker *apus_worker_new(struct apus_server *server);
 
