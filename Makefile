@@ -3,9 +3,10 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
+PREFIX ?= /usr/local
 DENY := $(shell command -v cargo-deny || echo .tools/bin/cargo-deny)
 
-.PHONY: help run test test-fast lint package release attack bench bench-generators bench-instructions bench-path soak fuzz conformance tools clean
+.PHONY: help run test test-fast lint package install-c release attack bench bench-generators bench-instructions bench-path soak fuzz conformance tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -36,6 +37,10 @@ lint: ## format, structure, names, the figures of BENCHMARKS, what crates.io req
 
 package: ## package and build each crate as for crates.io; nothing is published
 	packages=$$(.ci/package --options) && $(CARGO) package --locked $$packages
+
+install-c: ## libapus with its header, below PREFIX=/usr/local
+	$(CARGO) build --release --locked -p apus-capi
+	crates/capi/install/run $(PREFIX)
 
 release: ## the program as it is released: built twice, and laid out by what runs under the load of make bench
 	python3 bench/release.py $(RELEASE)

@@ -259,7 +259,7 @@ fn run_plan(
 }
 
 /// The sockets of the listeners for one worker.
-fn sockets_of(
+pub(crate) fn sockets_of(
     index: usize,
     bound: &[Arc<BoundAddress>],
     quic: Vec<Option<QuicSocket>>,
@@ -285,7 +285,7 @@ fn wait_blocking(done: PlanReceipt) -> Option<io::Result<()>> {
 }
 
 /// Binds the addresses of the plan, in its order, and reuses the sockets that exist.
-fn bind(
+pub(crate) fn bind(
     plan: &EnginePlan,
     existing: &[Arc<BoundAddress>],
     binder: Option<&dyn Binder>,
@@ -419,7 +419,7 @@ pub struct EngineStartError {
 }
 
 impl EngineStartError {
-    fn worker(source: io::Error) -> Self {
+    pub(crate) fn worker(source: io::Error) -> Self {
         Self {
             address: None,
             source,
