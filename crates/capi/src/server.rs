@@ -225,8 +225,9 @@ pub(crate) fn start_error(error: &EngineStartError) -> CallError {
     CallError::new(
         ApusStatus::Io,
         "addresses that can be bound, and threads that can be started",
+        // With an advice.
         error.to_string(),
-        error.advice().unwrap_or_default(),
+        "",
     )
 }
 

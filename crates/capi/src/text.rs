@@ -5,7 +5,9 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use crate::border::protect;
 use crate::error::CallError;
 
-/// The length of a text that ends with NUL.
+/// The length of a text that ends with NUL. The header has it as `SIZE_MAX`.
+///
+/// cbindgen:ignore
 pub const APUS_NTS: usize = usize::MAX;
 
 /// A string: a pointer and a length. It has no NUL at the end. `data` is NULL if there is none.

@@ -26,14 +26,15 @@ use tokio::task::LocalSet;
 use crate::counters::{WorkerCounters, WorkerStatus};
 use crate::engine::{EngineStartError, EngineStatus, bind, sockets_of};
 use crate::h3::Http3Sockets;
-use crate::listen::BoundAddress;
+use crate::listen::{BoundAddress, PortSharing};
 use crate::plan::EnginePlan;
 use crate::run::{self, WorkerCommand, WorkerSetup};
 
 /// A worker that runs on the thread of its caller, which calls [`EmbeddedWorker::step`] when [`EmbeddedWorker::fd`] is readable, and
 /// at least after [`EmbeddedWorker::MAX_WAIT`].
 ///
-/// It is created and used by one thread. A process that forks creates it in the child.
+/// It is created and used by one thread. A process that forks creates it in the child: several processes of one user may listen on
+/// one address.
 pub struct EmbeddedWorker {
     // The order is that in which they are dropped: tasks need the runtime.
     tasks: LocalSet,
@@ -77,7 +78,7 @@ impl EmbeddedWorker {
     /// An address cannot be bound, or the runtime cannot be created.
     pub fn start(mut plan: EnginePlan) -> Result<Self, EngineStartError> {
         plan.workers = NonZeroUsize::MIN;
-        let bound = bind(&plan, &[], None)?;
+        let bound = bind(&plan, &[], None, PortSharing::Processes)?;
         let plan = Arc::new(plan);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::connection_table::ConnectionCount;
 use crate::counters::{WorkerCounters, WorkerStatus, WorkerTotals};
 use crate::h3::Http3Sockets;
-use crate::listen::{Binder, BoundAddress};
+use crate::listen::{Binder, BoundAddress, PortSharing};
 use crate::plan::{EnginePlan, ListenAddress};
 use crate::run::{self, ListenerSockets, WorkerCommand, WorkerEnd, WorkerSetup};
 use crate::scheduler;
@@ -88,7 +88,7 @@ impl Engine {
         plan: EnginePlan,
         binder: Option<Arc<dyn Binder>>,
     ) -> Result<Self, EngineStartError> {
-        let bound = bind(&plan, &[], binder.as_deref())?;
+        let bound = bind(&plan, &[], binder.as_deref(), PortSharing::Workers)?;
         let (ended, receiver) = watch::channel(0);
         let shared = Arc::new(EngineShared {
             state: Mutex::new(EngineState {
@@ -141,7 +141,12 @@ impl Engine {
         if let Some(workers) = NonZeroUsize::new(state.workers.len()) {
             plan.workers = workers;
         }
-        let bound = bind(&plan, &state.bound, self.shared.binder.as_deref())?;
+        let bound = bind(
+            &plan,
+            &state.bound,
+            self.shared.binder.as_deref(),
+            PortSharing::Workers,
+        )?;
         for fresh in &bound {
             fresh.set_mode().map_err(|source| EngineStartError {
                 address: Some(fresh.address().clone()),
@@ -156,7 +161,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Stops the engine: connections get their responses within the time, and are closed then.
+    /// Stops the engine: connections get their responses within the time, and are closed then. The services of the plan are
+    /// dropped before this returns.
     pub async fn stop(&self, within: Duration) {
         let workers = {
             let mut state = self.shared.lock();
@@ -171,6 +177,13 @@ impl Engine {
         };
         let mut ended = self.ended.clone();
         let _ = ended.wait_for(|ended| *ended >= workers).await;
+        // The threads of the workers may still hold the state for a moment; nothing serves any more.
+        let mut state = self.shared.lock();
+        let plan = EnginePlan {
+            listeners: Vec::new(),
+            ..EnginePlan::clone(&state.plan)
+        };
+        state.plan = Arc::new(plan);
     }
 
     /// The current state of the engine.
@@ -289,6 +302,7 @@ pub(crate) fn bind(
     plan: &EnginePlan,
     existing: &[Arc<BoundAddress>],
     binder: Option<&dyn Binder>,
+    sharing: PortSharing,
 ) -> Result<Vec<Arc<BoundAddress>>, EngineStartError> {
     plan.listeners
         .iter()
@@ -300,7 +314,9 @@ pub(crate) fn bind(
             existing
                 .iter()
                 .find_map(|bound| bound.with_other_mode(address))
-                .unwrap_or_else(|| BoundAddress::new(address, plan.workers.get(), existing, binder))
+                .unwrap_or_else(|| {
+                    BoundAddress::new(address, plan.workers.get(), existing, binder, sharing)
+                })
                 .map(Arc::new)
                 .map_err(|source| EngineStartError {
                     address: Some(address.clone()),

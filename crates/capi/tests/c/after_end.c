@@ -1,5 +1,6 @@
 /* A handler that keeps its request, and a thread that uses it after the response. */
 
+#define _GNU_SOURCE
 #include <apus.h>
 #include <arpa/inet.h>
 #include <string.h>

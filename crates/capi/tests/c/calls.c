@@ -2,6 +2,7 @@
  *
  * calls errors | allocator | random SEED COUNT */
 
+#define _GNU_SOURCE
 #include <apus.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -315,7 +316,7 @@ static void *take(void **slot) {
   return object;
 }
 
-static int random_calls(unsigned count) {
+static int random_calls(unsigned calls) {
   apus_app *apps[SLOTS] = {0};
   apus_server *servers[SLOTS] = {0};
   apus_service *services[SLOTS] = {0};
@@ -324,7 +325,7 @@ static int random_calls(unsigned count) {
   apus_config *configs[SLOTS] = {0};
   apus_rooms *rooms[SLOTS] = {0};
   unsigned failures = 0;
-  for (unsigned call = 0; call < count; ++call) {
+  for (unsigned call = 0; call < calls; ++call) {
     unsigned a = random_number(SLOTS), b = random_number(SLOTS);
     apus_status status = APUS_OK;
     switch (random_number(44)) {
@@ -339,7 +340,7 @@ static int random_calls(unsigned count) {
     case 8: status = apus_app_check(apps[a]); break;
     case 9: status = apus_app_get(apus_app_group(apps[a], random_text()), random_text(), handler, NULL); break;
     case 10: status = apus_app_get(apus_app_host(apps[a], random_text()), random_text(), handler, NULL); break;
-    case 11: status = apus_app_own(apps[a], &freed, random_number(2) ? count : NULL); break;
+    case 11: status = apus_app_own(apps[a], &freed, random_number(2) ? count : (apus_destroy_fn)NULL); break;
     case 12: apus_service_free(TAKE(services[a])), services[a] = apus_files_new(random_number(2) ? "/tmp" : random_text(), NULL); break;
     case 13: apus_service_free(TAKE(services[a])), services[a] = apus_redirect_new((int)random_number(400), random_text()); break;
     case 14: apus_service_free(TAKE(services[a])), services[a] = apus_proxy_new(TAKE(upstreams[b])); break;

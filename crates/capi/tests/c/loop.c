@@ -1,5 +1,6 @@
 /* A worker inside a loop of poll(2), which ends when standard input does. */
 
+#define _GNU_SOURCE
 #include <apus.h>
 #include <poll.h>
 #include <pthread.h>

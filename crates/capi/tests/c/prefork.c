@@ -1,5 +1,6 @@
 /* A parent that forks two children, each with a worker on the same address, which end when standard input does. */
 
+#define _GNU_SOURCE
 #include <apus.h>
 #include <arpa/inet.h>
 #include <poll.h>

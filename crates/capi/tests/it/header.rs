@@ -87,16 +87,23 @@ const OPENING: &str = "\
  *   many clients. They must not unwind (no C++ exceptions, no longjmp) out of themselves.
  */";
 
+const AFTER_INCLUDES: &str = "
+/**
+ * The length of a text that ends with NUL.
+ */
+#define APUS_NTS SIZE_MAX";
+
 /// The header of the sources.
 fn generated() -> String {
     let mut config = cbindgen::Config {
         language: cbindgen::Language::C,
         header: Some(OPENING.to_owned()),
         include_guard: Some("APUS_H".to_owned()),
+        after_includes: Some(AFTER_INCLUDES.to_owned()),
         cpp_compat: true,
         style: cbindgen::Style::Both,
         usize_is_size_t: true,
-        documentation_style: cbindgen::DocumentationStyle::C,
+        documentation_style: cbindgen::DocumentationStyle::Doxy,
         line_length: 120,
         tab_width: 2,
         ..cbindgen::Config::default()
@@ -105,6 +112,8 @@ fn generated() -> String {
     for (rust, c) in TYPES.into_iter().chain(MORE_TYPES) {
         config.export.rename.insert(rust.to_owned(), c.to_owned());
     }
+    // The arguments of functions are `int`, so that a wrong one is an error.
+    config.export.include = ["ApusClientAuth", "ApusLimit"].map(str::to_owned).into();
     let mut builder = cbindgen::Builder::new().with_config(config);
     let mut sources: Vec<_> = fs::read_dir(crate_folder().join("src"))
         .unwrap()

@@ -3,6 +3,7 @@
 mod abi;
 mod calls;
 mod header;
+mod http3;
 mod install;
 mod program;
 mod server;

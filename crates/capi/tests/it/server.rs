@@ -111,7 +111,7 @@ fn handlers_read_requests_and_set_responses() {
     );
     assert_eq!(
         reply.body,
-        "GET /facts q=x=1&a+b=c%2Fd v=c/d h=localhost s=http c=sweet x=Value ip=127.0.0.1 version=11 fields=4 body=0 cert=0"
+        "GET /facts q=x=1&a+b=c%2Fd v=c/d h=localhost s=http c=sweet x=Value ip=127.0.0.1 version=11 fields=3 body=0 cert=0"
     );
     for method in ["POST", "PUT", "DELETE"] {
         let reply = exchange(
@@ -370,7 +370,7 @@ fn websockets_have_events_and_rooms() {
 }
 
 #[test]
-fn tls_has_certificates_by_name_http2_and_clients_with_certificates() {
+fn tls_has_certificates_by_name_http2_http3_and_clients_with_certificates() {
     let authority = CertificateAuthority::generate();
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
@@ -421,6 +421,8 @@ fn tls_has_certificates_by_name_http2_and_clients_with_certificates() {
     for _ in 0..2 {
         assert!(curl("found.example", &["--http2"]).contains("h=found.example"));
     }
+    let reply = crate::http3::get(server.tls, &authority, "found.example", "/facts");
+    assert!(reply.contains("version=30"), "{reply}");
     let [certificate, key] = client.each_ref().map(|path| path.to_str().unwrap());
     let reply = curl("localhost", &["--cert", certificate, "--key", key]);
     assert!(reply.ends_with("cert=1"), "{reply}");
