@@ -178,7 +178,8 @@ def judge(samples, seconds, reloads, failures, errors, slack=MEMORY_SLACK):
     early, late = settled[: middle or 1], settled[middle:]
     memory = max(s[1] for s in late) - max(s[1] for s in early)
     files = max(s[2] for s in late) - max(s[2] for s in early)
-    print(f"{reloads} reloads, {len(failures)} failed")
+    if reloads:
+        print(f"{reloads} reloads, {len(failures)} failed")
     print(f"memory: peak {max(s[1] for s in settled) / cases.MB:.1f} MB, {memory / cases.MB:+.1f} MB in the second half")
     print(f"descriptors: peak {max(s[2] for s in settled)}, {files:+} in the second half")
     for failure in failures[:3]:
