@@ -61,7 +61,7 @@ bench-generators: ## CPU of apus bench for a request, beside wrk, h2load and oha
 bench-path: ## downloads over HTTP/2 and HTTP/3 through the same delay and loss, as root; BENCH="--case 20ms-0.0% --nginx"
 	python3 bench/path.py $(BENCH)
 
-soak: ## Apus under load, reloaded every two seconds; SOAK="--seconds 600", SOAK=--php with PHP behind it
+soak: ## Apus under load, reloaded every two seconds; SOAK="--seconds 600", SOAK=--php with PHP behind it, SOAK=--embedded for libapus in a C program
 	python3 bench/soak.py $(SOAK)
 
 # Coverage instrumentation does not link with LTO.
@@ -72,9 +72,10 @@ fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly Rust, cargo-fuzz)
 		CARGO_PROFILE_RELEASE_LTO=off cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-conformance: tools ## HTTP/2 by h2spec; WebSocket by the Autobahn suite, which it fetches; HTTP/1.1 by the tables of its RFCs, beside hyper, by class of attack, with real clients
+conformance: tools ## HTTP/2 by h2spec; WebSocket by the Autobahn suite, which it fetches; HTTP/1.1 by the tables of its RFCs, beside hyper, by class of attack, with real clients; and handlers in C
 	conformance/h2spec
 	conformance/autobahn
+	conformance/embedded
 	$(CARGO) test --locked -p apus-http --test it
 	$(CARGO) test --locked -p apus-net --test it -- framing h2 limits persistence proxy_protocol
 	$(CARGO) test --locked -p apus-client --test it -- framing h2 persistence
