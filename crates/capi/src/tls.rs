@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use apus::Certificate;
 use apus_net::tls::{
-    ClientAuth, OnDemandCertificates, OnDemandLookup, PreparedSite, TlsSettings, TlsSite,
-    UnknownName,
+    ClientAuth, OnDemandCertificates, OnDemandLookup, PreparedSite, TlsPolicy, TlsSettings,
+    TlsSite, UnknownName,
 };
 use apus_transport::tls::MinVersion;
 
@@ -66,6 +66,7 @@ impl ApusTls {
             certificates,
             client_auth: self.client_auth.clone(),
             min_version: self.min_version,
+            policy: TlsPolicy::default(),
             alpn,
             http3: self.http3,
             early_data: matches!(self.client_auth, ClientAuth::None),
