@@ -66,6 +66,12 @@ pub(crate) const C: Build = Build {
     libraries: &[],
 };
 
+/// Strict C++17.
+pub(crate) const CPP: Build = Build {
+    compiler: &["g++", "-std=c++17"],
+    libraries: &[],
+};
+
 /// The program of a source file below `examples/c`, which is compiled once.
 pub(crate) fn compile(source: &str, build: Build) -> PathBuf {
     static COMPILED: OnceLock<Mutex<HashMap<String, Arc<OnceLock<PathBuf>>>>> = OnceLock::new();
