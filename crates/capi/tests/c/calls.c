@@ -1,12 +1,16 @@
 /* Calls with wrong arguments, in wrong states and in random orders: errors with a text, and never a crash.
  *
- * calls errors | allocator | random SEED COUNT */
+ * calls errors | allocator | random SEED COUNT | handlers SEED COUNT */
 
 #define _GNU_SOURCE
 #include <apus.h>
+#include <arpa/inet.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define EXPECT(expected, call)                                                                                        \
   do {                                                                                                                \
@@ -396,7 +400,169 @@ static int random_calls(unsigned calls) {
   return 0;
 }
 
+/* Random calls in handlers: on the request and the response, with what they make, also after a deferral. */
+static _Thread_local uint64_t handler_state;
+
+static unsigned number_here(unsigned below) {
+  handler_state ^= handler_state << 13, handler_state ^= handler_state >> 7, handler_state ^= handler_state << 17;
+  return (unsigned)(handler_state % below);
+}
+
+static const char *text_here(void) {
+  static const char *texts[] = {"x-field", "content-length", "a b", "", "text", "\xff", "line\r\nbreak", NULL, "/place", "transfer-encoding", "seed"};
+  return texts[number_here(sizeof texts / sizeof *texts)];
+}
+
+static void free_copy(void *data) { free(data); }
+
+static void finish_writer(apus_writer *writer, apus_status status, void *user) {
+  (void)user;
+  if (status == APUS_OK) apus_writer_write(writer, "ready", 5);
+  apus_writer_finish(writer);
+}
+
+static int take_parts(apus_deferred *deferred, apus_status status, const char *data, size_t len, void *user) {
+  (void)data, (void)len, (void)user;
+  if (status != APUS_OK) apus_complete(deferred, status == APUS_END ? 0 : 400);
+  return 0;
+}
+
+static void *complete_later(void *data) {
+  apus_complete(data, 0);
+  return NULL;
+}
+
+static int random_handler(apus_request *request, apus_response *response, void *user);
+
+static void use_messages(apus_request *request, apus_response *response, unsigned calls) {
+  int64_t number;
+  uint64_t unsigned_number;
+  apus_field fields[] = {{{"link", 4}, {"</a>", 4}}, {{"bad name", 8}, {"x", 1}}};
+  for (unsigned call = 0; call < calls; ++call) {
+    const char *text = text_here(), *name = text_here();
+    switch (number_here(26)) {
+    case 0: apus_request_query_value(request, text); break;
+    case 1: apus_request_param(request, name), apus_request_param_i64(request, name, &number); break;
+    case 2: apus_request_param_u64(request, "seed", &unsigned_number); break;
+    case 3: apus_request_header(request, name), apus_request_cookie(request, name); break;
+    case 4: apus_request_each_header(request, field, NULL); break;
+    case 5: apus_request_client(request), apus_request_host(request), apus_request_version(request); break;
+    case 6: apus_request_set_data(request, malloc(1), free_copy); break;
+    case 7: apus_request_data(request), apus_request_body(request), apus_request_trailer(request, name); break;
+    case 8: apus_request_on_done(request, done, NULL); break;
+    case 9: apus_request_interim(request, (int)number_here(300), fields, number_here(3)); break;
+    case 10: apus_response_set_status(response, (int)number_here(700)); break;
+    case 11: apus_response_set_header(response, name, text, text ? APUS_NTS : 0); break;
+    case 12: apus_response_add_header(response, name, text, text ? APUS_NTS : 3); break;
+    case 13: apus_response_remove_header(response, name), apus_response_header(response, name); break;
+    case 14: apus_response_body(response, "some bytes", number_here(10)); break;
+    case 15: apus_response_body_static(response, "some bytes", number_here(10)); break;
+    case 16: {
+      void *bytes = calloc(1, 100);
+      apus_response_body_owned(response, bytes, number_here(100), free_copy, bytes);
+      break;
+    }
+    case 17: apus_response_json(response, text, text ? APUS_NTS : 0); break;
+    case 18: apus_response_redirect(response, 300 + (int)number_here(10), text); break;
+    case 19: apus_response_sendfile(response, (int)number_here(5) - 1, number_here(3), number_here(100)); break;
+    case 20: {
+      apus_writer *writer = apus_response_stream(response, number_here(3));
+      for (unsigned part = number_here(4); part; --part) apus_writer_write(writer, "part", 4);
+      apus_writer_trailer(writer, name, "x", 1);
+      if (number_here(2)) apus_writer_abort(writer);
+      else apus_writer_finish(writer);
+      break;
+    }
+    case 21: {
+      apus_writer *writer = apus_response_stream(response, 0);
+      /* The callback, or the end of the response, finishes it. */
+      if (apus_writer_on_ready(writer, finish_writer, NULL)) apus_writer_finish(writer);
+      break;
+    }
+    case 22: {
+      apus_sse *sse = apus_response_sse(response);
+      apus_sse_send(sse, text, name, "data", 4);
+      apus_sse_close(sse);
+      break;
+    }
+    case 23: apus_timer_free(apus_timer_start(number_here(5), 1, task, NULL)); break;
+    case 24: {
+      apus_executor *executor = apus_executor_current();
+      apus_executor_post(executor, task, NULL);
+      apus_executor_free(executor);
+      break;
+    }
+    case 25: apus_response_status(response), apus_response_text(response, text, text ? APUS_NTS : 0); break;
+    }
+  }
+}
+
+static int random_handler(apus_request *request, apus_response *response, void *user) {
+  apus_str seed = apus_request_query_value(request, "seed");
+  char text[32] = {0};
+  if (seed.data) memcpy(text, seed.data, seed.len < 31 ? seed.len : 31);
+  handler_state = (strtoull(text, NULL, 10) + (user ? 77 : 0)) * 2654435761u + 1;
+  use_messages(request, response, number_here(20));
+  switch (number_here(8)) {
+  case 0: return (int)number_here(700) - 50;
+  case 1:
+  case 2: {
+    if (!user && !apus_request_read_body(request, number_here(100), random_handler, &state)) return 0;
+    return 0;
+  }
+  case 3:
+  case 4: {
+    apus_deferred *deferred = apus_defer(request);
+    use_messages(apus_deferred_request(deferred), apus_deferred_response(deferred), number_here(20));
+    pthread_t thread;
+    if (number_here(2) && !pthread_create(&thread, NULL, complete_later, deferred)) pthread_detach(thread);
+    else apus_complete(deferred, (int)number_here(700));
+    return (int)number_here(600);
+  }
+  case 5: {
+    apus_deferred *deferred = apus_defer(request);
+    if (apus_deferred_read(deferred, number_here(100), take_parts, NULL)) apus_complete(deferred, 0);
+    return 0;
+  }
+  }
+  return (int)number_here(2);
+}
+
+static int random_requests(unsigned seed, unsigned requests) {
+  apus_app *app = apus_app_new();
+  apus_app_route(app, "*", "/{seed}", random_handler, NULL);
+  apus_server *server = apus_server_new(app);
+  apus_server_listen(server, "127.0.0.1:0");
+  apus_server_limit(server, APUS_LIMIT_STOP_TIMEOUT, 2000);
+  EXPECT(APUS_OK, apus_server_start(server));
+  struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(apus_server_port(server, 0)), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  for (unsigned count = 0; count < requests; ++count) {
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    TRUE(!connect(client, (struct sockaddr *)&at, sizeof at));
+    char message[300], response[4096];
+    unsigned len = count % 3 * 40;
+    int written = snprintf(message, sizeof message,
+                           "POST /9?seed=%u HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %u\r\n\r\n%.*s", seed + count, len,
+                           (int)len, "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789");
+    TRUE(write(client, message, (size_t)written) == written);
+    /* Some clients do not wait. */
+    if (count % 7) {
+      ssize_t got, all = 0;
+      while ((got = read(client, response, sizeof response)) > 0) all += got;
+      if (all == 0) printf("no response to seed %u\n", seed + count);
+    }
+    close(client);
+  }
+  apus_server_free(server);
+  printf("no mistakes\n");
+  return 0;
+}
+
 int main(int argc, char **argv) {
+  signal(SIGPIPE, SIG_IGN);
+  if (argc == 4 && !strcmp(argv[1], "handlers")) {
+    return random_requests((unsigned)strtoul(argv[2], NULL, 10), (unsigned)strtoul(argv[3], NULL, 10));
+  }
   if (argc == 2 && !strcmp(argv[1], "errors")) return errors();
   if (argc == 2 && !strcmp(argv[1], "allocator")) return allocator();
   if (argc == 4 && !strcmp(argv[1], "random")) {

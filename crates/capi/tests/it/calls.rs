@@ -42,6 +42,12 @@ fn random_calls_never_crash() {
 }
 
 #[test]
+fn random_calls_in_handlers_never_crash() {
+    let requests = std::env::var("APUS_CALL_REQUESTS").unwrap_or_else(|_| "500".to_owned());
+    calls(&["handlers", "1", &requests]);
+}
+
+#[test]
 #[cfg(debug_assertions)]
 fn a_request_after_its_end_aborts_with_the_name_of_its_handler() {
     use std::io::Read as _;

@@ -96,6 +96,12 @@ impl Program {
         input.flush().unwrap();
     }
 
+    /// Sends SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+
     /// Closes its input, and waits for its end; returns what it wrote last.
     pub(crate) fn end(mut self) -> String {
         self.input.take();

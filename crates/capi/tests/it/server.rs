@@ -458,6 +458,7 @@ fn the_server_in_c_is_clean_under_valgrind() {
             "--quiet",
             "--error-exitcode=9",
             "--leak-check=full",
+            "--show-leak-kinds=definite",
             "--errors-for-leak-kinds=definite",
         ])
         .arg(program())
@@ -498,4 +499,56 @@ fn the_server_in_c_is_clean_under_valgrind() {
     while socket.read().is_ok() {}
     server.eventually_counts("sockets=1");
     server.end();
+}
+
+/// Ends its process when it is dropped.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn php_runs_behind_a_server_that_ends_by_signal_or_by_a_handler() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = folder.path().join("site");
+    fs::create_dir(&site).unwrap();
+    fs::write(
+        site.join("index.php"),
+        "<?php echo 'php ', $_SERVER['REQUEST_URI'];",
+    )
+    .unwrap();
+    fs::write(site.join("a.txt"), "a file").unwrap();
+    let run = compile("run.c", folder.path());
+    let backend = format!("127.0.0.1:{}", free_port());
+    let php = Command::new("php-cgi8.2")
+        .args(["-b", &backend])
+        .spawn()
+        .unwrap();
+    let _php = Ended(php);
+    for by_signal in [true, false] {
+        let port = free_port();
+        let mut command = command(&run);
+        command.args([
+            &backend,
+            site.to_str().unwrap(),
+            &format!("127.0.0.1:{port}"),
+        ]);
+        let mut program = Program::start(command);
+        assert_eq!(program.line(), "started");
+        eventually("a response of PHP", || {
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+                && get(port, "/php/").body == "php /php/"
+        });
+        assert_eq!(get(port, "/php/a.txt").body, "a file");
+        assert_eq!(get(port, "/php/unknown?a=1").body, "php /php/unknown?a=1");
+        match by_signal {
+            true => program.terminate(),
+            false => assert_eq!(get(port, "/stop").body, "stopping"),
+        }
+        assert_eq!(program.end(), "APUS_OK\n");
+    }
 }

@@ -5,6 +5,7 @@ mod bodies;
 #[cfg(test)]
 mod descriptors;
 #[cfg(test)]
+mod embedded;
 mod framing;
 #[cfg(test)]
 mod h2;
