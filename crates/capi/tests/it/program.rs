@@ -141,8 +141,13 @@ impl Reply {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "the thread of a test may block")]
+pub(crate) fn try_connect(port: u16) -> std::io::Result<TcpStream> {
+    TcpStream::connect(("127.0.0.1", port))
+}
+
 pub(crate) fn connect(port: u16) -> TcpStream {
-    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let stream = try_connect(port).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();

@@ -13,7 +13,9 @@ use tungstenite::protocol::CloseFrame;
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::{Message, WebSocket};
 
-use crate::program::{Program, command, compile, connect, eventually, exchange, get, get_with};
+use crate::program::{
+    Program, command, compile, connect, eventually, exchange, get, get_with, try_connect,
+};
 
 /// The compiled program, for all tests.
 fn program() -> &'static PathBuf {
@@ -540,8 +542,7 @@ fn php_runs_behind_a_server_that_ends_by_signal_or_by_a_handler() {
         let mut program = Program::start(command);
         assert_eq!(program.line(), "started");
         eventually("a response of PHP", || {
-            TcpStream::connect(("127.0.0.1", port)).is_ok()
-                && get(port, "/php/").body == "php /php/"
+            try_connect(port).is_ok() && get(port, "/php/").body == "php /php/"
         });
         assert_eq!(get(port, "/php/a.txt").body, "a file");
         assert_eq!(get(port, "/php/unknown?a=1").body, "php /php/unknown?a=1");

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use apus_http::{Response, ResponseFuture, StatusCode, service_fn};
 use apus_net::{EmbeddedWorker, EnginePlan, Limits, ListenAddress, ListenerPlan};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::{Domain, Socket, Type};
 
 fn plan() -> EnginePlan {
     EnginePlan {
@@ -56,7 +57,9 @@ fn get(worker: &mut EmbeddedWorker, path: &str) -> String {
     let Some(ListenAddress::Tcp { address, .. }) = listening.first() else {
         panic!("it listens on no TCP address")
     };
-    let mut stream = TcpStream::connect(address).unwrap();
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.connect(&(*address).into()).unwrap();
+    let mut stream = TcpStream::from(socket);
     let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     stream.set_nonblocking(true).unwrap();

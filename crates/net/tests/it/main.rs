@@ -6,6 +6,7 @@ mod bodies;
 mod descriptors;
 #[cfg(test)]
 mod embedded;
+#[cfg(test)]
 mod framing;
 #[cfg(test)]
 mod h2;
