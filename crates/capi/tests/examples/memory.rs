@@ -7,11 +7,17 @@ use std::process::Command;
 
 use apus_testkit::CertificateAuthority;
 
-use crate::harness::{Build, C, CPP, Server, WebSocket, compile, curl, line_with};
+use crate::harness::{Build, C, CPP, Server, WebSocket, compile, curl, line_with, repository};
 
 /// An example under memcheck, which ends with a status of its own after a finding.
 fn under_valgrind(source: &str, arguments: &[&str]) -> Server {
     prepare_under_valgrind(source, C, |_, _| {}, arguments)
+}
+
+/// What is no mistake of the library.
+fn suppressions() -> String {
+    let file = repository().join("examples/c/valgrind.supp");
+    format!("--suppressions={}", file.display())
 }
 
 fn prepare_under_valgrind(
@@ -27,6 +33,7 @@ fn prepare_under_valgrind(
             "--errors-for-leak-kinds=definite",
             "--show-leak-kinds=definite",
         ])
+        .arg(suppressions())
         .arg(compile(source, build));
     Server::run(command, source, fill, arguments)
 }
