@@ -714,7 +714,8 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Makes all memory of the library come from these functions. It has to be the first call of the library in the process.
+ * Makes all memory of the library come from these functions, but that of its cryptography and compression, which are in C and
+ * use malloc(3). It has to be the first call of the library in the process.
  * Errors: APUS_STATE if the library has memory already; APUS_INVALID if a function is NULL.
  */
 apus_status apus_set_allocator(const struct apus_allocator *allocator);
@@ -924,7 +925,8 @@ struct apus_timer *apus_timer_start(uint64_t after_ms, uint64_t every_ms, apus_t
 void apus_timer_free(struct apus_timer *timer);
 
 /**
- * Makes all memory of the library come from these functions. It has to be the first call of the library in the process.
+ * Makes all memory of the library come from these functions, but that of its cryptography and compression, which are in C and
+ * use malloc(3). It has to be the first call of the library in the process.
  * Errors: APUS_STATE if the library has memory already; APUS_INVALID if a function is NULL.
  */
 apus_status apus_set_allocator(const struct apus_allocator *allocator);
@@ -1232,10 +1234,12 @@ struct apus_str apus_request_body(const struct apus_request *request);
 struct apus_str apus_request_trailer(const struct apus_request *request, const char *field);
 
 /**
- * Attaches a pointer to the request, which `destroy` (may be NULL) frees on the worker when the response has ended. It
- * replaces, and frees, an earlier one. Errors: APUS_INVALID.
+ * Attaches a pointer to the request, which `destroy` (may be NULL) frees on the worker when the response has ended, or, if a
+ * mounted service responds, when that has taken the request. It replaces, and frees, an earlier one. Errors: APUS_INVALID.
  */
-apus_status apus_request_set_data(struct apus_request *request, void *data, apus_destroy_fn destroy);
+apus_status apus_request_set_data(struct apus_request *request,
+                                  void *data,
+                                  apus_destroy_fn destroy);
 
 /**
  * The pointer that was attached, in a hook for example. NULL if there is none.
@@ -1865,10 +1869,12 @@ struct apus_str apus_request_body(const struct apus_request *request);
 struct apus_str apus_request_trailer(const struct apus_request *request, const char *field);
 
 /**
- * Attaches a pointer to the request, which `destroy` (may be NULL) frees on the worker when the response has ended. It
- * replaces, and frees, an earlier one. Errors: APUS_INVALID.
+ * Attaches a pointer to the request, which `destroy` (may be NULL) frees on the worker when the response has ended, or, if a
+ * mounted service responds, when that has taken the request. It replaces, and frees, an earlier one. Errors: APUS_INVALID.
  */
-apus_status apus_request_set_data(struct apus_request *request, void *data, apus_destroy_fn destroy);
+apus_status apus_request_set_data(struct apus_request *request,
+                                  void *data,
+                                  apus_destroy_fn destroy);
 
 /**
  * The pointer that was attached, in a hook for example. NULL if there is none.

@@ -479,7 +479,7 @@ impl Placed {
 
     /// Moves the messages out of the handles.
     fn take(&mut self, owner: &Arc<CallbackName>) -> Handles {
-        let Handles { request, response } = &mut *self.handles;
+        let Handles { request, response } = self.get();
         let taken = request.move_out(response, owner);
         // They are gone if the handler deferred them.
         taken.unwrap_or_else(|| Handles::new(Slot::Gone, RouteOfHandle::Hook, owner))

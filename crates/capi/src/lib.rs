@@ -1,8 +1,8 @@
 //! The C interface of Apus: the library behind `apus.h`.
 //!
 //! Each function of the header is a function here. Objects are opaque: C has pointers to the types of this crate, as `Box`es where
-//! it owns them, and as references where it lends them. No panic leaves a function ([`border`]), and each error has a text
-//! ([`error`]).
+//! it owns them, and as references where it lends them. No panic leaves a function (`border`), and each error has a text
+//! (`error`).
 //!
 //! `unsafe` code is needed where C and Rust meet: texts and bytes that are pointers, callbacks with the pointers of their users,
 //! and objects that threads hand to one another as the header allows.
