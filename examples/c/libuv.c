@@ -71,19 +71,20 @@ int main(int argc, char **argv)
 	apus_app_get(app, "/", show_ticks, NULL);
 	apus_server *server = apus_server_new(app);
 	apus_server_listen(server, argc > 1 ? argv[1] : "127.0.0.1:8080");
+	/* Before the server listens, so that a stop is never missed. */
+	uv_loop_t *loop = uv_default_loop();
+	uv_signal_init(loop, &terminated);
+	uv_signal_start(&terminated, stop, SIGTERM);
 	worker = apus_worker_new(server);
 	if (!worker) {
 		fprintf(stderr, "%s\n", apus_last_error());
 		return 1;
 	}
-	uv_loop_t *loop = uv_default_loop();
 	uv_poll_init(loop, &readable, apus_worker_fd(worker));
 	uv_poll_start(&readable, UV_READABLE, read_ready);
 	uv_timer_init(loop, &deadline);
 	uv_timer_init(loop, &clock_timer);
 	uv_timer_start(&clock_timer, tick, 50, 50);
-	uv_signal_init(loop, &terminated);
-	uv_signal_start(&terminated, stop, SIGTERM);
 	step();
 	uv_run(loop, UV_RUN_DEFAULT);
 	uv_loop_close(loop);

@@ -2,12 +2,7 @@
 
 use std::process::Command;
 
-use crate::harness::{Build, Server, WebSocket, curl, programs_folder, repository};
-
-const CPP: Build = Build {
-    compiler: &["g++", "-std=c++17"],
-    libraries: &[],
-};
+use crate::harness::{CPP, Server, WebSocket, curl, programs_folder, repository};
 
 #[test]
 fn cpp_handlers_are_lambdas() {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -66,6 +66,12 @@ pub(crate) const C: Build = Build {
     libraries: &[],
 };
 
+/// Strict C++17.
+pub(crate) const CPP: Build = Build {
+    compiler: &["g++", "-std=c++17"],
+    libraries: &[],
+};
+
 /// The program of a source file below `examples/c`, which is compiled once.
 pub(crate) fn compile(source: &str, build: Build) -> PathBuf {
     static COMPILED: OnceLock<Mutex<HashMap<String, Arc<OnceLock<PathBuf>>>>> = OnceLock::new();
@@ -116,6 +122,15 @@ pub(crate) fn free_port() -> u16 {
             return port;
         }
     }
+}
+
+/// A connection to a port of this machine.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests have no worker that could be blocked"
+)]
+pub(crate) fn connect(port: u16) -> io::Result<TcpStream> {
+    TcpStream::connect(("127.0.0.1", port))
 }
 
 /// An example that runs as a server.
@@ -176,7 +191,7 @@ impl Server {
             if let Some(status) = server.process.try_wait().unwrap() {
                 panic!("{} ended with {status}: {}", server.name, server.log());
             }
-            TcpStream::connect(("127.0.0.1", server.port)).is_ok()
+            connect(server.port).is_ok()
         });
         server
     }
@@ -197,7 +212,7 @@ impl Server {
 
     /// A connection to it.
     pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let stream = connect(self.port).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream

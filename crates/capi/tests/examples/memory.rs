@@ -1,16 +1,31 @@
 //! Examples under valgrind: no invalid access, and nothing that a request used stays.
 
-use std::io::Write;
+use std::fs;
+use std::io::{BufReader, Write};
+use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{Build, C, Server, WebSocket, compile, curl};
+use apus_testkit::CertificateAuthority;
+
+use crate::harness::{Build, C, CPP, Server, WebSocket, compile, curl, line_with, repository};
 
 /// An example under memcheck, which ends with a status of its own after a finding.
 fn under_valgrind(source: &str, arguments: &[&str]) -> Server {
-    under_valgrind_with(source, C, arguments)
+    prepare_under_valgrind(source, C, |_, _| {}, arguments)
 }
 
-fn under_valgrind_with(source: &str, build: Build, arguments: &[&str]) -> Server {
+/// What is no mistake of the library.
+fn suppressions() -> String {
+    let file = repository().join("examples/c/valgrind.supp");
+    format!("--suppressions={}", file.display())
+}
+
+fn prepare_under_valgrind(
+    source: &str,
+    build: Build,
+    fill: impl FnOnce(&Path, u16),
+    arguments: &[&str],
+) -> Server {
     let mut command = Command::new("valgrind");
     command
         .args(["--quiet", "--error-exitcode=99", "--leak-check=full"])
@@ -18,8 +33,9 @@ fn under_valgrind_with(source: &str, build: Build, arguments: &[&str]) -> Server
             "--errors-for-leak-kinds=definite",
             "--show-leak-kinds=definite",
         ])
+        .arg(suppressions())
         .arg(compile(source, build));
-    Server::run(command, source, |_, _| {}, arguments)
+    Server::run(command, source, fill, arguments)
 }
 
 #[test]
@@ -52,7 +68,7 @@ fn deferred_responses_have_no_finding_of_valgrind() {
 fn bodies_have_no_finding_of_valgrind() {
     let server = under_valgrind("upload.c", &["."]);
     let body = server.folder.path().join("body");
-    std::fs::write(&body, vec![b'x'; 100_000]).unwrap();
+    fs::write(&body, vec![b'x'; 100_000]).unwrap();
     let reply = curl(&[
         "--upload-file",
         body.to_str().unwrap(),
@@ -79,5 +95,93 @@ fn chat_has_no_finding_of_valgrind() {
     ada.send("hello");
     assert_eq!(ada.receive(), "Ada: hello");
     ada.close();
+    server.stop();
+}
+
+#[test]
+fn routes_and_json_have_no_finding_of_valgrind() {
+    let server = under_valgrind("routes.c", &[]);
+    assert_eq!(server.get("/users/7").text(), "user 7\n");
+    assert_eq!(server.get("/search?q=a%20b").text(), "10 results for a b\n");
+    assert_eq!(server.get("/admin/status").status, 401);
+    assert_eq!(server.get("/nowhere").status, 404);
+    server.stop();
+
+    let json = Build {
+        libraries: &["-lcjson"],
+        ..C
+    };
+    let server = prepare_under_valgrind("json.c", json, |_, _| {}, &[]);
+    let notes = server.url("/notes");
+    for (body, status) in [(r#"{"text":"a"}"#, 201), ("{", 400)] {
+        let reply = curl(&[
+            "-H",
+            "Content-Type: application/json",
+            "--data",
+            body,
+            &notes,
+        ]);
+        assert_eq!(reply.status, status);
+    }
+    assert_eq!(curl(&["-X", "DELETE", &server.url("/notes/1")]).status, 204);
+    server.stop();
+}
+
+#[test]
+fn files_and_tls_have_no_finding_of_valgrind() {
+    let fill = |folder: &Path, _| {
+        fs::create_dir(folder.join("site")).unwrap();
+        fs::write(folder.join("site/index.html"), "<h1>Swift</h1>\n").unwrap();
+    };
+    let server = prepare_under_valgrind("static.c", C, fill, &["site"]);
+    assert_eq!(server.get("/").text(), "<h1>Swift</h1>\n");
+    assert_eq!(server.get("/none").status, 404);
+    server.stop();
+
+    let certificate = CertificateAuthority::generate().ecdsa(&["localhost"]);
+    let fill = |folder: &Path, _| {
+        fs::write(folder.join("cert.pem"), &certificate.pem).unwrap();
+        fs::write(folder.join("key.pem"), &certificate.key).unwrap();
+    };
+    let server = prepare_under_valgrind("tls.c", C, fill, &["cert.pem", "key.pem"]);
+    let url = format!("https://127.0.0.1:{}/", server.port);
+    for (version, text) in [
+        ("--http1.1", "Hello over HTTP/1\n"),
+        ("--http2", "Hello over HTTP/2\n"),
+    ] {
+        assert_eq!(curl(&["--insecure", version, &url]).text(), text);
+    }
+    server.stop();
+}
+
+#[test]
+fn events_and_a_loop_have_no_finding_of_valgrind() {
+    let server = under_valgrind("sse.c", &[]);
+    let mut client = server.connect();
+    client
+        .write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    let mut reader = BufReader::new(client);
+    line_with(&mut reader, "event: tick");
+    drop(reader);
+    server.stop();
+
+    let libuv = Build {
+        libraries: &["-luv"],
+        ..C
+    };
+    let server = prepare_under_valgrind("libuv.c", libuv, |_, _| {}, &[]);
+    assert_eq!(server.get("/").status, 200);
+    server.stop();
+}
+
+#[test]
+fn cpp_objects_have_no_finding_of_valgrind() {
+    let server = prepare_under_valgrind("hello.cpp", CPP, |_, _| {}, &[]);
+    assert_eq!(server.get("/").text(), "Hello, visitor 1!\n");
+    let shout = server.url("/shout");
+    assert_eq!(curl(&["--data", "swift", &shout]).text(), "swift!\n");
+    assert_eq!(server.get("/later").text(), "later\n");
+    assert_eq!(server.get("/mistake").status, 500);
     server.stop();
 }

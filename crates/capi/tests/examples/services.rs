@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use apus_testkit::{CertificateAuthority, wait_until};
 
-use crate::harness::{C, Server, curl, free_port, repository};
+use crate::harness::{C, Server, connect, curl, free_port, repository};
 
 /// The text of a page over HTTP/3, by libcurl on ngtcp2.
 const HTTP3_CLIENT: &str = "
@@ -135,9 +135,7 @@ impl PhpCgi {
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
-        wait_until("PHP to listen", || {
-            TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
+        wait_until("PHP to listen", || connect(port).is_ok());
         Self(child)
     }
 }
