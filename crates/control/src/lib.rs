@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod process_metrics;
 mod prometheus;
 mod socket;
 mod socket_path;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use process_metrics::write_process_metrics;
 pub use prometheus::{MetricLabels, MetricType, PROMETHEUS_MEDIA_TYPE, PrometheusText};
 pub use socket::{BoundControlSocket, ControlExchange, ControlFiles, ControlSocket};
 pub use socket_path::socket_path;
