@@ -72,7 +72,7 @@ pub(crate) struct ChangeArguments {
     /// So many rounds, instead of until the difference is known
     #[arg(long, value_name = "N")]
     rounds: Option<std::num::NonZeroUsize>,
-    /// The time of load in a round
+    /// The time of load in a round, also in place of a number of requests
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Replace a value of the table `values` of all files that have it; can be repeated
@@ -149,12 +149,13 @@ pub(crate) fn run(command: BenchCommand) -> Result<(), CommandError> {
                     break;
                 }
             }
-            Err(error) if compared.is_empty() => return Err(failed(error)),
-            Err(error) => {
-                print_error(&error.to_string());
-                report_result(&compared, is_one, &output)?;
-                return Err(CommandError::Reported);
+            Err(error)
+                if is_one || matches!(error, BenchError::Plan(_) | BenchError::NotLocal { .. }) =>
+            {
+                return Err(failed(error));
             }
+            // The other files go on.
+            Err(error) => compared.push(file.failed(&error)),
         }
     }
     report_result(&compared, is_one, &output)

@@ -608,7 +608,7 @@ impl RawLoad {
             LoadLimit::Time(_) => duration(self.warm_up.as_deref(), Duration::from_secs(1))?,
             LoadLimit::Requests(_) => Duration::ZERO,
         };
-        if let (Some(time), LoadLimit::Time(_)) = (changes.duration, plan.limit) {
+        if let Some(time) = changes.duration {
             plan.limit = LoadLimit::Time(time);
             plan.warm_up = plan.warm_up.min(time);
         }

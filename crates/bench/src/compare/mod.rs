@@ -67,7 +67,7 @@ pub struct ComparisonChanges {
     pub servers: Vec<String>,
     /// So many rounds of each case.
     pub rounds: Option<usize>,
-    /// The time of load in a round.
+    /// The time of load in a round, also in place of a number of requests.
     pub duration: Option<Duration>,
 }
 
@@ -209,6 +209,28 @@ impl ComparisonFile {
         self.value_names.iter().any(|known| known == name)
     }
 
+    /// The result if nothing of the file could be measured.
+    pub fn failed(&self, error: &BenchError) -> ComparedCases {
+        ComparedCases {
+            failures: vec![FailedCase {
+                case: "all cases".to_owned(),
+                cause: error.to_string(),
+            }],
+            ..self.nothing_compared()
+        }
+    }
+
+    fn nothing_compared(&self) -> ComparedCases {
+        ComparedCases {
+            title: self.title.clone(),
+            note: self.note.clone(),
+            has_cases: self.has_cases,
+            reports: Vec::new(),
+            failures: Vec::new(),
+            is_interrupted: false,
+        }
+    }
+
     /// How many cases there are.
     pub fn case_count(&self) -> usize {
         self.cases.len()
@@ -276,14 +298,7 @@ pub fn compare(
     done: &mut dyn FnMut(&ComparedCases),
 ) -> Result<ComparedCases, BenchError> {
     let mut clock = ComparisonClock::new()?;
-    let mut compared = ComparedCases {
-        title: file.title.clone(),
-        note: file.note.clone(),
-        has_cases: file.has_cases,
-        reports: Vec::new(),
-        failures: Vec::new(),
-        is_interrupted: false,
-    };
+    let mut compared = file.nothing_compared();
     file.write_files()?;
     for command in &file.prepare {
         carry_out(command, file.folder(), &mut clock)?;

@@ -36,7 +36,9 @@ pub fn to_page(files: &[ComparedCases]) -> String {
 
 fn write_page(files: &[ComparedCases], out: &mut String) -> fmt::Result {
     let title = match files {
-        [file] => file.title.as_str(),
+        [file, others @ ..] if others.iter().all(|other| other.title == file.title) => {
+            file.title.as_str()
+        }
         _ => "Comparisons",
     };
     let title = EscapedText(title);
@@ -47,20 +49,27 @@ fn write_page(files: &[ComparedCases], out: &mut String) -> fmt::Result {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>"
     )?;
-    if files.len() > 1 {
+    // Files with the same title after one another are one section.
+    let sections: Vec<&[ComparedCases]> = files
+        .chunk_by(|one, other| one.title == other.title)
+        .collect();
+    let titles = sections.iter().filter_map(|section| section.first());
+    if sections.len() > 1 {
         out.push_str("<nav><ol>\n");
-        for (index, file) in files.iter().enumerate() {
+        for (index, file) in titles.enumerate() {
             let title = EscapedText(&file.title);
-            writeln!(out, "<li><a href=\"#file-{index}\">{title}</a></li>")?;
+            writeln!(out, "<li><a href=\"#section-{index}\">{title}</a></li>")?;
         }
         out.push_str("</ol></nav>\n");
     }
-    for (index, file) in files.iter().enumerate() {
-        writeln!(out, "<section class=\"sheet\" id=\"file-{index}\">")?;
-        if files.len() > 1 {
+    for (index, section) in sections.iter().enumerate() {
+        writeln!(out, "<section class=\"sheet\" id=\"section-{index}\">")?;
+        if let Some(file) = section.first().filter(|_| sections.len() > 1) {
             writeln!(out, "<h2>{}</h2>", EscapedText(&file.title))?;
         }
-        write_file(file, out)?;
+        for file in *section {
+            write_file(file, out)?;
+        }
         out.push_str("</section>\n");
     }
     let version = env!("CARGO_PKG_VERSION");

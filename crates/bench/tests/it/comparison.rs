@@ -117,6 +117,17 @@ fn cases_goals_and_what_others_published_are_in_the_result() {
     ] {
         assert!(page.contains(part), "{part} is missing: {page}");
     }
+    let mut other = result.clone();
+    let both = apus_bench::to_page(&[result.clone(), other.clone()]);
+    assert_eq!(both.matches("<section").count(), 1, "{both}");
+    other.title = "elsewhere".to_owned();
+    let apart = apus_bench::to_page(&[result.clone(), other]);
+    assert_eq!(apart.matches("<section").count(), 2, "{apart}");
+    assert!(
+        apart.contains("<a href=\"#section-1\">elsewhere</a>"),
+        "{apart}"
+    );
+
     let text = apus_bench::to_comparison_text(first);
     assert!(
         text.contains("published of one:") && text.contains("MISSED: other"),

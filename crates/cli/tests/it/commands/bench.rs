@@ -692,6 +692,26 @@ goal = [{{ figure = "failed", server = "apus", most = 0 }}]
     let one = ["bench", "compare", "compare.toml", "--case", "b"];
     let (text, _) = home.expect(&[&one[..], &quick[..4]].concat(), 0);
     assert!(text.starts_with("b\n1 rounds in "), "{text}");
+    // A file of which nothing can be measured is in the report, and the others go on.
+    let broken =
+        home.read("compare.toml")
+            .replacen("[values]", "prepare = [\"false\"]\n[values]", 1);
+    home.write("broken.toml", broken);
+    let both = [
+        "bench",
+        "compare",
+        "broken.toml",
+        "compare.toml",
+        "--html",
+        "both.html",
+    ];
+    let (text, errors) = home.expect(&[&both[..], &one[3..], &quick[..4]].concat(), 1);
+    assert!(text.contains("b\n1 rounds in "), "{text}");
+    assert!(
+        errors.contains("all cases: `sh -c exec false` fails"),
+        "{errors}"
+    );
+    assert!(home.read("both.html").contains("Nothing was measured"));
     for misuse in [
         &["bench", "compare", "compare.toml", "--case", "none"][..],
         &["bench", "compare", "compare.toml", "--set", "none=1"],
