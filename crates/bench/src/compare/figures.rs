@@ -107,11 +107,22 @@ pub(super) struct RawGoal {
     reason: Option<String>,
 }
 
+/// A name, or several.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-enum RawNames {
+pub(super) enum RawNames {
     One(String),
     Several(Vec<String>),
+}
+
+impl RawNames {
+    pub(super) fn all(names: Option<Self>) -> Vec<String> {
+        match names {
+            None => Vec::new(),
+            Some(Self::One(name)) => vec![name],
+            Some(Self::Several(names)) => names,
+        }
+    }
 }
 
 /// What is to be reached.
@@ -152,11 +163,7 @@ impl std::fmt::Debug for ComparisonGoal {
 impl RawGoal {
     /// The goal, for servers with these names.
     pub(super) fn parse(self, servers: &[&str]) -> Result<ComparisonGoal, String> {
-        let of = match self.of {
-            None => Vec::new(),
-            Some(RawNames::One(name)) => vec![name],
-            Some(RawNames::Several(names)) => names,
-        };
+        let of = RawNames::all(self.of);
         let unknown = of
             .iter()
             .chain([&self.server])

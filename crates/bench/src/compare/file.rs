@@ -11,7 +11,7 @@ use std::time::Duration;
 use apus_http::{Headers, Method};
 use serde::Deserialize;
 
-use super::figures::{RawGoal, RawPublished};
+use super::figures::{RawGoal, RawNames, RawPublished};
 use super::helper::{ComparisonHelper, ReadySign};
 use super::placeholders::Placeholders;
 use super::server::ComparedServer;
@@ -224,8 +224,8 @@ struct RawHelper {
     ready_within: Option<String>,
     #[serde(default)]
     then: Vec<RawCommand>,
-    /// The server whose consumption includes that of the helper.
-    counts_for: Option<String>,
+    /// The servers whose consumption includes that of the helper.
+    counts_for: Option<RawNames>,
     #[serde(default)]
     apart: bool,
 }
@@ -508,12 +508,12 @@ impl RawServer {
 
 impl RawHelper {
     fn parse(self, folder: &Path, servers: &[ComparedServer]) -> Result<ComparisonHelper, String> {
-        if let Some(name) = &self.counts_for
-            && !servers.iter().any(|server| server.name == *name)
-        {
+        let of = RawNames::all(self.counts_for);
+        let is_known = |name: &&String| servers.iter().any(|server| server.name == **name);
+        if let Some(name) = of.iter().find(|name| !is_known(name)) {
             return Err(format!("`{name}` is none of the servers"));
         }
-        if self.apart && self.counts_for.is_none() {
+        if self.apart && of.is_empty() {
             return Err("`apart` needs `counts_for`".to_owned());
         }
         Ok(ComparisonHelper {
@@ -523,7 +523,7 @@ impl RawHelper {
             ready: self.ready.map(|sign| ReadySign::parse(&sign, folder)),
             ready_within: duration(self.ready_within.as_deref(), Duration::from_secs(60))?,
             then: RawCommand::all(self.then),
-            of: self.counts_for,
+            of,
             is_apart: self.apart,
         })
     }

@@ -34,8 +34,8 @@ pub(super) struct ComparisonHelper {
     pub(super) ready_within: Duration,
     /// What is run once it is ready.
     pub(super) then: Vec<Vec<String>>,
-    /// The server for which it works, if its consumption is counted.
-    pub(super) of: Option<String>,
+    /// The servers for which it works, if its consumption is counted.
+    pub(super) of: Vec<String>,
     /// Whether that is counted apart from the server's.
     pub(super) is_apart: bool,
 }
@@ -71,7 +71,7 @@ impl ReadySign {
 /// A helper that runs.
 pub(super) struct StartedHelper {
     child: Child,
-    pub(super) of: Option<String>,
+    pub(super) of: Vec<String>,
     pub(super) is_apart: bool,
 }
 

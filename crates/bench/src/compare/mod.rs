@@ -540,7 +540,7 @@ impl Comparison<'_> {
         for helper in self
             .helpers
             .iter()
-            .filter(|helper| helper.of.as_ref() == Some(&server.name))
+            .filter(|helper| helper.of.contains(&server.name))
         {
             match helper.is_apart {
                 true => load.behind_pids.push(helper.pid()),

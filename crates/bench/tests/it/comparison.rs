@@ -150,7 +150,7 @@ fn helpers_run_as_long_as_the_comparison_and_count_for_their_server() {
     let text = format!(
         "[rounds]\nleast = 1\nmost = 1\n[load]\nconnections = 1\nduration = \"600ms\"\nwarm_up = \"0s\"\n\
          [[helper]]\nname = \"behind\"\ncommand = [\"sh\", \"-c\", \"touch ${{work}}/ready; while :; do :; done\"]\n\
-         ready = \"${{work}}/ready\"\nthen = [\"test -e ${{work}}/ready\"]\ncounts_for = \"one\"\napart = true\n\
+         ready = \"${{work}}/ready\"\nthen = [\"test -e ${{work}}/ready\"]\ncounts_for = [\"one\"]\napart = true\n\
          [[server]]\nname = \"one\"\nurl = \"{}\"\ncommand = \"sleep 600\"\n\
          [[server]]\nname = \"other\"\nurl = \"{}\"\nversion = [\"echo\", \"{pid}\"]\n",
         server.url("/"),

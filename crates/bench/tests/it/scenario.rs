@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use apus_bench::{
-    BenchError, BenchReport, ClientSpeed, ConnectionLife, HttpVersion, LoadFailure, LoadLimit,
-    LoadPlan, ScenarioPlan, to_html, to_text,
+    BenchError, BenchReport, ClientSpeed, ConnectionLife, LoadFailure, LoadLimit, LoadPlan,
+    ScenarioPlan, to_html, to_text,
 };
 use apus_http::Headers;
 
