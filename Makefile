@@ -3,9 +3,10 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
+PREFIX ?= /usr/local
 DENY := $(shell command -v cargo-deny || echo .tools/bin/cargo-deny)
 
-.PHONY: help run test test-fast lint package release attack bench bench-generators bench-instructions bench-path soak seeds fuzz conformance tools clean
+.PHONY: help run test test-fast lint package install-c release attack bench bench-generators bench-instructions bench-path soak seeds fuzz conformance tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -37,6 +38,10 @@ lint: ## format, structure, names, the figures of BENCHMARKS, what crates.io req
 package: ## package and build each crate as for crates.io; nothing is published
 	packages=$$(.ci/package --options) && $(CARGO) package --locked $$packages
 
+install-c: ## libapus with its header, below PREFIX=/usr/local
+	$(CARGO) build --release --locked -p apus-capi
+	crates/capi/install/run $(PREFIX)
+
 release: ## the program as it is released: built twice, and laid out by what runs under the load of make bench
 	python3 bench/release.py $(RELEASE)
 
@@ -59,7 +64,7 @@ seeds: ## the tables of the reports that Apus answers to, published figures besi
 bench-path: ## downloads over HTTP/2 and HTTP/3 through the same delay and loss, as root; BENCH="--case 20ms-0.0% --nginx"
 	python3 bench/path.py $(BENCH)
 
-soak: ## Apus under load, reloaded every two seconds; SOAK="--seconds 600", SOAK=--php with PHP behind it
+soak: ## Apus under load, reloaded every two seconds; SOAK="--seconds 600", SOAK=--php with PHP behind it, SOAK=--embedded for libapus in a C program
 	python3 bench/soak.py $(SOAK)
 
 # Coverage instrumentation does not link with LTO.
@@ -70,9 +75,10 @@ fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly Rust, cargo-fuzz)
 		CARGO_PROFILE_RELEASE_LTO=off cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-conformance: tools ## HTTP/2 by h2spec; WebSocket by the Autobahn suite, which it fetches; HTTP/1.1 by the tables of its RFCs, beside hyper, by class of attack, with real clients
+conformance: tools ## HTTP/2 by h2spec; WebSocket by the Autobahn suite, which it fetches; HTTP/1.1 by the tables of its RFCs, beside hyper, by class of attack, with real clients; and handlers in C
 	conformance/h2spec
 	conformance/autobahn
+	conformance/embedded
 	$(CARGO) test --locked -p apus-http --test it
 	$(CARGO) test --locked -p apus-net --test it -- framing h2 limits persistence proxy_protocol
 	$(CARGO) test --locked -p apus-client --test it -- framing h2 persistence

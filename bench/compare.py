@@ -10,7 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from comparison import cases, compared, frameworks, host, measure, page, php, proxies, report, servers, unstable
+from comparison import cases, compared, embedded, frameworks, host, measure, page, php, proxies, report, servers, unstable
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "BENCHMARKS.md"
@@ -52,11 +52,14 @@ def main():
     chosen = [case for case in cases.ALL if not options.case or case.name in options.case]
     has_others = not options.only_apus
     with_frameworks = [case for case in chosen if isinstance(case, cases.FrameworkCase)]
+    with_embedded = [case for case in chosen if isinstance(case, cases.EmbeddedCase)]
     binary = None
     beside = {path.name: path.resolve() for path in options.beside}
-    if not options.without_apus and len(chosen) > len(with_frameworks):
+    if not options.without_apus and len(chosen) > len(with_frameworks) + len(with_embedded):
         binary = options.apus or servers.build_apus()
     frameworks.build({frameworks.APUS}.union(*(case.rivals for case in with_frameworks)) if with_frameworks else set())
+    if with_embedded:
+        embedded.build({embedded.APUS}.union(*(case.rivals for case in with_embedded if has_others)))
     servers.prepare(cases.FILES)
     cores = host.cores()
 
@@ -90,6 +93,10 @@ def main():
                 database = started(frameworks.Database(cores[1])) if case.database else None
                 for name in (frameworks.APUS, *(case.rivals if has_others else ())):
                     running.append(started(frameworks.start(case, name, cores[0], database)))
+            elif isinstance(case, cases.EmbeddedCase):
+                running.extend(started(embedded.start(name, cores[0])) for name in (embedded.APUS, *(case.rivals if has_others else ())))
+                if has_others:
+                    running.append(started(servers.start_floor(cores[0], case.size)))
             elif isinstance(case, (cases.ProxyCase, cases.DownloadCase, cases.QueueCase)):
                 def origin():
                     return started(proxies.start_origin(case, cores[1])).clear
@@ -122,7 +129,7 @@ def main():
 
     results = {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "host": host.describe() | {"frameworks": frameworks.versions(), "nginx-http3": unstable.nginx_version()},
+        "host": host.describe() | {"frameworks": frameworks.versions(), "embedded": embedded.versions(), "nginx-http3": unstable.nginx_version()},
         "rounds": options.rounds,
         "seconds": options.seconds,
         "cases": {},

@@ -318,4 +318,40 @@ FRAMEWORK_CASES = (
                   (_per_core("axum", 1.1), _per_core("gin", 1.0), NO_ERROR), body=ORDER),
 )
 
-ALL = (*CASES, *HTTP3_CASES, *MEMORY_CASES, *PEAK_CASES, *PROXY_CASES, *DOWNLOAD_CASES, *QUEUE_CASES, *PHP_CASES, *FRAMEWORK_CASES)
+
+@dataclass(frozen=True)
+class EmbeddedCase:
+    """One load on a C program with each embedded server in turn; all respond from memory."""
+
+    name: str
+    title: str
+    path: str
+    connections: int
+    targets: tuple = ()
+    # `comparison/embedded.py` knows them.
+    rivals: tuple = ("apus-rust", "libmicrohttpd", "civetweb", "libh2o")
+    tls = close = browser = is_http2 = False
+    has_floor = True
+
+    @property
+    def size(self):
+        return FILES[self.path]
+
+
+EMBEDDED_PATHS = ("/12b.html", "/1k.html", "/10k.html", "/100k.bin")
+
+
+def _embedded(name, title, path, connections):
+    peers = tuple(_cpu(peer, 0.70) for peer in ("libmicrohttpd", "civetweb", "libh2o"))
+    return EmbeddedCase(f"c-{name}-c{connections}", f"{title}, {connections} connections", path, connections,
+                        (_cpu("apus-rust", 1.05), *peers, Target("p99_of_p50", "", 3.0), NO_ERROR))
+
+
+EMBEDDED_CASES = tuple(
+    _embedded(name, title, path, connections)
+    for name, title, path in (("12b", "12 B", "/12b.html"), ("1k", "page of 1 KB", "/1k.html"), ("10k", "10 KB", "/10k.html"),
+                              ("100k", "100 KB", "/100k.bin"))
+    for connections in (50, 100)
+)
+
+ALL = (*CASES, *HTTP3_CASES, *MEMORY_CASES, *PEAK_CASES, *PROXY_CASES, *DOWNLOAD_CASES, *QUEUE_CASES, *PHP_CASES, *FRAMEWORK_CASES, *EMBEDDED_CASES)

@@ -66,9 +66,13 @@ BROKEN = (("Ada Lovelace", ""), ("ada@example.org", "nowhere"), ('"quantity":2',
 def build(names):
     """Each for itself, so that none has features of its dependencies that only another one enables."""
     for name in sorted(CARGO.keys() & names):
-        _run(["cargo", "build", "--release", "-p", f"bench-{name}"], SOURCES / "rust", CARGO_TARGET_DIR=str(TARGET))
+        build_package(f"bench-{name}")
     for name in sorted(GO.keys() & names):
         _run(["go", "build", "-trimpath", "-o", TARGET / "go" / GO[name], f"./{GO[name]}"], SOURCES / "go")
+
+
+def build_package(package):
+    _run(["cargo", "build", "--release", "-p", package], SOURCES / "rust", CARGO_TARGET_DIR=str(TARGET))
 
 
 def _run(command, folder, **environment):

@@ -71,6 +71,8 @@ def _sample(server, case, generator_core, seconds):
         sample["php_per_core_second"] = requests / measured.php_cpu_seconds if measured.php_cpu_seconds else 0.0
     if "mean_us" in sample:
         sample["p99_of_mean"] = sample["p99_us"] / (sample["mean_us"] or 1)
+    if isinstance(case, cases.EmbeddedCase):
+        sample["p99_of_p50"] = sample["p99_us"] / (sample["p50_us"] or 1)
     if isinstance(case, cases.QueueCase):
         sample["of_limit"] = sample["requests_per_second"] / case.limit
     sample["memory_bytes"] = process.memory_bytes(server.pid)

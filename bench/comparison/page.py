@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 
 from . import report
-from .cases import ALL, CASES, DOWNLOAD_CASES, FRAMEWORK_CASES, HTTP3_CASES, MB, MEMORY_CASES, PEAK_CASES, PHP_CASES, PROXY_CASES, QUEUE_CASES
+from .cases import (
+    ALL, CASES, DOWNLOAD_CASES, EMBEDDED_CASES, FRAMEWORK_CASES, HTTP3_CASES, MB, MEMORY_CASES, PEAK_CASES, PHP_CASES, PROXY_CASES, QUEUE_CASES)
 
 BY_NAME = {case.name: case for case in ALL}
 NAMES = {"apus": "Apus", "resident": "Apus, resident", "resident-behind-nginx": "nginx and Apus, resident", "h2o": "H2O",
          "haproxy": "HAProxy", "varnish": "Varnish", "floor": "the floor", "raw": "raw tokio", "actix": "actix-web",
-         "rocket": "Rocket", "hyperlane": "Hyperlane", "gin": "Gin", "node": "Node"}
+         "rocket": "Rocket", "hyperlane": "Hyperlane", "gin": "Gin", "node": "Node", "apus-rust": "Apus in Rust",
+         "civetweb": "CivetWeb"}
 # How Apus is run; each is a row.
 OF_APUS = ("apus", "resident", "resident-behind-nginx")
 SIZES = {"bytes", "growth_bytes"}
@@ -39,6 +41,7 @@ TABLES = (
     Table("Frameworks", FRAMEWORK_CASES,
           ("raw", "hyper", "axum", "axum-no-ping", "actix", "rocket", "hyperlane", "net/http", "gin", "node"),
           "per_core_second", ("per_core_second",)),
+    Table("Embedded in a C program", EMBEDDED_CASES, ("apus-rust", "libmicrohttpd", "civetweb", "libh2o", "floor")),
     Table("Memory", (*MEMORY_CASES, *PEAK_CASES), ("nginx", "h2o"), "bytes", ("bytes",)),
 )
 
@@ -66,6 +69,7 @@ def _origin(runs, results):
     used = sorted({result["run"] for result in results.values()})
     host = runs[used[-1]]["host"]
     versions = [host[name] for name in ("nginx", "h2o", "haproxy", "varnish", "wrk", "h2load", "frameworks")]
+    versions += [host["embedded"]] if host.get("embedded") else []
     versions += [f"over HTTP/3 {host['nginx-http3']}"] if "nginx-http3" in host else []
     lines = [f"Measured on {host['cpu']} ({host['cores']} cores, Linux {host['kernel'].split('-')[0]}) with {', '.join(versions)}."]
     by_rounds = {}

@@ -14,6 +14,7 @@ METRICS = {
     "bytes_per_second": "bytes/s",
     "growth_bytes": "growth of memory",
     "p99_of_mean": "p99 / mean",
+    "p99_of_p50": "p99 / median",
     "of_limit": "share of the origin's limit",
 }
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use apus_http::{Request, Response, ResponseFuture, StatusCode, service_fn};
-use apus_net::tls::{ClientAuth, TlsSettings, TlsSite, UnknownName};
+use apus_net::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
 use apus_net::{Engine, EnginePlan, Http3Settings, Limits, ListenAddress, ListenerPlan, RetryMode};
 use apus_testkit::CertificateAuthority;
 use apus_testkit::quic::frame::{ServerFrame, integers, kind, stream};
@@ -187,6 +187,7 @@ impl FuzzServer {
             ],
             client_auth: ClientAuth::None,
             min_version: MinVersion::Tls13,
+            policy: TlsPolicy::default(),
             alpn: vec![b"h2".to_vec()],
             http3: true,
             early_data: true,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use apus_net::EnginePlan;
-use apus_net::tls::{ClientAuth, TlsSettings, TlsSite, UnknownName};
+use apus_net::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
 use apus_transport::tls::MinVersion;
 use tokio::sync::mpsc;
 
@@ -68,8 +68,8 @@ impl Acme {
         self
     }
 
-    /// An authority by its name (`letsencrypt`, `letsencrypt-staging`, `zerossl`, `google`, `buypass`) or the URL of its
-    /// directory; of several, the next is asked when one fails.
+    /// An authority by its name (`letsencrypt`, `letsencrypt-staging`, `zerossl`, `google`, `actalis`, `sslcom`) or the URL of
+    /// its directory; of several, the next is asked when one fails.
     #[must_use]
     pub fn provider(mut self, name: &str) -> Self {
         self.providers.push(name.to_owned());
@@ -248,6 +248,7 @@ impl ApplicationCertificates {
                 certificates: certificate.into_iter().collect(),
                 client_auth: ClientAuth::None,
                 min_version: MinVersion::default(),
+                policy: TlsPolicy::default(),
                 alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
                 http3: true,
                 early_data: true,

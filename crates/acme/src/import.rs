@@ -148,22 +148,8 @@ impl ForeignCertificates {
         }
     }
 
-    /// Stores those certificates that a configuration would order. Returns what was done for each of these.
-    ///
-    /// # Errors
-    /// A file cannot be written, or another process orders a certificate.
-    pub fn import(
-        &self,
-        store: &CertificateStore,
-        managed: &[ManagedCertificate],
-    ) -> Result<Vec<ImportedCertificate>, IssueError> {
-        managed
-            .iter()
-            .map(|managed| self.import_one(store, managed))
-            .collect()
-    }
-
-    fn import_one(
+    /// Stores the best certificate for the names of one that a configuration would order, while no other process orders it.
+    pub(crate) fn import_one(
         &self,
         store: &CertificateStore,
         managed: &ManagedCertificate,
@@ -183,12 +169,6 @@ impl ForeignCertificates {
         let Some(best) = best else {
             return Ok(report(ImportResult::NotFound, None));
         };
-        let _lock = store.lock(managed)?.ok_or_else(|| {
-            IssueError::new(format!(
-                "a server orders the certificate for {} just now; try again later",
-                managed.names.join(" ")
-            ))
-        })?;
         let own = store.certificate(managed).ok().flatten();
         if own.is_some_and(|own| own.not_after() >= best.certificate.not_after()) {
             return Ok(report(ImportResult::Kept, Some(best)));
@@ -299,13 +279,12 @@ mod tests {
         let managed = managed(names);
         let foreign = ForeignCertificates::read(folder).unwrap();
         assert_eq!(foreign.faults, Vec::<String>::new());
-        let one = [managed.clone()];
-        let result = foreign.import(&store, &one).unwrap()[0].result;
+        let import = || foreign.import_one(&store, &managed).unwrap().result;
+        let result = import();
         if result == ImportResult::Imported {
             assert!(store.certificate(&managed).unwrap().is_some());
-            let again = foreign.import(&store, &one).unwrap();
-            assert_eq!(again[0].result, ImportResult::Kept);
-            assert_eq!(store.readable_by_others().unwrap(), Vec::<PathBuf>::new());
+            assert_eq!(import(), ImportResult::Kept);
+            assert_eq!(store.exposed().unwrap(), Vec::<PathBuf>::new());
         }
         (result, store.state(&managed).unwrap().issued_by)
     }

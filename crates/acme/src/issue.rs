@@ -17,6 +17,7 @@ use crate::authority_client::{AuthorityClient, AuthorityObservations};
 use crate::challenges::{OpenChallenge, PendingChallenges};
 use crate::dns::{DnsPublication, TxtRecord};
 use crate::issue_error::{IssueError, problem_words};
+use crate::peers::ChallengePeers;
 use crate::provider::AcmeProvider;
 use crate::settings::{CertificateKeyType, ChallengeKind, ManagedCertificate};
 use crate::shared::{SharedChallenge, SharedLock, StorageReplica};
@@ -39,6 +40,8 @@ pub(crate) struct CertificateOrder<'a> {
     pub(crate) managed: &'a ManagedCertificate,
     pub(crate) provider: &'a AcmeProvider,
     pub(crate) progress: &'a OrderProgress,
+    /// Those that respond to the same challenges.
+    pub(crate) peers: &'a ChallengePeers,
     /// The storage that machines share.
     pub(crate) replica: Option<&'a Arc<StorageReplica>>,
     /// Held while an account is created.
@@ -90,7 +93,7 @@ impl OrderProgress {
 /// What publishes the response to a challenge; it is withdrawn when this is dropped, or the hook is called again.
 enum PublishedResponse {
     Local(#[expect(dead_code, reason = "it is open until it is dropped")] OpenChallenge),
-    /// By all machines that share a storage.
+    /// By all machines that share a storage or a folder.
     Shared(
         #[expect(dead_code, reason = "it is open until it is dropped")] OpenChallenge,
         SharedChallenge,
@@ -313,10 +316,8 @@ impl CertificateOrder<'_> {
             match response {
                 PublishedResponse::Local(_) => {}
                 PublishedResponse::Shared(_, challenge) => {
-                    if let Some(replica) = self.replica {
-                        // Others forget it after an hour otherwise.
-                        let _ = replica.storage().remove_challenge(&challenge).await;
-                    }
+                    // Others forget it after an hour otherwise.
+                    let _ = self.peers.remove(&challenge).await;
                 }
                 PublishedResponse::Dns(record) => self.publication()?.withdraw(&record).await,
             }
@@ -423,14 +424,9 @@ impl CertificateOrder<'_> {
         open: OpenChallenge,
         challenge: SharedChallenge,
     ) -> Result<PublishedResponse, IssueError> {
-        let Some(replica) = self.replica else {
+        if !self.peers.add(&challenge).await? {
             return Ok(PublishedResponse::Local(open));
-        };
-        replica
-            .storage()
-            .add_challenge(&challenge)
-            .await
-            .map_err(CertificateStoreError::from)?;
+        }
         tokio::time::sleep(SPREADING_TIME).await;
         Ok(PublishedResponse::Shared(open, challenge))
     }

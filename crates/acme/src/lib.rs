@@ -17,11 +17,13 @@ mod dns;
 mod dns_publisher;
 mod http_client;
 mod import;
+mod inventory;
 mod issue;
 mod issue_error;
 mod maintenance;
 mod names;
 mod on_demand;
+mod peers;
 mod permission;
 mod provider;
 mod reachability;
@@ -40,6 +42,7 @@ pub use self::dns_publisher::{
     AcmeDnsAccount, DnsKeyAlgorithm, DnsPublisher, DnsUpdateKey, DnsUpdateServer,
 };
 pub use self::import::{ForeignCertificates, ImportResult, ImportedCertificate};
+pub use self::inventory::CertificateInventory;
 pub use self::issue_error::IssueError;
 pub use self::maintenance::{CertificateMaintenance, CertificateStatus};
 pub use self::names::is_public;

@@ -18,6 +18,7 @@ use crate::challenges::PendingChallenges;
 use crate::issue::{CertificateOrder, OrderProgress, identifier};
 use crate::issue_error::IssueError;
 use crate::on_demand::{OnDemandNames, OnDemandSite};
+use crate::peers::{ChallengePeers, FolderPeers};
 use crate::permission::may_have_certificate;
 use crate::provider::AcmeProvider;
 use crate::reachability::check_names;
@@ -66,12 +67,14 @@ pub struct CertificateMaintenance {
     shared: Rc<Shared>,
     tasks: RefCell<HashMap<String, CertificateTask>>,
     on_demand: Option<JoinHandle<()>>,
-    shared_challenges: Option<JoinHandle<()>>,
+    /// Responds to the challenges of others, while there are certificates.
+    shared_challenges: RefCell<Option<JoinHandle<()>>>,
 }
 
 struct Shared {
     store: CertificateStore,
     challenges: Arc<PendingChallenges>,
+    peers: ChallengePeers,
     /// The storage that machines share, and what is the same there.
     replica: Option<Arc<StorageReplica>>,
     orders: Semaphore,
@@ -128,8 +131,10 @@ impl CertificateMaintenance {
         challenges: Arc<PendingChallenges>,
     ) -> (Self, mpsc::Receiver<()>) {
         let (issued, receiver) = mpsc::channel(1);
+        warn_of_exposed_files(&store);
         let maintenance = Self {
             shared: Rc::new(Shared {
+                peers: ChallengePeers::Folder(FolderPeers::new(store.clone())),
                 store,
                 challenges,
                 replica: None,
@@ -142,28 +147,19 @@ impl CertificateMaintenance {
             }),
             tasks: RefCell::default(),
             on_demand: None,
-            shared_challenges: None,
+            shared_challenges: RefCell::default(),
         };
         (maintenance, receiver)
     }
 
-    /// Shares certificates, orders and challenges with other machines by this storage. It has to be called where tasks of this
-    /// thread run, and before [`Self::with_on_demand`] and [`Self::apply`].
+    /// Shares certificates, orders and challenges with other machines by this storage, in place of the folder. It has to be
+    /// called before [`Self::with_on_demand`] and [`Self::apply`].
     #[must_use]
     pub fn with_shared_storage(mut self, storage: Arc<dyn SharedStorage>) -> Self {
-        let challenges = Arc::clone(&self.shared.challenges);
         if let Some(shared) = Rc::get_mut(&mut self.shared) {
-            shared.replica = Some(Arc::new(StorageReplica::new(Arc::clone(&storage))));
+            shared.peers = ChallengePeers::Storage(Arc::clone(&storage));
+            shared.replica = Some(Arc::new(StorageReplica::new(storage)));
         }
-        self.shared_challenges = Some(tokio::task::spawn_local(async move {
-            loop {
-                // Those that are known stay while the storage cannot be reached.
-                if let Ok(open) = storage.challenges().await {
-                    challenges.set_shared(open);
-                }
-                tokio::time::sleep(SHARED_CHALLENGE_INTERVAL).await;
-            }
-        }));
         self
     }
 
@@ -199,8 +195,26 @@ impl CertificateMaintenance {
         for task in old.into_values() {
             task.handle.abort();
         }
+        let has_certificates = !tasks.is_empty() || self.shared.on_demand.has_sites();
+        self.share_challenges(has_certificates);
         self.tasks.replace(tasks);
         self.shared.apply_on_demand();
+    }
+
+    /// Responds to the challenges of other machines, if this one has certificates, too.
+    fn share_challenges(&self, has_certificates: bool) {
+        let mut task = self.shared_challenges.borrow_mut();
+        match (&*task, has_certificates) {
+            (None, true) => {
+                let shared = Rc::clone(&self.shared);
+                *task = Some(tokio::task::spawn_local(shared.respond_for_others()));
+            }
+            (Some(running), false) => {
+                running.abort();
+                *task = None;
+            }
+            _ => {}
+        }
     }
 
     fn start(&self, managed: ManagedCertificate) -> CertificateTask {
@@ -238,10 +252,8 @@ impl Drop for CertificateMaintenance {
         for task in self.tasks.take().into_values().chain(on_demand) {
             task.handle.abort();
         }
-        for task in [&self.on_demand, &self.shared_challenges]
-            .into_iter()
-            .flatten()
-        {
+        let shared_challenges = self.shared_challenges.take();
+        for task in self.on_demand.iter().chain(&shared_challenges) {
             task.abort();
         }
     }
@@ -278,6 +290,27 @@ impl std::fmt::Debug for CertificateMaintenance {
 }
 
 impl Shared {
+    async fn respond_for_others(self: Rc<Self>) {
+        let mut is_told = false;
+        loop {
+            let joined = self.peers.join();
+            // Those that are known stay while the others cannot be asked.
+            let open = self.peers.open().await;
+            match joined.and(open) {
+                Ok(open) => {
+                    self.challenges.set_shared(open);
+                    is_told = false;
+                }
+                Err(error) if !is_told => {
+                    tracing::warn!(%error, "the challenges of other machines are not known");
+                    is_told = true;
+                }
+                Err(_) => {}
+            }
+            tokio::time::sleep(SHARED_CHALLENGE_INTERVAL).await;
+        }
+    }
+
     /// Maintains the stored certificates that were ordered on demand, and ends the tasks of names that no site covers.
     fn apply_on_demand(self: &Rc<Self>) {
         self.on_demand_tasks.borrow_mut().retain(|name, task| {
@@ -645,7 +678,7 @@ impl CertificateWorker {
         // A process that starts looks at once whether it is mended; the clock may have been wrong.
         state.next_attempt = match error.is_not_ready() {
             true => None,
-            false => Some(OffsetDateTime::now_utc() + pause),
+            false => Some(whole_seconds(OffsetDateTime::now_utc() + pause)),
         };
         state.last_error = Some(text);
         pause
@@ -698,6 +731,7 @@ impl CertificateWorker {
                     }),
             },
         };
+        let renew_at = whole_seconds(renew_at);
         if before != Some(renew_at) {
             state.renew_at = Some(renew_at);
             self.shared.store.put_state(&self.managed, state)?;
@@ -790,8 +824,9 @@ impl CertificateWorker {
         provider: &AcmeProvider,
         state: &mut CertificateState,
     ) -> Result<(), IssueError> {
+        let named = self.managed.settings.staging.as_ref();
         if state.failures >= FAILURES_BEFORE_STAGING
-            && let Some(staging) = provider.staging()
+            && let Some(staging) = named.cloned().or_else(|| provider.staging())
         {
             self.try_staging(&staging, state.failures).await?;
         }
@@ -808,7 +843,7 @@ impl CertificateWorker {
         let order = CertificateOrder {
             store: &store,
             provider: staging,
-            // Trials are made by each machine for itself.
+            // Trials are made by each machine for itself, but verified as others.
             replica: None,
             ..self.order_at(staging)
         };
@@ -822,6 +857,7 @@ impl CertificateWorker {
             managed: &self.managed,
             provider,
             progress: &self.progress,
+            peers: &self.shared.peers,
             replica: self.shared.replica.as_ref(),
             account_creation: &self.shared.account_creation,
             observations: Arc::default(),
@@ -865,8 +901,29 @@ async fn permits(site: &OnDemandSite, name: &str) -> Result<bool, IssueError> {
     }
 }
 
+/// Warns about private keys that others can read, or exchange.
+fn warn_of_exposed_files(store: &CertificateStore) {
+    match store.exposed() {
+        Ok(found) => {
+            for path in found {
+                tracing::warn!(
+                    path = %path.display(),
+                    "others than the user of this server can read private keys here, or change files: \
+                     expected mode 0600 for files and 0700 for folders"
+                );
+            }
+        }
+        Err(error) => tracing::warn!(%error, "the permissions of certificates cannot be checked"),
+    }
+}
+
 fn until(then: OffsetDateTime, now: OffsetDateTime) -> Duration {
     Duration::try_from(then - now).unwrap_or(Duration::ZERO)
+}
+
+/// A time as it is shown to operators.
+fn whole_seconds(time: OffsetDateTime) -> OffsetDateTime {
+    time.replace_nanosecond(0).unwrap_or(time)
 }
 
 fn lifetime(certificate: &Certificate) -> Option<(OffsetDateTime, OffsetDateTime)> {

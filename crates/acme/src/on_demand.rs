@@ -349,7 +349,7 @@ impl fmt::Debug for OnDemandNames {
 
 #[cfg(test)]
 mod tests {
-    use apus_net::tls::ClientAuth;
+    use apus_net::tls::{ClientAuth, TlsPolicy};
     use apus_transport::tls::MinVersion;
 
     use super::*;
@@ -361,6 +361,7 @@ mod tests {
                 certificates: Vec::new(),
                 client_auth: ClientAuth::None,
                 min_version: MinVersion::default(),
+                policy: TlsPolicy::default(),
                 alpn: vec![b"h2".to_vec()],
                 http3: false,
                 early_data: false,

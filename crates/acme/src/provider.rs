@@ -25,11 +25,8 @@ const KNOWN: [(&str, &str); 7] = [
         "google-staging",
         "https://dv.acme-v02.test-api.pki.goog/directory",
     ),
-    ("buypass", "https://api.buypass.com/acme/directory"),
-    (
-        "buypass-staging",
-        "https://api.test4.buypass.no/acme/directory",
-    ),
+    ("actalis", "https://acme-api.actalis.com/acme/directory"),
+    ("sslcom", "https://acme.ssl.com/sslcom-dv-ecc"),
 ];
 
 impl AcmeProvider {

@@ -14,6 +14,8 @@ pub struct AcmeSettings {
     pub email: Option<String>,
     /// The authorities, the preferred one first. The others are asked when it fails.
     pub providers: Vec<AcmeProvider>,
+    /// The directory for trials, which is asked first after several failures; `None`: that of the same operator, if it has one.
+    pub staging: Option<AcmeProvider>,
     /// The root certificate of the HTTPS server of an authority that is not public, PEM.
     pub provider_root: Option<PathBuf>,
     /// An account at the authority that the ACME account belongs to (RFC 8555 section 7.3.4).

@@ -7,6 +7,7 @@
 //! certificates/<name>/state.json           the open order, failures, and when it is renewed
 //! certificates/<name>/lock                 held by the process that orders it
 //! tickets/                                 the secrets of session tickets
+//! machines/, challenges/                   the processes that use the folder, and the challenges that they share
 //! ```
 //!
 //! Only its user can read the files. Each is replaced as a whole, so that a process that is killed leaves the old one or
@@ -232,26 +233,50 @@ impl CertificateStore {
         create_folder(folder)
             .map_err(|error| CertificateStoreError::Io(folder.to_owned(), error))?;
         let path = folder.join("lock");
-        let failed = |error: io::Error| CertificateStoreError::Io(path.clone(), error);
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .mode(0o600)
             .open(&path)
-            .map_err(failed)?;
+            .map_err(|error| CertificateStoreError::Io(path.clone(), error))?;
+        self.try_lock(file, &path)
+    }
+
+    /// Locks an open file; `None` while another process has the lock.
+    pub(crate) fn try_lock(
+        &self,
+        file: File,
+        path: &Path,
+    ) -> Result<Option<CertificateLock>, CertificateStoreError> {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(CertificateLock(file))),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(failed(error.into())),
+            Err(error) => Err(CertificateStoreError::Io(path.to_owned(), error.into())),
         }
     }
 
-    /// Files of the store that others than its user can read.
+    /// Creates an empty file that is locked from the beginning.
+    pub(crate) fn lock_new_file(
+        &self,
+        path: &Path,
+    ) -> Result<CertificateLock, CertificateStoreError> {
+        let failed = |error| CertificateStoreError::Io(path.to_owned(), error);
+        let folder = path.parent().unwrap_or(&self.folder);
+        create_folder(folder).map_err(failed)?;
+        // Its mode is 0600, and its name begins with a dot.
+        let file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|error| failed(error.into()))?;
+        let file = file.persist(path).map_err(|error| failed(error.error))?;
+        Ok(CertificateLock(file))
+    }
+
+    /// Files of the store that others than its user can read, and folders that others can change.
     ///
     /// # Errors
     /// The folder cannot be read.
-    pub fn readable_by_others(&self) -> Result<Vec<PathBuf>, CertificateStoreError> {
+    pub fn exposed(&self) -> Result<Vec<PathBuf>, CertificateStoreError> {
         let mut found = Vec::new();
         let mut folders = vec![self.folder.clone()];
         while let Some(folder) = folders.pop() {
@@ -261,6 +286,10 @@ impl CertificateStore {
                     entries.map_err(|error| CertificateStoreError::Io(folder.clone(), error))?
                 }
             };
+            let mode = fs::metadata(&folder).map(|metadata| metadata.permissions().mode());
+            if mode.is_ok_and(|mode| mode & 0o022 != 0) {
+                found.push(folder.clone());
+            }
             for entry in entries {
                 let entry =
                     entry.map_err(|error| CertificateStoreError::Io(folder.clone(), error))?;
@@ -415,10 +444,13 @@ mod tests {
         store.put_pending_key(&managed(), "key").unwrap();
         store.put_account(&AcmeProvider::default(), b"{}").unwrap();
         drop(store.lock(&managed()).unwrap().unwrap());
-        assert_eq!(store.readable_by_others().unwrap(), Vec::<PathBuf>::new());
+        assert_eq!(store.exposed().unwrap(), Vec::<PathBuf>::new());
         let key = store.of(&managed()).join("pending.key");
         fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();
-        assert_eq!(store.readable_by_others().unwrap(), [key]);
+        assert_eq!(store.exposed().unwrap(), [key]);
+        let folder = folder.path().join("acme/accounts");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(store.exposed().unwrap().contains(&folder));
         assert_eq!(store.pending_key(&managed()).unwrap().unwrap(), "key");
         store.remove_pending_key(&managed()).unwrap();
         store.remove_pending_key(&managed()).unwrap();

@@ -1,35 +1,26 @@
 //! The certificates in a store, whether a configuration names them or not, for the commands of operators.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
 use apus_transport::tls::Certificate;
 use aws_lc_rs::digest::{SHA256, digest};
-use instant_acme::{Account, RevocationRequest};
 use serde::Serialize;
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
-use crate::issue::stored_account;
-use crate::issue_error::IssueError;
 use crate::provider::AcmeProvider;
 use crate::settings::ManagedCertificate;
 use crate::state::CertificateState;
-use crate::store::{CertificateLock, CertificateStore, CertificateStoreError};
-
-/// How long a server may use a certificate before a command fails.
-const LOCK_PATIENCE: Duration = Duration::from_secs(30);
-const LOCK_INTERVAL: Duration = Duration::from_millis(200);
+use crate::store::{CertificateStore, CertificateStoreError};
 
 /// A certificate in a store.
 #[derive(Debug)]
 pub struct StoredCertificate {
     store: CertificateStore,
-    folder: PathBuf,
-    certificate: Certificate,
-    state: CertificateState,
+    pub(crate) folder: PathBuf,
+    pub(crate) certificate: Certificate,
+    pub(crate) state: CertificateState,
 }
 
 /// What there is to know of a certificate in a store, without its private key.
@@ -158,85 +149,6 @@ impl StoredCertificate {
             file: self.folder.join("certificate.pem"),
         }
     }
-
-    /// Revokes the certificate at its authority (RFC 8555 section 7.6) by the account that ordered it. A server that
-    /// maintains it orders another one, with another key. `root` is the root certificate of the HTTPS server of an
-    /// authority that is not public.
-    ///
-    /// # Errors
-    /// The authority is not known, the account is not in the store, or the authority refuses.
-    pub async fn revoke(
-        &self,
-        reason: RevocationReason,
-        root: Option<&Path>,
-    ) -> Result<(), IssueError> {
-        let Some(provider) = self.state.issued_by.as_deref().and_then(AcmeProvider::find) else {
-            return Err(IssueError::new(
-                "it is not known which authority issued the certificate",
-            ));
-        };
-        let account: Account = stored_account(&self.store, &provider, (root, &Arc::default()))
-            .await?
-            .ok_or_else(|| {
-                IssueError::new(format!(
-                    "the account at {} that ordered the certificate is not in the folder {}",
-                    provider.name,
-                    self.store.folder().display()
-                ))
-            })?;
-        let Some(leaf) = self.certificate.key().cert.first() else {
-            return Err(IssueError::new("the certificate is empty"));
-        };
-        let _lock = self.wait_for_lock().await?;
-        let mut attempts = 0;
-        loop {
-            let request = RevocationRequest {
-                certificate: leaf,
-                reason: Some(reason.code()),
-            };
-            match account.revoke(&request).await.map_err(IssueError::from) {
-                Ok(()) => break,
-                Err(error) if error.is_already_revoked() => break,
-                Err(error) if error.is_bad_nonce() && attempts < 10 => attempts += 1,
-                Err(error) => return Err(error),
-            }
-        }
-        let mut state = self.store.state_in(&self.folder)?;
-        state.revoked = true;
-        state.next_attempt = None;
-        state.order = None;
-        self.store.put_state_in(&self.folder, &state)?;
-        Ok(())
-    }
-
-    /// Removes the certificate, its private key and what is known of it. It is not revoked.
-    ///
-    /// # Errors
-    /// Another process orders it, or its files cannot be removed.
-    pub fn forget(self) -> Result<(), IssueError> {
-        let _lock = self.lock()?;
-        Ok(self.store.remove_folder(&self.folder)?)
-    }
-
-    /// The lock, which a server holds while it asks its authority for the time of a renewal, or orders.
-    async fn wait_for_lock(&self) -> Result<CertificateLock, IssueError> {
-        let begun = Instant::now();
-        loop {
-            match self.lock() {
-                Err(_) if begun.elapsed() < LOCK_PATIENCE => {
-                    tokio::time::sleep(LOCK_INTERVAL).await;
-                }
-                result => return result,
-            }
-        }
-    }
-
-    fn lock(&self) -> Result<CertificateLock, IssueError> {
-        let lock = self.store.lock_folder(&self.folder)?;
-        lock.ok_or_else(|| {
-            IssueError::new("a server orders this certificate just now; try again later")
-        })
-    }
 }
 
 impl RevocationReason {
@@ -251,7 +163,7 @@ impl RevocationReason {
         }
     }
 
-    fn code(self) -> instant_acme::RevocationReason {
+    pub(crate) fn code(self) -> instant_acme::RevocationReason {
         use instant_acme::RevocationReason as Code;
         match self {
             Self::Unspecified => Code::Unspecified,

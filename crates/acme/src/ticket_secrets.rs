@@ -26,6 +26,8 @@ const ROTATION_INTERVAL: time::Duration = time::Duration::hours(12);
 const SPREADING_TIME: time::Duration = time::Duration::minutes(3);
 /// The interval in which the folder is looked at.
 const CHECK_INTERVAL: Duration = Duration::from_secs(60);
+/// The same while there is no secret, as when another process makes the first one.
+const FIRST_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Secrets, as they are stored.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -64,45 +66,60 @@ impl TicketRotation {
         secrets: Arc<TicketSecrets>,
     ) -> Self {
         let replica = shared.map(|storage| Arc::new(StorageReplica::new(storage)));
-        if replica.is_none() {
-            refresh(&store, &secrets);
-        }
+        let mut count = match &replica {
+            None => refresh(&store, &secrets),
+            Some(_) => 0,
+        };
         let task = tokio::task::spawn_local(async move {
             loop {
-                match &replica {
-                    None => refresh(&store, &secrets),
-                    Some(replica) => {
-                        if let Err(error) = refresh_shared(&store, replica, &secrets).await {
-                            tracing::error!(%error, "the secrets of session tickets are not those of other machines");
-                            refresh(&store, &secrets);
+                if let Some(replica) = &replica {
+                    let now = OffsetDateTime::now_utc();
+                    count = match refresh_shared(&store, replica, now).await {
+                        Ok(found) => {
+                            let count = found.len();
+                            secrets.set(found);
+                            count
                         }
-                    }
+                        Err(error) => {
+                            tracing::error!(%error, "the secrets of session tickets are not those of other machines");
+                            refresh(&store, &secrets)
+                        }
+                    };
                 }
-                tokio::time::sleep(CHECK_INTERVAL).await;
+                tokio::time::sleep(match count {
+                    0 => FIRST_CHECK_INTERVAL,
+                    _ => CHECK_INTERVAL,
+                })
+                .await;
+                if replica.is_none() {
+                    count = refresh(&store, &secrets);
+                }
             }
         });
         Self { task }
     }
 }
 
-/// Uses the secrets of a storage that machines share. One machine at a time rotates them.
+/// The secrets of a storage that machines share. One machine at a time rotates them.
 async fn refresh_shared(
     store: &CertificateStore,
     replica: &Arc<StorageReplica>,
-    secrets: &TicketSecrets,
-) -> Result<(), CertificateStoreError> {
+    now: OffsetDateTime,
+) -> Result<Vec<TicketSecret>, CertificateStoreError> {
     let path = store.folder().join(FILE);
-    let lock = replica.lock(FILE).await?;
-    store.sync_file(replica, &path, lock.is_some()).await?;
-    if lock.is_some() {
-        refresh(store, secrets);
+    let Some(lock) = replica.lock(FILE).await? else {
+        store.sync_file(replica, &path, false).await?;
+        return Ok(active(&store.read_ticket_secrets(now)?));
+    };
+    let rotated = async {
         store.sync_file(replica, &path, true).await?;
-    } else {
-        secrets.set(active(
-            &store.read_ticket_secrets(OffsetDateTime::now_utc())?,
-        ));
+        let found = store.rotate_ticket_secrets(now)?;
+        store.sync_file(replica, &path, true).await?;
+        Ok(found)
     }
-    Ok(())
+    .await;
+    lock.release().await;
+    rotated
 }
 
 impl Drop for TicketRotation {
@@ -111,11 +128,19 @@ impl Drop for TicketRotation {
     }
 }
 
-/// Uses the secrets of a folder, as far as they can be read. Those that are in use stay otherwise.
-fn refresh(store: &CertificateStore, secrets: &TicketSecrets) {
+/// Uses the secrets of a folder, as far as they can be read. Those that are in use stay otherwise. Returns how many there are,
+/// or one after an error, which is reported again at the next check.
+fn refresh(store: &CertificateStore, secrets: &TicketSecrets) -> usize {
     match store.rotate_ticket_secrets(OffsetDateTime::now_utc()) {
-        Ok(found) => secrets.set(found),
-        Err(error) => tracing::error!(%error, "the secrets of session tickets cannot be rotated"),
+        Ok(found) => {
+            let count = found.len();
+            secrets.set(found);
+            count
+        }
+        Err(error) => {
+            tracing::error!(%error, "the secrets of session tickets cannot be rotated");
+            1
+        }
     }
 }
 
@@ -211,9 +236,11 @@ fn decoded(text: &str) -> Option<[u8; 32]> {
 
 #[cfg(test)]
 mod tests {
+    use apus_testkit::block_on;
     use time::macros::datetime;
 
     use super::*;
+    use crate::shared::memory::MemoryStorage;
 
     const START: OffsetDateTime = datetime!(2026-11-25 8:00 UTC);
 
@@ -239,10 +266,7 @@ mod tests {
         assert!(third.ends_with(&later));
         // After a long pause, there is one that is used at once.
         assert_eq!(at(240, 0).len(), 1);
-        assert_eq!(
-            store.readable_by_others().unwrap(),
-            Vec::<std::path::PathBuf>::new()
-        );
+        assert_eq!(store.exposed().unwrap(), Vec::<std::path::PathBuf>::new());
     }
 
     #[test]
@@ -261,5 +285,72 @@ mod tests {
         let again = other.rotate_ticket_secrets(early).unwrap();
         assert_eq!(again.len(), 1);
         assert_ne!(again, new);
+    }
+
+    /// Two machines that start together: one makes the first secret while the other one looks.
+    #[test]
+    fn a_machine_that_finds_no_secret_yet_looks_again_soon() {
+        let memory = Arc::new(MemoryStorage::default());
+        let storage: Arc<dyn SharedStorage> = Arc::clone(&memory) as _;
+        let replica = Arc::new(StorageReplica::new(Arc::clone(&storage)));
+        let folder = tempfile::tempdir().unwrap();
+        let secrets: Arc<TicketSecrets> = Arc::default();
+        block_on(async {
+            let other = replica.lock(FILE).await.unwrap().unwrap();
+            let store = CertificateStore::in_folder(folder.path());
+            let rotation = TicketRotation::start(store, Some(storage), Arc::clone(&secrets));
+            while memory.refusals() == 0 {
+                tokio::task::yield_now().await;
+            }
+            assert!(!format!("{secrets:?}").contains("active_from"));
+            other.release().await;
+            let known = async {
+                while !format!("{secrets:?}").contains("active_from") {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            tokio::time::timeout(CHECK_INTERVAL / 2, known)
+                .await
+                .unwrap();
+            drop(rotation);
+        });
+    }
+
+    #[test]
+    fn machines_with_one_storage_have_the_same_secrets_and_rotate_them_once() {
+        let storage: Arc<dyn SharedStorage> = Arc::new(MemoryStorage::default());
+        let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let [one, other] = [0, 1].map(|at| {
+            let store = CertificateStore::in_folder(folders[at].path());
+            (store, Arc::new(StorageReplica::new(Arc::clone(&storage))))
+        });
+        let secrets_of = |machine: &(CertificateStore, Arc<StorageReplica>), hours: i64| {
+            let now = START + time::Duration::hours(hours);
+            block_on(refresh_shared(&machine.0, &machine.1, now)).unwrap()
+        };
+        let first = secrets_of(&one, 0);
+        assert_eq!(first.len(), 1);
+        assert_eq!(secrets_of(&other, 0), first);
+        // Whoever comes first rotates.
+        let second = secrets_of(&other, 12);
+        assert_eq!(second.len(), 2);
+        assert_eq!(second[0], secrets_of(&one, 12)[0]);
+        assert_eq!(secrets_of(&one, 12), second);
+        // While another machine has the lock, its secrets are only read.
+        block_on(async {
+            let lock = one.1.lock(FILE).await.unwrap();
+            let late = START + time::Duration::hours(24);
+            let found = refresh_shared(&other.0, &other.1, late).await.unwrap();
+            assert_eq!(found.len(), 2);
+            lock.unwrap().release().await;
+        });
+        // Those of a machine that was alone before give way.
+        let third = tempfile::tempdir().unwrap();
+        let third = CertificateStore::in_folder(third.path());
+        let own = third.rotate_ticket_secrets(START).unwrap();
+        let third = (third, Arc::new(StorageReplica::new(Arc::clone(&storage))));
+        let found = secrets_of(&third, 13);
+        assert_eq!(found, second);
+        assert!(!found.contains(&own[0]));
     }
 }

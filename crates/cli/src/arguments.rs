@@ -315,7 +315,13 @@ pub(crate) struct RunningServer {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CertCommand {
     /// Show names, expiry, renewal and failures
-    List(RunningServer),
+    List {
+        #[command(flatten)]
+        running: RunningServer,
+        /// The same as the argument, as for the other commands
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, conflicts_with_all = ["source", "socket"])]
+        config: Option<PathBuf>,
+    },
     /// Show serial number, issuer, key, lifetime and file of a certificate, or of all
     ///
     /// Reads the folder of certificates, and needs no running server.

@@ -23,9 +23,17 @@ const BEGIN_PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(command: CertCommand) -> Result<(), CommandError> {
     match command {
-        CertCommand::List(running) => list(&running),
+        CertCommand::List { running, config } => list(&RunningServer {
+            source: running.source.or(config),
+            ..running
+        }),
         CertCommand::Show { name, folder } => {
-            let found = open(&folder)?.show(name.as_deref())?;
+            let admin = open(&folder)?;
+            // What this machine has is shown all the same.
+            if let Some(fault) = admin.sharing_fault() {
+                print_error(&fault);
+            }
+            let found = admin.show(name.as_deref())?;
             show(&found, &folder, "");
             Ok(())
         }

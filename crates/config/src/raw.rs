@@ -154,10 +154,13 @@ keys! {
         /// Whether you agree to the terms of the certificate authorities, without an address.
         acme_agree: bool = false,
         /// The authorities that issue certificates: by name (`"letsencrypt"`, `"letsencrypt-staging"`, `"zerossl"`,
-        /// `"google"`, `"buypass"`), or by the URL of an ACME directory. The others are asked when the first one fails. By
+        /// `"google"`, `"actalis"`, `"sslcom"`), or by the URL of an ACME directory. The others are asked when the first one fails. By
         /// default Let's Encrypt.
         acme_provider: OneOrMore<ProviderText> = OneOrMore::default(),
-        /// The root certificate of the HTTPS server of an authority that is not public, PEM.
+        /// The authority at which orders are tried first after three failures, so that the limits of the other are not used up. By
+        /// default the staging directory of the same operator, if it has one.
+        acme_staging_provider: ProviderText,
+        /// The root certificates of the HTTPS servers of authorities that are not public, PEM.
         acme_provider_root: FilePath,
         /// The identifier of your account at the authority, if it wants one (external account binding).
         acme_eab_id: Text,
@@ -190,10 +193,10 @@ keys! {
         acme_folder: FilePath,
         /// Storage that several machines share, beside the folder of each: one of them orders, and all respond to challenges
         /// and use the certificates. `"redis://127.0.0.1/"`, `"rediss://user:password@host:6380/1"` (TLS) or
-        /// `"redis+unix:///run/redis.sock"`.
+        /// `"redis+unix:///run/redis.sock"` for Redis; `"postgres://user:password@host/database?sslmode=verify-full"` for PostgreSQL.
         acme_storage: StorageAddress,
         /// Where the secrets of session tickets are. If they are stored, clients resume their sessions after a restart, and on
-        /// all machines that share `acme_folder`.
+        /// all machines that share `acme_folder` or `acme_storage`.
         tls_tickets: TicketStorage = TicketStorage::Memory,
     }
 }
@@ -278,6 +281,19 @@ choices! {
         Site = "site",
         /// One name.
         Name = "name",
+    }
+}
+
+choices! {
+    /// Which clients of TLS a site accepts.
+    pub(super) TlsPolicyName: "a policy of TLS" {
+        /// TLS 1.3 alone: browsers since about 2019.
+        Modern = "modern",
+        /// TLS 1.3, and TLS 1.2 with forward secrecy and AEAD ciphers: browsers since about 2014.
+        Intermediate = "intermediate",
+        /// As `"intermediate"`, with cipher suites in the order of the server. Certificates that are ordered by ACME have one with an
+        /// RSA key beside them, unless `acme_key_type` is given.
+        Legacy = "legacy",
     }
 }
 
@@ -664,6 +680,8 @@ keys! {
         http3: Http3,
         /// The lowest version of TLS.
         min_version: TlsVersion = TlsVersion::Tls12,
+        /// Versions, cipher suites and groups, after Mozilla's guidelines for servers.
+        policy: TlsPolicyName = TlsPolicyName::Intermediate,
         /// Whether the server requests client certificates. Where several sites share an address and one
         /// of them does, a request for another host than that of the handshake gets 421.
         client_auth: ClientAuth = ClientAuth::None,

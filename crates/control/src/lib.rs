@@ -1,10 +1,12 @@
-//! The control socket of a server or an application, its status, and the text format of metrics.
+//! The control socket of a server or an application, its status, the text format of metrics, and the commands of a program.
 //!
 //! The control socket is a Unix socket that only its user can open. A client sends one request as a line of
 //! JSON and receives the response as a line of JSON.
 
 #![forbid(unsafe_code)]
 
+mod command_group;
+mod own_thread;
 mod process_metrics;
 mod prometheus;
 mod socket;
@@ -18,6 +20,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use command_group::{CommandGroup, CommandReport, WrongArguments};
+pub use own_thread::run_on_own_thread;
 pub use process_metrics::write_process_metrics;
 pub use prometheus::{MetricLabels, MetricType, PROMETHEUS_MEDIA_TYPE, PrometheusText};
 pub use socket::{BoundControlSocket, ControlExchange, ControlFiles, ControlSocket};

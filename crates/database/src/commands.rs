@@ -1,16 +1,22 @@
 //! `Commands`: `db migrate`, `rollback`, `status` and `seed` as arguments of an application.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::future::Future;
-use std::io::{self, Write};
+use std::io::Write;
 use std::pin::Pin;
 
+use apus_control::{CommandGroup, CommandReport, WrongArguments};
 use serde::Serialize;
 
 use crate::db::Db;
 use crate::driver::Driver;
 use crate::error::DbError;
 use crate::migrations::{MigrationState, MigrationStatus, Migrations};
+
+const GROUP: CommandGroup = CommandGroup {
+    name: "db",
+    usage: USAGE,
+};
 
 const USAGE: &str = "\
 Usage: db COMMAND
@@ -77,12 +83,7 @@ impl<D: Driver> Commands<D> {
 
     /// Runs the command and ends the process, if the first argument of the program is `db`. Else it does nothing.
     pub fn handle_arguments(self) {
-        let mut arguments = std::env::args().skip(1);
-        if arguments.next().as_deref() != Some("db") {
-            return;
-        }
-        let code = self.run(arguments, &mut io::stdout(), &mut io::stderr());
-        std::process::exit(code);
+        GROUP.handle(|arguments| self.execute(arguments));
     }
 
     /// Runs the command with these arguments, which follow `db`, and returns the exit code.
@@ -92,95 +93,81 @@ impl<D: Driver> Commands<D> {
         output: &mut dyn Write,
         errors: &mut dyn Write,
     ) -> i32 {
-        let command = match DbCommand::parse(arguments.into_iter()) {
-            Ok(command) => command,
-            Err(message) => {
-                let _ = writeln!(errors, "error: {message}\n\n{USAGE}");
-                return 2;
-            }
-        };
-        match self.execute(command, output) {
-            Ok(code) => code,
-            Err(message) => {
-                let _ = writeln!(errors, "error: {message}");
-                1
-            }
-        }
+        let report = self.execute(&mut arguments.into_iter());
+        GROUP.finish(report, output, errors)
     }
 
-    fn execute(self, command: DbCommand, output: &mut dyn Write) -> Result<i32, String> {
+    fn execute(
+        self,
+        arguments: &mut dyn Iterator<Item = String>,
+    ) -> Result<CommandReport, WrongArguments> {
+        let command = DbCommand::parse(arguments).map_err(WrongArguments)?;
+        let report = self.report(command);
+        Ok(report.unwrap_or_else(|failure| Err(failure).into()))
+    }
+
+    fn report(self, command: DbCommand) -> Result<CommandReport, String> {
         let Self {
             db,
             migrations,
             seed,
         } = self;
         let failed = |error: DbError| error.to_string();
-        let unwritten = |error: io::Error| format!("the output cannot be written: {error}");
-        let list = |output: &mut dyn Write, done: &str, names: Vec<String>| {
-            let mut lines = names.iter().map(|name| writeln!(output, "{done} {name}"));
-            lines.try_for_each(|line| line)
-        };
-        match command {
-            DbCommand::Help => write!(output, "{USAGE}").map_err(unwritten)?,
+        let output = match command {
+            DbCommand::Help => USAGE.to_owned(),
             DbCommand::Migrate { dry_run: true } => {
-                let pending = db.pending(&migrations).map_err(failed)?;
-                print_statements(output, &pending).map_err(unwritten)?;
+                statements(&db.pending(&migrations).map_err(failed)?)
             }
             DbCommand::Migrate { dry_run: false } => {
                 let names = db.apply_pending(&migrations).map_err(failed)?;
-                if names.is_empty() {
-                    writeln!(output, "nothing to do: all migrations ran").map_err(unwritten)?;
-                }
-                list(output, "applied", names).map_err(unwritten)?;
+                done("applied", &names, "nothing to do: all migrations ran")
             }
             DbCommand::Rollback {
                 steps,
                 dry_run: true,
-            } => {
-                let undoing = db.undoing(&migrations, steps).map_err(failed)?;
-                print_statements(output, &undoing).map_err(unwritten)?;
-            }
+            } => statements(&db.undoing(&migrations, steps).map_err(failed)?),
             DbCommand::Rollback {
                 steps,
                 dry_run: false,
             } => {
                 let names = db.rollback(&migrations, steps).map_err(failed)?;
-                if names.is_empty() {
-                    writeln!(output, "nothing to do: no migration ran").map_err(unwritten)?;
-                }
-                list(output, "rolled back", names).map_err(unwritten)?;
+                done("rolled back", &names, "nothing to do: no migration ran")
             }
             DbCommand::Status { json } => {
-                let all = db.migration_status(&migrations).map_err(failed)?;
-                print_status(output, &all, json).map_err(unwritten)?;
-                let is_good = |status: &MigrationStatus| {
-                    matches!(
-                        status.state,
-                        MigrationState::Applied | MigrationState::Pending
-                    )
-                };
-                return Ok(if all.iter().all(is_good) { 0 } else { 1 });
+                return status(&db.migration_status(&migrations).map_err(failed)?, json);
             }
             DbCommand::Seed => {
                 let seed = seed.ok_or("the application has no seed: `Commands::seed` sets it")?;
                 let own = db.clone();
                 let seeded = db.apart(async || Ok(seed(own).await)).map_err(failed)?;
                 seeded.map_err(|error| format!("the seed failed: {error}"))?;
-                writeln!(output, "seeded").map_err(unwritten)?;
+                "seeded\n".to_owned()
             }
-        }
-        Ok(0)
+        };
+        Ok(Ok(output).into())
     }
 }
 
-fn print_statements(output: &mut dyn Write, files: &[(String, String)]) -> io::Result<()> {
+/// The names of migrations with what was done, or a line if there are none.
+fn done(what: &str, names: &[String], nothing: &str) -> String {
+    match names {
+        [] => format!("{nothing}\n"),
+        names => names.iter().fold(String::new(), |mut lines, name| {
+            let _ = writeln!(lines, "{what} {name}");
+            lines
+        }),
+    }
+}
+
+/// The statements of files, each with its path before it.
+fn statements(files: &[(String, String)]) -> String {
     if files.is_empty() {
-        return writeln!(output, "-- nothing to do");
+        return "-- nothing to do\n".to_owned();
     }
-    for (path, text) in files {
-        writeln!(output, "-- {path}\n{}\n", text.trim_end())?;
-    }
-    Ok(())
+    files.iter().fold(String::new(), |mut text, (path, file)| {
+        let _ = writeln!(text, "-- {path}\n{}\n", file.trim_end());
+        text
+    })
 }
 
 #[derive(Serialize)]
@@ -190,25 +177,44 @@ struct StatusLine<'a> {
     state: &'static str,
 }
 
-fn print_status(output: &mut dyn Write, all: &[MigrationStatus], json: bool) -> io::Result<()> {
+/// The list of the migrations. It is a failure if one was changed, is missing or failed.
+fn status(all: &[MigrationStatus], json: bool) -> Result<CommandReport, String> {
     let lines = all.iter().map(|status| StatusLine {
         number: status.number,
         name: &status.name,
         state: status.state.as_str(),
     });
+    let mut report = CommandReport::default();
     if json {
-        let lines: Vec<_> = lines.collect();
-        serde_json::to_writer_pretty(&mut *output, &lines)?;
-        return writeln!(output);
+        let list = serde_json::to_string_pretty(&lines.collect::<Vec<_>>());
+        report.output = list.map_err(|error| error.to_string())? + "\n";
+    } else {
+        for line in lines {
+            let name = match line.name {
+                "" => format!("{:04}", line.number),
+                name => name.to_owned(),
+            };
+            let _ = writeln!(report.output, "{:8} {name}", line.state);
+        }
     }
-    for line in lines {
-        let name = match line.name {
-            "" => format!("{:04}", line.number),
-            name => name.to_owned(),
-        };
-        writeln!(output, "{:8} {name}", line.state)?;
+    let is_good = |status: &&MigrationStatus| {
+        matches!(
+            status.state,
+            MigrationState::Applied | MigrationState::Pending
+        )
+    };
+    match all.iter().filter(|status| !is_good(status)).count() {
+        0 => {}
+        1 => {
+            let failure = "1 migration was changed, is missing or failed";
+            report.failures.push(failure.to_owned());
+        }
+        count => {
+            let failure = format!("{count} migrations were changed, are missing or failed");
+            report.failures.push(failure);
+        }
     }
-    Ok(())
+    Ok(report)
 }
 
 enum DbCommand {
@@ -220,7 +226,7 @@ enum DbCommand {
 }
 
 impl DbCommand {
-    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+    fn parse(arguments: &mut dyn Iterator<Item = String>) -> Result<Self, String> {
         let name = arguments.next().unwrap_or_default();
         let mut command = match &*name {
             "help" | "--help" | "-h" => Self::Help,

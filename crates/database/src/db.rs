@@ -6,22 +6,18 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_control::run_on_own_thread;
 use apus_transport::per_worker;
-use sqlx::pool::{PoolConnection, PoolOptions};
+use sqlx::pool::PoolOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Any, AssertSqlSafe, Connection, Pool, SqlSafeStr, SqlStr};
 
+use crate::connection::{DbConnection, DbConnections, DbConnector};
 use crate::driver::{Driver, System, shown};
 use crate::error::DbError;
 use crate::parameters;
 use crate::statements;
 use crate::transaction::Tx;
-
-/// A connection that was idle for longer is pinged before it is used.
-const TRUSTED_IDLE: Duration = Duration::from_secs(10);
-
-/// How long a connection may take before it is tried whether the database can be reached at all.
-const PROBE_AFTER: Duration = Duration::from_millis(50);
 
 /// A database; see [the crate](crate).
 ///
@@ -118,26 +114,28 @@ impl<D: Driver> Db<D> {
         self.shared.system
     }
 
-    /// The pool of this worker. Call it within a runtime, as in a handler.
+    /// The connections of this worker.
+    fn of_worker(&self) -> DbConnections<D> {
+        per_worker::get_or_insert(&self.shared, || {
+            let shared = &self.shared;
+            DbConnections::new(
+                self.connector(),
+                shared.max_connections,
+                shared.acquire_timeout,
+            )
+        })
+    }
+
+    /// A pool of sqlx for this worker, for libraries that take one. Call it within a runtime, as in a handler.
     ///
-    /// A statement on the pool waits for a database that is down until the time for it is over. On `&Db` it fails at once,
-    /// and [`QueryLog`](crate::QueryLog) counts it.
+    /// Its connections count beside those of `&Db`, and its limits are the same. A statement on it waits for a database that is
+    /// down until the time for it is over, and [`QueryLog`](crate::QueryLog) does not count it.
     pub fn pool(&self) -> Pool<D> {
         per_worker::get_or_insert(&self.shared, || {
             let shared = &self.shared;
             PoolOptions::new()
                 .max_connections(shared.max_connections)
                 .acquire_timeout(shared.acquire_timeout)
-                // A ping before each statement would take longer than most statements.
-                .test_before_acquire(false)
-                .before_acquire(|connection: &mut D::Connection, meta| {
-                    Box::pin(async move {
-                        if meta.idle_for < TRUSTED_IDLE {
-                            return Ok(true);
-                        }
-                        Ok(connection.ping().await.is_ok())
-                    })
-                })
                 .after_connect({
                     let system = shared.system;
                     move |connection, _| D::set_up(connection, system)
@@ -146,30 +144,31 @@ impl<D: Driver> Db<D> {
         })
     }
 
-    /// A connection of the pool of this worker, for several statements on one. If the database is down, this fails at
-    /// once, with the cause.
-    ///
-    /// # Errors
-    /// The database cannot be reached, or no connection was free in time.
-    pub async fn acquire(&self) -> Result<PoolConnection<D>, sqlx::Error> {
-        let pool = self.pool();
-        tokio::select! {
-            biased;
-            acquired = pool.acquire() => acquired,
-            cause = self.unreachable() => Err(cause),
+    fn connector(&self) -> DbConnector<D> {
+        DbConnector {
+            options: self.shared.options.clone(),
+            system: self.shared.system,
         }
     }
 
-    /// Waits for a moment, and then until a connection beside the pool fails; the pool would try again.
-    async fn unreachable(&self) -> sqlx::Error {
-        tokio::time::sleep(PROBE_AFTER).await;
-        match D::Connection::connect_with(&self.shared.options).await {
-            Ok(connection) => {
-                let _ = connection.close().await;
-                std::future::pending().await
-            }
-            Err(cause) => cause,
-        }
+    /// A connection of this worker, for several statements on one. If the database is down, this fails at once, with the
+    /// cause. Call it within a runtime, as in a handler.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or no connection was free in time.
+    pub async fn acquire(&self) -> Result<DbConnection<D>, sqlx::Error> {
+        self.of_worker().acquire().await
+    }
+
+    /// How many connections this worker has, idle or in use.
+    pub fn connections(&self) -> usize {
+        self.of_worker().size()
+    }
+
+    /// Closes the connections of this worker: the idle ones now, and those in use when they come back. Later statements
+    /// are errors.
+    pub async fn close(&self) {
+        self.of_worker().close().await;
     }
 
     /// A statement with parameters `?` in the syntax of this database: PostgreSQL gets `$1`, `$2` and so
@@ -200,7 +199,7 @@ impl<D: Driver> Db<D> {
     }
 
     /// The connection of a statement on `&Db`.
-    pub(crate) async fn lease(&self) -> Result<PoolConnection<D>, sqlx::Error> {
+    pub(crate) async fn connection(&self) -> Result<DbConnection<D>, sqlx::Error> {
         self.acquire().await
     }
 
@@ -220,12 +219,7 @@ impl<D: Driver> Db<D> {
             address: self.shared.shown.clone(),
             cause,
         };
-        let connection = D::Connection::connect_with(&self.shared.options).await;
-        let mut connection = connection.map_err(unreachable)?;
-        D::set_up(&mut connection, self.shared.system)
-            .await
-            .map_err(unreachable)?;
-        Ok(connection)
+        self.connector().connect().await.map_err(unreachable)
     }
 
     /// Runs something on its own thread and blocks until it ends. It works with and without a runtime.
@@ -238,21 +232,7 @@ impl<D: Driver> Db<D> {
             address: self.shared.shown.clone(),
             cause: sqlx::Error::Io(cause),
         };
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new()
-                .name("migrate".to_owned())
-                .spawn_scoped(scope, || {
-                    tokio::runtime::Builder::new_current_thread()
-                        .enable_all()
-                        .build()
-                        .map_err(failed)?
-                        .block_on(work())
-                })
-                .map_err(failed)?;
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        run_on_own_thread("migrate", work).map_err(failed)?
     }
 }
 

@@ -7,6 +7,8 @@ use std::fmt;
 use apus_http::{HeaderValue, StatusCode, header};
 use sqlx::migrate::MigrateError;
 
+use crate::connection::is_broken;
+
 /// A database that cannot be used. The messages contain no passwords.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -90,10 +92,9 @@ pub fn into_error(error: Box<dyn Any>) -> Option<apus_handler::Error> {
 /// Whether the database cannot be reached, or accepts no connections now (SQLSTATE classes 08 and 57P, 53300).
 fn is_unavailable(error: &sqlx::Error) -> bool {
     match error {
-        sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => true,
-        sqlx::Error::Database(error) => error.code().is_some_and(|code| {
-            code.starts_with("08") || code.starts_with("57P") || code == "53300"
-        }),
-        _ => false,
+        sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => true,
+        sqlx::Error::Database(cause) if cause.code().is_some_and(|code| code == "53300") => true,
+        sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => false,
+        _ => is_broken(error),
     }
 }

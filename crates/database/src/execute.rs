@@ -14,7 +14,7 @@ use sqlx::{
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::db::Db;
-use crate::driver::System;
+use crate::driver::{Driver, System};
 use crate::queries;
 use crate::transaction::Tx;
 
@@ -125,6 +125,47 @@ impl<T> Stream for SentRows<'_, T> {
     }
 }
 
+/// The first row, and whether the statement has ended.
+///
+/// PostgreSQL and SQLite are asked for one row. MySQL sends them all: if those after the first one are not there yet, the
+/// connection has to be read before it is used again.
+async fn first_row<'c, D: Driver>(
+    system: System,
+    connection: &'c mut D::Connection,
+    statement: BoundStatement<D>,
+) -> Result<(Option<D::Row>, bool), Error>
+where
+    &'c mut D::Connection: Executor<'c, Database = D>,
+{
+    if system != System::MySql {
+        let row = Executor::fetch_optional(connection, statement).await?;
+        return Ok((row, true));
+    }
+    let mut rows = Executor::fetch_many(connection, statement);
+    let row = loop {
+        match poll_fn(|cx| rows.as_mut().poll_next(cx))
+            .await
+            .transpose()?
+        {
+            Some(Either::Right(row)) => break row,
+            Some(Either::Left(_)) => {}
+            None => return Ok((None, true)),
+        }
+    };
+    let has_ended = poll_fn(|cx| {
+        let is_end = loop {
+            match rows.as_mut().poll_next(cx) {
+                Poll::Ready(Some(Ok(Either::Left(_)))) => {}
+                Poll::Ready(None) => break true,
+                Poll::Ready(Some(_)) | Poll::Pending => break false,
+            }
+        };
+        Poll::Ready(is_end)
+    });
+    let has_ended = has_ended.await;
+    Ok((Some(row), has_ended))
+}
+
 macro_rules! executors {
     ($($holder:ident<$driver:ty>),* $(,)?) => {$(
         impl<'c> Executor<'c> for &'c $holder<$driver> {
@@ -140,9 +181,10 @@ macro_rules! executors {
             {
                 Box::pin(async move {
                     let statement = BoundStatement::<$driver>::of(query)?;
-                    let mut connection = self.lease().await?;
+                    let mut connection = self.connection().await?;
                     let _timer = queries::timer(&statement.sql);
-                    Executor::execute(&mut *connection, statement).await
+                    let result = Executor::execute(&mut *connection, statement).await;
+                    connection.end(result)
                 })
             }
 
@@ -163,15 +205,23 @@ macro_rules! executors {
                 SentRows::boxed(move |sender| {
                     Box::pin(async move {
                         let statement = BoundStatement::<$driver>::of(query)?;
-                        let mut connection = self.lease().await?;
+                        let mut connection = self.connection().await?;
                         let _timer = queries::timer(&statement.sql);
                         let mut rows = Executor::fetch_many(&mut *connection, statement);
-                        while let Some(row) = poll_fn(|cx| rows.as_mut().poll_next(cx)).await {
-                            if sender.send(row?).await.is_err() {
-                                break;
+                        let ended = loop {
+                            match poll_fn(|cx| rows.as_mut().poll_next(cx)).await {
+                                Some(Ok(row)) => {
+                                    if sender.send(row).await.is_err() {
+                                        // Nobody takes the others, which are still on their way.
+                                        return Ok(());
+                                    }
+                                }
+                                Some(Err(error)) => break Err(error),
+                                None => break Ok(()),
                             }
-                        }
-                        Ok(())
+                        };
+                        drop(rows);
+                        connection.end(ended)
                     })
                 })
             }
@@ -186,9 +236,10 @@ macro_rules! executors {
             {
                 Box::pin(async move {
                     let statement = BoundStatement::<$driver>::of(query)?;
-                    let mut connection = self.lease().await?;
+                    let mut connection = self.connection().await?;
                     let _timer = queries::timer(&statement.sql);
-                    Executor::fetch_all(&mut *connection, statement).await
+                    let result = Executor::fetch_all(&mut *connection, statement).await;
+                    connection.end(result)
                 })
             }
 
@@ -202,9 +253,15 @@ macro_rules! executors {
             {
                 Box::pin(async move {
                     let statement = BoundStatement::<$driver>::of(query)?;
-                    let mut connection = self.lease().await?;
+                    let mut connection = self.connection().await?;
                     let _timer = queries::timer(&statement.sql);
-                    Executor::fetch_optional(&mut *connection, statement).await
+                    let result = first_row(self.system(), &mut *connection, statement).await;
+                    match result {
+                        Ok((row, true)) => connection.end(Ok(row)),
+                        // The others are still on their way.
+                        Ok((row, false)) => Ok(row),
+                        Err(error) => connection.end(Err(error)),
+                    }
                 })
             }
 
@@ -217,8 +274,9 @@ macro_rules! executors {
                 'c: 'e,
             {
                 Box::pin(async move {
-                    let mut connection = self.lease().await?;
-                    Executor::prepare_with(&mut *connection, sql, parameters).await
+                    let mut connection = self.connection().await?;
+                    let result = Executor::prepare_with(&mut *connection, sql, parameters).await;
+                    connection.end(result)
                 })
             }
 
@@ -231,8 +289,9 @@ macro_rules! executors {
                 'c: 'e,
             {
                 Box::pin(async move {
-                    let mut connection = self.lease().await?;
-                    Executor::describe(&mut *connection, sql).await
+                    let mut connection = self.connection().await?;
+                    let result = Executor::describe(&mut *connection, sql).await;
+                    connection.end(result)
                 })
             }
         }

@@ -45,6 +45,7 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod connection;
 mod db;
 mod driver;
 mod error;
@@ -60,6 +61,7 @@ mod transaction;
 #[doc(hidden)]
 pub use apus_macros::embedded;
 pub use commands::Commands;
+pub use connection::DbConnection;
 pub use db::Db;
 #[doc(hidden)]
 pub use driver::StatementValue;

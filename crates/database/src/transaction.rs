@@ -8,9 +8,11 @@ use apus_handler::extract::FromRequestHead;
 use apus_handler::matched::Matched;
 use apus_handler::{Error, Middleware, Next, Rendering, RouteCheck};
 use apus_http::{Request, Response, ResponseFuture, StatusCode};
-use sqlx::{Any, SqlSafeStr, SqlStr, Transaction};
+use sqlx::{Any, SqlSafeStr, SqlStr};
+use sqlx_core::transaction::TransactionManager;
 use tokio::sync::{Mutex, OwnedMappedMutexGuard, OwnedMutexGuard};
 
+use crate::connection::DbConnection;
 use crate::db::Db;
 use crate::driver::{Driver, System};
 
@@ -28,12 +30,12 @@ pub struct Tx<D: Driver = Any> {
 enum TxPhase<D: Driver> {
     /// No statement ran yet.
     Unused,
-    Open(Transaction<'static, D>),
+    Open(OpenTx<D>),
     Ended,
 }
 
 impl<D: Driver> TxPhase<D> {
-    fn open(&mut self) -> Option<&mut Transaction<'static, D>> {
+    fn open(&mut self) -> Option<&mut OpenTx<D>> {
         match self {
             Self::Open(transaction) => Some(transaction),
             Self::Unused | Self::Ended => None,
@@ -41,20 +43,73 @@ impl<D: Driver> TxPhase<D> {
     }
 }
 
+/// A transaction that has begun. It is rolled back if it is dropped.
+struct OpenTx<D: Driver> {
+    connection: DbConnection<D>,
+    has_ended: bool,
+}
+
+impl<D: Driver> OpenTx<D> {
+    async fn begin(
+        mut connection: DbConnection<D>,
+        by: Option<&'static str>,
+    ) -> Result<Self, sqlx::Error> {
+        let by = by.map(SqlSafeStr::into_sql_str);
+        D::TransactionManager::begin(&mut connection, by).await?;
+        Ok(Self {
+            connection,
+            has_ended: false,
+        })
+    }
+
+    async fn commit(mut self) -> Result<(), sqlx::Error> {
+        let result = D::TransactionManager::commit(&mut self.connection).await;
+        self.end(result)
+    }
+
+    async fn rollback(mut self) -> Result<(), sqlx::Error> {
+        let result = D::TransactionManager::rollback(&mut self.connection).await;
+        self.end(result)
+    }
+
+    fn end(&mut self, result: Result<(), sqlx::Error>) -> Result<(), sqlx::Error> {
+        if result.is_ok() {
+            self.has_ended = true;
+            self.connection.set_clean();
+        }
+        result
+    }
+}
+
+impl<D: Driver> Drop for OpenTx<D> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            D::TransactionManager::start_rollback(&mut self.connection);
+        }
+    }
+}
+
 /// The connection of a transaction while a statement runs.
-pub(crate) struct TxLease<D: Driver>(OwnedMappedMutexGuard<TxPhase<D>, Transaction<'static, D>>);
+pub(crate) struct TxLease<D: Driver>(OwnedMappedMutexGuard<TxPhase<D>, OpenTx<D>>);
 
 impl<D: Driver> Deref for TxLease<D> {
     type Target = D::Connection;
 
     fn deref(&self) -> &D::Connection {
-        &self.0
+        &self.0.connection
     }
 }
 
 impl<D: Driver> DerefMut for TxLease<D> {
     fn deref_mut(&mut self) -> &mut D::Connection {
-        &mut self.0
+        &mut self.0.connection
+    }
+}
+
+impl<D: Driver> TxLease<D> {
+    /// The transaction goes on, however a statement ended.
+    pub(crate) fn end<T>(self, result: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        result
     }
 }
 
@@ -84,12 +139,11 @@ impl<D: Driver> Tx<D> {
     }
 
     /// The connection, for a statement.
-    pub(crate) async fn lease(&self) -> Result<TxLease<D>, sqlx::Error> {
+    pub(crate) async fn connection(&self) -> Result<TxLease<D>, sqlx::Error> {
         let mut phase = self.phase.clone().lock_owned().await;
         if matches!(*phase, TxPhase::Unused) {
             let connection = self.db.acquire().await?;
-            let begin = self.begin.map(SqlSafeStr::into_sql_str);
-            *phase = TxPhase::Open(Transaction::begin(connection, begin).await?);
+            *phase = TxPhase::Open(OpenTx::begin(connection, self.begin).await?);
         }
         OwnedMutexGuard::try_map(phase, TxPhase::open)
             .map(TxLease)
@@ -116,7 +170,7 @@ impl<D: Driver> Tx<D> {
 
     async fn end(
         &self,
-        by: impl AsyncFnOnce(Transaction<'static, D>) -> Result<(), sqlx::Error>,
+        by: impl AsyncFnOnce(OpenTx<D>) -> Result<(), sqlx::Error>,
     ) -> Result<(), sqlx::Error> {
         let mut phase = self.phase.lock().await;
         match std::mem::replace(&mut *phase, TxPhase::Ended) {
@@ -146,13 +200,12 @@ impl<D: Driver> fmt::Debug for Tx<D> {
 }
 
 impl<D: Driver> FromRequestHead for Tx<D> {
-    type Rejection = StatusCode;
+    type Rejection = Error;
 
-    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, StatusCode> {
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Error> {
         let transaction = request.extensions().get::<Self>().cloned();
         transaction.ok_or_else(|| {
-            tracing::error!("a handler takes a Tx, and no layer `Transactions` is around it");
-            StatusCode::INTERNAL_SERVER_ERROR
+            Error::not_provided("a handler takes a Tx, and no layer `Transactions` is around it")
         })
     }
 

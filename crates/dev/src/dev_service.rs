@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use apus_error_page::{ErrorDetails, ErrorFormat, write_body};
 use apus_http::{
     HeaderValue, Method, Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode,
-    header,
+    escape_html, header,
 };
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::page::{DevPage, escape};
+use crate::page::DevPage;
 use crate::script::{self, ReloadScript};
 use crate::state::{DevPhase, DevState, ReadyApplication};
 
@@ -161,7 +161,7 @@ impl WorkerService {
             DevPhase::Building | DevPhase::Starting | DevPhase::Ready(_) => {
                 let title = format!("{} is being built", self.name);
                 let text = "The page is loaded again when it is ready.".to_owned();
-                let page = DevPage::new(&title, &format!("<p>{}</p>", escape(&text)));
+                let page = DevPage::new(&title, &format!("<p>{}</p>", escape_html(&text)));
                 (StatusCode::SERVICE_UNAVAILABLE, title, text, page)
             }
         };

@@ -1,6 +1,6 @@
 //! The pages of `apus dev`: mistakes of the sources, panics, and the end of the application.
 
-use apus_http::{Body, HeaderValue, Response, header};
+use apus_http::{Body, HeaderValue, Response, escape_html, header};
 
 use crate::diagnostics::BuildFailure;
 use crate::panics::ReportedPanic;
@@ -15,7 +15,7 @@ pub(crate) struct DevPage(String);
 impl DevPage {
     /// A page with this title, and with HTML below it.
     pub(crate) fn new(title: &str, content: &str) -> Self {
-        let title = escape(title);
+        let title = escape_html(title);
         // Inserted text is not searched for placeholders.
         let mut page = String::new();
         for part in include_str!("page/page.html").split_inclusive('}') {
@@ -35,7 +35,7 @@ impl DevPage {
             content += &section(
                 error.place.as_deref(),
                 &error.message,
-                &escape(error.rendered.trim_end()),
+                &escape_html(error.rendered.trim_end()),
             );
         }
         let others = failure.errors.len().saturating_sub(MAX_ERRORS);
@@ -43,7 +43,7 @@ impl DevPage {
             content += &format!("<p>There are {others} more.</p>");
         }
         if failure.errors.is_empty() {
-            content += &format!("<pre>{}</pre>", escape(&failure.cargo));
+            content += &format!("<pre>{}</pre>", escape_html(&failure.cargo));
         }
         content += "<p>The page is loaded again after the next build.</p>";
         Self::new(&failure.title(), &content)
@@ -53,7 +53,7 @@ impl DevPage {
     pub(crate) fn of_panic(panic: &ReportedPanic) -> Self {
         let mut frames = String::new();
         for line in panic.backtrace.lines() {
-            let text = escape(line);
+            let text = escape_html(line);
             // The standard library shows the paths of the project relative to the current folder.
             let is_own = line.trim_start().starts_with("at ./");
             frames += &match is_own {
@@ -69,7 +69,7 @@ impl DevPage {
     pub(crate) fn of_application_failure(failure: &ApplicationFailure) -> Self {
         let content = format!(
             "<pre>{}</pre><p>It is started again after the next change.</p>",
-            escape(&failure.output)
+            escape_html(&failure.output)
         );
         Self::new(&failure.title, &content)
     }
@@ -101,20 +101,14 @@ impl DevPage {
 /// A place in the source, a message, and escaped text.
 fn section(place: Option<&str>, message: &str, text: &str) -> String {
     let place = place.map_or_else(String::new, |place| {
-        format!("<p class=\"place\">{}</p>", escape(place))
+        format!("<p class=\"place\">{}</p>", escape_html(place))
     });
     let text = match text.is_empty() {
         true => String::new(),
         false => format!("<pre>{text}</pre>"),
     };
-    let message = escape(message);
+    let message = escape_html(message);
     format!("<section>{place}<p class=\"message\">{message}</p>{text}</section>")
-}
-
-/// A text as it can stand in HTML.
-pub(crate) fn escape(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use apus_http::ServiceFactory;
-use apus_net::tls::{ClientAuth, TlsSettings, TlsSite, UnknownName};
+use apus_net::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
 use apus_net::{Engine, EnginePlan, EngineStartError, Limits, ListenerPlan};
 use apus_server::application_log::ApplicationLog;
 use apus_server::local_ca::{LocalCa, LocalCaError, LocalCertificate};
@@ -133,6 +133,7 @@ fn tls_settings(certificate: &LocalCertificate) -> Result<Arc<TlsSettings>, DevE
         ],
         client_auth: ClientAuth::None,
         min_version: MinVersion::default(),
+        policy: TlsPolicy::default(),
         alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         http3: false,
         early_data: false,

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, UNIX_EPOCH};
 
 use apus_http::fields::accept;
-use apus_http::{HeaderValue, Request, Response, StatusCode, header};
+use apus_http::{HeaderValue, Request, Response, StatusCode, escape_html, header};
 use rustix::fs::{AtFlags, Dir, FileType};
 use serde::Serialize;
 
@@ -296,7 +296,7 @@ fn write_html(
     path: &[u8],
     order: ListingOrder,
 ) -> std::fmt::Result {
-    let title = escape(&String::from_utf8_lossy(path));
+    let title = escape_html(&String::from_utf8_lossy(path));
     write!(
         page,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -357,8 +357,8 @@ fn write_html(
             "<tr><td class=\"name\"><a href=\"{}\"><svg class=\"icon {icon}\" aria-hidden=\"true\">\
              <use href=\"#{icon}\"/></svg>{}{}</a></td><td class=\"size\">{}</td>\
              <td class=\"modified\"><time datetime=\"{}\">{}</time></td></tr>",
-            escape(&href(entry)),
-            escape(&String::from_utf8_lossy(&entry.name)),
+            escape_html(&href(entry)),
+            escape_html(&String::from_utf8_lossy(&entry.name)),
             if entry.is_folder { "/" } else { "" },
             if entry.is_folder {
                 "—".into()
@@ -394,27 +394,12 @@ fn write_breadcrumbs(page: &mut String, path: &[u8]) -> std::fmt::Result {
         write!(
             page,
             "<span aria-hidden=\"true\">/</span><a href=\"{}/\">{}</a>",
-            escape(&encode(upto)),
-            escape(&String::from_utf8_lossy(segment))
+            escape_html(&encode(upto)),
+            escape_html(&String::from_utf8_lossy(segment))
         )?;
     }
     page.push_str("</h1>\n");
     Ok(())
-}
-
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }
 
 /// The symbol of [`ICONS`] for an entry.

@@ -97,6 +97,12 @@ impl Error {
         }))
     }
 
+    /// 500: a handler takes what the application does not provide, as a session without its layer. The client sees only
+    /// the status; the log has the text, if the error becomes the response.
+    pub fn not_provided(what: impl Into<Cow<'static, str>>) -> Self {
+        Self::of(StatusCode::INTERNAL_SERVER_ERROR).caused_by(NotProvided(what.into()))
+    }
+
     /// This error with another status.
     #[must_use]
     pub fn status(mut self, status: StatusCode) -> Self {
@@ -220,6 +226,18 @@ impl Error {
         &self.0.headers
     }
 }
+
+/// A mistake of the program.
+#[derive(Debug)]
+struct NotProvided(Cow<'static, str>);
+
+impl fmt::Display for NotProvided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotProvided {}
 
 /// The messages of an error and its causes, each once: a cause that the message before it contains is left out.
 pub fn causes(error: &(dyn std::error::Error + 'static)) -> Vec<String> {

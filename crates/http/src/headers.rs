@@ -1,18 +1,17 @@
 //! Field lines of a message (RFC 9110 section 5), in the form in which HTTP/1.1 writes them.
 
 use std::any::Any;
-use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use smallvec::SmallVec;
 
-use crate::encoded::{EncodedForm, FieldCompression};
+use crate::encoded::FieldCompression;
+use crate::field_section::{FieldLine, FieldSection};
 use crate::grammar::{is_field_content, is_token, trim};
 use crate::known_field::{FieldSet, KnownField};
 use crate::response_head::FieldSummary;
-use crate::scan::{BLOCK, make_name_lower_case, take_plain_line};
+use crate::scan::{BLOCK, take_plain_line};
 
 /// The field lines of a head or a trailer section, in order.
 ///
@@ -25,116 +24,23 @@ use crate::scan::{BLOCK, make_name_lower_case, take_plain_line};
 #[derive(Default)]
 pub struct Headers(Option<Box<FieldSection>>);
 
-#[derive(Default)]
-struct FieldSection {
-    wire: Vec<u8>,
-    lines: SmallVec<[FieldLine; 20]>,
-    /// The known fields of the lines.
-    fields: FieldSet,
-    encoded: EncodedForm,
-}
-
 /// The capacity of the buffer in bytes when the first line is added.
 const FIRST_ROOM: usize = 192;
-
-/// The most bytes of the buffer of a section that is kept for the next one.
-const MAX_KEPT_BYTES: usize = 2048;
 
 /// The most bytes of input that are copied at once to receive lines: a body or other heads may follow.
 const MAX_RECEIVED_AT_ONCE: usize = 1024;
 
-/// The most free sections of a thread.
-const MAX_FREE_SECTIONS: usize = 64;
-
-thread_local! {
-    /// Empty ones, each with a section.
-    static FREE: RefCell<Vec<Headers>> = const { RefCell::new(Vec::new()) };
-}
-
-impl FieldSection {
-    /// An empty section, with the memory of an earlier one if one is free.
-    fn take() -> Box<Self> {
-        let free = FREE.try_with(|free| free.borrow_mut().pop());
-        let free = free.ok().flatten().and_then(|mut free| free.0.take());
-        free.unwrap_or_default()
-    }
-
-    fn clear(&mut self) {
-        self.encoded.clear();
-        self.wire.clear();
-        self.lines.clear();
-        self.fields = FieldSet::default();
-    }
-}
-
 impl Drop for Headers {
     fn drop(&mut self) {
-        if let Some(mut section) = self.0.take()
-            && section.wire.capacity() <= MAX_KEPT_BYTES
-            && !section.lines.spilled()
-        {
-            section.clear();
-            // At the end of the thread the list may be gone.
-            let _ = FREE.try_with(|free| {
-                let mut free = free.borrow_mut();
-                if free.len() < MAX_FREE_SECTIONS {
-                    free.push(Self(Some(section)));
-                }
-            });
+        if let Some(section) = self.0.take() {
+            section.give_back();
         }
     }
 }
 
 impl Clone for Headers {
     fn clone(&self) -> Self {
-        Self(self.0.as_ref().map(|section| {
-            let mut copy = FieldSection::take();
-            copy.wire.extend_from_slice(&section.wire);
-            copy.lines.extend_from_slice(&section.lines);
-            copy.fields = section.fields;
-            copy
-        }))
-    }
-}
-
-#[derive(Clone, Copy)]
-struct FieldLine {
-    start: u32,
-    name: u16,
-    /// Whether no HPACK encoder may put it into a table (RFC 7541 section 7.1.3).
-    never_indexed: bool,
-    field: KnownField,
-    value: u32,
-}
-
-impl FieldLine {
-    const SEPARATOR: usize = 2;
-    const END: usize = 2;
-
-    /// The line at `start` with a name and a value of these lengths. `None` past 4 GiB of field lines, which no
-    /// limit allows.
-    fn new(start: usize, name: usize, value: usize) -> Option<Self> {
-        Some(Self {
-            start: u32::try_from(start).ok()?,
-            name: u16::try_from(name).ok()?,
-            never_indexed: false,
-            field: KnownField::Other,
-            value: u32::try_from(value).ok()?,
-        })
-    }
-
-    fn name(self) -> Range<usize> {
-        let start = self.start as usize;
-        start..start.saturating_add(usize::from(self.name))
-    }
-
-    fn value(self) -> Range<usize> {
-        let start = self.name().end.saturating_add(Self::SEPARATOR);
-        start..start.saturating_add(self.value as usize)
-    }
-
-    fn whole(self) -> Range<usize> {
-        self.start as usize..self.value().end.saturating_add(Self::END)
+        Self(self.0.as_ref().map(|section| section.copy()))
     }
 }
 
@@ -609,20 +515,6 @@ impl Headers {
         }
         wire.truncate(kept);
         result.map(|()| read.saturating_sub(start))
-    }
-}
-
-impl FieldSection {
-    /// Adds the index of the last line of the buffer, whose name becomes lower case.
-    #[inline]
-    fn add_line(&mut self, line: FieldLine) {
-        let mut line = line;
-        if let Some(bytes) = self.wire.get_mut(line.start as usize..) {
-            make_name_lower_case(bytes, usize::from(line.name));
-            line.field = KnownField::of(bytes.get(..usize::from(line.name)).unwrap_or_default());
-        }
-        self.fields.add(line.field);
-        self.lines.push(line);
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use apus_handler::{FromRequestHead, Matched, RouteCheck};
-use apus_http::{Request, StatusCode};
+use apus_handler::{Error, FromRequestHead, Matched, RouteCheck};
+use apus_http::Request;
 use fluent_bundle::{FluentArgs, FluentValue};
 use serde::{Serialize, Serializer};
 
@@ -97,12 +97,13 @@ impl Language {
 
 /// Without the layer it is a 500, and an error is logged.
 impl FromRequestHead for Language {
-    type Rejection = StatusCode;
+    type Rejection = Error;
 
-    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, StatusCode> {
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Error> {
         let language = Self::of(request).ok_or_else(|| {
-            tracing::error!("a handler takes a Language, but the App has no layer `Translations`");
-            StatusCode::INTERNAL_SERVER_ERROR
+            Error::not_provided(
+                "a handler takes a Language, but the App has no layer `Translations`",
+            )
         })?;
         // A body that is sent later may use it, when its head is written already.
         language.mark_used();

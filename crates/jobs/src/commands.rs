@@ -1,12 +1,18 @@
 //! `JobCommands`: `jobs status`, `list`, `retry` and `forget` as arguments of an application.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::Write;
 
+use apus_control::{CommandGroup, CommandReport, WrongArguments, run_on_own_thread};
 use serde_json::{Value, json};
 
 use crate::queue::Jobs;
 use crate::record::{DeadJob, JobId};
+
+const GROUP: CommandGroup = CommandGroup {
+    name: "jobs",
+    usage: USAGE,
+};
 
 const USAGE: &str = "\
 Usage: jobs COMMAND [--queue NAME]
@@ -61,12 +67,7 @@ impl Jobs {
 impl JobCommands {
     /// Runs the command and ends the process, if the first argument of the program is `jobs`. Else it does nothing.
     pub fn handle_arguments(self) {
-        let mut arguments = std::env::args().skip(1);
-        if arguments.next().as_deref() != Some("jobs") {
-            return;
-        }
-        let code = self.run(arguments, &mut io::stdout(), &mut io::stderr());
-        std::process::exit(code);
+        GROUP.handle(|arguments| self.execute(arguments));
     }
 
     /// Runs the command with these arguments, which follow `jobs`, and returns the exit code.
@@ -76,34 +77,17 @@ impl JobCommands {
         output: &mut dyn Write,
         errors: &mut dyn Write,
     ) -> i32 {
-        let words = match CommandWords::parse(arguments.into_iter()) {
-            Ok(words) => words,
-            Err(message) => {
-                let _ = writeln!(errors, "error: {message}\n\n{USAGE}");
-                return 2;
-            }
-        };
-        let mut failures = Vec::new();
-        let text = match self.execute(&words, &mut failures) {
-            Ok(text) => text,
-            Err(message) => {
-                failures.push(message);
-                String::new()
-            }
-        };
-        if let Err(error) = output.write_all(text.as_bytes()) {
-            failures.push(format!("the output cannot be written: {error}"));
-        }
-        for failure in &failures {
-            let _ = writeln!(errors, "error: {failure}");
-        }
-        i32::from(!failures.is_empty())
+        let report = self.execute(&mut arguments.into_iter());
+        GROUP.finish(report, output, errors)
     }
 
-    /// What the command prints. It runs on a thread of its own, with and without a runtime on this one.
-    fn execute(&self, words: &CommandWords, failures: &mut Vec<String>) -> Result<String, String> {
+    fn execute(
+        self,
+        arguments: &mut dyn Iterator<Item = String>,
+    ) -> Result<CommandReport, WrongArguments> {
+        let words = CommandWords::parse(arguments).map_err(WrongArguments)?;
         if words.command == JobCommand::Help {
-            return Ok(USAGE.to_owned());
+            return Ok(Ok(USAGE.to_owned()).into());
         }
         let jobs = match &words.queue {
             Some(name) => self.jobs.named(name),
@@ -111,29 +95,17 @@ impl JobCommands {
         };
         if !jobs.is_shared() {
             let why = "the queue is in the memory of the server, which no other process reaches";
-            return Err(why.to_owned());
+            return Ok(Err(why.to_owned()).into());
         }
-        let started = |error: io::Error| format!("no thread can be started: {error}");
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().spawn_scoped(scope, || {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build()
-                    .map_err(started)?;
-                runtime.block_on(run(&jobs, words, failures))
-            });
-            let joined = thread.map_err(started)?.join();
-            joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        let ended = run_on_own_thread("jobs", || run(&jobs, &words));
+        let ended = ended.unwrap_or_else(|error| Err(format!("no thread can be started: {error}")));
+        Ok(ended.unwrap_or_else(|failure| Err(failure).into()))
     }
 }
 
-async fn run(
-    jobs: &Jobs,
-    words: &CommandWords,
-    failures: &mut Vec<String>,
-) -> Result<String, String> {
-    Ok(match words.command {
+async fn run(jobs: &Jobs, words: &CommandWords) -> Result<CommandReport, String> {
+    let mut failures = Vec::new();
+    let output = match words.command {
         JobCommand::Help => USAGE.to_owned(),
         JobCommand::Status => {
             let counts = jobs.counts().await.map_err(text)?;
@@ -184,7 +156,8 @@ async fn run(
             };
             format!("{count} {done}\n")
         }
-    })
+    };
+    Ok(CommandReport { output, failures })
 }
 
 fn text(error: impl Display) -> String {
@@ -247,7 +220,7 @@ struct CommandWords {
 }
 
 impl CommandWords {
-    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+    fn parse(arguments: &mut dyn Iterator<Item = String>) -> Result<Self, String> {
         let name = arguments.next().unwrap_or_default();
         let mut words = Self {
             command: match &*name {

@@ -1,8 +1,7 @@
 //! `SqlJobs`: jobs in SQLite, PostgreSQL, MariaDB and MySQL.
 
-use apus_database::sqlx::pool::PoolConnection;
-use apus_database::sqlx::{self, Any, AnyConnection, Connection, Executor};
-use apus_database::{Db, Driver, StatementValue, System};
+use apus_database::sqlx::{self, AnyConnection, Connection, Executor};
+use apus_database::{Db, DbConnection, Driver, StatementValue, System};
 use tokio::sync::OnceCell;
 
 use crate::error::JobError;
@@ -34,7 +33,7 @@ impl SqlJobs {
         }
     }
 
-    async fn connection(&self) -> Result<PoolConnection<Any>, JobError> {
+    async fn connection(&self) -> Result<DbConnection, JobError> {
         self.db.acquire().await.map_err(JobError::store)
     }
 

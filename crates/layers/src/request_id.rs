@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use apus_http::Network;
-use apus_http::{HeaderName, HeaderValue, Request, ResponseFuture, StatusCode};
+use apus_http::{HeaderName, HeaderValue, Request, ResponseFuture};
 use aws_lc_rs::rand;
 
-use apus_handler::{FromRequestHead, Matched, Middleware, Next, RequestSpan, RouteCheck};
+use apus_handler::{Error, FromRequestHead, Matched, Middleware, Next, RequestSpan, RouteCheck};
 
 /// The longest id that is accepted from a proxy, in bytes.
 const MAX_LEN: usize = 128;
@@ -52,12 +52,11 @@ impl fmt::Display for RequestId {
 }
 
 impl FromRequestHead for RequestId {
-    type Rejection = StatusCode;
+    type Rejection = Error;
 
-    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, StatusCode> {
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Error> {
         Self::of(request).cloned().ok_or_else(|| {
-            tracing::error!("a handler takes RequestId, but RequestIds is no layer");
-            StatusCode::INTERNAL_SERVER_ERROR
+            Error::not_provided("a handler takes RequestId, but RequestIds is no layer")
         })
     }
 

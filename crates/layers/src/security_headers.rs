@@ -8,7 +8,7 @@ use aws_lc_rs::rand;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use apus_handler::{FromRequestHead, Matched, Middleware, Next, RouteCheck};
+use apus_handler::{Error, FromRequestHead, Matched, Middleware, Next, RouteCheck};
 
 use crate::Hsts;
 
@@ -175,12 +175,11 @@ impl std::fmt::Display for CspNonce {
 }
 
 impl FromRequestHead for CspNonce {
-    type Rejection = StatusCode;
+    type Rejection = Error;
 
-    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, StatusCode> {
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Error> {
         request.extensions().get().cloned().ok_or_else(|| {
-            tracing::error!("a handler takes CspNonce, but no policy of a layer has a nonce");
-            StatusCode::INTERNAL_SERVER_ERROR
+            Error::not_provided("a handler takes CspNonce, but no policy of a layer has a nonce")
         })
     }
 

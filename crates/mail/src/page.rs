@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use apus_http::{
     HeaderName, HeaderValue, Method, Request, Response, ResponseFuture, Service, ServiceFactory,
-    StatusCode, header, mount_prefix,
+    StatusCode, escape_html, header, mount_prefix,
 };
 
 use crate::CaughtMail;
@@ -58,7 +58,7 @@ impl Service for MailPageService {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Response::new(StatusCode::METHOD_NOT_ALLOWED).into();
         }
-        let base = escaped(mount_prefix(&request));
+        let base = escape_html(mount_prefix(&request));
         let mut segments = request
             .path()
             .split('/')
@@ -106,7 +106,7 @@ impl MailPageService {
                 let _ = writeln!(
                     page,
                     "<tr><td>{}<td><a href=\"{base}/{}\">{}</a>",
-                    escaped(&mail.to.join(", ")),
+                    escape_html(&mail.to.join(", ")),
                     mail.number,
                     subject(mail),
                 );
@@ -124,8 +124,8 @@ fn show(mail: &CaughtMail, base: &str) -> Response {
     let _ = writeln!(
         page,
         "<p>From {}<br>To {}</p>\n<pre>{}</pre>",
-        escaped(&mail.from),
-        escaped(&mail.to.join(", ")),
+        escape_html(&mail.from),
+        escape_html(&mail.to.join(", ")),
         linked(&mail.text),
     );
     if mail.html.is_some() {
@@ -139,7 +139,7 @@ fn show(mail: &CaughtMail, base: &str) -> Response {
             page,
             "<p><a download=\"{name}\" href=\"{base}/{number}/attachments/{index}\">{name}</a>, {} bytes</p>",
             file.bytes.len(),
-            name = escaped(&file.name),
+            name = escape_html(&file.name),
         );
     }
     let _ = writeln!(
@@ -152,7 +152,7 @@ fn show(mail: &CaughtMail, base: &str) -> Response {
 fn subject(mail: &CaughtMail) -> String {
     match mail.subject.is_empty() {
         true => "(no subject)".to_owned(),
-        false => escaped(&mail.subject),
+        false => escape_html(&mail.subject),
     }
 }
 
@@ -184,22 +184,6 @@ fn respond(
         .with_body(body)
 }
 
-/// A text in HTML.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            character => escaped.push(character),
-        }
-    }
-    escaped
-}
-
 /// A text in HTML, with its links.
 fn linked(text: &str) -> String {
     let mut html = String::new();
@@ -207,10 +191,10 @@ fn linked(text: &str) -> String {
         let link = word.trim_end();
         let rest = word.get(link.len()..).unwrap_or("");
         if link.starts_with("https://") || link.starts_with("http://") {
-            let link = escaped(link);
+            let link = escape_html(link);
             let _ = write!(html, "<a href=\"{link}\">{link}</a>{rest}");
         } else {
-            html.push_str(&escaped(word));
+            html.push_str(&escape_html(word));
         }
     }
     html

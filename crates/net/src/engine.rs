@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::connection_table::ConnectionCount;
 use crate::counters::{WorkerCounters, WorkerStatus, WorkerTotals};
 use crate::h3::Http3Sockets;
-use crate::listen::{Binder, BoundAddress};
+use crate::listen::{Binder, BoundAddress, PortSharing};
 use crate::plan::{EnginePlan, ListenAddress};
 use crate::run::{self, ListenerSockets, WorkerCommand, WorkerEnd, WorkerSetup};
 use crate::scheduler;
@@ -88,7 +88,7 @@ impl Engine {
         plan: EnginePlan,
         binder: Option<Arc<dyn Binder>>,
     ) -> Result<Self, EngineStartError> {
-        let bound = bind(&plan, &[], binder.as_deref())?;
+        let bound = bind(&plan, &[], binder.as_deref(), PortSharing::Workers)?;
         let (ended, receiver) = watch::channel(0);
         let shared = Arc::new(EngineShared {
             state: Mutex::new(EngineState {
@@ -141,7 +141,12 @@ impl Engine {
         if let Some(workers) = NonZeroUsize::new(state.workers.len()) {
             plan.workers = workers;
         }
-        let bound = bind(&plan, &state.bound, self.shared.binder.as_deref())?;
+        let bound = bind(
+            &plan,
+            &state.bound,
+            self.shared.binder.as_deref(),
+            PortSharing::Workers,
+        )?;
         for fresh in &bound {
             fresh.set_mode().map_err(|source| EngineStartError {
                 address: Some(fresh.address().clone()),
@@ -156,7 +161,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Stops the engine: connections get their responses within the time, and are closed then.
+    /// Stops the engine: connections get their responses within the time, and are closed then. The services of the plan are
+    /// dropped before this returns.
     pub async fn stop(&self, within: Duration) {
         let workers = {
             let mut state = self.shared.lock();
@@ -171,6 +177,13 @@ impl Engine {
         };
         let mut ended = self.ended.clone();
         let _ = ended.wait_for(|ended| *ended >= workers).await;
+        // The threads of the workers may still hold the state for a moment; nothing serves any more.
+        let mut state = self.shared.lock();
+        let plan = EnginePlan {
+            listeners: Vec::new(),
+            ..EnginePlan::clone(&state.plan)
+        };
+        state.plan = Arc::new(plan);
     }
 
     /// The current state of the engine.
@@ -259,7 +272,7 @@ fn run_plan(
 }
 
 /// The sockets of the listeners for one worker.
-fn sockets_of(
+pub(crate) fn sockets_of(
     index: usize,
     bound: &[Arc<BoundAddress>],
     quic: Vec<Option<QuicSocket>>,
@@ -285,10 +298,11 @@ fn wait_blocking(done: PlanReceipt) -> Option<io::Result<()>> {
 }
 
 /// Binds the addresses of the plan, in its order, and reuses the sockets that exist.
-fn bind(
+pub(crate) fn bind(
     plan: &EnginePlan,
     existing: &[Arc<BoundAddress>],
     binder: Option<&dyn Binder>,
+    sharing: PortSharing,
 ) -> Result<Vec<Arc<BoundAddress>>, EngineStartError> {
     plan.listeners
         .iter()
@@ -300,7 +314,9 @@ fn bind(
             existing
                 .iter()
                 .find_map(|bound| bound.with_other_mode(address))
-                .unwrap_or_else(|| BoundAddress::new(address, plan.workers.get(), existing, binder))
+                .unwrap_or_else(|| {
+                    BoundAddress::new(address, plan.workers.get(), existing, binder, sharing)
+                })
                 .map(Arc::new)
                 .map_err(|source| EngineStartError {
                     address: Some(address.clone()),
@@ -419,7 +435,7 @@ pub struct EngineStartError {
 }
 
 impl EngineStartError {
-    fn worker(source: io::Error) -> Self {
+    pub(crate) fn worker(source: io::Error) -> Self {
         Self {
             address: None,
             source,
@@ -488,7 +504,7 @@ mod tests {
     use crate::Http3Settings;
     use crate::limits::Limits;
     use crate::plan::ListenerPlan;
-    use crate::tls::{ClientAuth, TlsSettings, TlsSite, UnknownName};
+    use crate::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
 
     /// The response to a request over a new connection.
     fn get(engine: &Engine) -> io::Result<String> {
@@ -517,6 +533,7 @@ mod tests {
             ],
             client_auth: ClientAuth::None,
             min_version: MinVersion::Tls13,
+            policy: TlsPolicy::default(),
             alpn: vec![b"h2".to_vec()],
             http3: true,
             early_data: false,

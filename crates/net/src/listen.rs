@@ -76,6 +76,15 @@ impl BoundSocket {
     }
 }
 
+/// Who may listen on the ports of a server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PortSharing {
+    /// Its own workers.
+    Workers,
+    /// Other processes of the same user, too: the children of a program that forks.
+    Processes,
+}
+
 /// The sockets of one address for all workers. They stay open when a worker dies, so that no client in its
 /// queue is lost.
 pub(crate) struct BoundAddress {
@@ -104,6 +113,7 @@ impl BoundAddress {
         workers: usize,
         existing: &[Arc<Self>],
         binder: Option<&dyn Binder>,
+        sharing: PortSharing,
     ) -> io::Result<Self> {
         let mut bound = Self {
             address: address.clone(),
@@ -116,7 +126,9 @@ impl BoundAddress {
                 address: wanted,
                 ipv6_only,
             } => {
-                if !existing.iter().any(|bound| bound.has_port(wanted.port())) {
+                if sharing == PortSharing::Workers
+                    && !existing.iter().any(|bound| bound.has_port(wanted.port()))
+                {
                     refuse_taken(*wanted, *ipv6_only, binder)?;
                 }
                 for _ in 0..workers {

@@ -1,16 +1,17 @@
-//! `apus cert show`, `revoke`, `forget` and `import`: work on the folder of certificates, with or without a running server,
-//! which notices it.
+//! `apus cert show`, `revoke`, `forget` and `import`: work on the folder of certificates, and on the storage that machines share,
+//! with or without a running server, which notices it.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use apus_acme::{
-    CertificateDetails, CertificateStore, CertificateStoreError, ForeignCertificates,
+    CertificateDetails, CertificateInventory, CertificateStoreError, ForeignCertificates,
     ImportedCertificate, IssueError, ManagedCertificate, RevocationReason, StoredCertificate,
 };
 use apus_net::AccountError;
 use rustix::process::geteuid;
+use tokio::runtime::{Builder, LocalRuntime};
 
 use crate::folder_config::FolderConfig;
 use crate::load::{Certificates, LoadError, PlanLoader, managed_certificates};
@@ -20,8 +21,11 @@ use crate::source::ConfigSource;
 /// The folder of the certificates of a configuration. As root, it is used as the user of the server.
 #[derive(Debug)]
 pub struct CertificateAdmin {
-    store: CertificateStore,
+    inventory: CertificateInventory,
     managed: Vec<ManagedCertificate>,
+    runtime: LocalRuntime,
+    /// Why the folder is not known to be the same as the storage that machines share.
+    sharing_fault: Option<CertificateStoreError>,
 }
 
 /// What an import did.
@@ -51,6 +55,9 @@ impl CertificateAdmin {
         let config = loader.read_as_root().map_err(CertificateAdminError::Load)?;
         let store = loader.certificate_store(&config);
         let managed = managed_certificates(&config).cloned().collect();
+        let storage = config.global.acme_storage.as_ref();
+        let storage = storage.map(|address| address.open()).transpose();
+        let storage = storage.map_err(|error| CertificateAdminError::Store(error.into()))?;
         let prepared = prepare()?;
         if geteuid().is_root()
             && let Some(account) = server_account(&config.global, None)?
@@ -61,7 +68,32 @@ impl CertificateAdmin {
                 .assume()
                 .map_err(|error| CertificateAdminError::Io(store.folder().to_owned(), error))?;
         }
-        Ok((Self { store, managed }, prepared))
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build_local(Default::default())
+            .map_err(|error| CertificateAdminError::Io(store.folder().to_owned(), error))?;
+        let inventory = CertificateInventory::new(store, storage);
+        let sharing_fault = runtime.block_on(inventory.fetch()).err();
+        let admin = Self {
+            inventory,
+            managed,
+            runtime,
+            sharing_fault,
+        };
+        Ok((admin, prepared))
+    }
+
+    /// Why the certificates that are shown may not be those that other machines have.
+    pub fn sharing_fault(&self) -> Option<String> {
+        self.sharing_fault.as_ref().map(ToString::to_string)
+    }
+
+    /// The storage that machines share has to be reached for changes.
+    fn check_sharing(&mut self) -> Result<(), CertificateAdminError> {
+        match self.sharing_fault.take() {
+            Some(fault) => Err(fault.into()),
+            None => Ok(()),
+        }
     }
 
     /// Opens the folder of a configuration. There must be no other thread if the process is root: it gives that up.
@@ -82,7 +114,7 @@ impl CertificateAdmin {
     ) -> Result<Vec<CertificateDetails>, CertificateAdminError> {
         let found = match name {
             Some(name) => self.find(name)?,
-            None => self.store.stored()?,
+            None => self.inventory.store().stored()?,
         };
         Ok(found.iter().map(StoredCertificate::details).collect())
     }
@@ -92,14 +124,11 @@ impl CertificateAdmin {
     /// # Errors
     /// The folder cannot be read, none has the name, or an authority refuses.
     pub fn revoke(
-        &self,
+        &mut self,
         name: &str,
         reason: RevocationReason,
     ) -> Result<Vec<CertificateDetails>, CertificateAdminError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| CertificateAdminError::Io(self.store.folder().to_owned(), error))?;
+        self.check_sharing()?;
         let found = self.find(name)?;
         for one in &found {
             let managed = self.managed.iter().find(|managed| one.is_of(managed));
@@ -108,7 +137,8 @@ impl CertificateAdmin {
                 .or_else(|| self.managed.first())
                 .map(|managed| &managed.settings);
             let root = settings.and_then(|settings| settings.provider_root.as_deref());
-            runtime.block_on(one.revoke(reason, root))?;
+            let revocation = self.inventory.revoke(one, reason, root);
+            self.runtime.block_on(revocation)?;
         }
         Ok(self
             .find(name)?
@@ -121,7 +151,8 @@ impl CertificateAdmin {
     ///
     /// # Errors
     /// The folder cannot be changed, none has the name, or the configuration orders it.
-    pub fn forget(&self, name: &str) -> Result<Vec<CertificateDetails>, CertificateAdminError> {
+    pub fn forget(&mut self, name: &str) -> Result<Vec<CertificateDetails>, CertificateAdminError> {
+        self.check_sharing()?;
         let found = self.find(name)?;
         let is_ordered = |one: &&StoredCertificate| self.managed.iter().any(|it| one.is_of(it));
         if let Some(one) = found.iter().find(is_ordered) {
@@ -129,19 +160,20 @@ impl CertificateAdmin {
         }
         let details = found.iter().map(StoredCertificate::details).collect();
         for one in found {
-            one.forget()?;
+            self.runtime.block_on(self.inventory.forget(one))?;
         }
         Ok(details)
     }
 
     fn find(&self, name: &str) -> Result<Vec<StoredCertificate>, CertificateAdminError> {
         let name = name.to_ascii_lowercase();
-        let mut found = self.store.stored()?;
+        let store = self.inventory.store();
+        let mut found = store.stored()?;
         found.retain(|one| one.names().iter().any(|has| **has == *name));
         match found.is_empty() {
             true => Err(CertificateAdminError::Unknown(
                 name,
-                self.store.folder().to_owned(),
+                store.folder().to_owned(),
             )),
             false => Ok(found),
         }
@@ -158,11 +190,13 @@ pub fn import_certificates(
     folder: &Path,
 ) -> Result<ImportReport, CertificateAdminError> {
     let read = || Ok(ForeignCertificates::read(folder)?);
-    let (admin, foreign) = CertificateAdmin::open_after(source, read)?;
+    let (mut admin, foreign) = CertificateAdmin::open_after(source, read)?;
+    admin.check_sharing()?;
     if admin.managed.is_empty() {
         return Err(CertificateAdminError::NothingOrdered);
     }
-    let certificates = foreign.import(&admin.store, &admin.managed)?;
+    let import = admin.inventory.import(&foreign, &admin.managed);
+    let certificates = admin.runtime.block_on(import)?;
     let unused = foreign.unused(&admin.managed);
     Ok(ImportReport {
         certificates,

@@ -6,6 +6,7 @@ mod browser;
 mod cache_admin;
 mod certificate_admin;
 mod certificate_report;
+mod core_dumps;
 mod descriptors;
 mod explain;
 mod folder_config;

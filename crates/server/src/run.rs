@@ -30,6 +30,7 @@ use tracing::{error, info, warn};
 use crate::application_log::{ApplicationLog, ApplicationLogError};
 use crate::browser::open_in_browser;
 use crate::cache_admin::{self, CachedHandler};
+use crate::core_dumps;
 use crate::descriptors;
 use crate::folder_config::{FolderConfig, ListenArgument};
 use crate::helper_protocol::{HelperClient, LoadedByRoot};
@@ -91,6 +92,7 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
         certificates,
         options.workers,
     );
+    core_dumps::turn_off();
     // This must come before any thread, which would keep root for itself.
     let separated = privileges::separate(&loader, options.user.as_deref())?;
     let (helper, control) = separated

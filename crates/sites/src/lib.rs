@@ -25,7 +25,7 @@ pub use apus_layers::{ForceHttps, Hsts};
 pub use apus_patterns::{InvalidServerName, ServerName};
 pub use fields::{FieldChange, InvalidChange};
 pub use location::{InvalidLocationPattern, LocationPattern};
-pub use observe::{Observer, OnCompletion, WorkerObserver};
+pub use observe::{Observer, OnCompletion, RequestObservation, WorkerObserver};
 pub use preset::{Preset, UnknownPreset};
 pub use respond::{InvalidReturn, ReturnHandler};
 pub use rewrite::{

@@ -1,5 +1,6 @@
 //! Observers of a site's requests, such as the access log.
 
+use std::fmt;
 use std::rc::Rc;
 use std::thread;
 use std::time::Instant;
@@ -29,7 +30,7 @@ pub trait WorkerObserver {
 pub type OnCompletion = Box<dyn FnOnce(&Completion)>;
 
 /// Calls the observer for every request, also if it never gets a response or its response is dropped.
-pub(super) struct RequestObservation {
+pub struct RequestObservation {
     on_completion: Option<OnCompletion>,
     since: Instant,
     /// The status of the response, once there is one.
@@ -37,7 +38,8 @@ pub(super) struct RequestObservation {
 }
 
 impl RequestObservation {
-    pub(super) fn begin(observer: &dyn WorkerObserver, request: &Request) -> Option<Self> {
+    /// Begins to observe a request; `None` if the observer is not interested in it.
+    pub fn begin(observer: &dyn WorkerObserver, request: &Request) -> Option<Self> {
         Some(Self {
             on_completion: Some(observer.begin(request)?),
             since: coarse_now(),
@@ -46,7 +48,7 @@ impl RequestObservation {
     }
 
     /// Calls the observer when `response` completes.
-    pub(super) fn attach(mut self, response: &mut Response) {
+    pub fn attach(mut self, response: &mut Response) {
         self.status = Some(response.status());
         let origin = response.origin().cloned();
         let cache = response.cache();
@@ -62,6 +64,14 @@ impl RequestObservation {
                 }
             }
         });
+    }
+}
+
+impl fmt::Debug for RequestObservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestObservation")
+            .field("status", &self.status)
+            .finish_non_exhaustive()
     }
 }
 

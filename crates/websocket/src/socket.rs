@@ -138,6 +138,24 @@ impl Sender {
         .await
     }
 
+    /// Waits until the send buffer has room, for code that polls. Ready at once if it has.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<Result<(), ConnectionClosed>> {
+        match self.0.send_if_room(|_| Ok(())) {
+            Ok(()) => Poll::Ready(Ok(())),
+            Err(SendError::Closed) => Poll::Ready(Err(ConnectionClosed)),
+            Err(SendError::Full) => {
+                let senders = &mut self.0.state.borrow_mut().senders;
+                if !senders.iter().any(|waker| waker.will_wake(cx.waker())) {
+                    senders.push(cx.waker().clone());
+                }
+                Poll::Pending
+            }
+        }
+    }
+
     /// Sends a message, unless that would have to wait.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ final class Suite
     private const MODELS = ['cgi', 'own', 'fpm', 'pool'];
 
     /**
-     * @param list<string> $words only tests with one of these in their names
+     * @param list<string> $words only tests with all of these in their names
      * @return int the exit status
      */
     public static function run(array $words): int

@@ -1,5 +1,9 @@
 //! Storage that several machines share: its interface, and how the folder of a machine is kept the same as it.
 
+#[cfg(test)]
+pub(crate) mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 
@@ -26,6 +30,8 @@ use crate::store::{CertificateStore, CertificateStoreError};
 const LOCK_LIFETIME: Duration = Duration::from_secs(60);
 /// The interval in which it is heard of.
 const LOCK_INTERVAL: Duration = Duration::from_secs(15);
+/// The files of a certificate that machines share.
+const CERTIFICATE_FILES: [&str; 3] = ["certificate.pem", "state.json", "pending.key"];
 
 /// What a storage does, later.
 pub type StorageFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SharedStorageError>> + 'a>>;
@@ -37,6 +43,9 @@ pub trait SharedStorage: fmt::Debug + Send + Sync {
 
     /// Replaces a file as a whole; `None` removes it.
     fn write<'a>(&'a self, name: &'a str, bytes: Option<&'a [u8]>) -> StorageFuture<'a, ()>;
+
+    /// The names of the files whose names begin with this.
+    fn list<'a>(&'a self, prefix: &'a str) -> StorageFuture<'a, Vec<String>>;
 
     /// Takes a lock, or keeps it for this time from now on; whether `owner` has it then.
     fn lock<'a>(
@@ -79,6 +88,16 @@ pub enum SharedChallenge {
     },
 }
 
+impl SharedChallenge {
+    /// What distinguishes it from other open challenges.
+    pub(crate) fn key(&self) -> &str {
+        match self {
+            Self::Http { token, .. } => token,
+            Self::Tls { name, .. } => name,
+        }
+    }
+}
+
 /// Why a shared storage cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedStorageError(String);
@@ -100,22 +119,39 @@ impl std::error::Error for SharedStorageError {}
 
 /// The address of a storage, with its password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SharedStorageAddress(String);
+pub struct SharedStorageAddress {
+    text: String,
+    kind: StorageKind,
+}
+
+/// The kinds of storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StorageKind {
+    Redis,
+    Postgres,
+}
 
 impl SharedStorageAddress {
-    /// An address, which begins with `redis://`, `rediss://` or `redis+unix://`.
+    /// An address, which begins with `redis://`, `rediss://`, `redis+unix://` or `postgres://`.
     ///
     /// # Errors
     /// It begins with something else.
     pub fn parse(text: &str) -> Result<Self, SharedStorageError> {
-        match text.split_once("://") {
+        let kind = match text.split_once("://") {
             Some(("redis" | "rediss" | "redis+unix", rest)) if !rest.is_empty() => {
-                Ok(Self(text.to_owned()))
+                StorageKind::Redis
             }
-            _ => Err(SharedStorageError::new(
-                "its address begins with redis://, rediss:// or redis+unix://",
-            )),
-        }
+            Some(("postgres" | "postgresql", rest)) if !rest.is_empty() => StorageKind::Postgres,
+            _ => {
+                return Err(SharedStorageError::new(
+                    "its address begins with redis://, rediss://, redis+unix:// or postgres://",
+                ));
+            }
+        };
+        Ok(Self {
+            text: text.to_owned(),
+            kind,
+        })
     }
 
     /// Opens the storage, which is connected to when it is needed.
@@ -123,19 +159,24 @@ impl SharedStorageAddress {
     /// # Errors
     /// The address is not valid, or this program was built without such a storage.
     pub fn open(&self) -> Result<Arc<dyn SharedStorage>, SharedStorageError> {
-        #[cfg(feature = "redis")]
-        return redis::open(&self.0);
-        #[cfg(not(feature = "redis"))]
-        Err(SharedStorageError::new(
-            "this program was built without Redis",
-        ))
+        match self.kind {
+            #[cfg(feature = "redis")]
+            StorageKind::Redis => redis::open(&self.text),
+            #[cfg(feature = "postgres")]
+            StorageKind::Postgres => postgres::open(&self.text),
+            #[cfg(not(all(feature = "redis", feature = "postgres")))]
+            kind => Err(SharedStorageError::new(format!(
+                "this program was built without {kind:?}"
+            ))),
+        }
     }
 }
 
 impl fmt::Debug for SharedStorageAddress {
-    /// Without the user and the password.
+    /// Without the user and the password, which may be parameters, too.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.0.rsplit('@').next().unwrap_or_default();
+        let shown = self.text.split('?').next().unwrap_or_default();
+        let shown = shown.rsplit('@').next().unwrap_or_default();
         f.debug_tuple("SharedStorageAddress").field(&shown).finish()
     }
 }
@@ -336,12 +377,40 @@ impl CertificateStore {
         managed: &ManagedCertificate,
         may_send: bool,
     ) -> Result<(), CertificateStoreError> {
-        let folder = self.of(managed);
-        for name in ["certificate.pem", "state.json", "pending.key"] {
+        self.sync_folder(replica, &self.of(managed), may_send).await
+    }
+
+    /// As [`Self::sync_certificate`], by the folder of the certificate.
+    pub(crate) async fn sync_folder(
+        &self,
+        replica: &StorageReplica,
+        folder: &Path,
+        may_send: bool,
+    ) -> Result<(), CertificateStoreError> {
+        for name in CERTIFICATE_FILES {
             self.sync_file(replica, &folder.join(name), may_send)
                 .await?;
         }
         Ok(())
+    }
+
+    /// Removes a certificate from the storage.
+    pub(crate) async fn remove_shared(
+        &self,
+        replica: &StorageReplica,
+        folder: &Path,
+    ) -> Result<(), CertificateStoreError> {
+        for name in CERTIFICATE_FILES {
+            let name = self.shared_name(&folder.join(name));
+            replica.storage.write(&name, None).await?;
+        }
+        Ok(())
+    }
+
+    /// The name of a file or a lock in the storage: its path in the folder.
+    pub(crate) fn shared_name(&self, path: &Path) -> String {
+        let name = path.strip_prefix(self.folder()).unwrap_or(path);
+        name.display().to_string()
     }
 
     /// Makes the account at an authority the same on both sides.
@@ -354,17 +423,16 @@ impl CertificateStore {
             .await
     }
 
-    /// Makes a file the same on both sides. Its name in the storage is its path in the folder.
+    /// Makes a file the same on both sides.
     pub(crate) async fn sync_file(
         &self,
         replica: &StorageReplica,
         path: &Path,
         may_send: bool,
     ) -> Result<(), CertificateStoreError> {
-        let name = path.strip_prefix(self.folder()).unwrap_or(path);
         let local = self.read(path)?;
         let change = replica
-            .sync(&name.display().to_string(), local.as_deref(), may_send)
+            .sync(&self.shared_name(path), local.as_deref(), may_send)
             .await?;
         match change {
             None => Ok(()),
@@ -408,15 +476,26 @@ mod tests {
 
     #[test]
     fn addresses_of_other_kinds_are_refused_and_passwords_are_not_shown() {
-        for wrong in ["", "redis", "redis://", "http://127.0.0.1/", "/var/lib"] {
+        for wrong in [
+            "",
+            "redis",
+            "redis://",
+            "http://127.0.0.1/",
+            "/var/lib",
+            "mysql://a/b",
+        ] {
             let error = SharedStorageAddress::parse(wrong).unwrap_err().to_string();
-            assert!(error.contains("redis://"), "{error}");
+            assert!(error.contains("or postgres://"), "{error}");
         }
-        let address = SharedStorageAddress::parse("rediss://user:p@ss@host:6380/1").unwrap();
-        let shown = format!("{address:?}");
-        assert!(
-            shown.contains("host:6380/1") && !shown.contains("ss@"),
-            "{shown}"
-        );
+        for (address, place) in [
+            ("rediss://user:p@ss@host:6380/1", "host:6380/1"),
+            ("postgres://user:p@ss@host/apus", "host/apus"),
+            ("postgresql://host/apus?user=me&password=p@ss", "host/apus"),
+        ] {
+            let address = SharedStorageAddress::parse(address).unwrap();
+            let shown = format!("{address:?}");
+            assert!(shown.contains(place) && !shown.contains("ss@"), "{shown}");
+            assert!(!shown.contains("p@ss"), "{shown}");
+        }
     }
 }

@@ -49,14 +49,6 @@ impl From<RedisError> for SharedStorageError {
     }
 }
 
-/// The field of a challenge in their hash.
-fn field(challenge: &SharedChallenge) -> &str {
-    match challenge {
-        SharedChallenge::Http { token, .. } => token,
-        SharedChallenge::Tls { name, .. } => name,
-    }
-}
-
 impl SharedStorage for RedisStorage {
     fn read<'a>(&'a self, name: &'a str) -> StorageFuture<'a, Option<Vec<u8>>> {
         Box::pin(async move {
@@ -77,6 +69,37 @@ impl SharedStorage for RedisStorage {
             };
             self.0.query::<()>(&pipeline).await?;
             Ok(())
+        })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> StorageFuture<'a, Vec<String>> {
+        Box::pin(async move {
+            let files = format!("{PREFIX}file:");
+            let (mut names, mut cursor) = (Vec::new(), 0_u64);
+            loop {
+                let mut pipeline = pipe();
+                pipeline
+                    .cmd("SCAN")
+                    .arg(cursor)
+                    .arg("MATCH")
+                    .arg(format!("{files}{prefix}*"))
+                    .arg("COUNT")
+                    .arg(1000);
+                let ((next, keys),): ((u64, Vec<String>),) = self.0.query(&pipeline).await?;
+                names.extend(
+                    keys.iter()
+                        .filter_map(|key| key.strip_prefix(&files))
+                        .map(str::to_owned),
+                );
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+            // A key may be found more than once.
+            names.sort_unstable();
+            names.dedup();
+            Ok(names)
         })
     }
 
@@ -109,7 +132,7 @@ impl SharedStorage for RedisStorage {
             let json = serde_json::to_string(&(expires, challenge))
                 .map_err(|error| SharedStorageError::new(error.to_string()))?;
             let mut pipeline = pipe();
-            pipeline.hset(CHALLENGES, field(challenge), json).ignore();
+            pipeline.hset(CHALLENGES, challenge.key(), json).ignore();
             // What is left over after a crash goes with the last one.
             pipeline.expire(CHALLENGES, CHALLENGE_LIFETIME).ignore();
             self.0.query::<()>(&pipeline).await?;
@@ -120,7 +143,7 @@ impl SharedStorage for RedisStorage {
     fn remove_challenge<'a>(&'a self, challenge: &'a SharedChallenge) -> StorageFuture<'a, ()> {
         Box::pin(async move {
             let mut pipeline = pipe();
-            pipeline.hdel(CHALLENGES, field(challenge)).ignore();
+            pipeline.hdel(CHALLENGES, challenge.key()).ignore();
             self.0.query::<()>(&pipeline).await?;
             Ok(())
         })

@@ -55,6 +55,7 @@ fn write(
             .replace("@features@", &parts.features())
             .replace("@crate@", &name.as_crate())
             .replace("@docker-context@", &source.docker_context())
+            .replace("@docker-options@", &parts.docker_options(name))
             .replace("@docker-copy@", &source.docker_copy())
             // The last one: a URL may have an `@`.
             .replace("@apus@", &source.dependency())

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use clap::ValueEnum;
 
+use super::name::ProjectName;
+
 /// What a project can begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProjectPart {
@@ -189,6 +191,19 @@ impl ProjectParts {
             "api" => self.has_api,
             _ => self.has_db,
         }
+    }
+
+    /// The options of `docker run` that the image needs, with a space behind them: nothing but temporary files and the
+    /// database is written, and settings without a default are in a file.
+    pub(super) fn docker_options(&self, name: &ProjectName) -> String {
+        let mut options = "--rm --read-only --tmpfs /tmp --cap-drop ALL ".to_owned();
+        if self.has_login {
+            let _ = write!(options, "--env-file {name}.env ");
+        }
+        if self.has_db {
+            let _ = write!(options, "-v {name}:/var/lib/{name} ");
+        }
+        options
     }
 
     /// The features of the crate `apus` that the project uses.

@@ -113,7 +113,12 @@ impl FrameworkSource {
     /// The argument of `docker build` that a folder outside of the project needs, with a space behind it.
     pub(super) fn docker_context(&self) -> String {
         match self {
-            Self::Folder { workspace, .. } => format!("--build-context apus={workspace} "),
+            Self::Folder { workspace, .. } => {
+                format!(
+                    "--build-context {} ",
+                    shell_word(&format!("apus={workspace}"))
+                )
+            }
             Self::CratesIo { .. } | Self::Git { .. } => String::new(),
         }
     }
@@ -167,6 +172,15 @@ fn quotable<'a>(value: &'a str, option: &str) -> Result<&'a str, CommandError> {
         )));
     }
     Ok(value)
+}
+
+/// A word of a command for a shell, in quotes if it needs them.
+fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "+,-./:=_".contains(c);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 /// The path as it can stand in quotes in TOML and in a Dockerfile.

@@ -25,4 +25,6 @@ mod proxy;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod storage_server;
+#[cfg(test)]
 mod wire;

@@ -11,7 +11,8 @@ use crate::diagnostics::Finding;
 use crate::keys::ConfigReader;
 use crate::plan::OnDemandPlan;
 use crate::raw::{
-    self, AcmeKeyType, CertificateScope, Challenge, DnsProvider, OnDemand, Site, Tls, TsigAlgorithm,
+    self, AcmeKeyType, CertificateScope, Challenge, DnsProvider, OnDemand, Site, Tls,
+    TlsPolicyName, TsigAlgorithm,
 };
 use crate::source::{Setting, SourceSpan};
 use crate::string_type::SiteHost;
@@ -70,6 +71,7 @@ impl AcmeDefaults {
             settings: AcmeSettings {
                 email: raw.acme_email.as_ref().map(|email| email.0.clone()),
                 providers: providers(&raw.acme_provider),
+                staging: raw.acme_staging_provider.as_ref().map(|one| one.0.clone()),
                 provider_root: path(&raw.acme_provider_root),
                 external_account,
                 challenges: challenges(&raw.acme_challenge),
@@ -287,6 +289,10 @@ impl AcmeDefaults {
     fn key_types_of(&self, tls: &Setting<Tls>) -> Vec<CertificateKeyType> {
         match tls.acme_key_type.given {
             true => key_types(&tls.acme_key_type),
+            // Clients that are so old may know RSA alone.
+            false if self.key_types.is_empty() && *tls.policy == TlsPolicyName::Legacy => {
+                vec![CertificateKeyType::P256, CertificateKeyType::Rsa2048]
+            }
             false => self.key_types.clone(),
         }
     }

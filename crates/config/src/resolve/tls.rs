@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use apus_acme::ManagedCertificate;
-use apus_net::tls::{ClientAuth, TlsSettings, TlsSite, UnknownName};
+use apus_net::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
 use apus_net::{Http3Settings, ListenAddress};
 use apus_transport::tls::{Certificate, MinVersion};
 
@@ -14,7 +14,7 @@ use super::http3;
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, ConfigTable};
 use crate::plan::{CertificateOrigin, OnDemandPlan};
-use crate::raw::{self, Site, Tls, TlsVersion};
+use crate::raw::{self, Site, Tls, TlsPolicyName, TlsVersion};
 use crate::source::{Setting, SourceSpan};
 use crate::string_type::SiteHost;
 use crate::value::FilePath;
@@ -79,6 +79,7 @@ fn settings(
     let certificates = certificates(site, tls, defaults, reader);
     let http3 = http3::of_site(tls, reader);
     refuse_patterns(site, tls, reader);
+    refuse_old_versions(tls, reader);
     let client_auth = client_auth(tls, reader)?;
     let mut on_demand = None;
     let (certificates, acme, origin) = match certificates? {
@@ -99,6 +100,11 @@ fn settings(
         min_version: match *tls.min_version {
             TlsVersion::Tls12 => MinVersion::Tls12,
             TlsVersion::Tls13 => MinVersion::Tls13,
+        },
+        policy: match *tls.policy {
+            TlsPolicyName::Modern => TlsPolicy::Modern,
+            TlsPolicyName::Intermediate => TlsPolicy::Intermediate,
+            TlsPolicyName::Legacy => TlsPolicy::Legacy,
         },
         alpn: alpn(tls, reader)?,
         http3: http3.is_some(),
@@ -411,6 +417,23 @@ fn refuse_patterns(site: &Setting<Site>, tls: &Setting<Tls>, reader: &mut Config
                 .related(&tls.client_auth.span, "requested here"),
             );
         }
+    }
+}
+
+/// Reports a version that the policy does not have.
+fn refuse_old_versions(tls: &Setting<Tls>, reader: &mut ConfigReader<'_>) {
+    if *tls.policy == TlsPolicyName::Modern
+        && tls.min_version.given
+        && *tls.min_version == TlsVersion::Tls12
+    {
+        reader.report(
+            Finding::error(
+                &tls.min_version.span,
+                "TLS 1.2 with the policy \"modern\", which has TLS 1.3 alone",
+                "expected \"1.3\", or no `min_version`",
+            )
+            .related(&tls.policy.span, "the policy"),
+        );
     }
 }
 

@@ -154,7 +154,8 @@ impl std::fmt::Debug for StorageAddress {
 }
 
 impl StringType for StorageAddress {
-    const EXPECTED: &'static str = "an address as \"redis://127.0.0.1/\"";
+    const EXPECTED: &'static str =
+        "an address as \"redis://127.0.0.1/\" or \"postgres://user:password@host/database\"";
 
     fn parse(text: &str) -> Result<Self, String> {
         SharedStorageAddress::parse(text)

@@ -385,6 +385,14 @@ const MISTAKES: &[(&str, &str)] = &[
         "5:108 there is no list of revoked certificates in it",
     ),
     (
+        "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", policy = \"modern\", min_version = \"1.2\" }\n",
+        "5:78 TLS 1.2 with the policy \"modern\", which has TLS 1.3 alone; expected \"1.3\", or no `min_version`",
+    ),
+    (
+        "SITE\nlisten_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", policy = \"old\" }\n",
+        "5:54 ",
+    ),
+    (
         "SITE\nlisten_tls = 443\ntls = { certificates = [{ cert = \"cert.pem\" }] }\n",
         "5:25 the key `key` is missing",
     ),
@@ -716,6 +724,26 @@ fn a_file_that_includes_itself_is_refused() {
         mistakes.to_string().contains("sites/a.toml:1:11"),
         "{mistakes}"
     );
+}
+
+#[test]
+fn sites_for_old_clients_have_certificates_with_rsa_keys_beside_others() {
+    let kinds = |tls: &str| {
+        let text = format!(
+            "[global]\nacme_agree = true\n[[sites]]\nserver_name = \"example.com\"\nlisten_tls = 443\n\
+             root = \"public\"\ntls = {{ {tls} }}\n"
+        );
+        let plan = parse_in(folder().path(), &text).unwrap();
+        let orders = plan.sites[0].acme.iter();
+        orders
+            .map(|one| one.settings.key_type.name())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(""), ["p256"]);
+    assert_eq!(kinds("policy = \"modern\""), ["p256"]);
+    assert_eq!(kinds("policy = \"legacy\""), ["p256", "rsa2048"]);
+    let given = kinds("policy = \"legacy\", acme_key_type = \"p384\"");
+    assert_eq!(given, ["p384"]);
 }
 
 #[test]

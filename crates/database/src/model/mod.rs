@@ -193,12 +193,7 @@ pub trait Model: for<'r> FromRow<'r, AnyRow> + Send + Sync + Unpin + 'static {
                 statement.text(" = ");
                 statement.value(value);
             });
-            statement.text(" WHERE ");
-            statement.name(Self::KEY);
-            statement.text(" = ");
-            statement.value(key);
-            let done = Executor::execute(db, statement.finish()?).await?;
-            Ok(done.rows_affected() > 0)
+            change_row::<Self>(db, statement, key).await
         }
     }
 
@@ -211,14 +206,23 @@ pub trait Model: for<'r> FromRow<'r, AnyRow> + Send + Sync + Unpin + 'static {
         async move {
             let mut statement = StatementWriter::new(db.system(), "DELETE FROM ");
             statement.name(Self::TABLE);
-            statement.text(" WHERE ");
-            statement.name(Self::KEY);
-            statement.text(" = ");
-            statement.value(key);
-            let done = Executor::execute(db, statement.finish()?).await?;
-            Ok(done.rows_affected() > 0)
+            change_row::<Self>(db, statement, key).await
         }
     }
+}
+
+/// Runs a statement on the row with this key. Returns whether there is one.
+async fn change_row<'e, M: Model>(
+    db: impl DbExecutor<'e>,
+    mut statement: StatementWriter,
+    key: SqlValue,
+) -> Result<bool, Error> {
+    statement.text(" WHERE ");
+    statement.name(M::KEY);
+    statement.text(" = ");
+    statement.value(key);
+    let done = Executor::execute(db, statement.finish()?).await?;
+    Ok(done.rows_affected() > 0)
 }
 
 /// `SELECT` the columns `FROM` the table.

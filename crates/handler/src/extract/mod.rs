@@ -225,19 +225,16 @@ fn read_fields<T: DeserializeOwned>(
 pub struct State<T>(pub T);
 
 impl<T: Clone + 'static> FromRequestHead for State<T> {
-    type Rejection = StatusCode;
+    type Rejection = Error;
 
-    fn from_head(_: &Request, matched: &Matched<'_>) -> Result<Self, StatusCode> {
-        match matched.state::<T>() {
-            Some(value) => Ok(Self(value.clone())),
-            None => {
-                tracing::error!(
-                    "a handler takes State<{0}>, but the App was given no state of type {0}",
-                    std::any::type_name::<T>()
-                );
-                Err(StatusCode::INTERNAL_SERVER_ERROR)
-            }
-        }
+    fn from_head(_: &Request, matched: &Matched<'_>) -> Result<Self, Error> {
+        let value = matched.state::<T>().cloned();
+        value.map(Self).ok_or_else(|| {
+            let name = std::any::type_name::<T>();
+            Error::not_provided(format!(
+                "a handler takes State<{name}>, but the App was given no state of type {name}"
+            ))
+        })
     }
 
     fn check(route: &mut RouteCheck<'_>) {
@@ -256,19 +253,16 @@ impl<T: Clone + 'static> FromRequestHead for State<T> {
 pub struct Extension<T>(pub T);
 
 impl<T: Clone + Send + Sync + 'static> FromRequestHead for Extension<T> {
-    type Rejection = StatusCode;
+    type Rejection = Error;
 
-    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, StatusCode> {
-        match request.extensions().get::<T>() {
-            Some(value) => Ok(Self(value.clone())),
-            None => {
-                tracing::error!(
-                    "a handler takes Extension<{}>, but no layer put one there",
-                    std::any::type_name::<T>()
-                );
-                Err(StatusCode::INTERNAL_SERVER_ERROR)
-            }
-        }
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Error> {
+        let value = request.extensions().get::<T>().cloned();
+        value.map(Self).ok_or_else(|| {
+            let name = std::any::type_name::<T>();
+            Error::not_provided(format!(
+                "a handler takes Extension<{name}>, but no layer put one there"
+            ))
+        })
     }
 }
 

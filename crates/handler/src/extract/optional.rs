@@ -1,13 +1,19 @@
 //! `Option` and `Result` of extractors: arguments of handlers that respond to a failed extraction themselves.
 
+use std::any::Any;
 use std::convert::Infallible;
 
 use apus_http::Request;
 
 use super::{Extraction, FromRequest, FromRequestHead};
+use crate::error::Error;
 use crate::matched::Matched;
+use crate::respond::IntoResponse;
+use crate::route_check::RouteCheck;
 
 /// `None` if the extraction fails.
+///
+/// What a value that waits is made of has to be there, and an error of the server, as of a database that is down, is logged.
 #[diagnostic::do_not_recommend]
 impl<T: FromRequestHead + 'static> FromRequestHead for Option<T> {
     type Rejection = Infallible;
@@ -15,11 +21,33 @@ impl<T: FromRequestHead + 'static> FromRequestHead for Option<T> {
     const WAITS: bool = T::WAITS;
 
     fn extraction(request: &mut Request, matched: &Matched<'_>) -> Extraction<Self, Infallible> {
-        T::extraction(request, matched).map(|value| Ok(value.ok()))
+        T::extraction(request, matched).map(|value| Ok(value.map_err(log_failure::<T>).ok()))
     }
 
     fn from_head(request: &Request, matched: &Matched<'_>) -> Result<Self, Infallible> {
         Ok(T::from_head(request, matched).ok())
+    }
+
+    fn check(route: &mut RouteCheck<'_>) {
+        if T::WAITS {
+            T::check(route);
+        }
+    }
+}
+
+/// Logs that the server could not make a value.
+fn log_failure<T: FromRequestHead>(rejection: T::Rejection) {
+    if !T::WAITS {
+        return;
+    }
+    let mut response = rejection.into_response();
+    let error = response
+        .take_attached()
+        .map(<Box<dyn Any>>::downcast::<Error>);
+    if let Some(Ok(error)) = error
+        && response.status().is_server_error()
+    {
+        error.log();
     }
 }
 
@@ -36,6 +64,12 @@ impl<T: FromRequestHead + 'static> FromRequestHead for Result<T, T::Rejection> {
 
     fn from_head(request: &Request, matched: &Matched<'_>) -> Result<Self, Infallible> {
         Ok(T::from_head(request, matched))
+    }
+
+    fn check(route: &mut RouteCheck<'_>) {
+        if T::WAITS {
+            T::check(route);
+        }
     }
 }
 

@@ -51,8 +51,20 @@ impl<'de> Deserializer<'de> for FieldValues<'de> {
         }
     }
 
+    /// Browsers send `on` for a checkbox without a value (HTML Living Standard section 4.10.5.1.15).
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let text = self.single()?;
+        match &*text {
+            "true" | "on" => visitor.visit_bool(true),
+            "false" => visitor.visit_bool(false),
+            text => Err(de::Error::invalid_value(
+                de::Unexpected::Str(text),
+                &visitor,
+            )),
+        }
+    }
+
     parsed! {
-        deserialize_bool: visit_bool, bool;
         deserialize_i8: visit_i8, i8;
         deserialize_i16: visit_i16, i16;
         deserialize_i32: visit_i32, i32;

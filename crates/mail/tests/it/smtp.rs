@@ -108,6 +108,30 @@ fn a_server_that_is_down_is_told_with_its_address() {
     assert!(!format!("{error} {error:?} {mailer:?}").contains("hunter2"));
 }
 
+/// The second attempt is after two seconds.
+#[test]
+fn a_mail_that_is_sent_later_is_sent_again_if_the_server_is_busy() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut busy, _) = listener.accept().unwrap();
+        busy.write_all(b"421 busy\r\n").unwrap();
+        drop(busy);
+        let (stream, _) = listener.accept().unwrap();
+        serve_session(stream, "250 test", "250 ok")
+    });
+    let mailer = Mailer::open(&format!("smtp://{address}"), "shop@example.com").unwrap();
+    client().run(async {
+        mailer.send_later(mail());
+        drop(mailer);
+        while !server.is_finished() {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    });
+    let received = server.join().unwrap();
+    assert!(received.contains("Subject: Hello"), "{received}");
+}
+
 /// An attacker on the network could remove STARTTLS from the reply (RFC 3207 section 6).
 #[test]
 fn a_password_is_not_sent_without_tls_where_it_is_required() {

@@ -1,11 +1,13 @@
 //! TLS (RFC 8446, RFC 5246) for servers: settings, sessions, handshakes.
 
 mod handshake;
+mod policy;
 mod quic;
 mod sessions;
 mod settings;
 mod tickets;
 
+pub use policy::TlsPolicy;
 pub use settings::{
     ChallengeCertificates, ClientAuth, OnDemandCertificates, OnDemandLookup, PreparedSite,
     TlsSettings, TlsSite, UnknownName,

@@ -15,6 +15,7 @@ use rustls::server::{ClientHello, NoClientAuth, ResolvesServerCert, WebPkiClient
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CipherSuite, RootCertStore, ServerConfig, SignatureAlgorithm};
 
+use super::policy::TlsPolicy;
 use super::quic::QuicSite;
 use super::sessions::{ON_DEMAND_SESSIONS, SITE_SESSIONS, TlsSessions};
 use super::tickets::TicketSecrets;
@@ -29,8 +30,10 @@ pub struct TlsSite {
     pub certificates: Vec<Certificate>,
     /// Whether clients present certificates.
     pub client_auth: ClientAuth,
-    /// The oldest version that is accepted.
+    /// The oldest version that is accepted, as far as the policy has it.
     pub min_version: MinVersion,
+    /// The cipher suites and groups.
+    pub policy: TlsPolicy,
     /// Protocols offered by ALPN (RFC 7301) over TCP, in the order of preference.
     pub alpn: Vec<Vec<u8>>,
     /// Whether the site is served over HTTP/3, where the listener has it.
@@ -73,7 +76,11 @@ impl TlsSite {
                 revoked.iter().for_each(|der| field(der.as_ref()));
             }
         }
-        field(&[self.min_version as u8, u8::from(has_stored_tickets)]);
+        field(&[
+            self.min_version as u8,
+            self.policy as u8,
+            u8::from(has_stored_tickets),
+        ]);
         let mut identity = [0; 32];
         identity.copy_from_slice(hash.finish().as_ref());
         identity
@@ -360,10 +367,12 @@ impl TlsSiteConfig {
         session_capacity: usize,
         secrets: Option<&Arc<TicketSecrets>>,
     ) -> Result<Self, TlsError> {
-        let provider = Arc::new(default_provider());
+        let provider = Arc::new(site.policy.provider());
         let versions: &[_] = match site.min_version {
-            MinVersion::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
-            MinVersion::Tls13 => &[&rustls::version::TLS13],
+            MinVersion::Tls12 if site.policy.has_tls12() => {
+                &[&rustls::version::TLS13, &rustls::version::TLS12]
+            }
+            _ => &[&rustls::version::TLS13],
         };
         let verifier = |authorities: &[CertificateDer<'static>],
                         revoked: &[CertificateRevocationListDer<'static>]| {
@@ -412,6 +421,7 @@ impl TlsSiteConfig {
             .map_err(|error| TlsError::new(error.to_string()))?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(CertificateResolver::new(&site.certificates)));
+        config.ignore_client_order = site.policy.has_order_of_server();
         let sessions = TlsSessions::of(site.identity(secrets.is_some()), session_capacity, secrets)
             .map_err(|error| TlsError::new(error.to_string()))?;
         let certificate_names: Arc<[Box<str>]> = site

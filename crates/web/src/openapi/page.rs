@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use apus_http::escape_html;
 use serde_json::Value;
 
 /// The page for a description at the URL `address`.
@@ -18,7 +19,7 @@ pub(super) fn html(document: &Value, address: &str) -> String {
     let mut routes = String::new();
     for (group, operations) in groups {
         if !group.is_empty() {
-            let _ = write!(routes, "<h2>{}</h2>", escape(group));
+            let _ = write!(routes, "<h2>{}</h2>", escape_html(group));
         }
         routes.push_str(&operations);
     }
@@ -27,18 +28,18 @@ pub(super) fn html(document: &Value, address: &str) -> String {
         let _ = write!(
             schemas,
             "<details id=\"{0}\"><summary><b>{0}</b></summary><pre>{1}</pre></details>",
-            escape(name),
-            escape(&format!("{schema:#}"))
+            escape_html(name),
+            escape_html(&format!("{schema:#}"))
         );
     }
     if !schemas.is_empty() {
         schemas.insert_str(0, "<h2>Types</h2>");
     }
     include_str!("page.html")
-        .replace("{title}", &escape(text(&info["title"])))
-        .replace("{version}", &escape(text(&info["version"])))
+        .replace("{title}", &escape_html(text(&info["title"])))
+        .replace("{version}", &escape_html(text(&info["version"])))
         .replace("{description}", &paragraphs(text(&info["description"])))
-        .replace("{address}", &escape(address))
+        .replace("{address}", &escape_html(address))
         .replace("{routes}", &routes)
         .replace("{schemas}", &schemas)
 }
@@ -49,9 +50,9 @@ fn show(page: &mut String, method: &str, path: &str, operation: &Value) {
     let _ = write!(
         page,
         "<details class=\"{0}\"><summary><b>{0}</b> <code>{1}</code> {2}</summary>{3}",
-        escape(&method),
-        escape(path),
-        escape(text(&operation["summary"])),
+        escape_html(&method),
+        escape_html(path),
+        escape_html(text(&operation["summary"])),
         paragraphs(text(&operation["description"]))
     );
     let parameters = operation["parameters"].as_array();
@@ -65,10 +66,10 @@ fn show(page: &mut String, method: &str, path: &str, operation: &Value) {
             let _ = write!(
                 page,
                 "<tr><td><code>{}</code><td>{}<td>{}<td>{needed} {}",
-                escape(text(&parameter["name"])),
-                escape(text(&parameter["in"])),
+                escape_html(text(&parameter["name"])),
+                escape_html(text(&parameter["in"])),
                 type_of(&parameter["schema"]),
-                escape(text(&parameter["description"]))
+                escape_html(text(&parameter["description"]))
             );
         }
         page.push_str("</table>");
@@ -98,8 +99,8 @@ fn row(page: &mut String, label: &str, media_type: &str, schema: &Value) {
     let _ = write!(
         page,
         "<tr><td>{}<td>{}<td>{}",
-        escape(label),
-        escape(media_type),
+        escape_html(label),
+        escape_html(media_type),
         type_of(schema)
     );
 }
@@ -110,7 +111,7 @@ fn type_of(schema: &Value) -> String {
         .as_str()
         .and_then(|name| name.rsplit('/').next())
     {
-        return format!("<a href=\"#{0}\">{0}</a>", escape(name));
+        return format!("<a href=\"#{0}\">{0}</a>", escape_html(name));
     }
     for several in ["anyOf", "oneOf"] {
         if let Some(schemas) = schema[several].as_array() {
@@ -128,8 +129,8 @@ fn type_of(schema: &Value) -> String {
     };
     match (kind.as_str(), schema["format"].as_str()) {
         ("array", _) => format!("array of {}", type_of(&schema["items"])),
-        (kind, Some(format)) => escape(&format!("{kind} ({format})")),
-        (kind, None) => escape(kind),
+        (kind, Some(format)) => escape_html(&format!("{kind} ({format})")),
+        (kind, None) => escape_html(kind),
     }
 }
 
@@ -152,14 +153,6 @@ fn text(of: &Value) -> &str {
 fn paragraphs(text: &str) -> String {
     let paragraphs = text.split("\n\n").filter(|part| !part.trim().is_empty());
     paragraphs
-        .map(|paragraph| format!("<p>{}</p>", escape(paragraph)))
+        .map(|paragraph| format!("<p>{}</p>", escape_html(paragraph)))
         .collect()
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-        .replace('\'', "&#39;")
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use apus_control::{ControlSocket, StartTime};
 use apus_http::ServiceFactory;
-use apus_net::tls::{ClientAuth, TlsSettings, TlsSite, UnknownName};
+use apus_net::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
 use apus_net::{
     Engine, EnginePlan, Http3Settings, Limits, ListenAddress, ListenerPlan, development_listener,
 };
@@ -110,6 +110,7 @@ impl Server {
             certificates: vec![certificate],
             client_auth: ClientAuth::None,
             min_version: MinVersion::default(),
+            policy: TlsPolicy::default(),
             alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
             http3: true,
             early_data: true,

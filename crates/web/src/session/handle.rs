@@ -215,12 +215,11 @@ impl Session {
 
 /// Without the layer it is a 500, and an error is logged.
 impl FromRequestHead for Session {
-    type Rejection = StatusCode;
+    type Rejection = Error;
 
-    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, StatusCode> {
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Error> {
         Self::of(request).ok_or_else(|| {
-            tracing::error!("a handler takes a Session, but the App has no layer `Sessions`");
-            StatusCode::INTERNAL_SERVER_ERROR
+            Error::not_provided("a handler takes a Session, but the App has no layer `Sessions`")
         })
     }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Page, TemplateError, Templates, TemplatesState, urls};
 use crate::app::Urls;
-use apus_handler::{FromRequestHead, Matched, RouteCheck};
+use apus_handler::{Error, FromRequestHead, Matched, RouteCheck};
 use apus_media_type as media_type;
 
 thread_local! {
@@ -133,18 +133,17 @@ fn content_type(name: &str) -> String {
 }
 
 impl FromRequestHead for Renderer {
-    type Rejection = StatusCode;
+    type Rejection = Error;
 
-    fn from_head(request: &Request, matched: &Matched<'_>) -> Result<Self, StatusCode> {
-        let Some(templates) = matched.state::<Templates>() else {
-            tracing::error!(
-                "a handler takes a Renderer, but the App was given no Templates as state"
-            );
-            return Err(StatusCode::INTERNAL_SERVER_ERROR);
-        };
+    fn from_head(request: &Request, matched: &Matched<'_>) -> Result<Self, Error> {
+        let templates = matched.state::<Templates>().ok_or_else(|| {
+            Error::not_provided(
+                "a handler takes a Renderer, but the App was given no Templates as state",
+            )
+        })?;
         let renderer = templates.renderer().map_err(|error| {
             error.log();
-            StatusCode::INTERNAL_SERVER_ERROR
+            Error::of(StatusCode::INTERNAL_SERVER_ERROR)
         })?;
         let Ok(urls) = Urls::from_head(request, matched);
         Ok(Self {

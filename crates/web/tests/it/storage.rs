@@ -4,12 +4,16 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use apus::storage::{ObjectInfo, S3Settings, Storage, StorageError, StorageKey};
 use apus::testing::{TestClient, TestServer};
-use apus::{App, Body, BodyError, Frame, HttpError, OrNotFound, Path as PathOf, Readiness, State};
+use apus::{
+    App, Body, BodyError, Frame, HttpError, OrNotFound, Path as PathOf, Readiness, State,
+    StatusCode,
+};
 use apus_testkit::{block_on, body_bytes, ready_frames};
 use bytes::{Bytes, BytesMut};
 
@@ -272,6 +276,28 @@ fn a_bucket_that_is_missing_and_a_store_that_is_down_are_errors() {
             "{bucket}"
         );
     }
+}
+
+#[test]
+fn a_request_to_a_busy_object_store_is_sent_again() {
+    async fn object(State(requests): State<Arc<AtomicU32>>) -> (StatusCode, &'static str) {
+        match requests.fetch_add(1, Ordering::SeqCst) {
+            0 => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "<Error><Code>SlowDown</Code></Error>",
+            ),
+            1 => (StatusCode::TOO_MANY_REQUESTS, ""),
+            _ => (StatusCode::OK, "content"),
+        }
+    }
+    let requests = Arc::new(AtomicU32::new(0));
+    let app = App::new()
+        .state(requests.clone())
+        .get("/files/{*name}", object);
+    let server = TestServer::start(app);
+    let storage = Storage::s3(S3Settings::new(server.url(""), "files")).unwrap();
+    let info = block_on(storage.info(&key("a.txt"))).unwrap().unwrap();
+    assert_eq!((info.bytes, requests.load(Ordering::SeqCst)), (7, 3));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use apus::sql::Db;
 use apus::sql::sqlx::any::AnyRow;
-use apus::sql::sqlx::{self, AnyConnection, FromRow, Row};
+use apus::sql::sqlx::{self, AnyConnection, Connection, FromRow, Row};
 use serde::{Deserialize, Serialize};
 
 use super::User;
@@ -95,7 +95,8 @@ impl Order {
         if User::find(db, new.user).await?.is_none() {
             return Err(PlaceError::NoUser);
         }
-        let mut transaction = db.pool().begin().await?;
+        let mut connection = db.acquire().await?;
+        let mut transaction = connection.begin().await?;
         match Self::place_in(db, &mut transaction, new.user, wanted).await {
             Ok(order) => {
                 transaction.commit().await?;
@@ -160,7 +161,7 @@ impl Order {
             db.sql("SELECT id, user_id, total_cents, placed_at FROM orders WHERE id = ?"),
         )
         .bind(id)
-        .fetch_optional(&db.pool())
+        .fetch_optional(db)
         .await?;
         let Some(mut order) = found else {
             return Ok(None);
@@ -170,7 +171,7 @@ impl Order {
              ORDER BY product_id",
         ))
         .bind(id)
-        .fetch_all(&db.pool())
+        .fetch_all(db)
         .await?;
         Ok(Some(order))
     }
@@ -187,7 +188,7 @@ impl Order {
         .bind(user)
         .bind(after)
         .bind(limit)
-        .fetch_all(&db.pool())
+        .fetch_all(db)
         .await
     }
 }

@@ -39,7 +39,7 @@ impl Product {
     pub async fn find(db: &Db, id: i64) -> sqlx::Result<Option<Self>> {
         sqlx::query_as(db.sql("SELECT id, name, price_cents, stock FROM products WHERE id = ?"))
             .bind(id)
-            .fetch_optional(&db.pool())
+            .fetch_optional(db)
             .await
     }
 
@@ -53,7 +53,7 @@ impl Product {
         ))
         .bind(after)
         .bind(limit)
-        .fetch_all(&db.pool())
+        .fetch_all(db)
         .await
     }
 
@@ -68,7 +68,7 @@ impl Product {
         .bind(&new.name)
         .bind(new.price_cents)
         .bind(new.stock)
-        .fetch_one(&db.pool())
+        .fetch_one(db)
         .await?;
         Ok(Self {
             id,
@@ -87,7 +87,7 @@ impl Product {
         sqlx::query(db.sql("UPDATE products SET stock = stock + ? WHERE id = ?"))
             .bind(quantity)
             .bind(id)
-            .execute(&db.pool())
+            .execute(db)
             .await?;
         Self::find(db, id).await
     }

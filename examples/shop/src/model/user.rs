@@ -34,7 +34,7 @@ impl User {
     pub async fn find(db: &Db, id: i64) -> sqlx::Result<Option<Self>> {
         sqlx::query_as(db.sql("SELECT id, name, email FROM users WHERE id = ?"))
             .bind(id)
-            .fetch_optional(&db.pool())
+            .fetch_optional(db)
             .await
     }
 
@@ -46,7 +46,7 @@ impl User {
         sqlx::query_as(db.sql("SELECT id, name, email FROM users WHERE id > ? ORDER BY id LIMIT ?"))
             .bind(after)
             .bind(limit)
-            .fetch_all(&db.pool())
+            .fetch_all(db)
             .await
     }
 
@@ -62,7 +62,7 @@ impl User {
         )
         .bind(&new.name)
         .bind(&email)
-        .fetch_one(&db.pool())
+        .fetch_one(db)
         .await;
         match added {
             Ok(id) => Ok(Some(Self {

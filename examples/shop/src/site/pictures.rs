@@ -95,12 +95,12 @@ async fn add(
     };
     let insert =
         "INSERT INTO pictures (user_id, title, content_type) VALUES (?, ?, ?) RETURNING id";
-    let mut transaction = db.pool().begin().await?;
+    let transaction = db.begin();
     let id: i64 = sqlx::query_scalar(db.sql(insert))
         .bind(user.id)
         .bind(title)
         .bind(media_type)
-        .fetch_one(&mut *transaction)
+        .fetch_one(&transaction)
         .await?;
     // The name of the client is not that of the file.
     file.save(folder.join(id.to_string())).await?;

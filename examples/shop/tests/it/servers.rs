@@ -108,10 +108,10 @@ fn fresh(system: System) -> String {
     let db: Db = Db::open(&address(home)).unwrap();
     block_on(async {
         sqlx::raw_sql(AssertSqlSafe(format!("CREATE DATABASE {name}")))
-            .execute(&db.pool())
+            .execute(&db)
             .await
             .unwrap();
-        db.pool().close().await;
+        db.close().await;
     });
     address(&name)
 }

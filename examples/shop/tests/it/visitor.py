@@ -19,6 +19,10 @@ from pathlib import Path
 import websockets
 
 
+class CallFailed(Exception):
+    """The browser refuses a call."""
+
+
 class Page:
     """A tab, controlled over the DevTools protocol."""
 
@@ -37,7 +41,7 @@ class Page:
             message = json.loads(await self.socket.recv())
             if message.get("id") == call:
                 if "error" in message:
-                    sys.exit(f"{method}: {message['error']}")
+                    raise CallFailed(f"{method}: {message['error']}")
                 return message["result"]
             if message.get("method") == "Runtime.exceptionThrown":
                 self.errors.append(str(message["params"]["exceptionDetails"]))
@@ -48,8 +52,13 @@ class Page:
 
     async def until(self, expression):
         for _ in range(1200):
-            if await self.value(f"document.readyState === 'complete' && !!({expression})"):
-                return
+            try:
+                if await self.value(f"document.readyState === 'complete' && !!({expression})"):
+                    return
+            except CallFailed as failure:
+                # The page was left while the expression was evaluated: the next one is on its way.
+                if "navigated" not in str(failure):
+                    raise
             await asyncio.sleep(0.05)
         sys.exit(f"never: {expression}\n" + str(await self.value("document.documentElement.outerHTML")))
 
@@ -64,9 +73,11 @@ class Page:
         await self.value(f"document.querySelector('main [name={name}]').value = ''")
         await self.call("Input.insertText", text=text)
 
-    async def submit(self):
+    async def submit(self, form="main form"):
         await self.value("window.isOld = true")
-        await self.value("document.querySelector('main form button').click()")
+        # The click comes after the call, which would fail if the page was left before its result is known.
+        button = json.dumps(f"{form} button")
+        await self.value(f"void setTimeout(() => document.querySelector({button}).click())")
         await self.until("!window.isOld")
 
     async def text(self, selector):
@@ -129,9 +140,7 @@ async def visit(page, files):
     await page.type("password", "correct horse battery")
     await page.submit()
     saw["signed up"] = await page.text("main p:not(.message)")
-    await page.value("window.isOld = true")
-    await page.value("document.querySelector('header form button').click()")
-    await page.until("!window.isOld")
+    await page.submit("header form")
     for key, password in (("wrong log-in", "wrong horse battery"), ("logged in", "correct horse battery")):
         await page.type("email", "ada@example.com")
         await page.type("password", password)

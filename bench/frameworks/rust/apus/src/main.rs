@@ -128,7 +128,7 @@ async fn user(
     let user: Option<User> =
         sqlx::query_as("SELECT id, name, email, joined FROM users WHERE id = ?")
             .bind(id)
-            .fetch_optional(&db.pool())
+            .fetch_optional(&db)
             .await?;
     let user =
         user.ok_or_else(|| apus::Error::new(StatusCode::NOT_FOUND, "there is no such user"))?;

@@ -16,7 +16,7 @@ impl CertificateTest {
     }
 
     /// The chain and the private key of a certificate that was ordered.
-    fn pair(&self, id: &str) -> (String, String) {
+    pub(super) fn pair(&self, id: &str) -> (String, String) {
         let path = format!("acme/certificates/{id}/certificate.pem");
         let pem = self.home.read(&path);
         let at = pem.find("-----BEGIN PRIVATE KEY").unwrap();
@@ -98,6 +98,12 @@ fn a_certificate_of_certbot_is_imported_and_served_without_an_order() {
     wait_until("the new certificate", || {
         test.serial("shop.example.com") != serial
     });
+    let list = ["cert", "list", "--config", "apus.toml"];
+    let (list, _) = test.home.expect(&list, 0);
+    assert!(
+        list.contains("certificate shop.example.com: expires in "),
+        "{list}"
+    );
     let (_, error) = test.home.expect(&["cert", "import", "site"], 1);
     assert!(error.contains("expected a folder of certbot"), "{error}");
 }

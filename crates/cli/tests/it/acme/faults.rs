@@ -7,13 +7,13 @@ use std::thread;
 
 use rustix::process::Signal;
 
-use super::pebble::BLOCKED;
+use super::pebble::{BLOCKED, Pebble};
 use super::{CertificateTest, PebbleOptions};
 use crate::disk::PreparedDisk;
 use crate::harness::{free_port, wait_until};
 
 /// A DNS server that knows every name, and no address of any.
-fn empty_resolver() -> u16 {
+pub(super) fn empty_resolver() -> u16 {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = socket.local_addr().unwrap().port();
     thread::spawn(move || {
@@ -199,6 +199,44 @@ fn an_authority_that_limits_rates_is_left_alone_for_as_long_as_it_says() {
     let least = String::from_utf8(output.stdout).unwrap();
     assert!(next > least.trim(), "{next} {least}");
     drop(authority);
+}
+
+#[test]
+fn after_three_failures_orders_are_tried_at_a_staging_directory_first() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    let staging = Pebble::start_in(
+        &test.home,
+        "staging",
+        (test.http, test.https),
+        PebbleOptions::default(),
+    );
+    let roots = test.home.read("pebble/root.pem") + &test.home.read("staging/root.pem");
+    test.home.write("roots.pem", roots);
+    let key = format!("acme_staging_provider = \"{}\"\n", staging.directory());
+    let configure = |ports: (u16, u16)| {
+        test.configure_as("apus.toml", ports, &key, "\"shop.example.com\"", "");
+        let text = test.home.read("apus.toml");
+        let text = text.replace("\"pebble/root.pem\"", "\"roots.pem\"");
+        test.home.write("apus.toml", text);
+    };
+    // The authorities look at other ports than those of the server.
+    configure((free_port(), free_port()));
+    let _apus = test.serve();
+    wait_until("the failure", || test.list().contains("1 attempts failed"));
+    let renew = ["cert", "renew", "shop.example.com"];
+    for _ in 0..2 {
+        test.home.expect(&renew, 1);
+    }
+    assert_eq!((staging.orders(), test.pebble.orders()), (0, 3));
+    test.home.expect(&renew, 1);
+    assert_eq!((staging.orders(), test.pebble.orders()), (1, 3));
+    configure((test.http, test.https));
+    test.home.expect(&["reload"], 0);
+    test.home.expect(&renew, 0);
+    // What clients get is not the certificate of the trial.
+    test.wait_until_served("shop.example.com");
+    assert_eq!((staging.orders(), test.pebble.orders()), (2, 4));
+    assert_eq!(staging.valid_orders(), 1);
 }
 
 #[test]

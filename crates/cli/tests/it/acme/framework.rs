@@ -1,11 +1,13 @@
 //! An application of the framework whose certificate is ordered.
 
 use std::num::NonZeroUsize;
+use std::process::Command;
+use std::thread;
 
 use apus::{Acme, App, Server};
 
-use super::{CertificateTest, PebbleOptions};
-use crate::harness::wait_until;
+use super::{CertificateTest, Pebble, PebbleOptions};
+use crate::harness::{Home, get, is_open, is_root, wait_until};
 
 impl CertificateTest {
     fn application(&self, certificate: Acme) -> Result<apus::Running, apus::StartError> {
@@ -57,6 +59,65 @@ fn an_application_orders_its_certificate_and_keeps_it_over_a_restart() {
         test.serial("shop.example.com") != serial
     });
     running.stop();
+}
+
+/// Set for the process of a test that has a network of its own.
+const OWN_NETWORK: &str = "APUS_TEST_OWN_NETWORK";
+
+/// Runs a test of this file again, in a process with a network of its own, in which all ports are free.
+fn run_in_own_network(name: &str) {
+    let namespaces: &[&str] = match is_root() {
+        true => &["--net"],
+        false => &["--user", "--map-current-user", "--keep-caps", "--net"],
+    };
+    let output = Command::new("unshare")
+        .args(namespaces)
+        .args(["sh", "-c", "ip link set lo up && exec \"$@\"", "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            &format!("acme::framework::{name}"),
+            "--nocapture",
+        ])
+        .env(OWN_NETWORK, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{errors}");
+    assert!(text.contains("1 passed"), "{text}\n{errors}");
+}
+
+/// `App::serve_tls` needs the ports 80 and 443.
+#[test]
+fn an_application_is_served_at_the_ports_of_the_web() {
+    if std::env::var_os(OWN_NETWORK).is_none() {
+        return run_in_own_network("an_application_is_served_at_the_ports_of_the_web");
+    }
+    let home = Home::new();
+    let test = CertificateTest {
+        pebble: Pebble::start(&home, (80, 443), PebbleOptions::default()),
+        home,
+        http: 80,
+        https: 443,
+    };
+    let certificate = test.certificate();
+    let app = App::new().get("/", async || "<h1>hello</h1>");
+    // It ends with the process.
+    thread::spawn(move || {
+        if let Err(error) = app.serve_tls(certificate) {
+            eprintln!("{error}");
+        }
+    });
+    test.wait_until_served("shop.example.com");
+    let redirect = get(([127, 0, 0, 1], 80).into(), "/a?b");
+    assert!((300..400).contains(&redirect.status), "{redirect:?}");
+    assert!(
+        redirect.head.contains("location: https://localhost/a?b"),
+        "{redirect:?}"
+    );
+    assert_eq!(test.pebble.orders(), 1);
+    assert!(is_open(([0, 0, 0, 0, 0, 0, 0, 1], 443).into()));
 }
 
 #[test]

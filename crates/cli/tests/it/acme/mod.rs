@@ -7,17 +7,20 @@ mod framework;
 mod kinds;
 mod on_demand;
 mod pebble;
+mod secrets;
 mod shared;
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 
 use rustix::process::Signal;
 
 use self::pebble::{EXTERNAL_KEY, Pebble, PebbleOptions};
-use crate::harness::{Apus, Home, free_port, get, wait_until};
+use crate::harness::{Apus, Ends, Home, free_port, get, wait_until};
 
 /// A server whose site gets a certificate, and the authority that issues it.
 struct CertificateTest {
@@ -125,7 +128,8 @@ fn a_site_without_a_certificate_gets_one_and_keeps_it_over_a_restart() {
         list.starts_with("certificate shop.example.com www.example.com: expires in "),
         "{list}"
     );
-    assert!(list.contains("renewed at 20"), "{list}");
+    let renewal = list.split("renewed at 20").nth(1).unwrap();
+    assert_eq!(renewal.find('Z'), Some("26-12-31T08:12:51".len()), "{list}");
     // Other requests of port 80 are still redirected.
     let redirect = get(
         ([127, 0, 0, 1], test.http).into(),
@@ -199,6 +203,21 @@ fn a_name_is_verified_in_a_handshake_beside_http3() {
 }
 
 #[test]
+fn a_name_is_verified_in_a_handshake_of_a_site_that_requires_client_certificates() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    let site = "[sites.tls]\nacme_challenge = \"tls-alpn-01\"\nclient_auth = \"required\"\nclient_ca = \"pebble/root.pem\"\n";
+    test.configure("", "\"shop.example.com\"", site);
+    let apus = test.serve();
+    wait_until("the certificate", || {
+        test.serial("shop.example.com").contains("serial=")
+    });
+    let output = test.fetch(&test.pebble.root(), "shop.example.com");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("certificate required"), "{error}");
+    assert!(!apus.log().contains("ERROR"), "{}", apus.log());
+}
+
+#[test]
 fn a_wildcard_is_verified_by_dns() {
     let test = CertificateTest::new(PebbleOptions::default());
     test.configure(
@@ -244,16 +263,64 @@ fn a_certificate_is_renewed_without_a_failed_handshake() {
     let _apus = test.serve();
     test.wait_until_served("shop.example.com");
     let (root, before) = (test.pebble.root(), test.serial("shop.example.com"));
-    test.home
-        .expect(&["cert", "renew", "shop.example.com", "--no-wait"], 0);
-    wait_until("the new certificate", || {
-        let output = test.fetch(&root, "shop.example.com");
-        assert!(output.status.success(), "{output:?}");
-        test.serial("shop.example.com") != before
+    let (has_ended, handshakes) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let _ends = Ends(&has_ended);
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !has_ended.load(Ordering::SeqCst) {
+                    let output = test.fetch(&root, "shop.example.com");
+                    assert!(output.status.success(), "{output:?}");
+                    handshakes.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        test.home
+            .expect(&["cert", "renew", "shop.example.com", "--no-wait"], 0);
+        wait_until("the new certificate", || {
+            test.serial("shop.example.com") != before
+        });
+        let so_far = handshakes.load(Ordering::SeqCst);
+        wait_until("handshakes with it", || {
+            handshakes.load(Ordering::SeqCst) > so_far + 3
+        });
     });
     assert_eq!(test.pebble.orders(), 2);
     let (_, error) = test.home.expect(&["cert", "renew", "other.example.com"], 1);
     assert!(error.contains("`other.example.com`"), "{error}");
+}
+
+/// An authority suggests a time that has passed before it revokes certificates.
+#[test]
+fn a_certificate_is_replaced_when_its_authority_suggests_it() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    test.configure("", "\"shop.example.com\"", "");
+    let apus = test.serve();
+    test.wait_until_served("shop.example.com");
+    let serial = test.serial("shop.example.com");
+    let (chain, _) = test.pair("shop.example.com");
+    test.pebble
+        .suggest_renewal(&chain, "2026-01-02T00:00:00Z", "2026-01-02T23:00:00Z");
+    drop(apus);
+    // The authority is asked at the start, at the latest.
+    let apus = test.serve();
+    wait_until("the suggestion", || {
+        test.list().contains("renewed at 2026-01-02")
+    });
+    // A certificate that was issued within the hour is not replaced.
+    assert_eq!(test.pebble.orders(), 1);
+    drop(apus);
+    let state = "acme/certificates/shop.example.com/state.json";
+    let mut json: serde_json::Value = serde_json::from_str(&test.home.read(state)).unwrap();
+    assert!(json["next_attempt"].is_string(), "{json}");
+    json["next_attempt"] = serde_json::Value::Null;
+    test.home.write(state, json.to_string());
+    let _apus = test.serve();
+    wait_until("the new certificate", || {
+        test.serial("shop.example.com") != serial
+    });
+    test.wait_until_served("shop.example.com");
+    assert_eq!(test.pebble.orders(), 2);
 }
 
 /// A renewal uses the configuration that is in force, not what its file has become since.

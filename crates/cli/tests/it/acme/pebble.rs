@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use apus_testkit::CertificateAuthority;
+use serde_json::json;
 
 use crate::harness::{Home, free_port, is_open, wait_until};
 
@@ -59,7 +60,17 @@ pub(crate) const EXTERNAL_KEY: &str = "ZWFiLWtleS1vZi10aGlydHktdHdvLWJ5dGVzLSEhI
 
 impl Pebble {
     pub(crate) fn start(home: &Home, ports: (u16, u16), options: PebbleOptions) -> Self {
-        let folder = home.path("pebble");
+        Self::start_in(home, "pebble", ports, options)
+    }
+
+    /// As [`Self::start`], with the files of the authority in this folder.
+    pub(crate) fn start_in(
+        home: &Home,
+        name: &str,
+        ports: (u16, u16),
+        options: PebbleOptions,
+    ) -> Self {
+        let folder = home.path(name);
         fs::create_dir(&folder).unwrap();
         let authority = CertificateAuthority::generate();
         let https = authority.ecdsa(&["localhost"]);
@@ -161,6 +172,23 @@ impl Pebble {
     /// The URL of its directory.
     pub(crate) fn directory(&self) -> &str {
         &self.directory
+    }
+
+    /// Suggests a time of renewal for a certificate, from `start` to `end` (RFC 9773).
+    pub(crate) fn suggest_renewal(&self, chain: &str, start: &str, end: &str) {
+        let window = json!({ "suggestedWindow": { "start": start, "end": end } });
+        let body = json!({ "Certificate": chain, "ARIResponse": window.to_string() });
+        let output = Command::new("curl")
+            .args(["--silent", "--show-error", "--fail", "--cacert"])
+            .arg(self.folder.join("root.pem"))
+            .args(["--data", &body.to_string()])
+            .arg(format!(
+                "https://localhost:{}/set-renewal-info/",
+                self.management
+            ))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
     }
 
     /// The root that clients of the sites have to trust.

@@ -1,8 +1,9 @@
 //! `apus new`: the project that it makes, and what it refuses.
 
 use std::fs::{self, File};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -92,8 +93,10 @@ fn a_project_with_parts_builds_and_passes_its_tests() {
             .map(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap())
             .sum();
         assert_eq!(passed, tests, "{parts}\n{out}");
-        if parts == "db" {
-            assert_program_contains_its_migrations(&home, &project);
+        match parts {
+            "db" => assert_program_contains_its_migrations(&home, &project),
+            "login" => assert_program_runs_with_the_files_of_its_image(&home, &project),
+            _ => {}
         }
     }
 }
@@ -122,6 +125,157 @@ fn assert_program_contains_its_migrations(home: &Home, project: &Path) {
         let is_told = output.starts_with(state) && output.ends_with("0001_notes.sql\n");
         assert!(is_told, "{command}: {output}");
     }
+}
+
+/// Expects that a program runs with the variables of its Dockerfile and of its file of settings, read as Docker reads it, and
+/// writes its database to the volume and nothing to the folder that it runs in.
+fn assert_program_runs_with_the_files_of_its_image(home: &Home, project: &Path) {
+    let read = |file: &str| fs::read_to_string(project.join(file)).unwrap();
+    let image = read("Dockerfile");
+    let example = read(".env.example");
+    let volume = home.path("volume");
+    let folder = home.path("empty");
+    for folder in [&volume, &folder] {
+        fs::create_dir(folder).unwrap();
+    }
+    let lines = image.lines().filter_map(|line| line.strip_prefix("ENV "));
+    // The README says to remove the `#`.
+    let settings = example.lines().filter_map(|line| line.strip_prefix("# "));
+    let settings = settings.filter(|line| {
+        ["APP_PUBLIC_URL=", "APP_MAIL__"]
+            .iter()
+            .any(|name| line.starts_with(name))
+    });
+    // Docker takes all that follows the first `=` as the value.
+    let variables: Vec<(&str, String)> = lines
+        .chain(settings)
+        .map(|line| line.split_once('=').unwrap())
+        .map(|(name, value)| {
+            (
+                name,
+                value.replace("/var/lib/my-login", volume.to_str().unwrap()),
+            )
+        })
+        .collect();
+    assert_eq!(variables.len(), 5, "{variables:?}");
+
+    let program = Path::new(env!("CARGO_BIN_EXE_apus")).with_file_name("my-login");
+    let mut child = Command::new(program)
+        .env_clear()
+        .envs(variables)
+        .env("LISTEN", "127.0.0.1:0")
+        .env("CONTROL_SOCKET", home.path("control.sock"))
+        .current_dir(&folder)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let address = address_in(&wait_for_status(home, &mut child));
+    assert!(get(address, "/log-in").body.contains("<form"));
+    // Mails are sent, and not caught for a page.
+    assert_eq!(get(address, "/dev/mails/").status, 404);
+    home.expect(&["stop", "--socket", "control.sock"], 0);
+    assert!(child.wait().unwrap().success());
+    assert!(volume.join("my-login.db").exists());
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+/// The words of a command as a shell passes them to a program.
+fn shell_words(command: &str) -> Vec<String> {
+    let script = format!("docker() {{ printf '%s\\n' \"$@\"; }}\n{command}");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(output.status.success(), "{command}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_dockerfile_and_the_readme_show_the_same_commands_with_what_the_parts_need() {
+    let home = Home::new();
+    let plain = "--rm --read-only --tmpfs /tmp --cap-drop ALL ";
+    for (name, parts, options) in [
+        ("one", &[][..], ""),
+        ("two", &["--with", "api"], ""),
+        ("three", &["--with", "db"], "-v three:/var/lib/three "),
+        (
+            "four",
+            &["--with", "login,api,db"],
+            "--env-file four.env -v four:/var/lib/four ",
+        ),
+    ] {
+        home.expect(&[&["new", name], parts].concat(), 0);
+        let build = format!("docker build -t {name} .");
+        let run = format!("docker run {plain}{options}-p 8080:8080 {name}");
+        let image = home.read(&format!("{name}/Dockerfile"));
+        assert!(
+            image.starts_with(&format!("# {build}\n# {run}\nFROM ")),
+            "{image}"
+        );
+        let readme = home.read(&format!("{name}/README.md"));
+        assert!(readme.contains(&format!("\n{build}\n{run}\n")), "{readme}");
+        let has_volume = options.contains("-v ");
+        assert_eq!(
+            image.contains(&format!(
+                "ENV APP_DATABASE=sqlite:/var/lib/{name}/{name}.db\n"
+            )),
+            has_volume
+        );
+        assert_eq!(
+            image.contains(&format!(
+                "RUN install -d -o 65534 -g 65534 /var/lib/{name}\n"
+            )),
+            has_volume
+        );
+        // Neither the image nor the repository gets what is in it.
+        for file in [".gitignore", ".dockerignore"] {
+            let is_ignored = home.read(&format!("{name}/{file}")).contains("\n*.env\n");
+            assert!(is_ignored || options.is_empty(), "{name}/{file}");
+        }
+        let unit = home.read(&format!("{name}/{name}.service"));
+        assert!(
+            unit.contains(&format!("\nEnvironmentFile=-/etc/{name}.env\n")),
+            "{unit}"
+        );
+        let example = home.read(&format!("{name}/.env.example"));
+        for setting in example
+            .lines()
+            .filter_map(|line| line.strip_prefix("# APP_"))
+        {
+            let (_, value) = setting.split_once('=').unwrap();
+            assert!(!value.contains(['"', '\'', ' ', '$', '#']), "{setting}");
+        }
+    }
+    let page = fs::read_to_string(workspace().join("docs/guide/production.md")).unwrap();
+    let of_guide = home.read("four/Dockerfile");
+    let of_guide = of_guide.lines().nth(1).unwrap().replace("four", "my-shop");
+    assert!(
+        page.contains(of_guide.trim_start_matches("# ")),
+        "{of_guide}"
+    );
+}
+
+#[test]
+fn a_checkout_with_spaces_and_quotes_in_its_path_is_one_word_of_docker_build() {
+    let home = Home::new();
+    let checkout = home.path("ada's own $apus");
+    assert!(fs::create_dir_all(checkout.join("crates/web")).is_ok());
+    let (_, error) = home.expect(&["new", "one", "--path", checkout.to_str().unwrap()], 2);
+    assert!(error.contains("not in"), "{error}");
+    fs::write(checkout.join("crates/web/Cargo.toml"), "name = \"apus\"\n").unwrap();
+    // A variable of a Dockerfile.
+    let (_, error) = home.expect(&["new", "one", "--path", checkout.to_str().unwrap()], 2);
+    assert!(error.contains("cannot be written"), "{error}");
+
+    let moved = home.path("ada's own `apus`");
+    fs::rename(checkout, &moved).unwrap();
+    home.expect(&["new", "one", "--path", moved.to_str().unwrap()], 0);
+    let moved = moved.canonicalize().unwrap();
+    let image = home.read("one/Dockerfile");
+    let build = image.lines().next().unwrap().trim_start_matches("# ");
+    let context = format!("apus={}", moved.display());
+    let expected = ["build", "--build-context", &context, "-t", "one", "."];
+    assert_eq!(shell_words(build), expected);
+    let readme = home.read("one/README.md");
+    assert!(readme.contains(&format!("\n{build}\n")), "{readme}");
 }
 
 #[test]
@@ -189,7 +343,15 @@ fn a_project_has_the_files_and_features_of_its_parts() {
                     continue;
                 }
                 let text = fs::read_to_string(&path).unwrap();
-                for left in ["@if", "@end", "@name@", "@crate@", "@features@", "@apus@"] {
+                for left in [
+                    "@if",
+                    "@end",
+                    "@name@",
+                    "@crate@",
+                    "@features@",
+                    "@apus@",
+                    "@docker",
+                ] {
                     assert!(!text.contains(left), "{} has {left}", path.display());
                 }
             }
@@ -202,6 +364,23 @@ fn a_project_has_the_files_and_features_of_its_parts() {
     assert!(!home.path("other").exists());
 }
 
+/// The status of a program whose control socket is `control.sock`.
+fn wait_for_status(home: &Home, child: &mut Child) -> Value {
+    let status = ["status", "--socket", "control.sock", "--json"];
+    let mut report = Value::Null;
+    wait_until("the application reports its status", || {
+        let output = home.run(&status);
+        report = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        output.status.success() || child.try_wait().unwrap().is_some()
+    });
+    report
+}
+
+/// The address in a status.
+fn address_in(report: &Value) -> SocketAddr {
+    report["listening"][0].as_str().unwrap().parse().unwrap()
+}
+
 /// Expects that the program that `cargo test` has built serves, reports its status and stops on command.
 fn assert_project_runs(home: &Home) {
     let program = Path::new(env!("CARGO_BIN_EXE_apus")).with_file_name("my-shop");
@@ -211,14 +390,8 @@ fn assert_project_runs(home: &Home) {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let status = ["status", "--socket", "control.sock", "--json"];
-    let mut report = Value::Null;
-    wait_until("the application reports its status", || {
-        let output = home.run(&status);
-        report = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        output.status.success() || child.try_wait().unwrap().is_some()
-    });
-    let address = report["listening"][0].as_str().unwrap().parse().unwrap();
+    let report = wait_for_status(home, &mut child);
+    let address = address_in(&report);
     assert!(get(address, "/").body.contains("<h1>my-shop</h1>"));
     let routes = report["routes"].as_array().unwrap();
     let home_page = routes.iter().find(|route| route["path"] == "/").unwrap();
@@ -229,6 +402,19 @@ fn assert_project_runs(home: &Home) {
     );
     home.expect(&["stop", "--socket", "control.sock"], 0);
     assert!(child.wait().unwrap().success());
+
+    // What is wrong is told in words, not as a value of Rust.
+    let program = Path::new(env!("CARGO_BIN_EXE_apus")).with_file_name("my-shop");
+    let output = Command::new(program)
+        .env("LISTEN", "nonsense")
+        .output()
+        .unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(
+        error.starts_with("my-shop: the address to listen on is not valid: "),
+        "{error}"
+    );
 }
 
 #[test]

@@ -5,4 +5,5 @@ mod credentials;
 mod privileges;
 mod request_facts;
 mod tickets;
+mod tls_policies;
 mod under_load;

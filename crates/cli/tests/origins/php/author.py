@@ -16,6 +16,10 @@ from urllib.parse import urlsplit
 import websockets
 
 
+class CallFailed(Exception):
+    """The browser refuses a call."""
+
+
 class Page:
     """A tab, controlled over the DevTools protocol."""
 
@@ -33,7 +37,7 @@ class Page:
             message = json.loads(await self.socket.recv())
             if message.get("id") == call:
                 if "error" in message:
-                    sys.exit(f"{method}: {message['error']}")
+                    raise CallFailed(f"{method}: {message['error']}")
                 return message["result"]
             self._note(message)
 
@@ -53,8 +57,13 @@ class Page:
 
     async def until(self, expression):
         for _ in range(600):
-            if await self.value(f"document.readyState === 'complete' && !!({expression})"):
-                return
+            try:
+                if await self.value(f"document.readyState === 'complete' && !!({expression})"):
+                    return
+            except CallFailed as failure:
+                # The page was left while the expression was evaluated: the next one is on its way.
+                if "navigated" not in str(failure):
+                    raise
             await asyncio.sleep(0.05)
         sys.exit(f"never: {expression}\n" + str(await self.value("document.documentElement.outerHTML")))
 
@@ -100,7 +109,8 @@ async def visit(page, origin, user, password):
     for field, text in (("user_login", user), ("user_pass", password)):
         await page.value(f"document.getElementById('{field}').focus()")
         await page.call("Input.insertText", text=text)
-    await page.value("document.getElementById('wp-submit').click()")
+    # The click comes after the call, which would fail if the page was left before its result is known.
+    await page.value("void setTimeout(() => document.getElementById('wp-submit').click())")
     await page.until("document.getElementById('wpadminbar') && document.getElementById('dashboard-widgets')")
     dashboard = await page.value("document.querySelector('#wpbody h1').textContent")
     known = await page.value("document.querySelector('.display-name').textContent")

@@ -18,6 +18,11 @@ pub(super) const GLOBAL: &[(&str, &str, &str)] = &[
         "acme_agree = true\nacme_provider = \"zerossl\"",
     ),
     (
+        "acme_staging_provider",
+        "acme_agree = true",
+        "acme_agree = true\nacme_staging_provider = \"letsencrypt-staging\"",
+    ),
+    (
         "acme_provider_root",
         "acme_agree = true",
         "acme_agree = true\nacme_provider_root = \"cert.pem\"",

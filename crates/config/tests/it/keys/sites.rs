@@ -82,6 +82,7 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
         "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", http3.congestion = \"bbr\" }",
     ),
     ("sites.tls.min_version", TLS, TLS_13),
+    ("sites.tls.policy", TLS, TLS_LEGACY),
     ("sites.tls.client_auth", TLS_CLIENT, TLS_OPTIONAL),
     ("sites.tls.client_ca", TLS, TLS_CLIENT),
     ("sites.tls.client_crl", TLS_CLIENT, TLS_REVOKED),
@@ -160,6 +161,8 @@ const TLS_PROTOCOLS: &str = "listen_tls = 443\n\
     tls = { cert = \"cert.pem\", key = \"key.pem\", protocols = \"http/1.1\" }";
 const TLS_13: &str =
     "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", min_version = \"1.3\" }";
+const TLS_LEGACY: &str =
+    "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", policy = \"legacy\" }";
 const TLS_CLIENT: &str = "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", \
     client_auth = \"required\", client_ca = \"cert.pem\" }";
 const TLS_REVOKED: &str = "listen_tls = 443\ntls = { cert = \"cert.pem\", key = \"key.pem\", \

@@ -10,12 +10,13 @@ use apus_net::{Http3Settings, Limits, ListenerPlan};
 use apus_quic::{QuicClientTls, QuicCloseReason};
 use apus_testkit::{CertificateAuthority, collect, ready_frames};
 use bytes::Bytes;
+use rustls::crypto::aws_lc_rs::kx_group;
 
-use super::{H3Client, H3ClientOptions, H3Request, H3Server};
+use super::{H3Client, H3ClientOptions, H3Request, H3Server, h3_listener};
 use crate::h2::client::Peer;
 use crate::h2::described;
 use crate::harness::{Server, ok, paths, plan, service};
-use crate::tls::{client_of, connect_tls, site, tls_listener};
+use crate::tls::{client_of, connect_tls, policies, site, tls_listener};
 
 #[test]
 fn responds_with_the_fields_of_other_versions() {
@@ -333,6 +334,17 @@ fn sites_are_selected_by_the_server_name_and_unknown_ones_are_refused() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn a_client_that_knows_the_hybrid_group_alone_is_served() {
+    let authority = CertificateAuthority::generate();
+    let server = Server::run(plan(vec![h3_listener(&authority, paths())]));
+    let groups = [kx_group::X25519MLKEM768];
+    let tls = policies::client(&authority, &policies::TLS13, &groups);
+    let options = H3ClientOptions::new(tls);
+    let mut client = H3Client::open(server.address(), &options);
+    assert_eq!(client.get("/a").text(), "/a");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod client_auth;
 mod names;
+pub(crate) mod policies;
 mod sessions;
 mod stream;
 
@@ -10,7 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use apus_http::ServiceFactory;
-use apus_net::tls::{ClientAuth, TlsSettings, TlsSite, UnknownName};
+use apus_net::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
 use apus_net::{EnginePlan, Limits, ListenerPlan};
 use apus_testkit::{CertificateAuthority, IssuedCertificate};
 use apus_transport::tls::{Certificate, MinVersion};
@@ -69,6 +70,7 @@ pub(crate) fn site(names: &[&str], certificates: &[&IssuedCertificate]) -> TlsSi
             .collect(),
         client_auth: ClientAuth::None,
         min_version: MinVersion::Tls12,
+        policy: TlsPolicy::default(),
         alpn: vec![b"http/1.1".to_vec()],
         http3: false,
         early_data: false,

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use apus_http::{Request, StatusCode};
+use apus_http::Request;
 use aws_lc_rs::{constant_time, hmac, rand};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::session::{Key, Session, SessionError, TOKEN};
-use apus_handler::{FromRequestHead, Matched, RouteCheck};
+use apus_handler::{Error, FromRequestHead, Matched, RouteCheck};
 
 /// The secret that only this site and the browser of the visitor know.
 #[derive(Clone, Copy)]
@@ -175,19 +175,18 @@ impl CsrfToken {
 
 /// Without the layer, or without the layer of sessions that it needs, it is a 500, and an error is logged.
 impl FromRequestHead for CsrfToken {
-    type Rejection = StatusCode;
+    type Rejection = Error;
 
-    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, StatusCode> {
+    fn from_head(request: &Request, _: &Matched<'_>) -> Result<Self, Error> {
         match request.extensions().get::<Self>() {
             Some(token) if matches!(*token.0, SecretSource::Missing) => {
-                tracing::error!("a handler takes a CsrfToken, but {NO_SESSIONS}");
-                Err(StatusCode::INTERNAL_SERVER_ERROR)
+                let missing = format!("a handler takes a CsrfToken, but {NO_SESSIONS}");
+                Err(Error::not_provided(missing))
             }
             Some(token) => Ok(token.clone()),
-            None => {
-                tracing::error!("a handler takes a CsrfToken, but the App has no layer `Csrf`");
-                Err(StatusCode::INTERNAL_SERVER_ERROR)
-            }
+            None => Err(Error::not_provided(
+                "a handler takes a CsrfToken, but the App has no layer `Csrf`",
+            )),
         }
     }
 

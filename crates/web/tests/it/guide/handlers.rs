@@ -134,6 +134,32 @@ fn bodies_of_other_types_and_forms_have_the_statuses_of_the_table() {
 }
 
 #[test]
+fn a_checkbox_is_a_bool_whether_it_has_a_value_or_not() {
+    #[derive(serde::Deserialize)]
+    struct Entry {
+        #[serde(default)]
+        remember: bool,
+    }
+    let app = App::new().post("/", async |Form(entry): Form<Entry>| {
+        entry.remember.to_string()
+    });
+    let client = TestClient::new(app);
+    for (body, expected) in [
+        ("", "false"),
+        ("remember=on", "true"),
+        ("remember=true", "true"),
+        ("remember=false", "false"),
+    ] {
+        let request = client
+            .post("/")
+            .header("content-type", "application/x-www-form-urlencoded");
+        request.body(body).send().assert_ok().assert_text(expected);
+    }
+    let wrong = client.post("/").form([("remember", "yes")]);
+    wrong.send().assert_status(422);
+}
+
+#[test]
 fn a_longer_mount_is_before_a_shorter_one_and_a_route_before_both() {
     let mounted = |text: &'static str| App::new().fallback(move || text);
     let app = App::new()

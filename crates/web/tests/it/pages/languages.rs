@@ -4,8 +4,8 @@ use apus::i18n::{Language, Translations};
 use apus::session::{MemoryStore, Session, Sessions};
 use apus::template::{Page, Renderer, Templates, context};
 use apus::testing::{TestClient, TestServer};
-use apus::validate::ValidationMessages;
-use apus::{App, Form, Json, Path, Valid};
+use apus::validate::{FormState, InvalidFields, ValidationMessages};
+use apus::{App, Form, Json, Path, Query, Redirect, Valid};
 use garde::Validate;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -250,6 +250,71 @@ fn messages_about_fields_are_translated() {
     response
         .assert_status(422)
         .assert_text("name: length is lower than 3\n");
+}
+
+#[test]
+fn messages_are_translated_in_forms_queries_pages_and_problems() {
+    async fn sign_up(
+        session: Session,
+        form: Result<Valid<Form<SignUp>>, InvalidFields>,
+    ) -> apus::Result<Redirect> {
+        match form {
+            Ok(_) => Ok(Redirect::to("/")),
+            Err(invalid) => FormState::redirect(invalid, &session, "/sign-up"),
+        }
+    }
+    let app = App::new()
+        .layer(Sessions::new(MemoryStore::new()))
+        .layer(translations())
+        .layer(ValidationMessages::translated())
+        .get(
+            "/search",
+            async |Valid(Query(new)): Valid<Query<SignUp>>| new.name,
+        )
+        .post("/form", async |Valid(Form(new)): Valid<Form<SignUp>>| {
+            new.name
+        })
+        .get("/sign-up", async |form: FormState| Json(form))
+        .post("/sign-up", sign_up);
+    let polish = TestClient::new(app).header("accept-language", "pl");
+    let short = [("name", "Al"), ("email", "a@b.example"), ("age", "200")];
+    let expected = json!({ "name": ["wymaga co najmniej 3 znaków"], "age": ["najwyżej 150"] });
+
+    let problem = |accept: &str| {
+        let request = polish.post("/form").header("accept", accept);
+        request.form(short).send()
+    };
+    let mut response = problem("application/json");
+    response.assert_header("content-type", "application/problem+json");
+    assert_eq!(response.json::<Value>()["errors"], expected);
+    problem("text/html").assert_contains("name: wymaga co najmniej 3 znaków");
+    problem("text/plain").assert_text("age: najwyżej 150; name: wymaga co najmniej 3 znaków\n");
+
+    let query = polish.get("/search").query(short);
+    query
+        .send()
+        .assert_status(422)
+        .assert_contains("najwyżej 150");
+    for (age, text) in [("x", "age: ma inny typ\n"), ("", "age: ma inny typ\n")] {
+        let form = [("name", "Ada"), ("email", "a@b.example"), ("age", age)];
+        polish.post("/form").form(form).send().assert_text(text);
+    }
+    let lacking = polish.post("/form").form([("name", "Ada")]);
+    lacking.send().assert_text("email: brakuje\n");
+
+    // After a redirect they are in the language of the request that was not valid.
+    polish
+        .post("/sign-up")
+        .form(short)
+        .send()
+        .assert_redirect("/sign-up");
+    let mut page = polish
+        .get("/sign-up")
+        .header("accept-language", "en")
+        .send();
+    let form: Value = page.json();
+    assert_eq!(form["errors"], expected);
+    assert_eq!(form["values"]["name"], "Al");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use apus::{App, Path};
@@ -24,8 +26,38 @@ fn wait_for(address: SocketAddr) -> TcpStream {
     wait_until("a connection", || connect(address).ok())
 }
 
+/// A signal reaches all servers of this process.
+static SIGNALS: Mutex<()> = Mutex::new(());
+
+#[test]
+fn a_second_signal_stops_the_server_at_once() {
+    let _alone = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
+    let entered = Arc::new(AtomicBool::new(false));
+    let entered_now = entered.clone();
+    let app = App::new().get("/", move || {
+        entered_now.store(true, Ordering::SeqCst);
+        std::future::pending::<&str>()
+    });
+    let address = free_address();
+    let server = thread::spawn(move || app.serve(address));
+    let mut client = wait_for(address);
+    client
+        .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        .unwrap();
+    wait_until("the request arrives", || entered.load(Ordering::SeqCst));
+    kill_process(getpid(), Signal::TERM).unwrap();
+    wait_until("connections are refused", || connect(address).is_err());
+    assert!(!server.is_finished());
+    kill_process(getpid(), Signal::TERM).unwrap();
+    server.join().unwrap().unwrap();
+    let mut response = String::new();
+    let _ = client.read_to_string(&mut response);
+    assert_eq!(response, "");
+}
+
 #[test]
 fn serves_until_sigterm_or_stop() {
+    let _alone = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
     async fn hello(Path(name): Path<String>) -> String {
         format!("Hello, {name}!\n")
     }

@@ -181,7 +181,10 @@ fn a_changed_or_missing_migration_is_told_by_its_status() {
         .collect();
     let expected = [(1, MigrationState::Changed), (2, MigrationState::Missing)];
     assert_eq!(states, expected);
-    assert_eq!(run(db.commands(folder.path()), &["status"]).0, 1);
+    let (code, output, errors) = run(db.commands(folder.path()), &["status"]);
+    assert_eq!((code, output.lines().count()), (1, 2));
+    let expected = "error: 2 migrations were changed, are missing or failed\n";
+    assert_eq!(errors, expected);
 }
 
 /// MariaDB commits at each statement that changes a table.

@@ -36,6 +36,17 @@ fn a_statement_on_a_database_that_is_down_fails_at_once() {
 }
 
 #[test]
+fn the_pool_of_sqlx_itself_tries_again_until_its_time_is_over() {
+    let db: Db = Db::open("postgres://me@127.0.0.1:1/none").unwrap();
+    let db = db.acquire_timeout(Duration::from_millis(300));
+    let started = Instant::now();
+    let acquired = block_on(async { db.pool().acquire().await });
+    let error = acquired.unwrap_err();
+    assert!(matches!(error, sqlx::Error::PoolTimedOut), "{error}");
+    assert!(started.elapsed() >= Duration::from_millis(300));
+}
+
+#[test]
 fn all_functions_of_sqlx_run_on_a_database() {
     for fresh in Fresh::of_each() {
         let db = fresh.db();

@@ -1,6 +1,7 @@
 //! Databases, on SQLite, PostgreSQL and MariaDB.
 
 mod commands;
+mod connections;
 mod executor;
 mod models;
 mod query_log;
@@ -11,7 +12,7 @@ mod transactions;
 use std::collections::HashSet;
 use std::fs;
 
-use apus::sql::sqlx::{self, Row};
+use apus::sql::sqlx::{self, Connection, Row};
 use apus::sql::{Db, DbError, MySql, Postgres, Sqlite, System};
 use apus::testing::TestServer;
 use apus::{App, Json, Path, State, StatusCode};
@@ -132,7 +133,7 @@ fn migrations_run_once_in_order() {
         db.migrate(migrations.path()).unwrap();
         let count: i64 = block_on(async {
             sqlx::query_scalar("SELECT COUNT(*) FROM users")
-                .fetch_one(&db.pool())
+                .fetch_one(&db)
                 .await
                 .unwrap()
         });
@@ -167,7 +168,7 @@ fn a_failed_migration_names_its_file_and_changes_nothing() {
     }
     let tables: HashSet<String> = block_on(async {
         let rows = sqlx::query("SELECT name FROM sqlite_master WHERE type = 'table'")
-            .fetch_all(&fresh.db().pool())
+            .fetch_all(&fresh.db())
             .await
             .unwrap();
         rows.iter().map(|row| row.get::<String, _>(0)).collect()
@@ -287,12 +288,12 @@ fn an_application_can_use_the_types_of_one_database() {
         let fresh = Fresh::of(System::Sqlite);
         let db: Db<Sqlite> = Db::open(&fresh.address).unwrap();
         let journal: String = sqlx::query_scalar("PRAGMA journal_mode")
-            .fetch_one(&db.pool())
+            .fetch_one(&db)
             .await
             .unwrap();
         assert_eq!(journal, "wal");
         let journal: String = sqlx::query_scalar("PRAGMA journal_mode")
-            .fetch_one(&fresh.db().pool())
+            .fetch_one(&fresh.db())
             .await
             .unwrap();
         assert_eq!(journal, "wal");
@@ -302,7 +303,7 @@ fn an_application_can_use_the_types_of_one_database() {
     let list: Vec<i32> = block_on(async {
         sqlx::query_scalar(db.sql("SELECT ARRAY[?::int, 2]"))
             .bind(1)
-            .fetch_one(&db.pool())
+            .fetch_one(&db)
             .await
             .unwrap()
     });
@@ -312,7 +313,7 @@ fn an_application_can_use_the_types_of_one_database() {
     let number: u64 = block_on(async {
         sqlx::query_scalar(db.sql("SELECT CAST(? AS UNSIGNED)"))
             .bind(u64::MAX)
-            .fetch_one(&db.pool())
+            .fetch_one(&db)
             .await
             .unwrap()
     });
@@ -327,22 +328,24 @@ fn a_transaction_is_all_or_nothing() {
         db.migrate(migrations.path()).unwrap();
         let count = block_on(async {
             let insert = "INSERT INTO users (name) VALUES (?)";
-            let mut one = db.pool().begin().await.unwrap();
+            let mut connection = db.acquire().await.unwrap();
+            let mut one = connection.begin().await.unwrap();
             sqlx::query(db.sql(insert))
                 .bind("kept")
                 .execute(&mut *one)
                 .await
                 .unwrap();
             one.commit().await.unwrap();
-            let mut other = db.pool().begin().await.unwrap();
+            let mut other = connection.begin().await.unwrap();
             sqlx::query(db.sql(insert))
                 .bind("lost")
                 .execute(&mut *other)
                 .await
                 .unwrap();
             drop(other);
+            drop(connection);
             sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM users")
-                .fetch_one(&db.pool())
+                .fetch_one(&db)
                 .await
                 .unwrap()
         });
@@ -355,11 +358,11 @@ fn each_worker_has_its_own_limited_pool() {
     let fresh = Fresh::of(System::Postgres);
     let db = fresh.db().max_connections(1);
     let in_use = async |State(db): State<Db>| -> apus::Result<String> {
-        let mut connection = db.pool().acquire().await?;
+        let mut connection = db.acquire().await?;
         let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
             .fetch_one(&mut *connection)
             .await?;
-        let size = db.pool().size();
+        let size = db.connections();
         Ok(format!("{pid} {size}"))
     };
     let server = TestServer::with_workers(App::new().state(db).get("/", in_use), 2);

@@ -107,10 +107,10 @@ impl Fresh {
         let db: Db = Db::open(&address(default_database)).unwrap();
         block_on(async {
             sqlx::raw_sql(AssertSqlSafe(format!("CREATE DATABASE {name} {charset}")))
-                .execute(&db.pool())
+                .execute(&db)
                 .await
                 .unwrap();
-            db.pool().close().await;
+            db.close().await;
         });
         Self {
             address: address(&name),

@@ -1,6 +1,6 @@
 //! Handlers that are added by `App::get` and the like, without an attribute.
 
-use apus::{App, Json, Next, Path, Request};
+use apus::{App, Json, Next, Path, Request, Valid};
 
 struct Database;
 
@@ -36,6 +36,18 @@ async fn borrowed(name: &str) -> String {
     name.to_owned()
 }
 
+async fn optional(database: Option<Database>) -> &'static str {
+    database.map_or("none", |_| "one")
+}
+
+async fn result(database: Result<Database, apus::Rejection>) -> &'static str {
+    database.map_or("none", |_| "one")
+}
+
+async fn without_rules(Valid(Json(database)): Valid<Json<Database>>) {
+    let Database = database;
+}
+
 async fn nine(_: (), _: (), _: (), _: (), _: (), _: (), _: (), _: (), _: ()) {}
 
 async fn layer(_: Request, _: Next) -> User {
@@ -51,6 +63,9 @@ fn main() {
         .get("/now", no_response_now) //~ `User` is neither a response nor a future of one
         .get("/error", no_error) //~ an error type of its own implements `HttpError`
         .get("/borrowed", borrowed) //~ `&str` cannot be an argument of a handler
+        .get("/optional", optional) //~ `Option<Database>` cannot be an argument of a handler
+        .get("/result", result) //~ `Result<Database, Rejection>` cannot be an argument of a handler
+        .post("/rules", without_rules) //~ `Valid<apus::Json<Database>>` cannot be an argument of a handler
         .get("/nine", nine) //~ a handler is a function of up to eight extractors
         .get("/text", "no function") //~ this function is not a handler
         .get("/closure", async |Path(_): Path<u32>, _: Database| "") //~ `Database` cannot be an argument of a handler

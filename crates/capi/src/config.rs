@@ -1,0 +1,190 @@
+//! Configurations: the text of an `apus.toml`, and the services that it describes.
+
+use std::ffi::c_char;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use apus::upstream::Upstreams;
+use apus::{Request, ResponseFuture, Service, ServiceFactory, tokio};
+use apus_cache::service::Cache;
+use apus_files::VariantStore;
+use apus_net::{EnginePlan, ListenerPlan};
+use apus_php::WorkerPools;
+use apus_server::acme::PendingChallenges;
+use apus_server::assemble::{OriginServices, ProcessResources, assemble, groups};
+use apus_server::config::{ServerPlan, parse_str};
+
+use crate::background;
+use crate::border::{object, protect};
+use crate::error::{ApusStatus, CallError};
+use crate::service::ApusService;
+use crate::text::{optional_name, text};
+
+/// A configuration: the text of an apus.toml, checked.
+pub struct ApusConfig {
+    plan: ServerPlan,
+}
+
+/// Reads the text of an apus.toml. Paths in it are relative to `folder` (NULL: the current folder), and `${NAME}` reads the
+/// environment. Certificates that are ordered by ACME and resident PHP workers need the program `apus`. NULL is an error
+/// (APUS_CONFIG: all mistakes with line and column are in the text). Free it by apus_config_free().
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_config_parse(
+    toml: *const c_char,
+    len: usize,
+    folder: *const c_char,
+) -> Option<Box<ApusConfig>> {
+    object("apus_config_parse", || {
+        let toml = text(toml, len, "text")?;
+        let folder = optional_name(folder, "folder")?.unwrap_or(".");
+        let folder: PathBuf = std::path::absolute(Path::new(folder)).map_err(|error| {
+            CallError::io(format!("the path of a folder, not {folder:?}"), &error)
+        })?;
+        let variable = |name: &str| std::env::var(name).ok();
+        let plan = parse_str(toml, "apus.toml", &folder, &variable).map_err(|mistakes| {
+            CallError::new(
+                ApusStatus::Config,
+                "the text of an apus.toml without mistakes",
+                mistakes.render(false),
+                "correct them, or see docs/reference.md",
+            )
+        })?;
+        let needs_program = |what: &'static str| {
+            CallError::new(
+                ApusStatus::Config,
+                "a configuration for a library",
+                what,
+                "serve this by the program `apus`",
+            )
+        };
+        if plan
+            .sites
+            .iter()
+            .any(|site| !site.acme.is_empty() || site.on_demand.is_some())
+        {
+            return Err(needs_program("certificates that are ordered by ACME"));
+        }
+        if plan.pools().next().is_some() {
+            return Err(needs_program("resident PHP workers"));
+        }
+        Ok(ApusConfig { plan })
+    })
+}
+
+/// Frees a configuration. NULL is ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_config_free(config: Option<Box<ApusConfig>>) {
+    protect("apus_config_free", || drop(config));
+}
+
+/// The engine's plan of a configuration, whose origins are looked after from now on.
+fn engine_plan(plan: &ServerPlan) -> Result<EnginePlan, CallError> {
+    let failed = |error: std::io::Error| {
+        CallError::io("logs, folders and certificates that can be opened", &error)
+    };
+    let upstreams = Upstreams::new();
+    upstreams.apply(groups(plan).map_err(failed)?);
+    let store = &plan.global.cache;
+    let cache = match (plan.caches().next(), &store.disk) {
+        (None, _) => None,
+        (_, None) => Some(Cache::new(store.settings.clone())),
+        (_, Some(disk)) => Some(Cache::open(store.settings.clone(), disk.clone()).map_err(failed)?),
+    };
+    let pools = WorkerPools::new();
+    let resources = ProcessResources {
+        logs: &background::access_logs()?,
+        variants: &Arc::new(VariantStore::new(plan.global.static_cache_bytes)),
+        origins: OriginServices::Live {
+            upstreams: &upstreams,
+            cache: cache.as_ref(),
+            pools: &pools,
+        },
+        challenges: &Arc::<PendingChallenges>::default(),
+        on_demand: &Arc::default(),
+        tickets: &Arc::default(),
+    };
+    let engine = assemble(plan, resources).map_err(failed)?;
+    if !plan.upstreams.is_empty() {
+        background::run(Box::new(move || {
+            let checked = upstreams.clone();
+            tokio::task::spawn_local(async move { checked.run_checks().await });
+            tokio::task::spawn_local(async move {
+                upstreams.resolve().await;
+                upstreams.run_dns().await;
+            });
+        }))?;
+    }
+    Ok(engine)
+}
+
+impl ApusConfig {
+    /// The listeners of the configuration with their sites.
+    pub(crate) fn listeners(&self) -> Result<Vec<ListenerPlan>, CallError> {
+        Ok(engine_plan(&self.plan)?.listeners)
+    }
+}
+
+/// The sites of a configuration as one service.
+struct ConfiguredSites(Arc<dyn ServiceFactory>);
+
+struct ConfiguredService(Rc<dyn Service>);
+
+impl Service for ConfiguredService {
+    fn call(&self, request: Request) -> ResponseFuture {
+        self.0.call(request)
+    }
+}
+
+impl ServiceFactory for ConfiguredSites {
+    fn service(&self) -> Rc<dyn Service> {
+        Rc::new(ConfiguredService(self.0.service()))
+    }
+
+    fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.0.check()
+    }
+}
+
+/// The sites of a configuration, found by the host of the request. The configuration stays with the caller. NULL is an error
+/// (APUS_IO: a log or a folder cannot be opened).
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_config_service(config: Option<&ApusConfig>) -> Option<Box<ApusService>> {
+    object("apus_config_service", || {
+        let config = config.ok_or_else(|| CallError::null("config"))?;
+        let mut plan = config.plan.clone();
+        // All sites on one listener, which nobody binds: they are found by their names.
+        let first = plan
+            .sites
+            .iter()
+            .flat_map(|site| site.listeners.iter())
+            .next()
+            .cloned();
+        let Some(mut first) = first else {
+            return Err(CallError::new(
+                ApusStatus::Config,
+                "a configuration with a site",
+                "none",
+                "add [[sites]]",
+            ));
+        };
+        first.tls = false;
+        for site in &mut plan.sites {
+            site.listeners = vec![first.clone()];
+        }
+        let listeners = engine_plan(&plan)?.listeners;
+        let service = listeners
+            .into_iter()
+            .next()
+            .map(|listener| listener.service);
+        let service = service.ok_or_else(|| {
+            CallError::new(
+                ApusStatus::Internal,
+                "a listener of the sites",
+                "none",
+                "please report it",
+            )
+        })?;
+        Ok(ApusService::new(ConfiguredSites(service)))
+    })
+}

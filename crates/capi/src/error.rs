@@ -1,0 +1,214 @@
+//! The status of a call, and the last error of a thread.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int};
+use std::fmt;
+
+use crate::text::ApusStr;
+
+/// The result of a function.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApusStatus {
+    /// Done.
+    Ok = 0,
+    /// An argument is not valid: a caller's mistake.
+    Invalid = 1,
+    /// The object is in a state in which this is not possible, such as a route that is added after the start.
+    State = 2,
+    /// There is nothing of that name.
+    NotFound = 3,
+    /// The system refused: an address is in use, a file cannot be read.
+    Io = 4,
+    /// The configuration text has mistakes.
+    Config = 5,
+    /// There is no room: the client reads slowly. Wait for the callback.
+    Full = 6,
+    /// The client is gone, or the object is closed.
+    Closed = 7,
+    /// The body is larger than its limit.
+    TooLarge = 8,
+    /// The peer broke the protocol.
+    Malformed = 9,
+    /// The peer was too slow.
+    TimedOut = 10,
+    /// The end of a body; or the end of a worker that was stopped.
+    End = 11,
+    /// It was called by a thread on which this is not possible.
+    Thread = 12,
+    /// A fault of the library, which was logged. Please report it.
+    Internal = 13,
+}
+
+/// Why a call failed: what was expected, what came, and what to do.
+#[derive(Debug)]
+pub(crate) struct CallError {
+    pub(crate) status: ApusStatus,
+    expected: Cow<'static, str>,
+    got: Cow<'static, str>,
+    advice: Cow<'static, str>,
+}
+
+impl CallError {
+    pub(crate) fn new(
+        status: ApusStatus,
+        expected: impl Into<Cow<'static, str>>,
+        got: impl Into<Cow<'static, str>>,
+        advice: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            status,
+            expected: expected.into(),
+            got: got.into(),
+            advice: advice.into(),
+        }
+    }
+
+    /// An argument is not valid.
+    pub(crate) fn invalid(
+        expected: impl Into<Cow<'static, str>>,
+        got: impl Into<Cow<'static, str>>,
+        advice: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self::new(ApusStatus::Invalid, expected, got, advice)
+    }
+
+    /// An object is NULL.
+    pub(crate) fn null(what: &'static str) -> Self {
+        Self::invalid(
+            format!("`{what}`"),
+            "NULL",
+            "pass a valid object; if a function returned NULL for it, see apus_last_error() after that call",
+        )
+    }
+
+    /// An object does not allow this now.
+    pub(crate) fn state(
+        expected: impl Into<Cow<'static, str>>,
+        got: impl Into<Cow<'static, str>>,
+        advice: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self::new(ApusStatus::State, expected, got, advice)
+    }
+
+    /// The system refused.
+    pub(crate) fn io(expected: impl Into<Cow<'static, str>>, error: &dyn fmt::Display) -> Self {
+        Self::new(
+            ApusStatus::Io,
+            expected,
+            error.to_string(),
+            "see the message of the system",
+        )
+    }
+
+    /// The client is gone.
+    pub(crate) fn closed(what: &'static str) -> Self {
+        Self::new(
+            ApusStatus::Closed,
+            "a client that is connected",
+            format!("{what} is closed"),
+            "end the work for this client",
+        )
+    }
+
+    /// The calling thread is not the one that is needed.
+    pub(crate) fn thread(expected: &'static str) -> Self {
+        Self::new(
+            ApusStatus::Thread,
+            expected,
+            "another thread",
+            "use apus_executor_post() to run a function on the worker",
+        )
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            expected,
+            got,
+            advice,
+            ..
+        } = self;
+        write!(f, "expected {expected}; got {got}")?;
+        match advice.is_empty() {
+            true => Ok(()),
+            false => write!(f, "; {advice}"),
+        }
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<Option<LastError>> = const { RefCell::new(None) };
+}
+
+struct LastError {
+    error: CallError,
+    text: CString,
+}
+
+/// Keeps the error of a call as the last one of this thread; returns its status.
+pub(crate) fn record(function: &str, error: CallError) -> ApusStatus {
+    let status = error.status;
+    let text = format!("{function}: {error}").replace('\0', "\\0");
+    let text = CString::new(text).unwrap_or_default();
+    // A destructor of C may run while the thread ends.
+    let _ = LAST.try_with(|last| last.replace(Some(LastError { error, text })));
+    status
+}
+
+/// The text of the last error of this thread: what was expected, what came, what to do. "" if there was none. It is valid
+/// until the next call of this thread that fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_last_error() -> *const c_char {
+    let text = LAST.try_with(|last| last.borrow().as_ref().map(|last| last.text.as_ptr()));
+    text.ok().flatten().unwrap_or(c"".as_ptr())
+}
+
+/// The parts of the last error of this thread: what was expected, what came, and what to do. Each pointer may be NULL. The
+/// strings are valid as that of apus_last_error(). Returns the status of that error, or APUS_OK if there was none.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_last_error_parts(
+    expected: Option<&mut ApusStr>,
+    got: Option<&mut ApusStr>,
+    advice: Option<&mut ApusStr>,
+) -> ApusStatus {
+    let read = LAST.try_with(|last| {
+        let last = last.borrow();
+        let parts = last.as_ref().map(|last| &last.error);
+        let put = |to: Option<&mut ApusStr>, text: Option<&str>| {
+            if let Some(to) = to {
+                *to = ApusStr::of_option(text.map(str::as_bytes));
+            }
+        };
+        put(expected, parts.map(|error| &*error.expected));
+        put(got, parts.map(|error| &*error.got));
+        put(advice, parts.map(|error| &*error.advice));
+        parts.map_or(ApusStatus::Ok, |error| error.status)
+    });
+    read.unwrap_or(ApusStatus::Ok)
+}
+
+/// The name of a status, such as "APUS_INVALID". It is static; "unknown" for other numbers.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_status_name(status: c_int) -> *const c_char {
+    let name = match status {
+        0 => c"APUS_OK",
+        1 => c"APUS_INVALID",
+        2 => c"APUS_STATE",
+        3 => c"APUS_NOT_FOUND",
+        4 => c"APUS_IO",
+        5 => c"APUS_CONFIG",
+        6 => c"APUS_FULL",
+        7 => c"APUS_CLOSED",
+        8 => c"APUS_TOO_LARGE",
+        9 => c"APUS_MALFORMED",
+        10 => c"APUS_TIMED_OUT",
+        11 => c"APUS_END",
+        12 => c"APUS_THREAD",
+        13 => c"APUS_INTERNAL",
+        _ => c"unknown",
+    };
+    name.as_ptr()
+}
