@@ -3,7 +3,6 @@
 
 import argparse
 import contextlib
-import dataclasses
 import datetime
 import json
 import signal
@@ -11,7 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from comparison import cases, embedded, frameworks, host, measure, page, php, proxies, report, servers, unstable
+from comparison import cases, compared, embedded, frameworks, host, measure, page, php, proxies, report, servers, unstable
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "BENCHMARKS.md"
@@ -33,8 +32,6 @@ def arguments():
                         help="another apus binary, measured in the same rounds under its file's name; may be repeated")
     parser.add_argument("--only-apus", action="store_true", help="without the others")
     parser.add_argument("--without-apus", action="store_true", help="the others alone")
-    parser.add_argument("--oha", metavar="PROGRAM",
-                        help="another generator for HTTP/3, to check ours: cargo install --locked oha --features http3")
     parser.add_argument("--write", action="store_true",
                         help="store the run in bench/results and put it into BENCHMARKS.md; with --case the other cases stay")
     parser.add_argument("--report", action="store_true",
@@ -53,10 +50,6 @@ def main():
     host.raise_descriptor_limit()
     servers.build_origins()
     chosen = [case for case in cases.ALL if not options.case or case.name in options.case]
-    if options.oha:
-        if options.write or any(not isinstance(case, cases.Http3Case) or case.close for case in chosen):
-            sys.exit("bench: --oha is for cases of HTTP/3 whose connections last, and its figures are not stored for the page")
-        chosen = [dataclasses.replace(case, oha=options.oha) for case in chosen]
     has_others = not options.only_apus
     with_frameworks = [case for case in chosen if isinstance(case, cases.FrameworkCase)]
     with_embedded = [case for case in chosen if isinstance(case, cases.EmbeddedCase)]
@@ -78,7 +71,7 @@ def main():
                 stack.callback(server.stop)
                 return server
 
-            is_http3 = isinstance(case, cases.Http3Case) or getattr(case, "http3", False)
+            is_http3 = getattr(case, "http3", False)
             if is_http3:
                 stack.enter_context(host.loopback_mtu(1500))
             running = []
@@ -128,8 +121,6 @@ def main():
                     running.append(started(servers.start_nginx(cores[0])))
                 if case.is_http2 and has_others:
                     running.append(started(servers.start_h2o(cores[0])))
-                if case.has_floor and has_others:
-                    running.append(started(servers.start_floor(cores[0], case.size)))
             yield running
 
     def say(line):
@@ -144,7 +135,11 @@ def main():
         "cases": {},
     }
     for case in chosen:
-        if isinstance(case, cases.MemoryCase):
+        if isinstance(case, cases.Case):
+            others = len(beside) > 1 and sys.exit("bench: cases of files have one other build beside")
+            by_server = compared.run(case, options.rounds, options.seconds, binary and binary.resolve(), next(iter(beside.values()), others),
+                                     lambda name: binary if name in ("apus", "beside") else has_others, say)
+        elif isinstance(case, cases.MemoryCase):
             by_server = measure.run_memory_case(case, start, say)
         elif isinstance(case, cases.PeakCase):
             by_server = measure.run_peak_case(case, start, cores, say)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from . import compared
+
 KB = 1024
 MB = 1024 * KB
 
@@ -34,126 +36,42 @@ class Target:
         return ("at least " if self.at_least else "at most ") + f"{self.bound:.3g}"
 
 
+def _target(goal):
+    of = goal.get("of")
+    return Target(compared.METRICS[goal["figure"]], "" if of is None else compared.name_of(of), goal.get("most", goal.get("least")),
+                  at_least="least" in goal)
+
+
 @dataclass(frozen=True)
 class Case:
-    """One load, put on each server in turn."""
+    """A load on files, of `bench/cases`, which `apus bench compare` makes."""
 
     name: str
     title: str
-    path: str
-    connections: int
-    tls: bool = False
-    close: bool = False
-    # Requests that each connection has open at once, over HTTP/2; 0 is HTTP/1.1.
-    streams: int = 0
-    # Whether the load generator is to note the time of every HTTP/2 request, which costs it half its speed.
-    percentiles: bool = False
-    # Whether the requests have the fields of a browser's.
-    browser: bool = False
+    protocol: str = ""
     targets: tuple = ()
 
     @property
-    def size(self):
-        return FILES[self.path]
-
-    @property
-    def has_floor(self):
-        return not self.tls
-
-    @property
     def is_http2(self):
-        return self.streams > 0
+        return self.protocol == "h2"
+
+    @property
+    def is_http3(self):
+        return self.protocol == "h3"
+
+
+# The files are sorted by their names, and the page has HTTP/1.1 first.
+_OF_FILES = tuple(Case(entry["name"], entry["title"], protocol or "", tuple(_target(goal) for goal in entry.get("goal", ())))
+                  for entry, protocol in compared.load())
+CASES = tuple(case for case in _OF_FILES if not case.is_http3)
+HTTP3_CASES = tuple(case for case in _OF_FILES if case.is_http3)
 
 
 def _cpu(versus, bound):
     return Target("cpu_us", versus, bound)
 
 
-def _small(of_floor):
-    return _cpu("nginx", 0.60), _cpu("floor", of_floor)
-
-
 NO_ERROR = Target("errors", "", 0)
-
-
-def _http2(name, title, path, connections, streams, *targets, percentiles=False):
-    return Case(name, "HTTP/2, " + title, path, connections, tls=True, streams=streams, percentiles=percentiles,
-                targets=(*targets, NO_ERROR))
-
-
-def _rate(versus):
-    return Target("requests_per_second", versus, 1.0, at_least=True)
-
-
-KEEPS_UP = (_rate("nginx"), _rate("h2o"))
-
-
-# Over TLS 1.3. Beyond 100 connections fewer streams, so that the queue is not all that is measured.
-HTTP2_CASES = (
-    _http2("h2-12b-c64", "12 B, 64 connections x 10", "/12b.html", 64, 10, _cpu("nginx", 0.30), _cpu("h2o", 1.0)),
-    _http2("h2-10k-c64", "10 KB, 64 connections x 10", "/10k.html", 64, 10, _cpu("h2o", 0.85)),
-    _http2("h2-100k-c64", "100 KB, 64 connections x 10", "/100k.bin", 64, 10, _cpu("nginx", 0.85), _cpu("h2o", 0.85)),
-    _http2("h2-1m-c64", "1 MB, 64 connections x 10", "/1m.bin", 64, 10, _cpu("nginx", 0.85), _cpu("h2o", 0.85)),
-    _http2("h2-10k-c1", "10 KB, 1 connection x 10", "/10k.html", 1, 10, *KEEPS_UP),
-    _http2("h2-10k-c10", "10 KB, 10 connections x 10", "/10k.html", 10, 10, *KEEPS_UP),
-    _http2("h2-10k-c100", "10 KB, 100 connections x 10", "/10k.html", 100, 10, *KEEPS_UP),
-    _http2("h2-10k-c1000", "10 KB, 1,000 connections x 2", "/10k.html", 1000, 2,
-           *KEEPS_UP, Target("p99_us", "nginx", 1 / 3), percentiles=True),
-    _http2("h2-10k-c5000", "10 KB, 5,000 connections x 1", "/10k.html", 5000, 1, *KEEPS_UP),
-    _http2("h2-10k-c8000", "10 KB, 8,000 connections x 1", "/10k.html", 8000, 1, *KEEPS_UP),
-)
-
-@dataclass(frozen=True)
-class Http3Case(Case):
-    """One load over HTTP/3; with `close`, a new connection for each request."""
-
-    # Whether new connections resume a session.
-    resume: bool = False
-    # The path of oha, which makes the load then.
-    oha: str = ""
-    has_floor = is_http2 = False
-
-
-def _http3(name, title, path, connections, streams, *targets, **options):
-    return Http3Case(name, "HTTP/3, " + title, path, connections, tls=True, streams=streams, targets=(*targets, NO_ERROR), **options)
-
-
-_MORE_HANDSHAKES = Target("per_core_second", "nginx", 1.2, at_least=True)
-_SOONER = Target("p99_us", "nginx", 1.0)
-
-HTTP3_CASES = (
-    _http3("h3-12b-c64", "12 B, 64 connections x 10", "/12b.html", 64, 10, _cpu("nginx", 0.50)),
-    _http3("h3-12b-c64-m1", "12 B, 64 connections x 1", "/12b.html", 64, 1, _cpu("nginx", 0.75)),
-    _http3("h3-10k-c64", "10 KB, 64 connections x 10", "/10k.html", 64, 10, _cpu("nginx", 0.70)),
-    _http3("h3-100k-c64", "100 KB, 64 connections x 10", "/100k.bin", 64, 10, _cpu("nginx", 0.70)),
-    _http3("h3-1m-c16", "1 MB, 16 connections x 1", "/1m.bin", 16, 1, _cpu("nginx", 0.75)),
-    _http3("h3-handshakes", "full handshakes, 32 at a time", "/12b.html", 32, 1, _MORE_HANDSHAKES, close=True),
-    _http3("h3-resumed", "resumed handshakes, 32 at a time", "/12b.html", 32, 1, _MORE_HANDSHAKES, close=True, resume=True),
-    _http3("h3-10k-c1000", "10 KB, 1,000 connections x 1", "/10k.html", 1000, 1, _SOONER),
-    _http3("h3-10k-c5000", "10 KB, 5,000 connections x 1", "/10k.html", 5000, 1, _SOONER),
-)
-
-CASES = (
-    Case("12b-c64", "12 B, 64 connections", "/12b.html", 64, targets=_small(1.15)),
-    Case("12b-browser-c64", "12 B, a browser's head, 64 connections", "/12b.html", 64, browser=True,
-         targets=(_cpu("nginx", 0.60),)),
-    Case("12b-c512", "12 B, 512 connections", "/12b.html", 512, targets=_small(1.25)),
-    Case("12b-c1000", "12 B, 1,000 connections", "/12b.html", 1000, targets=(_cpu("floor", 1.25), NO_ERROR)),
-    Case("1k-c64", "1 KB, 64 connections", "/1k.html", 64, targets=_small(1.15)),
-    Case("1k-c512", "1 KB, 512 connections", "/1k.html", 512, targets=_small(1.25)),
-    Case("10k-c64", "10 KB, 64 connections", "/10k.html", 64, targets=(_cpu("nginx", 0.75),)),
-    Case("100k-c64", "100 KB, 64 connections", "/100k.bin", 64, targets=(_cpu("nginx", 1.0),)),
-    Case("1m-c32", "1 MB, 32 connections", "/1m.bin", 32, targets=(_cpu("nginx", 1.0),)),
-    Case("10m-c16", "10 MB, 16 connections", "/10m.bin", 16, targets=(_cpu("nginx", 1.0),)),
-    Case("tls-10k-c64", "10 KB over TLS 1.3, 64 connections", "/10k.html", 64, tls=True,
-         targets=(_cpu("nginx", 0.55),)),
-    Case("handshakes", "full TLS 1.3 handshakes, 32 at a time", "/12b.html", 32, tls=True, close=True,
-         targets=(Target("per_core_second", "nginx", 1.2, at_least=True),)),
-    Case("1k-c1000", "1 KB, 1,000 connections", "/1k.html", 1000,
-         targets=(Target("p99_us", "nginx", 1.0), NO_ERROR)),
-    Case("1k-c8000", "1 KB, 8,000 connections", "/1k.html", 8000, targets=(NO_ERROR,)),
-    *HTTP2_CASES,
-)
 
 
 @dataclass(frozen=True)
@@ -222,7 +140,7 @@ class ProxyCase:
     browser: bool = False
     # Requests that each connection of a client has open at once, over HTTP/2 and TLS; 0 is HTTP/1.1 in clear text.
     streams: int = 0
-    close = percentiles = has_floor = False
+    close = has_floor = False
 
     @property
     def is_http2(self):
@@ -262,7 +180,7 @@ class QueueCase:
     targets: tuple = ()
     path: str = "/"
     kind = QUEUE
-    tls = close = percentiles = browser = has_floor = is_http2 = False
+    tls = close = browser = has_floor = is_http2 = False
 
     @property
     def limit(self):
@@ -322,7 +240,7 @@ class PhpCase:
     # Whether that is measured behind a reverse proxy, too.
     proxied: bool = False
     rivals: tuple = ("nginx",)
-    tls = close = percentiles = browser = is_http2 = False
+    tls = close = browser = is_http2 = False
 
     @property
     def has_floor(self):
@@ -372,7 +290,7 @@ class FrameworkCase:
     database: bool = False
     # The JSON that is sent with POST; nothing: GET.
     body: str = ""
-    tls = percentiles = browser = has_floor = is_http2 = False
+    tls = browser = has_floor = is_http2 = False
 
 
 _FRAMEWORKS = ("hyper", "axum", "actix", "rocket", "hyperlane", "net/http", "gin", "node")
@@ -412,7 +330,7 @@ class EmbeddedCase:
     targets: tuple = ()
     # `comparison/embedded.py` knows them.
     rivals: tuple = ("apus-rust", "libmicrohttpd", "civetweb", "libh2o")
-    tls = close = percentiles = browser = is_http2 = False
+    tls = close = browser = is_http2 = False
     has_floor = True
 
     @property

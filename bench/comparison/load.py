@@ -1,4 +1,4 @@
-"""The load: wrk for HTTP/1.1, h2load for HTTP/2, `apus bench` for HTTP/3, and holders of idle connections."""
+"""The load where `apus bench compare` does not make it yet: wrk for HTTP/1.1, h2load for HTTP/2, and holders of idle connections."""
 
 import json
 import re
@@ -83,24 +83,19 @@ def h2load_burst(core, url, connections, streams, each):
 
 class H2Load:
     """A run of h2load with one thread on `core`: `seconds` of load after the time that opening the connections takes.
-
-    Connections that do not last count as errors, unless others than h2load connect to the same port.
-    """
+    Connections that do not last count as errors."""
 
     # A server that writes to one connection as long as that takes anything, and h2load, which reads one as long as
     # that has anything, can come to look at nothing else, not even at the clock.
     ATTEMPTS = 3
 
-    def __init__(self, core, url, connections, streams, seconds, log=None, alone=True):
+    def __init__(self, core, url, connections, streams, seconds):
         warm_up = 1 + connections // 1000
         self.url = url
         self.connections = connections
         self.seconds = seconds
         self.too_long = 30 + 3 * (warm_up + seconds)
-        self.log = log
-        self.alone = alone
-        self.command = _h2load(core, url, connections, streams, f"-D{seconds}", f"--warm-up-time={warm_up}",
-                               *([f"--log-file={log}"] if log else []))
+        self.command = _h2load(core, url, connections, streams, f"-D{seconds}", f"--warm-up-time={warm_up}")
 
     def run(self, on_start=lambda: None, on_end=lambda: None):
         """What h2load saw; the functions are called when the load begins and ends."""
@@ -112,10 +107,8 @@ class H2Load:
         sys.exit(f"bench: h2load did not end {self.ATTEMPTS} times: {self.url}")
 
     def _run_once(self, on_start, on_end):
-        if self.log:
-            self.log.unlink(missing_ok=True)
         lines = []
-        watch = ConnectionWatch(self.url, self.connections, self.seconds) if self.alone else None
+        watch = ConnectionWatch(self.url, self.connections, self.seconds)
         with subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
             killer = threading.Timer(self.too_long, child.kill)
             killer.start()
@@ -123,8 +116,7 @@ class H2Load:
                 lines.append(line)
                 if line.startswith("Main benchmark duration is started"):
                     on_start()
-                    if watch:
-                        watch.start()
+                    watch.start()
                 elif line.startswith("Main benchmark duration is over"):
                     on_end()
         killer.cancel()
@@ -134,11 +126,8 @@ class H2Load:
         if child.returncode != 0:
             sys.exit(f"bench: h2load failed: {text.strip()}")
         sample = parse_h2load(text, self.url)
-        if watch:
-            sample["lost_connections"] = watch.lost()
-            sample["errors"] += sample["lost_connections"]
-        if self.log:
-            sample |= percentiles(self.log)
+        sample["lost_connections"] = watch.lost()
+        sample["errors"] += sample["lost_connections"]
         return sample
 
 
@@ -160,14 +149,6 @@ def parse_h2load(text, url):
         # Those that broke off or timed out are among the failed.
         "errors": int(number(r"(\d+) failed") + number(r"(\d+) 3xx")),
     }
-
-
-def percentiles(log):
-    """From the log of h2load, a line for each request: when it began, its status, how long it took."""
-    times = sorted(int(line.rsplit(b"\t", 1)[1]) for line in log.read_bytes().splitlines())
-    if not times:
-        return {}
-    return {f"p{percent}_us": times[min(len(times) * percent // 100, len(times) - 1)] for percent in (50, 99)}
 
 
 class ConnectionWatch:
@@ -239,26 +220,6 @@ def parse_bench(report):
     if report["server"]:
         sample["cpu_seconds"] = report["server"]["cpu_per_response_us"] * sample["requests"] / 1e6
     return sample
-
-
-def oha(program, core, url, connections, streams, seconds):
-    """What oha saw over HTTP/3 on `core`. It ends half a minute after the load, when its connections have; requests that are open at
-    the end of the load are none of its errors."""
-    command = ["taskset", "-c", core, program, "--http-version", 3, "--insecure", "--no-tui", "--output-format", "json",
-               "-z", f"{seconds}s", "-c", connections, "-p", streams, url]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"bench: oha failed: {url}: {done.stderr.strip()}")
-    report = json.loads(done.stdout)
-    responses = report["statusCodeDistribution"].get("200", 0)
-    failed = sum(count for kind, count in report["errorDistribution"].items() if "deadline" not in kind)
-    return {
-        "requests": responses,
-        "requests_per_second": responses / seconds,
-        "p50_us": report["latencyPercentiles"]["p50"] * 1e6,
-        "p99_us": report["latencyPercentiles"]["p99"] * 1e6,
-        "errors": failed + sum(report["statusCodeDistribution"].values()) - responses,
-    }
 
 
 class IdleHttp3Connections:

@@ -6,8 +6,6 @@ import time
 
 from . import cases, crowd, host, load, process, servers
 
-# How long the generator notes the time of every request, once a round.
-LOGGED_SECONDS = 2
 # How long connections are left alone until they count as idle.
 IDLE = 10
 # How long it takes at least until a queue is as long as it gets, and can be looked at.
@@ -27,8 +25,8 @@ def run_case(case, start, cores, rounds, seconds, say):
     for number in range(rounds):
         # Where the kernel places a process in memory changes its figures by a tenth, so each round has new processes.
         with start(case) as running:
-            # h2load and apus bench warm up in each round, and so does a queue.
-            if not case.is_http2 and not isinstance(case, (cases.Http3Case, cases.QueueCase)) and not _is_crowded(case):
+            # h2load warms up in each round, and so does a queue.
+            if not case.is_http2 and not isinstance(case, cases.QueueCase) and not _is_crowded(case):
                 for server in running:
                     load.wrk(generator_core, server.url(case.path, case.tls), min(case.connections, 64), 1, browser=case.browser,
                              body=getattr(case, "body", ""))
@@ -50,8 +48,6 @@ def _sample(server, case, generator_core, seconds):
     measured = Measured(server)
     if case.is_http2:
         sample = _http2_sample(server, case, generator_core, seconds, measured)
-    elif isinstance(case, cases.Http3Case):
-        sample = _http3_sample(server, case, generator_core, seconds, measured)
     elif isinstance(case, cases.QueueCase):
         measured.begin()
         sample = crowd.run(generator_core, server, case.path, case.connections, seconds)
@@ -87,39 +83,7 @@ def _sample(server, case, generator_core, seconds):
 def _http2_sample(server, case, generator_core, seconds, measured):
     url = server.url(case.path, tls=True)
 
-    def run(seconds, log=None):
-        return load.H2Load(generator_core, url, case.connections, case.streams, seconds, log)
-
-    sample = run(seconds).run(measured.begin, measured.end)
-    if case.percentiles:
-        logged = run(LOGGED_SECONDS, servers.RUN / "h2load.log").run()
-        sample["errors"] += logged["errors"]
-        sample |= {name: logged[name] for name in ("p50_us", "p99_us")}
-    return sample
-
-
-def _http3_sample(server, case, generator_core, seconds, measured):
-    if case.oha:
-        measured.begin()
-        sample = load.oha(case.oha, generator_core, server.url(case.path, tls=True), case.connections, case.streams, seconds)
-        measured.end()
-        measured.take(measured.cpu_seconds, seconds)
-        return sample
-    options = ["--duration", f"{seconds}s", "--length", case.size, "--pid", server.pid]
-    options += ["--close"] if case.close else ["--streams", case.streams]
-    options += [] if case.resume else ["--no-resumption"]
-    url = server.url(case.path, tls=True)
-    sample = load.H3Load(servers.generator(), generator_core, url, case.connections, *options).run()
-    opened, resumed = sample.pop("opened"), sample.pop("resumed")
-    if case.close:
-        # One that should resume and does not, or the other way round, is not what is measured.
-        expected = opened if case.resume else 0
-        if abs(resumed - expected) > opened / 100 + case.connections:
-            sys.exit(f"bench: {resumed} of {opened} handshakes resumed a session: {url}")
-    if errors := sample.pop("errors_by_kind"):
-        print(f"bench: {url}: {errors}", file=sys.stderr)
-    measured.take(sample.pop("cpu_seconds"), sample.pop("seconds"))
-    return sample
+    return load.H2Load(generator_core, url, case.connections, case.streams, seconds).run(measured.begin, measured.end)
 
 
 class Measured:
@@ -138,10 +102,6 @@ class Measured:
         self.cpu_seconds = now - self.before
         self.php_cpu_seconds = php_now - self.php_before
         self.seconds = time.monotonic() - self.began
-
-    def take(self, cpu_seconds, seconds):
-        """Takes what the generator measured of the server instead."""
-        self.cpu_seconds, self.seconds, self.php_cpu_seconds = cpu_seconds, seconds, 0.0
 
     def _now(self):
         return sum(map(process.cpu_seconds, self.pids)), process.cpu_seconds(self.php_pid) if self.php_pid else 0.0

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Processors by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +26,17 @@ impl CpuList {
 impl FromStr for CpuList {
     type Err = String;
 
-    /// Parses a list such as `0,2-3`.
+    /// Parses a list such as `0,2-3`, or `first` and `last`: of the processors that this process may use.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no list of processors such as 0,2-3");
+        let wrong = || {
+            format!("`{text}` is no list of processors such as 0,2-3, and not `first` or `last`")
+        };
+        let mut allowed = allowed();
+        match text {
+            "first" => return Ok(Self(vec![allowed.next().ok_or_else(wrong)?])),
+            "last" => return Ok(Self(vec![allowed.last().ok_or_else(wrong)?])),
+            _ => {}
+        }
         let number = |text: &str| match text.trim().parse::<usize>() {
             Ok(number) if number < CpuSet::MAX_CPU => Ok(number),
             _ => Err(wrong()),
@@ -48,6 +56,12 @@ impl FromStr for CpuList {
     }
 }
 
+/// The processors that this process may use.
+fn allowed() -> impl Iterator<Item = usize> {
+    let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+    (0..CpuSet::MAX_CPU).filter(move |cpu| set.is_set(*cpu))
+}
+
 impl fmt::Display for CpuList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let numbers: Vec<_> = self.0.iter().map(usize::to_string).collect();
@@ -63,6 +77,8 @@ mod tests {
     fn reads_lists_of_processors() {
         let list: CpuList = "3,0-1, 1".parse().unwrap();
         assert_eq!(list.to_string(), "0,1,3");
+        let (first, last): (CpuList, CpuList) = ("first".parse().unwrap(), "last".parse().unwrap());
+        assert!(first.0.len() == 1 && last.0.len() == 1 && first.0 <= last.0);
         for wrong in ["", "a", "1-", "2-1", "99999", "-1"] {
             assert!(wrong.parse::<CpuList>().is_err(), "{wrong}");
         }

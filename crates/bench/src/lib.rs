@@ -17,6 +17,7 @@ mod failure;
 mod find_max;
 mod generator;
 mod load_run;
+mod machine;
 mod pace;
 mod plan;
 mod process;
@@ -26,6 +27,7 @@ mod recorder;
 mod report;
 mod request;
 mod scenario;
+mod status_page;
 mod status_range;
 mod target;
 mod think_time;
@@ -35,14 +37,16 @@ mod worker;
 
 pub use apus_transport::tls::Certificate as ClientCertificate;
 pub use compare::{
-    ComparedRatio, ComparisonEnvironment, ComparisonPlan, ComparisonProgress, ComparisonReport,
-    RoundSample, ServerSamples, compare, to_comparison_text, to_page,
+    ComparedCases, ComparedRatio, ComparisonChanges, ComparisonEnvironment, ComparisonFile,
+    ComparisonProgress, ComparisonReport, FailedCase, PublishedFigures, ReachedGoal, RoundSample,
+    ServerSamples, compare, to_comparison_text, to_page,
 };
 pub use cpu_list::CpuList;
 pub use error::BenchError;
 pub use failure::LoadFailure;
 pub use find_max::{LoadObjective, MaxRateReport, SearchedRate, find_max};
 pub use load_run::{LoadProgress, latency_band_start_ms, run};
+pub use machine::MachineReport;
 pub use pace::ClientSpeed;
 pub use plan::{ConnectionLife, Expectations, HttpVersion, LoadLimit, LoadPlan};
 pub use rate::{ArrivalOrder, ArrivalRate};

@@ -14,7 +14,8 @@ use crate::process::ServerProcesses;
 use crate::protocol::http1;
 use crate::rate::WorkerShare;
 use crate::recorder::{IntervalCounts, LoadCounts, ResponseSample, band_start};
-use crate::report::{BenchReport, LoadOutcome, ServerReadings};
+use crate::report::{BenchReport, LoadOutcome, ReadingSource, ServerReadings};
+use crate::status_page::StatusPage;
 use crate::target::is_this_machine;
 use crate::websocket_mode::BroadcastCounts;
 use crate::worker::{Phase, WorkerMessage, WorkerResult, WorkerTask};
@@ -76,15 +77,16 @@ pub fn run(
     if prepared.plan.probes {
         prepared.probe()?;
     }
-    let server = match prepared.plan.server_pid {
-        Some(pid) => Some(ServerProcesses::of_pid(pid)?),
-        None if prepared.is_local => ServerProcesses::of_port(prepared.address.port()),
+    let server = prepared.reading_source()?;
+    let behind = match prepared.plan.behind_pids.split_first() {
+        Some((first, others)) => Some(ServerProcesses::of_pid(*first)?.and(others)),
         None => None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(prepared.control(server, observe))
+    let sources = (server, behind.map(of_processes));
+    runtime.block_on(prepared.control(sources, observe))
 }
 
 /// Sends one request; the response, if it is complete.
@@ -130,6 +132,26 @@ impl PreparedLoad {
             is_local,
             plan: Arc::new(plan),
         })
+    }
+
+    /// Who tells what the server consumes.
+    fn reading_source(&self) -> Result<Option<ReadingSource>, BenchError> {
+        let plan = &self.plan;
+        if let Some(url) = &plan.status_page {
+            let page = StatusPage::new(url, plan)?;
+            return Ok(Some(ReadingSource {
+                name: url.to_string(),
+                pid: None,
+                read: Box::new(move || page.read()),
+            }));
+        }
+        let processes = match plan.server_pid {
+            Some(pid) => Some(ServerProcesses::of_pid(pid)?),
+            None if self.is_local => ServerProcesses::of_port(self.address.port()),
+            None => None,
+        };
+        let processes = processes.map(|processes| processes.and(&plan.further_pids));
+        Ok(processes.map(of_processes))
     }
 
     fn worker(
@@ -194,6 +216,7 @@ impl PreparedLoad {
                 | LoadFailure::WrongLength
                 | LoadFailure::WrongBody
                 | LoadFailure::WrongValue
+                | LoadFailure::GrpcStatus
                 | LoadFailure::NothingCaptured,
             ) => Ok(result.counts.sample),
             Some(kind) => {
@@ -219,7 +242,7 @@ impl PreparedLoad {
 
     async fn control(
         &self,
-        server: Option<ServerProcesses>,
+        (server, behind): (Option<ReadingSource>, Option<ReadingSource>),
         observe: &mut dyn FnMut(&LoadProgress),
     ) -> Result<BenchReport, BenchError> {
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -255,6 +278,7 @@ impl PreparedLoad {
             last_good: Instant::now(),
             is_interrupted: false,
             readings: ServerReadings::new(server),
+            behind: ServerReadings::new(behind),
         };
         let mut ticks = tokio::time::interval(READ_EVERY.max(control.interval));
         while control.results.len() < threads {
@@ -289,6 +313,8 @@ struct LoadControl<'a> {
     last_good: Instant,
     is_interrupted: bool,
     readings: ServerReadings,
+    /// Of the programs behind the server.
+    behind: ServerReadings,
 }
 
 impl LoadControl<'_> {
@@ -371,9 +397,17 @@ impl LoadControl<'_> {
 
     fn note_edge(&mut self) {
         match self.readings.has_begun() {
-            false => self.readings.begin(),
-            true => self.readings.end(),
+            false => {
+                self.readings.begin();
+                self.behind.begin();
+            }
+            true => self.end_readings(),
         }
+    }
+
+    fn end_readings(&mut self) {
+        self.readings.end();
+        self.behind.end();
     }
 
     fn tick(&mut self) {
@@ -390,12 +424,12 @@ impl LoadControl<'_> {
 
     fn stop(&mut self, is_interrupted: bool) {
         self.is_interrupted |= is_interrupted;
-        self.readings.end();
+        self.end_readings();
         self.phase.send_replace(Phase::Stopped);
     }
 
     fn report(mut self, address: SocketAddr) -> BenchReport {
-        self.readings.end();
+        self.end_readings();
         let mut counts = LoadCounts::new(self.plan.requests.len());
         let mut lag = None;
         let mut used = Vec::new();
@@ -433,8 +467,18 @@ impl LoadControl<'_> {
                 series: self.series,
                 is_interrupted: self.is_interrupted,
                 readings: self.readings,
+                behind: self.behind,
             },
         )
+    }
+}
+
+fn of_processes(processes: ServerProcesses) -> ReadingSource {
+    let (name, pid) = processes.name();
+    ReadingSource {
+        name,
+        pid: Some(pid),
+        read: Box::new(move || processes.read()),
     }
 }
 

@@ -31,8 +31,13 @@ impl BytePace {
         }
     }
 
+    /// Whether there is a limit.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.bytes_per_second.is_some()
+    }
+
     /// The most bytes at once: those of a tenth of a second.
-    pub(crate) fn most(&self) -> Option<usize> {
+    fn most(&self) -> Option<usize> {
         let rate = self.bytes_per_second?.get();
         Some(usize::try_from(rate / 10).unwrap_or(usize::MAX).max(1))
     }

@@ -17,7 +17,7 @@ pub struct LoadPlan {
     pub requests: Vec<PlannedRequest>,
     /// Scenarios, whose steps are `requests`: see [`set_scenario`](Self::set_scenario).
     pub(crate) scenario: Option<Arc<ScenarioPlan>>,
-    /// Messages over WebSocket instead of requests: the body of the first request, over HTTP/1.1.
+    /// Messages over WebSocket instead of requests: the body of the first request, over HTTP/1.1 or HTTP/2.
     pub websocket: Option<WebSocketMode>,
     /// The version of HTTP.
     pub version: HttpVersion,
@@ -31,7 +31,7 @@ pub struct LoadPlan {
     pub keeps_alive: bool,
     /// How long a connection is used before another one replaces it.
     pub life: ConnectionLife,
-    /// How fast connections send and receive (HTTP/1.1, HTTP/2).
+    /// How fast connections send and receive.
     pub speed: ClientSpeed,
     /// Bytes that a server may send over a connection before they are read (HTTP/2, HTTP/3), instead of 16 MiB over
     /// HTTP/2 and 1 MiB over HTTP/3.
@@ -63,6 +63,11 @@ pub struct LoadPlan {
     pub(crate) keeps_sample: bool,
     /// The process whose consumption is measured; without it, those that listen on the port if they are of this machine.
     pub server_pid: Option<u32>,
+    /// Further processes that are counted as the server's, and those that are counted apart.
+    pub(crate) further_pids: Vec<u32>,
+    pub(crate) behind_pids: Vec<u32>,
+    /// The status endpoint of the server, whose values are read instead of those of processes.
+    pub status_page: Option<BenchUrl>,
 }
 
 /// How long a connection is used before another one replaces it.
@@ -160,6 +165,9 @@ impl LoadPlan {
             cores: None,
             keeps_sample: false,
             server_pid: None,
+            further_pids: Vec::new(),
+            behind_pids: Vec::new(),
+            status_page: None,
         }
     }
 
@@ -205,7 +213,9 @@ impl LoadPlan {
             return wrong("the time limit of a request must be more than 0");
         }
         if self.version == HttpVersion::Http2 && !self.keeps_alive {
-            return wrong("HTTP/2 has no `Connection: close`");
+            return wrong(
+                "HTTP/2 has no `Connection: close`; a connection can have a number of requests",
+            );
         }
         if self.version == HttpVersion::Http3 && !first.url.is_tls() {
             return wrong("HTTP/3 needs a URL with https");
@@ -218,10 +228,8 @@ impl LoadPlan {
                 "a think time needs a closed loop with one request in flight over each connection",
             );
         }
-        if self.websocket.is_some()
-            && (self.version != HttpVersion::Http1 || self.scenario.is_some())
-        {
-            return wrong("WebSocket needs HTTP/1.1, and has no scenarios");
+        if self.websocket.is_some() {
+            self.check_websocket()?;
         }
         if self.websocket.is_none() && self.requests.iter().any(|one| one.url.is_websocket()) {
             return wrong("a URL with ws or wss needs a load of messages");
@@ -232,14 +240,32 @@ impl LoadPlan {
         if self.scenario.is_some() && self.in_flight.get() > 1 {
             return wrong("a scenario has one request in flight over each connection");
         }
-        if self.version == HttpVersion::Http3 && self.speed != ClientSpeed::default() {
-            return wrong("slow clients need HTTP/1.1 or HTTP/2");
-        }
         let is_pipelined = self.version == HttpVersion::Http1 && self.websocket.is_none();
         if is_pipelined && self.in_flight.get() > 1 && self.rate.is_some() {
             return wrong(
                 "pipelining needs a closed loop: with a rate, a request would wait behind another although it is due",
             );
+        }
+        Ok(())
+    }
+
+    /// Checks a load of messages.
+    fn check_websocket(&self) -> Result<(), BenchError> {
+        let wrong = |message: &str| Err(BenchError::Plan(message.to_owned()));
+        if self.version == HttpVersion::Http3 || self.scenario.is_some() {
+            return wrong("WebSocket needs HTTP/1.1 or HTTP/2, and has no scenarios");
+        }
+        if !self.keeps_alive {
+            return wrong(
+                "a connection of WebSocket has no `Connection: close`; it can have a number of requests, which are messages",
+            );
+        }
+        let is_to_all = self.websocket == Some(WebSocketMode::Broadcast);
+        if is_to_all && self.life != ConnectionLife::default() {
+            return wrong("connections that get all messages stay open");
+        }
+        if self.expected != Expectations::default() {
+            return wrong("a message has no status, and its body is known: it is what was sent");
         }
         Ok(())
     }

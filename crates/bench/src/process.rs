@@ -16,11 +16,11 @@ pub(crate) struct ServerProcesses {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ProcessReading {
     /// Seconds of CPU.
-    pub(crate) user: f64,
-    pub(crate) system: f64,
-    /// Context switches because a thread waited, and because its time was over.
-    pub(crate) voluntary_switches: u64,
-    pub(crate) involuntary_switches: u64,
+    pub(crate) cpu: f64,
+    /// The same in user mode and in the kernel, if that is known.
+    pub(crate) user_and_system: Option<(f64, f64)>,
+    /// Context switches because a thread waited, and because its time was over, if they are known.
+    pub(crate) switches: Option<(u64, u64)>,
     /// Resident memory. Pages that processes share count for each.
     pub(crate) memory_bytes: u64,
     pub(crate) descriptors: u64,
@@ -38,6 +38,12 @@ impl ServerProcesses {
                 "there is no process {pid}, or it belongs to somebody else"
             ))),
         }
+    }
+
+    /// The same with further processes, which exist.
+    pub(crate) fn and(mut self, further: &[u32]) -> Self {
+        self.roots.extend(further);
+        self
     }
 
     /// The processes that listen on this TCP port of this machine, or on this UDP port. Not this process.
@@ -78,21 +84,26 @@ impl ServerProcesses {
         let ticks = rustix::param::clock_ticks_per_second() as f64;
         let page = rustix::param::page_size() as u64;
         let mut sum = ProcessReading::default();
+        let (mut user, mut system) = (0.0, 0.0);
+        let mut switched = (0, 0);
         let mut is_any = false;
         for pid in all {
             let Some(stat) = Stat::read(pid) else {
                 continue;
             };
             is_any = true;
-            sum.user += stat.user as f64 / ticks;
-            sum.system += stat.system as f64 / ticks;
+            user += stat.user as f64 / ticks;
+            system += stat.system as f64 / ticks;
             sum.memory_bytes += stat.resident_pages * page;
             let (voluntary, involuntary) = switches(pid);
-            sum.voluntary_switches += voluntary;
-            sum.involuntary_switches += involuntary;
+            switched.0 += voluntary;
+            switched.1 += involuntary;
             let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
             sum.descriptors += descriptors.map_or(0, |found| found.count() as u64);
         }
+        sum.cpu = user + system;
+        sum.user_and_system = Some((user, system));
+        sum.switches = Some(switched);
         is_any.then_some(sum)
     }
 }

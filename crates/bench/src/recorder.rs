@@ -1,5 +1,6 @@
 //! What a worker measures: latencies, failures by name, and the same over time.
 
+use std::hash::{DefaultHasher, Hasher};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -26,11 +27,36 @@ impl MeasurementWindow {
     }
 }
 
+/// The most bytes of a response that are kept.
+const SAMPLE_MOST: usize = 1 << 20;
+
 /// What a server responds with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseSample {
     pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
+    /// The bytes of the body.
+    pub(crate) length: u64,
+    /// The begin of the body.
+    pub(crate) begin: Vec<u8>,
+    digest: DefaultHasher,
+}
+
+impl ResponseSample {
+    pub(crate) fn add(&mut self, data: &[u8]) {
+        self.length += data.len() as u64;
+        let room = SAMPLE_MOST.saturating_sub(self.begin.len());
+        let kept = data.get(..room.min(data.len())).unwrap_or_default();
+        self.begin.extend_from_slice(kept);
+        self.digest.write(data);
+    }
+}
+
+impl PartialEq for ResponseSample {
+    /// Whether the statuses and the bodies are the same.
+    fn eq(&self, other: &Self) -> bool {
+        (self.status, self.length, self.digest.finish())
+            == (other.status, other.length, other.digest.finish())
+    }
 }
 
 /// What was measured, of one worker or of all.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use apus_transport::tls::{AnyCertificate, Certificate};
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::sign::SingleCertAndKey;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, RootCertStore, SupportedCipherSuite};
 
 use crate::{BenchError, BenchUrl};
 
@@ -23,6 +24,10 @@ pub struct TlsPlan {
     pub certificate: Option<Arc<Certificate>>,
     /// Whether new connections resume a session of the same thread.
     pub resumes: bool,
+    /// The only cipher suite that is offered, by its registered name, such as `TLS_AES_128_GCM_SHA256`.
+    pub cipher: Option<String>,
+    /// The only group for the key exchange that is offered, such as `X25519`.
+    pub group: Option<String>,
 }
 
 impl Default for TlsPlan {
@@ -32,6 +37,8 @@ impl Default for TlsPlan {
             authorities: None,
             certificate: None,
             resumes: true,
+            cipher: None,
+            group: None,
         }
     }
 }
@@ -60,7 +67,7 @@ impl TlsPlan {
     /// Prepares connections to a URL with a protocol by ALPN. This may read the files of the system.
     pub(crate) fn prepare(&self, url: &BenchUrl, alpn: &[u8]) -> Result<ConnectionTls, BenchError> {
         let wrong = |error: String| BenchError::Plan(error);
-        let provider = Arc::new(default_provider());
+        let provider = Arc::new(self.provider()?);
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| wrong(error.to_string()))?;
@@ -89,6 +96,30 @@ impl TlsPlan {
         })
     }
 
+    /// The ciphers and groups that are offered.
+    fn provider(&self) -> Result<CryptoProvider, BenchError> {
+        let mut provider = default_provider();
+        if let Some(cipher) = &self.cipher {
+            let name = |suite: &SupportedCipherSuite| registered_name(*suite);
+            let known: Vec<_> = provider.cipher_suites.iter().map(name).collect();
+            provider
+                .cipher_suites
+                .retain(|suite| name(suite) == *cipher);
+            if provider.cipher_suites.is_empty() {
+                return Err(unknown("cipher suite", cipher, &known));
+            }
+        }
+        if let Some(group) = &self.group {
+            let name = |group: &&dyn SupportedKxGroup| format!("{:?}", group.name());
+            let known: Vec<_> = provider.kx_groups.iter().map(name).collect();
+            provider.kx_groups.retain(|known| name(known) == *group);
+            if provider.kx_groups.is_empty() {
+                return Err(unknown("group", group, &known));
+            }
+        }
+        Ok(provider)
+    }
+
     fn roots(&self) -> Result<RootCertStore, BenchError> {
         let mut roots = RootCertStore::empty();
         match &self.authorities {
@@ -113,5 +144,42 @@ impl TlsPlan {
             )),
             false => Ok(roots),
         }
+    }
+}
+
+/// The name in the registry of IANA, which rustls has with the version for TLS 1.3.
+fn registered_name(suite: SupportedCipherSuite) -> String {
+    format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1)
+}
+
+fn unknown(kind: &str, name: &str, known: &[String]) -> BenchError {
+    BenchError::Plan(format!(
+        "`{name}` is no {kind} that can be offered; there are {}",
+        known.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_cipher_and_one_group_are_offered_or_an_error_names_them() {
+        let mut plan = TlsPlan {
+            cipher: Some("TLS_AES_128_GCM_SHA256".to_owned()),
+            group: Some("X25519".to_owned()),
+            ..TlsPlan::default()
+        };
+        let provider = plan.provider().unwrap();
+        assert_eq!(
+            (provider.cipher_suites.len(), provider.kx_groups.len()),
+            (1, 1)
+        );
+        plan.group = Some("none".to_owned());
+        let error = plan.provider().unwrap_err().to_string();
+        assert!(error.contains("X25519"), "{error}");
+        plan.cipher = Some("none".to_owned());
+        let error = plan.provider().unwrap_err().to_string();
+        assert!(error.contains("TLS_AES_256_GCM_SHA384"), "{error}");
     }
 }

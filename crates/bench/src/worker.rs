@@ -20,6 +20,7 @@ use crate::protocol::WorkerContext;
 use crate::protocol::http1::Http1Load;
 use crate::protocol::http2::Http2Load;
 use crate::protocol::http3::{Http3Load, QuicSockets};
+use crate::protocol::streams;
 use crate::protocol::websocket::WebSocketLoad;
 use crate::rate::WorkerShare;
 use crate::recorder::{IntervalCounts, LoadCounts, MeasurementWindow, Recorder};
@@ -203,11 +204,11 @@ impl WorkerTask {
                 (_, Some(sockets)) => {
                     LoadConnection::Http3(Box::new(Http3Load::new(id, context, Rc::clone(sockets))))
                 }
-                (HttpVersion::Http2, None) => {
-                    LoadConnection::Http2(Box::new(Http2Load::new(id, context)))
-                }
                 (_, None) if let Some(mode) = self.plan.websocket => {
                     LoadConnection::WebSocket(Box::new(WebSocketLoad::new(id, context, mode)))
+                }
+                (HttpVersion::Http2, None) => {
+                    LoadConnection::Http2(Box::new(Http2Load::new(id, context)))
                 }
                 (_, None) => LoadConnection::Http1(Box::new(Http1Load::new(
                     id,
@@ -323,8 +324,8 @@ impl LoadConnection {
     async fn run(self) {
         match self {
             Self::Http1(connection) => connection.run().await,
-            Self::Http2(connection) => connection.run().await,
-            Self::Http3(connection) => connection.run().await,
+            Self::Http2(connection) => streams::run(*connection).await,
+            Self::Http3(connection) => streams::run(*connection).await,
             Self::WebSocket(connection) => connection.run().await,
         }
     }

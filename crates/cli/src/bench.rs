@@ -106,7 +106,7 @@ pub(crate) struct BenchArguments {
         help_heading = "Load"
     )]
     pipeline: NonZeroUsize,
-    /// HTTP/2, by ALPN over TLS, and by prior knowledge in clear text
+    /// HTTP/2, by ALPN over TLS, and by prior knowledge in clear text; with a ws or wss URL, WebSocket over it
     #[arg(long, conflicts_with_all = ["close", "pipeline"], help_heading = "Load")]
     http2: bool,
     /// HTTP/3
@@ -116,7 +116,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, conflicts_with_all = ["close", "pipeline", "http3", "method", "scenario"], help_heading = "Load")]
     grpc: bool,
     /// With a ws or wss URL: the server sends each message to all connections, instead of back
-    #[arg(long, conflicts_with_all = ["http2", "http3", "grpc", "scenario"], help_heading = "Load")]
+    #[arg(long, conflicts_with_all = ["http3", "grpc", "scenario"], help_heading = "Load")]
     broadcast: bool,
     /// With --http2 and --http3: requests in flight over each connection
     #[arg(
@@ -216,10 +216,22 @@ pub(crate) struct BenchArguments {
     /// A full handshake for each connection
     #[arg(long, help_heading = "TLS")]
     no_resumption: bool,
+    /// Offer this cipher suite only, such as TLS_AES_128_GCM_SHA256
+    #[arg(long, value_name = "NAME", help_heading = "TLS")]
+    tls_cipher: Option<String>,
+    /// Offer this group for the key exchange only, such as X25519
+    #[arg(long, value_name = "NAME", help_heading = "TLS")]
+    tls_group: Option<String>,
 
     /// Measure what this process of this machine consumes [default: those that listen on the port]
     #[arg(long, value_name = "PID", help_heading = "Result")]
     pid: Option<u32>,
+    /// Measure what this endpoint of the server says of its process, in the text format of Prometheus
+    ///
+    /// It has to have process_cpu_seconds_total, process_resident_memory_bytes and process_open_fds, as the client libraries of
+    /// Prometheus and the layer Metrics of Apus write them. For servers of other machines.
+    #[arg(long, value_name = "URL", value_hint = ValueHint::Url, conflicts_with = "pid", help_heading = "Result")]
+    status_url: Option<BenchUrl>,
     /// On a terminal: show a line during the load instead of the whole screen
     #[arg(long, help_heading = "Result")]
     no_view: bool,
@@ -433,6 +445,7 @@ fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
     plan.may_load_others = arguments.i_own_this_host;
     plan.cores = arguments.cores;
     plan.server_pid = arguments.pid;
+    plan.status_page = arguments.status_url;
     plan.expected = Expectations {
         length: arguments.length,
         body: arguments.expect_body.as_deref().map(read).transpose()?,
@@ -454,6 +467,8 @@ fn plan(arguments: BenchArguments) -> Result<LoadPlan, CommandError> {
             _ => None,
         },
         resumes: !arguments.no_resumption,
+        cipher: arguments.tls_cipher,
+        group: arguments.tls_group,
     };
     Ok(plan)
 }

@@ -1,12 +1,14 @@
 //! `apus bench compare` and `apus bench repeat`: several servers beside one another, and the same once more.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use apus_bench::{
-    BenchError, ComparisonPlan, ComparisonProgress, ComparisonReport, compare, to_comparison_text,
-    to_page,
+    BenchError, ComparedCases, ComparisonChanges, ComparisonFile, ComparisonProgress, compare,
+    parse_duration, to_comparison_text, to_page,
 };
 use clap::{Args, Subcommand, ValueHint};
 
@@ -18,7 +20,7 @@ use crate::output::{print, print_error};
 pub(crate) enum BenchCommand {
     /// Compare servers: each is started, loaded and stopped in turn, until the difference is known
     ///
-    /// FILE names the servers, the load, and how long to go on. Each round measures all of them in an order by chance. The result
+    /// FILE names the servers, the load or several of them, and how long to go on. Each round measures all of them in an order by chance. The result
     /// is a ratio to the reference for the rate, CPU, latencies and memory, each with an interval, and says where no difference is
     /// certain.
     #[command(after_long_help = "\
@@ -40,9 +42,11 @@ Example of a file:
   url = \"http://127.0.0.1:8081/\"
   cores = \"0\"")]
     Compare {
-        /// A file that names servers and a load
-        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-        file: PathBuf,
+        /// Files that name servers and loads
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required = true)]
+        files: Vec<PathBuf>,
+        #[command(flatten)]
+        changes: ChangeArguments,
         #[command(flatten)]
         output: ComparisonOutput,
     },
@@ -54,6 +58,33 @@ Example of a file:
         #[command(flatten)]
         output: ComparisonOutput,
     },
+}
+
+/// What is changed of the files.
+#[derive(Debug, Args)]
+pub(crate) struct ChangeArguments {
+    /// Only this case; can be repeated
+    #[arg(long = "case", value_name = "NAME")]
+    cases: Vec<String>,
+    /// Only this server; can be repeated
+    #[arg(long = "server", value_name = "NAME")]
+    servers: Vec<String>,
+    /// So many rounds, instead of until the difference is known
+    #[arg(long, value_name = "N")]
+    rounds: Option<std::num::NonZeroUsize>,
+    /// The time of load in a round, also in place of a number of requests
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Replace a value of the table `values` of all files that have it; can be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
+    settings: Vec<(String, String)>,
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("expected NAME=VALUE".to_owned()),
+    }
 }
 
 /// How a comparison is reported.
@@ -72,34 +103,109 @@ pub(crate) struct ComparisonOutput {
 
 /// Compares servers and prints the result.
 pub(crate) fn run(command: BenchCommand) -> Result<(), CommandError> {
-    let failed = |error: BenchError| match error {
-        BenchError::Plan(message) => CommandError::Misused(message),
-        BenchError::NotLocal { .. } => CommandError::Misused(error.to_string()),
-        error => CommandError::Failed(error.to_string()),
-    };
-    let (plan, output) = match command {
-        BenchCommand::Compare { file, output } => (ComparisonPlan::read(&file), output),
+    let (files, output) = match command {
+        BenchCommand::Compare {
+            files,
+            changes,
+            output,
+        } => (read_files(&files, &changes)?, output),
         BenchCommand::Repeat { report, output } => {
             let text = fs::read_to_string(&report).map_err(|error| {
                 CommandError::Misused(format!("{} cannot be read: {error}", report.display()))
             })?;
-            (ComparisonPlan::of_report(&text), output)
+            (ComparisonFile::of_report(&text).map_err(failed)?, output)
         }
     };
-    let mut plan = plan.map_err(failed)?;
-    if output.i_own_this_host {
-        plan.allow_others();
-    }
     let is_shown = io::stderr().is_terminal();
-    let report = compare(&plan, &mut |progress| {
-        if is_shown {
-            show(progress);
+    let is_one = matches!(&files[..], [file] if !file.has_cases());
+    let mut compared: Vec<ComparedCases> = Vec::new();
+    for mut file in files {
+        if output.i_own_this_host {
+            file.allow_others();
         }
-    });
-    if is_shown {
-        let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        let before = compared.clone();
+        let result = compare(
+            &file,
+            &mut |progress| {
+                if is_shown {
+                    show(progress);
+                }
+            },
+            &mut |so_far| {
+                // What was measured is kept if a later case takes the machine down.
+                if !is_one && let Some(path) = &output.html {
+                    let _ = write_page(path, &[&before[..], std::slice::from_ref(so_far)].concat());
+                }
+            },
+        );
+        if is_shown {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+        match result {
+            Ok(result) => {
+                let is_interrupted = result.is_interrupted;
+                compared.push(result);
+                if is_interrupted {
+                    break;
+                }
+            }
+            Err(error)
+                if is_one || matches!(error, BenchError::Plan(_) | BenchError::NotLocal { .. }) =>
+            {
+                return Err(failed(error));
+            }
+            // The other files go on.
+            Err(error) => compared.push(file.failed(&error)),
+        }
     }
-    report_result(&report.map_err(failed)?, &output)
+    report_result(&compared, is_one, &output)
+}
+
+fn failed(error: BenchError) -> CommandError {
+    match error {
+        BenchError::Plan(message) => CommandError::Misused(message),
+        BenchError::NotLocal { .. } => CommandError::Misused(error.to_string()),
+        error => CommandError::Failed(error.to_string()),
+    }
+}
+
+/// The files with a case to make.
+fn read_files(
+    paths: &[PathBuf],
+    arguments: &ChangeArguments,
+) -> Result<Vec<ComparisonFile>, CommandError> {
+    let changes = ComparisonChanges {
+        values: arguments
+            .settings
+            .iter()
+            .cloned()
+            .collect::<BTreeMap<_, _>>(),
+        cases: arguments.cases.clone(),
+        servers: arguments.servers.clone(),
+        rounds: arguments.rounds.map(std::num::NonZeroUsize::get),
+        duration: arguments.duration,
+    };
+    let mut files = Vec::new();
+    for path in paths {
+        files.push(ComparisonFile::read(path, &changes).map_err(failed)?);
+    }
+    for name in changes.values.keys() {
+        if !files.iter().any(|file| file.has_value(name)) {
+            return Err(CommandError::Misused(format!(
+                "no file has a value `{name}` that could be set"
+            )));
+        }
+    }
+    files.retain(|file| file.case_count() > 0);
+    match files.is_empty() {
+        true => Err(CommandError::Misused(format!(
+            "no file has such a case: {}",
+            [&arguments.cases[..], &arguments.servers]
+                .concat()
+                .join(", ")
+        ))),
+        false => Ok(files),
+    }
 }
 
 fn show(progress: &ComparisonProgress<'_>) {
@@ -108,7 +214,8 @@ fn show(progress: &ComparisonProgress<'_>) {
         .map_or(String::new(), |cpu| format!("  {cpu:.2} us of CPU"));
     let _ = write!(
         io::stderr().lock(),
-        "\r\x1b[Kround {} of at most {}  {}  {:.0}/s{cpu}",
+        "\r\x1b[K{}: round {} of at most {}  {}  {:.0}/s{cpu}",
+        progress.title,
         progress.round,
         progress.rounds,
         progress.server,
@@ -116,27 +223,49 @@ fn show(progress: &ComparisonProgress<'_>) {
     );
 }
 
-fn report_result(report: &ComparisonReport, output: &ComparisonOutput) -> Result<(), CommandError> {
+fn write_page(path: &Path, compared: &[ComparedCases]) -> Result<(), CommandError> {
+    fs::write(path, to_page(compared)).map_err(|error| {
+        CommandError::Failed(format!("{} cannot be written: {error}", path.display()))
+    })
+}
+
+fn report_result(
+    compared: &[ComparedCases],
+    is_one: bool,
+    output: &ComparisonOutput,
+) -> Result<(), CommandError> {
+    let reports = || compared.iter().flat_map(|file| &file.reports);
     if output.json {
-        match serde_json::to_string_pretty(report) {
+        let text = match reports().next() {
+            Some(report) if is_one => serde_json::to_string_pretty(report),
+            _ => serde_json::to_string_pretty(&serde_json::json!({ "files": compared })),
+        };
+        match text {
             Ok(text) => print(format!("{text}\n").as_bytes()),
             Err(error) => return Err(CommandError::Failed(error.to_string())),
         }
     } else {
-        print(to_comparison_text(report).as_bytes());
+        let texts: Vec<_> = reports().map(to_comparison_text).collect();
+        print(texts.join("\n\n").as_bytes());
     }
     // The result was printed before, so that a full disk loses only the page.
     if let Some(path) = &output.html {
-        fs::write(path, to_page(report)).map_err(|error| {
-            CommandError::Failed(format!("{} cannot be written: {error}", path.display()))
-        })?;
+        write_page(path, compared)?;
     }
-    if report.has_failed || report.rounds == 0 {
+    let mut is_whole = true;
+    for failure in compared.iter().flat_map(|file| &file.failures) {
+        is_whole = false;
+        print_error(&format!("{}: {}", failure.case, failure.cause));
+    }
+    for report in reports().filter(|report| report.has_failed || report.rounds == 0) {
+        is_whole = false;
         print_error(&format!(
             "the comparison ended because of {}",
             report.ended_by
         ));
-        return Err(CommandError::Reported);
     }
-    Ok(())
+    match is_whole {
+        true => Ok(()),
+        false => Err(CommandError::Reported),
+    }
 }

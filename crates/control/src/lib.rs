@@ -7,6 +7,7 @@
 
 mod command_group;
 mod own_thread;
+mod process_metrics;
 mod prometheus;
 mod socket;
 mod socket_path;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use command_group::{CommandGroup, CommandReport, WrongArguments};
 pub use own_thread::run_on_own_thread;
+pub use process_metrics::write_process_metrics;
 pub use prometheus::{MetricLabels, MetricType, PROMETHEUS_MEDIA_TYPE, PrometheusText};
 pub use socket::{BoundControlSocket, ControlExchange, ControlFiles, ControlSocket};
 pub use socket_path::socket_path;

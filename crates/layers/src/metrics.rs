@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use apus_control::{MetricLabels, MetricType, PROMETHEUS_MEDIA_TYPE, PrometheusText};
+use apus_control::{
+    MetricLabels, MetricType, PROMETHEUS_MEDIA_TYPE, PrometheusText, write_process_metrics,
+};
 use apus_http::HeaderValue;
 use apus_http::{Method, Request, Response, ResponseFuture, StatusCode, header};
 
@@ -40,6 +42,8 @@ const BOUNDS: [f64; 14] = [
 /// | `http_request_duration_seconds` | `method`, `route`, `status` | histogram, until the last byte |
 /// | `http_response_bytes_total` | `method`, `route`, `status` | counter of body bytes |
 /// | `http_requests_in_flight` | | gauge |
+/// | `process_cpu_seconds_total` | | counter, of the whole process |
+/// | `process_resident_memory_bytes`, `process_open_fds` | | gauges |
 ///
 /// `route` is the pattern of a route (`/users/{id}`), `status` a class (`2xx`), and methods that are not
 /// registered are `OTHER`: the number of series depends only on the routes, not on what clients send. A
@@ -344,6 +348,7 @@ fn prometheus_text(sums: &BTreeMap<SeriesLabels, SeriesSum>, in_flight: i64) -> 
     let name = "http_requests_in_flight";
     text.metric(name, MetricType::Gauge, Some("Requests in progress."));
     text.sample(name, &MetricLabels::new(), in_flight);
+    write_process_metrics(&mut text);
     text
 }
 

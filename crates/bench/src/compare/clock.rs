@@ -1,4 +1,4 @@
-//! Waiting during a comparison, which Ctrl-C ends.
+//! Waiting during a comparison, which Ctrl-C and SIGTERM end, so that what was started is stopped.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use crate::BenchError;
 pub(super) struct ComparisonClock {
     runtime: Runtime,
     interrupt: Signal,
+    terminate: Signal,
     is_interrupted: bool,
 }
 
@@ -19,10 +20,17 @@ impl ComparisonClock {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let interrupt = runtime.block_on(async { signal(SignalKind::interrupt()) })?;
+        let (interrupt, terminate) = {
+            let _entered = runtime.enter();
+            (
+                signal(SignalKind::interrupt())?,
+                signal(SignalKind::terminate())?,
+            )
+        };
         Ok(Self {
             runtime,
             interrupt,
+            terminate,
             is_interrupted: false,
         })
     }
@@ -30,10 +38,22 @@ impl ComparisonClock {
     /// Waits; returns whether the user has interrupted the comparison.
     pub(super) fn wait(&mut self, time: Duration) -> bool {
         if !self.is_interrupted {
-            let interrupt = self.interrupt.recv();
-            let waited = async { tokio::time::timeout(time, interrupt).await };
+            let (interrupt, terminate) = (&mut self.interrupt, &mut self.terminate);
+            let asked = async {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+            };
+            let waited = async { tokio::time::timeout(time, asked).await };
             self.is_interrupted = self.runtime.block_on(waited).is_ok();
         }
         self.is_interrupted
+    }
+
+    /// Waits, also when the user has interrupted the comparison: something ends.
+    pub(super) fn pause(&self, time: Duration) {
+        let sleep = async { tokio::time::sleep(time).await };
+        self.runtime.block_on(sleep);
     }
 }

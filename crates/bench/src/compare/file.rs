@@ -1,8 +1,9 @@
 //! Comparisons in TOML.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::num::NonZeroUsize;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +11,12 @@ use std::time::Duration;
 use apus_http::{Headers, Method};
 use serde::Deserialize;
 
-use super::ComparisonPlan;
+use super::figures::{RawGoal, RawNames, RawPublished};
+use super::helper::{ComparisonHelper, ReadySign};
+use super::placeholders::Placeholders;
 use super::server::ComparedServer;
 use super::statistics::ROUNDS_LEAST;
+use super::{ComparisonChanges, ComparisonFile, ComparisonPlan};
 use crate::cpu_list::CpuList;
 use crate::plan::{HttpVersion, LoadLimit, LoadPlan};
 use crate::scenario::ScenarioPlan;
@@ -22,15 +26,53 @@ use crate::{ArrivalRate, BenchError, BenchUrl, PlannedRequest, parse_duration, p
 #[serde(deny_unknown_fields)]
 struct RawComparison {
     title: Option<String>,
+    note: Option<String>,
     reference: Option<String>,
+    /// Read by `Placeholders`.
+    #[serde(default, rename = "values")]
+    _values: BTreeMap<String, String>,
+    /// Texts by the names of files in the folder of this comparison alone.
+    #[serde(default)]
+    files: BTreeMap<PathBuf, String>,
+    #[serde(default)]
+    prepare: Vec<RawCommand>,
+    loopback_mtu: Option<u32>,
     #[serde(default)]
     rounds: RawRounds,
     #[serde(default)]
     load: RawLoad,
+    #[serde(default)]
+    helper: Vec<RawHelper>,
     server: Vec<RawServer>,
+    #[serde(default)]
+    case: Vec<RawCase>,
+    #[serde(default)]
+    goal: Vec<RawGoal>,
+    #[serde(default)]
+    published: Vec<RawPublished>,
 }
 
+/// One load on the servers, or on some of them.
 #[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCase {
+    name: String,
+    title: Option<String>,
+    note: Option<String>,
+    reference: Option<String>,
+    loopback_mtu: Option<u32>,
+    servers: Option<Vec<String>>,
+    #[serde(default)]
+    rounds: RawRounds,
+    #[serde(default)]
+    load: RawLoad,
+    #[serde(default)]
+    goal: Vec<RawGoal>,
+    #[serde(default)]
+    published: Vec<RawPublished>,
+}
+
+#[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawRounds {
     least: Option<usize>,
@@ -42,7 +84,7 @@ struct RawRounds {
     seed: Option<u64>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawLoad {
     path: Option<String>,
@@ -56,20 +98,81 @@ struct RawLoad {
     connections: Option<NonZeroUsize>,
     threads: Option<NonZeroUsize>,
     streams: Option<NonZeroUsize>,
+    pipeline: Option<NonZeroUsize>,
     duration: Option<String>,
+    requests: Option<u64>,
     warm_up: Option<String>,
     timeout: Option<String>,
     rate: Option<RawRate>,
-    #[serde(default)]
-    close: bool,
-    #[serde(default)]
-    insecure: bool,
+    close: Option<bool>,
+    insecure: Option<bool>,
     ca: Option<PathBuf>,
-    #[serde(default)]
-    no_resumption: bool,
+    no_resumption: Option<bool>,
+    tls_cipher: Option<String>,
+    tls_group: Option<String>,
     status: Option<String>,
     length: Option<u64>,
     cores: Option<String>,
+}
+
+impl RawRounds {
+    /// What is said here, and else what is said in general.
+    fn or(self, general: &Self) -> Self {
+        let general = general.clone();
+        Self {
+            least: self.least.or(general.least),
+            most: self.most.or(general.most),
+            budget: self.budget.or(general.budget),
+            precision: self.precision.or(general.precision),
+            restart: self.restart.or(general.restart),
+            same_responses: self.same_responses.or(general.same_responses),
+            seed: self.seed.or(general.seed),
+        }
+    }
+}
+
+impl RawLoad {
+    /// What is said here, and else what is said in general.
+    fn or(self, general: &Self) -> Self {
+        let general = general.clone();
+        let mut headers = general.headers;
+        headers.extend(self.headers);
+        let (body, body_file) = match self.body.is_some() || self.body_file.is_some() {
+            true => (self.body, self.body_file),
+            false => (general.body, general.body_file),
+        };
+        let (duration, requests) = match self.duration.is_some() || self.requests.is_some() {
+            true => (self.duration, self.requests),
+            false => (general.duration, general.requests),
+        };
+        Self {
+            path: self.path.or(general.path),
+            method: self.method.or(general.method),
+            headers,
+            body,
+            body_file,
+            scenario: self.scenario.or(general.scenario),
+            protocol: self.protocol.or(general.protocol),
+            connections: self.connections.or(general.connections),
+            threads: self.threads.or(general.threads),
+            streams: self.streams.or(general.streams),
+            pipeline: self.pipeline.or(general.pipeline),
+            duration,
+            requests,
+            warm_up: self.warm_up.or(general.warm_up),
+            timeout: self.timeout.or(general.timeout),
+            rate: self.rate.or(general.rate),
+            close: self.close.or(general.close),
+            insecure: self.insecure.or(general.insecure),
+            ca: self.ca.or(general.ca),
+            no_resumption: self.no_resumption.or(general.no_resumption),
+            tls_cipher: self.tls_cipher.or(general.tls_cipher),
+            tls_group: self.tls_group.or(general.tls_group),
+            status: self.status.or(general.status),
+            length: self.length.or(general.length),
+            cores: self.cores.or(general.cores),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -82,7 +185,7 @@ enum RawProtocol {
     Http3,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(untagged)]
 enum RawRate {
     Number(f64),
@@ -102,6 +205,29 @@ struct RawServer {
     environment: BTreeMap<String, String>,
     cores: Option<String>,
     ready_within: Option<String>,
+    #[serde(default)]
+    prepare: Vec<RawCommand>,
+    #[serde(default)]
+    optional: bool,
+    #[serde(default)]
+    other_response: bool,
+}
+
+/// A program that runs beside the servers.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawHelper {
+    name: String,
+    command: RawCommand,
+    cores: Option<String>,
+    ready: Option<String>,
+    ready_within: Option<String>,
+    #[serde(default)]
+    then: Vec<RawCommand>,
+    /// The servers whose consumption includes that of the helper.
+    counts_for: Option<RawNames>,
+    #[serde(default)]
+    apart: bool,
 }
 
 /// The words of a command, or a line for the shell.
@@ -113,6 +239,11 @@ enum RawCommand {
 }
 
 impl RawCommand {
+    fn all(commands: Vec<Self>) -> Vec<Vec<String>> {
+        let commands = commands.into_iter();
+        commands.map(|command| Self::words(Some(command))).collect()
+    }
+
     fn words(command: Option<Self>) -> Vec<String> {
         match command {
             Some(Self::Words(words)) => words,
@@ -125,12 +256,12 @@ impl RawCommand {
     }
 }
 
-impl ComparisonPlan {
-    /// Reads a comparison from a file. Relative paths in it are relative to its folder.
+impl ComparisonFile {
+    /// Reads comparisons from a file. Relative paths in it are relative to its folder.
     ///
     /// # Errors
     /// The file or one that it names cannot be read, or contains a mistake.
-    pub fn read(path: &Path) -> Result<Self, BenchError> {
+    pub fn read(path: &Path, changes: &ComparisonChanges) -> Result<Self, BenchError> {
         let wrong =
             |error: String| BenchError::Plan(format!("the comparison {}: {error}", path.display()));
         let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
@@ -142,44 +273,168 @@ impl ComparisonPlan {
         let folder = folder
             .canonicalize()
             .map_err(|error| wrong(error.to_string()))?;
-        Self::parse(&text, &folder).map_err(wrong)
+        Self::parse(&text, &folder, changes).map_err(wrong)
     }
 
-    pub(super) fn parse(text: &str, folder: &Path) -> Result<Self, String> {
-        let raw: RawComparison = toml::from_str(text).map_err(|error| error.to_string())?;
+    pub(super) fn parse(
+        text: &str,
+        folder: &Path,
+        changes: &ComparisonChanges,
+    ) -> Result<Self, String> {
+        let work = tempfile::Builder::new()
+            .prefix("apus-bench-")
+            .tempdir()
+            .map_err(|error| format!("no folder can be made for it: {error}"))?;
+        // Servers with another user read files in it.
+        fs::set_permissions(work.path(), Permissions::from_mode(0o755))
+            .map_err(|error| format!("no folder can be made for it: {error}"))?;
+        let mut known = Placeholders::of(text, &changes.values, (folder, work.path()))?;
+        let filled = known.fill(text)?;
+        let raw: RawComparison = toml::from_str(&filled).map_err(|error| error.to_string())?;
         let mut servers = Vec::new();
         for server in raw.server {
             let name = server.name.clone();
             let server = server
-                .parse(folder, raw.load.path.as_deref())
+                .parse(folder)
                 .map_err(|error| format!("server `{name}`: {error}"))?;
             servers.push(server);
         }
-        if servers.len() < 2 {
-            return Err("a comparison needs at least two servers".to_owned());
+        check_names(&servers)?;
+        let mut helpers = Vec::new();
+        for helper in raw.helper {
+            let name = helper.name.clone();
+            let helper = helper
+                .parse(folder, &servers)
+                .map_err(|error| format!("helper `{name}`: {error}"))?;
+            helpers.push(helper);
         }
-        let mut names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
-        names.sort_unstable();
-        if names
-            .iter()
-            .zip(names.iter().skip(1))
-            .any(|(one, other)| one == other)
-        {
-            return Err("two servers have the same name".to_owned());
-        }
-        let reference = match &raw.reference {
-            Some(name) => servers
-                .iter()
-                .position(|server| server.name == *name)
-                .ok_or_else(|| format!("the reference `{name}` is none of the servers"))?,
-            None => 0,
+        let has_cases = !raw.case.is_empty();
+        let title = raw.title.unwrap_or_else(|| {
+            let names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
+            names.join(", ")
+        });
+        let general = GeneralPart {
+            text: text.into(),
+            folder,
+            title: &title,
+            reference: raw.reference.as_deref(),
+            loopback_mtu: raw.loopback_mtu,
+            rounds: &raw.rounds,
+            load: &raw.load,
+            servers: &servers,
+            changes,
         };
+        let cases = match has_cases {
+            true => raw.case,
+            false => vec![RawCase {
+                goal: raw.goal,
+                published: raw.published,
+                note: raw.note.clone(),
+                ..RawCase::default()
+            }],
+        };
+        let mut plans: Vec<ComparisonPlan> = Vec::new();
+        for case in cases {
+            let name = case.name.clone();
+            let plan = general
+                .plan(case, has_cases)
+                .map_err(|error| match has_cases {
+                    true => format!("case `{name}`: {error}"),
+                    false => error,
+                })?;
+            if plans.iter().any(|other| other.case == plan.case) {
+                return Err(format!("two cases have the name `{name}`"));
+            }
+            plans.push(plan);
+        }
+        plans.retain(|plan| !plan.servers.is_empty());
+        if !changes.cases.is_empty() {
+            plans.retain(|plan| {
+                plan.case
+                    .as_ref()
+                    .is_none_or(|name| changes.cases.contains(name))
+            });
+        }
+        Ok(Self {
+            title,
+            note: raw.note,
+            value_names: known.names(),
+            work,
+            files: raw.files.into_iter().collect(),
+            prepare: RawCommand::all(raw.prepare),
+            helpers,
+            has_cases,
+            cases: plans,
+        })
+    }
+}
+
+fn check_names(servers: &[ComparedServer]) -> Result<(), String> {
+    if servers.len() < 2 {
+        return Err("a comparison needs at least two servers".to_owned());
+    }
+    let mut names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
+    names.sort_unstable();
+    let is_twice = names.windows(2).any(|pair| pair.first() == pair.last());
+    match is_twice {
+        true => Err("two servers have the same name".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// What all cases of a file have in common.
+struct GeneralPart<'a> {
+    text: Arc<str>,
+    folder: &'a Path,
+    title: &'a str,
+    reference: Option<&'a str>,
+    loopback_mtu: Option<u32>,
+    rounds: &'a RawRounds,
+    load: &'a RawLoad,
+    servers: &'a [ComparedServer],
+    changes: &'a ComparisonChanges,
+}
+
+impl GeneralPart<'_> {
+    fn plan(&self, case: RawCase, is_named: bool) -> Result<ComparisonPlan, String> {
+        let mut servers = self.servers.to_vec();
+        if let Some(names) = &case.servers {
+            let known = |name: &&String| servers.iter().any(|server| server.name == **name);
+            if let Some(unknown) = names.iter().find(|name| !known(name)) {
+                return Err(format!("`{unknown}` is none of the servers"));
+            }
+            servers.retain(|server| names.contains(&server.name));
+        }
+        let names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
+        let reference = case.reference.as_deref().or(self.reference);
+        if let Some(name) = reference
+            && !names.contains(&name)
+        {
+            return Err(format!("the reference `{name}` is none of the servers"));
+        }
+        let goals = case.goal.into_iter().map(|goal| goal.parse(&names));
+        let goals = goals.collect::<Result<_, _>>()?;
+        let chosen = &self.changes.servers;
+        servers.retain(|server| chosen.is_empty() || chosen.contains(&server.name));
+        let reference = reference.and_then(|name| servers.iter().position(|one| one.name == name));
+        let reference = reference.unwrap_or(0);
+        let published = case.published.into_iter().map(RawPublished::parse);
+        let published = published.collect::<Result<_, _>>()?;
+        let raw_load = case.load.or(self.load);
         let mut loads = Vec::new();
-        for server in &servers {
-            let load = raw.load.parse(folder, &server.url);
+        for server in &mut servers {
+            if let Some(path) = &raw_load.path {
+                if !path.starts_with('/') {
+                    return Err(format!(
+                        "the path of the load, `{path}`, does not begin with /"
+                    ));
+                }
+                server.url.set_path(path.clone());
+            }
+            let load = raw_load.parse(self.folder, &server.url, self.changes);
             loads.push(load.map_err(|error| format!("the load: {error}"))?);
         }
-        let rounds = raw.rounds;
+        let rounds = case.rounds.or(self.rounds);
         let least = rounds.least.unwrap_or(ROUNDS_LEAST);
         let most = rounds.most.unwrap_or(least.max(20));
         if least == 0 || most < least {
@@ -192,22 +447,34 @@ impl ComparisonPlan {
         if !(precision > 0.0 && precision < 1.0) {
             return Err("`rounds.precision` is a share such as 0.02".to_owned());
         }
-        Ok(Self {
-            text: text.to_owned(),
-            folder: folder.to_owned(),
-            title: raw.title.unwrap_or_else(|| {
-                let names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
-                names.join(", ")
-            }),
+        let title = match (&case.title, is_named) {
+            (Some(title), _) => title.clone(),
+            (None, true) => case.name.clone(),
+            (None, false) => self.title.to_owned(),
+        };
+        Ok(ComparisonPlan {
+            text: Arc::clone(&self.text),
+            folder: self.folder.to_owned(),
+            values: self.changes.values.clone(),
+            title,
+            case: is_named.then_some(case.name),
+            note: case.note,
+            loopback_mtu: case.loopback_mtu.or(self.loopback_mtu),
             servers,
             loads,
             reference,
-            rounds: (least, most),
+            rounds: match self.changes.rounds {
+                Some(rounds) => (rounds, rounds),
+                None => (least, most),
+            },
             budget: duration(rounds.budget.as_deref(), Duration::from_secs(600))?,
             precision,
             restarts: rounds.restart.unwrap_or(true),
             expects_same_responses: rounds.same_responses.unwrap_or(true),
             seed: rounds.seed.unwrap_or(1),
+            published,
+            goals,
+            left_out: Vec::new(),
         })
     }
 }
@@ -217,19 +484,11 @@ fn duration(text: Option<&str>, default: Duration) -> Result<Duration, String> {
 }
 
 impl RawServer {
-    fn parse(self, folder: &Path, path: Option<&str>) -> Result<ComparedServer, String> {
-        let mut url: BenchUrl = self
+    fn parse(self, folder: &Path) -> Result<ComparedServer, String> {
+        let url: BenchUrl = self
             .url
             .parse()
             .map_err(|error| format!("`{}`: {error}", self.url))?;
-        if let Some(path) = path {
-            if !path.starts_with('/') {
-                return Err(format!(
-                    "the path of the load, `{path}`, does not begin with /"
-                ));
-            }
-            url.set_path(path.to_owned());
-        }
         Ok(ComparedServer {
             name: self.name,
             url,
@@ -240,6 +499,32 @@ impl RawServer {
             environment: self.environment.into_iter().collect(),
             cores: cores(self.cores.as_deref())?,
             ready_within: duration(self.ready_within.as_deref(), Duration::from_secs(10))?,
+            prepare: RawCommand::all(self.prepare),
+            is_optional: self.optional,
+            has_other_response: self.other_response,
+        })
+    }
+}
+
+impl RawHelper {
+    fn parse(self, folder: &Path, servers: &[ComparedServer]) -> Result<ComparisonHelper, String> {
+        let of = RawNames::all(self.counts_for);
+        let is_known = |name: &&String| servers.iter().any(|server| server.name == **name);
+        if let Some(name) = of.iter().find(|name| !is_known(name)) {
+            return Err(format!("`{name}` is none of the servers"));
+        }
+        if self.apart && of.is_empty() {
+            return Err("`apart` needs `counts_for`".to_owned());
+        }
+        Ok(ComparisonHelper {
+            name: self.name,
+            command: RawCommand::words(Some(self.command)),
+            cores: cores(self.cores.as_deref())?,
+            ready: self.ready.map(|sign| ReadySign::parse(&sign, folder)),
+            ready_within: duration(self.ready_within.as_deref(), Duration::from_secs(60))?,
+            then: RawCommand::all(self.then),
+            of,
+            is_apart: self.apart,
         })
     }
 }
@@ -250,7 +535,12 @@ fn cores(text: Option<&str>) -> Result<Option<CpuList>, String> {
 
 impl RawLoad {
     /// The load on one server.
-    fn parse(&self, folder: &Path, url: &BenchUrl) -> Result<LoadPlan, String> {
+    fn parse(
+        &self,
+        folder: &Path,
+        url: &BenchUrl,
+        changes: &ComparisonChanges,
+    ) -> Result<LoadPlan, String> {
         let read = |file: &Path| {
             let file = folder.join(file);
             fs::read(&file).map_err(|error| format!("the file {}: {error}", file.display()))
@@ -299,19 +589,41 @@ impl RawLoad {
         };
         plan.connections = self.connections.unwrap_or(plan.connections);
         plan.threads = self.threads.unwrap_or(plan.threads);
-        plan.in_flight = self.streams.unwrap_or(plan.in_flight);
-        plan.limit = LoadLimit::Time(duration(self.duration.as_deref(), Duration::from_secs(3))?);
-        plan.warm_up = duration(self.warm_up.as_deref(), Duration::from_secs(1))?;
+        plan.in_flight = match (plan.version, self.streams, self.pipeline) {
+            (HttpVersion::Http1, None, pipeline) => pipeline.unwrap_or(plan.in_flight),
+            (HttpVersion::Http1, Some(_), _) => {
+                return Err("`streams` need the protocol h2 or h3".to_owned());
+            }
+            (_, streams, None) => streams.unwrap_or(plan.in_flight),
+            (_, _, Some(_)) => return Err("`pipeline` needs the protocol http/1.1".to_owned()),
+        };
+        plan.limit = match (&self.duration, self.requests) {
+            (Some(_), Some(_)) => {
+                return Err("`duration` and `requests` exclude each other".to_owned());
+            }
+            (None, Some(requests)) => LoadLimit::Requests(requests),
+            (time, None) => LoadLimit::Time(duration(time.as_deref(), Duration::from_secs(3))?),
+        };
+        plan.warm_up = match plan.limit {
+            LoadLimit::Time(_) => duration(self.warm_up.as_deref(), Duration::from_secs(1))?,
+            LoadLimit::Requests(_) => Duration::ZERO,
+        };
+        if let Some(time) = changes.duration {
+            plan.limit = LoadLimit::Time(time);
+            plan.warm_up = plan.warm_up.min(time);
+        }
         plan.timeout = duration(self.timeout.as_deref(), plan.timeout)?;
         plan.rate = match &self.rate {
             None => None,
             Some(RawRate::Number(rate)) => Some(ArrivalRate::constant(*rate)?),
             Some(RawRate::Text(rate)) => Some(rate.parse()?),
         };
-        plan.keeps_alive = !self.close;
-        plan.tls.verify = !self.insecure;
+        plan.keeps_alive = !self.close.unwrap_or(false);
+        plan.tls.verify = !self.insecure.unwrap_or(false);
         plan.tls.authorities = self.ca.as_deref().map(read).transpose()?;
-        plan.tls.resumes = !self.no_resumption;
+        plan.tls.resumes = !self.no_resumption.unwrap_or(false);
+        plan.tls.cipher.clone_from(&self.tls_cipher);
+        plan.tls.group.clone_from(&self.tls_group);
         if let Some(status) = &self.status {
             plan.expected.statuses = parse_statuses(status)?;
         }
@@ -341,8 +653,97 @@ environment = { HOME = \"/tmp\" }
 ready_within = \"2s\"
 ";
 
+    fn parse_file(text: &str, changes: &ComparisonChanges) -> Result<ComparisonFile, String> {
+        ComparisonFile::parse(text, Path::new("/folder"), changes)
+    }
+
     fn parse(text: &str) -> Result<ComparisonPlan, String> {
-        ComparisonPlan::parse(text, Path::new("/folder"))
+        let file = parse_file(text, &ComparisonChanges::default())?;
+        assert!(!file.has_cases);
+        Ok(file.cases[0].clone())
+    }
+
+    const CASES: &str = "\
+reference = \"b\"
+[values]
+time = \"2s\"
+[load]
+connections = 8
+duration = \"${time}\"
+headers = { a = \"1\" }
+[[case]]
+name = \"small\"
+note = \"few\"
+load = { path = \"/s\", connections = 1, headers = { b = \"2\" } }
+goal = [{ figure = \"cpu\", server = \"a\", of = \"b\", most = 0.5 }]
+[[case]]
+name = \"many\"
+servers = [\"b\"]
+load = { requests = 100 }
+rounds = { least = 1, most = 1 }
+published = [{ server = \"c\", rate = 7 }]
+";
+
+    #[test]
+    fn cases_change_the_load_that_the_file_has_for_all() {
+        let text = format!("{CASES}{TWO}");
+        let file = parse_file(&text, &ComparisonChanges::default()).unwrap();
+        let [small, many] = &file.cases[..] else {
+            panic!("{} cases", file.cases.len());
+        };
+        assert_eq!(
+            (small.case.as_deref(), small.note.as_deref()),
+            (Some("small"), Some("few"))
+        );
+        assert_eq!((small.reference, small.goals.len()), (1, 1));
+        let load = &small.loads[1];
+        assert_eq!(
+            (load.connections.get(), load.requests[0].url.path()),
+            (1, "/s")
+        );
+        assert_eq!(load.limit, LoadLimit::Time(Duration::from_secs(2)));
+        let headers = &load.requests[0].headers;
+        assert!(headers.contains("a") && headers.contains("b"));
+        assert_eq!(
+            (many.servers.len(), many.reference, many.rounds),
+            (1, 0, (1, 1))
+        );
+        assert_eq!(many.loads[0].limit, LoadLimit::Requests(100));
+        assert_eq!(
+            (
+                many.loads[0].connections.get(),
+                many.loads[0].requests[0].url.path()
+            ),
+            (8, "/x")
+        );
+        assert_eq!(many.published[0].figures["rate"], 7.0);
+
+        let changes = ComparisonChanges {
+            values: BTreeMap::from([("time".to_owned(), "9s".to_owned())]),
+            cases: vec!["small".to_owned()],
+            rounds: Some(3),
+            ..ComparisonChanges::default()
+        };
+        let file = parse_file(&text, &changes).unwrap();
+        assert_eq!((file.cases.len(), file.cases[0].rounds), (1, (3, 3)));
+        assert_eq!(
+            file.cases[0].loads[0].limit,
+            LoadLimit::Time(Duration::from_secs(9))
+        );
+        let changes = ComparisonChanges {
+            servers: vec!["a".to_owned()],
+            ..ComparisonChanges::default()
+        };
+        let file = parse_file(&text, &changes).unwrap();
+        assert_eq!((file.cases.len(), file.cases[0].servers.len()), (1, 1));
+        assert_eq!(file.cases[0].reference, 0);
+        let changes = ComparisonChanges {
+            duration: Some(Duration::from_millis(500)),
+            ..ComparisonChanges::default()
+        };
+        let load = &parse_file(&text, &changes).unwrap().cases[0].loads[0];
+        assert_eq!(load.limit, LoadLimit::Time(Duration::from_millis(500)));
+        assert_eq!(load.warm_up, Duration::from_millis(500));
     }
 
     #[test]
@@ -377,6 +778,36 @@ ready_within = \"2s\"
             ("[load]\nduration = \"long\"", "expected a duration"),
             ("[load]\nbody_file = \"none\"", "the file /folder/none"),
             ("[load]\ncores = \"x\"", "no list of processors"),
+            ("[load]\nstreams = 2", "`streams` need"),
+            (
+                "[load]\nprotocol = \"h2\"\npipeline = 2",
+                "`pipeline` needs",
+            ),
+            (
+                "[load]\nduration = \"1s\"\nrequests = 2",
+                "exclude each other",
+            ),
+            ("title = \"${none}\"", "`${none}` is unknown"),
+            (
+                "[[case]]\nname = \"x\"\nservers = [\"c\"]",
+                "case `x`: `c` is none",
+            ),
+            (
+                "[[case]]\nname = \"x\"\n[[case]]\nname = \"x\"",
+                "two cases have the name",
+            ),
+            (
+                "[[goal]]\nfigure = \"cpu\"\nserver = \"a\"",
+                "either `most` or `least`",
+            ),
+            (
+                "[[helper]]\nname = \"h\"\ncommand = \"x\"\ncounts_for = \"c\"",
+                "helper `h`: `c` is none",
+            ),
+            (
+                "[[helper]]\nname = \"h\"\ncommand = \"x\"\napart = true",
+                "`apart` needs",
+            ),
         ] {
             let whole = match text.is_empty() || text.starts_with("server") {
                 true => text.to_owned(),

@@ -2,35 +2,88 @@
 
 mod clock;
 mod environment;
+mod figures;
 mod file;
+mod helper;
+mod loopback;
 mod page;
+mod placeholders;
 mod result;
 mod server;
 mod statistics;
 mod text;
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tempfile::TempDir;
 
 use self::clock::ComparisonClock;
 use self::environment::ComparisonEnvironment as Environment;
+use self::figures::ComparisonGoal;
+use self::helper::{ComparisonHelper, StartedHelper, carry_out};
+use self::loopback::LoopbackMtu;
 use self::server::{ComparedServer, StartedServer};
-use crate::plan::LoadPlan;
+use crate::plan::{LoadLimit, LoadPlan};
 use crate::recorder::ResponseSample;
 use crate::{BenchError, BenchReport, run};
 
 pub use self::environment::ComparisonEnvironment;
+pub use self::figures::{PublishedFigures, ReachedGoal};
 pub use self::page::to_page;
 pub use self::result::{ComparedRatio, ComparisonReport, RoundSample, ServerSamples};
 pub use self::text::to_comparison_text;
 
+/// A file of comparisons: one, or several cases with the same servers.
+#[derive(Debug)]
+pub struct ComparisonFile {
+    title: String,
+    note: Option<String>,
+    /// The names of its values.
+    value_names: Vec<String>,
+    /// A folder of this comparison alone.
+    work: TempDir,
+    /// Texts that are written into it.
+    files: Vec<(PathBuf, String)>,
+    /// What is run before anything is started.
+    prepare: Vec<Vec<String>>,
+    helpers: Vec<ComparisonHelper>,
+    has_cases: bool,
+    cases: Vec<ComparisonPlan>,
+}
+
+/// What is changed of a file.
+#[derive(Clone, Debug, Default)]
+pub struct ComparisonChanges {
+    /// Values of its table `values`; names that it does not have are ignored.
+    pub values: BTreeMap<String, String>,
+    /// Only these of its cases, if there are any.
+    pub cases: Vec<String>,
+    /// Only these of its servers, if there are any.
+    pub servers: Vec<String>,
+    /// So many rounds of each case.
+    pub rounds: Option<usize>,
+    /// The time of load in a round, also in place of a number of requests.
+    pub duration: Option<Duration>,
+}
+
 /// Servers, the load on each, and how long they are compared.
 #[derive(Clone, Debug)]
-pub struct ComparisonPlan {
+struct ComparisonPlan {
     /// The file.
-    text: String,
+    text: Arc<str>,
     folder: PathBuf,
+    /// Values of the file that were replaced.
+    values: BTreeMap<String, String>,
     title: String,
+    case: Option<String>,
+    note: Option<String>,
+    /// The size of packets over the loopback interface, if it is changed.
+    loopback_mtu: Option<u32>,
     servers: Vec<ComparedServer>,
     /// The load on each server.
     loads: Vec<LoadPlan>,
@@ -48,11 +101,43 @@ pub struct ComparisonPlan {
     expects_same_responses: bool,
     /// Of the order of the servers in each round.
     seed: u64,
+    published: Vec<PublishedFigures>,
+    goals: Vec<ComparisonGoal>,
+    /// Why servers are missing.
+    left_out: Vec<String>,
+}
+
+/// The result of a file.
+#[derive(Clone, Debug, Serialize)]
+pub struct ComparedCases {
+    /// What was compared.
+    pub title: String,
+    /// What the reader should know.
+    pub note: Option<String>,
+    /// Whether the file has several cases.
+    pub has_cases: bool,
+    /// Each case.
+    pub reports: Vec<ComparisonReport>,
+    /// Cases of which nothing was measured.
+    pub failures: Vec<FailedCase>,
+    /// Whether the user ended it early.
+    pub is_interrupted: bool,
+}
+
+/// A case of which nothing was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct FailedCase {
+    /// The name of the case.
+    pub case: String,
+    /// Why.
+    pub cause: String,
 }
 
 /// What a comparison does.
 #[derive(Clone, Debug)]
 pub struct ComparisonProgress<'a> {
+    /// What is compared.
+    pub title: &'a str,
     /// The round, from 1 on.
     pub round: usize,
     /// The most rounds.
@@ -65,48 +150,276 @@ pub struct ComparisonProgress<'a> {
     pub cpu_per_response_us: Option<f64>,
 }
 
-impl ComparisonPlan {
-    /// The plan of a report, to repeat it.
+impl ComparisonFile {
+    /// The files of a report, to repeat it.
     ///
     /// # Errors
     /// The text is no report of a comparison, or the files that it names have changed.
-    pub fn of_report(json: &str) -> Result<Self, BenchError> {
+    pub fn of_report(json: &str) -> Result<Vec<Self>, BenchError> {
         let wrong =
             |error: String| BenchError::Plan(format!("the report cannot be repeated: {error}"));
-        let report: serde_json::Value =
+        let whole: serde_json::Value =
             serde_json::from_str(json).map_err(|error| wrong(error.to_string()))?;
+        let one = std::slice::from_ref(&whole);
+        let files = match whole.get("files").and_then(serde_json::Value::as_array) {
+            Some(files) => files.iter().map(|file| {
+                let reports = file.get("reports").and_then(serde_json::Value::as_array);
+                reports.map_or(&[][..], Vec::as_slice)
+            }),
+            None => return Ok(vec![Self::repeated(one).map_err(wrong)?]),
+        };
+        let files = files.filter(|reports| !reports.is_empty());
+        files
+            .map(|reports| Self::repeated(reports).map_err(wrong))
+            .collect()
+    }
+
+    /// The file with the cases of reports.
+    fn repeated(reports: &[serde_json::Value]) -> Result<Self, String> {
+        let Some(report) = reports.first() else {
+            return Err("it has no reports".to_owned());
+        };
         let text = |name: &str| {
             report
                 .get(name)
                 .and_then(serde_json::Value::as_str)
-                .ok_or_else(|| wrong(format!("it has no `{name}`")))
+                .ok_or_else(|| format!("it has no `{name}`"))
         };
-        Self::parse(
-            text("configuration")?,
-            PathBuf::from(text("folder")?).as_path(),
-        )
-        .map_err(wrong)
+        let values = report.get("values").cloned().unwrap_or_default();
+        let cases = reports
+            .iter()
+            .filter_map(|report| report.get("case")?.as_str());
+        let changes = ComparisonChanges {
+            values: serde_json::from_value(values).unwrap_or_default(),
+            cases: cases.map(str::to_owned).collect(),
+            ..ComparisonChanges::default()
+        };
+        Self::parse(text("configuration")?, Path::new(text("folder")?), &changes)
     }
 
     /// Allows loads on hosts that are not this machine.
     pub fn allow_others(&mut self) {
-        for load in &mut self.loads {
+        for load in self.cases.iter_mut().flat_map(|case| &mut case.loads) {
             load.may_load_others = true;
+        }
+    }
+
+    /// Whether the file has a value with this name.
+    pub fn has_value(&self, name: &str) -> bool {
+        self.value_names.iter().any(|known| known == name)
+    }
+
+    /// The result if nothing of the file could be measured.
+    pub fn failed(&self, error: &BenchError) -> ComparedCases {
+        ComparedCases {
+            failures: vec![FailedCase {
+                case: "all cases".to_owned(),
+                cause: error.to_string(),
+            }],
+            ..self.nothing_compared()
+        }
+    }
+
+    fn nothing_compared(&self) -> ComparedCases {
+        ComparedCases {
+            title: self.title.clone(),
+            note: self.note.clone(),
+            has_cases: self.has_cases,
+            reports: Vec::new(),
+            failures: Vec::new(),
+            is_interrupted: false,
+        }
+    }
+
+    /// How many cases there are.
+    pub fn case_count(&self) -> usize {
+        self.cases.len()
+    }
+
+    /// Whether the file names its cases.
+    pub fn has_cases(&self) -> bool {
+        self.has_cases
+    }
+
+    fn write_files(&self) -> Result<(), BenchError> {
+        for (name, text) in &self.files {
+            let path = self.work.path().join(name);
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            fs::write(&path, text).map_err(|error| {
+                BenchError::Server(format!("{} cannot be written: {error}", path.display()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The folder of the file.
+    fn folder(&self) -> &Path {
+        let case = self.cases.first();
+        case.map_or(Path::new("."), |case| case.folder.as_path())
+    }
+}
+
+impl ComparisonPlan {
+    fn seconds_of_load(&self) -> f64 {
+        match self.loads.first().map(|load| load.limit) {
+            Some(LoadLimit::Time(time)) => time.as_secs_f64(),
+            _ => 0.0,
+        }
+    }
+
+    /// Leaves a server out.
+    fn leave_out(&mut self, index: usize, why: String) {
+        let reference = self
+            .servers
+            .get(self.reference)
+            .map(|server| server.name.clone());
+        self.servers.remove(index);
+        self.loads.remove(index);
+        let reference = self
+            .servers
+            .iter()
+            .position(|server| Some(&server.name) == reference.as_ref());
+        self.reference = reference.unwrap_or(0);
+        self.left_out.push(why);
+    }
+}
+
+/// Compares servers, and tells `observe` about each measurement, and `done` about each file so far when a case is complete.
+/// SIGINT and SIGTERM end it after the round before.
+///
+/// # Errors
+/// Something that all cases need fails; or, if the file is one comparison, a server cannot be started or measured in the first
+/// round, or the servers send different responses.
+pub fn compare(
+    file: &ComparisonFile,
+    observe: &mut dyn FnMut(&ComparisonProgress<'_>),
+    done: &mut dyn FnMut(&ComparedCases),
+) -> Result<ComparedCases, BenchError> {
+    let mut clock = ComparisonClock::new()?;
+    let mut compared = file.nothing_compared();
+    file.write_files()?;
+    for command in &file.prepare {
+        carry_out(command, file.folder(), &mut clock)?;
+    }
+    let mut helpers = Vec::new();
+    let result = compare_cases(
+        file,
+        (&mut helpers, &mut clock),
+        (&mut compared, observe, done),
+    );
+    // In the reverse order, as one may need another one.
+    while let Some(helper) = helpers.pop() {
+        helper.stop(&clock);
+    }
+    result.map(|()| compared)
+}
+
+/// Who is told about each measurement, and about each complete case.
+type Observers<'a> = (
+    &'a mut ComparedCases,
+    &'a mut dyn FnMut(&ComparisonProgress<'_>),
+    &'a mut dyn FnMut(&ComparedCases),
+);
+
+/// Starts the helpers, and compares the servers in each case.
+fn compare_cases(
+    file: &ComparisonFile,
+    (helpers, clock): (&mut Vec<StartedHelper>, &mut ComparisonClock),
+    (compared, observe, done): Observers<'_>,
+) -> Result<(), BenchError> {
+    for helper in &file.helpers {
+        helpers.push(helper.start(file.folder(), clock)?);
+    }
+    let mut known = PreparedServers::default();
+    for case in &file.cases {
+        let mut case = case.clone();
+        let report = match known.check(&mut case, clock) {
+            Ok(()) => compare_case(&case, (helpers, clock), observe),
+            Err(error) => Err(error),
+        };
+        match report {
+            Ok(report) => compared.reports.push(report),
+            Err(error) if !file.has_cases => return Err(error),
+            Err(error @ (BenchError::Plan(_) | BenchError::NotLocal { .. })) => return Err(error),
+            Err(error) => compared.failures.push(FailedCase {
+                case: case.title,
+                cause: error.to_string(),
+            }),
+        }
+        done(compared);
+        if clock.wait(Duration::ZERO) {
+            compared.is_interrupted = true;
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The servers that were prepared, by their names, each with why it has to be left out.
+#[derive(Default)]
+struct PreparedServers(BTreeMap<String, Option<String>>);
+
+impl PreparedServers {
+    /// Prepares the servers of a case, and leaves out those without which it can be made.
+    fn check(
+        &mut self,
+        case: &mut ComparisonPlan,
+        clock: &mut ComparisonClock,
+    ) -> Result<(), BenchError> {
+        let mut index = 0;
+        while let Some(server) = case.servers.get(index) {
+            if !self.0.contains_key(&server.name) {
+                let load = case.loads.get(index);
+                let why = match prepare(server, load, clock) {
+                    Ok(()) => None,
+                    Err(error) if !server.is_optional => return Err(error),
+                    Err(error) => Some(format!("{} was left out: {error}", server.name)),
+                };
+                self.0.insert(server.name.clone(), why);
+            }
+            match self.0.get(&server.name) {
+                Some(Some(why)) => case.leave_out(index, why.clone()),
+                _ => index += 1,
+            }
+        }
+        match case.servers.is_empty() {
+            true => Err(BenchError::Server(case.left_out.join("; "))),
+            false => Ok(()),
         }
     }
 }
 
-/// Compares servers, and tells `observe` about each measurement. SIGINT ends it after the round before.
-///
-/// # Errors
-/// A server cannot be started or measured in the first round, or the servers send different responses.
-pub fn compare(
+/// Runs what a server needs, and, if it may be left out, starts it once.
+fn prepare(
+    server: &ComparedServer,
+    load: Option<&LoadPlan>,
+    clock: &mut ComparisonClock,
+) -> Result<(), BenchError> {
+    for command in &server.prepare {
+        carry_out(command, &server.directory, clock)?;
+    }
+    if let Some(load) = load.filter(|_| server.is_optional) {
+        let (started, _) = server.start(load, clock)?;
+        if !server.command.is_empty() {
+            started.stop(clock)?;
+        }
+    }
+    Ok(())
+}
+
+/// Compares servers under one load.
+fn compare_case(
     plan: &ComparisonPlan,
+    (helpers, clock): (&[StartedHelper], &mut ComparisonClock),
     observe: &mut dyn FnMut(&ComparisonProgress<'_>),
 ) -> Result<ComparisonReport, BenchError> {
+    let _until_the_end = plan.loopback_mtu.map(LoopbackMtu::set).transpose()?;
     let mut comparison = Comparison {
         plan,
-        clock: ComparisonClock::new()?,
+        helpers,
+        clock,
         running: plan.servers.iter().map(|_| None).collect(),
         random: fastrand::Rng::with_seed(plan.seed),
         first_response: None,
@@ -151,7 +464,8 @@ pub fn compare(
 /// A comparison that goes on.
 struct Comparison<'a> {
     plan: &'a ComparisonPlan,
-    clock: ComparisonClock,
+    helpers: &'a [StartedHelper],
+    clock: &'a mut ComparisonClock,
     running: Vec<Option<StartedServer>>,
     random: fastrand::Rng,
     /// The response of the first server that was started, and its index.
@@ -176,6 +490,7 @@ impl Comparison<'_> {
                 continue;
             };
             observe(&ComparisonProgress {
+                title: &self.plan.title,
                 round,
                 rounds: self.plan.rounds.1,
                 server: &server.name,
@@ -212,7 +527,7 @@ impl Comparison<'_> {
         }
         let is_running = self.running.get(index).is_some_and(Option::is_some);
         if !is_running {
-            let (running, response) = server.start(load, &mut self.clock)?;
+            let (running, response) = server.start(load, self.clock)?;
             if let Some(place) = self.running.get_mut(index) {
                 *place = Some(running);
             }
@@ -222,12 +537,22 @@ impl Comparison<'_> {
         load.probes = false;
         let running = self.running.get_mut(index).and_then(Option::as_mut);
         load.server_pid = running.and_then(StartedServer::pid);
+        for helper in self
+            .helpers
+            .iter()
+            .filter(|helper| helper.of.contains(&server.name))
+        {
+            match helper.is_apart {
+                true => load.behind_pids.push(helper.pid()),
+                false => load.further_pids.push(helper.pid()),
+            }
+        }
         let report = run(load, &mut |_| {})?;
         if self.plan.restarts
             && !server.command.is_empty()
             && let Some(running) = self.running.get_mut(index).and_then(Option::take)
         {
-            running.stop(&mut self.clock)?;
+            running.stop(self.clock)?;
         }
         Ok((!report.interrupted).then_some(report))
     }
@@ -237,6 +562,10 @@ impl Comparison<'_> {
             let server = self.plan.servers.get(index);
             server.map_or("", |server| server.name.as_str())
         };
+        let server = self.plan.servers.get(index);
+        if server.is_some_and(|server| server.has_other_response) {
+            return Ok(());
+        }
         match &self.first_response {
             Some((first, expected)) => {
                 if self.plan.expects_same_responses && *expected != response {
@@ -246,10 +575,10 @@ impl Comparison<'_> {
                         name(*first),
                         name(index),
                         expected.status,
-                        expected.body.len(),
+                        expected.length,
                         response.status,
-                        response.body.len(),
-                        match expected.body.len() == response.body.len() {
+                        response.length,
+                        match expected.length == response.length {
                             true => " that are not the same",
                             false => "",
                         },
@@ -266,7 +595,7 @@ impl Comparison<'_> {
             if let Some(running) = place.take()
                 && !server.command.is_empty()
             {
-                running.stop(&mut self.clock)?;
+                running.stop(self.clock)?;
             }
         }
         Ok(())

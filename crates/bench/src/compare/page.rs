@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use super::ComparedCases;
+use super::figures::{FIGURES, TableFigure};
 use super::result::{ComparedMetric, ComparisonReport, METRICS};
 use super::text::number;
 use crate::report::html::{Chart, ChartLine, EscapedText, STYLE, write_details, write_table};
@@ -22,17 +24,24 @@ const WIDTH: f64 = 720.0;
 const LEFT: f64 = 170.0;
 const RIGHT: f64 = 20.0;
 
-/// The result as a page: verdicts in words, a plot of the ratios with their intervals, and the rounds of each value. Each plot
-/// has its numbers as a table, too.
-pub fn to_page(report: &ComparisonReport) -> String {
+/// The results as a page: for each comparison a table of figures, with what others have published, and verdicts in words. A
+/// comparison that is a file of its own has a plot of the ratios with their intervals, and the rounds of each value, too. Each
+/// plot has its numbers as a table.
+pub fn to_page(files: &[ComparedCases]) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = write_page(report, &mut out);
+    let _ = write_page(files, &mut out);
     out
 }
 
-fn write_page(report: &ComparisonReport, out: &mut String) -> fmt::Result {
-    let title = EscapedText(&report.title);
+fn write_page(files: &[ComparedCases], out: &mut String) -> fmt::Result {
+    let title = match files {
+        [file, others @ ..] if others.iter().all(|other| other.title == file.title) => {
+            file.title.as_str()
+        }
+        _ => "Comparisons",
+    };
+    let title = EscapedText(title);
     writeln!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -40,6 +49,192 @@ fn write_page(report: &ComparisonReport, out: &mut String) -> fmt::Result {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>"
     )?;
+    // Files with the same title after one another are one section.
+    let sections: Vec<&[ComparedCases]> = files
+        .chunk_by(|one, other| one.title == other.title)
+        .collect();
+    let titles = sections.iter().filter_map(|section| section.first());
+    if sections.len() > 1 {
+        out.push_str("<nav><ol>\n");
+        for (index, file) in titles.enumerate() {
+            let title = EscapedText(&file.title);
+            writeln!(out, "<li><a href=\"#section-{index}\">{title}</a></li>")?;
+        }
+        out.push_str("</ol></nav>\n");
+    }
+    for (index, section) in sections.iter().enumerate() {
+        writeln!(out, "<section class=\"sheet\" id=\"section-{index}\">")?;
+        if let Some(file) = section.first().filter(|_| sections.len() > 1) {
+            writeln!(out, "<h2>{}</h2>", EscapedText(&file.title))?;
+        }
+        for file in *section {
+            write_file(file, out)?;
+        }
+        out.push_str("</section>\n");
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    writeln!(
+        out,
+        "</main>\n<footer>Made by <code>apus bench compare</code> {version}.</footer>\n</body>\n</html>"
+    )
+}
+
+fn write_file(file: &ComparedCases, out: &mut String) -> fmt::Result {
+    if let Some(note) = &file.note {
+        write_paragraphs(note, out)?;
+    }
+    if file.is_interrupted {
+        out.push_str("<p class=\"warning\">It was interrupted: cases are missing.</p>\n");
+    }
+    for report in &file.reports {
+        match file.has_cases {
+            true => write_case(report, out)?,
+            false => write_report(report, out)?,
+        }
+    }
+    for failure in &file.failures {
+        writeln!(
+            out,
+            "<h3>{}</h3>\n<p class=\"warning\">Nothing was measured: {}</p>",
+            EscapedText(&failure.case),
+            EscapedText(&failure.cause)
+        )?;
+    }
+    match file.reports.first() {
+        Some(report) if file.has_cases => write_machine(report, out),
+        _ => Ok(()),
+    }
+}
+
+/// Text whose paragraphs are apart by empty lines.
+fn write_paragraphs(text: &str, out: &mut String) -> fmt::Result {
+    for paragraph in text.split("\n\n").filter(|part| !part.trim().is_empty()) {
+        writeln!(out, "<p>{}</p>", EscapedText(paragraph.trim()))?;
+    }
+    Ok(())
+}
+
+/// A case among others: a table.
+fn write_case(report: &ComparisonReport, out: &mut String) -> fmt::Result {
+    writeln!(out, "<h3>{}</h3>", EscapedText(&report.title))?;
+    if let Some(note) = &report.note {
+        write_paragraphs(note, out)?;
+    }
+    write_figures(report, out)?;
+    write_goals(report, out)?;
+    for note in &report.notes {
+        writeln!(out, "<p class=\"warning\">{}</p>", EscapedText(note))?;
+    }
+    if report.ratios.is_empty() {
+        return Ok(());
+    }
+    let reference = EscapedText(&report.reference);
+    writeln!(
+        out,
+        "<details><summary>Ratios to {reference}, and how sure they are</summary>"
+    )?;
+    write_ratio_table(report, out)?;
+    out.push_str("</details>\n");
+    Ok(())
+}
+
+/// All figures of all servers, each with what others have published about it.
+fn write_figures(report: &ComparisonReport, out: &mut String) -> fmt::Result {
+    let columns: Vec<&TableFigure> = FIGURES
+        .iter()
+        .filter(|figure| {
+            let published = report.published.iter();
+            let mut published = published.filter_map(|one| one.figures.get(figure.key));
+            let measured = report.servers.iter();
+            let mut measured = measured.filter_map(|server| (figure.value)(&server.median));
+            published.next().is_some()
+                || match figure.is_always_shown {
+                    true => measured.next().is_some(),
+                    false => measured.any(|value| value != 0.0) && is_counted(figure),
+                }
+        })
+        .collect();
+    let mut heads = vec![""];
+    heads.extend(columns.iter().map(|figure| figure.title));
+    let mut rows = Vec::new();
+    let published = |name: &str, rows: &mut Vec<Vec<String>>| {
+        for one in report.published.iter().filter(|one| one.server == name) {
+            let note = one
+                .note
+                .as_ref()
+                .map_or(String::new(), |note| format!(" ({note})"));
+            let mut row = vec![format!("{name}, published{note}")];
+            row.extend(columns.iter().map(|figure| {
+                let value = one.figures.get(figure.key);
+                value.map_or(String::new(), |value| number(*value))
+            }));
+            rows.push(row);
+        }
+    };
+    for server in &report.servers {
+        let mut row = vec![server.name.clone()];
+        row.extend(columns.iter().map(|figure| {
+            let value = (figure.value)(&server.median);
+            value.map_or(String::new(), number)
+        }));
+        rows.push(row);
+        published(&server.name, &mut rows);
+    }
+    let mut others: Vec<&str> = Vec::new();
+    for one in &report.published {
+        let is_measured = report
+            .servers
+            .iter()
+            .any(|server| server.name == one.server);
+        if !is_measured && !others.contains(&one.server.as_str()) {
+            others.push(&one.server);
+        }
+    }
+    for name in others {
+        published(name, &mut rows);
+    }
+    write_table(out, &heads, &rows)?;
+    let load = match report.seconds_of_load > 0.0 {
+        true => format!(" of {} s", report.seconds_of_load),
+        false => String::new(),
+    };
+    let rounds = match report.rounds {
+        1 => format!("One round{load}, of each server"),
+        many => format!("Medians of {many} rounds{load} of each server"),
+    };
+    writeln!(
+        out,
+        "<p>{rounds}, until {}; counts are sums.</p>",
+        EscapedText(&report.ended_by)
+    )
+}
+
+/// Whether a figure is a count, which is shown if there is anything to count.
+fn is_counted(figure: &TableFigure) -> bool {
+    matches!(figure.key, "goaways" | "reconnects")
+}
+
+fn write_goals(report: &ComparisonReport, out: &mut String) -> fmt::Result {
+    if report.goals.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<_> = report
+        .goals
+        .iter()
+        .map(|goal| {
+            vec![
+                goal.goal.clone(),
+                format!("{:.3}", goal.value),
+                if goal.is_reached { "reached" } else { "missed" }.to_owned(),
+                goal.reason.clone().unwrap_or_default(),
+            ]
+        })
+        .collect();
+    write_table(out, &["Goal", "Value", "", "Why"], &rows)
+}
+
+/// A comparison that is a file of its own.
+fn write_report(report: &ComparisonReport, out: &mut String) -> fmt::Result {
     writeln!(
         out,
         "<p>{} rounds in {:.0} s, until {}.</p>",
@@ -50,20 +245,23 @@ fn write_page(report: &ComparisonReport, out: &mut String) -> fmt::Result {
     for note in &report.notes {
         writeln!(out, "<p class=\"warning\">{}</p>", EscapedText(note))?;
     }
+    out.push_str("<h2>Figures</h2>\n");
+    write_figures(report, out)?;
+    write_goals(report, out)?;
     write_verdicts(report, out)?;
     for metric in &METRICS {
         write_metric(report, metric, out)?;
     }
-    write_machine(report, out)?;
-    writeln!(
-        out,
-        "</main>\n<footer>Made by <code>apus bench compare</code> {}.</footer>\n</body>\n</html>",
-        report.environment.generator
-    )
+    write_machine(report, out)
 }
 
 fn write_verdicts(report: &ComparisonReport, out: &mut String) -> fmt::Result {
     out.push_str("<h2>Verdicts</h2>\n");
+    write_ratio_table(report, out)?;
+    write_ratios(report, out)
+}
+
+fn write_ratio_table(report: &ComparisonReport, out: &mut String) -> fmt::Result {
     let rows: Vec<_> = report
         .ratios
         .iter()
@@ -91,8 +289,7 @@ fn write_verdicts(report: &ComparisonReport, out: &mut String) -> fmt::Result {
          intervals contain the true ratio (signed ranks of Wilcoxon).</p>",
         EscapedText(&report.reference),
         report.confidence * 100.0
-    )?;
-    write_ratios(report, out)
+    )
 }
 
 /// The ratios as points with their intervals.

@@ -1,9 +1,12 @@
 //! The result of a comparison: what each round measured, and the ratios with how sure they are.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::ComparisonPlan;
 use super::environment::ComparisonEnvironment;
+use super::figures::{PublishedFigures, ReachedGoal};
 use super::statistics::{CONFIDENCE, ROUNDS_LEAST, RatioEstimate, median};
 use crate::BenchReport;
 
@@ -12,12 +15,20 @@ use crate::BenchReport;
 pub struct ComparisonReport {
     /// What was compared.
     pub title: String,
+    /// The name of the case, if the file has several.
+    pub case: Option<String>,
+    /// What the reader should know.
+    pub note: Option<String>,
     /// The machine.
     pub environment: ComparisonEnvironment,
     /// The file of the comparison, by which it can be repeated.
     pub configuration: String,
     /// The folder of that file.
     pub folder: String,
+    /// Values of the file that were replaced.
+    pub values: BTreeMap<String, String>,
+    /// The seconds of load in a round; 0 if a number of requests ends it.
+    pub seconds_of_load: f64,
     /// The server that the others are compared to.
     pub reference: String,
     /// Complete rounds.
@@ -34,6 +45,10 @@ pub struct ComparisonReport {
     pub servers: Vec<ServerSamples>,
     /// Each server beside the reference.
     pub ratios: Vec<ComparedRatio>,
+    /// What others have published.
+    pub published: Vec<PublishedFigures>,
+    /// What was to be reached.
+    pub goals: Vec<ReachedGoal>,
     /// What the figures do not show.
     pub notes: Vec<String>,
 }
@@ -51,7 +66,7 @@ pub struct ServerSamples {
     pub version: Option<String>,
     /// The rounds, in their order.
     pub rounds: Vec<RoundSample>,
-    /// The median of each value.
+    /// The median of each value; what is counted, such as failures, is the sum of all rounds.
     pub median: RoundSample,
 }
 
@@ -64,16 +79,40 @@ pub struct RoundSample {
     pub responses_per_second: f64,
     /// CPU time of the server for each response, in microseconds.
     pub cpu_per_response_us: Option<f64>,
+    /// CPU time of the programs behind the server for each response, in microseconds.
+    pub behind_per_response_us: Option<f64>,
+    /// Bytes of bodies per second.
+    pub body_bytes_per_second: f64,
+    /// The mean latency in milliseconds.
+    pub mean_ms: f64,
+    /// The standard deviation of the latencies in milliseconds.
+    pub deviation_ms: f64,
     /// Milliseconds below which half of the latencies were.
     pub p50_ms: f64,
+    /// Milliseconds below which 90% of the latencies were.
+    pub p90_ms: f64,
     /// Milliseconds below which 99% of the latencies were.
     pub p99_ms: f64,
+    /// The longest latency in milliseconds.
+    pub max_ms: f64,
     /// The most resident memory.
     pub memory_bytes: Option<f64>,
     /// Energy of the processors of the whole machine for each response, in microjoules, where the kernel tells.
     pub energy_per_response_uj: Option<f64>,
     /// Failed requests.
     pub failed: u64,
+    /// GOAWAY frames of the server.
+    pub goaways: u64,
+    /// Connections that were opened in place of others, if connections are kept.
+    pub reconnects: Option<u64>,
+    /// Connections that were opened.
+    pub connections_opened: u64,
+    /// TLS handshakes that resumed a session.
+    pub handshakes_resumed: u64,
+    /// The share of the time in which the processors of the machine had nothing to do.
+    pub idle_share: Option<f64>,
+    /// Bytes per second that disks read and wrote.
+    pub disk_bytes_per_second: Option<f64>,
     /// Whether the generator was the bottleneck.
     pub is_limited_by_generator: bool,
 }
@@ -81,15 +120,33 @@ pub struct RoundSample {
 impl RoundSample {
     pub(super) fn new(report: &BenchReport, position: usize) -> Self {
         let server = report.server.as_ref();
+        let behind = report.behind.as_ref();
+        let further = report
+            .connections_opened
+            .saturating_sub(report.connections as u64);
         Self {
             position,
             responses_per_second: report.responses_per_second,
             cpu_per_response_us: server.map(|server| server.cpu_per_response_us),
+            behind_per_response_us: behind.map(|behind| behind.cpu_per_response_us),
+            body_bytes_per_second: report.body_bytes_per_second,
+            mean_ms: report.latency.mean_ms,
+            deviation_ms: report.latency.deviation_ms,
             p50_ms: report.latency.p50_ms,
+            p90_ms: report.latency.p90_ms,
             p99_ms: report.latency.p99_ms,
+            max_ms: report.latency.max_ms,
             memory_bytes: server.map(|server| server.memory_bytes as f64),
             energy_per_response_uj: report.energy_per_response_uj,
             failed: report.failed,
+            goaways: report.goaways,
+            reconnects: report.keep_alive.then_some(further),
+            connections_opened: report.connections_opened,
+            handshakes_resumed: report.handshakes_resumed,
+            idle_share: report.machine.map(|machine| machine.idle_share),
+            disk_bytes_per_second: report
+                .machine
+                .map(|machine| machine.disk_read_per_second + machine.disk_written_per_second),
             is_limited_by_generator: report.generator.bottleneck.is_some(),
         }
     }
@@ -125,7 +182,7 @@ pub(super) struct ComparedMetric {
     is_primary: bool,
 }
 
-pub(super) const METRICS: [ComparedMetric; 6] = [
+pub(super) const METRICS: [ComparedMetric; 7] = [
     ComparedMetric {
         name: "rate",
         unit: "/s",
@@ -139,6 +196,13 @@ pub(super) const METRICS: [ComparedMetric; 6] = [
         value: |sample| sample.cpu_per_response_us,
         words: ("more CPU", "less CPU"),
         is_primary: true,
+    },
+    ComparedMetric {
+        name: "CPU behind it per response",
+        unit: "us",
+        value: |sample| sample.behind_per_response_us,
+        words: ("more CPU", "less CPU"),
+        is_primary: false,
     },
     ComparedMetric {
         name: "median latency",
@@ -175,9 +239,13 @@ impl ComparisonReport {
         let reference = plan.servers.get(plan.reference);
         Self {
             title: plan.title.clone(),
+            case: plan.case.clone(),
+            note: plan.note.clone(),
             environment,
-            configuration: plan.text.clone(),
+            configuration: plan.text.to_string(),
             folder: plan.folder.display().to_string(),
+            values: plan.values.clone(),
+            seconds_of_load: plan.seconds_of_load(),
             reference: reference.map_or(String::new(), |server| server.name.clone()),
             rounds: 0,
             seconds: 0.0,
@@ -197,6 +265,8 @@ impl ComparisonReport {
                 })
                 .collect(),
             ratios: Vec::new(),
+            published: plan.published.clone(),
+            goals: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -226,7 +296,13 @@ impl ComparisonReport {
                 .filter_map(|metric| metric.compare(server, reference));
             self.ratios.extend(ratios);
         }
+        self.goals = plan
+            .goals
+            .iter()
+            .filter_map(|goal| goal.evaluate(&self.servers))
+            .collect();
         self.notes = self.notes();
+        self.notes.extend(plan.left_out.iter().cloned());
     }
 
     /// Whether the bounds of the primary ratios are this close to them.
@@ -317,15 +393,28 @@ fn median_of(rounds: &[RoundSample]) -> RoundSample {
         values.sort_by(f64::total_cmp);
         median(&values)
     };
+    let whole = |value: fn(&RoundSample) -> u64| rounds.iter().map(value).sum();
     RoundSample {
         position: 0,
         responses_per_second: middle(&|one| Some(one.responses_per_second)).unwrap_or(0.0),
         cpu_per_response_us: middle(&|one| one.cpu_per_response_us),
+        behind_per_response_us: middle(&|one| one.behind_per_response_us),
+        body_bytes_per_second: middle(&|one| Some(one.body_bytes_per_second)).unwrap_or(0.0),
+        mean_ms: middle(&|one| Some(one.mean_ms)).unwrap_or(0.0),
+        deviation_ms: middle(&|one| Some(one.deviation_ms)).unwrap_or(0.0),
         p50_ms: middle(&|one| Some(one.p50_ms)).unwrap_or(0.0),
+        p90_ms: middle(&|one| Some(one.p90_ms)).unwrap_or(0.0),
         p99_ms: middle(&|one| Some(one.p99_ms)).unwrap_or(0.0),
+        max_ms: middle(&|one| Some(one.max_ms)).unwrap_or(0.0),
         memory_bytes: middle(&|one| one.memory_bytes),
         energy_per_response_uj: middle(&|one| one.energy_per_response_uj),
-        failed: rounds.iter().map(|round| round.failed).sum(),
+        failed: whole(|one| one.failed),
+        goaways: whole(|one| one.goaways),
+        reconnects: rounds.iter().map(|one| one.reconnects).sum(),
+        connections_opened: whole(|one| one.connections_opened),
+        handshakes_resumed: whole(|one| one.handshakes_resumed),
+        idle_share: middle(&|one| one.idle_share),
+        disk_bytes_per_second: middle(&|one| one.disk_bytes_per_second),
         is_limited_by_generator: rounds.iter().any(|round| round.is_limited_by_generator),
     }
 }

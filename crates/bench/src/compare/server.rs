@@ -1,7 +1,7 @@
 //! The servers of a comparison: started, waited for, and stopped.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _};
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::clock::ComparisonClock;
+use super::helper::last_output;
 use crate::cpu_list::CpuList;
 use crate::load_run::fetch;
 use crate::plan::{LoadLimit, LoadPlan};
@@ -23,11 +24,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long a server may take to stop before it is killed.
 const STOPPING: Duration = Duration::from_secs(10);
 
-/// How long a request to a server that starts may take.
+/// How long a request to a server that starts may take, if that is not more than the server may take in all.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// The last bytes of the output of a server that are shown when it fails.
-const OUTPUT_SHOWN: i64 = 2000;
 
 /// A server of a comparison.
 #[derive(Clone, Debug)]
@@ -47,6 +45,12 @@ pub(super) struct ComparedServer {
     pub(super) cores: Option<CpuList>,
     /// How long it may take until it responds.
     pub(super) ready_within: Duration,
+    /// What is run once before it is started first.
+    pub(super) prepare: Vec<Vec<String>>,
+    /// Whether it is left out if it cannot be prepared or started.
+    pub(super) is_optional: bool,
+    /// Whether its response may be another one.
+    pub(super) has_other_response: bool,
 }
 
 /// A server that runs.
@@ -87,7 +91,7 @@ impl ComparedServer {
         let mut asking = load.clone();
         asking.limit = LoadLimit::Requests(1);
         asking.warm_up = Duration::ZERO;
-        asking.timeout = asking.timeout.min(PATIENCE);
+        asking.timeout = asking.timeout.min(self.ready_within.max(PATIENCE));
         let begin = Instant::now();
         loop {
             let cause = match fetch(&asking) {
@@ -98,10 +102,13 @@ impl ComparedServer {
                 Err(error) => error.to_string(),
             };
             if let Some(why) = running.ended()? {
-                return Err(failed(format!("{why}{}", running.last_output())));
+                return Err(failed(format!("{why}{}", last_output(&mut running.output))));
             }
             if begin.elapsed() >= self.ready_within || self.command.is_empty() {
-                return Err(failed(format!("{cause}{}", running.last_output())));
+                return Err(failed(format!(
+                    "{cause}{}",
+                    last_output(&mut running.output)
+                )));
             }
             if clock.wait(LOOK_EVERY) {
                 return Err(failed("interrupted".to_owned()));
@@ -151,27 +158,8 @@ impl StartedServer {
             .map(|status| format!("it ended before it responded ({status})")))
     }
 
-    /// The end of what it has printed.
-    fn last_output(&mut self) -> String {
-        let mut text = Vec::new();
-        let end = self.output.stream_position().unwrap_or(0);
-        let begin = i64::try_from(end).unwrap_or(0).saturating_sub(OUTPUT_SHOWN);
-        let begin = u64::try_from(begin).unwrap_or(0);
-        let read = self
-            .output
-            .seek(io::SeekFrom::Start(begin))
-            .and_then(|_| self.output.read_to_end(&mut text));
-        match read {
-            Ok(1..) => format!(
-                "; it printed:\n{}",
-                String::from_utf8_lossy(&text).trim_end()
-            ),
-            _ => String::new(),
-        }
-    }
-
     /// Stops the server and waits until it is gone.
-    pub(super) fn stop(mut self, clock: &mut ComparisonClock) -> Result<(), BenchError> {
+    pub(super) fn stop(mut self, clock: &ComparisonClock) -> Result<(), BenchError> {
         if let Some((program, arguments)) = self.plan.stop.split_first() {
             let status = self
                 .plan
@@ -191,7 +179,7 @@ impl StartedServer {
         }
         let begin = Instant::now();
         while self.pid().is_some() && begin.elapsed() < STOPPING {
-            clock.wait(LOOK_EVERY);
+            clock.pause(LOOK_EVERY);
         }
         Ok(())
     }
@@ -218,7 +206,7 @@ impl Drop for StartedServer {
 }
 
 /// Starts a process that may use these processors only, as its first thread inherits those of the thread that starts it.
-fn spawn_pinned(mut command: Command, cores: Option<CpuList>) -> io::Result<Child> {
+pub(super) fn spawn_pinned(mut command: Command, cores: Option<CpuList>) -> io::Result<Child> {
     let start = move || {
         if let Some(cores) = cores {
             cores.pin()?;

@@ -157,6 +157,29 @@ mod tests {
         }
     }
 
+    /// What `apus bench compare` measured of a server beside itself: a line for each of 100 comparisons, with the ratio of the
+    /// rates in each of its six rounds. Rounds took 250 ms, of a debug build, while the machine compiled: the ratios are
+    /// spread by a third, and not as a normal distribution.
+    const RECORDED: &str = include_str!("recorded.txt");
+
+    #[test]
+    fn of_100_recorded_comparisons_of_a_server_with_itself_95_say_that_there_is_no_difference() {
+        let estimates: Vec<_> = RECORDED
+            .lines()
+            .map(|line| {
+                let ratios: Vec<f64> = line
+                    .split(' ')
+                    .map(|ratio| ratio.parse().unwrap())
+                    .collect();
+                assert_eq!(ratios.len(), ROUNDS_LEAST);
+                RatioEstimate::of(&ratios).unwrap()
+            })
+            .collect();
+        assert_eq!(estimates.len(), 100);
+        let certain = estimates.iter().filter(|one| one.is_certain()).count();
+        assert!(certain <= 5, "{certain}");
+    }
+
     #[test]
     fn a_difference_of_five_percent_is_found() {
         let mut random = fastrand::Rng::with_seed(2);

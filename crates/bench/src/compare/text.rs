@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use super::figures::FIGURES;
 use super::result::{ComparedMetric, ComparisonReport, METRICS};
 
 /// The result as text: the medians, and each server beside the reference.
@@ -14,6 +15,9 @@ pub fn to_comparison_text(report: &ComparisonReport) -> String {
 
 fn write_text(report: &ComparisonReport, out: &mut String) -> fmt::Result {
     writeln!(out, "{}", report.title)?;
+    if let Some(note) = &report.note {
+        writeln!(out, "{}", note.trim())?;
+    }
     writeln!(
         out,
         "{} rounds in {:.0} s, until {}\n{}, {} processors, Linux {}\n",
@@ -48,6 +52,26 @@ fn write_text(report: &ComparisonReport, out: &mut String) -> fmt::Result {
             write_ratio(report, (metric, &server.name), out)?;
         }
         out.push('\n');
+    }
+    for published in &report.published {
+        write!(out, "published of {}:", published.server)?;
+        for figure in FIGURES {
+            if let Some(value) = published.figures.get(figure.key) {
+                write!(out, "  {} {}", figure.title, number(*value))?;
+            }
+        }
+        match &published.note {
+            Some(note) => writeln!(out, "  ({note})")?,
+            None => out.push('\n'),
+        }
+    }
+    for goal in &report.goals {
+        let verdict = if goal.is_reached { "reached" } else { "MISSED" };
+        write!(out, "{verdict}: {}: {:.3}", goal.goal, goal.value)?;
+        match &goal.reason {
+            Some(reason) => writeln!(out, "; {}", reason.trim())?,
+            None => out.push('\n'),
+        }
     }
     for note in &report.notes {
         writeln!(out, "{note}")?;

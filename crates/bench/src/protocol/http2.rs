@@ -1,6 +1,6 @@
 //! HTTP/2 (RFC 9113): several requests at once over a connection, each over a stream of its own.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -10,13 +10,11 @@ use apus_codec::h2::{ErrorCode, Http2Codec, Http2Config, Http2Event, OutgoingReq
 use apus_transport::Transport;
 use tokio::time::Sleep;
 
-use super::{
-    BegunRequest, LoadUser, RECONNECT_AFTER, ReceivedBody, WorkerContext, poll_read, poll_write,
-};
+use super::streams::{RequestSource, StreamsEnd, StreamsLoad};
+use super::{BegunRequest, ReceivedBody, WorkerContext, poll_read, poll_write};
 use crate::LoadFailure;
 use crate::pace::BytePace;
 use crate::plan::LoadPlan;
-use crate::think_time::ThinkPause;
 
 /// Bytes that are read at once. A frame other than DATA has to fit.
 const READ_BYTES: usize = 32 * 1024;
@@ -32,16 +30,11 @@ const ADVANCE_EVERY: Duration = Duration::from_millis(250);
 
 /// A connection of the load, which is opened again when it was closed.
 pub(crate) struct Http2Load {
-    id: usize,
-    context: Rc<WorkerContext>,
+    source: RequestSource,
     connection: Option<Http2LoadConnection>,
-    /// A request that was due while there was no connection.
-    waiting: Option<Instant>,
     /// By the slot of the stream.
     streams: Vec<Option<OpenStream>>,
     open: usize,
-    pause: ThinkPause,
-    user: LoadUser,
     /// Wakes the task when a request may be too old.
     timer: Pin<Box<Sleep>>,
 }
@@ -66,16 +59,6 @@ struct OpenStream {
     received: ReceivedBody,
     /// Bytes of the request's body that were sent.
     sent: usize,
-}
-
-/// Why a connection is not used any more.
-enum Http2LoadEnd {
-    /// No request is left.
-    Done,
-    /// The server shut it down, and all its requests are complete.
-    ShutDown,
-    /// It failed, with everything in flight.
-    Failed(LoadFailure),
 }
 
 impl Http2LoadConnection {
@@ -131,14 +114,10 @@ impl Http2Load {
     pub(crate) fn new(id: usize, context: Rc<WorkerContext>) -> Self {
         let timer = Box::pin(tokio::time::sleep(context.plan.timeout));
         Self {
-            id,
-            user: context.user(),
-            context,
+            source: RequestSource::new(id, context),
             connection: None,
-            waiting: None,
             streams: Vec::new(),
             open: 0,
-            pause: ThinkPause::default(),
             timer,
         }
     }
@@ -148,73 +127,29 @@ impl Http2Load {
         let _ = self.open().await;
     }
 
-    /// Sends requests until there are no more.
-    pub(crate) async fn run(mut self) {
-        loop {
-            if self.connection.is_none() {
-                let due = match self.waiting.take() {
-                    Some(due) => Some(due),
-                    None => {
-                        let arrivals = &self.context.arrivals;
-                        poll_fn(|cx| self.pause.poll(cx, (self.id, arrivals))).await;
-                        poll_fn(|cx| arrivals.poll_next(self.id, cx)).await
-                    }
-                };
-                let Some(due) = due else {
-                    return;
-                };
-                if let Err(kind) = self.open().await {
-                    let request = self.context.choose(&mut self.user);
-                    let begun = self.context.begin(due, request);
-                    self.context.failed(kind, begun, &mut self.user);
-                    tokio::time::sleep(RECONNECT_AFTER).await;
-                    continue;
-                }
-                self.waiting = Some(due);
-            }
-            match poll_fn(|cx| self.poll(cx)).await {
-                Http2LoadEnd::Done => return,
-                Http2LoadEnd::ShutDown => self.connection = None,
-                Http2LoadEnd::Failed(kind) => self.fail(kind),
-            }
-        }
-    }
-
-    async fn open(&mut self) -> Result<(), LoadFailure> {
-        self.context.arrivals.leave(self.id);
-        let opened = self.context.open().await?;
-        let plan = &self.context.plan;
-        self.connection = Some(Http2LoadConnection::new(opened.transport, plan));
-        Ok(())
-    }
-
-    /// Drives the connection to its end.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Http2LoadEnd> {
-        match self.poll_steps(cx) {
-            Ok(polled) => polled,
-            Err(kind) => Poll::Ready(Http2LoadEnd::Failed(kind)),
-        }
-    }
-
-    fn poll_steps(&mut self, cx: &mut Context<'_>) -> Result<Poll<Http2LoadEnd>, LoadFailure> {
+    fn poll_steps(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Result<Poll<StreamsEnd<LoadFailure>>, LoadFailure> {
         loop {
             let is_over = self.begin_requests(cx);
             let Some(connection) = &mut self.connection else {
-                return Ok(Poll::Ready(Http2LoadEnd::ShutDown));
+                return Ok(Poll::Ready(StreamsEnd::ShutDown));
             };
             let is_spent = self
+                .source
                 .context
                 .plan
                 .is_spent(connection.begun, connection.opened);
             if self.open == 0 && (is_over || is_spent || connection.codec.is_shutting_down()) {
                 return Ok(Poll::Ready(match is_over {
-                    true => Http2LoadEnd::Done,
-                    false => Http2LoadEnd::ShutDown,
+                    true => StreamsEnd::Done,
+                    false => StreamsEnd::ShutDown,
                 }));
             }
             self.send_bodies()?;
             let Some(connection) = &mut self.connection else {
-                return Ok(Poll::Ready(Http2LoadEnd::ShutDown));
+                return Ok(Poll::Ready(StreamsEnd::ShutDown));
             };
             let is_written = connection.poll_write(cx)?;
             if is_written && connection.codec.is_send_due() {
@@ -226,7 +161,7 @@ impl Http2Load {
             let paced = (&mut connection.input, &mut connection.receive_pace);
             match poll_read(&mut connection.transport, cx, paced) {
                 Poll::Ready(Ok(0)) if self.open == 0 => {
-                    return Ok(Poll::Ready(Http2LoadEnd::ShutDown));
+                    return Ok(Poll::Ready(StreamsEnd::ShutDown));
                 }
                 Poll::Ready(Ok(0)) => {
                     let has_begun = self
@@ -242,7 +177,8 @@ impl Http2Load {
                 Poll::Ready(Ok(_)) => self.handle_input()?,
                 Poll::Ready(Err(error)) => {
                     let kind = LoadFailure::of_io(&error);
-                    self.context
+                    self.source
+                        .context
                         .recorder
                         .borrow_mut()
                         .cause(kind, || error.to_string());
@@ -259,7 +195,7 @@ impl Http2Load {
 
     /// Begins as many requests as may be in flight; returns whether none is left.
     fn begin_requests(&mut self, cx: &mut Context<'_>) -> bool {
-        let most = self.context.plan.in_flight.get();
+        let most = self.source.context.plan.in_flight.get();
         while self.open < most {
             let Some(connection) = &self.connection else {
                 return false;
@@ -267,19 +203,11 @@ impl Http2Load {
             if connection.codec.available_streams() == 0 || self.is_spent() {
                 return false;
             }
-            let arrivals = &self.context.arrivals;
-            if self.pause.poll(cx, (self.id, arrivals)).is_pending() {
-                return false;
+            match self.source.poll_due(cx) {
+                Poll::Ready(Some(due)) => self.begin(due),
+                Poll::Ready(None) => return true,
+                Poll::Pending => return false,
             }
-            let due = match self.waiting.take() {
-                Some(due) => due,
-                None => match arrivals.poll_next(self.id, cx) {
-                    Poll::Ready(Some(due)) => due,
-                    Poll::Ready(None) => return true,
-                    Poll::Pending => return false,
-                },
-            };
-            self.begin(due);
         }
         false
     }
@@ -287,12 +215,12 @@ impl Http2Load {
     /// Whether no further request is to be sent over the connection.
     fn is_spent(&self) -> bool {
         let connection = self.connection.as_ref();
-        connection.is_some_and(|known| self.context.plan.is_spent(known.begun, known.opened))
+        connection.is_some_and(|known| self.source.context.plan.is_spent(known.begun, known.opened))
     }
 
     fn begin(&mut self, due: Instant) {
-        let index = self.context.choose(&mut self.user);
-        let request = self.context.request(index, &self.user);
+        let index = self.source.context.choose(&mut self.source.user);
+        let request = self.source.context.request(index, &self.source.user);
         let (Some(request), Some(connection)) = (request, &mut self.connection) else {
             return;
         };
@@ -304,7 +232,7 @@ impl Http2Load {
             protocol: None,
             headers: &request.headers,
             content_length: (!request.body.is_empty()).then_some(request.body.len() as u64),
-            te_trailers: self.context.plan.expected.grpc,
+            te_trailers: self.source.context.plan.expected.grpc,
             expects_continue: false,
         };
         let is_whole = request.body.is_empty();
@@ -312,7 +240,7 @@ impl Http2Load {
             .codec
             .send_request(head, is_whole, &mut connection.out)
         else {
-            self.waiting = Some(due);
+            self.source.waiting = Some(due);
             return;
         };
         connection.begun += 1;
@@ -326,7 +254,7 @@ impl Http2Load {
         if let Some(place) = self.streams.get_mut(slot) {
             *place = Some(OpenStream {
                 key,
-                begun: self.context.begin(due, index),
+                begun: self.source.context.begin(due, index),
                 received: ReceivedBody::default(),
                 sent: 0,
             });
@@ -345,7 +273,10 @@ impl Http2Load {
             let Some(Some(stream)) = self.streams.get_mut(key.slot()) else {
                 continue;
             };
-            let request = self.context.request(stream.begun.request, &self.user);
+            let request = self
+                .source
+                .context
+                .request(stream.begun.request, &self.source.user);
             let rest = request
                 .and_then(|request| request.body.get(stream.sent..))
                 .unwrap_or_default();
@@ -380,7 +311,7 @@ impl Http2Load {
                 .codec
                 .handle_input(input, &mut connection.out)
                 .map_err(|error| {
-                    let mut recorder = self.context.recorder.borrow_mut();
+                    let mut recorder = self.source.context.recorder.borrow_mut();
                     recorder.cause(LoadFailure::Malformed, || error.to_string());
                     LoadFailure::Malformed
                 })?;
@@ -400,9 +331,9 @@ impl Http2Load {
                     if let Some(Some(open)) = self.streams.get_mut(stream.slot()) {
                         open.received.status = status.as_u16();
                         open.received
-                            .note_fields(&headers, &self.context.plan.expected);
+                            .note_fields(&headers, &self.source.context.plan.expected);
                     }
-                    if let Some(user) = &mut self.user {
+                    if let Some(user) = &mut self.source.user {
                         user.note_headers(&headers);
                     }
                     if end {
@@ -413,8 +344,11 @@ impl Http2Load {
                     let range = range.start + start..range.end + start;
                     let data = connection.input.get(range).unwrap_or_default();
                     if let Some(Some(open)) = self.streams.get_mut(stream.slot()) {
-                        self.context
-                            .receive(&mut open.received, data, &mut self.user);
+                        self.source.context.receive(
+                            &mut open.received,
+                            data,
+                            &mut self.source.user,
+                        );
                     }
                     let len = data.len();
                     connection.codec.consumed(stream, len, &mut connection.out);
@@ -425,7 +359,7 @@ impl Http2Load {
                 Http2Event::Trailers { stream, trailers } => {
                     if let Some(Some(open)) = self.streams.get_mut(stream.slot()) {
                         open.received
-                            .note_fields(&trailers, &self.context.plan.expected);
+                            .note_fields(&trailers, &self.source.context.plan.expected);
                     }
                     self.complete(stream, now);
                 }
@@ -445,7 +379,7 @@ impl Http2Load {
     }
 
     fn handle_go_away(&mut self, last: u32, code: ErrorCode) {
-        self.context.recorder.borrow_mut().counts.go_aways += 1;
+        self.source.context.recorder.borrow_mut().counts.go_aways += 1;
         // Requests over later streams were not processed (RFC 9113 section 6.8).
         let later: Vec<StreamKey> = self
             .streams
@@ -478,9 +412,10 @@ impl Http2Load {
                 .codec
                 .reset(key, ErrorCode::CANCEL, &mut connection.out);
         }
-        self.context
-            .complete(open.begun, (&open.received, now), &mut self.user);
-        self.context.pause(&mut self.pause, &self.user);
+        self.source
+            .context
+            .complete(open.begun, (&open.received, now), &mut self.source.user);
+        self.source.pause();
     }
 
     fn fail_stream(&mut self, key: StreamKey, kind: LoadFailure, cause: impl FnOnce() -> String) {
@@ -490,8 +425,10 @@ impl Http2Load {
                 .reset(key, ErrorCode::CANCEL, &mut connection.out);
         }
         if let Some(open) = self.take(key) {
-            self.context.recorder.borrow_mut().cause(kind, cause);
-            self.context.failed(kind, open.begun, &mut self.user);
+            self.source.context.recorder.borrow_mut().cause(kind, cause);
+            self.source
+                .context
+                .failed(kind, open.begun, &mut self.source.user);
         }
     }
 
@@ -500,7 +437,7 @@ impl Http2Load {
         let mut is_any = false;
         while self.timer.as_mut().poll(cx).is_ready() {
             let now = Instant::now();
-            let timeout = self.context.plan.timeout;
+            let timeout = self.source.context.plan.timeout;
             let open = self.streams.iter().flatten();
             let late: Vec<StreamKey> = open
                 .filter(|open| open.begun.began + timeout <= now)
@@ -524,24 +461,54 @@ impl Http2Load {
         }
         is_any
     }
+}
 
-    /// Counts the requests in flight as failed, and closes the connection.
+impl StreamsLoad for Http2Load {
+    type Failure = LoadFailure;
+
+    fn source(&mut self) -> &mut RequestSource {
+        &mut self.source
+    }
+
+    fn is_open(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    async fn open(&mut self) -> Result<(), LoadFailure> {
+        self.source.leave();
+        let opened = self.source.context.open().await?;
+        let plan = &self.source.context.plan;
+        self.connection = Some(Http2LoadConnection::new(opened.transport, plan));
+        Ok(())
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<StreamsEnd<LoadFailure>> {
+        match self.poll_steps(cx) {
+            Ok(polled) => polled,
+            Err(kind) => Poll::Ready(StreamsEnd::Failed(kind)),
+        }
+    }
+
     fn fail(&mut self, kind: LoadFailure) {
         for open in self.streams.drain(..).flatten() {
-            self.context.failed(kind, open.begun, &mut self.user);
+            self.source
+                .context
+                .failed(kind, open.begun, &mut self.source.user);
         }
-        if let Some(due) = self.waiting.take() {
-            let begun = self.context.begin(due, 0);
-            self.context.failed(kind, begun, &mut self.user);
-        }
+        self.source.fail_waiting(kind);
         self.open = 0;
+        self.connection = None;
+    }
+
+    fn close(&mut self) {
         self.connection = None;
     }
 }
 
 impl Drop for Http2Load {
     fn drop(&mut self) {
-        if (self.open > 0 || self.waiting.is_some()) && !self.context.arrivals.is_interrupted() {
+        let is_any = self.open > 0 || self.source.waiting.is_some();
+        if is_any && !self.source.context.arrivals.is_interrupted() {
             self.fail(LoadFailure::Timeout);
         }
     }

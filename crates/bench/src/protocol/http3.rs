@@ -18,20 +18,24 @@ use apus_quic::{
     Dir, QuicClientTls, QuicCloseReason, QuicConnection, QuicEndpoint, QuicEvent, QuicKeys,
     QuicSettings, QuicWorkers, Steering, StreamError, StreamId, StreamRead,
 };
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
-use super::{BegunRequest, LoadUser, RECONNECT_AFTER, ReceivedBody, WorkerContext};
+use super::streams::{RequestSource, StreamsEnd, StreamsLoad};
+use super::{BegunRequest, ReceivedBody, WorkerContext};
 use crate::LoadFailure;
 use crate::connect::OpeningFailure;
+use crate::pace::BytePace;
 use crate::plan::LoadPlan;
-use crate::think_time::ThinkPause;
 use crate::tls::ConnectionTls;
 
 /// What a server may send over a connection, and over one stream of it, before it is read. Where this end is the bottleneck,
 /// what was sent waits in its sockets: the larger the window, the longer a new connection takes to get its share.
 const RECEIVE_WINDOW: u32 = 1 << 20;
+
+/// The same of a slow client, so that the server notices that it is slow.
+const SLOW_RECEIVE_WINDOW: u32 = 64 << 10;
 
 /// The sockets of a worker. Further connections share them.
 const SOCKETS_MOST: usize = 64;
@@ -71,7 +75,11 @@ impl QuicSockets {
             server,
         };
         for _ in 0..connections.clamp(1, SOCKETS_MOST) {
-            sockets.add(plan.receive_window.unwrap_or(RECEIVE_WINDOW))?;
+            let window = match plan.speed.receive {
+                Some(_) => SLOW_RECEIVE_WINDOW,
+                None => RECEIVE_WINDOW,
+            };
+            sockets.add(plan.receive_window.unwrap_or(window))?;
         }
         Ok(sockets)
     }
@@ -116,14 +124,10 @@ impl QuicSockets {
 /// A connection of the load, which is opened again when it was closed.
 pub(crate) struct Http3Load {
     id: usize,
-    context: Rc<WorkerContext>,
+    source: RequestSource,
     sockets: Rc<QuicSockets>,
     tls: Option<QuicClientTls>,
     connection: Option<Http3LoadConnection>,
-    /// A request that was due while there was no connection, or no stream.
-    waiting: Option<Instant>,
-    pause: ThinkPause,
-    user: LoadUser,
     /// Wakes the task when a request may be too old.
     timer: Pin<Box<Sleep>>,
 }
@@ -139,6 +143,10 @@ struct Http3LoadConnection {
     out: Vec<u8>,
     /// Data of a stream while it is read.
     chunks: Vec<Bytes>,
+    receive_pace: BytePace,
+    send_pace: BytePace,
+    /// Streams over which something came that a slow client has not read.
+    readable: VecDeque<StreamId>,
     is_going_away: bool,
     opened: Instant,
     advanced: Instant,
@@ -158,20 +166,17 @@ impl OpenRequest {
     }
 }
 
-/// Why a connection is not used any more.
-enum Http3LoadEnd {
-    /// No request is left.
-    Done,
-    /// It was shut down, and all its requests are complete.
-    ShutDown,
-    /// It failed, with everything in flight.
-    Failed(LoadFailure, String),
+/// What a connection fails of.
+pub(crate) enum Http3LoadFailure {
+    /// It was closed.
+    Closed(LoadFailure, String),
     /// The server broke the protocol.
     Malformed(H3Error),
 }
 
 impl Http3LoadConnection {
-    fn new(quic: QuicConnection, streams: usize) -> Self {
+    fn new(quic: QuicConnection, plan: &LoadPlan) -> Self {
+        let streams = plan.in_flight.get();
         let now = Instant::now();
         Self {
             quic,
@@ -191,6 +196,9 @@ impl Http3LoadConnection {
             begun: 0,
             out: Vec::new(),
             chunks: Vec::new(),
+            receive_pace: BytePace::new(plan.speed.receive),
+            send_pace: BytePace::new(plan.speed.send),
+            readable: VecDeque::new(),
             is_going_away: false,
             opened: now,
             advanced: now,
@@ -245,8 +253,11 @@ impl Http3LoadConnection {
         }
     }
 
-    /// Writes what is left of a request.
+    /// Writes what is left of a request, unless that is done at a pace.
     fn write(&mut self, id: StreamId) {
+        if self.send_pace.is_limited() {
+            return;
+        }
         let Some(at) = self.position(number_of(id)) else {
             return;
         };
@@ -263,15 +274,56 @@ impl Http3LoadConnection {
         }
     }
 
-    /// Reads what came over a stream into `chunks`; returns whether that was all of it, or the code with which it was reset.
-    fn read(&mut self, id: StreamId) -> Result<bool, StreamError> {
+    /// Reads so much of what came over a stream into `chunks`; returns whether that was all of it, or the code with which it was
+    /// reset.
+    fn read(&mut self, id: StreamId, most: usize) -> Result<StreamRead, StreamError> {
         let chunks = &mut self.chunks;
-        let read = self.quic.read(id, usize::MAX, |chunk| chunks.push(chunk))?;
-        let is_whole = read == StreamRead::Finished;
-        if self.chunks.is_empty() && is_whole {
+        let read = self.quic.read(id, most, |chunk| chunks.push(chunk))?;
+        if self.chunks.is_empty() && read == StreamRead::Finished {
             self.chunks.push(Bytes::new());
         }
-        Ok(is_whole)
+        Ok(read)
+    }
+
+    /// Notes that a slow client has something to read over a stream.
+    fn note_readable(&mut self, id: StreamId) {
+        if !self.readable.contains(&id) {
+            self.readable.push_back(id);
+        }
+    }
+
+    /// Writes what is left of all requests as fast as a slow client does.
+    fn write_at_pace(&mut self, cx: &mut Context<'_>) {
+        if !self.send_pace.is_limited() {
+            return;
+        }
+        for open in &mut self.requests {
+            while !open.is_sent() {
+                let Poll::Ready(Some(most)) = self.send_pace.poll_ready(cx) else {
+                    return;
+                };
+                let id = stream_id(open.key.id());
+                let [head, body] = &mut open.unsent;
+                let of_head = most.min(head.len());
+                let of_body = (most - of_head).min(body.len());
+                let mut part = [head.slice(..of_head), body.slice(..of_body)];
+                let Ok(written) = self.quic.write(id, &mut part) else {
+                    // The server needs no more of it; its response may follow.
+                    open.unsent = Default::default();
+                    break;
+                };
+                if written == 0 {
+                    // An event follows when the windows are open again.
+                    break;
+                }
+                head.advance(written.min(of_head));
+                body.advance(written - written.min(of_head));
+                self.send_pace.spend(written);
+                if open.is_sent() {
+                    let _ = self.quic.finish(id);
+                }
+            }
+        }
     }
 }
 
@@ -280,77 +332,29 @@ impl Http3Load {
         let timer = Box::pin(tokio::time::sleep(context.plan.timeout));
         Self {
             id,
-            user: context.user(),
-            context,
+            source: RequestSource::new(id, context),
             sockets,
             tls: None,
             connection: None,
-            waiting: None,
-            pause: ThinkPause::default(),
             timer,
         }
     }
 
     /// Opens the connection before the load, if it is kept. A failure is found again, and counted, by the first request.
     pub(crate) async fn prepare(&mut self) {
-        if self.context.plan.keeps_alive {
+        if self.source.context.plan.keeps_alive {
             let _ = self.open().await;
         }
     }
 
-    /// Sends requests until there are no more.
-    pub(crate) async fn run(mut self) {
-        loop {
-            if self.connection.is_none() {
-                let due = match self.waiting.take() {
-                    Some(due) => Some(due),
-                    None => {
-                        let arrivals = &self.context.arrivals;
-                        poll_fn(|cx| self.pause.poll(cx, (self.id, arrivals))).await;
-                        poll_fn(|cx| arrivals.poll_next(self.id, cx)).await
-                    }
-                };
-                let Some(due) = due else {
-                    return;
-                };
-                // Until the connection is open, so that the request is counted when the load ends meanwhile.
-                self.waiting = Some(due);
-                if let Err(failure) = self.open().await {
-                    self.waiting = None;
-                    let request = self.context.choose(&mut self.user);
-                    let begun = self.context.begin(due, request);
-                    self.context
-                        .recorder
-                        .borrow_mut()
-                        .cause(failure.kind, || failure.cause);
-                    self.context.failed(failure.kind, begun, &mut self.user);
-                    tokio::time::sleep(RECONNECT_AFTER).await;
-                    continue;
-                }
-            }
-            match poll_fn(|cx| self.poll(cx)).await {
-                Http3LoadEnd::Done => return self.close(H3ErrorCode::NO_ERROR),
-                Http3LoadEnd::ShutDown => self.close(H3ErrorCode::NO_ERROR),
-                Http3LoadEnd::Failed(kind, cause) => {
-                    self.fail(kind, cause);
-                    self.close(H3ErrorCode::NO_ERROR);
-                }
-                Http3LoadEnd::Malformed(error) => {
-                    self.fail(LoadFailure::Malformed, error.to_string());
-                    self.close(error.code());
-                }
-            }
-        }
-    }
-
-    fn close(&mut self, code: H3ErrorCode) {
+    fn close_with(&mut self, code: H3ErrorCode) {
         if let Some(connection) = self.connection.take() {
             connection.quic.close(code.0, Bytes::new());
         }
     }
 
-    async fn open(&mut self) -> Result<(), OpeningFailure> {
-        self.context.arrivals.leave(self.id);
+    async fn try_open(&mut self) -> Result<(), OpeningFailure> {
+        self.source.leave();
         let server = self.sockets.server;
         let failed = |kind, cause: String| OpeningFailure {
             kind,
@@ -360,8 +364,8 @@ impl Http3Load {
         let quic = self
             .connect()
             .map_err(|cause| failed(LoadFailure::Connect, cause))?;
-        let plan = &self.context.plan;
-        let connection = Http3LoadConnection::new(quic, plan.in_flight.get());
+        let plan = &self.source.context.plan;
+        let connection = Http3LoadConnection::new(quic, plan);
         // Streams that the server has opened already.
         let mut early = Vec::new();
         let connected = tokio::time::timeout(plan.timeout, async {
@@ -391,14 +395,15 @@ impl Http3Load {
             return Err(failed(LoadFailure::Tls, cause));
         }
         let resumed = facts.is_some_and(|facts| facts.is_resumed);
-        self.context
+        self.source
+            .context
             .recorder
             .borrow_mut()
             .opened(began.elapsed(), resumed);
         self.connection = Some(connection);
         for id in early {
-            self.read(id).map_err(|error| {
-                self.close(error.code());
+            self.read_all(id).map_err(|error| {
+                self.close_with(error.code());
                 failed(LoadFailure::Malformed, error.to_string())
             })?;
         }
@@ -422,32 +427,38 @@ impl Http3Load {
             .map_err(|error| error.to_string())
     }
 
-    /// Drives the connection to its end.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Http3LoadEnd> {
+    fn poll_steps(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Result<Poll<StreamsEnd<Http3LoadFailure>>, Http3LoadFailure> {
         loop {
-            let is_over = match self.begin_requests(cx) {
-                Ok(is_over) => is_over,
-                Err(cause) => return Poll::Ready(Http3LoadEnd::Failed(LoadFailure::Io, cause)),
-            };
+            let is_over = self
+                .begin_requests(cx)
+                .map_err(|cause| Http3LoadFailure::Closed(LoadFailure::Io, cause))?;
             let Some(connection) = &mut self.connection else {
-                return Poll::Ready(Http3LoadEnd::ShutDown);
+                return Ok(Poll::Ready(StreamsEnd::ShutDown));
             };
             connection.flush();
+            connection.write_at_pace(cx);
             if connection.requests.is_empty() {
                 if is_over {
-                    return Poll::Ready(Http3LoadEnd::Done);
+                    return Ok(Poll::Ready(StreamsEnd::Done));
                 }
                 if connection.is_going_away || self.is_spent() {
-                    return Poll::Ready(Http3LoadEnd::ShutDown);
+                    return Ok(Poll::Ready(StreamsEnd::ShutDown));
                 }
             }
+            if self.read_at_pace(cx).map_err(Http3LoadFailure::Malformed)? {
+                continue;
+            }
             let Some(connection) = &mut self.connection else {
-                return Poll::Ready(Http3LoadEnd::ShutDown);
+                return Ok(Poll::Ready(StreamsEnd::ShutDown));
             };
             match connection.quic.poll_event(cx) {
                 Poll::Ready(QuicEvent::Opened(id) | QuicEvent::Readable(id)) => {
-                    if let Err(error) = self.read(id) {
-                        return Poll::Ready(Http3LoadEnd::Malformed(error));
+                    match connection.receive_pace.is_limited() {
+                        true => connection.note_readable(id),
+                        false => self.read_all(id).map_err(Http3LoadFailure::Malformed)?,
                     }
                 }
                 Poll::Ready(QuicEvent::Writable(id)) => connection.write(id),
@@ -456,23 +467,24 @@ impl Http3Load {
                     if let Some(open) = connection.request(number) {
                         open.unsent = Default::default();
                     }
-                    let stopped = connection
+                    connection
                         .codec
-                        .handle_stop_sending(number, H3ErrorCode(code));
-                    if let Err(error) = stopped {
-                        return Poll::Ready(Http3LoadEnd::Malformed(error));
-                    }
+                        .handle_stop_sending(number, H3ErrorCode(code))
+                        .map_err(Http3LoadFailure::Malformed)?;
                 }
                 Poll::Ready(QuicEvent::Closed(reason)) => {
-                    return Poll::Ready(match connection.requests.is_empty() {
-                        true => Http3LoadEnd::ShutDown,
-                        false => Http3LoadEnd::Failed(closing_failure(&reason), reason.to_string()),
-                    });
+                    return match connection.requests.is_empty() {
+                        true => Ok(Poll::Ready(StreamsEnd::ShutDown)),
+                        false => Err(Http3LoadFailure::Closed(
+                            closing_failure(&reason),
+                            reason.to_string(),
+                        )),
+                    };
                 }
                 Poll::Ready(_) => {}
                 Poll::Pending => {
                     if !self.poll_timer(cx) {
-                        return Poll::Pending;
+                        return Ok(Poll::Pending);
                     }
                 }
             }
@@ -482,12 +494,12 @@ impl Http3Load {
     /// Whether no further request is to be sent over the connection.
     fn is_spent(&self) -> bool {
         let connection = self.connection.as_ref();
-        connection.is_some_and(|known| self.context.plan.is_spent(known.begun, known.opened))
+        connection.is_some_and(|known| self.source.context.plan.is_spent(known.begun, known.opened))
     }
 
     /// Begins as many requests as may be in flight; returns whether none is left.
     fn begin_requests(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
-        let most = self.context.plan.in_flight.get();
+        let most = self.source.context.plan.in_flight.get();
         loop {
             let Some(connection) = &self.connection else {
                 return Ok(false);
@@ -499,30 +511,23 @@ impl Http3Load {
             {
                 return Ok(false);
             }
-            let arrivals = &self.context.arrivals;
-            if self.pause.poll(cx, (self.id, arrivals)).is_pending() {
-                return Ok(false);
-            }
-            let due = match self.waiting.take() {
-                Some(due) => due,
-                None => match arrivals.poll_next(self.id, cx) {
-                    Poll::Ready(Some(due)) => due,
-                    Poll::Ready(None) => return Ok(true),
-                    Poll::Pending => return Ok(false),
-                },
+            let due = match self.source.poll_due(cx) {
+                Poll::Ready(Some(due)) => due,
+                Poll::Ready(None) => return Ok(true),
+                Poll::Pending => return Ok(false),
             };
-            self.waiting = Some(due);
+            self.source.waiting = Some(due);
             if !self.begin(due)? {
                 return Ok(false);
             }
-            self.waiting = None;
+            self.source.waiting = None;
         }
     }
 
     /// Begins a request; returns whether the server allows it now.
     fn begin(&mut self, due: Instant) -> Result<bool, String> {
-        let index = self.context.choose(&mut self.user);
-        let request = self.context.request(index, &self.user);
+        let index = self.source.context.choose(&mut self.source.user);
+        let request = self.source.context.request(index, &self.source.user);
         let (Some(request), Some(connection)) = (request, &mut self.connection) else {
             return Ok(false);
         };
@@ -554,7 +559,7 @@ impl Http3Load {
         connection.begun += 1;
         connection.requests.push_back(OpenRequest {
             key,
-            begun: self.context.begin(due, index),
+            begun: self.source.context.begin(due, index),
             received: ReceivedBody::default(),
             unsent,
         });
@@ -562,9 +567,41 @@ impl Http3Load {
         Ok(true)
     }
 
-    fn read(&mut self, id: StreamId) -> Result<(), H3Error> {
+    /// Reads all that came over a stream.
+    fn read_all(&mut self, id: StreamId) -> Result<(), H3Error> {
+        self.read(id, usize::MAX).map(|_| ())
+    }
+
+    /// Reads what came over the streams as fast as a slow client does; returns whether anything was read.
+    fn read_at_pace(&mut self, cx: &mut Context<'_>) -> Result<bool, H3Error> {
+        let mut is_any = false;
+        loop {
+            let Some(connection) = &mut self.connection else {
+                return Ok(is_any);
+            };
+            let Some(id) = connection.readable.front().copied() else {
+                return Ok(is_any);
+            };
+            let Poll::Ready(Some(most)) = connection.receive_pace.poll_ready(cx) else {
+                return Ok(is_any);
+            };
+            let (bytes, is_limited) = self.read(id, most)?;
+            is_any = true;
+            if let Some(connection) = &mut self.connection {
+                connection.receive_pace.spend(bytes);
+                connection.readable.pop_front();
+                if is_limited {
+                    // The other streams are read first.
+                    connection.readable.push_back(id);
+                }
+            }
+        }
+    }
+
+    /// Reads so much at most; returns how much that was, and whether there is more.
+    fn read(&mut self, id: StreamId, most: usize) -> Result<(usize, bool), H3Error> {
         let Some(connection) = &mut self.connection else {
-            return Ok(());
+            return Ok((0, false));
         };
         let now = Instant::now();
         if now - connection.advanced > ADVANCE_EVERY {
@@ -572,23 +609,25 @@ impl Http3Load {
             connection.codec.advance(now - connection.opened);
         }
         let number = number_of(id);
-        let is_whole = match connection.read(id) {
-            Ok(is_whole) => is_whole,
+        let read = match connection.read(id, most) {
+            Ok(read) => read,
             Err(StreamError::Reset { code }) => {
                 connection.codec.handle_reset(number, H3ErrorCode(code))?;
                 let cause = || format!("code {code:#x}");
                 self.fail_request(number, LoadFailure::StreamReset, cause);
-                return Ok(());
+                return Ok((0, false));
             }
-            Err(_) => return Ok(()),
+            Err(_) => return Ok((0, false)),
         };
+        let is_whole = read == StreamRead::Finished;
         let mut chunks = std::mem::take(&mut connection.chunks);
+        let bytes = chunks.iter().map(Bytes::len).sum();
         let count = chunks.len();
         for (index, mut chunk) in chunks.drain(..).enumerate() {
             let is_last = is_whole && index + 1 == count;
             loop {
                 let Some(connection) = &mut self.connection else {
-                    return Ok(());
+                    return Ok((bytes, false));
                 };
                 match connection
                     .codec
@@ -602,7 +641,7 @@ impl Http3Load {
         if let Some(connection) = &mut self.connection {
             connection.chunks = chunks;
         }
-        Ok(())
+        Ok((bytes, read == StreamRead::Limited))
     }
 
     fn handle(&mut self, event: H3Event, now: Instant) {
@@ -619,7 +658,7 @@ impl Http3Load {
                 if let Some(open) = connection.request(stream.id()) {
                     open.received.status = status.as_u16();
                 }
-                if let Some(user) = &mut self.user {
+                if let Some(user) = &mut self.source.user {
                     user.note_headers(&headers);
                 }
                 if end {
@@ -628,8 +667,9 @@ impl Http3Load {
             }
             H3Event::Data { stream, data, end } => {
                 if let Some(open) = connection.request(stream.id()) {
-                    self.context
-                        .receive(&mut open.received, &data, &mut self.user);
+                    self.source
+                        .context
+                        .receive(&mut open.received, &data, &mut self.source.user);
                 }
                 if end {
                     self.complete(stream, now);
@@ -645,7 +685,7 @@ impl Http3Load {
             }
             H3Event::GoAway { id } => {
                 connection.is_going_away = true;
-                self.context.recorder.borrow_mut().counts.go_aways += 1;
+                self.source.context.recorder.borrow_mut().counts.go_aways += 1;
                 // Requests from this one on were not processed (RFC 9114 section 5.2).
                 let later: Vec<u64> = connection
                     .requests
@@ -674,9 +714,10 @@ impl Http3Load {
             let id = stream_id(stream.id());
             let _ = connection.quic.reset(id, H3ErrorCode::REQUEST_CANCELLED.0);
         }
-        self.context
-            .complete(open.begun, (&open.received, now), &mut self.user);
-        self.context.pause(&mut self.pause, &self.user);
+        self.source
+            .context
+            .complete(open.begun, (&open.received, now), &mut self.source.user);
+        self.source.pause();
     }
 
     fn fail_request(&mut self, number: u64, kind: LoadFailure, cause: impl FnOnce() -> String) {
@@ -687,8 +728,10 @@ impl Http3Load {
             connection
                 .codec
                 .reset(open.key, H3ErrorCode::REQUEST_CANCELLED);
-            self.context.recorder.borrow_mut().cause(kind, cause);
-            self.context.failed(kind, open.begun, &mut self.user);
+            self.source.context.recorder.borrow_mut().cause(kind, cause);
+            self.source
+                .context
+                .failed(kind, open.begun, &mut self.source.user);
         }
     }
 
@@ -697,7 +740,7 @@ impl Http3Load {
         let mut is_any = false;
         while self.timer.as_mut().poll(cx).is_ready() {
             let now = Instant::now();
-            let timeout = self.context.plan.timeout;
+            let timeout = self.source.context.plan.timeout;
             // Requests begin in the order of their streams.
             let oldest = loop {
                 let connection = self.connection.as_ref();
@@ -718,19 +761,66 @@ impl Http3Load {
     }
 
     /// Counts the requests in flight as failed.
-    fn fail(&mut self, kind: LoadFailure, cause: String) {
-        self.context.recorder.borrow_mut().cause(kind, || cause);
+    fn fail_all(&mut self, kind: LoadFailure, cause: String) {
+        self.source
+            .context
+            .recorder
+            .borrow_mut()
+            .cause(kind, || cause);
         let open = self
             .connection
             .iter_mut()
             .flat_map(|connection| connection.requests.drain(..));
         for open in open {
-            self.context.failed(kind, open.begun, &mut self.user);
+            self.source
+                .context
+                .failed(kind, open.begun, &mut self.source.user);
         }
-        if let Some(due) = self.waiting.take() {
-            let begun = self.context.begin(due, 0);
-            self.context.failed(kind, begun, &mut self.user);
+        self.source.fail_waiting(kind);
+    }
+}
+
+impl StreamsLoad for Http3Load {
+    type Failure = Http3LoadFailure;
+
+    fn source(&mut self) -> &mut RequestSource {
+        &mut self.source
+    }
+
+    fn is_open(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    async fn open(&mut self) -> Result<(), LoadFailure> {
+        self.try_open().await.map_err(|failure| {
+            let mut recorder = self.source.context.recorder.borrow_mut();
+            recorder.cause(failure.kind, || failure.cause);
+            failure.kind
+        })
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<StreamsEnd<Http3LoadFailure>> {
+        match self.poll_steps(cx) {
+            Ok(polled) => polled,
+            Err(failure) => Poll::Ready(StreamsEnd::Failed(failure)),
         }
+    }
+
+    fn fail(&mut self, failure: Http3LoadFailure) {
+        match failure {
+            Http3LoadFailure::Closed(kind, cause) => {
+                self.fail_all(kind, cause);
+                self.close_with(H3ErrorCode::NO_ERROR);
+            }
+            Http3LoadFailure::Malformed(error) => {
+                self.fail_all(LoadFailure::Malformed, error.to_string());
+                self.close_with(error.code());
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        self.close_with(H3ErrorCode::NO_ERROR);
     }
 }
 
@@ -740,13 +830,15 @@ impl Drop for Http3Load {
             .connection
             .as_ref()
             .is_some_and(|connection| !connection.requests.is_empty());
-        if (is_open || self.waiting.is_some()) && !self.context.arrivals.is_interrupted() {
-            self.fail(
+        if (is_open || self.source.waiting.is_some())
+            && !self.source.context.arrivals.is_interrupted()
+        {
+            self.fail_all(
                 LoadFailure::Timeout,
                 "the load was over before the response".to_owned(),
             );
         }
-        self.close(H3ErrorCode::NO_ERROR);
+        self.close_with(H3ErrorCode::NO_ERROR);
     }
 }
 

@@ -2,7 +2,9 @@
 
 pub(crate) mod http1;
 pub(crate) mod http2;
+mod http2_tunnel;
 pub(crate) mod http3;
+pub(crate) mod streams;
 pub(crate) mod websocket;
 
 use std::cell::RefCell;
@@ -101,8 +103,7 @@ impl WorkerContext {
     pub(crate) fn receive(&self, received: &mut ReceivedBody, data: &[u8], user: &mut LoadUser) {
         received.add(data, &self.plan.expected);
         if self.plan.keeps_sample {
-            let sample = &mut self.recorder.borrow_mut().counts.sample;
-            sample.body.extend_from_slice(data);
+            self.recorder.borrow_mut().counts.sample.add(data);
         }
         if let Some(user) = user {
             user.note_data(data);

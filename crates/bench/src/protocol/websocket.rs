@@ -18,11 +18,14 @@ use apus_websocket::codec::{
 use bytes::{Bytes, BytesMut};
 use tokio::time::Sleep;
 
-use super::{BegunRequest, RECONNECT_AFTER, ReceivedBody, WorkerContext};
-use crate::LoadFailure;
+use super::http2_tunnel::Http2Tunnel;
+use super::{BegunRequest, RECONNECT_AFTER, ReceivedBody, WorkerContext, poll_read, poll_write};
 use crate::connect::OpeningFailure;
+use crate::pace::BytePace;
+use crate::plan::HttpVersion;
 use crate::think_time::ThinkPause;
 use crate::websocket_mode::WebSocketMode;
+use crate::{LoadFailure, PlannedRequest};
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 * 1024;
@@ -66,28 +69,84 @@ pub(crate) struct WebSocketLoad {
 }
 
 struct WebSocketSession {
-    transport: Transport,
+    stream: MessageStream,
     codec: WebSocketConnection,
     input: BytesMut,
     /// What was just read.
     read: Vec<u8>,
+    /// Messages that were sent over this connection.
+    begun: u64,
+    opened: Instant,
 }
 
-/// Why a connection is not used any more: nothing is left to do, or it failed.
-type SessionEnd = Option<(LoadFailure, String)>;
+/// What carries the frames of WebSocket.
+enum MessageStream {
+    /// A connection that was switched (RFC 6455).
+    Switched {
+        transport: Transport,
+        receive_pace: BytePace,
+        send_pace: BytePace,
+    },
+    /// A stream of HTTP/2 (RFC 8441).
+    Http2(Box<Http2Tunnel>),
+}
+
+/// Why a connection is not used any more.
+enum SessionEnd {
+    /// Nothing is left to do.
+    Over,
+    /// It was used long enough, and another one replaces it.
+    Spent,
+    Failed(LoadFailure, String),
+}
+
+impl MessageStream {
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        match self {
+            Self::Switched {
+                transport,
+                send_pace,
+                ..
+            } => poll_write(transport, cx, (bytes, send_pace)),
+            Self::Http2(tunnel) => tunnel.poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match self {
+            Self::Switched { transport, .. } => transport.poll_flush(cx),
+            Self::Http2(tunnel) => tunnel.poll_flush(cx),
+        }
+    }
+
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<u8>,
+    ) -> Poll<Result<usize, (LoadFailure, String)>> {
+        match self {
+            Self::Switched {
+                transport,
+                receive_pace,
+                ..
+            } => poll_read(transport, cx, (into, receive_pace))
+                .map_err(|error| (LoadFailure::of_io(&error), error.to_string())),
+            Self::Http2(tunnel) => tunnel.poll_read(cx, into),
+        }
+    }
+}
 
 impl WebSocketSession {
     /// Writes what waits.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<(), LoadFailure> {
         while !self.codec.output().is_empty() {
-            let output = [IoSlice::new(self.codec.output())];
-            match self.transport.poll_write(cx, &output) {
+            match self.stream.poll_write(cx, self.codec.output()) {
                 Poll::Ready(Ok(written)) => self.codec.consume_output(written),
                 Poll::Ready(Err(error)) => return Err(LoadFailure::of_io(&error)),
                 Poll::Pending => return Ok(()),
             }
         }
-        match self.transport.poll_flush(cx) {
+        match self.stream.poll_flush(cx) {
             Poll::Ready(Err(error)) => Err(LoadFailure::of_io(&error)),
             _ => Ok(()),
         }
@@ -161,8 +220,9 @@ impl WebSocketLoad {
                 self.waiting = self.is_sender().then_some(due);
             }
             match poll_fn(|cx| self.poll(cx)).await {
-                None => return self.close(),
-                Some((kind, cause)) => self.fail(kind, cause),
+                SessionEnd::Over => return self.close(),
+                SessionEnd::Spent => self.close(),
+                SessionEnd::Failed(kind, cause) => self.fail(kind, cause),
             }
         }
     }
@@ -173,6 +233,10 @@ impl WebSocketLoad {
             let _ = session.codec.close_with(CloseCode::NORMAL);
             let mut cx = Context::from_waker(std::task::Waker::noop());
             let _ = session.poll_write(&mut cx);
+            if let MessageStream::Http2(tunnel) = &mut session.stream {
+                tunnel.go_away();
+                let _ = tunnel.poll_flush(&mut cx);
+            }
         }
     }
 
@@ -180,11 +244,16 @@ impl WebSocketLoad {
         self.context.arrivals.leave(self.id);
         let opened = self.context.connector.open().await?;
         let began = Instant::now();
-        let mut transport = opened.transport;
-        let timeout = self.context.plan.timeout;
-        let handshake = self.handshake(&mut transport);
-        let input = match tokio::time::timeout(timeout, handshake).await {
-            Ok(input) => input?,
+        let plan = &self.context.plan;
+        let timeout = plan.timeout;
+        let handshake = async {
+            match plan.version {
+                HttpVersion::Http2 => self.connect_over_http2(opened.transport).await,
+                _ => self.switch(opened.transport).await,
+            }
+        };
+        let (stream, input) = match tokio::time::timeout(timeout, handshake).await {
+            Ok(opened) => opened?,
             Err(_) => {
                 return Err(OpeningFailure {
                     kind: LoadFailure::ConnectTimeout,
@@ -204,12 +273,53 @@ impl WebSocketLoad {
         let mut random = fastrand::Rng::new();
         let codec = WebSocketConnection::client(&settings, move || random.u32(..).to_ne_bytes());
         self.session = Some(WebSocketSession {
-            transport,
+            stream,
             codec,
             input,
             read: Vec::with_capacity(READ_BYTES),
+            begun: 0,
+            opened: Instant::now(),
         });
         Ok(())
+    }
+
+    /// Opens a stream of HTTP/2 for WebSocket (RFC 8441 section 5).
+    async fn connect_over_http2(
+        &self,
+        transport: Transport,
+    ) -> Result<(MessageStream, BytesMut), OpeningFailure> {
+        let failed = |(kind, cause): (LoadFailure, String)| OpeningFailure {
+            kind,
+            cause: format!("the handshake of WebSocket: {cause}"),
+        };
+        let plan = &self.context.plan;
+        let mut tunnel = Http2Tunnel::new(transport, plan);
+        if let Some(request) = plan.requests.first() {
+            let mut request = PlannedRequest::clone(request);
+            request.headers.push(b"sec-websocket-version", b"13");
+            let connected = tunnel.connect(&request, "websocket").await;
+            let status = connected.map_err(failed)?;
+            if !(200..300).contains(&status) {
+                let cause = format!("status {status} instead of 200");
+                return Err(failed((LoadFailure::WrongStatus, cause)));
+            }
+        }
+        Ok((MessageStream::Http2(Box::new(tunnel)), BytesMut::new()))
+    }
+
+    /// Switches a connection of HTTP/1.1.
+    async fn switch(
+        &self,
+        mut transport: Transport,
+    ) -> Result<(MessageStream, BytesMut), OpeningFailure> {
+        let input = self.handshake(&mut transport).await?;
+        let speed = self.context.plan.speed;
+        let stream = MessageStream::Switched {
+            transport,
+            receive_pace: BytePace::new(speed.receive),
+            send_pace: BytePace::new(speed.send),
+        };
+        Ok((stream, input))
     }
 
     /// Switches to WebSocket (RFC 6455 section 4.1); returns what came behind the response.
@@ -296,8 +406,8 @@ impl WebSocketLoad {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<SessionEnd> {
         loop {
             // What came with the handshake, or was just read.
-            if let Err(end) = self.handle_input() {
-                return Poll::Ready(Some(end));
+            if let Err((kind, cause)) = self.handle_input() {
+                return Poll::Ready(SessionEnd::Failed(kind, cause));
             }
             let is_over = match self.is_sender() {
                 true => self.begin_messages(cx),
@@ -305,24 +415,29 @@ impl WebSocketLoad {
             };
             let has_all = self.mode == WebSocketMode::Echo || self.has_received_all();
             if is_over && self.in_flight.is_empty() && has_all {
-                return Poll::Ready(None);
+                return Poll::Ready(SessionEnd::Over);
+            }
+            if self.in_flight.is_empty() && self.is_spent() {
+                return Poll::Ready(SessionEnd::Spent);
             }
             let Some(session) = &mut self.session else {
-                return Poll::Ready(None);
+                return Poll::Ready(SessionEnd::Over);
             };
             if let Err(kind) = session.poll_write(cx) {
-                return Poll::Ready(Some((kind, "the connection failed".to_owned())));
+                return Poll::Ready(SessionEnd::Failed(kind, "the connection failed".to_owned()));
             }
             session.read.clear();
-            match session.transport.poll_read(cx, &mut session.read) {
+            match session.stream.poll_read(cx, &mut session.read) {
                 Poll::Ready(Ok(0)) => {
                     let cause = "the server closed the connection".to_owned();
-                    return Poll::Ready(Some((LoadFailure::ClosedBeforeResponse, cause)));
+                    return Poll::Ready(SessionEnd::Failed(
+                        LoadFailure::ClosedBeforeResponse,
+                        cause,
+                    ));
                 }
                 Poll::Ready(Ok(_)) => session.input.extend_from_slice(&session.read),
-                Poll::Ready(Err(error)) => {
-                    let kind = LoadFailure::of_io(&error);
-                    return Poll::Ready(Some((kind, error.to_string())));
+                Poll::Ready(Err((kind, cause))) => {
+                    return Poll::Ready(SessionEnd::Failed(kind, cause));
                 }
                 Poll::Pending => match self.poll_timer(cx, is_over) {
                     Poll::Pending => return Poll::Pending,
@@ -333,9 +448,15 @@ impl WebSocketLoad {
         }
     }
 
+    /// Whether no further message is to be sent over this connection.
+    fn is_spent(&self) -> bool {
+        let session = self.session.as_ref();
+        session.is_some_and(|session| self.context.plan.is_spent(session.begun, session.opened))
+    }
+
     /// Begins as many messages as may be in flight; returns whether none is left.
     fn begin_messages(&mut self, cx: &mut Context<'_>) -> bool {
-        while self.in_flight.len() < self.context.plan.in_flight.get() {
+        while self.in_flight.len() < self.context.plan.in_flight.get() && !self.is_spent() {
             let arrivals = &self.context.arrivals;
             if self.pause.poll(cx, (self.id, arrivals)).is_pending() {
                 return false;
@@ -384,6 +505,7 @@ impl WebSocketLoad {
         if let Some(session) = &mut self.session {
             // A connection that is closed fails when it is read.
             let _ = session.codec.send(message);
+            session.begun += 1;
         }
         self.in_flight.push_back(self.context.begin(due, 0));
     }
@@ -476,7 +598,7 @@ impl WebSocketLoad {
             };
             self.timer.as_mut().reset((now + next).into());
             if is_over && *self.over_since.get_or_insert(now) + timeout <= now {
-                return Poll::Ready(Some(None));
+                return Poll::Ready(Some(SessionEnd::Over));
             }
             return Poll::Ready(None);
         }
@@ -484,7 +606,7 @@ impl WebSocketLoad {
         if oldest + timeout <= now {
             self.timer.as_mut().reset((now + timeout).into());
             let cause = "no message came back".to_owned();
-            return Poll::Ready(Some(Some((LoadFailure::Timeout, cause))));
+            return Poll::Ready(Some(SessionEnd::Failed(LoadFailure::Timeout, cause)));
         }
         self.timer.as_mut().reset((oldest + timeout).into());
         Poll::Ready(None)

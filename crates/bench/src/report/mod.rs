@@ -15,12 +15,13 @@ use serde::Serialize;
 use crate::WebSocketMode;
 use crate::failure::LoadFailure;
 use crate::generator::{ThreadUse, bottleneck};
-use crate::plan::LoadPlan;
+use crate::machine::MachineReport;
+use crate::plan::{HttpVersion, LoadPlan};
 use crate::recorder::{BANDS, IntervalCounts, LoadCounts, band_start};
 
 pub use csv::to_csv;
 pub use html::to_html;
-pub(crate) use server::ServerReadings;
+pub(crate) use server::{ReadingSource, ServerReadings};
 pub use server::{ServerPoint, ServerReport};
 pub use text::to_text;
 
@@ -77,8 +78,12 @@ pub struct BenchReport {
     pub goaways: u64,
     /// What the generator consumed.
     pub generator: GeneratorReport,
-    /// What the server consumed, if it is of this machine.
+    /// What the server consumed, if it is of this machine or has a status endpoint.
     pub server: Option<ServerReport>,
+    /// What programs behind the server consumed, such as PHP, in a comparison.
+    pub behind: Option<ServerReport>,
+    /// What the whole machine did.
+    pub machine: Option<MachineReport>,
     /// Energy of all processors of this machine for each response, in microjoules, where the kernel tells (RAPL): also that of
     /// the generator if the server is on this machine.
     pub energy_per_response_uj: Option<f64>,
@@ -186,6 +191,8 @@ pub(crate) struct LoadOutcome {
     pub(crate) series: Vec<IntervalCounts>,
     pub(crate) is_interrupted: bool,
     pub(crate) readings: ServerReadings,
+    /// Of the programs behind the server.
+    pub(crate) behind: ServerReadings,
 }
 
 impl BenchReport {
@@ -212,11 +219,15 @@ impl BenchReport {
                 })
                 .collect(),
             address: outcome.address.to_string(),
-            protocol: match plan.websocket {
-                Some(WebSocketMode::Echo) => "WebSocket (echo)",
-                Some(WebSocketMode::Broadcast) => "WebSocket (broadcast)",
-                None if plan.expected.grpc => "gRPC",
-                None => plan.version.name(),
+            protocol: match (plan.websocket, plan.version) {
+                (Some(WebSocketMode::Echo), HttpVersion::Http2) => "WebSocket over HTTP/2 (echo)",
+                (Some(WebSocketMode::Echo), _) => "WebSocket (echo)",
+                (Some(WebSocketMode::Broadcast), HttpVersion::Http2) => {
+                    "WebSocket over HTTP/2 (broadcast)"
+                }
+                (Some(WebSocketMode::Broadcast), _) => "WebSocket (broadcast)",
+                (None, _) if plan.expected.grpc => "gRPC",
+                (None, version) => version.name(),
             },
             load: if plan.rate.is_some() {
                 "open"
@@ -265,7 +276,9 @@ impl BenchReport {
                 .readings
                 .microjoules()
                 .map(|all| all as f64 / (counts.ended.max(1) as f64)),
+            machine: outcome.readings.machine(),
             server: outcome.readings.report(counts.ended),
+            behind: outcome.behind.report(counts.ended),
             interval: outcome.interval.as_secs_f64(),
             intervals: outcome
                 .series

@@ -5,27 +5,29 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::energy::EnergyMeter;
-use crate::process::{ProcessReading, ServerProcesses};
+use crate::machine::{MachineReading, MachineReport};
+use crate::process::ProcessReading;
 
-/// What a server of this machine consumed during the measurement, with all processes that it started.
+/// What a server consumed during the measurement: one of this machine, with all processes that it started, or another one, as
+/// its status endpoint says.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerReport {
-    /// The number of its first process.
-    pub pid: u32,
-    /// The name of that process.
+    /// The number of its first process, if it is of this machine.
+    pub pid: Option<u32>,
+    /// The name of that process, or the URL of the status endpoint.
     pub name: String,
     /// CPU time for each good response, in microseconds.
     pub cpu_per_response_us: f64,
-    /// The part of it in user mode.
-    pub user_per_response_us: f64,
+    /// The part of it in user mode. No status endpoint tells.
+    pub user_per_response_us: Option<f64>,
     /// The part of it in the kernel.
-    pub system_per_response_us: f64,
+    pub system_per_response_us: Option<f64>,
     /// Cores that it used on average.
     pub cores: f64,
-    /// Context switches for each response because a thread waited.
-    pub voluntary_switches_per_response: f64,
+    /// Context switches for each response because a thread waited. No status endpoint tells.
+    pub voluntary_switches_per_response: Option<f64>,
     /// Context switches for each response because the time of a thread was over.
-    pub involuntary_switches_per_response: f64,
+    pub involuntary_switches_per_response: Option<f64>,
     /// The most resident memory. Pages that processes share count for each.
     pub memory_bytes: u64,
     /// The most descriptors.
@@ -47,10 +49,21 @@ pub struct ServerPoint {
     pub descriptors: u64,
 }
 
+/// Who tells what a server consumes: the kernel of this machine, or the server itself.
+pub(crate) struct ReadingSource {
+    /// The name of its first process, or the URL of its status endpoint.
+    pub(crate) name: String,
+    pub(crate) pid: Option<u32>,
+    pub(crate) read: Box<dyn Fn() -> Option<ProcessReading>>,
+}
+
 /// Readings of the processes of a server during a load.
 pub(crate) struct ServerReadings {
-    processes: Option<ServerProcesses>,
+    source: Option<ReadingSource>,
     energy: Option<EnergyMeter>,
+    /// What the machine had done at the begin.
+    machine_before: Option<MachineReading>,
+    machine: Option<MachineReport>,
     /// Microjoules of the processors of this machine in the measurement.
     microjoules: Option<u64>,
     /// `None` if the process was gone.
@@ -61,10 +74,12 @@ pub(crate) struct ServerReadings {
 }
 
 impl ServerReadings {
-    pub(crate) fn new(processes: Option<ServerProcesses>) -> Self {
+    pub(crate) fn new(source: Option<ReadingSource>) -> Self {
         Self {
-            processes,
+            source,
             energy: EnergyMeter::new(),
+            machine_before: None,
+            machine: None,
             microjoules: None,
             begin: None,
             has_ended: false,
@@ -85,12 +100,13 @@ impl ServerReadings {
 
     /// The begin of the measurement.
     pub(crate) fn begin(&mut self) {
+        let reading = self.source.as_ref().and_then(|source| (source.read)());
         let now = Instant::now();
-        let reading = self.processes.as_ref().and_then(ServerProcesses::read);
         self.begin = Some((now, reading));
         if let Some(meter) = &mut self.energy {
             meter.take();
         }
+        self.machine_before = MachineReading::now();
         self.last = reading.map(|reading| (now, reading));
     }
 
@@ -99,30 +115,39 @@ impl ServerReadings {
         if self.has_begun() && !self.has_ended {
             self.add_point();
             self.has_ended = true;
+            self.machine = self.machine_since_begin();
             self.microjoules = self.energy.as_mut().map(EnergyMeter::take);
         }
     }
 
     /// Reads the consumption now, during the measurement. A server that is gone keeps its last reading.
     pub(crate) fn add_point(&mut self) {
-        let (Some((begin, _)), Some(processes), false) =
-            (self.begin, &self.processes, self.has_ended)
+        let (Some((begin, _)), Some(source), false) = (self.begin, &self.source, self.has_ended)
         else {
             return;
         };
-        let (Some((before, earlier)), Some(reading)) = (self.last, processes.read()) else {
+        let (Some((before, earlier)), Some(reading)) = (self.last, (source.read)()) else {
             return;
         };
         let now = Instant::now();
         let time = (now - before).as_secs_f64().max(1e-3);
         self.course.push(ServerPoint {
             seconds: (now - begin).as_secs_f64(),
-            cores: ((reading.user + reading.system - earlier.user - earlier.system) / time)
-                .max(0.0),
+            cores: ((reading.cpu - earlier.cpu) / time).max(0.0),
             memory_bytes: reading.memory_bytes,
             descriptors: reading.descriptors,
         });
         self.last = Some((now, reading));
+    }
+
+    fn machine_since_begin(&self) -> Option<MachineReport> {
+        let (before, (begin, _)) = (self.machine_before?, self.begin?);
+        Some(MachineReading::now()?.since(&before, begin.elapsed().as_secs_f64()))
+    }
+
+    /// What the whole machine did in the measurement.
+    pub(crate) fn machine(&self) -> Option<MachineReport> {
+        self.machine
     }
 
     /// Microjoules of the processors of this machine in the measurement, where the kernel tells.
@@ -132,30 +157,29 @@ impl ServerReadings {
 
     /// The report, for this number of good responses.
     pub(crate) fn report(self, responses: u64) -> Option<ServerReport> {
-        let (name, pid) = self.processes.as_ref()?.name();
+        let source = self.source?;
         let (begin, Some(first)) = self.begin? else {
             return None;
         };
         let (end, last) = self.last?;
         let per_response = |consumed: f64| consumed.max(0.0) / (responses.max(1) as f64);
-        let (user, system) = (last.user - first.user, last.system - first.system);
-        let switches = |last: u64, first: u64| per_response(last.saturating_sub(first) as f64);
+        let cpu = last.cpu - first.cpu;
+        let apart = last.user_and_system.zip(first.user_and_system);
+        let switches = last.switches.zip(first.switches);
+        let switched = |last: u64, first: u64| per_response(last.saturating_sub(first) as f64);
         let course = &self.course;
         Some(ServerReport {
-            pid,
-            name,
-            cpu_per_response_us: per_response((user + system) * 1e6),
-            user_per_response_us: per_response(user * 1e6),
-            system_per_response_us: per_response(system * 1e6),
-            cores: ((user + system) / (end - begin).as_secs_f64().max(1e-3)).max(0.0),
-            voluntary_switches_per_response: switches(
-                last.voluntary_switches,
-                first.voluntary_switches,
-            ),
-            involuntary_switches_per_response: switches(
-                last.involuntary_switches,
-                first.involuntary_switches,
-            ),
+            pid: source.pid,
+            name: source.name,
+            cpu_per_response_us: per_response(cpu * 1e6),
+            user_per_response_us: apart.map(|(last, first)| per_response((last.0 - first.0) * 1e6)),
+            system_per_response_us: apart
+                .map(|(last, first)| per_response((last.1 - first.1) * 1e6)),
+            cores: (cpu / (end - begin).as_secs_f64().max(1e-3)).max(0.0),
+            voluntary_switches_per_response: switches
+                .map(|(last, first)| switched(last.0, first.0)),
+            involuntary_switches_per_response: switches
+                .map(|(last, first)| switched(last.1, first.1)),
             memory_bytes: course
                 .iter()
                 .map(|point| point.memory_bytes)

@@ -180,21 +180,29 @@ fn write_consumption(report: &BenchReport, out: &mut String) -> std::fmt::Result
     let Some(server) = &report.server else {
         return Ok(());
     };
-    writeln!(
+    let pid = server.pid.map_or(String::new(), |pid| format!(" ({pid})"));
+    write!(
         out,
-        "server       {} ({}): {:.2} us of CPU for each response ({:.2} user, {:.2} system), {:.2} cores,",
-        server.name,
-        server.pid,
-        server.cpu_per_response_us,
-        server.user_per_response_us,
-        server.system_per_response_us,
-        server.cores,
+        "server       {}{pid}: {:.2} us of CPU for each response",
+        server.name, server.cpu_per_response_us,
     )?;
-    writeln!(
-        out,
-        "             {:.3} voluntary and {:.3} involuntary context switches for each response, {}, {} descriptors",
+    if let (Some(user), Some(system)) = (server.user_per_response_us, server.system_per_response_us)
+    {
+        write!(out, " ({user:.2} user, {system:.2} system)")?;
+    }
+    write!(out, ", {:.2} cores,\n             ", server.cores)?;
+    if let (Some(voluntary), Some(involuntary)) = (
         server.voluntary_switches_per_response,
         server.involuntary_switches_per_response,
+    ) {
+        write!(
+            out,
+            "{voluntary:.3} voluntary and {involuntary:.3} involuntary context switches for each response, "
+        )?;
+    }
+    writeln!(
+        out,
+        "{}, {} descriptors",
         bytes(server.memory_bytes as f64),
         count(server.descriptors),
     )

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -390,4 +390,39 @@ fn a_connection_thinks_between_a_response_and_its_next_request() {
     let report = run(plan);
     assert_eq!((report.responses, report.failed), (4, 0));
     assert!(report.seconds >= 0.175, "{}", report.seconds);
+}
+
+#[test]
+fn slow_clients_read_and_send_at_their_speed() {
+    let server = Http3Server::start(|_| Http3Action::Respond(100_000));
+    let mut reading = server.plan(1, 1);
+    reading.probes = false;
+    reading.speed.receive = NonZeroU32::new(200_000);
+    reading.expected.length = Some(100_000);
+    let report = run(reading);
+    assert_eq!((report.responses, report.failed), (1, 0), "{report:?}");
+    // The first tenth of a second is for free.
+    assert!(report.latency.min_ms >= 350.0, "{}", report.latency.min_ms);
+
+    let mut sending = server.plan(1, 1);
+    sending.probes = false;
+    sending.requests[0].body = vec![b'y'; 40_000].into();
+    sending.speed.send = NonZeroU32::new(80_000);
+    let report = run(sending);
+    assert_eq!((report.responses, report.failed), (1, 0), "{report:?}");
+    assert!(report.latency.min_ms >= 350.0, "{}", report.latency.min_ms);
+    assert_eq!(server.received.body_bytes.load(Ordering::SeqCst), 40_000);
+}
+
+#[test]
+fn several_slow_streams_share_a_connection() {
+    let server = Http3Server::start(|_| Http3Action::Respond(50_000));
+    let mut plan = server.plan(1, 6);
+    plan.in_flight = NonZeroUsize::new(3).unwrap();
+    plan.speed.receive = NonZeroU32::new(1_000_000);
+    plan.requests[0].body = vec![b'y'; 20_000].into();
+    plan.speed.send = NonZeroU32::new(1_000_000);
+    plan.expected.body = Some(vec![b'x'; 50_000]);
+    let report = run(plan);
+    assert_eq!((report.responses, report.failed), (6, 0), "{report:?}");
 }

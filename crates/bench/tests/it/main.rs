@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod accuracy;
 #[cfg(test)]
+mod comparison;
+#[cfg(test)]
 mod documents;
 #[cfg(test)]
 mod failures;
@@ -25,6 +27,10 @@ mod scenario;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod status_page;
+#[cfg(test)]
 mod tls;
 #[cfg(test)]
 mod websocket;
+#[cfg(test)]
+mod websocket_http2;

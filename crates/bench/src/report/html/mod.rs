@@ -360,12 +360,8 @@ fn write_server(report: &BenchReport, out: &mut String) -> fmt::Result {
     let Some(server) = &report.server else {
         return Ok(());
     };
-    writeln!(
-        out,
-        "<h2>Server: {} ({})</h2>",
-        EscapedText(&server.name),
-        server.pid
-    )?;
+    let pid = server.pid.map_or(String::new(), |pid| format!(" ({pid})"));
+    writeln!(out, "<h2>Server: {}{pid}</h2>", EscapedText(&server.name))?;
     let cores: Vec<_> = server
         .course
         .iter()
@@ -386,37 +382,33 @@ fn write_server(report: &BenchReport, out: &mut String) -> fmt::Result {
         }],
     }
     .write(out)?;
-    write_table(
-        out,
-        &["", ""],
-        &[
-            vec![
-                "CPU per response".to_owned(),
-                format!("{:.2} us", server.cpu_per_response_us),
-            ],
-            vec![
-                "In user mode".to_owned(),
-                format!("{:.2} us", server.user_per_response_us),
-            ],
-            vec![
-                "In the kernel".to_owned(),
-                format!("{:.2} us", server.system_per_response_us),
-            ],
-            vec![
-                "Voluntary context switches per response".to_owned(),
-                format!("{:.3}", server.voluntary_switches_per_response),
-            ],
-            vec![
-                "Involuntary context switches per response".to_owned(),
-                format!("{:.3}", server.involuntary_switches_per_response),
-            ],
-            vec![
-                "Memory at most".to_owned(),
-                bytes(server.memory_bytes as f64),
-            ],
-            vec!["Descriptors at most".to_owned(), count(server.descriptors)],
-        ],
-    )?;
+    let mut rows = vec![vec![
+        "CPU per response".to_owned(),
+        format!("{:.2} us", server.cpu_per_response_us),
+    ]];
+    let known = |value: Option<f64>, digits: usize, unit: &str| {
+        value.map(|value| format!("{value:.digits$}{unit}"))
+    };
+    for (name, value) in [
+        ("In user mode", known(server.user_per_response_us, 2, " us")),
+        (
+            "In the kernel",
+            known(server.system_per_response_us, 2, " us"),
+        ),
+        (
+            "Voluntary context switches per response",
+            known(server.voluntary_switches_per_response, 3, ""),
+        ),
+        (
+            "Involuntary context switches per response",
+            known(server.involuntary_switches_per_response, 3, ""),
+        ),
+        ("Memory at most", Some(bytes(server.memory_bytes as f64))),
+        ("Descriptors at most", Some(count(server.descriptors))),
+    ] {
+        rows.extend(value.map(|value| vec![name.to_owned(), value]));
+    }
+    write_table(out, &["", ""], &rows)?;
     let rows = server.course.iter().map(|point| {
         vec![
             format!("{:.1}", point.seconds),

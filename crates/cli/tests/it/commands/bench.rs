@@ -4,6 +4,7 @@ use std::process::Stdio;
 
 use crate::clients::program;
 use crate::harness::{Home, free_port};
+use crate::proxy::{Configuration, Origin};
 
 #[test]
 fn bench_measures_the_server_and_its_process() {
@@ -123,6 +124,18 @@ fn bench_speaks_http2_and_http3() {
     let url = format!("https://{address}/");
     home.expect(&["bench", &url, "--insecure", "--http2", "-n", "100"], 0);
     home.expect(&["bench", &url, "--insecure", "-n", "100"], 0);
+    let offered = [
+        "--tls-cipher",
+        "TLS_AES_128_GCM_SHA256",
+        "--tls-group",
+        "X25519",
+    ];
+    for more in [&["--http2"][..], &["--http3"]] {
+        let arguments = ["bench", &url, "--insecure", "-n", "50"];
+        home.expect(&[&arguments[..], &offered, more].concat(), 0);
+    }
+    let (_, errors) = home.expect(&["bench", &url, "-k", "--tls-cipher", "none"], 2);
+    assert!(errors.contains("TLS_AES_256_GCM_SHA384"), "{errors}");
     let (_, errors) = home.expect(&["bench", &url, "-n", "100"], 1);
     assert!(errors.contains("--insecure"), "{errors}");
 
@@ -499,4 +512,213 @@ fn a_terminal_shows_the_load_while_it_goes_on() {
         assert!(!shown.contains(ENTER) && shown.contains("p99 "), "{shown}");
     }
     drop(server);
+}
+
+#[test]
+fn bench_sends_messages_over_websocket_and_calls_of_grpc() {
+    let home = Home::new();
+    let origin = Origin::websocket();
+    let front = Configuration::of([origin.address()]).tls().serve();
+    let direct = format!("ws://{}/chat", origin.address());
+    let through = format!("ws://{}/chat", front.apus.address());
+    let encrypted = format!("wss://{}/chat", front.tls_authority());
+    for arguments in [
+        &["bench", &direct][..],
+        &["bench", &through],
+        &["bench", &through, "--http2", "-m", "4"],
+        &["bench", &encrypted, "--insecure"],
+        &["bench", &encrypted, "--insecure", "--http2"],
+    ] {
+        let load = ["--body", "hello", "-c", "2", "-n", "100"];
+        let (text, _) = home.expect(&[arguments, &load].concat(), 0);
+        assert!(
+            text.contains("100, ") && text.contains("WebSocket"),
+            "{text}"
+        );
+        let is_over_http2 = arguments.contains(&"--http2");
+        assert_eq!(text.contains("over HTTP/2"), is_over_http2, "{text}");
+    }
+
+    let origin = Origin::grpc();
+    let front = Configuration::of([origin.address()])
+        .group("protocol = \"h2\"")
+        .serve();
+    home.write("empty", "");
+    for address in [origin.address(), front.apus.address()] {
+        let call = |method: &str| format!("http://{address}/grpc.testing.TestService/{method}");
+        let load = [
+            "--grpc",
+            "--body-file",
+            "empty",
+            "-c",
+            "2",
+            "-m",
+            "5",
+            "-n",
+            "100",
+        ];
+        let good = call("EmptyCall");
+        let (text, _) = home.expect(&[&["bench", &good][..], &load].concat(), 0);
+        assert!(text.contains("100, ") && text.contains("gRPC"), "{text}");
+        let missing = call("UnimplementedCall");
+        let (text, _) = home.expect(&[&["bench", &missing][..], &load].concat(), 1);
+        assert!(text.contains("the status of gRPC is not OK"), "{text}");
+    }
+    let misuse = ["bench", &encrypted, "--http3"];
+    let (_, errors) = home.expect(&misuse, 2);
+    assert!(errors.contains("HTTP/1.1 or HTTP/2"), "{errors}");
+}
+
+#[test]
+fn bench_loads_nginx_over_each_protocol_that_it_has() {
+    let home = Home::new();
+    let origin = Origin::nginx();
+    let url = format!("http://{}/small.txt", origin.address());
+    let (json, _) = home.expect(&["bench", &url, "-c", "4", "-n", "200", "--json"], 0);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&report["responses"], &report["server"]["name"]),
+        (&200.into(), &"nginx".into())
+    );
+    for more in [
+        &["--close"][..],
+        &["--requests-per-connection", "5"],
+        &["--pipeline", "4"],
+    ] {
+        home.expect(
+            &[&["bench", &url, "-c", "2", "-n", "100"][..], more].concat(),
+            0,
+        );
+    }
+}
+
+#[test]
+fn bench_reads_the_status_endpoint_of_a_server() {
+    let home = Home::new();
+    home.write(
+        "site/status.txt",
+        "process_cpu_seconds_total 5\nprocess_resident_memory_bytes 7000000\nprocess_open_fds 3\n",
+    );
+    let port = free_port();
+    let server = home.serve(&["site", "--listen", &format!("127.0.0.1:{port}")]);
+    let url = format!("http://127.0.0.1:{port}/");
+    let status = format!("{url}status.txt");
+    let (text, _) = home.expect(&["bench", &url, "-n", "50", "--status-url", &status], 0);
+    let expected = format!("server       {status}: 0.00 us of CPU for each response, 0.00 cores,");
+    assert!(
+        text.contains(&expected) && text.contains("7.0 MB, 3 descriptors"),
+        "{text}"
+    );
+    let (_, errors) = home.expect(&["bench", &url, "-n", "50", "--status-url", &url], 1);
+    assert!(
+        errors.contains("cannot be used: it lacks process_cpu"),
+        "{errors}"
+    );
+    drop(server);
+}
+
+#[test]
+fn bench_compares_apus_with_nginx_in_several_cases() {
+    let home = Home::new();
+    let apus = env!("CARGO_BIN_EXE_apus");
+    let text = format!(
+        r#"
+title = "Apus and nginx"
+note = "Two cases."
+[values]
+size = "1000"
+[files]
+"nginx.conf" = """
+daemon off; user root; pid ${{work}}/nginx.pid; error_log stderr; worker_processes 1;
+events {{}}
+http {{
+    access_log off; client_body_temp_path ${{work}}/t; proxy_temp_path ${{work}}/t; fastcgi_temp_path ${{work}}/t;
+    uwsgi_temp_path ${{work}}/t; scgi_temp_path ${{work}}/t;
+    server {{ listen 127.0.0.1:${{port.nginx}}; root ${{work}}/files; }}
+}}
+"""
+[rounds]
+least = 1
+most = 2
+[load]
+connections = 2
+duration = "1s"
+warm_up = "100ms"
+[[server]]
+name = "nginx"
+prepare = ["sh -c 'mkdir -p ${{work}}/files && head -c ${{size}} /dev/zero > ${{work}}/files/a.txt && cp ${{work}}/files/a.txt ${{work}}/files/b.txt'"]
+command = ["/usr/sbin/nginx", "-c", "${{work}}/nginx.conf", "-e", "stderr"]
+url = "http://127.0.0.1:${{port.nginx}}/"
+[[server]]
+name = "apus"
+command = [{apus:?}, "serve", "${{work}}/files", "--listen", "127.0.0.1:${{port.apus}}"]
+url = "http://127.0.0.1:${{port.apus}}/"
+cores = "first"
+[[case]]
+name = "a"
+load = {{ path = "/a.txt", length = 500 }}
+published = [{{ server = "apus", rate = 1 }}]
+[[case]]
+name = "b"
+load = {{ path = "/b.txt" }}
+goal = [{{ figure = "failed", server = "apus", most = 0 }}]
+"#
+    );
+    home.write("compare.toml", text);
+    let quick = ["--rounds", "1", "--duration", "300ms", "--set", "size=500"];
+    let arguments = [
+        "bench",
+        "compare",
+        "compare.toml",
+        "--json",
+        "--html",
+        "report.html",
+    ];
+    let (json, _) = home.expect(&[&arguments[..], &quick].concat(), 0);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let reports = report["files"][0]["reports"].as_array().unwrap();
+    assert_eq!(reports.len(), 2, "{json}");
+    assert_eq!(reports[0]["servers"][0]["median"]["failed"], 0, "{json}");
+    assert_eq!(reports[1]["goals"][0]["is_reached"], true, "{json}");
+    let page = home.read("report.html");
+    assert!(
+        page.contains("apus, published") && page.contains("One round of 0.3 s"),
+        "{page}"
+    );
+    home.write("report.json", &json);
+    let (text, _) = home.expect(&["bench", "repeat", "report.json"], 0);
+    assert!(text.contains("reached: apus: failed"), "{text}");
+
+    let one = ["bench", "compare", "compare.toml", "--case", "b"];
+    let (text, _) = home.expect(&[&one[..], &quick[..4]].concat(), 0);
+    assert!(text.starts_with("b\n1 rounds in "), "{text}");
+    // A file of which nothing can be measured is in the report, and the others go on.
+    let broken =
+        home.read("compare.toml")
+            .replacen("[values]", "prepare = [\"false\"]\n[values]", 1);
+    home.write("broken.toml", broken);
+    let both = [
+        "bench",
+        "compare",
+        "broken.toml",
+        "compare.toml",
+        "--html",
+        "both.html",
+    ];
+    let (text, errors) = home.expect(&[&both[..], &one[3..], &quick[..4]].concat(), 1);
+    assert!(text.contains("b\n1 rounds in "), "{text}");
+    assert!(
+        errors.contains("all cases: `sh -c exec false` fails"),
+        "{errors}"
+    );
+    assert!(home.read("both.html").contains("Nothing was measured"));
+    for misuse in [
+        &["bench", "compare", "compare.toml", "--case", "none"][..],
+        &["bench", "compare", "compare.toml", "--set", "none=1"],
+        &["bench", "compare", "compare.toml", "--set", "size"],
+        &["bench", "compare", "compare.toml", "--rounds", "0"],
+    ] {
+        let (_, errors) = home.expect(misuse, 2);
+        assert!(!errors.is_empty(), "{misuse:?}");
+    }
 }

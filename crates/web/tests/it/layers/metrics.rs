@@ -75,19 +75,24 @@ fn the_handler_returns_the_text_format() {
         Some("text/plain; version=0.0.4; charset=utf-8")
     );
     assert!(
-        reply.text().ends_with("http_requests_in_flight 1\n"),
+        reply.text().contains("\nhttp_requests_in_flight 1\n"),
         "the request for the metrics itself"
     );
     let reply = client.request(&head("GET", "/metrics", &[]));
     let mut buckets = 0;
     for line in reply.text().lines() {
         if let Some(comment) = line.strip_prefix("# ") {
-            assert!(comment.starts_with("HELP http_") || comment.starts_with("TYPE http_"));
+            let (_, name) = comment.split_once(' ').unwrap();
+            assert!(
+                name.starts_with("http_") || name.starts_with("process_"),
+                "{line}"
+            );
             continue;
         }
         let (series, value) = line.rsplit_once(' ').unwrap();
         let value: f64 = value.parse().unwrap();
-        assert!(value >= 0.0 && series.starts_with("http_"), "{line}");
+        let is_known = series.starts_with("http_") || series.starts_with("process_");
+        assert!(value >= 0.0 && is_known, "{line}");
         if series.contains("_bucket{") {
             buckets += 1;
             assert!(value <= 1.0, "{line}");

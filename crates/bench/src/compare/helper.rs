@@ -1,0 +1,216 @@
+//! What servers of a comparison need: commands that are run before, and programs that run beside them.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::clock::ComparisonClock;
+use super::server::spawn_pinned;
+use crate::BenchError;
+use crate::cpu_list::CpuList;
+
+/// The time between two looks at a program that starts, works or stops.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How long a program may take to stop before it is killed.
+const STOPPING: Duration = Duration::from_secs(20);
+
+/// The last bytes of the output of a command that are shown when it fails.
+const OUTPUT_SHOWN: i64 = 2000;
+
+/// A program that runs beside the servers.
+#[derive(Clone, Debug)]
+pub(super) struct ComparisonHelper {
+    pub(super) name: String,
+    pub(super) command: Vec<String>,
+    pub(super) cores: Option<CpuList>,
+    pub(super) ready: Option<ReadySign>,
+    pub(super) ready_within: Duration,
+    /// What is run once it is ready.
+    pub(super) then: Vec<Vec<String>>,
+    /// The servers for which it works, if its consumption is counted.
+    pub(super) of: Vec<String>,
+    /// Whether that is counted apart from the server's.
+    pub(super) is_apart: bool,
+}
+
+/// By what it is known that a program is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ReadySign {
+    /// Somebody listens there.
+    Address(SocketAddr),
+    /// There is such a file, as a Unix socket.
+    File(PathBuf),
+}
+
+impl ReadySign {
+    /// An address, or a path.
+    pub(super) fn parse(text: &str, folder: &Path) -> Self {
+        match text.parse() {
+            Ok(address) => Self::Address(address),
+            Err(_) => Self::File(folder.join(text)),
+        }
+    }
+
+    fn is_given(&self) -> bool {
+        match self {
+            Self::Address(address) => {
+                TcpStream::connect_timeout(address, Duration::from_secs(1)).is_ok()
+            }
+            Self::File(path) => fs::exists(path).unwrap_or(false),
+        }
+    }
+}
+
+/// A helper that runs.
+pub(super) struct StartedHelper {
+    child: Child,
+    pub(super) of: Vec<String>,
+    pub(super) is_apart: bool,
+}
+
+impl ComparisonHelper {
+    /// Starts it, waits until it is ready, and runs what is to be run then.
+    pub(super) fn start(
+        &self,
+        folder: &Path,
+        clock: &mut ComparisonClock,
+    ) -> Result<StartedHelper, BenchError> {
+        let name = &self.name;
+        let failed =
+            |cause: String| BenchError::Server(format!("the helper `{name}` fails: {cause}"));
+        let mut output = tempfile::tempfile()?;
+        let child = spawn(&self.command, folder, &output, self.cores.clone()).map_err(&failed)?;
+        let mut started = StartedHelper {
+            child,
+            of: self.of.clone(),
+            is_apart: self.is_apart,
+        };
+        let begin = Instant::now();
+        while !self.ready.as_ref().is_none_or(ReadySign::is_given) {
+            if let Some(status) = started.child.try_wait()? {
+                let text = last_output(&mut output);
+                return Err(failed(format!(
+                    "it ended before it was ready ({status}){text}"
+                )));
+            }
+            if begin.elapsed() > self.ready_within {
+                let text = last_output(&mut output);
+                return Err(failed(format!(
+                    "it is not ready within {:?}{text}",
+                    self.ready_within
+                )));
+            }
+            if clock.wait(LOOK_EVERY) {
+                return Err(failed("interrupted".to_owned()));
+            }
+        }
+        for command in &self.then {
+            carry_out(command, folder, clock)?;
+        }
+        Ok(started)
+    }
+}
+
+impl StartedHelper {
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Stops it, politely at first.
+    pub(super) fn stop(mut self, clock: &ComparisonClock) {
+        self.signal(Signal::TERM);
+        let begin = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && begin.elapsed() < STOPPING {
+            clock.pause(LOOK_EVERY);
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(group) = group {
+            // It may be gone already.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for StartedHelper {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a command to its end, which has to be a success.
+pub(super) fn carry_out(
+    command: &[String],
+    folder: &Path,
+    clock: &mut ComparisonClock,
+) -> Result<(), BenchError> {
+    let words = command.join(" ");
+    let failed = |cause: String| BenchError::Server(format!("`{words}` fails: {cause}"));
+    let mut output = tempfile::tempfile()?;
+    let mut child = spawn(command, folder, &output, None).map_err(&failed)?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return match status.success() {
+                true => Ok(()),
+                false => Err(failed(format!("{status}{}", last_output(&mut output)))),
+            };
+        }
+        if clock.wait(LOOK_EVERY) {
+            let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+            if let Some(group) = group {
+                let _ = kill_process_group(group, Signal::TERM);
+            }
+            let _ = child.wait();
+            return Err(failed("interrupted".to_owned()));
+        }
+    }
+}
+
+fn spawn(
+    command: &[String],
+    folder: &Path,
+    output: &File,
+    cores: Option<CpuList>,
+) -> Result<Child, String> {
+    let Some((program, arguments)) = command.split_first() else {
+        return Err("the command is empty".to_owned());
+    };
+    let cannot = |error: std::io::Error| format!("`{program}` cannot be started: {error}");
+    let mut started = Command::new(program);
+    started
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone().map_err(cannot)?)
+        .stderr(output.try_clone().map_err(cannot)?)
+        .process_group(0);
+    spawn_pinned(started, cores).map_err(cannot)
+}
+
+/// The end of what a command has printed.
+pub(super) fn last_output(output: &mut File) -> String {
+    let mut text = Vec::new();
+    let end = output.seek(SeekFrom::End(0)).unwrap_or(0);
+    let begin = i64::try_from(end).unwrap_or(0).saturating_sub(OUTPUT_SHOWN);
+    let begin = u64::try_from(begin).unwrap_or(0);
+    let read = output
+        .seek(SeekFrom::Start(begin))
+        .and_then(|_| output.read_to_end(&mut text));
+    match read {
+        Ok(1..) => format!(
+            "; it printed:\n{}",
+            String::from_utf8_lossy(&text).trim_end()
+        ),
+        _ => String::new(),
+    }
+}
