@@ -15,9 +15,12 @@ fn under_valgrind(source: &str, arguments: &[&str]) -> Server {
 }
 
 /// What is no mistake of the library.
-fn suppressions() -> String {
-    let file = repository().join("examples/c/valgrind.supp");
-    format!("--suppressions={}", file.display())
+fn suppressions() -> [String; 2] {
+    [
+        "examples/c/valgrind.supp",
+        "crates/capi/tests/workspace.supp",
+    ]
+    .map(|file| format!("--suppressions={}", repository().join(file).display()))
 }
 
 fn prepare_under_valgrind(
@@ -33,7 +36,7 @@ fn prepare_under_valgrind(
             "--errors-for-leak-kinds=definite",
             "--show-leak-kinds=definite",
         ])
-        .arg(suppressions())
+        .args(suppressions())
         .arg(compile(source, build));
     Server::run(command, source, fill, arguments)
 }

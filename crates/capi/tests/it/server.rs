@@ -462,6 +462,11 @@ fn the_server_in_c_is_clean_under_valgrind() {
             "--leak-check=full",
             "--show-leak-kinds=definite",
             "--errors-for-leak-kinds=definite",
+            concat!(
+                "--suppressions=",
+                env!("CARGO_MANIFEST_DIR"),
+                "/tests/workspace.supp"
+            ),
         ])
         .arg(program())
         .env("LD_LIBRARY_PATH", program().parent().unwrap());
