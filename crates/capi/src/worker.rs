@@ -64,7 +64,8 @@ fn known(worker: Option<&mut ApusWorker>) -> Result<&mut ApusWorker, CallError> 
 }
 
 /// Starts a server with this thread as its only worker, and takes the server over. Several processes of one user may listen on
-/// one address. NULL is an error (as of apus_server_start()).
+/// one address. It accepts connections before this returns: what a handler needs, and what asks for a stop, is set up before.
+/// NULL is an error (as of apus_server_start()).
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_worker_new(server: Option<Box<ApusServer>>) -> Option<Box<ApusWorker>> {
     object("apus_worker_new", || {
