@@ -127,8 +127,11 @@ pub(crate) fn run(command: BenchCommand) -> Result<(), CommandError> {
         let result = compare(
             &file,
             &mut |progress| {
-                if is_shown {
-                    show(progress);
+                match is_shown {
+                    true => show(progress, "\r\x1b[K", ""),
+                    // Many cases take long, also where a log is read later.
+                    false if !is_one => show(progress, "", "\n"),
+                    false => {}
                 }
             },
             &mut |so_far| {
@@ -208,13 +211,13 @@ fn read_files(
     }
 }
 
-fn show(progress: &ComparisonProgress<'_>) {
+fn show(progress: &ComparisonProgress<'_>, before: &str, after: &str) {
     let cpu = progress
         .cpu_per_response_us
         .map_or(String::new(), |cpu| format!("  {cpu:.2} us of CPU"));
     let _ = write!(
         io::stderr().lock(),
-        "\r\x1b[K{}: round {} of at most {}  {}  {:.0}/s{cpu}",
+        "{before}{}: round {} of at most {}  {}  {:.0}/s{cpu}{after}",
         progress.title,
         progress.round,
         progress.rounds,
