@@ -4,7 +4,9 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use deadpool::managed::{Manager, Metrics, Object, Pool, PoolError, QueueMode, RecycleResult};
+use deadpool::managed::{
+    Manager, Metrics, Object, Pool, PoolError, QueueMode, RecycleError, RecycleResult,
+};
 use sqlx::{Any, Connection, Error};
 use tokio::runtime::Handle;
 
@@ -51,11 +53,11 @@ impl<D: Driver> Manager for DbConnector<D> {
         connection: &mut D::Connection,
         metrics: &Metrics,
     ) -> RecycleResult<Error> {
+        if metrics.age() > MAX_AGE {
+            return Err(RecycleError::message("it is too old"));
+        }
         if metrics.last_used() < TRUSTED_IDLE {
             return Ok(());
-        }
-        if metrics.age() > MAX_AGE {
-            return Err(deadpool::managed::RecycleError::message("it is too old"));
         }
         Ok(connection.ping().await?)
     }
