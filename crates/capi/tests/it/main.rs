@@ -15,4 +15,6 @@ mod program;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod settings;
+#[cfg(test)]
 mod worker;
