@@ -1045,7 +1045,8 @@ struct apus_str apus_request_trailer(const struct apus_request *request, const c
 
 /**
  * Attaches a pointer to the request, which `destroy` (may be NULL) frees on the worker when the response has ended, or, if a
- * mounted service responds, when that has taken the request. It replaces, and frees, an earlier one. Errors: APUS_INVALID.
+ * mounted service responds, when that has taken the request. It replaces, and frees, an earlier one. Errors: APUS_INVALID; the
+ * data stays with the caller then.
  */
 apus_status apus_request_set_data(struct apus_request *request,
                                   void *data,
@@ -1487,7 +1488,7 @@ struct apus_str apus_websocket_protocol(const struct apus_websocket *socket);
 
 /**
  * Attaches a pointer to the socket, which `destroy` (may be NULL) frees after its close event. It replaces, and frees, an
- * earlier one. On the worker. Errors: APUS_INVALID, APUS_THREAD.
+ * earlier one. On the worker. Errors: APUS_INVALID, APUS_THREAD; the data stays with the caller then.
  */
 apus_status apus_websocket_set_data(const struct apus_websocket *socket,
                                     void *data,
