@@ -73,7 +73,7 @@ def soak_embedded(seconds):
     for name, one in running.items():
         result = one.result()
         errors += result["errors"]
-        print(f"{name:<20}{result['requests']:>12,.0f} requests  {result['errors']} errors")
+        print_load(name, result)
     for name, count in visiting.counts.items():
         print(f"{name:<20}{count:>12,} visits")
         errors += not count
@@ -166,8 +166,13 @@ def soak(server, binary, generator, core, seconds):
     for name, one in running.items():
         result = one.result()
         errors += result["errors"]
-        print(f"{name:<20}{result['requests']:>12,.0f} requests  {result['errors']} errors", *result.get("errors_by_kind", {}).items())
+        print_load(name, result)
     return judge(samples, seconds, reloads, failures, errors)
+
+
+def print_load(name, result):
+    kinds = ", ".join(f"{kind} {count}" for kind, count in result.get("errors_by_kind", {}).items())
+    print(f"{name:<20}{result['requests']:>12,.0f} requests  {result['errors']} errors{kinds and f': {kinds}'}")
 
 
 def judge(samples, seconds, reloads, failures, errors, slack=MEMORY_SLACK):

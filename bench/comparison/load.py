@@ -49,7 +49,8 @@ def parse_wrk(text):
     mean = float(average.group(1)) * UNITS[average.group(2)] if average else 0.0
     rate = re.search(r"^Transfer/sec:\s+([\d.]+)([KMGT]?)B$", text, re.MULTILINE)
     socket_errors = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", text)
-    errors = sum(map(int, socket_errors.groups())) if socket_errors else 0
+    kinds = dict(zip(("connect", "read", "write", "timeout"), map(int, socket_errors.groups()))) if socket_errors else {}
+    kinds["status"] = int(number(r"Non-2xx or 3xx responses: (\d+)"))
     return {
         "requests": number(r"(\d+) requests in"),
         "requests_per_second": number(r"Requests/sec:\s+([\d.]+)"),
@@ -57,7 +58,8 @@ def parse_wrk(text):
         "mean_us": mean,
         "p50_us": microseconds(50),
         "p99_us": microseconds(99),
-        "errors": errors + int(number(r"Non-2xx or 3xx responses: (\d+)")),
+        "errors": sum(kinds.values()),
+        "errors_by_kind": {kind: count for kind, count in kinds.items() if count},
     }
 
 
@@ -83,17 +85,19 @@ def h2load_burst(core, url, connections, streams, each):
 
 class H2Load:
     """A run of h2load with one thread on `core`: `seconds` of load after the time that opening the connections takes.
-    Connections that do not last count as errors."""
+    Connections that do not last count as errors, unless others than h2load connect to the same port.
+    """
 
     # A server that writes to one connection as long as that takes anything, and h2load, which reads one as long as
     # that has anything, can come to look at nothing else, not even at the clock.
     ATTEMPTS = 3
 
-    def __init__(self, core, url, connections, streams, seconds):
+    def __init__(self, core, url, connections, streams, seconds, alone=True):
         warm_up = 1 + connections // 1000
         self.url = url
         self.connections = connections
         self.seconds = seconds
+        self.alone = alone
         self.too_long = 30 + 3 * (warm_up + seconds)
         self.command = _h2load(core, url, connections, streams, f"-D{seconds}", f"--warm-up-time={warm_up}")
 
@@ -108,7 +112,7 @@ class H2Load:
 
     def _run_once(self, on_start, on_end):
         lines = []
-        watch = ConnectionWatch(self.url, self.connections, self.seconds)
+        watch = ConnectionWatch(self.url, self.connections, self.seconds) if self.alone else None
         with subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
             killer = threading.Timer(self.too_long, child.kill)
             killer.start()
@@ -116,7 +120,8 @@ class H2Load:
                 lines.append(line)
                 if line.startswith("Main benchmark duration is started"):
                     on_start()
-                    watch.start()
+                    if watch:
+                        watch.start()
                 elif line.startswith("Main benchmark duration is over"):
                     on_end()
         killer.cancel()
@@ -126,8 +131,9 @@ class H2Load:
         if child.returncode != 0:
             sys.exit(f"bench: h2load failed: {text.strip()}")
         sample = parse_h2load(text, self.url)
-        sample["lost_connections"] = watch.lost()
-        sample["errors"] += sample["lost_connections"]
+        if watch:
+            sample["lost_connections"] = watch.lost()
+            sample["errors"] += sample["lost_connections"]
         return sample
 
 
