@@ -25,17 +25,6 @@ def install_what_is_missing():
     _install(sorted(package for program, package in PACKAGES.items() if not find(program)))
 
 
-def install_headers(packages):
-    """The packages of headers, by the paths of the headers."""
-    _install(sorted(package for path, package in packages.items() if not Path(path).exists()))
-
-
-def package_version(package):
-    """The version of an installed Debian package, without its revision; of one that is not installed, none."""
-    command = ["dpkg-query", "-W", "-f", "${source:Upstream-Version}", package]
-    return subprocess.run(command, capture_output=True, text=True).stdout.removesuffix("+dfsg").removesuffix("+dfsg2")
-
-
 def _install(missing):
     if not missing:
         return

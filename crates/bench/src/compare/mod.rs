@@ -9,6 +9,7 @@ mod loopback;
 mod page;
 mod placeholders;
 mod result;
+mod schedule;
 mod server;
 mod statistics;
 mod text;
