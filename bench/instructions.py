@@ -141,7 +141,7 @@ def main():
     parser.add_argument("--write", action="store_true", help="store the counts, to compare the next ones with")
     options = parser.parse_args()
     host.install_what_is_missing()
-    servers.build_origins()
+    servers.build_floor()
     servers.prepare(servers.FILES)
     binary = (options.apus or servers.build_apus()).resolve()
     stored = json.loads(RESULT.read_text()) if RESULT.exists() else {}

@@ -267,17 +267,31 @@ fn time_in_words(seconds: f64) -> String {
 }
 
 fn show(progress: &ComparisonProgress<'_>, left: &str, before: &str, after: &str) {
-    let cpu = progress
-        .cpu_per_response_us
-        .map_or(String::new(), |cpu| format!("  {cpu:.2} us of CPU"));
+    let sample = progress.sample;
+    let values = [
+        (sample.responses_per_second, 0, "/s"),
+        (sample.cpu_per_response_us, 2, " us of CPU"),
+        // What is measured of connections that are left alone.
+        (sample.bytes_per_connection, 0, " bytes per connection"),
+        (
+            sample
+                .pss_bytes
+                .filter(|_| sample.responses_per_second.is_none()),
+            0,
+            " bytes of memory",
+        ),
+    ];
+    let values: String = values
+        .into_iter()
+        .filter_map(|(value, digits, unit)| Some(format!("  {:.digits$}{unit}", value?)))
+        .collect();
     let _ = write!(
         io::stderr().lock(),
-        "{before}{}: round {} of at most {}  {}  {:.0}/s{cpu}  about {left} left{after}",
+        "{before}{}: round {} of at most {}  {}{values}  about {left} left{after}",
         progress.title,
         progress.round,
         progress.rounds,
         progress.server,
-        progress.responses_per_second,
     );
 }
 

@@ -40,10 +40,12 @@ impl ComparisonFile {
 impl ComparisonPlan {
     fn seconds_of_round(&self) -> f64 {
         let loads = self.loads.iter();
+        // Idle connections are held twice: the first ones, and all.
+        let holds = if self.idle > Some(0) { 2.0 } else { 1.0 };
         loads
             .map(|load| {
                 let seconds = match load.limit {
-                    LoadLimit::Time(time) => time.as_secs_f64(),
+                    LoadLimit::Time(time) => time.as_secs_f64() * holds,
                     LoadLimit::Requests(_) => REQUESTS,
                 };
                 load.warm_up.as_secs_f64() + seconds + START
@@ -102,18 +104,18 @@ mod tests {
     #[test]
     fn the_time_of_a_file_is_that_of_its_cases_within_their_budgets() {
         let file = file(None);
-        // 50 s, 410 s of which the first round is made alone, and 48 s.
-        assert_eq!(file.seconds_left((0, 0)), 50.0 + 82.0 + 48.0);
+        // 50 s, 410 s of which the first round is made alone, and 44 s.
+        assert_eq!(file.seconds_left((0, 0)), 50.0 + 82.0 + 44.0);
         assert_eq!(file.seconds_at_most(), 60.0 + 82.0 + 60.0);
-        assert_eq!(file.seconds_left((0, 5)), 25.0 + 82.0 + 48.0);
-        assert_eq!(file.seconds_left((2, 3)), 12.0);
+        assert_eq!(file.seconds_left((0, 5)), 25.0 + 82.0 + 44.0);
+        assert_eq!(file.seconds_left((2, 3)), 11.0);
         assert_eq!(file.seconds_left((3, 0)), 0.0);
     }
 
     #[test]
     fn one_round_is_made_whatever_the_budget_is() {
         let file = file(Some(1));
-        assert_eq!(file.seconds_left((0, 0)), 10.0 + 82.0 + 24.0);
-        assert_eq!(file.seconds_at_most(), 10.0 + 82.0 + 24.0);
+        assert_eq!(file.seconds_left((0, 0)), 10.0 + 82.0 + 22.0);
+        assert_eq!(file.seconds_at_most(), 10.0 + 82.0 + 22.0);
     }
 }
