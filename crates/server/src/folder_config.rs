@@ -86,6 +86,8 @@ impl std::error::Error for InvalidListen {}
 /// The listeners of a folder. They are chosen once, so that a reload keeps them.
 #[derive(Clone, Debug)]
 pub(crate) struct FolderConfig {
+    /// The address that was named, which is not the default one.
+    named: Option<ListenArgument>,
     listen: Option<ListenArgument>,
     listen_tls: Option<ListenArgument>,
 }
@@ -93,20 +95,29 @@ pub(crate) struct FolderConfig {
 impl FolderConfig {
     /// Chooses the addresses. Default ports that are in use are skipped.
     pub(crate) fn new(listen: Option<ListenArgument>, tls: bool) -> Self {
+        let named = listen.clone();
         match (listen, tls) {
             (Some(listen), false) => Self {
+                named,
                 listen: Some(listen),
                 listen_tls: None,
             },
             (Some(listen), true) => Self {
+                named,
                 listen: None,
                 listen_tls: Some(listen),
             },
             (None, tls) => Self {
+                named,
                 listen: Some(ListenArgument::free(false)),
                 listen_tls: tls.then(|| ListenArgument::free(true)),
             },
         }
+    }
+
+    /// The address that was named, if one was.
+    pub(crate) fn named_address(&self) -> Option<&ListenArgument> {
+        self.named.as_ref()
     }
 
     /// The configuration of `folder`, without a certificate.

@@ -226,8 +226,15 @@ impl ControlThread {
         let control = match control {
             Some(control) => control,
             None => bind_control_socket(&loader, control_socket.as_deref())?,
+        };
+        if !control.files().is_at(&socket_path(loader.source().path())) {
+            let socket = control.files().socket().display();
+            info!(
+                %socket,
+                "the default control socket is that of another server; `apus stop`, `apus status` and others need `--socket` for this one"
+            );
         }
-        .serve()?;
+        let control = control.serve()?;
         let stop_timeout = plan.limits.stop_timeout;
         let is_tls: Vec<bool> = plan.listeners.iter().map(|one| one.tls.is_some()).collect();
         let workers = plan.workers;
