@@ -294,7 +294,7 @@ impl Supervisor {
         let may_grow =
             |new: usize| starting + new < 1 + ready / 4 && active + new < plan.max && new < max_new;
         let mut state = self.shared.state();
-        let growth = usize::from(may_grow(0) && state.queue.len() > 0);
+        let growth = usize::from(may_grow(0) && !state.queue.is_empty());
         let new = wanted.max(growth).min(max_new);
         state.may_grow = may_grow(new);
         drop(state);
@@ -595,7 +595,7 @@ impl Supervisor {
     /// Stops the workers of a pool that shuts down, once no request waits for them.
     fn stop_workers(&mut self) {
         let mut state = self.shared.state();
-        if state.queue.len() > 0 && !state.workers.is_empty() {
+        if !state.queue.is_empty() && !state.workers.is_empty() {
             return;
         }
         state.fail_queued(|| WorkerError::Stopping);

@@ -132,7 +132,7 @@ impl Supervisor {
         if now >= self.next_boot && matches!(state.admission, PoolAdmission::BootFailed { .. }) {
             state.admission = PoolAdmission::Open;
         }
-        state.is_watched = state.queue.len() > 0 || state.idle.len() < state.workers.len();
+        state.is_watched = !state.queue.is_empty() || state.idle.len() < state.workers.len();
         drop(state);
         shared.counters.queue_timed_out.fetch_add(expired, Relaxed);
     }
