@@ -264,7 +264,6 @@ mod tests {
 
     /// Whether a connection that comes back is the next one that is taken.
     async fn is_used_again(max_age: Duration) -> bool {
-        // Each connection to this address has a database of its own.
         let options = Sqlite::options("sqlite::memory:").unwrap();
         let connector = DbConnector::<Sqlite> {
             max_age,
@@ -272,7 +271,9 @@ mod tests {
         };
         let connections = DbConnections::new(connector, 1, Duration::from_secs(60));
         let mut first = connections.acquire().await.unwrap();
-        first.execute("CREATE TABLE mark (id INT)").await.unwrap();
+        // Another connection does not have this table.
+        let table = "CREATE TEMP TABLE mark (id INT)";
+        first.execute(table).await.unwrap();
         first.set_clean();
         drop(first);
         let mut second = connections.acquire().await.unwrap();

@@ -351,7 +351,7 @@ impl UpstreamGroup {
         now: Instant,
     ) {
         for node in set.nodes.iter().filter(|node| node.max_requests > 0) {
-            while queue.len() > 0
+            while !queue.is_empty()
                 && node.has_free_slot()
                 && let Some(offer) = node.offer(now)
             {
@@ -413,7 +413,7 @@ impl Drop for NodeSlot {
             return;
         };
         let mut queue = self.group.queue();
-        if queue.len() > 0
+        if !queue.is_empty()
             && let Some(offer) = node.offer(Instant::now())
         {
             let slot = Self {
