@@ -2,15 +2,15 @@
 """Apus, nginx, H2O, HAProxy, Varnish, web frameworks and the floors, side by side on one machine. BENCHMARKS.md explains the method."""
 
 import argparse
-import contextlib
 import datetime
 import json
 import signal
+import statistics
 import sys
 import tomllib
 from pathlib import Path
 
-from comparison import cases, compared, embedded, frameworks, host, measure, page, php, proxies, report, servers, unstable
+from comparison import cases, compared, host, page, report, servers
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "BENCHMARKS.md"
@@ -24,12 +24,11 @@ BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     names = [case.name for case in cases.ALL]
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of each case (default 5)")
-    parser.add_argument("--seconds", type=int, default=3, help="seconds of load in a round (default 3)")
-    parser.add_argument("--case", action="append", choices=names, help="only this case; may be repeated")
+    parser.add_argument("--rounds", type=int, help="rounds of each case (default: as its file says)")
+    parser.add_argument("--seconds", type=int, help="seconds of load in a round, where no number of requests ends it (default: as the file of the case says)")
+    parser.add_argument("--case", action="append", choices=names, metavar="NAME", help="only this case; may be repeated")
     parser.add_argument("--apus", type=Path, help="an apus binary, instead of building this checkout's")
-    parser.add_argument("--beside", type=Path, action="append", default=[], metavar="BINARY",
-                        help="another apus binary, measured in the same rounds under its file's name; may be repeated")
+    parser.add_argument("--beside", type=Path, metavar="BINARY", help="another apus binary, measured in the same rounds under its file's name")
     parser.add_argument("--only-apus", action="store_true", help="without the others")
     parser.add_argument("--without-apus", action="store_true", help="the others alone")
     parser.add_argument("--write", action="store_true",
@@ -48,80 +47,11 @@ def main():
         return
     host.install_what_is_missing()
     host.raise_descriptor_limit()
-    servers.build_origins()
     chosen = [case for case in cases.ALL if not options.case or case.name in options.case]
-    has_others = not options.only_apus
-    with_frameworks = [case for case in chosen if isinstance(case, cases.FrameworkCase)]
-    with_embedded = [case for case in chosen if isinstance(case, cases.EmbeddedCase)]
     binary = None
-    beside = {path.name: path.resolve() for path in options.beside}
-    if not options.without_apus and len(chosen) > len(with_frameworks) + len(with_embedded):
-        binary = options.apus or servers.build_apus()
-    frameworks.build({frameworks.APUS}.union(*(case.rivals for case in with_frameworks)) if with_frameworks else set())
-    if with_embedded:
-        embedded.build({embedded.APUS}.union(*(case.rivals for case in with_embedded if has_others)))
-    servers.prepare(cases.FILES)
-    cores = host.cores()
-
-    @contextlib.contextmanager
-    def start(case):
-        """The servers that are compared; whatever was started for them ends with the block."""
-        with contextlib.ExitStack() as stack:
-            def started(server):
-                stack.callback(server.stop)
-                return server
-
-            is_http3 = getattr(case, "http3", False)
-            if is_http3:
-                stack.enter_context(host.loopback_mtu(1500))
-            running = []
-            if isinstance(case, cases.PhpCase):
-                pool = started(php.Stack(*php.PARTS[case.kind]))
-                if binary:
-                    running.append(started(php.start_apus(case, cores[0], pool, binary.resolve())))
-                    running.extend(started(php.start_apus(case, cores[0], pool, other, name)) for name, other in beside.items())
-                    if case.resident:
-                        running.append(started(php.start_resident(case, cores[0], pool, binary.resolve())))
-                    if case.proxied:
-                        origin = started(php.start_resident(case, cores[0], pool, binary.resolve(), f"{php.PROXIED}-origin"))
-                        running.append(started(php.start_proxied(cores[0], origin)))
-                if has_others:
-                    running.extend(started(php.NGINX[rival](case, cores[0], pool)) for rival in case.rivals)
-                if case.has_floor and has_others:
-                    running.append(started(servers.start_floor(cores[0], php.length_of(running[-1], case.path))))
-            elif isinstance(case, cases.FrameworkCase):
-                database = started(frameworks.Database(cores[1])) if case.database else None
-                for name in (frameworks.APUS, *(case.rivals if has_others else ())):
-                    running.append(started(frameworks.start(case, name, cores[0], database)))
-            elif isinstance(case, cases.EmbeddedCase):
-                running.extend(started(embedded.start(name, cores[0])) for name in (embedded.APUS, *(case.rivals if has_others else ())))
-                if has_others:
-                    running.append(started(servers.start_floor(cores[0], case.size)))
-            elif isinstance(case, (cases.ProxyCase, cases.DownloadCase, cases.QueueCase)):
-                def origin():
-                    return started(proxies.start_origin(case, cores[1])).clear
-
-                # What one server keeps open to a slow origin, another could not have.
-                shared = None if case.kind == cases.QUEUE else origin()
-                if binary:
-                    running.append(started(proxies.start_apus(case, cores[0], binary.resolve(), shared or origin())))
-                    running.extend(started(proxies.start_apus(case, cores[0], other, shared or origin(), name))
-                                   for name, other in beside.items())
-                for rival in case.rivals if has_others else ():
-                    running.append(started(proxies.START[rival](case, cores[0], shared or origin())))
-            else:
-                if binary:
-                    running.append(started(servers.start_apus(cores[0], binary.resolve())))
-                    running.extend(started(servers.start_apus(cores[0], other, name)) for name, other in beside.items())
-                if not has_others:
-                    pass
-                elif is_http3:
-                    running.append(started(servers.start_nginx_http3(cores[0], unstable.nginx())))
-                else:
-                    running.append(started(servers.start_nginx(cores[0])))
-                if case.is_http2 and has_others:
-                    running.append(started(servers.start_h2o(cores[0])))
-            yield running
+    if not options.without_apus and any("apus" in case.values for case in chosen):
+        binary = (options.apus or servers.build_apus()).resolve()
+    beside = options.beside and options.beside.resolve()
 
     def say(line):
         if sys.stderr.isatty():
@@ -129,26 +59,18 @@ def main():
 
     results = {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "host": host.describe() | {"frameworks": frameworks.versions(), "embedded": embedded.versions(), "nginx-http3": unstable.nginx_version()},
-        "rounds": options.rounds,
-        "seconds": options.seconds,
+        "host": host.describe(),
         "cases": {},
     }
+    reports = {}
     for case in chosen:
-        if isinstance(case, cases.Case):
-            others = len(beside) > 1 and sys.exit("bench: cases of files have one other build beside")
-            by_server = compared.run(case, options.rounds, options.seconds, binary and binary.resolve(), next(iter(beside.values()), others),
-                                     lambda name: binary if name in ("apus", "beside") else has_others, say)
-        elif isinstance(case, cases.MemoryCase):
-            by_server = measure.run_memory_case(case, start, say)
-        elif isinstance(case, cases.PeakCase):
-            by_server = measure.run_peak_case(case, start, cores, say)
-        elif isinstance(case, cases.DownloadCase):
-            by_server = measure.run_download_case(case, start, cores, options.rounds, options.seconds, say)
-        else:
-            by_server = measure.run_case(case, start, cores, options.rounds, options.seconds, say)
+        by_server, reports[case] = compared.run(case, options, binary, beside, say)
         results["cases"][case.name] = {
             "servers": by_server, "verdicts": report.verdicts(case, by_server), "date": results["date"]}
+    results["host"] |= page.peer_versions(reports)
+    # Of most of the cases: some have others.
+    results["rounds"] = statistics.mode(one["rounds"] for one in reports.values())
+    results["seconds"] = round(statistics.mode(one["seconds_of_load"] for one in reports.values()))
 
     print(report.terminal(results))
     stored = store(results, RESULTS if options.write else TRIALS)

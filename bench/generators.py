@@ -119,7 +119,7 @@ def main():
     options = parser.parse_args()
     host.install_what_is_missing()
     host.raise_descriptor_limit()
-    servers.build_origins()
+    servers.build_floor()
     cores = host.cores()
     binary = (options.apus or servers.build_apus()).resolve()
     servers.prepare({FILE: BYTES})

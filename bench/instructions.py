@@ -9,8 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from comparison import frameworks, host, load, php, proxies, servers
-from comparison.cases import FILES, PhpCase, ProxyCase, PASS
+from comparison import host, php, servers
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "bench" / "results" / "instructions.json"
@@ -18,6 +17,28 @@ RESULT = ROOT / "bench" / "results" / "instructions.json"
 CONNECTIONS = 8
 # The count is the difference of two runs, so that the start, the first requests and the end are not in it.
 FEW, MANY = 400, 2400
+# Of PHP.
+PROCESSES = 5
+
+# The fields of a browser's request, without Host and without Accept-Encoding.
+BROWSER = (servers.BENCH / "browser-head.txt").read_text().splitlines()
+
+PROXY = """\
+[global]
+worker_threads = 1
+keepalive_timeout = 300
+control_socket = "proxy.sock"
+
+[[sites]]
+name = "bench"
+listen = ["127.0.0.1:{port}"]
+upstream = "origin"
+
+[[sites.upstreams]]
+name = "origin"
+nodes = [{{ addr = "127.0.0.1:{origin}" }}]
+keepalive = {{ max_idle = 1024 }}
+"""
 
 
 class Count:
@@ -52,7 +73,7 @@ class Count:
         if not self.tls:
             command.append("--h1")
         if self.browser:
-            for field in load.BROWSER:
+            for field in BROWSER:
                 command += ["-H", field]
         done = subprocess.run([*command, server.url(self.path, self.tls)], capture_output=True, text=True)
         if f"{requests} succeeded" not in done.stdout:
@@ -70,16 +91,15 @@ class Starts:
         return servers.start_apus(self.cores[0], self.binary)
 
     def proxy(self, size):
-        case = ProxyCase("", "", PASS, size, CONNECTIONS, ())
-        origin = proxies.start_origin(case, self.cores[1])
+        origin = servers.start_floor(self.cores[1], size)
         self.behind.append(origin)
-        return proxies.start_apus(case, self.cores[0], self.binary, origin.clear)
+        port = host.free_port()
+        return servers.run_apus("proxy", self.binary, PROXY.format(port=port, origin=origin.clear), self.cores[0], port)
 
     def fastcgi(self):
-        case = PhpCase("", "", php.HELLO, "/hello.php", CONNECTIONS)
-        stack = php.Stack(*php.PARTS[php.HELLO])
+        stack = php.Stack(PROCESSES)
         self.behind.append(stack)
-        return php.start_apus(case, self.cores[0], stack, self.binary)
+        return php.start_apus("apus", self.cores[0], self.binary, stack)
 
     def framework(self):
         port = host.free_port()
@@ -121,19 +141,19 @@ def main():
     parser.add_argument("--write", action="store_true", help="store the counts, to compare the next ones with")
     options = parser.parse_args()
     host.install_what_is_missing()
-    servers.build_origins()
-    servers.prepare(FILES)
+    servers.build_floor()
+    servers.prepare(servers.FILES)
     binary = (options.apus or servers.build_apus()).resolve()
     stored = json.loads(RESULT.read_text()) if RESULT.exists() else {}
     found = {}
     with tempfile.TemporaryDirectory() as profiles:
         Path(profiles).chmod(0o777)
-        starts = Starts(binary, frameworks.TARGET / "release" / "bench-apus", host.cores(), Path(profiles))
+        starts = Starts(binary, servers.BUILD / "frameworks" / "release" / "bench-apus", host.cores(), Path(profiles))
         for case in counts(starts):
             if options.case and case.name not in options.case:
                 continue
             if case.start == starts.framework:
-                frameworks.build({frameworks.APUS})
+                subprocess.run([servers.BENCH / "frameworks" / "build", "apus"], check=True)
             found[case.name] = case.run(starts)
             before = stored.get(case.name)
             change = f"{found[case.name] / before - 1:+8.1%} of {before:,}" if before else ""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from comparison import host, servers, unstable
-from comparison.cases import MB
+from comparison.servers import MB
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "BENCHMARKS.md"
@@ -50,7 +50,34 @@ cert = "cert.pem"
 key = "key.pem"
 """
 
-NGINX_HTTP = servers.NGINX_HTTP3.replace("127.0.0.1:{tls}", f"{SERVER_IP}:{{tls}}").replace("backlog=4096;", "backlog=4096;\n        http2 on;")
+# As its documentation of HTTP/3 advises: segmentation by the kernel, and room for a whole response in each stream.
+NGINX_CONFIGURATION = f"""\
+daemon off;
+{{user}}worker_processes 1;
+pid path.pid;
+error_log path.log warn;
+events {{{{ worker_connections 512; }}}}
+http {{{{
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    open_file_cache max=1000 inactive=300s;
+    keepalive_timeout 300s;
+    client_body_temp_path tmp; proxy_temp_path tmp; fastcgi_temp_path tmp;
+    uwsgi_temp_path tmp; scgi_temp_path tmp;
+    ssl_certificate cert.pem;
+    ssl_certificate_key key.pem;
+    ssl_protocols TLSv1.3;
+    quic_gso on;
+    http3_stream_buffer_size 1m;
+    server {{{{
+        listen {SERVER_IP}:{PORT} quic reuseport;
+        listen {SERVER_IP}:{PORT} ssl backlog=4096;
+        http2 on;
+        root files;
+    }}}}
+}}}}
+"""
 
 
 @dataclass(frozen=True)
@@ -147,9 +174,7 @@ def start_apus(binary, congestion):
 
 def start_nginx():
     user = "user root;\n" if os.geteuid() == 0 else ""
-    http = NGINX_HTTP.format(tls=PORT)
-    (servers.RUN / "path.conf").write_text(
-        servers.NGINX_FRAME.format(name="path", user=user, descriptors=1024, connections=512, checked_after="1s", http=http))
+    (servers.RUN / "path.conf").write_text(NGINX_CONFIGURATION.format(user=user))
     return HttpServer("nginx", [*unstable.nginx(), "-p", servers.RUN, "-c", servers.RUN / "path.conf", "-e", servers.RUN / "path.log"])
 
 

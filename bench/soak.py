@@ -5,6 +5,7 @@ off, memory stays within 1 MB."""
 
 import argparse
 import concurrent.futures
+import json
 import os
 import random
 import signal
@@ -13,15 +14,17 @@ import sys
 import time
 from pathlib import Path
 
-from comparison import cases, checked, embedded, host, load, php, process, servers, visitors
+from comparison import checked, host, php, process, servers, visitors
 
 # The first part of a soak fills caches and pools; growth is counted from there.
 WARM_UP = 0.25
-MEMORY_SLACK = 4 * cases.MB
-EMBEDDED_SLACK = cases.MB
+MEMORY_SLACK = 4 * servers.MB
+EMBEDDED_SLACK = servers.MB
 DESCRIPTOR_SLACK = 16
 # With PHP, more than it has processes.
-CLIENTS = 50
+CLIENTS, PROCESSES = 50, 5
+# Of each load on files.
+CONNECTIONS = 32
 
 
 def main():
@@ -37,30 +40,60 @@ def main():
     if options.embedded:
         sys.exit(soak_embedded(options.seconds))
     binary = (options.apus or servers.build_apus()).resolve()
-    servers.prepare(cases.FILES)
+    servers.prepare(servers.FILES)
     server_core, load_core = host.cores()
     if options.php:
         sys.exit(soak_php(binary, server_core, load_core, options.seconds))
-    generator = servers.generator()
+    servers.generator()
     server = servers.start_apus(server_core, binary)
     try:
-        sys.exit(soak(server, binary, generator, load_core, options.seconds))
+        sys.exit(soak(server, binary, load_core, options.seconds))
     finally:
         server.stop()
 
 
+def load(core, url, seconds, *options):
+    """What `apus bench` saw, with one thread on this core. Connections over HTTP/2 and HTTP/3 that do not last count as errors."""
+    command = ["taskset", "-c", core, servers.generator(), "bench", url, "--insecure", "--json", "--threads", 1, "--connections", CONNECTIONS,
+               "--duration", f"{seconds}s", "--warm-up", 0, "--timeout", "20s", "--allow-errors", *options]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"soak: apus bench failed: {url}: {done.stderr.strip()}")
+    report = json.loads(done.stdout)
+    errors = {failure["kind"]: failure["count"] for failure in report["failures"]}
+    lost = report["connections_opened"] - report["connections"]
+    if report["keep_alive"] and lost > 0 and not report["protocol"].startswith("HTTP/1"):
+        errors["lost connections"] = lost
+    return report["responses"], errors
+
+
+def of(path):
+    """What a response with this file is."""
+    return "--length", servers.FILES[path]
+
+
+def report_load(name, result):
+    """Says how a load went; the number of its errors."""
+    responses, errors = result
+    count = sum(errors.values()) + (not responses)
+    print(f"{name:<20}{responses:>12,} responses  {count} errors", *errors.items())
+    return count
+
+
 def soak_embedded(seconds):
     """The C program of `bench/embedded/soak.c`."""
-    embedded.build({embedded.SOAK})
-    servers.prepare(cases.FILES)
+    subprocess.run([servers.BENCH / "embedded" / "build", "soak"], check=True)
+    servers.generator()
+    servers.prepare(servers.FILES)
     server_core, load_core = host.cores()
-    server = embedded.start(embedded.SOAK, server_core)
+    port = host.free_port()
+    server = servers.Server("soak", [servers.BUILD / "embedded" / "soak", port, servers.RUN / "files"], port, None, server_core)
     samples = []
     try:
         with concurrent.futures.ThreadPoolExecutor() as pool, visitors.Visitors(server.clear, seconds) as visiting:
             running = {
-                "kept alive": pool.submit(load.wrk, load_core, server.url("/10k.html"), 32, seconds),
-                "closed": pool.submit(load.wrk, load_core, server.url("/100k.bin"), 32, seconds, close=True),
+                "kept alive": pool.submit(load, load_core, server.url("/10k.html"), seconds, *of("/10k.html")),
+                "closed": pool.submit(load, load_core, server.url("/100k.bin"), seconds, "--close", *of("/100k.bin")),
             }
             started = time.monotonic()
             while not all(one.done() for one in running.values()):
@@ -69,11 +102,7 @@ def soak_embedded(seconds):
                 samples.append((time.monotonic() - started, process.memory_bytes(server.pid), descriptors(server.pid)))
     finally:
         server.stop()
-    errors = len(visiting.faults)
-    for name, one in running.items():
-        result = one.result()
-        errors += result["errors"]
-        print_load(name, result)
+    errors = len(visiting.faults) + sum(report_load(name, one.result()) for name, one in running.items())
     for name, count in visiting.counts.items():
         print(f"{name:<20}{count:>12,} visits")
         errors += not count
@@ -85,14 +114,15 @@ def soak_embedded(seconds):
 
 def soak_php(binary, core, load_core, seconds):
     """Over FastCGI, where a killed process costs the request that it worked on, and with workers, where the request is sent again."""
-    case = cases.PhpCase("soak", "", php.HELLO, "/mixed.php", CLIENTS, resident="classic")
+    workers = f'fastcgi = {{ front_controller = "/mixed.php", workers = {{ mode = "classic", min = {PROCESSES}, max = {PROCESSES} }} }}'
     exits = []
-    for start, costs in ((php.start_apus, 1), (php.start_resident, 0)):
-        stack = php.Stack("scripts")
+    # One process is left for other requests than those of workers.
+    for name, processes, fastcgi, costs in (("apus", PROCESSES, "", 1), ("resident", PROCESSES + 1, workers, 0)):
+        stack = php.Stack(processes)
         try:
-            server = start(case, core, stack, binary)
+            server = php.start_apus(name, core, binary, stack, fastcgi)
             try:
-                exits.append(kill_and_reload(server, binary, load_core, seconds // 2, costs))
+                exits.append(kill_and_reload(server, stack.pid, binary, load_core, seconds // 2, costs))
             finally:
                 server.stop()
         finally:
@@ -100,7 +130,7 @@ def soak_php(binary, core, load_core, seconds):
     return max(exits)
 
 
-def kill_and_reload(server, binary, core, seconds, costs):
+def kill_and_reload(server, php_pid, binary, core, seconds, costs):
     """Each killed process may cost so many responses."""
     reloads, killed, failures, samples = 0, 0, [], []
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -109,11 +139,11 @@ def kill_and_reload(server, binary, core, seconds, costs):
         while not requesting.done():
             time.sleep(1)
             server.check()
-            if workers := process.tree(server.php_pid)[1:]:
+            if workers := process.tree(php_pid)[1:]:
                 os.kill(random.choice(workers), signal.SIGKILL)
                 killed += 1
             if killed % 10 == 0:
-                os.kill(server.php_pid, signal.SIGUSR2)
+                os.kill(php_pid, signal.SIGUSR2)
             if killed % 2 == 0:
                 done = subprocess.run([binary, "reload", servers.RUN / f"{server.name}.toml"], capture_output=True, text=True)
                 reloads += 1
@@ -129,29 +159,22 @@ def kill_and_reload(server, binary, core, seconds, costs):
     return judge(samples, seconds, reloads, failures, errors)
 
 
-def soak(server, binary, generator, core, seconds):
-    def run(path, tls, close):
-        return load.wrk(core, server.url(path, tls), 32, seconds, close)
-
-    def run_http2(path, streams):
-        return load.H2Load(core, server.url(path, tls=True), 32, streams, seconds, alone=False).run()
-
-    def run_http3(path, *options):
-        url = server.url(path, tls=True)
-        return load.H3Load(generator, core, url, 32, "--duration", f"{seconds}s", "--length", cases.FILES[path], *options).run()
+def soak(server, binary, core, seconds):
+    def over_tls(path):
+        return server.url(path, tls=True)
 
     loads = {
-        "clear, kept alive": ("/1k.html", False, False),
-        "clear, closed": ("/10k.html", False, True),
-        "TLS, kept alive": ("/100k.bin", True, False),
-        "TLS, closed": ("/12b.html", True, True),
+        "clear, kept alive": (server.url("/1k.html"), seconds, *of("/1k.html")),
+        "clear, closed": (server.url("/10k.html"), seconds, "--close", *of("/10k.html")),
+        "TLS, kept alive": (over_tls("/100k.bin"), seconds, *of("/100k.bin")),
+        "TLS, closed": (over_tls("/12b.html"), seconds, "--close", "--no-resumption", *of("/12b.html")),
+        "HTTP/2": (over_tls("/100k.bin"), seconds, "--http2", "--streams", 10, *of("/100k.bin")),
+        "HTTP/3": (over_tls("/100k.bin"), seconds, "--http3", "--streams", 10, *of("/100k.bin")),
+        "HTTP/3, closed": (over_tls("/10k.html"), seconds, "--http3", "--close", "--no-resumption", *of("/10k.html")),
     }
     reloads, failures, samples = 0, [], []
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        running = {name: pool.submit(run, *what) for name, what in loads.items()}
-        running["HTTP/2"] = pool.submit(run_http2, "/100k.bin", 10)
-        running["HTTP/3"] = pool.submit(run_http3, "/100k.bin", "--streams", 10)
-        running["HTTP/3, closed"] = pool.submit(run_http3, "/10k.html", "--close", "--no-resumption")
+        running = {name: pool.submit(load, core, *what) for name, what in loads.items()}
         started = time.monotonic()
         while not all(one.done() for one in running.values()):
             time.sleep(2)
@@ -162,17 +185,8 @@ def soak(server, binary, generator, core, seconds):
                 failures.append(done.stderr.strip())
             samples.append((time.monotonic() - started, process.memory_bytes(server.pid), descriptors(server.pid)))
 
-    errors = 0
-    for name, one in running.items():
-        result = one.result()
-        errors += result["errors"]
-        print_load(name, result)
+    errors = sum(report_load(name, one.result()) for name, one in running.items())
     return judge(samples, seconds, reloads, failures, errors)
-
-
-def print_load(name, result):
-    kinds = ", ".join(f"{kind} {count}" for kind, count in result.get("errors_by_kind", {}).items())
-    print(f"{name:<20}{result['requests']:>12,.0f} requests  {result['errors']} errors{kinds and f': {kinds}'}")
 
 
 def judge(samples, seconds, reloads, failures, errors, slack=MEMORY_SLACK):
@@ -185,7 +199,7 @@ def judge(samples, seconds, reloads, failures, errors, slack=MEMORY_SLACK):
     files = max(s[2] for s in late) - max(s[2] for s in early)
     if reloads:
         print(f"{reloads} reloads, {len(failures)} failed")
-    print(f"memory: peak {max(s[1] for s in settled) / cases.MB:.1f} MB, {memory / cases.MB:+.1f} MB in the second half")
+    print(f"memory: peak {max(s[1] for s in settled) / servers.MB:.1f} MB, {memory / servers.MB:+.1f} MB in the second half")
     print(f"descriptors: peak {max(s[2] for s in settled)}, {files:+} in the second half")
     for failure in failures[:3]:
         print("reload:", failure)

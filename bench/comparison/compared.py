@@ -1,81 +1,78 @@
-"""Cases that `apus bench compare` makes: the files in `bench/cases`, which have the servers, the loads and the goals."""
+"""Runs cases by `apus bench compare`, and takes from its reports what the page shows."""
 
 import json
 import statistics
 import subprocess
 import sys
-import tomllib
 
-from . import servers
+from . import cases, servers
 
-FOLDER = servers.BENCH / "cases"
-FILES = tuple(sorted(FOLDER.glob("*.toml")))
-
-# The figures of a comparison, as the page names them.
-METRICS = {"cpu": "cpu_us", "rate": "requests_per_second", "p99": "p99_us", "per-core": "per_core_second", "failed": "errors"}
+# Besides those that a case has goals for.
+USUAL = ("rate", "cpu", "per-core", "cpu-behind", "per-core-behind", "p50", "p99", "p99-of-mean", "memory")
 
 
-def name_of(server):
-    """The name on the page: there is a floor for each size."""
-    return "floor" if server.startswith("floor of ") else server
-
-
-def load():
-    """The cases of each file, in the order of the file: the file, and each case as it is there."""
-    for path in FILES:
-        file = tomllib.loads(path.read_text())
-        protocol = file.get("load", {}).get("protocol")
-        for case in file["case"]:
-            yield case, case["load"].get("protocol", protocol)
-
-
-def run(case, rounds, seconds, binary, beside, chosen, say):
-    """Medians over the rounds, by server. `chosen` says of a name whether that server is measured."""
-    entry = next(entry for entry, _ in load() if entry["name"] == case.name)
-    names = [server for server in entry["servers"] if chosen(name_of(server))]
-    command = [servers.generator(), "bench", "compare", *FILES, "--json", "--case", case.name, "--rounds", rounds,
-               "--duration", f"{seconds}s", "--set", f"beside={beside or 'none'}"]
-    command += ["--set", f"apus={binary}"] if binary else []
-    for name in names:
+def run(case, options, binary, beside, say):
+    """Medians over the rounds, by server, and the report that they are from."""
+    chosen = [name for name in case.servers if _is_chosen(name, options, beside)]
+    command = [servers.generator(), "bench", "compare", case.path, "--json", "--case", case.name]
+    if options.rounds:
+        command += ["--rounds", options.rounds]
+    # A number of requests has no duration.
+    if options.seconds and "requests" not in case.load:
+        command += ["--duration", f"{options.seconds}s"]
+    for name, value in (("apus", binary), (cases.BESIDE, beside)):
+        if value and name in case.values:
+            command += ["--set", f"{name}={value}"]
+    for name in chosen:
         command += ["--server", name]
     done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True)
     if not done.stdout:
         sys.exit(f"bench: apus bench compare failed: {case.name}")
-    reports = [report for file in json.loads(done.stdout)["files"] for report in file["reports"]]
-    if len(reports) != 1 or reports[0]["has_failed"]:
-        sys.exit(f"bench: {case.name} was not measured: {reports and reports[0]['ended_by']}")
-    result = {}
+    result = json.loads(done.stdout)
+    reports = [report for file in result["files"] for report in file["reports"]]
+    failures = [failure["cause"] for file in result["files"] for failure in file["failures"]]
+    failures += [report["ended_by"] for report in reports if report["has_failed"]]
+    if failures or len(reports) != 1:
+        sys.exit(f"bench: {case.name} was not measured: {'; '.join(failures)}")
+    rows = {}
     for server in reports[0]["servers"]:
-        _check_handshakes(entry, server)
-        name = beside.name if server["name"] == "beside" else name_of(server["name"])
-        result[name] = _row(server)
-        say(f"  {case.name}  {name:<12}{result[name]['requests_per_second']:>10.0f}/s {result[name]['cpu_us']:>9.2f} us")
-    return result
+        _check_handshakes(case, server)
+        name = beside.name if server["name"] == cases.BESIDE else cases.name_of(server["name"])
+        rows[name] = _row(case, server)
+        words = "  ".join(f"{metric} {rows[name][metric]:,.2f}" for metric in ("requests_per_second", "cpu_us", "bytes") if metric in rows[name])
+        say(f"  {case.name}  {name:<12}  {words}")
+    return rows, reports[0]
 
 
-def _row(server):
-    median = server["median"]
-    cpu = median["cpu_per_response_us"]
-    busy = [each["responses_per_second"] * each["cpu_per_response_us"] / 1e6 for each in server["rounds"]]
-    return {
-        "requests_per_second": median["responses_per_second"],
-        "cpu_us": cpu,
-        "busy": statistics.median(busy),
-        "per_core_second": 1e6 / cpu,
-        "p50_us": median["p50_ms"] * 1e3,
-        "p99_us": median["p99_ms"] * 1e3,
-        "peak_memory_bytes": median["memory_bytes"],
-        # Connections that did not last count too.
-        "errors": median["failed"] + (median["reconnects"] or 0),
-    }
+def _is_chosen(name, options, beside):
+    if name == cases.BESIDE:
+        return beside is not None
+    return not (options.without_apus if name in cases.OF_APUS else options.only_apus)
 
 
-def _check_handshakes(entry, server):
+def _row(case, server):
+    figures = server["figures"]
+    wanted = {*USUAL, *(goal["figure"] for goal in case.entry.get("goal", ()))} - {"failed"}
+    if case.is_of_memory:
+        wanted &= cases.SIZES.keys()
+    row = {}
+    for figure in wanted & figures.keys():
+        metric, factor = case.metric(figure)
+        row[metric] = figures[figure] * factor
+    # Connections that did not last count too.
+    row["errors"] = round(figures["failed"] + figures.get("reconnects", 0))
+    busy = [each["responses_per_second"] * each["cpu_per_response_us"] / 1e6 for each in server["rounds"] if each["cpu_per_response_us"]]
+    if busy and not case.is_of_memory:
+        row["busy"] = statistics.median(busy)
+    return dict(sorted(row.items()))
+
+
+def _check_handshakes(case, server):
     """A handshake that should resume a session and does not, or the other way round, is not what is measured."""
-    if not entry["load"].get("close"):
+    if not case.load.get("close") or "no_resumption" not in case.load:
         return
-    resumes = entry["load"].get("no_resumption") is False
+    resumes = case.load["no_resumption"] is False
     for each in server["rounds"]:
         opened, resumed = each["connections_opened"], each["handshakes_resumed"]
-        if abs(resumed - (opened if resumes else 0)) > opened / 100 + entry["load"]["connections"]:
-            sys.exit(f"bench: {resumed} of {opened} handshakes resumed a session: {server['name']} in {entry['name']}")
+        if abs(resumed - (opened if resumes else 0)) > opened / 100 + case.load["connections"]:
+            sys.exit(f"bench: {resumed} of {opened} handshakes resumed a session: {server['name']} in {case.name}")

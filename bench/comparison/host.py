@@ -1,6 +1,5 @@
 """The machine: tools to install, cores to pin to, descriptors, free ports, and the name of it all."""
 
-import contextlib
 import os
 import platform
 import resource
@@ -23,17 +22,6 @@ def find(program):
 
 def install_what_is_missing():
     _install(sorted(package for program, package in PACKAGES.items() if not find(program)))
-
-
-def install_headers(packages):
-    """The packages of headers, by the paths of the headers."""
-    _install(sorted(package for path, package in packages.items() if not Path(path).exists()))
-
-
-def package_version(package):
-    """The version of an installed Debian package, without its revision; of one that is not installed, none."""
-    command = ["dpkg-query", "-W", "-f", "${source:Upstream-Version}", package]
-    return subprocess.run(command, capture_output=True, text=True).stdout.removesuffix("+dfsg").removesuffix("+dfsg2")
 
 
 def _install(missing):
@@ -69,22 +57,6 @@ def free_port():
         return probe.getsockname()[1]
 
 
-@contextlib.contextmanager
-def loopback_mtu(size):
-    """Packets over the loopback interface have the size that they have elsewhere: some servers over QUIC would send
-    packets of up to 64 KB, which no network passes."""
-    path = Path("/sys/class/net/lo/mtu")
-    before = path.read_text()
-    try:
-        path.write_text(str(size))
-    except PermissionError:
-        sys.exit("bench: HTTP/3 is measured with an MTU of 1,500 bytes, which only root can set: ip link set lo mtu 1500")
-    try:
-        yield
-    finally:
-        path.write_text(before)
-
-
 def describe():
     model = "unknown"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -99,8 +71,6 @@ def describe():
         "h2o": first_line([find("h2o"), "--version"]).replace(" version ", "/"),
         "haproxy": first_line([find("haproxy"), "-v"]).replace(" version ", "/").split(" ")[0],
         "varnish": first_line([find("varnishd"), "-V"]).removeprefix("varnishd (").split(" revision")[0],
-        "h2load": first_line([find("h2load"), "--version"]),
-        "wrk": first_line([find("wrk"), "-v"]).split(" Copyright")[0],
         "openssl": first_line(["openssl", "version"]),
         "commit": first_line(["git", "rev-parse", "--short", "HEAD"]),
     }

@@ -3,16 +3,13 @@
 from dataclasses import dataclass
 
 from . import report
-from .cases import (
-    ALL, CASES, DOWNLOAD_CASES, EMBEDDED_CASES, FRAMEWORK_CASES, HTTP3_CASES, MB, MEMORY_CASES, PEAK_CASES, PHP_CASES, PROXY_CASES, QUEUE_CASES)
+from .cases import ALL, MB, OF_APUS, of_files
 
 BY_NAME = {case.name: case for case in ALL}
 NAMES = {"apus": "Apus", "resident": "Apus, resident", "resident-behind-nginx": "nginx and Apus, resident", "h2o": "H2O",
          "haproxy": "HAProxy", "varnish": "Varnish", "floor": "the floor", "raw": "raw tokio", "actix": "actix-web",
          "rocket": "Rocket", "hyperlane": "Hyperlane", "gin": "Gin", "node": "Node", "apus-rust": "Apus in Rust",
          "civetweb": "CivetWeb"}
-# How Apus is run; each is a row.
-OF_APUS = ("apus", "resident", "resident-behind-nginx")
 SIZES = {"bytes", "growth_bytes"}
 # Columns of Apus's own figures.
 COLUMNS = {"requests_per_second": "requests/s", "cpu_us": "CPU, us", "php_cpu_us": "PHP's CPU, us", "busy": "core busy",
@@ -32,18 +29,34 @@ class Table:
 
 
 TABLES = (
-    Table("Files over HTTP/1.1", [case for case in CASES if not case.is_http2], ("nginx", "floor")),
-    Table("Files over HTTP/2", [case for case in CASES if case.is_http2], ("nginx", "h2o")),
-    Table("Files over HTTP/3", HTTP3_CASES, ("nginx",)),
-    Table("Proxy and cache", (*PROXY_CASES, *DOWNLOAD_CASES, *QUEUE_CASES), ("nginx", "haproxy", "varnish", "floor")),
-    Table("PHP", PHP_CASES, ("nginx", "nginx-keepalive", "floor"),
+    Table("Files over HTTP/1.1", [case for case in of_files("http1", "tls") if not case.is_http2], ("nginx", "floor")),
+    Table("Files over HTTP/2", [case for case in of_files("tls") if case.is_http2], ("nginx", "h2o")),
+    Table("Files over HTTP/3", of_files("http3"), ("nginx",)),
+    Table("Proxy and cache", of_files("proxies", "downloads", "queues"), ("nginx", "haproxy", "varnish", "floor")),
+    Table("PHP", of_files("php"), ("nginx", "nginx-keepalive", "floor"),
           columns=("requests_per_second", "cpu_us", "php_cpu_us", "busy", "p99_us")),
-    Table("Frameworks", FRAMEWORK_CASES,
+    Table("Frameworks", of_files("frameworks", "frameworks-page"),
           ("raw", "hyper", "axum", "axum-no-ping", "actix", "rocket", "hyperlane", "net/http", "gin", "node"),
           "per_core_second", ("per_core_second",)),
-    Table("Embedded in a C program", EMBEDDED_CASES, ("apus-rust", "libmicrohttpd", "civetweb", "libh2o", "floor")),
-    Table("Memory", (*MEMORY_CASES, *PEAK_CASES), ("nginx", "h2o"), "bytes", ("bytes",)),
+    Table("Embedded in a C program", of_files("embedded"), ("apus-rust", "libmicrohttpd", "civetweb", "libh2o", "floor")),
+    Table("Memory", of_files("memory", "memory-http3", "memory-peak"), ("nginx", "h2o"), "bytes", ("bytes",)),
 )
+
+# What the peers of some files are called together, by the names of the files.
+PEERS = {"frameworks": "frameworks", "frameworks-page": "frameworks", "embedded": "embedded"}
+
+
+def peer_versions(reports):
+    """Of those that no other run tells, from the reports of cases."""
+    found = {}
+    for case, report in reports.items():
+        versions = {server["name"]: server["version"] for server in report["servers"] if server["version"]}
+        if case.file in PEERS:
+            peers = [version for name, version in versions.items() if not version.startswith("apus ")]
+            found[PEERS[case.file]] = list(dict.fromkeys([*found.get(PEERS[case.file], ()), *peers]))
+        elif case.load.get("protocol") == "h3" and "nginx" in versions:
+            found["nginx-http3"] = [versions["nginx"].removeprefix("nginx version: ")]
+    return {name: ", ".join(versions) for name, versions in found.items()}
 
 
 def known_servers(servers):
@@ -68,9 +81,14 @@ def _origin(runs, results):
     """On what, with what and when it was measured."""
     used = sorted({result["run"] for result in results.values()})
     host = runs[used[-1]]["host"]
-    versions = [host[name] for name in ("nginx", "h2o", "haproxy", "varnish", "wrk", "h2load", "frameworks")]
-    versions += [host["embedded"]] if host.get("embedded") else []
-    versions += [f"over HTTP/3 {host['nginx-http3']}"] if "nginx-http3" in host else []
+
+    def version(name):
+        """As the newest run tells it that has it."""
+        return next((runs[run]["host"][name] for run in reversed(used) if runs[run]["host"].get(name)), None)
+
+    versions = [version(name) for name in ("nginx", "h2o", "haproxy", "varnish", "wrk", "h2load", "frameworks", "embedded")]
+    of_http3 = version("nginx-http3")
+    versions = [*filter(None, versions), *([f"over HTTP/3 {of_http3}"] if of_http3 else [])]
     lines = [f"Measured on {host['cpu']} ({host['cores']} cores, Linux {host['kernel'].split('-')[0]}) with {', '.join(versions)}."]
     by_rounds = {}
     for name in used:

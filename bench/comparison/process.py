@@ -37,11 +37,6 @@ def memory_bytes(pid):
     return 1024 * sum(_kilobytes(f"/proc/{member}/smaps_rollup", "Pss:") for member in tree(pid))
 
 
-def peak_memory_bytes(pid):
-    """The largest resident set that the hungriest process of the tree ever had."""
-    return 1024 * max(_kilobytes(f"/proc/{member}/status", "VmHWM:") for member in tree(pid))
-
-
 def _kilobytes(path, field):
     try:
         for line in Path(path).read_text().splitlines():

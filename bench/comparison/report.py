@@ -1,6 +1,6 @@
 """What came out: whether the goals are met, and a table for the terminal."""
 
-from .cases import MB
+from .servers import MB
 
 METRICS = {
     "cpu_us": "CPU",
@@ -65,19 +65,19 @@ def terminal(results):
              f"{'p50 us':>10}{'p99 us':>10}{'peak':>10}{'errors':>8}"]
     for name, entry in results["cases"].items():
         for server, row in entry["servers"].items():
+            line = f"{name:<23}{server:<22}"
             if "bytes" in row:
-                errors = f"{row['errors']:>8} errors" if "errors" in row else ""
-                lines.append(f"{name:<23}{server:<22}{row['bytes']:>20,.0f} bytes{errors}")
-                continue
-            if "growth_bytes" in row:
-                lines.append(f"{name:<23}{server:<22}{row['bytes_per_second'] / MB:>15,.0f} MB/s"
-                             f"{row['growth_bytes']:>16,.0f} bytes more{row['errors']:>8} errors")
-                continue
-            lines.append(
-                f"{name:<23}{server:<22}{row['requests_per_second']:>10.0f}{row['cpu_us']:>10.2f}"
-                f"{share(entry, row, 'nginx'):>9}{share(entry, row, 'h2o'):>8}{row['busy']:>6.0%}"
-                f"{microseconds(row, 'p50_us'):>10}{microseconds(row, 'p99_us'):>10}"
-                f"{megabytes(row['peak_memory_bytes']):>10}{row['errors']:>8}{of_php(row)}")
+                lines.append(f"{line}{row['bytes']:>20,.0f} bytes{row.get('errors', 0):>8} errors")
+            elif "growth_bytes" in row:
+                lines.append(f"{line}{row['bytes_per_second'] / MB:>15,.0f} MB/s{row['growth_bytes']:>16,.0f} bytes more{row['errors']:>8} errors")
+            elif "cpu_us" not in row:
+                lines.append(f"{line}{row['requests_per_second']:>10.0f}{row['errors']:>71}")
+            else:
+                lines.append(
+                    f"{line}{row['requests_per_second']:>10.0f}{row['cpu_us']:>10.2f}"
+                    f"{share(entry, row, 'nginx'):>9}{share(entry, row, 'h2o'):>8}{row['busy']:>6.0%}"
+                    f"{microseconds(row, 'p50_us'):>10}{microseconds(row, 'p99_us'):>10}"
+                    f"{megabytes(row['peak_memory_bytes']):>10}{row['errors']:>8}{of_php(row)}")
         lines += [f"{'':<23}-> {verdict_words(verdict)}" for verdict in entry["verdicts"]]
     return "\n".join(lines)
 

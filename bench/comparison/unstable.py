@@ -4,7 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import host
 from .servers import BUILD
 
 FOLDER = BUILD / "unstable"
@@ -21,10 +20,6 @@ def nginx():
     if not program.exists():
         _fetch()
     return [LIBRARIES / "ld-linux-x86-64.so.2", "--library-path", LIBRARIES, program]
-
-
-def nginx_version():
-    return host.first_line([*nginx(), "-v"]).removeprefix("nginx version: ") if ROOT.exists() else "unknown"
 
 
 def _fetch():

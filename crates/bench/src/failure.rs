@@ -1,5 +1,6 @@
 //! The names under which failed requests are counted.
 
+use std::fmt;
 use std::io;
 
 use apus_codec::h1::Http1Error;
@@ -140,6 +141,20 @@ impl LoadFailure {
         }
     }
 
+    /// Whether the server sent a whole response that was not the expected one.
+    pub(crate) fn is_of_a_response(self) -> bool {
+        matches!(
+            self,
+            Self::WrongStatus
+                | Self::WrongHeader
+                | Self::WrongLength
+                | Self::WrongBody
+                | Self::WrongValue
+                | Self::GrpcStatus
+                | Self::NothingCaptured
+        )
+    }
+
     /// The kind of an error while a connection is opened.
     pub(crate) fn of_connect(error: &io::Error) -> Self {
         match error.kind() {
@@ -174,5 +189,35 @@ impl LoadFailure {
 impl Serialize for LoadFailure {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+/// Failed requests of one kind.
+#[derive(Clone, Debug, Serialize)]
+pub struct FailureCount {
+    /// What happened.
+    pub kind: LoadFailure,
+    /// How often.
+    pub count: u64,
+    /// What was said about the first one.
+    pub cause: Option<String>,
+}
+
+impl FailureCount {
+    /// Whether this was said about the first one.
+    pub(crate) fn is_about(&self, words: &str) -> bool {
+        self.cause
+            .as_ref()
+            .is_some_and(|cause| cause.contains(words))
+    }
+}
+
+impl fmt::Display for FailureCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.words())?;
+        match &self.cause {
+            Some(cause) => write!(f, " ({cause})"),
+            None => Ok(()),
+        }
     }
 }

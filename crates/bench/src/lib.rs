@@ -11,16 +11,13 @@ mod arrivals;
 mod compare;
 mod connect;
 mod cpu_list;
-mod energy;
 mod error;
 mod failure;
 mod find_max;
 mod generator;
 mod load_run;
-mod machine;
 mod pace;
 mod plan;
-mod process;
 mod protocol;
 mod rate;
 mod recorder;
@@ -36,6 +33,7 @@ mod websocket_mode;
 mod worker;
 
 pub use apus_transport::tls::Certificate as ClientCertificate;
+pub use apus_usage::MachineReport;
 pub use compare::{
     ComparedCases, ComparedRatio, ComparisonChanges, ComparisonEnvironment, ComparisonFile,
     ComparisonProgress, ComparisonReport, FailedCase, PublishedFigures, ReachedGoal, RoundSample,
@@ -43,16 +41,15 @@ pub use compare::{
 };
 pub use cpu_list::CpuList;
 pub use error::BenchError;
-pub use failure::LoadFailure;
+pub use failure::{FailureCount, LoadFailure};
 pub use find_max::{LoadObjective, MaxRateReport, SearchedRate, find_max};
 pub use load_run::{LoadProgress, latency_band_start_ms, run};
-pub use machine::MachineReport;
 pub use pace::ClientSpeed;
 pub use plan::{ConnectionLife, Expectations, HttpVersion, LoadLimit, LoadPlan};
 pub use rate::{ArrivalOrder, ArrivalRate};
 pub use report::{
-    BenchReport, FailureCount, GeneratorReport, IntervalReport, LatencyReport, ServerPoint,
-    ServerReport, UrlReport, to_csv, to_html, to_text,
+    BenchReport, GeneratorReport, IntervalReport, LatencyReport, ServerPoint, ServerReport,
+    UrlReport, to_csv, to_html, to_text,
 };
 pub use request::PlannedRequest;
 pub use scenario::ScenarioPlan;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use apus_usage::ServerProcesses;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::plan::{LoadLimit, LoadPlan};
-use crate::process::ServerProcesses;
 use crate::protocol::http1;
 use crate::rate::WorkerShare;
 use crate::recorder::{IntervalCounts, LoadCounts, ResponseSample, band_start};
@@ -79,7 +79,7 @@ pub fn run(
     }
     let server = prepared.reading_source()?;
     let behind = match prepared.plan.behind_pids.split_first() {
-        Some((first, others)) => Some(ServerProcesses::of_pid(*first)?.and(others)),
+        Some((first, others)) => Some(process(*first)?.and(others)),
         None => None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -94,6 +94,28 @@ pub(crate) fn fetch(plan: &LoadPlan) -> Result<ResponseSample, BenchError> {
     let mut plan = plan.clone();
     plan.keeps_sample = true;
     PreparedLoad::new(plan)?.probe()
+}
+
+/// Runs the scenario of a plan once, over one connection; what is wrong with the first step that fails, if one does.
+pub(crate) fn run_scenario(mut plan: LoadPlan) -> Result<Option<String>, BenchError> {
+    plan.limit = LoadLimit::Requests(plan.requests.len() as u64);
+    plan.warm_up = Duration::ZERO;
+    let prepared = PreparedLoad::new(plan)?;
+    let counts = prepared.send(prepared.plan.limit)?;
+    let failed = counts.by_request.iter().position(|(_, failed)| *failed > 0);
+    let step = failed.and_then(|index| prepared.plan.requests.get(index));
+    Ok(step
+        .zip(counts.failed_by_kind().next())
+        .map(|(step, failure)| {
+            let name = step.name.as_deref().unwrap_or_default();
+            format!("{name}, {} {}: {failure}", step.method, step.url)
+        }))
+}
+
+/// The proportional set size of the server of a plan, and of the processes that are counted as the server's, if it is of this machine.
+pub(crate) fn server_pss(plan: LoadPlan) -> Result<Option<u64>, BenchError> {
+    let source = PreparedLoad::new(plan)?.reading_source()?;
+    Ok(source.and_then(|source| (source.pss)()))
 }
 
 /// A load that can begin.
@@ -143,10 +165,11 @@ impl PreparedLoad {
                 name: url.to_string(),
                 pid: None,
                 read: Box::new(move || page.read()),
+                pss: Box::new(|| None),
             }));
         }
         let processes = match plan.server_pid {
-            Some(pid) => Some(ServerProcesses::of_pid(pid)?),
+            Some(pid) => Some(process(pid)?),
             None if self.is_local => ServerProcesses::of_port(self.address.port()),
             None => None,
         };
@@ -185,56 +208,45 @@ impl PreparedLoad {
         }
     }
 
-    /// Sends one request, so that a mistake in the URL, a wrong certificate or a server that is not there is reported
-    /// before there is any load.
-    fn probe(&self) -> Result<ResponseSample, BenchError> {
+    /// Sends requests over one connection.
+    fn send(&self, limit: LoadLimit) -> Result<LoadCounts, BenchError> {
         let mut plan = LoadPlan::clone(&self.plan);
         plan.connections = std::num::NonZeroUsize::MIN;
         plan.in_flight = std::num::NonZeroUsize::MIN;
-        plan.limit = LoadLimit::Requests(1);
+        plan.limit = limit;
         plan.warm_up = Duration::ZERO;
         plan.rate = None;
+        plan.think_time = None;
         plan.cores = None;
-        let url = plan.requests.first().map(|request| request.url.to_string());
         let (_phase, phase) = watch::channel(Phase::Load(Instant::now()));
         let (messages, _received) = mpsc::unbounded_channel();
         let share = WorkerShare { index: 0, count: 1 };
         let mut worker = self.worker(&Arc::new(plan), share, (phase, messages))?;
         // The message of this load is not one of those of the next.
         worker.broadcast = Arc::new(BroadcastCounts::new());
-        let result = worker.run()?;
-        let failed = LoadFailure::ALL.into_iter().find(|kind| {
-            let count = result.counts.failures.get(*kind as usize);
-            count.is_some_and(|count| *count > 0)
-        });
-        match failed {
+        Ok(worker.run()?.counts)
+    }
+
+    /// Sends one request, so that a mistake in the URL, a wrong certificate or a server that is not there is reported
+    /// before there is any load.
+    fn probe(&self) -> Result<ResponseSample, BenchError> {
+        let counts = self.send(LoadLimit::Requests(1))?;
+        let url = self.plan.requests.first();
+        let failure = counts.failed_by_kind().next();
+        match failure {
             // The server is there, and what it sends is measured.
-            None
-            | Some(
-                LoadFailure::WrongStatus
-                | LoadFailure::WrongHeader
-                | LoadFailure::WrongLength
-                | LoadFailure::WrongBody
-                | LoadFailure::WrongValue
-                | LoadFailure::GrpcStatus
-                | LoadFailure::NothingCaptured,
-            ) => Ok(result.counts.sample),
-            Some(kind) => {
-                let cause = result
-                    .counts
-                    .causes
-                    .get(kind as usize)
-                    .and_then(Option::as_deref);
-                let cause = cause.map_or(String::new(), |cause| format!(" ({cause})"));
-                let advice = match (kind, cause.contains("invalid peer certificate")) {
-                    (LoadFailure::Tls, true) => {
+            None => Ok(counts.sample),
+            Some(failure) if failure.kind.is_of_a_response() => Ok(counts.sample),
+            Some(failure) => {
+                let advice = match failure.kind {
+                    LoadFailure::Tls if failure.is_about("invalid peer certificate") => {
                         "; name its authority with --cacert, or accept any certificate with --insecure"
                     }
                     _ => "",
                 };
                 Err(BenchError::Unreachable {
-                    url: url.unwrap_or_default(),
-                    cause: format!("{}{cause}{advice}", kind.words()),
+                    url: url.map_or(String::new(), |request| request.url.to_string()),
+                    cause: format!("{failure}{advice}"),
                 })
             }
         }
@@ -246,6 +258,8 @@ impl PreparedLoad {
         observe: &mut dyn FnMut(&LoadProgress),
     ) -> Result<BenchReport, BenchError> {
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let has_warm_up = !self.plan.warm_up.is_zero();
+        let readings = ServerReadings::new(server, has_warm_up);
         let threads = self.plan.useful_threads();
         let (phase, workers_phase) = watch::channel(Phase::Preparing);
         let (messages, mut received) = mpsc::unbounded_channel();
@@ -277,8 +291,8 @@ impl PreparedLoad {
             threads,
             last_good: Instant::now(),
             is_interrupted: false,
-            readings: ServerReadings::new(server),
-            behind: ServerReadings::new(behind),
+            readings,
+            behind: ServerReadings::new(behind, has_warm_up),
         };
         let mut ticks = tokio::time::interval(READ_EVERY.max(control.interval));
         while control.results.len() < threads {
@@ -473,12 +487,23 @@ impl LoadControl<'_> {
     }
 }
 
+fn process(pid: u32) -> Result<ServerProcesses, BenchError> {
+    let unknown = || {
+        BenchError::Process(format!(
+            "there is no process {pid}, or it belongs to somebody else"
+        ))
+    };
+    ServerProcesses::of_pid(pid).ok_or_else(unknown)
+}
+
 fn of_processes(processes: ServerProcesses) -> ReadingSource {
     let (name, pid) = processes.name();
+    let same = processes.clone();
     ReadingSource {
         name,
         pid: Some(pid),
         read: Box::new(move || processes.read()),
+        pss: Box::new(move || same.pss()),
     }
 }
 

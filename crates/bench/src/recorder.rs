@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::failure::LoadFailure;
+use crate::failure::{FailureCount, LoadFailure};
 
 /// The bands of latencies of an interval: four for each doubling.
 pub(crate) const BANDS: usize = 128;
@@ -171,6 +171,20 @@ impl LoadCounts {
     /// All failures.
     pub(crate) fn failed(&self) -> u64 {
         self.failures.iter().sum()
+    }
+
+    /// The failures by what happened.
+    pub(crate) fn failed_by_kind(&self) -> impl Iterator<Item = FailureCount> {
+        let counts = self.failures.iter().zip(&self.causes);
+        LoadFailure::ALL
+            .into_iter()
+            .zip(counts)
+            .filter(|(_, (count, _))| **count > 0)
+            .map(|(kind, (count, cause))| FailureCount {
+                kind,
+                count: *count,
+                cause: cause.as_deref().map(str::to_owned),
+            })
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::load_run::fetch;
 use crate::plan::{LoadLimit, LoadPlan};
-use crate::process::ProcessReading;
 use crate::{BenchError, BenchUrl};
+use apus_usage::ProcessReading;
 
 /// How long the server may take to tell.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -76,6 +76,7 @@ fn parse(text: &str) -> Option<ProcessReading> {
         user_and_system: None,
         switches: None,
         memory_bytes: value(MEMORY)? as u64,
+        peak_bytes: None,
         descriptors: value(DESCRIPTORS)? as u64,
     })
 }

@@ -20,6 +20,12 @@ pub struct ThinkTime {
 }
 
 impl ThinkTime {
+    /// A connection that had its response is left alone until the load ends.
+    pub(crate) const UNTIL_THE_END: Self = Self {
+        least: Duration::from_secs(86_400 * 365),
+        most: Duration::from_secs(86_400 * 365),
+    };
+
     pub(crate) fn choose(self, random: &mut fastrand::Rng) -> Duration {
         let range = (self.most - self.least).as_secs_f64();
         self.least + Duration::from_secs_f64(range * random.f64())

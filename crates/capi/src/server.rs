@@ -206,12 +206,9 @@ impl ServerSettings {
                     };
                     let has_http3 = tls.is_some_and(|tls| tls.has_http3());
                     listeners.extend(addresses.into_iter().map(|address| ListenerPlan {
-                        address,
                         tls: settings.clone(),
-                        http2: true,
                         http3: has_http3.then(Http3Settings::default),
-                        proxy_protocol_from: Vec::new(),
-                        service: service.clone(),
+                        ..ListenerPlan::new(address, service.clone())
                     }));
                 }
             }

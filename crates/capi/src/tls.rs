@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use apus::Certificate;
 use apus_net::tls::{
-    ClientAuth, OnDemandCertificates, OnDemandLookup, PreparedSite, TlsPolicy, TlsSettings,
-    TlsSite, UnknownName,
+    ClientAuth, OnDemandCertificates, OnDemandLookup, PreparedSite, TlsSettings, TlsSite,
+    UnknownName,
 };
 use apus_transport::tls::MinVersion;
 
@@ -64,14 +64,13 @@ impl ApusTls {
         }
         alpn.push(b"http/1.1".to_vec());
         TlsSite {
-            names,
-            certificates,
             client_auth: self.client_auth.clone(),
             min_version: self.min_version.unwrap_or_default(),
             policy: self.policy,
             alpn,
             http3: self.http3,
             early_data: matches!(self.client_auth, ClientAuth::None),
+            ..TlsSite::new(names, certificates)
         }
     }
 

@@ -1,10 +1,11 @@
 //! `apus bench compare` and `apus bench repeat`: several servers beside one another, and the same once more.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apus_bench::{
     BenchError, ComparedCases, ComparisonChanges, ComparisonFile, ComparisonProgress, compare,
@@ -118,8 +119,16 @@ pub(crate) fn run(command: BenchCommand) -> Result<(), CommandError> {
     };
     let is_shown = io::stderr().is_terminal();
     let is_one = matches!(&files[..], [file] if !file.has_cases());
+    if !is_one {
+        announce(&files);
+    }
+    let clock = ProgressClock::new(&files);
     let mut compared: Vec<ComparedCases> = Vec::new();
+    let mut seconds_after: f64 = files.iter().map(|file| file.seconds_left((0, 0))).sum();
     for mut file in files {
+        seconds_after -= file.seconds_left((0, 0));
+        // Complete cases, and measurements of the next one.
+        let made = Cell::new((0, 0));
         if output.i_own_this_host {
             file.allow_others();
         }
@@ -127,14 +136,18 @@ pub(crate) fn run(command: BenchCommand) -> Result<(), CommandError> {
         let result = compare(
             &file,
             &mut |progress| {
+                let (cases, measurements) = made.get();
+                made.set((cases, measurements + 1));
+                let left = clock.left(file.seconds_left(made.get()) + seconds_after);
                 match is_shown {
-                    true => show(progress, "\r\x1b[K", ""),
+                    true => show(progress, &left, "\r\x1b[K", ""),
                     // Many cases take long, also where a log is read later.
-                    false if !is_one => show(progress, "", "\n"),
+                    false if !is_one => show(progress, &left, "", "\n"),
                     false => {}
                 }
             },
             &mut |so_far| {
+                made.set((so_far.reports.len() + so_far.failures.len(), 0));
                 // What was measured is kept if a later case takes the machine down.
                 if !is_one && let Some(path) = &output.html {
                     let _ = write_page(path, &[&before[..], std::slice::from_ref(so_far)].concat());
@@ -211,18 +224,74 @@ fn read_files(
     }
 }
 
-fn show(progress: &ComparisonProgress<'_>, before: &str, after: &str) {
-    let cpu = progress
-        .cpu_per_response_us
-        .map_or(String::new(), |cpu| format!("  {cpu:.2} us of CPU"));
+/// Says how long all of it will take.
+fn announce(files: &[ComparisonFile]) {
+    let cases: usize = files.iter().map(ComparisonFile::case_count).sum();
+    let seconds: f64 = files.iter().map(|file| file.seconds_left((0, 0))).sum();
+    let most: f64 = files.iter().map(ComparisonFile::seconds_at_most).sum();
+    let _ = writeln!(
+        io::stderr().lock(),
+        "{cases} cases, about {}, at most {}, without what is prepared for them",
+        time_in_words(seconds),
+        time_in_words(most)
+    );
+}
+
+/// How long comparisons still take, if they go on as they did so far.
+struct ProgressClock {
+    begin: Instant,
+    /// What they were to take, in seconds.
+    planned: f64,
+}
+
+impl ProgressClock {
+    fn new(files: &[ComparisonFile]) -> Self {
+        Self {
+            begin: Instant::now(),
+            planned: files.iter().map(|file| file.seconds_left((0, 0))).sum(),
+        }
+    }
+
+    /// The time that is left, if so many seconds of the plan are.
+    fn left(&self, seconds: f64) -> String {
+        let pace = self.begin.elapsed().as_secs_f64() / (self.planned - seconds).max(1.0);
+        time_in_words(seconds * pace)
+    }
+}
+
+fn time_in_words(seconds: f64) -> String {
+    match seconds {
+        ..90.0 => format!("{seconds:.0} s"),
+        _ => format!("{:.0} min", seconds / 60.0),
+    }
+}
+
+fn show(progress: &ComparisonProgress<'_>, left: &str, before: &str, after: &str) {
+    let sample = progress.sample;
+    let values = [
+        (sample.responses_per_second, 0, "/s"),
+        (sample.cpu_per_response_us, 2, " us of CPU"),
+        // What is measured of connections that are left alone.
+        (sample.bytes_per_connection, 0, " bytes per connection"),
+        (
+            sample
+                .pss_bytes
+                .filter(|_| sample.responses_per_second.is_none()),
+            0,
+            " bytes of memory",
+        ),
+    ];
+    let values: String = values
+        .into_iter()
+        .filter_map(|(value, digits, unit)| Some(format!("  {:.digits$}{unit}", value?)))
+        .collect();
     let _ = write!(
         io::stderr().lock(),
-        "{before}{}: round {} of at most {}  {}  {:.0}/s{cpu}{after}",
+        "{before}{}: round {} of at most {}  {}{values}  about {left} left{after}",
         progress.title,
         progress.round,
         progress.rounds,
         progress.server,
-        progress.responses_per_second,
     );
 }
 

@@ -25,7 +25,7 @@ pub use own_thread::run_on_own_thread;
 pub use process_metrics::write_process_metrics;
 pub use prometheus::{MetricLabels, MetricType, PROMETHEUS_MEDIA_TYPE, PrometheusText};
 pub use socket::{BoundControlSocket, ControlExchange, ControlFiles, ControlSocket};
-pub use socket_path::socket_path;
+pub use socket_path::{socket_path, socket_path_at};
 pub use status::{StartTime, status};
 
 /// A request to a running server.

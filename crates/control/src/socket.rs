@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
-use std::os::unix::net::UnixListener as StdListener;
+use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,6 +45,16 @@ pub struct ControlFiles {
 }
 
 impl ControlFiles {
+    /// The path of the socket itself.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Whether clients find the socket at this path.
+    pub fn is_at(&self, path: &Path) -> bool {
+        self.socket == path || self.link.as_deref() == Some(path)
+    }
+
     /// Removes the files, as far as permitted.
     pub fn remove(&self) {
         let _ = fs::remove_file(&self.socket);
@@ -82,9 +92,12 @@ impl BoundControlSocket {
     /// configuration.
     ///
     /// # Errors
-    /// The link cannot be created.
+    /// Another server listens there, or the link cannot be created.
     pub fn link_from(&mut self, default: &Path) -> Result<(), ControlError> {
         prepare_folder(default)?;
+        if StdStream::connect(default).is_ok() {
+            return Err(ControlError::AlreadyRunning(default.to_owned()));
+        }
         let failed = |error| ControlError::Io(default.to_owned(), error);
         let temporary = default.with_added_extension("new");
         let _ = fs::remove_file(&temporary);

@@ -11,6 +11,18 @@ use crate::ControlError;
 /// The control socket of the server that was started with `source`, the absolute path of a configuration or
 /// of a folder to serve. Symbolic links are not resolved, so each of them has its own socket.
 pub fn socket_path(source: &Path) -> PathBuf {
+    path_for(source, source.as_os_str().as_encoded_bytes())
+}
+
+/// The control socket of the server that was started with a folder and an address to listen on. The same folder can be served at several
+/// addresses.
+pub fn socket_path_at(folder: &Path, address: &str) -> PathBuf {
+    let folder_bytes = folder.as_os_str().as_encoded_bytes();
+    path_for(folder, &[folder_bytes, &[0], address.as_bytes()].concat())
+}
+
+/// A socket whose name has that of the source, and tells apart sources of the same name.
+fn path_for(source: &Path, distinct: &[u8]) -> PathBuf {
     let name: String = source
         .file_stem()
         .map(|stem| stem.to_string_lossy())
@@ -19,7 +31,7 @@ pub fn socket_path(source: &Path) -> PathBuf {
         .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
         .take(32)
         .collect();
-    let hash = fnv1a(source.as_os_str().as_encoded_bytes());
+    let hash = fnv1a(distinct);
     runtime_folder().join(format!("{name}-{hash:016x}.sock"))
 }
 
@@ -73,6 +85,10 @@ mod tests {
         let name = socket_path(Path::new("/srv/a.toml"));
         assert_eq!(name, socket_path(Path::new("/srv/a.toml")));
         assert_ne!(name, socket_path(Path::new("/srv/b/a.toml")));
+        let at = |address: &str| socket_path_at(Path::new("/srv/a.toml"), address);
+        assert_eq!(at("127.0.0.1:80"), at("127.0.0.1:80"));
+        assert_ne!(at("127.0.0.1:80"), at("127.0.0.1:81"));
+        assert_ne!(at("127.0.0.1:80"), name);
         let name = name.file_name().unwrap().to_str().unwrap();
         assert!(name.starts_with("a-") && name.ends_with(".sock"), "{name}");
     }

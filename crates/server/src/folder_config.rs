@@ -32,13 +32,9 @@ impl ListenArgument {
 
     /// The address for a listener. Every user of the machine may connect to a Unix socket.
     pub fn address(&self) -> ListenAddress {
-        let tcp = |address| ListenAddress::Tcp {
-            address,
-            ipv6_only: false,
-        };
         match self {
-            Self::Port(port) => tcp(SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port))),
-            Self::Address(address) => tcp(*address),
+            Self::Port(port) => ListenAddress::tcp((Ipv6Addr::UNSPECIFIED, *port)),
+            Self::Address(address) => ListenAddress::tcp(*address),
             Self::Unix(path) => ListenAddress::Unix {
                 path: path.into(),
                 mode: 0o666,
@@ -90,6 +86,8 @@ impl std::error::Error for InvalidListen {}
 /// The listeners of a folder. They are chosen once, so that a reload keeps them.
 #[derive(Clone, Debug)]
 pub(crate) struct FolderConfig {
+    /// The address that was named, which is not the default one.
+    named: Option<ListenArgument>,
     listen: Option<ListenArgument>,
     listen_tls: Option<ListenArgument>,
 }
@@ -97,20 +95,29 @@ pub(crate) struct FolderConfig {
 impl FolderConfig {
     /// Chooses the addresses. Default ports that are in use are skipped.
     pub(crate) fn new(listen: Option<ListenArgument>, tls: bool) -> Self {
+        let named = listen.clone();
         match (listen, tls) {
             (Some(listen), false) => Self {
+                named,
                 listen: Some(listen),
                 listen_tls: None,
             },
             (Some(listen), true) => Self {
+                named,
                 listen: None,
                 listen_tls: Some(listen),
             },
             (None, tls) => Self {
+                named,
                 listen: Some(ListenArgument::free(false)),
                 listen_tls: tls.then(|| ListenArgument::free(true)),
             },
         }
+    }
+
+    /// The address that was named, if one was.
+    pub(crate) fn named_address(&self) -> Option<&ListenArgument> {
+        self.named.as_ref()
     }
 
     /// The configuration of `folder`, without a certificate.

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use crate::assemble::{OriginServices, ProcessResources, assemble, groups};
 use crate::cache_admin::{self, CachedHandler};
 use crate::certificate_report::{CertificateReport, reports};
-use crate::folder_config::FolderConfig;
+use crate::folder_config::{FolderConfig, ListenArgument};
 use crate::helper_protocol::{HelperClient, IssuedCertificate, LoadedByRoot};
 use crate::local_ca::{LocalCa, LocalCaError, LocalCertificate, passing_certificate};
 use crate::source::ConfigSource;
@@ -194,6 +194,14 @@ impl PlanLoader {
     pub(crate) fn certificate_store(&self, config: &config::ServerPlan) -> CertificateStore {
         let named = config.global.acme_folder.as_ref();
         CertificateStore::in_folder(named.unwrap_or(&self.acme_folder))
+    }
+
+    /// The address of a folder, if one was named.
+    pub(crate) fn folder_address(&self) -> Option<&ListenArgument> {
+        match self.source {
+            ConfigSource::Folder(_) => self.folder.named_address(),
+            ConfigSource::File(_) => None,
+        }
     }
 
     /// Reads files, and starts PHP of other users, through the helper from now on.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::result::{RoundSample, ServerSamples};
+use super::statistics::median;
 
 /// A figure of a server.
 pub(super) struct TableFigure {
@@ -12,42 +13,85 @@ pub(super) struct TableFigure {
     pub(super) key: &'static str,
     /// Its name in tables, with its unit.
     pub(super) title: &'static str,
-    pub(super) value: fn(&RoundSample) -> Option<f64>,
-    /// Whether it is shown although it is 0 for all servers.
-    pub(super) is_always_shown: bool,
+    /// Its value in a round.
+    value: fn(&RoundSample) -> Option<f64>,
+    pub(super) kind: FigureKind,
+}
+
+/// How rounds are summed up, and when a table has the figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FigureKind {
+    /// The median, which is shown if it is known.
+    Usual,
+    /// The median, which is shown if there is a goal for it or others have published it.
+    OnDemand,
+    /// The sum, which is shown always.
+    Failures,
+    /// The sum, which is shown if there is anything to count.
+    Count,
 }
 
 macro_rules! figures {
-    ($($key:literal, $title:literal, $shown:literal, $value:expr;)*) => {
+    ($($key:literal, $title:literal, $kind:ident, $value:expr;)*) => {
         /// All figures, in the order of tables.
         pub(super) const FIGURES: &[TableFigure] = &[$(TableFigure {
             key: $key,
             title: $title,
             value: $value,
-            is_always_shown: $shown,
+            kind: FigureKind::$kind,
         },)*];
     };
 }
 
 figures! {
-    "rate", "responses/s", true, |one| Some(one.responses_per_second);
-    "transfer", "MB/s of bodies", false, |one| Some(one.body_bytes_per_second / 1e6);
-    "cpu", "CPU, us", true, |one| one.cpu_per_response_us;
-    "per-core", "responses/s of a core", false, |one| one.cpu_per_response_us.map(|cpu| 1e6 / cpu);
-    "cpu-behind", "CPU behind it, us", true, |one| one.behind_per_response_us;
-    "mean", "mean, ms", false, |one| Some(one.mean_ms);
-    "deviation", "deviation, ms", false, |one| Some(one.deviation_ms);
-    "p50", "p50, ms", true, |one| Some(one.p50_ms);
-    "p90", "p90, ms", true, |one| Some(one.p90_ms);
-    "p99", "p99, ms", true, |one| Some(one.p99_ms);
-    "max", "longest, ms", false, |one| Some(one.max_ms);
-    "memory", "memory, MB", true, |one| one.memory_bytes.map(|bytes| bytes / 1e6);
-    "energy", "energy, uJ", true, |one| one.energy_per_response_uj;
-    "idle", "machine idle, %", false, |one| one.idle_share.map(|share| share * 100.0);
-    "disk", "disks, MB/s", false, |one| one.disk_bytes_per_second.map(|bytes| bytes / 1e6);
-    "failed", "failed", true, |one| Some(one.failed as f64);
-    "goaways", "GOAWAYs", false, |one| Some(one.goaways as f64);
-    "reconnects", "reconnects", false, |one| one.reconnects.map(|count| count as f64);
+    "rate", "responses/s", Usual, |one| one.responses_per_second;
+    "of-limit", "share of the origin's limit", OnDemand, |one| one.share_of_limit;
+    "transfer", "MB/s of bodies", OnDemand, |one| one.body_bytes_per_second.map(|bytes| bytes / 1e6);
+    "cpu", "CPU, us", Usual, |one| one.cpu_per_response_us;
+    "per-core", "responses/s of a core", OnDemand, |one| one.cpu_per_response_us.map(|cpu| 1e6 / cpu);
+    "cpu-behind", "CPU behind it, us", Usual, |one| one.behind_per_response_us;
+    "per-core-behind", "responses/s of a core behind it", OnDemand, |one| one.behind_per_response_us.map(|cpu| 1e6 / cpu);
+    "mean", "mean, ms", OnDemand, |one| one.mean_ms;
+    "deviation", "deviation, ms", OnDemand, |one| one.deviation_ms;
+    "p50", "p50, ms", Usual, |one| one.p50_ms;
+    "p90", "p90, ms", Usual, |one| one.p90_ms;
+    "p99", "p99, ms", Usual, |one| one.p99_ms;
+    "p99-of-mean", "p99 by the mean", OnDemand, |one| Some(one.p99_ms? / one.mean_ms?);
+    "p99-of-p50", "p99 by the median", OnDemand, |one| Some(one.p99_ms? / one.p50_ms?);
+    "max", "longest, ms", OnDemand, |one| one.max_ms;
+    "memory", "memory, MB", Usual, |one| one.memory_bytes.map(|bytes| bytes / 1e6);
+    "growth", "growth of memory, MB", OnDemand, |one| one.growth_bytes.map(|bytes| bytes / 1e6);
+    "pss", "PSS, MB", OnDemand, |one| one.pss_bytes.map(|bytes| bytes / 1e6);
+    "per-connection", "memory per connection, B", Usual, |one| one.bytes_per_connection;
+    "energy", "energy, uJ", Usual, |one| one.energy_per_response_uj;
+    "idle", "machine idle, %", OnDemand, |one| one.idle_share.map(|share| share * 100.0);
+    "disk", "disks, MB/s", OnDemand, |one| one.disk_bytes_per_second.map(|bytes| bytes / 1e6);
+    "failed", "failed", Failures, |one| Some(one.failed as f64);
+    "goaways", "GOAWAYs", Count, |one| Some(one.goaways as f64);
+    "reconnects", "reconnects", Count, |one| one.reconnects.map(|count| count as f64);
+}
+
+impl TableFigure {
+    /// Its value over rounds; `None` if none knows it.
+    fn of(&self, rounds: &[RoundSample]) -> Option<f64> {
+        let mut values: Vec<f64> = rounds.iter().filter_map(self.value).collect();
+        match self.kind {
+            FigureKind::Usual | FigureKind::OnDemand => {
+                values.sort_by(f64::total_cmp);
+                median(&values)
+            }
+            FigureKind::Failures | FigureKind::Count if values.is_empty() => None,
+            FigureKind::Failures | FigureKind::Count => Some(values.iter().sum()),
+        }
+    }
+}
+
+/// All figures that are known of rounds, by their names.
+pub(super) fn figures_of(rounds: &[RoundSample]) -> BTreeMap<&'static str, f64> {
+    let known = FIGURES
+        .iter()
+        .filter_map(|figure| Some((figure.key, figure.of(rounds)?)));
+    known.filter(|(_, value)| value.is_finite()).collect()
 }
 
 /// The figure with this name.
@@ -144,6 +188,8 @@ enum GoalBound {
 /// Whether a goal was reached.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReachedGoal {
+    /// The name of the figure.
+    pub figure: &'static str,
     /// What was to be reached, in words.
     pub goal: String,
     /// What was reached.
@@ -188,17 +234,24 @@ impl RawGoal {
 }
 
 impl ComparisonGoal {
+    /// Whether it is about the figure with this name.
+    pub(super) fn is_about(&self, key: &str) -> bool {
+        self.figure.key == key
+    }
+
     /// Whether it was reached; `None` if a value is unknown, as of a server that was left out.
     pub(super) fn evaluate(&self, servers: &[ServerSamples]) -> Option<ReachedGoal> {
         let value_of = |name: &String| {
             let server = servers.iter().find(|server| server.name == *name)?;
-            (self.figure.value)(&server.median)
+            server.figures.get(self.figure.key).copied()
         };
         let own = value_of(&self.server)?;
         let known = self
             .of
             .iter()
-            .filter_map(|name| Some((name, value_of(name)?)));
+            .filter_map(|name| Some((name, value_of(name)?)))
+            // Nothing is a share of nothing.
+            .filter(|(_, other)| *other != 0.0);
         let best = known.reduce(|best, other| {
             let is_better = match self.bound {
                 GoalBound::Most(_) => other.1 < best.1,
@@ -216,6 +269,7 @@ impl ComparisonGoal {
             GoalBound::Least(least) => ("at least", least, value >= least),
         };
         Some(ReachedGoal {
+            figure: self.figure.key,
             goal: format!(
                 "{}: {}{versus}, {words} {bound}",
                 self.server, self.figure.title
@@ -232,24 +286,62 @@ mod tests {
     use super::*;
 
     fn server(name: &str, rate: f64, cpu: f64) -> ServerSamples {
+        let round = RoundSample {
+            responses_per_second: Some(rate),
+            cpu_per_response_us: (rate > 0.0).then_some(cpu),
+            ..RoundSample::default()
+        };
         ServerSamples {
             name: name.to_owned(),
             url: String::new(),
             command: Vec::new(),
             version: None,
-            rounds: Vec::new(),
-            median: RoundSample {
-                responses_per_second: rate,
-                cpu_per_response_us: Some(cpu),
-                ..RoundSample::default()
-            },
+            figures: figures_of(std::slice::from_ref(&round)),
+            median: round.clone(),
+            rounds: vec![round],
         }
     }
 
     fn reached(text: &str) -> Option<ReachedGoal> {
         let raw: RawGoal = toml::from_str(text).unwrap();
         let goal = raw.parse(&["a", "b", "c"]).unwrap();
-        goal.evaluate(&[server("a", 100.0, 6.0), server("b", 50.0, 10.0)])
+        let none = server("c", 0.0, 0.0);
+        goal.evaluate(&[server("a", 100.0, 6.0), server("b", 50.0, 10.0), none])
+    }
+
+    #[test]
+    fn rounds_are_summed_up_as_a_median_or_a_sum() {
+        let round = |p99: f64, mean: f64, failed: u64| RoundSample {
+            responses_per_second: Some(10.0),
+            behind_per_response_us: Some(50.0),
+            p99_ms: Some(p99),
+            p50_ms: Some(2.0),
+            mean_ms: Some(mean),
+            failed,
+            ..RoundSample::default()
+        };
+        let silent = RoundSample {
+            responses_per_second: Some(0.0),
+            failed: 7,
+            ..RoundSample::default()
+        };
+        let figures = figures_of(&[
+            round(6.0, 2.0, 1),
+            round(20.0, 4.0, 0),
+            round(4.0, 2.0, 2),
+            silent.clone(),
+        ]);
+        // The median of the ratios is not the ratio of the medians; a round without a response has no latency.
+        assert_eq!(figures["p99-of-mean"], 3.0);
+        assert_eq!(figures["p99-of-p50"], 3.0);
+        assert_eq!(
+            (figures["failed"], figures["per-core-behind"]),
+            (10.0, 20_000.0)
+        );
+        assert_eq!(figures["rate"], 10.0);
+        assert!(!figures.contains_key("reconnects") && !figures.contains_key("cpu"));
+        let figures = figures_of(&[silent]);
+        assert_eq!((figures["rate"], figures.get("p99")), (0.0, None));
     }
 
     #[test]
@@ -262,8 +354,10 @@ mod tests {
         assert_eq!(goal.goal, "a: CPU, us by that of b, at most 0.5");
         let goal = reached("figure = \"rate\"\nserver = \"a\"\nleast = 100").unwrap();
         assert!(goal.is_reached && goal.reason.is_none());
-        let of_missing = "figure = \"rate\"\nserver = \"a\"\nof = \"c\"\nleast = 1";
-        assert!(reached(of_missing).is_none());
+        let of_silent = "figure = \"rate\"\nserver = \"a\"\nof = \"c\"\nleast = 1";
+        assert!(reached(of_silent).is_none());
+        let silent = reached("figure = \"rate\"\nserver = \"c\"\nof = \"b\"\nleast = 0.1").unwrap();
+        assert_eq!((silent.value, silent.is_reached), (0.0, false));
     }
 
     #[test]

@@ -11,16 +11,18 @@ use std::time::Duration;
 use apus_http::{Headers, Method};
 use serde::Deserialize;
 
-use super::figures::{RawGoal, RawNames, RawPublished};
+use super::figures::{ComparisonGoal, RawGoal, RawNames, RawPublished};
 use super::helper::{ComparisonHelper, ReadySign};
 use super::placeholders::Placeholders;
 use super::server::ComparedServer;
 use super::statistics::ROUNDS_LEAST;
-use super::{ComparisonChanges, ComparisonFile, ComparisonPlan};
+use super::{ComparisonChanges, ComparisonFile, ComparisonPlan, IDLE_FIRST};
 use crate::cpu_list::CpuList;
 use crate::plan::{HttpVersion, LoadLimit, LoadPlan};
 use crate::scenario::ScenarioPlan;
-use crate::{ArrivalRate, BenchError, BenchUrl, PlannedRequest, parse_duration, parse_statuses};
+use crate::{
+    ArrivalRate, BenchError, BenchUrl, PlannedRequest, ThinkTime, parse_duration, parse_statuses,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,6 +39,7 @@ struct RawComparison {
     #[serde(default)]
     prepare: Vec<RawCommand>,
     loopback_mtu: Option<u32>,
+    check: Option<PathBuf>,
     #[serde(default)]
     rounds: RawRounds,
     #[serde(default)]
@@ -62,6 +65,11 @@ struct RawCase {
     reference: Option<String>,
     loopback_mtu: Option<u32>,
     servers: Option<Vec<String>>,
+    /// What is requested of servers by their names, instead of their URLs.
+    #[serde(default)]
+    urls: BTreeMap<String, String>,
+    check: Option<PathBuf>,
+    limit: Option<f64>,
     #[serde(default)]
     rounds: RawRounds,
     #[serde(default)]
@@ -95,7 +103,8 @@ struct RawLoad {
     body_file: Option<PathBuf>,
     scenario: Option<PathBuf>,
     protocol: Option<RawProtocol>,
-    connections: Option<NonZeroUsize>,
+    connections: Option<usize>,
+    idle: Option<bool>,
     threads: Option<NonZeroUsize>,
     streams: Option<NonZeroUsize>,
     pipeline: Option<NonZeroUsize>,
@@ -154,6 +163,7 @@ impl RawLoad {
             scenario: self.scenario.or(general.scenario),
             protocol: self.protocol.or(general.protocol),
             connections: self.connections.or(general.connections),
+            idle: self.idle.or(general.idle),
             threads: self.threads.or(general.threads),
             streams: self.streams.or(general.streams),
             pipeline: self.pipeline.or(general.pipeline),
@@ -319,6 +329,7 @@ impl ComparisonFile {
             title: &title,
             reference: raw.reference.as_deref(),
             loopback_mtu: raw.loopback_mtu,
+            check: raw.check.as_deref(),
             rounds: &raw.rounds,
             load: &raw.load,
             servers: &servers,
@@ -389,6 +400,7 @@ struct GeneralPart<'a> {
     title: &'a str,
     reference: Option<&'a str>,
     loopback_mtu: Option<u32>,
+    check: Option<&'a Path>,
     rounds: &'a RawRounds,
     load: &'a RawLoad,
     servers: &'a [ComparedServer],
@@ -412,8 +424,17 @@ impl GeneralPart<'_> {
         {
             return Err(format!("the reference `{name}` is none of the servers"));
         }
+        if let Some(name) = case
+            .urls
+            .keys()
+            .find(|name| !names.contains(&name.as_str()))
+        {
+            return Err(format!(
+                "`urls` names `{name}`, which is none of the servers"
+            ));
+        }
         let goals = case.goal.into_iter().map(|goal| goal.parse(&names));
-        let goals = goals.collect::<Result<_, _>>()?;
+        let goals = goals.collect::<Result<Vec<_>, _>>()?;
         let chosen = &self.changes.servers;
         servers.retain(|server| chosen.is_empty() || chosen.contains(&server.name));
         let reference = reference.and_then(|name| servers.iter().position(|one| one.name == name));
@@ -421,15 +442,40 @@ impl GeneralPart<'_> {
         let published = case.published.into_iter().map(RawPublished::parse);
         let published = published.collect::<Result<_, _>>()?;
         let raw_load = case.load.or(self.load);
+        let idle = raw_load.idle_connections()?;
+        if case
+            .limit
+            .is_some_and(|limit| limit.is_nan() || limit <= 0.0)
+        {
+            return Err("`limit` is a number of responses per second of more than 0".to_owned());
+        }
+        for (figure, is_known, needed) in [
+            ("of-limit", case.limit.is_some(), "`limit`"),
+            (
+                "per-connection",
+                idle.is_some_and(|count| count > 0),
+                "`load.idle` with connections",
+            ),
+        ] {
+            if !is_known
+                && goals
+                    .iter()
+                    .any(|goal: &ComparisonGoal| goal.is_about(figure))
+            {
+                return Err(format!("a goal: the figure `{figure}` needs {needed}"));
+            }
+        }
         let mut loads = Vec::new();
         for server in &mut servers {
-            if let Some(path) = &raw_load.path {
-                if !path.starts_with('/') {
+            match (case.urls.get(&server.name), &raw_load.path) {
+                (Some(url), _) => server.url = parse_url(url)?,
+                (None, Some(path)) if path.starts_with('/') => server.url.set_path(path.clone()),
+                (None, Some(path)) => {
                     return Err(format!(
                         "the path of the load, `{path}`, does not begin with /"
                     ));
                 }
-                server.url.set_path(path.clone());
+                (None, None) => {}
             }
             let load = raw_load.parse(self.folder, &server.url, self.changes);
             loads.push(load.map_err(|error| format!("the load: {error}"))?);
@@ -462,6 +508,13 @@ impl GeneralPart<'_> {
             loopback_mtu: case.loopback_mtu.or(self.loopback_mtu),
             servers,
             loads,
+            idle,
+            check: case
+                .check
+                .as_deref()
+                .or(self.check)
+                .map(|file| self.folder.join(file)),
+            limit: case.limit,
             reference,
             rounds: match self.changes.rounds {
                 Some(rounds) => (rounds, rounds),
@@ -479,19 +532,19 @@ impl GeneralPart<'_> {
     }
 }
 
+fn parse_url(text: &str) -> Result<BenchUrl, String> {
+    text.parse().map_err(|error| format!("`{text}`: {error}"))
+}
+
 fn duration(text: Option<&str>, default: Duration) -> Result<Duration, String> {
     text.map_or(Ok(default), parse_duration)
 }
 
 impl RawServer {
     fn parse(self, folder: &Path) -> Result<ComparedServer, String> {
-        let url: BenchUrl = self
-            .url
-            .parse()
-            .map_err(|error| format!("`{}`: {error}", self.url))?;
         Ok(ComparedServer {
             name: self.name,
-            url,
+            url: parse_url(&self.url)?,
             command: RawCommand::words(self.command),
             stop: RawCommand::words(self.stop),
             version: RawCommand::words(self.version),
@@ -534,6 +587,34 @@ fn cores(text: Option<&str>) -> Result<Option<CpuList>, String> {
 }
 
 impl RawLoad {
+    /// The connections that are left alone after a response each, if that is the load.
+    fn idle_connections(&self) -> Result<Option<usize>, String> {
+        if !self.idle.unwrap_or(false) {
+            return match self.connections {
+                Some(0) => Err("the load: `connections` may be 0 with `idle` only".to_owned()),
+                _ => Ok(None),
+            };
+        }
+        let excluded = [
+            ("requests", self.requests.is_some()),
+            ("rate", self.rate.is_some()),
+            ("scenario", self.scenario.is_some()),
+            ("streams", self.streams.is_some()),
+            ("pipeline", self.pipeline.is_some()),
+            ("close", self.close == Some(true)),
+        ];
+        if let Some((key, _)) = excluded.iter().find(|(_, is_set)| *is_set) {
+            return Err(format!("the load: `idle` and `{key}` exclude each other"));
+        }
+        match self.connections {
+            Some(count) if count > 0 && count <= IDLE_FIRST => Err(format!(
+                "the load: `idle` needs more than {IDLE_FIRST} connections, which are opened before to know what the others cost, or none"
+            )),
+            Some(count) => Ok(Some(count)),
+            None => Err("the load: `idle` needs `connections`".to_owned()),
+        }
+    }
+
     /// The load on one server.
     fn parse(
         &self,
@@ -587,7 +668,9 @@ impl RawLoad {
             Some(RawProtocol::Http2) => HttpVersion::Http2,
             Some(RawProtocol::Http3) => HttpVersion::Http3,
         };
-        plan.connections = self.connections.unwrap_or(plan.connections);
+        // None at all are no load: see `idle_connections`.
+        let connections = self.connections.and_then(NonZeroUsize::new);
+        plan.connections = connections.unwrap_or(plan.connections);
         plan.threads = self.threads.unwrap_or(plan.threads);
         plan.in_flight = match (plan.version, self.streams, self.pipeline) {
             (HttpVersion::Http1, None, pipeline) => pipeline.unwrap_or(plan.in_flight),
@@ -611,6 +694,10 @@ impl RawLoad {
         if let Some(time) = changes.duration {
             plan.limit = LoadLimit::Time(time);
             plan.warm_up = plan.warm_up.min(time);
+        }
+        if self.idle.unwrap_or(false) {
+            plan.warm_up = Duration::ZERO;
+            plan.think_time = Some(ThinkTime::UNTIL_THE_END);
         }
         plan.timeout = duration(self.timeout.as_deref(), plan.timeout)?;
         plan.rate = match &self.rate {
@@ -764,6 +851,34 @@ published = [{ server = \"c\", rate = 7 }]
     }
 
     #[test]
+    fn a_case_has_urls_a_check_and_idle_connections() {
+        let text = format!(
+            "check = \"all.toml\"\n[load]\npath = \"/y\"\n[[case]]\nname = \"urls\"\nlimit = 1000\n\
+             urls = {{ b = \"https://127.0.0.1:3/z\" }}\n[[case]]\nname = \"idle\"\ncheck = \"own.toml\"\n\
+             load = {{ idle = true, connections = 100, duration = \"4s\" }}\n\
+             [[case]]\nname = \"rest\"\nload = {{ idle = true, connections = 0 }}\n{TWO}"
+        );
+        let file = parse_file(&text, &ComparisonChanges::default()).unwrap();
+        let [urls, idle, rest] = &file.cases[..] else {
+            panic!("{} cases", file.cases.len());
+        };
+        let of_load = |index: usize| urls.loads[index].requests[0].url.to_string();
+        assert_eq!(of_load(0), "http://127.0.0.1:1/y");
+        assert_eq!(of_load(1), "https://127.0.0.1:3/z");
+        assert_eq!((urls.limit, urls.idle), (Some(1000.0), None));
+        assert_eq!(urls.check.as_deref(), Some(Path::new("/folder/all.toml")));
+        assert_eq!(idle.check.as_deref(), Some(Path::new("/folder/own.toml")));
+        assert_eq!((idle.idle, rest.idle), (Some(100), Some(0)));
+        let load = &idle.loads[0];
+        assert_eq!(load.think_time, Some(ThinkTime::UNTIL_THE_END));
+        assert_eq!(
+            (load.warm_up, load.connections.get()),
+            (Duration::ZERO, 100)
+        );
+        assert_eq!(load.limit, LoadLimit::Time(Duration::from_secs(4)));
+    }
+
+    #[test]
     fn mistakes_are_errors() {
         for (text, expected) in [
             ("", "missing field `server`"),
@@ -795,6 +910,33 @@ published = [{ server = \"c\", rate = 7 }]
             (
                 "[[case]]\nname = \"x\"\n[[case]]\nname = \"x\"",
                 "two cases have the name",
+            ),
+            ("[load]\nconnections = 0", "with `idle` only"),
+            ("[load]\nidle = true", "`idle` needs `connections`"),
+            (
+                "[load]\nidle = true\nconnections = 64",
+                "more than 64 connections",
+            ),
+            (
+                "[load]\nidle = true\nconnections = 100\nrequests = 5",
+                "`idle` and `requests` exclude",
+            ),
+            (
+                "[[case]]\nname = \"x\"\nurls = { c = \"http://127.0.0.1:3/\" }",
+                "case `x`: `urls` names `c`",
+            ),
+            (
+                "[[case]]\nname = \"x\"\nurls = { a = \"ftp://127.0.0.1/\" }",
+                "case `x`: `ftp://127.0.0.1/`: ",
+            ),
+            ("[[case]]\nname = \"x\"\nlimit = 0", "`limit` is a number"),
+            (
+                "[[goal]]\nfigure = \"of-limit\"\nserver = \"a\"\nleast = 1",
+                "`of-limit` needs `limit`",
+            ),
+            (
+                "[[goal]]\nfigure = \"per-connection\"\nserver = \"a\"\nmost = 1",
+                "`per-connection` needs `load.idle`",
             ),
             (
                 "[[goal]]\nfigure = \"cpu\"\nserver = \"a\"",

@@ -1,14 +1,17 @@
 //! Several servers, measured in turn under the same load until the difference is known.
 
+mod check;
 mod clock;
 mod environment;
 mod figures;
 mod file;
 mod helper;
+mod idle;
 mod loopback;
 mod page;
 mod placeholders;
 mod result;
+mod schedule;
 mod server;
 mod statistics;
 mod text;
@@ -30,11 +33,13 @@ use self::loopback::LoopbackMtu;
 use self::server::{ComparedServer, StartedServer};
 use crate::plan::{LoadLimit, LoadPlan};
 use crate::recorder::ResponseSample;
-use crate::{BenchError, BenchReport, run};
+use crate::{BenchError, run};
 
 pub use self::environment::ComparisonEnvironment;
 pub use self::figures::{PublishedFigures, ReachedGoal};
+use self::idle::IDLE_FIRST;
 pub use self::page::to_page;
+
 pub use self::result::{ComparedRatio, ComparisonReport, RoundSample, ServerSamples};
 pub use self::text::to_comparison_text;
 
@@ -87,6 +92,12 @@ struct ComparisonPlan {
     servers: Vec<ComparedServer>,
     /// The load on each server.
     loads: Vec<LoadPlan>,
+    /// The connections that are left alone after a response each, if that is the load.
+    idle: Option<usize>,
+    /// A scenario that each server has to pass before it is measured.
+    check: Option<PathBuf>,
+    /// The responses per second that the origin can do.
+    limit: Option<f64>,
     /// The server that the others are compared to.
     reference: usize,
     /// The fewest and the most rounds.
@@ -144,10 +155,8 @@ pub struct ComparisonProgress<'a> {
     pub rounds: usize,
     /// The server that was measured.
     pub server: &'a str,
-    /// Good responses per second.
-    pub responses_per_second: f64,
-    /// CPU time of the server for each response, in microseconds.
-    pub cpu_per_response_us: Option<f64>,
+    /// What was measured.
+    pub sample: &'a RoundSample,
 }
 
 impl ComparisonFile {
@@ -483,9 +492,10 @@ impl Comparison<'_> {
         self.random.shuffle(&mut order);
         let mut samples: Vec<Option<RoundSample>> = order.iter().map(|_| None).collect();
         for (position, index) in order.into_iter().enumerate() {
-            let Some(report) = self.measure(index)? else {
+            let Some(mut sample) = self.measure(index)? else {
                 return Ok(None);
             };
+            sample.position = position;
             let Some(server) = self.plan.servers.get(index) else {
                 continue;
             };
@@ -494,30 +504,17 @@ impl Comparison<'_> {
                 round,
                 rounds: self.plan.rounds.1,
                 server: &server.name,
-                responses_per_second: report.responses_per_second,
-                cpu_per_response_us: report
-                    .server
-                    .as_ref()
-                    .map(|server| server.cpu_per_response_us),
+                sample: &sample,
             });
-            if report.responses == 0 {
-                let kind = report
-                    .failures
-                    .first()
-                    .map_or("", |failure| failure.kind.words());
-                return Err(BenchError::Server(format!(
-                    "`{}` sent no good response: {kind}",
-                    server.name
-                )));
-            }
-            if let Some(sample) = samples.get_mut(index) {
-                *sample = Some(RoundSample::new(&report, position));
+            if let Some(place) = samples.get_mut(index) {
+                *place = Some(sample);
             }
         }
         Ok(samples.into_iter().collect())
     }
 
-    fn measure(&mut self, index: usize) -> Result<Option<BenchReport>, BenchError> {
+    /// Measures a server, which is started if it does not run. `None` if the user has interrupted it.
+    fn measure(&mut self, index: usize) -> Result<Option<RoundSample>, BenchError> {
         let (Some(server), Some(load)) = (self.plan.servers.get(index), self.plan.loads.get(index))
         else {
             return Ok(None);
@@ -532,6 +529,11 @@ impl Comparison<'_> {
                 *place = Some(running);
             }
             self.check_response(index, response)?;
+            if let Some(file) = &self.plan.check
+                && !server.has_other_response
+            {
+                check::run(file, server, load)?;
+            }
         }
         let mut load = load.clone();
         load.probes = false;
@@ -547,14 +549,23 @@ impl Comparison<'_> {
                 false => load.further_pids.push(helper.pid()),
             }
         }
-        let report = run(load, &mut |_| {})?;
+        let sample = match self.plan.idle {
+            Some(connections) => idle::measure(&server.name, (load, connections), self.clock)?,
+            None => {
+                let report = run(load, &mut |_| {})?;
+                (!report.interrupted).then(|| RoundSample::new(&report, self.plan.limit))
+            }
+        };
+        if let Some(running) = self.running.get_mut(index).and_then(Option::as_mut) {
+            running.expect_alive()?;
+        }
         if self.plan.restarts
             && !server.command.is_empty()
             && let Some(running) = self.running.get_mut(index).and_then(Option::take)
         {
             running.stop(self.clock)?;
         }
-        Ok((!report.interrupted).then_some(report))
+        Ok(sample)
     }
 
     fn check_response(&mut self, index: usize, response: ResponseSample) -> Result<(), BenchError> {

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use super::ComparedCases;
-use super::figures::{FIGURES, TableFigure};
+use super::figures::{FIGURES, FigureKind, TableFigure};
 use super::result::{ComparedMetric, ComparisonReport, METRICS};
 use super::text::number;
 use crate::report::html::{Chart, ChartLine, EscapedText, STYLE, write_details, write_table};
@@ -143,14 +143,18 @@ fn write_figures(report: &ComparisonReport, out: &mut String) -> fmt::Result {
     let columns: Vec<&TableFigure> = FIGURES
         .iter()
         .filter(|figure| {
-            let published = report.published.iter();
-            let mut published = published.filter_map(|one| one.figures.get(figure.key));
+            let is_asked_for = report.goals.iter().any(|goal| goal.figure == figure.key)
+                || report
+                    .published
+                    .iter()
+                    .any(|one| one.figures.contains_key(figure.key));
             let measured = report.servers.iter();
-            let mut measured = measured.filter_map(|server| (figure.value)(&server.median));
-            published.next().is_some()
-                || match figure.is_always_shown {
-                    true => measured.next().is_some(),
-                    false => measured.any(|value| value != 0.0) && is_counted(figure),
+            let mut measured = measured.filter_map(|server| server.figures.get(figure.key));
+            is_asked_for
+                || match figure.kind {
+                    FigureKind::Usual | FigureKind::Failures => measured.next().is_some(),
+                    FigureKind::Count => measured.any(|value| *value != 0.0),
+                    FigureKind::OnDemand => false,
                 }
         })
         .collect();
@@ -174,8 +178,8 @@ fn write_figures(report: &ComparisonReport, out: &mut String) -> fmt::Result {
     for server in &report.servers {
         let mut row = vec![server.name.clone()];
         row.extend(columns.iter().map(|figure| {
-            let value = (figure.value)(&server.median);
-            value.map_or(String::new(), number)
+            let value = server.figures.get(figure.key);
+            value.map_or(String::new(), |value| number(*value))
         }));
         rows.push(row);
         published(&server.name, &mut rows);
@@ -207,11 +211,6 @@ fn write_figures(report: &ComparisonReport, out: &mut String) -> fmt::Result {
         "<p>{rounds}, until {}; counts are sums.</p>",
         EscapedText(&report.ended_by)
     )
-}
-
-/// Whether a figure is a count, which is shown if there is anything to count.
-fn is_counted(figure: &TableFigure) -> bool {
-    matches!(figure.key, "goaways" | "reconnects")
 }
 
 fn write_goals(report: &ComparisonReport, out: &mut String) -> fmt::Result {

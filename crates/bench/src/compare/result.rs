@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::ComparisonPlan;
 use super::environment::ComparisonEnvironment;
-use super::figures::{PublishedFigures, ReachedGoal};
+use super::figures::{PublishedFigures, ReachedGoal, figures_of};
 use super::statistics::{CONFIDENCE, ROUNDS_LEAST, RatioEstimate, median};
-use crate::BenchReport;
+use crate::{BenchReport, FailureCount};
 
 /// The result of a comparison.
 #[derive(Clone, Debug, Serialize)]
@@ -68,6 +68,8 @@ pub struct ServerSamples {
     pub rounds: Vec<RoundSample>,
     /// The median of each value; what is counted, such as failures, is the sum of all rounds.
     pub median: RoundSample,
+    /// The same as the figures of tables and goals, by their names, as far as they are known.
+    pub figures: BTreeMap<&'static str, f64>,
 }
 
 /// What a round measured of one server.
@@ -75,32 +77,42 @@ pub struct ServerSamples {
 pub struct RoundSample {
     /// Which server of the round it was.
     pub position: usize,
-    /// Good responses per second.
-    pub responses_per_second: f64,
+    /// Good responses per second; `None` if connections were left alone.
+    pub responses_per_second: Option<f64>,
+    /// The same as a share of what the origin can do, if the file says how much that is.
+    pub share_of_limit: Option<f64>,
     /// CPU time of the server for each response, in microseconds.
     pub cpu_per_response_us: Option<f64>,
     /// CPU time of the programs behind the server for each response, in microseconds.
     pub behind_per_response_us: Option<f64>,
     /// Bytes of bodies per second.
-    pub body_bytes_per_second: f64,
-    /// The mean latency in milliseconds.
-    pub mean_ms: f64,
+    pub body_bytes_per_second: Option<f64>,
+    /// The mean latency in milliseconds; as the others, `None` if there was no good response.
+    pub mean_ms: Option<f64>,
     /// The standard deviation of the latencies in milliseconds.
-    pub deviation_ms: f64,
+    pub deviation_ms: Option<f64>,
     /// Milliseconds below which half of the latencies were.
-    pub p50_ms: f64,
+    pub p50_ms: Option<f64>,
     /// Milliseconds below which 90% of the latencies were.
-    pub p90_ms: f64,
+    pub p90_ms: Option<f64>,
     /// Milliseconds below which 99% of the latencies were.
-    pub p99_ms: f64,
+    pub p99_ms: Option<f64>,
     /// The longest latency in milliseconds.
-    pub max_ms: f64,
+    pub max_ms: Option<f64>,
     /// The most resident memory.
     pub memory_bytes: Option<f64>,
+    /// By how much the most resident memory grew in the load.
+    pub growth_bytes: Option<f64>,
+    /// The proportional set size at the end, with connections open: pages that processes share count once.
+    pub pss_bytes: Option<f64>,
+    /// Of that, what a connection costs that is left alone.
+    pub bytes_per_connection: Option<f64>,
     /// Energy of the processors of the whole machine for each response, in microjoules, where the kernel tells.
     pub energy_per_response_uj: Option<f64>,
     /// Failed requests.
     pub failed: u64,
+    /// Failed requests by what happened.
+    pub failures: Vec<FailureCount>,
     /// GOAWAY frames of the server.
     pub goaways: u64,
     /// Connections that were opened in place of others, if connections are kept.
@@ -118,29 +130,48 @@ pub struct RoundSample {
 }
 
 impl RoundSample {
-    pub(super) fn new(report: &BenchReport, position: usize) -> Self {
+    /// What a load measured of a server, with the responses per second that the origin can do, if that is known.
+    pub(super) fn new(report: &BenchReport, limit: Option<f64>) -> Self {
         let server = report.server.as_ref();
         let behind = report.behind.as_ref();
         let further = report
             .connections_opened
             .saturating_sub(report.connections as u64);
+        // Those that were due in the measurement may end after it.
+        let latency = (report.responses > 0).then_some(&report.latency);
+        let has_responses = report.responses_per_second > 0.0;
         Self {
-            position,
-            responses_per_second: report.responses_per_second,
-            cpu_per_response_us: server.map(|server| server.cpu_per_response_us),
-            behind_per_response_us: behind.map(|behind| behind.cpu_per_response_us),
-            body_bytes_per_second: report.body_bytes_per_second,
-            mean_ms: report.latency.mean_ms,
-            deviation_ms: report.latency.deviation_ms,
-            p50_ms: report.latency.p50_ms,
-            p90_ms: report.latency.p90_ms,
-            p99_ms: report.latency.p99_ms,
-            max_ms: report.latency.max_ms,
-            memory_bytes: server.map(|server| server.memory_bytes as f64),
-            energy_per_response_uj: report.energy_per_response_uj,
-            failed: report.failed,
-            goaways: report.goaways,
+            responses_per_second: Some(report.responses_per_second),
+            share_of_limit: limit.map(|limit| report.responses_per_second / limit),
+            cpu_per_response_us: server
+                .filter(|_| has_responses)
+                .map(|server| server.cpu_per_response_us),
+            behind_per_response_us: behind
+                .filter(|_| has_responses)
+                .map(|behind| behind.cpu_per_response_us),
+            body_bytes_per_second: Some(report.body_bytes_per_second),
+            mean_ms: latency.map(|latency| latency.mean_ms),
+            deviation_ms: latency.map(|latency| latency.deviation_ms),
+            p50_ms: latency.map(|latency| latency.p50_ms),
+            p90_ms: latency.map(|latency| latency.p90_ms),
+            p99_ms: latency.map(|latency| latency.p99_ms),
+            max_ms: latency.map(|latency| latency.max_ms),
+            energy_per_response_uj: report.energy_per_response_uj.filter(|_| has_responses),
             reconnects: report.keep_alive.then_some(further),
+            ..Self::of_idle(report)
+        }
+    }
+
+    /// What is known of a server whose connections were left alone.
+    pub(super) fn of_idle(report: &BenchReport) -> Self {
+        let server = report.server.as_ref();
+        Self {
+            memory_bytes: server.map(|server| server.memory_bytes as f64),
+            growth_bytes: server.and_then(|server| Some(server.growth_bytes? as f64)),
+            pss_bytes: server.and_then(|server| Some(server.pss_bytes? as f64)),
+            failed: report.failed,
+            failures: report.failures.clone(),
+            goaways: report.goaways,
             connections_opened: report.connections_opened,
             handshakes_resumed: report.handshakes_resumed,
             idle_share: report.machine.map(|machine| machine.idle_share),
@@ -148,7 +179,13 @@ impl RoundSample {
                 .machine
                 .map(|machine| machine.disk_read_per_second + machine.disk_written_per_second),
             is_limited_by_generator: report.generator.bottleneck.is_some(),
+            ..Self::default()
         }
+    }
+
+    /// Whether there was a load, and no good response ended in it.
+    fn is_silent(&self) -> bool {
+        self.responses_per_second == Some(0.0)
     }
 }
 
@@ -182,11 +219,11 @@ pub(super) struct ComparedMetric {
     is_primary: bool,
 }
 
-pub(super) const METRICS: [ComparedMetric; 7] = [
+pub(super) const METRICS: [ComparedMetric; 8] = [
     ComparedMetric {
         name: "rate",
         unit: "/s",
-        value: |sample| Some(sample.responses_per_second),
+        value: |sample| sample.responses_per_second,
         words: ("faster", "slower"),
         is_primary: true,
     },
@@ -207,14 +244,14 @@ pub(super) const METRICS: [ComparedMetric; 7] = [
     ComparedMetric {
         name: "median latency",
         unit: "ms",
-        value: |sample| Some(sample.p50_ms),
+        value: |sample| sample.p50_ms,
         words: ("later", "sooner"),
         is_primary: false,
     },
     ComparedMetric {
         name: "99% latency",
         unit: "ms",
-        value: |sample| Some(sample.p99_ms),
+        value: |sample| sample.p99_ms,
         words: ("later", "sooner"),
         is_primary: false,
     },
@@ -222,6 +259,13 @@ pub(super) const METRICS: [ComparedMetric; 7] = [
         name: "memory",
         unit: "MB",
         value: |sample| sample.memory_bytes.map(|bytes| bytes / 1e6),
+        words: ("more memory", "less memory"),
+        is_primary: false,
+    },
+    ComparedMetric {
+        name: "memory per connection",
+        unit: "B",
+        value: |sample| sample.bytes_per_connection,
         words: ("more memory", "less memory"),
         is_primary: false,
     },
@@ -262,6 +306,7 @@ impl ComparisonReport {
                     version: server.version(),
                     rounds: Vec::new(),
                     median: RoundSample::default(),
+                    figures: BTreeMap::new(),
                 })
                 .collect(),
             ratios: Vec::new(),
@@ -282,6 +327,7 @@ impl ComparisonReport {
     pub(super) fn evaluate(&mut self, plan: &ComparisonPlan) {
         for server in &mut self.servers {
             server.median = median_of(&server.rounds);
+            server.figures = figures_of(&server.rounds);
         }
         self.ratios.clear();
         let Some(reference) = self.servers.get(plan.reference) else {
@@ -307,6 +353,10 @@ impl ComparisonReport {
 
     /// Whether the bounds of the primary ratios are this close to them.
     pub(super) fn is_precise(&self, precision: f64) -> bool {
+        // A server without a good response has no ratios, or none has if that is the reference.
+        if self.servers.len() > 1 && self.silent_servers().next().is_some() {
+            return false;
+        }
         let primary = METRICS.iter().filter(|metric| metric.is_primary);
         let names: Vec<_> = primary.map(|metric| metric.name).collect();
         let mut ratios = self
@@ -320,11 +370,34 @@ impl ComparisonReport {
         })
     }
 
+    /// The servers that sent no good response in some rounds, with how many.
+    fn silent_servers(&self) -> impl Iterator<Item = (&ServerSamples, usize)> {
+        self.servers
+            .iter()
+            .map(|server| {
+                let silent = server.rounds.iter().filter(|round| round.is_silent());
+                (server, silent.count())
+            })
+            .filter(|(_, silent)| *silent > 0)
+    }
+
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.rounds < ROUNDS_LEAST {
             notes.push(format!(
                 "With fewer than {ROUNDS_LEAST} rounds no difference is certain."
+            ));
+        }
+        for (server, silent) in self.silent_servers() {
+            let left_out = match server.name == self.reference {
+                _ if self.servers.len() == 1 => "",
+                true => ", so nothing is compared to it",
+                false => ", so its rate, CPU and latencies are not compared",
+            };
+            notes.push(format!(
+                "{} sent no good response within {silent} of {} rounds{left_out}.",
+                server.name,
+                server.rounds.len()
             ));
         }
         for server in &self.servers {
@@ -340,9 +413,17 @@ impl ComparisonReport {
                     server.name
                 ));
             }
-            let failed: u64 = server.rounds.iter().map(|round| round.failed).sum();
-            if failed > 0 {
-                notes.push(format!("{failed} requests to {} failed.", server.name));
+            if server.median.failed > 0 {
+                let kinds = server.median.failures.iter();
+                let kinds: Vec<_> = kinds
+                    .map(|failure| format!("{} ({})", failure.kind.words(), failure.count))
+                    .collect();
+                notes.push(format!(
+                    "{} requests to {} failed: {}.",
+                    server.median.failed,
+                    server.name,
+                    kinds.join(", ")
+                ));
             }
         }
         notes
@@ -396,19 +477,24 @@ fn median_of(rounds: &[RoundSample]) -> RoundSample {
     let whole = |value: fn(&RoundSample) -> u64| rounds.iter().map(value).sum();
     RoundSample {
         position: 0,
-        responses_per_second: middle(&|one| Some(one.responses_per_second)).unwrap_or(0.0),
+        responses_per_second: middle(&|one| one.responses_per_second),
+        share_of_limit: middle(&|one| one.share_of_limit),
         cpu_per_response_us: middle(&|one| one.cpu_per_response_us),
         behind_per_response_us: middle(&|one| one.behind_per_response_us),
-        body_bytes_per_second: middle(&|one| Some(one.body_bytes_per_second)).unwrap_or(0.0),
-        mean_ms: middle(&|one| Some(one.mean_ms)).unwrap_or(0.0),
-        deviation_ms: middle(&|one| Some(one.deviation_ms)).unwrap_or(0.0),
-        p50_ms: middle(&|one| Some(one.p50_ms)).unwrap_or(0.0),
-        p90_ms: middle(&|one| Some(one.p90_ms)).unwrap_or(0.0),
-        p99_ms: middle(&|one| Some(one.p99_ms)).unwrap_or(0.0),
-        max_ms: middle(&|one| Some(one.max_ms)).unwrap_or(0.0),
+        body_bytes_per_second: middle(&|one| one.body_bytes_per_second),
+        mean_ms: middle(&|one| one.mean_ms),
+        deviation_ms: middle(&|one| one.deviation_ms),
+        p50_ms: middle(&|one| one.p50_ms),
+        p90_ms: middle(&|one| one.p90_ms),
+        p99_ms: middle(&|one| one.p99_ms),
+        max_ms: middle(&|one| one.max_ms),
         memory_bytes: middle(&|one| one.memory_bytes),
+        growth_bytes: middle(&|one| one.growth_bytes),
+        pss_bytes: middle(&|one| one.pss_bytes),
+        bytes_per_connection: middle(&|one| one.bytes_per_connection),
         energy_per_response_uj: middle(&|one| one.energy_per_response_uj),
         failed: whole(|one| one.failed),
+        failures: all_failures(rounds),
         goaways: whole(|one| one.goaways),
         reconnects: rounds.iter().map(|one| one.reconnects).sum(),
         connections_opened: whole(|one| one.connections_opened),
@@ -417,4 +503,16 @@ fn median_of(rounds: &[RoundSample]) -> RoundSample {
         disk_bytes_per_second: middle(&|one| one.disk_bytes_per_second),
         is_limited_by_generator: rounds.iter().any(|round| round.is_limited_by_generator),
     }
+}
+
+/// The failures of all rounds by what happened.
+fn all_failures(rounds: &[RoundSample]) -> Vec<FailureCount> {
+    let mut all: Vec<FailureCount> = Vec::new();
+    for failure in rounds.iter().flat_map(|round| &round.failures) {
+        match all.iter_mut().find(|known| known.kind == failure.kind) {
+            Some(known) => known.count += failure.count,
+            None => all.push(failure.clone()),
+        }
+    }
+    all
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -101,8 +101,11 @@ impl ComparedServer {
                 }
                 Err(error) => error.to_string(),
             };
-            if let Some(why) = running.ended()? {
-                return Err(failed(format!("{why}{}", last_output(&mut running.output))));
+            if let Some(status) = running.ended()? {
+                return Err(failed(format!(
+                    "it ended before it responded ({status}){}",
+                    last_output(&mut running.output)
+                )));
             }
             if begin.elapsed() >= self.ready_within || self.command.is_empty() {
                 return Err(failed(format!(
@@ -146,16 +149,26 @@ impl StartedServer {
         }
     }
 
-    /// Why it is gone, unless it runs or went to the background.
-    fn ended(&mut self) -> Result<Option<String>, BenchError> {
+    /// The status with which it ended, unless it runs or went to the background.
+    fn ended(&mut self) -> Result<Option<ExitStatus>, BenchError> {
         let Some(child) = &mut self.child else {
             return Ok(None);
         };
         let ended = child.try_wait()?;
         let is_in_background = !self.plan.stop.is_empty();
-        Ok(ended
-            .filter(|status| !(status.success() && is_in_background))
-            .map(|status| format!("it ended before it responded ({status})")))
+        Ok(ended.filter(|status| !(status.success() && is_in_background)))
+    }
+
+    /// Fails if the server ended during the load.
+    pub(super) fn expect_alive(&mut self) -> Result<(), BenchError> {
+        match self.ended()? {
+            None => Ok(()),
+            Some(status) => Err(BenchError::Server(format!(
+                "the server `{}` ended during the load ({status}){}",
+                self.plan.name,
+                last_output(&mut self.output)
+            ))),
+        }
     }
 
     /// Stops the server and waits until it is gone.

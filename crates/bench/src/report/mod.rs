@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use apus_usage::MachineReport;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::WebSocketMode;
-use crate::failure::LoadFailure;
+use crate::failure::FailureCount;
 use crate::generator::{ThreadUse, bottleneck};
-use crate::machine::MachineReport;
 use crate::plan::{HttpVersion, LoadPlan};
 use crate::recorder::{BANDS, IntervalCounts, LoadCounts, band_start};
 
@@ -139,17 +139,6 @@ pub struct LatencyReport {
     pub percentiles: Vec<(f64, f64)>,
 }
 
-/// Failed requests of one kind.
-#[derive(Clone, Debug, Serialize)]
-pub struct FailureCount {
-    /// What happened.
-    pub kind: LoadFailure,
-    /// How often.
-    pub count: u64,
-    /// What was said about the first one.
-    pub cause: Option<String>,
-}
-
 /// What the generator consumed, and whether that limited the load.
 #[derive(Clone, Debug, Serialize)]
 pub struct GeneratorReport {
@@ -253,16 +242,7 @@ impl BenchReport {
             connect_time: LatencyReport::new(&counts.connect),
             statuses: counts.statuses.iter().copied().collect(),
             failed,
-            failures: LoadFailure::ALL
-                .into_iter()
-                .zip(counts.failures.iter().zip(&counts.causes))
-                .filter(|(_, (count, _))| **count > 0)
-                .map(|(kind, (count, cause))| FailureCount {
-                    kind,
-                    count: *count,
-                    cause: cause.as_deref().map(str::to_owned),
-                })
-                .collect(),
+            failures: counts.failed_by_kind().collect(),
             connections_opened: counts.opened,
             handshakes_resumed: counts.resumed,
             goaways: counts.go_aways,

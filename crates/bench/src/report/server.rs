@@ -2,11 +2,8 @@
 
 use std::time::Instant;
 
+use apus_usage::{EnergyMeter, MachineReading, MachineReport, ProcessReading};
 use serde::Serialize;
-
-use crate::energy::EnergyMeter;
-use crate::machine::{MachineReading, MachineReport};
-use crate::process::ProcessReading;
 
 /// What a server consumed during the measurement: one of this machine, with all processes that it started, or another one, as
 /// its status endpoint says.
@@ -30,6 +27,11 @@ pub struct ServerReport {
     pub involuntary_switches_per_response: Option<f64>,
     /// The most resident memory. Pages that processes share count for each.
     pub memory_bytes: u64,
+    /// By how much the most resident memory grew: since the end of the warm-up or, without one, since before connections were opened.
+    /// No status endpoint tells.
+    pub growth_bytes: Option<u64>,
+    /// The proportional set size at the end, with connections open: pages that processes share count once. No status endpoint tells.
+    pub pss_bytes: Option<u64>,
     /// The most descriptors.
     pub descriptors: u64,
     /// The same over time.
@@ -55,11 +57,16 @@ pub(crate) struct ReadingSource {
     pub(crate) name: String,
     pub(crate) pid: Option<u32>,
     pub(crate) read: Box<dyn Fn() -> Option<ProcessReading>>,
+    /// The proportional set size, which takes the kernel longer than the rest.
+    pub(crate) pss: Box<dyn Fn() -> Option<u64>>,
 }
 
 /// Readings of the processes of a server during a load.
 pub(crate) struct ServerReadings {
     source: Option<ReadingSource>,
+    /// The most resident memory before the growth that is measured.
+    peak_before: Option<u64>,
+    pss: Option<u64>,
     energy: Option<EnergyMeter>,
     /// What the machine had done at the begin.
     machine_before: Option<MachineReading>,
@@ -74,8 +81,12 @@ pub(crate) struct ServerReadings {
 }
 
 impl ServerReadings {
-    pub(crate) fn new(source: Option<ReadingSource>) -> Self {
+    /// Readings of a load that begins now with opening connections.
+    pub(crate) fn new(source: Option<ReadingSource>, has_warm_up: bool) -> Self {
+        let first = source.as_ref().filter(|_| !has_warm_up);
         Self {
+            peak_before: first.and_then(|source| (source.read)()?.peak_bytes),
+            pss: None,
             source,
             energy: EnergyMeter::new(),
             machine_before: None,
@@ -103,6 +114,9 @@ impl ServerReadings {
         let reading = self.source.as_ref().and_then(|source| (source.read)());
         let now = Instant::now();
         self.begin = Some((now, reading));
+        self.peak_before = self
+            .peak_before
+            .or(reading.and_then(|reading| reading.peak_bytes));
         if let Some(meter) = &mut self.energy {
             meter.take();
         }
@@ -117,6 +131,7 @@ impl ServerReadings {
             self.has_ended = true;
             self.machine = self.machine_since_begin();
             self.microjoules = self.energy.as_mut().map(EnergyMeter::take);
+            self.pss = self.source.as_ref().and_then(|source| (source.pss)());
         }
     }
 
@@ -185,6 +200,11 @@ impl ServerReadings {
                 .map(|point| point.memory_bytes)
                 .max()
                 .unwrap_or(first.memory_bytes),
+            growth_bytes: last
+                .peak_bytes
+                .zip(self.peak_before)
+                .map(|(last, before)| last.saturating_sub(before)),
+            pss_bytes: self.pss,
             descriptors: course
                 .iter()
                 .map(|point| point.descriptors)

@@ -1,5 +1,6 @@
 //! What a response of a scenario has to be, and what is taken from it.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use apus_http::Headers;
@@ -44,12 +45,40 @@ impl<'a> CheckedResponse<'a> {
     }
 }
 
+/// What a header field has to be.
+#[derive(Debug)]
+pub(super) enum ExpectedField {
+    /// It exists.
+    Any,
+    Value(String),
+    Pattern(Regex),
+}
+
+impl ExpectedField {
+    fn is_met(&self, value: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Value(expected) => value == expected,
+            Self::Pattern(pattern) => pattern.is_match(value.as_bytes()),
+        }
+    }
+}
+
+impl fmt::Display for ExpectedField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("any value"),
+            Self::Value(value) => f.write_str(value),
+            Self::Pattern(pattern) => write!(f, "a match of {pattern}"),
+        }
+    }
+}
+
 /// A condition of a response.
 #[derive(Debug)]
 pub(super) enum ResponseCheck {
     Status(RangeInclusive<u16>),
-    /// A field has this value; without one, it exists.
-    Header(String, Option<String>),
+    Header(String, ExpectedField),
     Length(u64),
     Contains(String),
     /// The value at a pointer (RFC 6901).
@@ -68,24 +97,21 @@ impl ResponseCheck {
     ) -> Option<(LoadFailure, String)> {
         match self {
             Self::Status(expected) => (!expected.contains(&response.status)).then(|| {
-                (
-                    LoadFailure::WrongStatus,
-                    format!("status {}", response.status),
-                )
+                let (first, last) = (expected.start(), expected.end());
+                let expected = match first == last {
+                    true => first.to_string(),
+                    false => format!("{first} to {last}"),
+                };
+                let cause = format!("status {} instead of {expected}", response.status);
+                (LoadFailure::WrongStatus, cause)
             }),
             Self::Header(name, expected) => {
-                let found = response.headers.get_str(name);
-                let is_good = match expected {
-                    Some(value) => found == Some(value),
-                    None => found.is_some(),
+                let cause = match response.headers.get_str(name) {
+                    Some(found) if expected.is_met(found) => return None,
+                    Some(found) => format!("{name}: {found} instead of {expected}"),
+                    None => format!("no {name}"),
                 };
-                (!is_good).then(|| {
-                    let cause = match found {
-                        Some(found) => format!("{name}: {found}"),
-                        None => format!("no {name}"),
-                    };
-                    (LoadFailure::WrongHeader, cause)
-                })
+                Some((LoadFailure::WrongHeader, cause))
             }
             Self::Length(expected) => (*expected != response.body_bytes).then(|| {
                 (
@@ -177,7 +203,13 @@ mod tests {
     fn wrong_parts_of_a_response_have_names() {
         let json = |pointer: &str, value: Value| ResponseCheck::Json(pointer.to_owned(), value);
         let header = |value: Option<&str>| {
-            ResponseCheck::Header("Location".to_owned(), value.map(Into::into))
+            let value = value.map(str::to_owned);
+            let expected = value.map_or(ExpectedField::Any, ExpectedField::Value);
+            ResponseCheck::Header("Location".to_owned(), expected)
+        };
+        let pattern = |text: &str| {
+            let pattern = ExpectedField::Pattern(Regex::new(text).unwrap());
+            ResponseCheck::Header("Location".to_owned(), pattern)
         };
         for (check, expected) in [
             (ResponseCheck::Status(200..=299), None),
@@ -189,9 +221,11 @@ mod tests {
             (header(Some("/home")), None),
             (header(Some("/")), Some(LoadFailure::WrongHeader)),
             (
-                ResponseCheck::Header("x".to_owned(), None),
+                ResponseCheck::Header("x".to_owned(), ExpectedField::Any),
                 Some(LoadFailure::WrongHeader),
             ),
+            (pattern("^/h[a-z]+(; charset=utf-8)?$"), None),
+            (pattern("^home"), Some(LoadFailure::WrongHeader)),
             (ResponseCheck::Length(24), None),
             (ResponseCheck::Length(23), Some(LoadFailure::WrongLength)),
             (ResponseCheck::Contains("\"id\"".to_owned()), None),
@@ -208,6 +242,40 @@ mod tests {
         }
         let found = mistake(&json("/a", 1.into()), "<html>");
         assert_eq!(found, Some(LoadFailure::WrongValue));
+    }
+
+    #[test]
+    fn a_mistake_says_what_was_expected_and_what_came() {
+        let headers = headers();
+        let mut response = CheckedResponse::new(404, &headers, (b"", 0));
+        let location =
+            |expected: ExpectedField| ResponseCheck::Header("location".to_owned(), expected);
+        for (check, expected) in [
+            (
+                ResponseCheck::Status(200..=200),
+                "status 404 instead of 200",
+            ),
+            (
+                ResponseCheck::Status(200..=399),
+                "status 404 instead of 200 to 399",
+            ),
+            (
+                location(ExpectedField::Value("/".to_owned())),
+                "location: /home instead of /",
+            ),
+            (
+                location(ExpectedField::Pattern(Regex::new("^x").unwrap())),
+                "location: /home instead of a match of ^x",
+            ),
+            (
+                ResponseCheck::Header("etag".to_owned(), ExpectedField::Any),
+                "no etag",
+            ),
+            (ResponseCheck::Length(5), "0 bytes instead of 5"),
+        ] {
+            let (_, cause) = check.mistake(&mut response).unwrap();
+            assert_eq!(cause, expected);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use http::uri::PathAndQuery;
 use regex::bytes::Regex;
 use serde::Deserialize;
 
-use super::check::{ResponseCapture, ResponseCheck};
+use super::check::{ExpectedField, ResponseCapture, ResponseCheck};
 use super::data::RowSource;
 use super::template::{LoadTemplate, TemplateValue, ValueEscape, write_escaped};
 use super::{Scenario, ScenarioPlan, ScenarioStep};
@@ -102,6 +102,13 @@ enum RawField {
     Value(String),
     /// `true`: the field exists.
     Exists(bool),
+    Pattern(RawPattern),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPattern {
+    matches: String,
 }
 
 #[derive(Deserialize)]
@@ -409,13 +416,17 @@ fn checks(raw: RawExpect) -> Result<Vec<ResponseCheck>, String> {
         None => 200..=399,
     })];
     for (name, value) in raw.headers {
-        checks.push(match value {
-            RawField::Value(value) => ResponseCheck::Header(name, Some(value)),
-            RawField::Exists(true) => ResponseCheck::Header(name, None),
+        let expected = match value {
+            RawField::Value(value) => ExpectedField::Value(value),
+            RawField::Exists(true) => ExpectedField::Any,
             RawField::Exists(false) => {
                 return Err(format!("`{name}`: expected a value, or true"));
             }
-        });
+            RawField::Pattern(pattern) => Regex::new(&pattern.matches)
+                .map(ExpectedField::Pattern)
+                .map_err(|error| format!("`{name}`: {error}"))?,
+        };
+        checks.push(ResponseCheck::Header(name, expected));
     }
     checks.extend(raw.length.map(ResponseCheck::Length));
     let texts = match raw.body_contains {
@@ -520,6 +531,14 @@ mod tests {
             (
                 "path = \"/\"\nexpect = { status = 20 }",
                 "expected a status",
+            ),
+            (
+                "path = \"/\"\nexpect = { headers = { etag = { matches = \"(\" } } }",
+                "`etag`: regex parse error",
+            ),
+            (
+                "path = \"/\"\nexpect = { headers = { etag = false } }",
+                "`etag`: expected a value, or true",
             ),
             (
                 "path = \"/\"\nexpect = { json = { a = 1 } }",

@@ -65,6 +65,11 @@ impl ScenarioPlan {
         &self.reported
     }
 
+    /// How many scenarios there are.
+    pub(crate) fn count(&self) -> usize {
+        self.scenarios.len()
+    }
+
     /// The server.
     pub(crate) fn url(&self) -> Option<&BenchUrl> {
         self.reported.first().map(|request| &request.url)

@@ -55,6 +55,44 @@ fn a_server_that_is_slower_by_five_percent_is_said_to_be_slower() {
     );
 }
 
+/// Compares two servers so often, in at most so many short rounds each, and returns how often the first was found to be faster and
+/// to be slower than the other.
+fn verdicts(comparisons: usize, rounds: usize, urls: [String; 2]) -> (usize, usize) {
+    let [one, other] = urls;
+    let text = format!(
+        "[rounds]\nleast = 6\nmost = {rounds}\nprecision = 0.015\n\
+         [load]\nconnections = 4\nthreads = 1\nrequests = 80\n\
+         [[server]]\nname = \"one\"\nurl = \"{one}\"\n[[server]]\nname = \"other\"\nurl = \"{other}\"\n"
+    );
+    let (mut faster, mut slower) = (0, 0);
+    for _ in 0..comparisons {
+        let (file, _folder) = file(&text, &ComparisonChanges::default());
+        let report = &compared(&file).reports[0];
+        let rate = report.ratios.iter().find(|ratio| ratio.metric == "rate");
+        let rate = rate.unwrap();
+        faster += usize::from(rate.is_certain && rate.ratio < 1.0);
+        slower += usize::from(rate.is_certain && rate.ratio > 1.0);
+    }
+    (faster, slower)
+}
+
+/// The unit tests of the statistics have the same with ratios that were recorded.
+#[test]
+#[ignore = "takes three minutes on a machine that does nothing else: cargo test -p apus-bench --test it -- --ignored"]
+fn of_100_comparisons_of_a_server_with_itself_95_say_that_there_is_no_difference() {
+    let server = slow(5.0);
+    let (faster, slower) = verdicts(100, 6, [server.url("/"), server.url("/")]);
+    assert!(faster + slower <= 5, "{faster} faster, {slower} slower");
+}
+
+#[test]
+#[ignore = "takes a minute on a machine that does nothing else: cargo test -p apus-bench --test it -- --ignored"]
+fn of_20_comparisons_with_a_server_that_is_slower_by_five_percent_19_say_so() {
+    let (server, slowed) = (slow(10.0), slow(10.5));
+    let (faster, slower) = verdicts(20, 12, [server.url("/"), slowed.url("/")]);
+    assert!(faster >= 19, "{faster} faster, {slower} slower");
+}
+
 #[test]
 fn cases_goals_and_what_others_published_are_in_the_result() {
     let (one, other) = (slow(1.0), slow(2.0));
@@ -140,6 +178,193 @@ fn cases_goals_and_what_others_published_are_in_the_result() {
     assert_eq!((again.len(), again[0].case_count()), (1, 2));
     let result = compared(&again[0]);
     assert_eq!(result.reports.len(), 2, "{result:?}");
+}
+
+/// Two servers under a short load in one round each, with lines at the begin of the file.
+fn short(lines: &str, (one, other): (&ScriptedServer, &ScriptedServer)) -> String {
+    format!(
+        "{lines}\n[rounds]\nleast = 2\nmost = 2\n[load]\nconnections = 2\nrequests = 20\n\
+         [[server]]\nname = \"one\"\nurl = \"{}\"\n[[server]]\nname = \"other\"\nurl = \"{}\"\n",
+        one.url("/"),
+        other.url("/")
+    )
+}
+
+#[test]
+fn a_server_without_a_good_response_counts_its_failures_and_the_comparison_goes_on() {
+    let one = slow(1.0);
+    // It is ready, and fails under load.
+    let other = ScriptedServer::start(|request| {
+        let status = if request.number == 0 { 200 } else { 503 };
+        Action::Respond(response(status, "x"))
+    });
+    let goals = "\n[[goal]]\nfigure = \"rate\"\nserver = \"other\"\nof = \"one\"\nleast = 0.5\n\
+                 [[goal]]\nfigure = \"p99\"\nserver = \"other\"\nof = \"one\"\nmost = 0.5\n";
+    let text = short("", (&one, &other)) + goals;
+    let (file, _folder) = file(&text, &ComparisonChanges::default());
+    let result = compared(&file);
+    let report = &result.reports[0];
+    assert_eq!(report.rounds, 2, "{report:?}");
+    let (good, silent) = (&report.servers[0], &report.servers[1]);
+    assert!(
+        good.figures["rate"] > 0.0 && good.figures["p99"] > 0.0,
+        "{good:?}"
+    );
+    assert_eq!(silent.figures["rate"], 0.0, "{silent:?}");
+    assert!(silent.figures["failed"] >= 40.0, "{silent:?}");
+    assert_eq!(
+        (silent.median.p99_ms, silent.figures.get("cpu")),
+        (None, None)
+    );
+    assert!(
+        report.ratios.iter().all(|ratio| ratio.metric != "rate"),
+        "{report:?}"
+    );
+    // Nothing is as good as no response at all.
+    let [rate] = &report.goals[..] else {
+        panic!("{:?}", report.goals);
+    };
+    assert!(!rate.is_reached && rate.value == 0.0, "{rate:?}");
+    for note in [
+        "other sent no good response within 2 of 2 rounds, so its rate, CPU and latencies are not compared.",
+        "requests to other failed: wrong status (",
+    ] {
+        let text = apus_bench::to_comparison_text(report);
+        assert!(text.contains(note), "{note}: {text}");
+    }
+    assert!(
+        apus_bench::to_page(std::slice::from_ref(&result)).contains("other sent no good response")
+    );
+}
+
+#[test]
+fn a_comparison_ends_if_a_server_ends_during_the_load() {
+    let (one, other) = (slow(1.0), slow(1.0));
+    let text = short("", (&one, &other))
+        .replace("requests = 20", "duration = \"5s\"")
+        .replace(
+            "name = \"one\"",
+            "name = \"one\"\ncommand = \"sh -c 'echo it is over; sleep 1; exit 3'\"",
+        );
+    let (file, _folder) = file(&text, &ComparisonChanges::default());
+    let error = compare(&file, &mut |_| {}, &mut |_| {})
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("`one` ended during the load (exit status: 3)")
+            && error.contains("it is over"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_server_has_to_pass_the_check_before_it_is_measured() {
+    let (one, other) = (by_path("bench"), by_path("nobody"));
+    let check = "check = \"${work}/check.toml\"\n[files]\n\"check.toml\" = \"\"\"\n[[scenario]]\nname = \"pages\"\n\
+                 [[scenario.step]]\nname = \"a page\"\npath = \"/page\"\n\
+                 expect = { status = 200, headers = { x-by = { matches = \"^(bench|me)$\" } }, body_contains = \"page\" }\n\
+                 [[scenario.step]]\nname = \"no page\"\npath = \"/none\"\nexpect = { status = 404 }\n\"\"\"\n";
+    let text = short(check, (&one, &other));
+    let (file, _folder) = file(&text, &ComparisonChanges::default());
+    let error = compare(&file, &mut |_| {}, &mut |_| {})
+        .unwrap_err()
+        .to_string();
+    for part in [
+        "`other` does not pass the check ",
+        "check.toml: pages: a page, GET http://127.0.0.1:",
+        "/page: wrong header field (x-by: nobody instead of a match of ^(bench|me)$)",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    drop(file);
+
+    // A server that may send something else is not checked.
+    let excused = format!("{text}other_response = true\n");
+    let (file, _folder) = self::file(&excused, &ComparisonChanges::default());
+    assert_eq!(compared(&file).reports[0].rounds, 2);
+    drop(file);
+
+    for (from, to, expected) in [
+        (
+            "[[scenario.step]]\nname = \"no page\"",
+            "[[scenario]]\n[[scenario.step]]",
+            "expected one scenario",
+        ),
+        (
+            "{ status = 404 }",
+            "{ state = 404 }",
+            "unknown field `state`",
+        ),
+        ("${work}/check.toml", "none.toml", "/none.toml: "),
+    ] {
+        let broken = excused.replace(from, to);
+        let (file, _folder) = self::file(&broken, &ComparisonChanges::default());
+        let error = compare(&file, &mut |_| {}, &mut |_| {}).unwrap_err();
+        assert!(
+            matches!(error, apus_bench::BenchError::Plan(_)),
+            "{error:?}"
+        );
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+/// A server that has one page, and says who it is.
+fn by_path(name: &'static str) -> ScriptedServer {
+    ScriptedServer::start(move |request| {
+        let (status, body) = match request.head.starts_with("GET /none ") {
+            true => (404, "none"),
+            false => (200, "a page"),
+        };
+        let head = format!(
+            "HTTP/1.1 {status} X\r\nx-by: {name}\r\ncontent-length: {}",
+            body.len()
+        );
+        Action::Respond(format!("{head}\r\n\r\n{body}").into_bytes())
+    })
+}
+
+#[test]
+fn a_case_has_urls_and_a_limit_of_the_origin() {
+    let (one, other) = (slow(1.0), slow(2.0));
+    let cases = format!(
+        "[[case]]\nname = \"a\"\nurls = {{ other = \"{}\" }}\nlimit = 1000\n\
+         goal = [{{ figure = \"of-limit\", server = \"other\", least = 0.0001 }}, {{ figure = \"p99-of-p50\", server = \"one\", least = 1 }}]\n",
+        one.url("/else")
+    );
+    let text = short("", (&one, &other)) + &cases;
+    let (file, _folder) = file(&text, &ComparisonChanges::default());
+    let result = compared(&file);
+    let report = &result.reports[0];
+    assert_eq!(report.servers[1].url, one.url("/else"));
+    let figures = &report.servers[1].figures;
+    assert!(
+        (figures["of-limit"] - figures["rate"] / 1000.0).abs() < 0.1,
+        "{figures:?}"
+    );
+    assert!(
+        report.goals.len() == 2 && report.goals.iter().all(|goal| goal.is_reached),
+        "{report:?}"
+    );
+    let page = apus_bench::to_page(std::slice::from_ref(&result));
+    assert!(
+        page.contains("share of the origin") && page.contains("p99 by the median"),
+        "{page}"
+    );
+}
+
+#[test]
+fn idle_connections_need_a_server_whose_memory_is_known() {
+    // This process is the server, which is not the generator's to measure.
+    let (one, other) = (slow(0.0), slow(0.0));
+    let text = short("", (&one, &other)).replace(
+        "connections = 2\nrequests = 20",
+        "idle = true\nconnections = 70\nduration = \"100ms\"",
+    );
+    let (file, _folder) = file(&text, &ComparisonChanges::default());
+    let error = compare(&file, &mut |_| {}, &mut |_| {})
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("does not tell the memory of `"), "{error}");
 }
 
 #[test]

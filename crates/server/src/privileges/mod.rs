@@ -13,10 +13,11 @@ mod owned_folder;
 use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 
 use apus_config::GlobalPlan;
-use apus_control::{BoundControlSocket, ControlError};
+use apus_control::{BoundControlSocket, ControlError, socket_path_at};
 use apus_net::{AccountError, SystemAccount};
 use rustix::process::geteuid;
 
@@ -83,19 +84,27 @@ pub(crate) fn server_account(
     Ok((!account.is_root()).then_some(account))
 }
 
-/// Binds the control socket of the configuration, and links it from the default path.
+/// Binds the control socket of the configuration, or that of a folder at an address that was named, and links it from the default path
+/// unless another server listens there.
 pub(crate) fn bind_control_socket(
     loader: &PlanLoader,
-    named: Option<&std::path::Path>,
+    named: Option<&Path>,
 ) -> Result<BoundControlSocket, ControlError> {
-    let default = apus_control::socket_path(loader.source().path());
-    let Some(named) = named.filter(|named| **named != default) else {
+    let source = loader.source();
+    let default = apus_control::socket_path(source.path());
+    let address = loader.folder_address();
+    let of_address = address.map(|address| socket_path_at(source.path(), &address.to_string()));
+    let path = named.map(Path::to_owned).or(of_address);
+    let Some(path) = path.filter(|path| *path != default) else {
         return BoundControlSocket::bind(&default);
     };
-    let mut control = BoundControlSocket::bind(named)?;
-    // Only users who cannot read the configuration need the link.
-    if let Err(error) = control.link_from(&default) {
-        tracing::warn!(%error, "the control socket cannot be linked from its default path");
+    let mut control = BoundControlSocket::bind(&path)?;
+    match control.link_from(&default) {
+        // The log says so when the server starts.
+        Ok(()) | Err(ControlError::AlreadyRunning(_)) => {}
+        Err(error) => {
+            tracing::warn!(%error, "the control socket cannot be linked from its default path");
+        }
     }
     Ok(control)
 }

@@ -445,6 +445,63 @@ fn bench_compares_servers_that_it_starts_and_stops() {
 }
 
 #[test]
+fn bench_measures_the_memory_of_idle_connections_and_the_growth_under_load() {
+    let home = Home::new();
+    let apus = env!("CARGO_BIN_EXE_apus");
+    let server = |name: &str, keep_alive: u32| {
+        format!(
+            "[files]\n\"{name}.toml\" = \"\"\"\n[global]\nworker_threads = 1\nkeepalive_timeout = {keep_alive}\ncontrol_socket = \"{name}.sock\"\n\
+             [[sites]]\nlisten = [\"127.0.0.1:${{port.{name}}}\"]\nroot = \"{}\"\n\"\"\"\n",
+            home.path("site").display()
+        )
+    };
+    let text = |keep_alive: u32| {
+        format!(
+            "{}[rounds]\nleast = 1\nmost = 1\n\
+             [[server]]\nname = \"apus\"\ncommand = [{apus:?}, \"serve\", \"${{work}}/apus.toml\"]\nurl = \"http://127.0.0.1:${{port.apus}}/\"\n\
+             [[server]]\nname = \"folder\"\ncommand = [{apus:?}, \"serve\", \"site\", \"--listen\", \"127.0.0.1:${{port.folder}}\"]\n\
+             url = \"http://127.0.0.1:${{port.folder}}/\"\n\
+             [[case]]\nname = \"idle\"\nservers = [\"apus\"]\nload = {{ idle = true, connections = 164, duration = \"2s\" }}\n\
+             goal = [{{ figure = \"per-connection\", server = \"apus\", most = 100000 }}]\n\
+             [[case]]\nname = \"rest\"\nservers = [\"folder\"]\nload = {{ idle = true, connections = 0, duration = \"100ms\" }}\n\
+             goal = [{{ figure = \"pss\", server = \"folder\", most = 1000 }}]\n\
+             [[case]]\nname = \"burst\"\nservers = [\"apus\"]\nload = {{ connections = 50, requests = 500 }}\n\
+             goal = [{{ figure = \"growth\", server = \"apus\", most = 1000 }}]\n",
+            server("apus", keep_alive)
+        )
+    };
+    home.write("memory.toml", text(60));
+    let (json, _) = home.expect(&["bench", "compare", "memory.toml", "--json"], 0);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let reports = report["files"][0]["reports"].as_array().unwrap();
+    let names: Vec<_> = reports.iter().map(|report| &report["case"]).collect();
+    assert_eq!(names, ["idle", "rest", "burst"], "{json}");
+    let figure = |case: usize, name: &str| reports[case]["servers"][0]["figures"][name].as_f64();
+    assert!(figure(0, "per-connection").unwrap() > 0.0, "{json}");
+    assert_eq!(
+        (figure(0, "rate"), figure(0, "p50")),
+        (None, None),
+        "{json}"
+    );
+    assert!(figure(1, "pss").unwrap() > 1.0, "{json}");
+    assert!(figure(2, "growth").unwrap() > 0.0, "{json}");
+    for report in reports {
+        assert_eq!(report["goals"][0]["is_reached"], true, "{json}");
+    }
+
+    // Connections that the server has closed would not cost anything.
+    home.write(
+        "memory.toml",
+        text(1).replace("duration = \"2s\"", "duration = \"4s\""),
+    );
+    let (_, errors) = home.expect(&["bench", "compare", "memory.toml", "--case", "idle"], 1);
+    assert!(
+        errors.contains("idle connections to `apus` cannot be measured: the server closed them"),
+        "{errors}"
+    );
+}
+
+#[test]
 fn comparisons_that_cannot_be_made_say_why() {
     let home = Home::new();
     std::fs::create_dir(home.path("else")).unwrap();

@@ -141,6 +141,29 @@ fn a_second_server_for_the_same_source_is_refused() {
 }
 
 #[test]
+fn servers_of_a_folder_at_different_addresses_have_control_sockets_of_their_own() {
+    let home = Home::new();
+    let address = || format!("127.0.0.1:{}", free_port());
+    let mut first = home.serve(&["site", "--listen", &address()]);
+    let mut second = home.serve(&["site", "--listen", &address()]);
+    assert_eq!((first.get("/").status, second.get("/").status), (200, 200));
+    let of_folder = || {
+        let (json, _) = home.expect(&["status", "site", "--json"], 0);
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()["pid"].clone()
+    };
+    assert_eq!(of_folder(), first.pid());
+    // The log of the other one names its socket.
+    let log = second.log();
+    let (_, socket) = log.split_once("socket=").expect(&log);
+    let socket = socket.split_whitespace().next().unwrap().trim_matches('"');
+    home.expect(&["stop", "--socket", socket], 0);
+    assert!(second.wait().success());
+    assert_eq!(of_folder(), first.pid());
+    home.expect(&["stop", "site"], 0);
+    assert!(first.wait().success());
+}
+
+#[test]
 fn a_server_that_was_killed_does_not_prevent_the_next_start() {
     let home = Home::new();
     let mut apus = home.serve(&["site", "--listen", "127.0.0.1:0"]);

@@ -4,50 +4,46 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 
-use crate::BenchError;
-
 /// The processes of a server: some that were named or found, and all that they started.
 #[derive(Clone, Debug)]
-pub(crate) struct ServerProcesses {
+pub struct ServerProcesses {
     roots: BTreeSet<u32>,
 }
 
 /// What the processes have consumed since they began, and what they hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct ProcessReading {
+pub struct ProcessReading {
     /// Seconds of CPU.
-    pub(crate) cpu: f64,
+    pub cpu: f64,
     /// The same in user mode and in the kernel, if that is known.
-    pub(crate) user_and_system: Option<(f64, f64)>,
+    pub user_and_system: Option<(f64, f64)>,
     /// Context switches because a thread waited, and because its time was over, if they are known.
-    pub(crate) switches: Option<(u64, u64)>,
+    pub switches: Option<(u64, u64)>,
     /// Resident memory. Pages that processes share count for each.
-    pub(crate) memory_bytes: u64,
-    pub(crate) descriptors: u64,
+    pub memory_bytes: u64,
+    /// The most resident memory that each process ever had, if that is known.
+    pub peak_bytes: Option<u64>,
+    /// Open descriptors, if the kernel tells them to this user.
+    pub descriptors: u64,
 }
 
 impl ServerProcesses {
-    /// The process with this number.
-    pub(crate) fn of_pid(pid: u32) -> Result<Self, BenchError> {
+    /// The process with this number; `None` if there is none, or it belongs to somebody else.
+    pub fn of_pid(pid: u32) -> Option<Self> {
         let found = Self {
             roots: BTreeSet::from([pid]),
         };
-        match found.read() {
-            Some(_) => Ok(found),
-            None => Err(BenchError::Process(format!(
-                "there is no process {pid}, or it belongs to somebody else"
-            ))),
-        }
+        found.read().is_some().then_some(found)
     }
 
     /// The same with further processes, which exist.
-    pub(crate) fn and(mut self, further: &[u32]) -> Self {
+    pub fn and(mut self, further: &[u32]) -> Self {
         self.roots.extend(further);
         self
     }
 
     /// The processes that listen on this TCP port of this machine, or on this UDP port. Not this process.
-    pub(crate) fn of_port(port: u16) -> Option<Self> {
+    pub fn of_port(port: u16) -> Option<Self> {
         let inodes = listening(port);
         if inodes.is_empty() {
             return None;
@@ -60,14 +56,14 @@ impl ServerProcesses {
     }
 
     /// The name of the first one, and its number.
-    pub(crate) fn name(&self) -> (String, u32) {
+    pub fn name(&self) -> (String, u32) {
         let pid = self.roots.first().copied().unwrap_or(0);
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         (name.trim().to_owned(), pid)
     }
 
-    /// Reads the numbers of all these processes and of those that they started. `None` if none exists.
-    pub(crate) fn read(&self) -> Option<ProcessReading> {
+    /// These processes and all that they started.
+    fn all(&self) -> BTreeSet<u32> {
         let mut parents: HashMap<u32, Vec<u32>> = HashMap::new();
         for pid in all_processes() {
             if let Some(stat) = Stat::read(pid) {
@@ -81,13 +77,27 @@ impl ServerProcesses {
                 left.extend(parents.get(&pid).into_iter().flatten());
             }
         }
+        all
+    }
+
+    /// The proportional set size of all of them: pages that they share count once. `None` if the kernel does not tell this user.
+    pub fn pss(&self) -> Option<u64> {
+        let sizes = self.all().into_iter().filter_map(|pid| {
+            let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+            kilobytes(&text, "Pss:")
+        });
+        sizes.reduce(|sum, size| sum + size)
+    }
+
+    /// Reads the numbers of all these processes and of those that they started. `None` if none exists.
+    pub fn read(&self) -> Option<ProcessReading> {
         let ticks = rustix::param::clock_ticks_per_second() as f64;
         let page = rustix::param::page_size() as u64;
         let mut sum = ProcessReading::default();
         let (mut user, mut system) = (0.0, 0.0);
         let mut switched = (0, 0);
         let mut is_any = false;
-        for pid in all {
+        for pid in self.all() {
             let Some(stat) = Stat::read(pid) else {
                 continue;
             };
@@ -95,6 +105,10 @@ impl ServerProcesses {
             user += stat.user as f64 / ticks;
             system += stat.system as f64 / ticks;
             sum.memory_bytes += stat.resident_pages * page;
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            if let Some(peak) = kilobytes(&status, "VmHWM:") {
+                sum.peak_bytes = Some(sum.peak_bytes.unwrap_or(0) + peak);
+            }
             let (voluntary, involuntary) = switches(pid);
             switched.0 += voluntary;
             switched.1 += involuntary;
@@ -106,6 +120,13 @@ impl ServerProcesses {
         sum.switches = Some(switched);
         is_any.then_some(sum)
     }
+}
+
+/// The bytes of a line such as `VmHWM:      5120 kB`.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let number: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(number * 1024)
 }
 
 /// The numbers of all processes.
@@ -227,6 +248,14 @@ mod tests {
     }
 
     #[test]
+    fn reads_sizes_of_the_kernel() {
+        let text = "Name:\tx\nVmHWM:\t    5120 kB\nVmRSS:\t  7 kB\n";
+        assert_eq!(kilobytes(text, "VmHWM:"), Some(5120 * 1024));
+        assert_eq!(kilobytes(text, "Pss:"), None);
+        assert_eq!(kilobytes("Pss: many kB", "Pss:"), None);
+    }
+
+    #[test]
     fn reads_this_process() {
         let own = ServerProcesses::of_pid(std::process::id()).unwrap();
         let reading = own.read().unwrap();
@@ -234,6 +263,9 @@ mod tests {
             reading.memory_bytes > 100_000 && reading.descriptors >= 3,
             "{reading:?}"
         );
-        assert!(ServerProcesses::of_pid(u32::MAX).is_err());
+        // The sum of pages that are resident may be a little off (proc_pid_status(5)).
+        assert!(reading.peak_bytes.unwrap() > 100_000, "{reading:?}");
+        assert!(own.pss().unwrap() > 100_000);
+        assert!(ServerProcesses::of_pid(u32::MAX).is_none());
     }
 }

@@ -20,7 +20,7 @@ pub struct MachineReport {
 
 /// What the kernel has counted since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct MachineReading {
+pub struct MachineReading {
     /// Ticks of all processors.
     idle: f64,
     all: f64,
@@ -29,7 +29,8 @@ pub(crate) struct MachineReading {
 }
 
 impl MachineReading {
-    pub(crate) fn now() -> Option<Self> {
+    /// What it has counted until now; `None` where the kernel does not tell.
+    pub fn now() -> Option<Self> {
         let stat = fs::read_to_string("/proc/stat").ok()?;
         let disks = fs::read_to_string("/proc/diskstats").unwrap_or_default();
         Self::parse(&stat, &disks)
@@ -64,7 +65,7 @@ impl MachineReading {
     }
 
     /// What was done since an earlier reading, in so many seconds.
-    pub(crate) fn since(&self, earlier: &Self, seconds: f64) -> MachineReport {
+    pub fn since(&self, earlier: &Self, seconds: f64) -> MachineReport {
         let per_second = |now: f64, before: f64| (now - before) * SECTOR / seconds.max(1e-3);
         MachineReport {
             idle_share: (self.idle - earlier.idle) / (self.all - earlier.all).max(1.0),

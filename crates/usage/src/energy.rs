@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The counters of the packages of the processor, which begin anew at their ends.
 #[derive(Clone, Debug)]
-pub(crate) struct EnergyMeter {
+pub struct EnergyMeter {
     packages: Vec<Package>,
 }
 
@@ -19,7 +19,7 @@ struct Package {
 
 impl EnergyMeter {
     /// The counters of this machine. `None` if there are none, or they may not be read.
-    pub(crate) fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         Self::in_folder(Path::new("/sys/class/powercap"))
     }
 
@@ -43,7 +43,7 @@ impl EnergyMeter {
     }
 
     /// Microjoules since the last call, or since the begin.
-    pub(crate) fn take(&mut self) -> u64 {
+    pub fn take(&mut self) -> u64 {
         let mut sum = 0;
         for package in &mut self.packages {
             if let Some(now) = read(&package.counter) {
