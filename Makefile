@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 60
 PREFIX ?= /usr/local
 DENY := $(shell command -v cargo-deny || echo .tools/bin/cargo-deny)
 
-.PHONY: help run test test-fast lint package install-c release attack bench bench-generators bench-instructions bench-path soak seeds fuzz conformance tools clean
+.PHONY: help run test test-fast lint package install-c release attack bench bench-generators bench-crosscheck bench-instructions bench-path soak seeds fuzz conformance tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -57,6 +57,9 @@ bench-instructions: ## instructions of a request, counted by callgrind; BENCH="-
 
 bench-generators: ## CPU of apus bench for a request, beside wrk, h2load and oha; BENCH="--case http1"
 	python3 bench/generators.py $(BENCH)
+
+bench-crosscheck: ## what apus bench reports of known schedules, beside h2load, wrk and k6, which Go builds; BENCH="--without-k6"
+	python3 bench/crosscheck.py $(BENCH)
 
 seeds: ## the tables of the reports that Apus answers to, published figures beside those of this machine, in one page; SEEDS=--quick
 	bench/seeds/run $(SEEDS)

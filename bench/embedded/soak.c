@@ -1,21 +1,11 @@
 /* What `bench/soak.py --embedded` loads: the bodies, and uploads, streams, responses of another thread and WebSockets:
  * `soak PORT FOLDER`.
  */
-#include <apus.h>
 #include <pthread.h>
 
-#include "bodies.h"
+#include "serve.h"
 
 enum { STREAM_BYTES = 1000000, MOST_WAITING = 1024 };
-
-static int body(apus_request *request, apus_response *response, void *user)
-{
-	const struct body *body = user;
-	(void)request;
-	apus_response_set_header(response, "content-type", body->type, APUS_NTS);
-	apus_response_body_static(response, body->bytes, body->length);
-	return 0;
-}
 
 /* Responds with the number of bytes that came. */
 static int count_part(apus_deferred *deferred, apus_status status, const char *data, size_t len, void *user)
@@ -115,7 +105,6 @@ int main(int argc, char **argv)
 {
 	if (argc != 3)
 		return 2;
-	read_bodies(argv[2]);
 	pthread_t completing;
 	if (pthread_create(&completing, NULL, complete, NULL)) {
 		perror("pthread_create");
@@ -124,21 +113,10 @@ int main(int argc, char **argv)
 	/* As Autobahn wants it: long messages, from pages of all origins, to a client that reads when it likes. */
 	apus_websocket_events events = { .size = sizeof events, .message = echo, .max_message = 64 << 20, .send_buffer = 64 << 20,
 		.any_origin = true };
-	apus_app *app = apus_app_new();
-	for (struct body *of = bodies; of < bodies + BODIES; of++)
-		apus_app_get(app, of->path, body, of);
+	apus_app *app = app_of_bodies(argv[2]);
 	apus_app_post(app, "/upload", upload, NULL);
 	apus_app_get(app, "/stream", stream, NULL);
 	apus_app_get(app, "/later", later, NULL);
 	apus_app_websocket(app, "/socket", &events, NULL);
-	char address[32];
-	snprintf(address, sizeof address, "127.0.0.1:%s", argv[1]);
-	apus_server *server = apus_server_new(app);
-	apus_server_listen(server, address);
-	apus_server_workers(server, 1);
-	apus_status status = apus_server_run(server);
-	if (status != APUS_OK)
-		fprintf(stderr, "%s\n", apus_last_error());
-	apus_server_free(server);
-	return status != APUS_OK;
+	return serve(app, argv[1]);
 }

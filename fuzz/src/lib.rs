@@ -1,5 +1,6 @@
 //! The fuzz targets: functions that take bytes and panic when a property does not hold.
 
+mod c_interface;
 mod cache;
 mod clients;
 mod configuration;
@@ -23,6 +24,7 @@ mod websocket;
 
 use std::process::ExitCode;
 
+pub use c_interface::c_interface;
 pub use cache::{cache_fields, cache_record};
 pub use clients::forwarded;
 pub use configuration::configuration;
@@ -49,6 +51,7 @@ pub type Target = fn(&[u8]);
 /// Every target with the name of its seed folder.
 pub const TARGETS: &[(&str, Target)] = &[
     ("accept_encoding", accept_encoding),
+    ("c_interface", c_interface),
     ("cache_fields", cache_fields),
     ("cache_record", cache_record),
     ("cgi_head", cgi_head),

@@ -10,12 +10,12 @@ use std::thread;
 use std::time::Duration;
 
 use apus_http::{Request, Response, ResponseFuture, StatusCode, service_fn};
-use apus_net::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
-use apus_net::{Engine, EnginePlan, Http3Settings, Limits, ListenAddress, ListenerPlan, RetryMode};
+use apus_net::tls::{TlsSettings, TlsSite, UnknownName};
+use apus_net::{Engine, EnginePlan, Http3Settings, ListenAddress, ListenerPlan, RetryMode};
 use apus_testkit::CertificateAuthority;
 use apus_testkit::quic::frame::{ServerFrame, integers, kind, stream};
 use apus_testkit::quic::{INITIAL_DATAGRAM, PacketLevel, RawQuicClient, RawQuicOptions};
-use apus_transport::tls::{Certificate, MinVersion};
+use apus_transport::tls::Certificate;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
@@ -180,39 +180,20 @@ impl FuzzServer {
     fn start() -> Self {
         let authority = CertificateAuthority::generate();
         let issued = authority.ecdsa(&["a"]);
-        let site = TlsSite {
-            names: vec!["a".into()],
-            certificates: vec![
-                Certificate::from_pem(issued.pem.as_bytes(), issued.key.as_bytes()).unwrap(),
-            ],
-            client_auth: ClientAuth::None,
-            min_version: MinVersion::Tls13,
-            policy: TlsPolicy::default(),
-            alpn: vec![b"h2".to_vec()],
-            http3: true,
-            early_data: true,
-        };
+        let certificate =
+            Certificate::from_pem(issued.pem.as_bytes(), issued.key.as_bytes()).unwrap();
+        let site = TlsSite::new(vec!["a".into()], vec![certificate]);
         let settings = TlsSettings::new(&[site], UnknownName::FirstSite).unwrap();
-        let engine = Engine::start(EnginePlan {
-            workers: NonZeroUsize::MIN,
-            limits: Limits::default(),
-            server_field: None,
-            listeners: vec![ListenerPlan {
-                address: ListenAddress::Tcp {
-                    address: ([127, 0, 0, 1], 0).into(),
-                    ipv6_only: false,
-                },
-                tls: Some(Arc::new(settings)),
-                http2: true,
-                http3: Some(Http3Settings {
-                    retry: RetryMode::Never,
-                    ..Http3Settings::default()
-                }),
-                proxy_protocol_from: Vec::new(),
-                service: Arc::new(|| service_fn(echo)),
-            }],
-        });
-        let engine = engine.unwrap();
+        let address = ListenAddress::tcp(([127, 0, 0, 1], 0));
+        let listener = ListenerPlan {
+            tls: Some(Arc::new(settings)),
+            http3: Some(Http3Settings {
+                retry: RetryMode::Never,
+                ..Http3Settings::default()
+            }),
+            ..ListenerPlan::new(address, Arc::new(|| service_fn(echo)))
+        };
+        let engine = Engine::start(EnginePlan::new(NonZeroUsize::MIN, vec![listener])).unwrap();
         let listening = engine.status().listening;
         let Some(ListenAddress::Tcp { address, .. }) = listening.first() else {
             panic!("it listens on no TCP address")

@@ -22,7 +22,7 @@ fn targets_hold_for_their_seeds_and_mutations_of_them() {
         }
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
         let mutations = match *name {
-            "quic_connection" => MUTATIONS_WITH_CONNECTION,
+            "c_interface" | "quic_connection" => MUTATIONS_WITH_CONNECTION,
             _ => MUTATIONS,
         };
         for round in 0..mutations {

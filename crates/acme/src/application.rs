@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use apus_net::EnginePlan;
-use apus_net::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
-use apus_transport::tls::MinVersion;
+use apus_net::tls::{TlsSettings, TlsSite, UnknownName};
 use tokio::sync::mpsc;
 
 use crate::challenges::PendingChallenges;
@@ -243,16 +242,7 @@ impl ApplicationCertificates {
         for (listener, managed) in &self.certificates {
             // A damaged one is ordered again, which is logged.
             let certificate = self.store.certificate(managed).ok().flatten();
-            let site = TlsSite {
-                names: managed.names.clone(),
-                certificates: certificate.into_iter().collect(),
-                client_auth: ClientAuth::None,
-                min_version: MinVersion::default(),
-                policy: TlsPolicy::default(),
-                alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-                http3: true,
-                early_data: true,
-            };
+            let site = TlsSite::new(managed.names.clone(), certificate.into_iter().collect());
             let settings = TlsSettings::new(&[site], UnknownName::FirstSite)
                 .map_err(|error| AcmeError(error.to_string()))?
                 .with_challenges(Arc::clone(&self.challenges) as _);

@@ -349,23 +349,11 @@ impl fmt::Debug for OnDemandNames {
 
 #[cfg(test)]
 mod tests {
-    use apus_net::tls::{ClientAuth, TlsPolicy};
-    use apus_transport::tls::MinVersion;
-
     use super::*;
 
     fn site(ask: Option<&str>) -> OnDemandSite {
         OnDemandSite {
-            tls: TlsSite {
-                names: vec!["*.shops.example.com".to_owned()],
-                certificates: Vec::new(),
-                client_auth: ClientAuth::None,
-                min_version: MinVersion::default(),
-                policy: TlsPolicy::default(),
-                alpn: vec![b"h2".to_vec()],
-                http3: false,
-                early_data: false,
-            },
+            tls: TlsSite::new(vec!["*.shops.example.com".to_owned()], Vec::new()),
             settings: AcmeSettings::default(),
             allowed: vec!["one.shops.example.com".to_owned()],
             ask: ask.map(str::to_owned),

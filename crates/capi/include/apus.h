@@ -329,6 +329,26 @@ enum apus_limit
    * How long open requests may take after a stop began (30,000).
    */
   APUS_LIMIT_STOP_TIMEOUT = 14,
+  /**
+   * The most bytes of a body that no handler reads, which are read and discarded to keep the connection (262,144).
+   */
+  APUS_LIMIT_DISCARD_BYTES = 15,
+  /**
+   * Bytes of the largest HTTP/2 frame that is accepted, 16,384 to 16,777,215 (16,384).
+   */
+  APUS_LIMIT_H2_FRAME_BYTES = 16,
+  /**
+   * Requests over one HTTP/2 or HTTP/3 connection; 0 is no limit (0).
+   */
+  APUS_LIMIT_H2_REQUESTS_PER_CONNECTION = 17,
+  /**
+   * How long an HTTP/2 client with open requests may be silent before it gets a PING; 0 is no PING (30,000).
+   */
+  APUS_LIMIT_H2_PING_INTERVAL = 18,
+  /**
+   * The most bytes of bodies of one HTTP/2 client that may wait to be read, at least 262,144 (16,777,216).
+   */
+  APUS_LIMIT_H2_RECEIVE_WINDOW = 19,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -828,8 +848,9 @@ struct apus_config *apus_config_parse(const char *toml,
 void apus_config_free(struct apus_config *config);
 
 /**
- * The sites of a configuration, found by the host of the request. The configuration stays with the caller. NULL is an error
- * (APUS_IO: a log or a folder cannot be opened).
+ * The sites of a configuration, found by the host of the request. Settings of a whole server, such as its limits, are those of
+ * the server that serves them. The configuration stays with the caller. NULL is an error (APUS_IO: a log or a folder cannot be
+ * opened).
  */
 struct apus_service *apus_config_service(const struct apus_config *config);
 
@@ -1024,7 +1045,8 @@ struct apus_str apus_request_trailer(const struct apus_request *request, const c
 
 /**
  * Attaches a pointer to the request, which `destroy` (may be NULL) frees on the worker when the response has ended, or, if a
- * mounted service responds, when that has taken the request. It replaces, and frees, an earlier one. Errors: APUS_INVALID.
+ * mounted service responds, when that has taken the request. It replaces, and frees, an earlier one. Errors: APUS_INVALID; the
+ * data stays with the caller then.
  */
 apus_status apus_request_set_data(struct apus_request *request,
                                   void *data,
@@ -1187,7 +1209,9 @@ apus_status apus_server_listen_unix(struct apus_server *server, const char *path
 apus_status apus_server_listen_tls(struct apus_server *server, const char *address, struct apus_tls *tls);
 
 /**
- * Listens on the addresses of a configuration, too, and serves its sites there. The configuration stays with the caller.
+ * Listens on the addresses of a configuration, too, and serves its sites there. The workers, the limits and `server_header` of
+ * its `[global]` are those of the server from then on, in place of what was set before: call setters after it. The account, the
+ * control socket and the level of the log are for the program `apus`. The configuration stays with the caller.
  * Errors: APUS_INVALID, APUS_STATE, APUS_IO.
  */
 apus_status apus_server_config(struct apus_server *server,
@@ -1415,6 +1439,14 @@ apus_status apus_tls_client_auth(struct apus_tls *tls, int mode, const char *aut
 apus_status apus_tls_min_version(struct apus_tls *tls, int version);
 
 /**
+ * Which versions and cipher suites are accepted, as `tls.policy` in apus.toml: `modern` is TLS 1.3 alone; `intermediate` (the
+ * default) is TLS 1.2, too, with forward secrecy and AEAD; `legacy` is the same with the cipher suites in the order of the server.
+ * Errors: APUS_INVALID. apus_server_listen_tls() refuses `modern` with apus_tls_min_version() of 12.
+ */
+apus_status apus_tls_policy(struct apus_tls *tls,
+                            const char *policy);
+
+/**
  * Which protocols are offered beside HTTP/1.1 (both). Errors: APUS_INVALID.
  */
 apus_status apus_tls_protocols(struct apus_tls *tls, bool http2, bool http3);
@@ -1456,7 +1488,7 @@ struct apus_str apus_websocket_protocol(const struct apus_websocket *socket);
 
 /**
  * Attaches a pointer to the socket, which `destroy` (may be NULL) frees after its close event. It replaces, and frees, an
- * earlier one. On the worker. Errors: APUS_INVALID, APUS_THREAD.
+ * earlier one. On the worker. Errors: APUS_INVALID, APUS_THREAD; the data stays with the caller then.
  */
 apus_status apus_websocket_set_data(const struct apus_websocket *socket,
                                     void *data,

@@ -479,6 +479,12 @@ public:
 		detail::check(apus_tls_certificate(handle_.get(), names.empty() ? nullptr : names.c_str(), loaded));
 		return *this;
 	}
+	/** `modern`, `intermediate` or `legacy`. */
+	tls &policy(const std::string &name)
+	{
+		detail::check(apus_tls_policy(handle_.get(), name.c_str()));
+		return *this;
+	}
 	apus_tls *get() const noexcept { return handle_.get(); }
 	apus_tls *release() noexcept { return handle_.release(); }
 

@@ -9,7 +9,7 @@ use apus::upstream::Upstreams;
 use apus::{Request, ResponseFuture, Service, ServiceFactory, tokio};
 use apus_cache::service::Cache;
 use apus_files::VariantStore;
-use apus_net::{EnginePlan, ListenerPlan};
+use apus_net::EnginePlan;
 use apus_php::WorkerPools;
 use apus_server::acme::PendingChallenges;
 use apus_server::assemble::{OriginServices, ProcessResources, assemble, groups};
@@ -119,9 +119,9 @@ fn engine_plan(plan: &ServerPlan) -> Result<EnginePlan, CallError> {
 }
 
 impl ApusConfig {
-    /// The listeners of the configuration with their sites.
-    pub(crate) fn listeners(&self) -> Result<Vec<ListenerPlan>, CallError> {
-        Ok(engine_plan(&self.plan)?.listeners)
+    /// The listeners of the configuration with their sites, and the settings of the whole server.
+    pub(crate) fn engine_plan(&self) -> Result<EnginePlan, CallError> {
+        engine_plan(&self.plan)
     }
 }
 
@@ -146,8 +146,9 @@ impl ServiceFactory for ConfiguredSites {
     }
 }
 
-/// The sites of a configuration, found by the host of the request. The configuration stays with the caller. NULL is an error
-/// (APUS_IO: a log or a folder cannot be opened).
+/// The sites of a configuration, found by the host of the request. Settings of a whole server, such as its limits, are those of
+/// the server that serves them. The configuration stays with the caller. NULL is an error (APUS_IO: a log or a folder cannot be
+/// opened).
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_config_service(config: Option<&ApusConfig>) -> Option<Box<ApusService>> {
     object("apus_config_service", || {

@@ -67,6 +67,16 @@ pub enum ApusLimit {
     H2Streams = 13,
     /// How long open requests may take after a stop began (30,000).
     StopTimeout = 14,
+    /// The most bytes of a body that no handler reads, which are read and discarded to keep the connection (262,144).
+    DiscardBytes = 15,
+    /// Bytes of the largest HTTP/2 frame that is accepted, 16,384 to 16,777,215 (16,384).
+    H2FrameBytes = 16,
+    /// Requests over one HTTP/2 or HTTP/3 connection; 0 is no limit (0).
+    H2RequestsPerConnection = 17,
+    /// How long an HTTP/2 client with open requests may be silent before it gets a PING; 0 is no PING (30,000).
+    H2PingInterval = 18,
+    /// The most bytes of bodies of one HTTP/2 client that may wait to be read, at least 262,144 (16,777,216).
+    H2ReceiveWindow = 19,
 }
 
 /// A server: an application, its listeners and its limits.
@@ -83,6 +93,7 @@ pub(crate) struct ServerSettings {
     listeners: Vec<ListenerSettings>,
     workers: Option<NonZeroUsize>,
     limits: Limits,
+    server_field: Option<Arc<str>>,
     observers: Vec<Arc<dyn Observer>>,
     starts: Vec<(extern "C" fn(*mut c_void), UserPointer)>,
 }
@@ -195,12 +206,9 @@ impl ServerSettings {
                     };
                     let has_http3 = tls.is_some_and(|tls| tls.has_http3());
                     listeners.extend(addresses.into_iter().map(|address| ListenerPlan {
-                        address,
                         tls: settings.clone(),
-                        http2: true,
                         http3: has_http3.then(Http3Settings::default),
-                        proxy_protocol_from: Vec::new(),
-                        service: service.clone(),
+                        ..ListenerPlan::new(address, service.clone())
                     }));
                 }
             }
@@ -212,7 +220,7 @@ impl ServerSettings {
                     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
                 }),
                 limits: self.limits,
-                server_field: None,
+                server_field: self.server_field,
                 listeners,
             },
             routes,
@@ -446,6 +454,7 @@ pub extern "C" fn apus_server_new(app: Option<Box<ApusApp>>) -> Option<Box<ApusS
                 listeners: Vec::new(),
                 workers: None,
                 limits: Limits::default(),
+                server_field: None,
                 observers: Vec::new(),
                 starts: Vec::new(),
             }),
@@ -525,7 +534,9 @@ pub extern "C" fn apus_server_listen_tls(
     })
 }
 
-/// Listens on the addresses of a configuration, too, and serves its sites there. The configuration stays with the caller.
+/// Listens on the addresses of a configuration, too, and serves its sites there. The workers, the limits and `server_header` of
+/// its `[global]` are those of the server from then on, in place of what was set before: call setters after it. The account, the
+/// control socket and the level of the log are for the program `apus`. The configuration stays with the caller.
 /// Errors: APUS_INVALID, APUS_STATE, APUS_IO.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_server_config(
@@ -535,9 +546,13 @@ pub extern "C" fn apus_server_config(
     status("apus_server_config", || {
         let settings = known(server)?;
         let config = config.ok_or_else(|| CallError::null("config"))?;
+        let plan = config.engine_plan()?;
+        settings.workers = Some(plan.workers);
+        settings.limits = plan.limits;
+        settings.server_field = plan.server_field;
         settings
             .listeners
-            .push(ListenerSettings::Configured(config.listeners()?));
+            .push(ListenerSettings::Configured(plan.listeners));
         Ok(())
     })
 }
@@ -606,6 +621,20 @@ pub extern "C" fn apus_server_limit(
             }
             14 => {
                 limits.stop_timeout = within(0..=24 * 60 * 60 * 1000).map(Duration::from_millis)?
+            }
+            15 => limits.drain_bytes = within(0..=1_000_000 * 1024)?,
+            16 => {
+                let bytes = within(16_384..=16_777_215)?;
+                limits.h2_max_frame_size = u32::try_from(bytes).unwrap_or(u32::MAX);
+            }
+            17 => limits.h2_requests_per_connection = value,
+            18 => {
+                limits.h2_ping_interval =
+                    within(0..=24 * 60 * 60 * 1000).map(Duration::from_millis)?
+            }
+            19 => {
+                let bytes = within(256 * 1024..=2_097_151 * 1024)?;
+                limits.h2_receive_window = u32::try_from(bytes).unwrap_or(u32::MAX);
             }
             other => {
                 return Err(CallError::invalid(

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use apus::Certificate;
 use apus_net::tls::{
-    ClientAuth, OnDemandCertificates, OnDemandLookup, PreparedSite, TlsPolicy, TlsSettings,
-    TlsSite, UnknownName,
+    ClientAuth, OnDemandCertificates, OnDemandLookup, PreparedSite, TlsSettings, TlsSite,
+    UnknownName,
 };
 use apus_transport::tls::MinVersion;
 
@@ -43,7 +43,9 @@ pub struct ApusTls {
     certificates: Vec<(Vec<String>, Certificate)>,
     find: Option<FindCertificate>,
     client_auth: ClientAuth,
-    min_version: MinVersion,
+    /// `None`: the oldest one of the policy.
+    min_version: Option<MinVersion>,
+    policy: TlsPolicy,
     http2: bool,
     http3: bool,
 }
@@ -62,14 +64,13 @@ impl ApusTls {
         }
         alpn.push(b"http/1.1".to_vec());
         TlsSite {
-            names,
-            certificates,
             client_auth: self.client_auth.clone(),
-            min_version: self.min_version,
-            policy: TlsPolicy::default(),
+            min_version: self.min_version.unwrap_or_default(),
+            policy: self.policy,
             alpn,
             http3: self.http3,
             early_data: matches!(self.client_auth, ClientAuth::None),
+            ..TlsSite::new(names, certificates)
         }
     }
 
@@ -80,6 +81,13 @@ impl ApusTls {
                 "TLS settings with a certificate",
                 "none",
                 "add one by apus_tls_certificate()",
+            ));
+        }
+        if self.policy == TlsPolicy::Modern && self.min_version == Some(MinVersion::Tls12) {
+            return Err(CallError::invalid(
+                "TLS 1.3 as the oldest version of the policy \"modern\", which has no other",
+                "TLS 1.2",
+                "leave apus_tls_min_version() out, or choose \"intermediate\"",
             ));
         }
         let certificates = self.certificates.iter();
@@ -216,7 +224,8 @@ pub extern "C" fn apus_tls_new() -> Option<Box<ApusTls>> {
             certificates: Vec::new(),
             find: None,
             client_auth: ClientAuth::None,
-            min_version: MinVersion::default(),
+            min_version: None,
+            policy: TlsPolicy::default(),
             http2: true,
             http3: true,
         })
@@ -313,7 +322,7 @@ pub extern "C" fn apus_tls_client_auth(
 pub extern "C" fn apus_tls_min_version(tls: Option<&mut ApusTls>, version: c_int) -> ApusStatus {
     status("apus_tls_min_version", || {
         let tls = known(tls)?;
-        tls.min_version = match version {
+        tls.min_version = Some(match version {
             12 => MinVersion::Tls12,
             13 => MinVersion::Tls13,
             other => {
@@ -321,6 +330,29 @@ pub extern "C" fn apus_tls_min_version(tls: Option<&mut ApusTls>, version: c_int
                     "12 or 13",
                     other.to_string(),
                     "13 is TLS 1.3",
+                ));
+            }
+        });
+        Ok(())
+    })
+}
+
+/// Which versions and cipher suites are accepted, as `tls.policy` in apus.toml: `modern` is TLS 1.3 alone; `intermediate` (the
+/// default) is TLS 1.2, too, with forward secrecy and AEAD; `legacy` is the same with the cipher suites in the order of the server.
+/// Errors: APUS_INVALID. apus_server_listen_tls() refuses `modern` with apus_tls_min_version() of 12.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_tls_policy(tls: Option<&mut ApusTls>, policy: *const c_char) -> ApusStatus {
+    status("apus_tls_policy", || {
+        let tls = known(tls)?;
+        tls.policy = match name(policy, "policy")? {
+            "modern" => TlsPolicy::Modern,
+            "intermediate" => TlsPolicy::Intermediate,
+            "legacy" => TlsPolicy::Legacy,
+            other => {
+                return Err(CallError::invalid(
+                    "`modern`, `intermediate` or `legacy`",
+                    format!("{other:?}"),
+                    "see `tls.policy` in docs/reference.md",
                 ));
             }
         };

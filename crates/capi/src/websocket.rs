@@ -413,7 +413,7 @@ pub extern "C" fn apus_websocket_protocol(socket: Option<&ApusWebSocket>) -> Apu
 }
 
 /// Attaches a pointer to the socket, which `destroy` (may be NULL) frees after its close event. It replaces, and frees, an
-/// earlier one. On the worker. Errors: APUS_INVALID, APUS_THREAD.
+/// earlier one. On the worker. Errors: APUS_INVALID, APUS_THREAD; the data stays with the caller then.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_websocket_set_data(
     socket: Option<&ApusWebSocket>,

@@ -26,11 +26,20 @@ const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 
 /// What opens connections.
 pub(crate) struct DbConnector<D: Driver> {
-    pub(crate) options: <D::Connection as Connection>::Options,
-    pub(crate) system: System,
+    options: <D::Connection as Connection>::Options,
+    system: System,
+    max_age: Duration,
 }
 
 impl<D: Driver> DbConnector<D> {
+    pub(crate) fn new(options: <D::Connection as Connection>::Options, system: System) -> Self {
+        Self {
+            options,
+            system,
+            max_age: MAX_AGE,
+        }
+    }
+
     /// A new connection, ready for statements.
     pub(crate) async fn connect(&self) -> Result<D::Connection, Error> {
         let mut connection = D::Connection::connect_with(&self.options).await?;
@@ -53,7 +62,7 @@ impl<D: Driver> Manager for DbConnector<D> {
         connection: &mut D::Connection,
         metrics: &Metrics,
     ) -> RecycleResult<Error> {
-        if metrics.age() > MAX_AGE {
+        if metrics.age() > self.max_age {
             return Err(RecycleError::message("it is too old"));
         }
         if metrics.last_used() < TRUSTED_IDLE {
@@ -244,5 +253,35 @@ impl<D: Driver> Drop for DbConnection<D> {
                 drop(Object::take(object));
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{Executor, Sqlite};
+
+    use super::*;
+
+    /// Whether a connection that comes back is the next one that is taken.
+    async fn is_used_again(max_age: Duration) -> bool {
+        // Each connection to this address has a database of its own.
+        let options = Sqlite::options("sqlite::memory:").unwrap();
+        let connector = DbConnector::<Sqlite> {
+            max_age,
+            ..DbConnector::new(options, System::Sqlite)
+        };
+        let connections = DbConnections::new(connector, 1, Duration::from_secs(60));
+        let mut first = connections.acquire().await.unwrap();
+        first.execute("CREATE TABLE mark (id INT)").await.unwrap();
+        first.set_clean();
+        drop(first);
+        let mut second = connections.acquire().await.unwrap();
+        second.execute("SELECT id FROM mark").await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_too_old_is_not_used_again() {
+        assert!(is_used_again(MAX_AGE).await);
+        assert!(!is_used_again(Duration::ZERO).await);
     }
 }

@@ -145,10 +145,7 @@ impl<D: Driver> Db<D> {
     }
 
     fn connector(&self) -> DbConnector<D> {
-        DbConnector {
-            options: self.shared.options.clone(),
-            system: self.shared.system,
-        }
+        DbConnector::new(self.shared.options.clone(), self.shared.system)
     }
 
     /// A connection of this worker, for several statements on one. If the database is down, this fails at once, with the

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use apus_http::ServiceFactory;
-use apus_net::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
-use apus_net::{Engine, EnginePlan, EngineStartError, Limits, ListenerPlan};
+use apus_net::tls::{TlsSettings, TlsSite, UnknownName};
+use apus_net::{Engine, EnginePlan, EngineStartError, ListenerPlan};
 use apus_server::application_log::ApplicationLog;
 use apus_server::local_ca::{LocalCa, LocalCaError, LocalCertificate};
 use apus_server::{ListenArgument, open_in_browser};
-use apus_transport::tls::{Certificate, MinVersion};
+use apus_transport::tls::Certificate;
 
 use crate::dev_service::DevServiceFactory;
 use crate::options::DevOptions;
@@ -56,13 +56,7 @@ async fn serve(project: CargoProject, options: DevOptions) -> Result<(), DevErro
     });
     let (listeners, certificate) = listeners(&options, service)?;
     let is_tls: Vec<bool> = listeners.iter().map(|one| one.tls.is_some()).collect();
-    let engine = Engine::start(EnginePlan {
-        workers: WORKERS,
-        limits: Limits::default(),
-        server_field: None,
-        listeners,
-    })
-    .map_err(DevError::Listen)?;
+    let engine = Engine::start(EnginePlan::new(WORKERS, listeners)).map_err(DevError::Listen)?;
     let listening = engine.status().listening;
     let urls = listening.iter().zip(is_tls);
     let urls: Vec<String> = urls.map(|(address, is_tls)| address.url(is_tls)).collect();
@@ -87,12 +81,8 @@ fn listeners(
     service: Arc<dyn ServiceFactory>,
 ) -> Result<(Vec<ListenerPlan>, Option<LocalCertificate>), DevError> {
     let listener = |listen: ListenArgument, tls: Option<Arc<TlsSettings>>| ListenerPlan {
-        address: listen.address(),
         tls,
-        http2: true,
-        http3: None,
-        proxy_protocol_from: Vec::new(),
-        service: Arc::clone(&service),
+        ..ListenerPlan::new(listen.address(), Arc::clone(&service))
     };
     if !options.tls {
         let listen = options.listen.clone();
@@ -126,17 +116,11 @@ fn tls_settings(certificate: &LocalCertificate) -> Result<Arc<TlsSettings>, DevE
     let pem = fs::read(path)
         .map_err(|error| DevError::Certificate(LocalCaError::Io(path.clone(), error)))?;
     let invalid = |error: String| DevError::Tls(error);
+    let certificate =
+        Certificate::from_pem(&pem, &pem).map_err(|error| invalid(error.to_string()))?;
     let site = TlsSite {
-        names: Vec::new(),
-        certificates: vec![
-            Certificate::from_pem(&pem, &pem).map_err(|error| invalid(error.to_string()))?,
-        ],
-        client_auth: ClientAuth::None,
-        min_version: MinVersion::default(),
-        policy: TlsPolicy::default(),
-        alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         http3: false,
-        early_data: false,
+        ..TlsSite::new(Vec::new(), vec![certificate])
     };
     let settings = TlsSettings::new(&[site], UnknownName::FirstSite);
     settings

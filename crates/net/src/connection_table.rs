@@ -20,6 +20,14 @@ use apus_transport::{WorkerClock, deadline_from};
 /// A tick that is never reached.
 pub(crate) const NEVER: u32 = u32::MAX;
 
+/// The tick by which something that began at a tick is too late; [`NEVER`] if it did not begin.
+pub(crate) fn deadline_of(since: u32, timeout: Duration) -> u32 {
+    match since {
+        NEVER => NEVER,
+        since => deadline_from(since, timeout),
+    }
+}
+
 /// How long a client that has sent nothing yet, or a part, waits before others are evicted after it: it is
 /// about to send the rest. A kept connection has had its response, and its client may send the next request
 /// again elsewhere (RFC 9110 section 9.2.2).

@@ -27,15 +27,10 @@ pub fn development_listener(service: &Arc<dyn ServiceFactory>) -> Option<Listene
 }
 
 fn listener(path: PathBuf, service: &Arc<dyn ServiceFactory>) -> ListenerPlan {
-    ListenerPlan {
-        // The folder of the socket is closed to other users.
-        address: ListenAddress::Unix { path, mode: 0o600 },
-        tls: None,
-        http2: true,
-        http3: None,
-        proxy_protocol_from: Vec::new(),
-        service: Arc::new(DevelopmentServiceFactory(Arc::clone(service))),
-    }
+    // The folder of the socket is closed to other users.
+    let address = ListenAddress::Unix { path, mode: 0o600 };
+    let service = DevelopmentServiceFactory(Arc::clone(service));
+    ListenerPlan::new(address, Arc::new(service))
 }
 
 /// The service behind `apus dev`, which is a proxy that tells of its clients.

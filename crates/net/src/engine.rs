@@ -498,13 +498,12 @@ mod tests {
     };
     use apus_http::{Body, Headers, Method, Response, StatusCode, service_fn};
     use apus_testkit::{CertificateAuthority, block_on, collect, eventually};
-    use apus_transport::tls::{Certificate, MinVersion};
+    use apus_transport::tls::Certificate;
 
     use super::*;
     use crate::Http3Settings;
-    use crate::limits::Limits;
     use crate::plan::ListenerPlan;
-    use crate::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
+    use crate::tls::{TlsSettings, TlsSite, UnknownName};
 
     /// The response to a request over a new connection.
     fn get(engine: &Engine) -> io::Result<String> {
@@ -526,39 +525,21 @@ mod tests {
     fn http3_plan(workers: usize) -> (EnginePlan, Tls) {
         let authority = CertificateAuthority::generate();
         let issued = authority.ecdsa(&["example.com"]);
-        let site = TlsSite {
-            names: vec!["example.com".into()],
-            certificates: vec![
-                Certificate::from_pem(issued.pem.as_bytes(), issued.key.as_bytes()).unwrap(),
-            ],
-            client_auth: ClientAuth::None,
-            min_version: MinVersion::Tls13,
-            policy: TlsPolicy::default(),
-            alpn: vec![b"h2".to_vec()],
-            http3: true,
-            early_data: false,
-        };
+        let certificate =
+            Certificate::from_pem(issued.pem.as_bytes(), issued.key.as_bytes()).unwrap();
+        let site = TlsSite::new(vec!["example.com".into()], vec![certificate]);
         let settings = TlsSettings::new(&[site], UnknownName::FirstSite).unwrap();
         let worker = |_| {
             let thread = thread::current();
             Response::text(StatusCode::OK, thread.name().unwrap().to_owned()).into()
         };
-        let plan = EnginePlan {
-            workers: NonZeroUsize::new(workers).unwrap(),
-            limits: Limits::default(),
-            server_field: None,
-            listeners: vec![ListenerPlan {
-                address: ListenAddress::Tcp {
-                    address: ([127, 0, 0, 1], 0).into(),
-                    ipv6_only: false,
-                },
-                tls: Some(Arc::new(settings)),
-                http2: true,
-                http3: Some(Http3Settings::default()),
-                proxy_protocol_from: Vec::new(),
-                service: Arc::new(move || service_fn(worker)),
-            }],
+        let address = ListenAddress::tcp(([127, 0, 0, 1], 0));
+        let listener = ListenerPlan {
+            tls: Some(Arc::new(settings)),
+            http3: Some(Http3Settings::default()),
+            ..ListenerPlan::new(address, Arc::new(move || service_fn(worker)))
         };
+        let plan = EnginePlan::new(NonZeroUsize::new(workers).unwrap(), vec![listener]);
         let settings = ClientTlsSettings {
             authorities: Some(vec![authority.der]),
             ..ClientTlsSettings::new("example.com")
@@ -672,23 +653,9 @@ mod tests {
         let id = |request: apus_http::Request| {
             Response::text(StatusCode::OK, format!("id {}", request.connection().id)).into()
         };
-        let engine = Engine::start(EnginePlan {
-            workers: NonZeroUsize::MIN,
-            limits: Limits::default(),
-            server_field: None,
-            listeners: vec![ListenerPlan {
-                address: ListenAddress::Tcp {
-                    address: ([127, 0, 0, 1], 0).into(),
-                    ipv6_only: false,
-                },
-                tls: None,
-                http2: true,
-                http3: None,
-                proxy_protocol_from: Vec::new(),
-                service: Arc::new(move || service_fn(id)),
-            }],
-        })
-        .unwrap();
+        let address = ListenAddress::tcp(([127, 0, 0, 1], 0));
+        let listener = ListenerPlan::new(address, Arc::new(move || service_fn(id)));
+        let engine = Engine::start(EnginePlan::new(NonZeroUsize::MIN, vec![listener])).unwrap();
         let before = get(&engine).unwrap();
         for restarts in 1..=3 {
             let _ = engine.shared.lock().workers[0]

@@ -25,6 +25,18 @@ pub struct EnginePlan {
     pub listeners: Vec<ListenerPlan>,
 }
 
+impl EnginePlan {
+    /// A plan with the default limits, and without the field `Server`.
+    pub fn new(workers: NonZeroUsize, listeners: Vec<ListenerPlan>) -> Self {
+        Self {
+            workers,
+            limits: Limits::default(),
+            server_field: None,
+            listeners,
+        }
+    }
+}
+
 /// One listening socket (of each worker, with `SO_REUSEPORT`) and its service.
 #[derive(Clone)]
 pub struct ListenerPlan {
@@ -42,6 +54,20 @@ pub struct ListenerPlan {
     pub proxy_protocol_from: Vec<Network>,
     /// The service of the listener.
     pub service: Arc<dyn ServiceFactory>,
+}
+
+impl ListenerPlan {
+    /// A listener for HTTP/1.1 and HTTP/2 in clear text, behind no proxy.
+    pub fn new(address: ListenAddress, service: Arc<dyn ServiceFactory>) -> Self {
+        Self {
+            address,
+            tls: None,
+            http2: true,
+            http3: None,
+            proxy_protocol_from: Vec::new(),
+            service,
+        }
+    }
 }
 
 /// The address of a listener.
@@ -69,6 +95,14 @@ pub enum ListenAddress {
 }
 
 impl ListenAddress {
+    /// An address and port, of which `[::]` accepts IPv4 connections too.
+    pub fn tcp(address: impl Into<SocketAddr>) -> Self {
+        Self::Tcp {
+            address: address.into(),
+            ipv6_only: false,
+        }
+    }
+
     /// The port of an address of TCP.
     pub(crate) fn port(&self) -> Option<u16> {
         match self {

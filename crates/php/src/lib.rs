@@ -19,7 +19,6 @@ mod log_line;
 pub mod plan;
 mod pool;
 mod pools;
-mod queue;
 mod record;
 mod request;
 mod response_body;

@@ -134,11 +134,20 @@ impl WorkerPool {
             .map_err(|_| WorkerError::Oversized)?;
         let (mut retries, mut unprocessed) = (0, 0);
         loop {
-            let Some(connection) = shared.lease().await?.begin() else {
+            let lease = shared.lease().await?;
+            let queued = lease.queued();
+            let Some(connection) = lease.begin() else {
                 continue;
             };
             let exchange = WorkerExchange::new(Arc::clone(shared), connection, request, body);
-            let failed = match exchange.run().await {
+            let result = exchange.run().await;
+            if let Some(queued) = queued {
+                match &result {
+                    Ok(_) => queued.respond(),
+                    Err(_) => queued.fail(),
+                }
+            }
+            let failed = match result {
                 Ok(responded) => return Ok(responded),
                 Err(failed) => *failed,
             };

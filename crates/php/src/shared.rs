@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use apus_transport::coarse_now;
+use apus_upstream::{QueueOutcome, WaitQueue, WaitTicket};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::connection::WorkerConnection;
@@ -14,7 +15,6 @@ use crate::error::WorkerError;
 use crate::hub::EventHub;
 use crate::launcher::Launcher;
 use crate::plan::WorkerPoolPlan;
-use crate::queue::{QueueTicket, WorkerQueue};
 use crate::record::{WorkerId, WorkerRecord};
 use crate::sockets::Sockets;
 use crate::supervisor_message::SupervisorMessage;
@@ -62,7 +62,8 @@ pub(crate) type LeaseResult = Result<WorkerLease, WorkerError>;
 pub(crate) struct PoolState {
     /// The most recently used worker is the last and the next to be used, so that surplus workers stay idle.
     pub(crate) idle: Vec<IdleWorker>,
-    pub(crate) queue: WorkerQueue<LeaseResult>,
+    /// The requests that wait for a worker, with the time at which each arrived.
+    pub(crate) queue: WaitQueue<LeaseResult, Instant>,
     pub(crate) workers: HashMap<WorkerId, Arc<WorkerRecord>>,
     pub(crate) admission: PoolAdmission,
     pub(crate) last_error: Option<Arc<str>>,
@@ -108,6 +109,25 @@ impl PoolAdmission {
     }
 }
 
+impl PoolState {
+    /// Fails the requests that have waited for `limit` or longer. Returns their number.
+    pub(crate) fn expire_queued(&mut self, now: Instant, limit: Duration) -> u64 {
+        let is_over = |since: &Instant| now.saturating_duration_since(*since) >= limit;
+        let mut expired = 0;
+        while let Some(sender) = self.queue.take_oldest_if(is_over) {
+            expired += u64::from(sender.send(Err(WorkerError::QueueTimedOut)).is_ok());
+        }
+        expired
+    }
+
+    /// Fails all requests that wait.
+    pub(crate) fn fail_queued(&mut self, error: impl Fn() -> WorkerError) {
+        while let Some(sender) = self.queue.take_oldest_if(|_| true) {
+            let _ = sender.send(Err(error()));
+        }
+    }
+}
+
 impl SharedPool {
     pub(crate) fn new(
         plan: WorkerPoolPlan,
@@ -139,6 +159,7 @@ impl SharedPool {
                     let mut lease = WorkerLease {
                         shared: Arc::clone(self),
                         connection: Some(connection),
+                        has_waited: false,
                     };
                     match lease.check() {
                         true => return Ok(lease),
@@ -196,11 +217,11 @@ impl SharedPool {
         if std::mem::take(&mut state.may_grow) {
             self.supervisor_wakeup.notify_one();
         }
-        let (ticket, receiver) = state.queue.push(Instant::now());
+        let (ticket, receiver) = state.queue.enter(None, Instant::now());
         Ok(WorkerAcquisition::Queued(ticket, receiver))
     }
 
-    /// Returns the connection of an idle worker: it serves the first request of the queue, or becomes idle.
+    /// Returns the connection of an idle worker: it serves the next request of the queue, or becomes idle.
     pub(crate) fn release(self: &Arc<Self>, connection: WorkerConnection) {
         connection.record.mark_idle();
         if connection.record.must_recycle() {
@@ -215,8 +236,9 @@ impl SharedPool {
         let lease = WorkerLease {
             shared: Arc::clone(self),
             connection: Some(connection),
+            has_waited: true,
         };
-        if let Err(unsent) = state.queue.serve_next(Ok(lease))
+        if let Err(unsent) = state.queue.hand(|_| true, Ok(lease))
             && let Ok(mut lease) = unsent
             && let Some(connection) = lease.connection.take()
         {
@@ -266,18 +288,18 @@ impl SharedPool {
 
 enum WorkerAcquisition {
     Connection(WorkerConnection),
-    Queued(QueueTicket, oneshot::Receiver<LeaseResult>),
+    Queued(WaitTicket, oneshot::Receiver<LeaseResult>),
 }
 
-/// Removes a request from the queue when it is dropped.
+/// Removes a request from the queue when it is dropped because the client gave up.
 struct WorkerQueueGuard<'a> {
     shared: &'a SharedPool,
-    ticket: QueueTicket,
+    ticket: WaitTicket,
 }
 
 impl Drop for WorkerQueueGuard<'_> {
     fn drop(&mut self) {
-        self.shared.state().queue.remove(self.ticket);
+        self.shared.state().queue.give_up(self.ticket);
     }
 }
 
@@ -286,9 +308,46 @@ impl Drop for WorkerQueueGuard<'_> {
 pub(crate) struct WorkerLease {
     shared: Arc<SharedPool>,
     connection: Option<WorkerConnection>,
+    /// Whether the request waited for it in the queue.
+    has_waited: bool,
+}
+
+/// A request that waited in the queue and that a worker handles. If this is dropped, its client gave up.
+pub(crate) struct LeasedRequest {
+    shared: Arc<SharedPool>,
+    has_result: bool,
+}
+
+impl LeasedRequest {
+    /// The worker responded.
+    pub(crate) fn respond(mut self) {
+        self.has_result = true;
+        self.shared.state().queue.record(QueueOutcome::Responded);
+    }
+
+    /// The worker failed.
+    pub(crate) fn fail(mut self) {
+        self.has_result = true;
+    }
+}
+
+impl Drop for LeasedRequest {
+    fn drop(&mut self) {
+        if !self.has_result {
+            self.shared.state().queue.record(QueueOutcome::Abandoned);
+        }
+    }
 }
 
 impl WorkerLease {
+    /// Returns what the queue has to know of the request, if it waited there.
+    pub(crate) fn queued(&self) -> Option<LeasedRequest> {
+        self.has_waited.then(|| LeasedRequest {
+            shared: Arc::clone(&self.shared),
+            has_result: false,
+        })
+    }
+
     /// Moves the connection to this thread; returns whether the worker can still handle a request.
     fn check(&mut self) -> bool {
         let Some(connection) = self.connection.take() else {
@@ -325,5 +384,33 @@ impl Drop for WorkerLease {
         if let Some(connection) = self.connection.take() {
             self.shared.release(connection);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expires_only_requests_that_wait_for_too_long() {
+        let mut state = PoolState::default();
+        let now = Instant::now();
+        let later = now + Duration::from_secs(1);
+        let (_, mut first) = state.queue.enter(None, now);
+        let (_, gone) = state.queue.enter(None, now);
+        let (_, mut third) = state.queue.enter(None, later);
+        drop(gone);
+        let limit = Duration::from_secs(5);
+        assert_eq!(state.expire_queued(later, limit), 0);
+        assert_eq!(state.expire_queued(now + limit, limit), 1);
+        assert!(matches!(
+            first.try_recv(),
+            Ok(Err(WorkerError::QueueTimedOut))
+        ));
+        assert!(third.try_recv().is_err());
+        assert_eq!((state.queue.len(), state.queue.oldest()), (1, Some(&later)));
+        state.fail_queued(|| WorkerError::Stopping);
+        assert!(matches!(third.try_recv(), Ok(Err(WorkerError::Stopping))));
+        assert!(state.queue.is_empty());
     }
 }

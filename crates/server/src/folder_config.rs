@@ -32,13 +32,9 @@ impl ListenArgument {
 
     /// The address for a listener. Every user of the machine may connect to a Unix socket.
     pub fn address(&self) -> ListenAddress {
-        let tcp = |address| ListenAddress::Tcp {
-            address,
-            ipv6_only: false,
-        };
         match self {
-            Self::Port(port) => tcp(SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port))),
-            Self::Address(address) => tcp(*address),
+            Self::Port(port) => ListenAddress::tcp((Ipv6Addr::UNSPECIFIED, *port)),
+            Self::Address(address) => ListenAddress::tcp(*address),
             Self::Unix(path) => ListenAddress::Unix {
                 path: path.into(),
                 mode: 0o666,

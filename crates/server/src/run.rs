@@ -1,6 +1,5 @@
 //! The control thread of a server: starts the engine, and handles signals and the control socket.
 
-use std::fmt;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -9,8 +8,8 @@ use std::time::Duration;
 
 use apus_acme::{CertificateMaintenance, TicketRotation};
 use apus_control::{
-    BoundControlSocket, ControlError, ControlExchange, ControlRequest, ControlResponse,
-    ControlSocket, NodeChange, PurgeScope, StartTime,
+    BoundControlSocket, ControlExchange, ControlRequest, ControlResponse, ControlSocket,
+    NodeChange, PurgeScope, StartTime,
 };
 use apus_http::ResponseMemory;
 use apus_memory::give_back_free_memory;
@@ -27,21 +26,22 @@ use tokio::sync::mpsc;
 use tokio::time::{Interval, interval, interval_at, timeout};
 use tracing::{error, info, warn};
 
-use crate::application_log::{ApplicationLog, ApplicationLogError};
+use crate::application_log::ApplicationLog;
 use crate::browser::open_in_browser;
 use crate::cache_admin::{self, CachedHandler};
 use crate::core_dumps;
 use crate::descriptors;
 use crate::folder_config::{FolderConfig, ListenArgument};
 use crate::helper_protocol::{HelperClient, LoadedByRoot};
-use crate::load::{Certificates, LoadError, LoadedPlan, PlanLoader, managed_certificates};
+use crate::load::{Certificates, LoadedPlan, PlanLoader, managed_certificates};
 use crate::pool_status;
-use crate::privileges::{self, PrivilegeSeparation, PrivilegesError, bind_control_socket};
+use crate::privileges::{self, PrivilegeSeparation, bind_control_socket};
+use crate::serve_error::ServeError;
 use crate::signals::ServerSignals;
 use crate::source::ConfigSource;
 use crate::upstream_admin;
 use apus_access_log::{AccessLogs, LogWriterHandle, OpenFile};
-use apus_config::{ListenerSpans, Recording, ServerPlan};
+use apus_config::{Recording, ServerPlan};
 
 /// The interval of checks whether a local certificate expires soon.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(12 * 3600);
@@ -757,101 +757,5 @@ fn print_error(text: &str) {
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         warn!(%error, "cannot notify systemd");
-    }
-}
-
-/// A server cannot start, or a reload fails.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// The configuration has errors, or a file of it cannot be opened.
-    Load(LoadError),
-    /// The level of the log is invalid.
-    Logging(ApplicationLogError),
-    /// Another server runs for the same source, or the control socket cannot be created.
-    Control(ControlError),
-    /// An address cannot be listened on, or a worker cannot be started.
-    Start(EngineStartError),
-    /// The runtime of the control thread cannot be created.
-    Runtime(io::Error),
-    /// It cannot drop root.
-    Privileges(PrivilegesError),
-    /// The user of the server cannot read the folder to serve.
-    Unreadable(PathBuf, String, io::Error),
-}
-
-impl From<PrivilegesError> for ServeError {
-    fn from(error: PrivilegesError) -> Self {
-        match error {
-            PrivilegesError::Load(error) => Self::Load(error),
-            PrivilegesError::Control(error) => Self::Control(error),
-            other => Self::Privileges(other),
-        }
-    }
-}
-
-impl From<LoadError> for ServeError {
-    fn from(error: LoadError) -> Self {
-        Self::Load(error)
-    }
-}
-
-impl From<ApplicationLogError> for ServeError {
-    fn from(error: ApplicationLogError) -> Self {
-        Self::Logging(error)
-    }
-}
-
-impl From<ControlError> for ServeError {
-    fn from(error: ControlError) -> Self {
-        Self::Control(error)
-    }
-}
-
-impl ServeError {
-    /// The error of a plan that cannot be applied, with the place of its address in the file.
-    fn start(error: EngineStartError, listening: &ListenerSpans) -> Self {
-        match listening.explain(&error) {
-            Some(mistake) => Self::Load(LoadError::mistakes(mistake)),
-            None => Self::Start(error),
-        }
-    }
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Load(error) => error.fmt(f),
-            Self::Logging(error) => error.fmt(f),
-            Self::Control(error) => match error {
-                ControlError::AlreadyRunning(_) => {
-                    write!(f, "{error}; `apus reload` applies a changed configuration")
-                }
-                ControlError::Unsafe(_) => write!(f, "{error}, with `control_socket`"),
-                _ => error.fmt(f),
-            },
-            Self::Start(error) => error.fmt(f),
-            Self::Runtime(error) => write!(f, "the control thread cannot start: {error}"),
-            Self::Privileges(error) => error.fmt(f),
-            Self::Unreadable(folder, user, error) => write!(
-                f,
-                "the server runs as the user `{user}`, which cannot read {}: {error}; let this user read \
-                 the folder and enter its parents, or select another user with --user",
-                folder.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ServeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Load(error) => Some(error),
-            Self::Logging(error) => Some(error),
-            Self::Control(error) => Some(error),
-            Self::Start(error) => Some(error),
-            Self::Runtime(error) | Self::Unreadable(_, _, error) => Some(error),
-            Self::Privileges(error) => Some(error),
-        }
     }
 }

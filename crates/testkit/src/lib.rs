@@ -1,9 +1,11 @@
-//! Requests and responses without sockets, frames of HTTP/2, packets of QUIC, certificates, a relay of UDP packets, and
-//! waiting for conditions, for the tests of several crates.
+//! Requests and responses without sockets, frames of HTTP/2, packets of QUIC, certificates, a relay of UDP packets,
+//! databases and other processes, and waiting for conditions, for the tests of several crates.
 
 mod bodies;
 mod certificates;
+mod database;
 pub mod h2;
+mod process;
 mod properties;
 pub mod quic;
 mod udp_relay;
@@ -20,6 +22,8 @@ use apus_http::{
 
 pub use bodies::{body_bytes, collect, frames, ready_frames};
 pub use certificates::{CertificateAuthority, IssuedCertificate};
+pub use database::{DatabaseKind, DatabaseServer};
+pub use process::{ReadyProcess, process_folder};
 pub use properties::cases;
 pub use udp_relay::UdpRelay;
 pub use wait::{WaitCondition, eventually, wait_until};

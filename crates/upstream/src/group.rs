@@ -19,6 +19,7 @@ use crate::plan::{
 use crate::pool::FastCgiApplication;
 use crate::queue::{NodeId, RequestQueue};
 use crate::retry::RetryTokenBucket;
+use crate::wait_queue::QueueOutcome;
 
 /// A group of origins. Each worker reads it through a [`GroupView`](crate::worker), which it renews when
 /// [`Self::generation`] changes.
@@ -234,7 +235,7 @@ impl UpstreamGroup {
             limited,
         });
         self.generation.fetch_add(1, Ordering::Release);
-        self.queue().wake_all();
+        self.queue().clear();
     }
 
     /// Takes a token for a retry. Returns whether there was one.
@@ -286,7 +287,7 @@ impl UpstreamGroup {
     fn node_went_out(&self, node: &Node) {
         tracing::warn!(group = %self.name, node = %node.name, address = %node.origin.address,
             "a node is out of service");
-        self.queue().wake_all();
+        self.queue().clear();
     }
 
     /// Compares the failure rates of the nodes if that is due. Returns whether a node was ejected.
@@ -338,6 +339,7 @@ impl UpstreamGroup {
         NodeSlot {
             group: Arc::clone(self),
             node: Some(Arc::clone(node)),
+            has_waited: false,
         }
     }
 
@@ -353,7 +355,9 @@ impl UpstreamGroup {
                 && node.has_free_slot()
                 && let Some(offer) = node.offer(now)
             {
-                if let Err(slot) = queue.hand(offer, self.take_slot(node)) {
+                let mut slot = self.take_slot(node);
+                slot.has_waited = true;
+                if let Err(slot) = queue.hand(|request| request.accept(offer), slot) {
                     slot.release();
                     break;
                 }
@@ -378,12 +382,21 @@ pub(crate) struct NodeSlot {
     group: Arc<UpstreamGroup>,
     /// `None` once the slot is released.
     node: Option<Arc<Node>>,
+    /// Whether its request waited for it in the queue.
+    has_waited: bool,
 }
 
 impl NodeSlot {
     /// Returns the node of the slot.
     pub(crate) fn node(&self) -> Option<&Arc<Node>> {
         self.node.as_ref()
+    }
+
+    /// Tells the queue what became of the request, if it waited there.
+    pub(crate) fn record(&self, outcome: QueueOutcome) {
+        if self.has_waited {
+            self.group.queue().record(outcome);
+        }
     }
 
     /// Releases the slot without handing it on. The caller holds the lock of the queue.
@@ -406,8 +419,9 @@ impl Drop for NodeSlot {
             let slot = Self {
                 group: Arc::clone(&self.group),
                 node: Some(Arc::clone(&node)),
+                has_waited: true,
             };
-            if let Err(slot) = queue.hand(offer, slot) {
+            if let Err(slot) = queue.hand(|request| request.accept(offer), slot) {
                 slot.release();
             }
         } else {

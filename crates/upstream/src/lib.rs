@@ -20,6 +20,7 @@ mod queue;
 mod retry;
 mod status;
 mod upstreams;
+mod wait_queue;
 mod worker;
 
 pub use balance::hash_key;
@@ -29,6 +30,7 @@ pub use node::HealthCheckResult;
 pub use retry::is_idempotent;
 pub use status::{GroupStatus, NodeAvailability, NodeStatus};
 pub use upstreams::{UnknownNode, Upstreams};
+pub use wait_queue::{QueueOutcome, WaitQueue, WaitTicket};
 pub use worker::{
     AttemptFailure, FailedAttempt, NodeLabel, RequestContext, UpstreamError, UpstreamErrorKind,
     UpstreamExchange, UpstreamResponse, WorkerGroup,

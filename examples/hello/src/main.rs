@@ -2,7 +2,7 @@
 
 use apus::assets::Assets;
 use apus::template::{Page, Renderer, Templates, context};
-use apus::{App, Path, get, routes};
+use apus::{App, Path, StartError, get, routes};
 
 #[get("/", name = "home")]
 async fn home(renderer: Renderer) -> Page {
@@ -19,7 +19,7 @@ async fn plain(Path(name): Path<String>) -> String {
     format!("Hello, {name}!\n")
 }
 
-fn app() -> Result<App, Box<dyn std::error::Error>> {
+fn app() -> Result<App, StartError> {
     let folder = env!("CARGO_MANIFEST_DIR");
     let assets = Assets::folder(format!("{folder}/assets")).load()?;
     let templates = Templates::folder(format!("{folder}/templates"))
@@ -31,9 +31,8 @@ fn app() -> Result<App, Box<dyn std::error::Error>> {
         .register(routes![home, hello, plain]))
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    app()?.serve("127.0.0.1:8080")?;
-    Ok(())
+fn main() -> Result<(), StartError> {
+    app()?.serve("127.0.0.1:8080")
 }
 
 #[cfg(test)]

@@ -4,8 +4,6 @@
 
 mod users;
 
-use std::error::Error;
-
 use apus::auth::{Csrf, CsrfToken, password};
 use apus::layers::{ClientInfo, RateLimit};
 use apus::session::{Session, Sessions, SqlStore};
@@ -14,7 +12,7 @@ use apus::template::{Page, Renderer, Templates, context};
 use apus::{
     App, Extension, Form, HandlerExt, IntoResponse, Next, Redirect, Request, Response, State,
 };
-use apus::{Result, StatusCode};
+use apus::{Result, StartError, StatusCode};
 use serde::Deserialize;
 
 use users::{User, Users};
@@ -29,7 +27,7 @@ pub const MIGRATIONS: Migrations = migrations!();
 ///
 /// # Errors
 /// The database cannot be reached or migrated, or a template is not valid.
-pub fn app(db: Db) -> std::result::Result<App, Box<dyn Error>> {
+pub fn app(db: Db) -> std::result::Result<App, StartError> {
     db.migrate(MIGRATIONS)?;
     let templates = Templates::embedded([
         ("base.html", include_str!("../templates/base.html")),

@@ -3,11 +3,11 @@
 #![forbid(unsafe_code)]
 
 use std::env;
-use std::error::Error;
 
+use apus::StartError;
 use apus_example_one_app::{Parts, app};
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), StartError> {
     tracing_subscriber::fmt().init();
     let origin = env::var("ORIGIN").unwrap_or_else(|_| "http://127.0.0.1:9000".into());
     let parts = Parts {
@@ -16,6 +16,5 @@ fn main() -> Result<(), Box<dyn Error>> {
         php: env::var_os("PHP").map(Into::into),
     };
     println!("http://127.0.0.1:8080/");
-    app(&parts)?.serve("127.0.0.1:8080")?;
-    Ok(())
+    app(&parts)?.serve("127.0.0.1:8080")
 }

@@ -9,13 +9,12 @@ mod problem;
 mod routes;
 mod site;
 
-use std::error::Error;
 use std::path::PathBuf;
 
 use apus::layers::{Logged, RequestIds};
 use apus::mail::Mailer;
 use apus::sql::Db;
-use apus::{App, ErrorFormat};
+use apus::{App, ErrorFormat, StartError};
 
 /// What the shop uses outside of itself.
 #[derive(Clone, Debug)]
@@ -34,7 +33,7 @@ pub struct Services {
 ///
 /// # Errors
 /// The database cannot be reached or migrated, or the folder cannot be created.
-pub fn app(services: Services) -> Result<App, Box<dyn Error>> {
+pub fn app(services: Services) -> Result<App, StartError> {
     std::fs::create_dir_all(&services.pictures)?;
     services.db.migrate(apus::sql::migrations!())?;
     Ok(App::new()

@@ -4,14 +4,14 @@
 #![forbid(unsafe_code)]
 
 use std::env;
-use std::error::Error;
 use std::path::PathBuf;
 
+use apus::StartError;
 use apus::mail::Mailer;
 use apus::sql::Db;
 use apus_example_shop::Services;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), StartError> {
     tracing_subscriber::fmt().init();
     let database = env::var("DATABASE").unwrap_or_else(|_| "sqlite:shop.db".into());
     let address = env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:8080".into());
@@ -23,6 +23,5 @@ fn main() -> Result<(), Box<dyn Error>> {
         pictures: env::var_os("PICTURES").map_or_else(|| "pictures".into(), PathBuf::from),
     })?;
     println!("http://{address}/");
-    app.serve(address)?;
-    Ok(())
+    app.serve(address)
 }

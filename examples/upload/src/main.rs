@@ -2,12 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use std::error::Error;
-
+use apus::StartError;
 use apus::extract::UploadLimits;
 use apus_example_upload::Store;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), StartError> {
     tracing_subscriber::fmt().init();
     let folder = std::env::args().nth(1).unwrap_or_else(|| "uploads".into());
     let store = Store::open(&folder)?;
@@ -17,6 +16,5 @@ fn main() -> Result<(), Box<dyn Error>> {
         .parts(20)
         .folder(&folder);
     println!("http://127.0.0.1:8080/ (files in {folder})");
-    apus_example_upload::app(store, limits).serve("127.0.0.1:8080")?;
-    Ok(())
+    apus_example_upload::app(store, limits).serve("127.0.0.1:8080")
 }

@@ -1,6 +1,6 @@
 //! What is reported is what happened: delays by a schedule, a pause of the server, wrong responses.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use apus_bench::{ArrivalRate, LoadFailure, LoadLimit, to_text};
@@ -76,6 +76,87 @@ fn an_open_loop_shows_a_pause_of_the_server() {
     );
     let lag = report.generator.lag.as_ref().unwrap();
     assert_eq!(lag.count, 600);
+}
+
+/// When a server received a request, and when it had its response.
+type RecordedTimes = Arc<Mutex<Vec<(Instant, Instant)>>>;
+
+/// A server that pauses for a second, a second after its first request of the load, and records what it does.
+fn recorded_pausing_server() -> (ScriptedServer, RecordedTimes) {
+    let times = RecordedTimes::default();
+    let recorded = Arc::clone(&times);
+    let begin = Mutex::new(None);
+    let server = ScriptedServer::start(move |request| {
+        if request.number > 0 {
+            let received = Instant::now();
+            let begin = *begin.lock().unwrap().get_or_insert(received);
+            if received >= begin + Duration::from_secs(1) {
+                let end = begin + Duration::from_secs(2);
+                wait(end.saturating_duration_since(received));
+            }
+            recorded.lock().unwrap().push((received, Instant::now()));
+        }
+        Action::Respond(response(200, "x"))
+    });
+    (server, times)
+}
+
+/// The latencies in milliseconds as wrk2 computes them, in order: each from the time at which its request was due by a
+/// constant rate. Here they are computed of the times that the server recorded.
+fn corrected_latencies(times: &RecordedTimes, gap: Duration) -> Vec<f64> {
+    let mut times = times.lock().unwrap().clone();
+    times.sort_unstable();
+    let due: Vec<Duration> = (0..).map(|number| gap * number).take(times.len()).collect();
+    // No request comes before it is due.
+    let begins = times
+        .iter()
+        .zip(&due)
+        .map(|((received, _), due)| *received - *due);
+    let begin = begins.min().unwrap();
+    let of = |((_, responded), due): (&(Instant, Instant), &Duration)| {
+        (*responded - (begin + *due)).as_secs_f64() * 1e3
+    };
+    let mut latencies: Vec<f64> = times.iter().zip(&due).map(of).collect();
+    latencies.sort_unstable_by(f64::total_cmp);
+    latencies
+}
+
+/// The latency at a percentile: the smallest that so many are not above.
+fn percentile(sorted: &[f64], percent: f64) -> f64 {
+    let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
+    sorted[rank.max(1) - 1]
+}
+
+/// The schedule alone says what has to be reported: of 600 requests, 200 were due in the pause, the first 1 s before its
+/// end, and each other one 5 ms later.
+#[test]
+fn an_open_loop_reports_what_wrk2_computes() {
+    let (server, times) = recorded_pausing_server();
+    let mut plan = plan(&server.url("/"), 300, 1);
+    plan.limit = LoadLimit::Time(Duration::from_secs(3));
+    plan.rate = Some(ArrivalRate::constant(200.0).unwrap());
+    let report = run(plan);
+    assert_eq!((report.responses, report.failed), (600, 0));
+    let corrected = corrected_latencies(&times, Duration::from_millis(5));
+    assert_eq!(corrected.len(), 600);
+    let scheduled: Vec<f64> = std::iter::repeat_n(0.0, 400)
+        .chain((1..=200).map(|number| f64::from(number) * 5.0))
+        .collect();
+    let latency = &report.latency;
+    for (percent, reported) in [
+        (90.0, latency.p90_ms),
+        (99.0, latency.p99_ms),
+        (99.9, latency.p999_ms),
+        (100.0, latency.max_ms),
+    ] {
+        let corrected = percentile(&corrected, percent);
+        let scheduled = percentile(&scheduled, percent);
+        assert_time(&format!("p{percent}, computed"), corrected, scheduled);
+        assert_time(&format!("p{percent}, reported"), reported, corrected);
+    }
+    let mean = |latencies: &[f64]| latencies.iter().sum::<f64>() / latencies.len() as f64;
+    assert_time("mean, computed", mean(&corrected), mean(&scheduled));
+    assert_time("mean, reported", latency.mean_ms, mean(&corrected));
 }
 
 #[test]

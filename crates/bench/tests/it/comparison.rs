@@ -55,6 +55,44 @@ fn a_server_that_is_slower_by_five_percent_is_said_to_be_slower() {
     );
 }
 
+/// Compares two servers so often, in at most so many short rounds each, and returns how often the first was found to be faster and
+/// to be slower than the other.
+fn verdicts(comparisons: usize, rounds: usize, urls: [String; 2]) -> (usize, usize) {
+    let [one, other] = urls;
+    let text = format!(
+        "[rounds]\nleast = 6\nmost = {rounds}\nprecision = 0.015\n\
+         [load]\nconnections = 4\nthreads = 1\nrequests = 80\n\
+         [[server]]\nname = \"one\"\nurl = \"{one}\"\n[[server]]\nname = \"other\"\nurl = \"{other}\"\n"
+    );
+    let (mut faster, mut slower) = (0, 0);
+    for _ in 0..comparisons {
+        let (file, _folder) = file(&text, &ComparisonChanges::default());
+        let report = &compared(&file).reports[0];
+        let rate = report.ratios.iter().find(|ratio| ratio.metric == "rate");
+        let rate = rate.unwrap();
+        faster += usize::from(rate.is_certain && rate.ratio < 1.0);
+        slower += usize::from(rate.is_certain && rate.ratio > 1.0);
+    }
+    (faster, slower)
+}
+
+/// The unit tests of the statistics have the same with ratios that were recorded.
+#[test]
+#[ignore = "takes three minutes on a machine that does nothing else: cargo test -p apus-bench --test it -- --ignored"]
+fn of_100_comparisons_of_a_server_with_itself_95_say_that_there_is_no_difference() {
+    let server = slow(5.0);
+    let (faster, slower) = verdicts(100, 6, [server.url("/"), server.url("/")]);
+    assert!(faster + slower <= 5, "{faster} faster, {slower} slower");
+}
+
+#[test]
+#[ignore = "takes a minute on a machine that does nothing else: cargo test -p apus-bench --test it -- --ignored"]
+fn of_20_comparisons_with_a_server_that_is_slower_by_five_percent_19_say_so() {
+    let (server, slowed) = (slow(10.0), slow(10.5));
+    let (faster, slower) = verdicts(20, 12, [server.url("/"), slowed.url("/")]);
+    assert!(faster >= 19, "{faster} faster, {slower} slower");
+}
+
 #[test]
 fn cases_goals_and_what_others_published_are_in_the_result() {
     let (one, other) = (slow(1.0), slow(2.0));

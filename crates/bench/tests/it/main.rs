@@ -11,6 +11,8 @@ mod failures;
 #[cfg(test)]
 mod find_max;
 #[cfg(test)]
+mod generators;
+#[cfg(test)]
 mod grpc;
 #[cfg(test)]
 mod harness;

@@ -139,6 +139,7 @@ static int nulls(void) {
   EXPECT(APUS_INVALID, apus_tls_client_auth(NULL, 1, "", 0));
   EXPECT(APUS_INVALID, apus_tls_min_version(NULL, 12));
   EXPECT(APUS_INVALID, apus_tls_protocols(NULL, true, true));
+  EXPECT(APUS_INVALID, apus_tls_policy(NULL, "modern"));
   TRUE(!apus_server_new(NULL));
   EXPECT(APUS_INVALID, apus_server_listen(NULL, "127.0.0.1:0"));
   EXPECT(APUS_INVALID, apus_server_listen_unix(NULL, "/a"));
@@ -212,6 +213,12 @@ static int errors(void) {
   for (int limit = APUS_LIMIT_WORKER_CONNECTIONS; limit <= APUS_LIMIT_STOP_TIMEOUT; ++limit) {
     EXPECT(APUS_OK, apus_server_limit(server, limit, 1000));
   }
+  for (int limit = APUS_LIMIT_DISCARD_BYTES; limit <= APUS_LIMIT_H2_RECEIVE_WINDOW; ++limit) {
+    EXPECT(APUS_OK, apus_server_limit(server, limit, 300000));
+  }
+  EXPECT(APUS_INVALID, apus_server_limit(server, APUS_LIMIT_H2_FRAME_BYTES, 16383));
+  EXPECT(APUS_INVALID, apus_server_limit(server, APUS_LIMIT_H2_RECEIVE_WINDOW, 1000));
+  EXPECT(APUS_INVALID, apus_server_limit(server, APUS_LIMIT_H2_RECEIVE_WINDOW + 1, 1000));
   EXPECT(APUS_INVALID, apus_server_access_log_file(server, "/dev/null", "unknown"));
   EXPECT(APUS_INVALID, apus_server_access_log_file(server, "/dev/null", "$nothing"));
   EXPECT(APUS_IO, apus_server_access_log_file(server, "/nowhere/log", "json"));
@@ -252,12 +259,21 @@ static int errors(void) {
   TRUE(!apus_certificate_pem("a", 1, "b", 1) && says("PEM"));
   apus_tls *tls = apus_tls_new();
   EXPECT(APUS_INVALID, apus_tls_min_version(tls, 11));
+  EXPECT(APUS_INVALID, apus_tls_policy(tls, "old"));
+  TRUE(says("`modern`, `intermediate` or `legacy`"));
+  EXPECT(APUS_INVALID, apus_tls_policy(tls, NULL));
   EXPECT(APUS_INVALID, apus_tls_client_auth(tls, 7, "", 0));
   EXPECT(APUS_INVALID, apus_tls_client_auth(tls, APUS_CLIENT_AUTH_REQUIRED, "nonsense", APUS_NTS));
   EXPECT(APUS_INVALID, apus_tls_certificate(tls, "a", NULL));
   server = apus_server_new(apus_app_new());
   EXPECT(APUS_INVALID, apus_server_listen_tls(server, "127.0.0.1:0", tls));
   TRUE(says("apus_tls_certificate()"));
+  tls = apus_tls_new();
+  EXPECT(APUS_OK, apus_tls_on_server_name(tls, find, NULL));
+  EXPECT(APUS_OK, apus_tls_policy(tls, "modern"));
+  EXPECT(APUS_OK, apus_tls_min_version(tls, 12));
+  EXPECT(APUS_INVALID, apus_server_listen_tls(server, "127.0.0.1:0", tls));
+  TRUE(says("\"modern\""));
   apus_server_free(server);
   printf("no mistakes\n");
   return 0;
@@ -332,7 +348,7 @@ static int random_calls(unsigned calls) {
   for (unsigned call = 0; call < calls; ++call) {
     unsigned a = random_number(SLOTS), b = random_number(SLOTS);
     apus_status status = APUS_OK;
-    switch (random_number(44)) {
+    switch (random_number(45)) {
     case 0: apus_app_free(TAKE(apps[a])), apps[a] = apus_app_new(); break;
     case 1: status = apus_app_get(apps[a], random_text(), handler, NULL); break;
     case 2: status = apus_app_route(apps[a], random_text(), random_text(), handler, NULL); break;
@@ -364,7 +380,7 @@ static int random_calls(unsigned calls) {
     case 28: status = apus_server_listen(servers[a], random_number(3) ? "127.0.0.1:0" : random_text()); break;
     case 29: status = apus_server_listen_tls(servers[a], "127.0.0.1:0", TAKE(tls[b])); break;
     case 30: status = apus_server_workers(servers[a], 1 + random_number(2)); break;
-    case 31: status = apus_server_limit(servers[a], (int)random_number(16), random_number(70000)); break;
+    case 31: status = apus_server_limit(servers[a], (int)random_number(21), random_number(70000)); break;
     case 32: status = apus_server_access_log(servers[a], access_entry, NULL); break;
     case 33: status = apus_server_on_worker_start(servers[a], task, NULL); break;
     case 34: status = apus_server_start(servers[a]); break;
@@ -383,6 +399,7 @@ static int random_calls(unsigned calls) {
       apus_worker_free(worker);
       break;
     }
+    case 44: status = apus_tls_policy(tls[a], random_number(2) ? "modern" : random_text()); break;
     }
     if (status != APUS_OK) {
       ++failures;

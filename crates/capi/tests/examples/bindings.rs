@@ -1,5 +1,6 @@
 //! Examples in other languages: C++ with `apus.hpp`, and Python by cffi.
 
+use std::fs;
 use std::process::Command;
 
 use crate::harness::{CPP, Server, WebSocket, curl, programs_folder, repository};
@@ -41,16 +42,27 @@ fn cpp_exceptions_are_errors_without_their_text() {
     server.stop();
 }
 
-#[test]
-fn python_serves_a_wsgi_application_by_cffi() {
+/// Runs a script that finds `apus.py` and the library, with the address as its argument.
+fn serve_by_python(arguments: &[&str]) -> Server {
     let mut python = Command::new("/usr/bin/python3");
     python
-        .arg(repository().join("examples/c/hello.py"))
-        .env("LD_LIBRARY_PATH", programs_folder());
-    let server = Server::run(python, "hello.py", |_, _| {}, &[]);
+        .args(arguments)
+        .env("LD_LIBRARY_PATH", programs_folder())
+        .env("PYTHONPATH", repository().join("examples/c"))
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    Server::run(python, arguments[0], |_, _| {}, &[])
+}
+
+#[test]
+fn python_serves_a_wsgi_application_by_cffi() {
+    let script = repository().join("examples/c/hello.py");
+    let lines = fs::read_to_string(&script).unwrap().lines().count();
+    assert!(lines <= 20, "a hello is short, not {lines} lines");
+    let server = serve_by_python(&[script.to_str().unwrap()]);
     let reply = server.get("/");
     assert_eq!((reply.status, reply.text()), (200, "Hello, world!\n"));
     assert_eq!(reply.field("content-type"), "text/plain; charset=utf-8");
+    assert_eq!(server.get("/J%C3%BCrgen").text(), "Hello, J\u{fc}rgen!\n");
     std::thread::scope(|scope| {
         for name in ["Ada", "Alan", "Barbara", "Edsger"] {
             let server = &server;
@@ -62,5 +74,39 @@ fn python_serves_a_wsgi_application_by_cffi() {
             });
         }
     });
+    server.stop();
+}
+
+/// An application behind the checks of Python's own library, which raise where the server or the application is wrong.
+const CHECKED_APPLICATION: &str = "
+import sys, apus
+from wsgiref.validate import validator
+def application(environ, start_response):
+    if environ['PATH_INFO'] == '/mistake':
+        raise ValueError('a secret')
+    write = start_response('201 Created', [('Content-Type', 'text/plain'), ('X-Method', environ['REQUEST_METHOD'])])
+    write(b'body=' + environ['wsgi.input'].read(100))
+    names = 'QUERY_STRING', 'CONTENT_TYPE', 'HTTP_X_FIELD', 'SERVER_NAME', 'SERVER_PORT', 'REMOTE_ADDR', 'wsgi.url_scheme'
+    return [f' {environ.get(name)}'.encode() for name in names]
+apus.serve(validator(application), sys.argv[1], body_limit=20)
+";
+
+#[test]
+fn python_has_the_requests_and_responses_of_wsgi() {
+    let server = serve_by_python(&["-c", CHECKED_APPLICATION]);
+    let fields = ["-H", "X-Field: a", "-H", "X-Field: b"];
+    let url = server.url("/path?a=b");
+    let reply = curl(&[&fields[..], &["--data", "some bytes", &url]].concat());
+    assert_eq!((reply.status, reply.field("x-method")), (201, "POST"));
+    let expected = format!(
+        "body=some bytes a=b application/x-www-form-urlencoded a,b 127.0.0.1 {} 127.0.0.1 http",
+        server.port
+    );
+    assert_eq!(reply.text(), expected);
+    let reply = curl(&["--data", "more bytes than the limit has", &url]);
+    assert_eq!(reply.status, 413);
+    let reply = server.get("/mistake");
+    assert_eq!(reply.status, 500);
+    assert!(!reply.text().contains("secret"), "{}", reply.text());
     server.stop();
 }

@@ -87,15 +87,25 @@ pub(crate) fn compile(source: &str, build: Build) -> PathBuf {
 }
 
 fn compile_now(source: &str, build: Build) -> PathBuf {
+    let program = programs_folder().join(source.replace(['/', '.'], "-"));
+    compile_file(
+        &repository().join("examples/c").join(source),
+        &program,
+        build,
+    );
+    program
+}
+
+/// Compiles a file to a program that finds the library.
+pub(crate) fn compile_file(source: &Path, program: &Path, build: Build) {
     let programs = programs_folder();
-    let program = programs.join(source.replace(['/', '.'], "-"));
     let output = Command::new(build.compiler[0])
         .args(&build.compiler[1..])
         .args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"])
         .args(include_folders())
-        .arg(repository().join("examples/c").join(source))
+        .arg(source)
         .arg("-o")
-        .arg(&program)
+        .arg(program)
         .arg("-L")
         .arg(programs)
         .arg(format!("-Wl,-rpath,{}", programs.display()))
@@ -105,10 +115,10 @@ fn compile_now(source: &str, build: Build) -> PathBuf {
         .unwrap();
     assert!(
         output.status.success(),
-        "{source}: {}",
+        "{}: {}",
+        source.display(),
         String::from_utf8_lossy(&output.stderr)
     );
-    program
 }
 
 /// A port that is not in use and that no other test gets.
@@ -227,6 +237,27 @@ impl Server {
             self.name,
             self.log()
         );
+    }
+
+    /// Asks it to stop, and waits for its end with a status of its own. Returns what it wrote.
+    pub(crate) fn stop_with(mut self, code: i32) -> String {
+        assert_eq!(self.end().code(), Some(code), "{}", self.log());
+        self.log()
+    }
+
+    /// Ends it at once. Returns what it wrote.
+    pub(crate) fn kill(mut self) -> String {
+        assert_eq!(self.process.try_wait().unwrap(), None, "{}", self.log());
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        self.log()
+    }
+
+    /// Waits for an end that nobody asked for. Returns what it wrote.
+    pub(crate) fn ended_with(mut self, code: i32) -> String {
+        let status = wait_until("the example to end", || self.process.try_wait().unwrap());
+        assert_eq!(status.code(), Some(code), "{}", self.log());
+        self.log()
     }
 
     fn end(&mut self) -> ExitStatus {

@@ -20,4 +20,6 @@ mod own_threads;
 #[cfg(test)]
 mod routes;
 #[cfg(test)]
+mod sanitizers;
+#[cfg(test)]
 mod services;

@@ -4,10 +4,15 @@ use std::fs;
 use std::io::{BufReader, Write};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use apus_testkit::CertificateAuthority;
 
-use crate::harness::{Build, C, CPP, Server, WebSocket, compile, curl, line_with, repository};
+use crate::harness::{
+    Build, C, CPP, Server, WebSocket, compile, curl, free_port, line_with, repository,
+};
+use crate::services::{PhpCgi, serve_origin};
 
 /// An example under memcheck, which ends with a status of its own after a finding.
 fn under_valgrind(source: &str, arguments: &[&str]) -> Server {
@@ -186,5 +191,51 @@ fn cpp_objects_have_no_finding_of_valgrind() {
     assert_eq!(curl(&["--data", "swift", &shout]).text(), "swift!\n");
     assert_eq!(server.get("/later").text(), "later\n");
     assert_eq!(server.get("/mistake").status, 500);
+    server.stop();
+}
+
+#[test]
+fn proxies_have_no_finding_of_valgrind() {
+    let requests = Arc::<AtomicUsize>::default();
+    let origin = serve_origin(Arc::clone(&requests));
+    // Of two origins, one is not there.
+    let gone = format!("127.0.0.1:{}", free_port());
+    let server = under_valgrind("proxy.c", &[&origin, &gone]);
+    for _ in 0..4 {
+        assert_eq!(server.get("/page").text(), "GET /page");
+        assert_eq!(server.get("/private").text(), "GET /private");
+    }
+    assert_eq!(requests.load(Ordering::SeqCst), 5);
+    // A client that does not wait for its response.
+    let mut client = server.connect();
+    client
+        .write_all(b"GET /private HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    drop(client);
+    server.stop();
+
+    let server = under_valgrind("proxy.c", &[&gone]);
+    assert!([502, 503].contains(&server.get("/").status));
+    server.stop();
+}
+
+#[test]
+fn php_has_no_finding_of_valgrind() {
+    let port = free_port();
+    let _php = PhpCgi::start(port);
+    let fill = |folder: &Path, _| {
+        fs::create_dir(folder.join("site")).unwrap();
+        let index = "<?php echo $_SERVER['REQUEST_URI'], ' ', $_POST['name'] ?? '';";
+        fs::write(folder.join("site/index.php"), index).unwrap();
+        fs::write(folder.join("site/style.css"), "p {}").unwrap();
+    };
+    let address = format!("127.0.0.1:{port}");
+    let server = prepare_under_valgrind("php.c", C, fill, &[&address, "site"]);
+    for _ in 0..3 {
+        assert_eq!(server.get("/users/7").text(), "/users/7 ");
+        let reply = curl(&["--data", "name=Ada", &server.url("/index.php")]);
+        assert_eq!(reply.text(), "/index.php Ada");
+        assert_eq!(server.get("/style.css").text(), "p {}");
+    }
     server.stop();
 }

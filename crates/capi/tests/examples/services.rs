@@ -88,7 +88,7 @@ fn proxy_without_its_origin_is_a_bad_gateway() {
 }
 
 /// An origin that responds with the first line of each request, and counts them.
-fn serve_origin(requests: Arc<AtomicUsize>) -> String {
+pub(crate) fn serve_origin(requests: Arc<AtomicUsize>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
@@ -125,10 +125,10 @@ fn respond(client: TcpStream, requests: &AtomicUsize) {
 }
 
 /// PHP over FastCGI, as a process that ends with the test.
-struct PhpCgi(Child);
+pub(crate) struct PhpCgi(Child);
 
 impl PhpCgi {
-    fn start(port: u16) -> Self {
+    pub(crate) fn start(port: u16) -> Self {
         let child = Command::new("php-cgi8.2")
             .args(["-b", &format!("127.0.0.1:{port}")])
             .env("PHP_FCGI_CHILDREN", "0")

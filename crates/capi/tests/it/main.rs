@@ -11,8 +11,12 @@ mod http3;
 #[cfg(test)]
 mod install;
 #[cfg(test)]
+mod memory;
+#[cfg(test)]
 mod program;
 #[cfg(test)]
 mod server;
+#[cfg(test)]
+mod settings;
 #[cfg(test)]
 mod worker;

@@ -372,6 +372,31 @@ fn websockets_have_events_and_rooms() {
 }
 
 #[test]
+fn websockets_offer_compression_unless_it_is_off() {
+    let server = CServer::start();
+    for (path, is_offered) in [("/chat/lobby", true), ("/flood", false)] {
+        let mut stream = connect(server.port);
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+        )
+        .unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.extend_from_slice(&byte);
+        }
+        let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+        assert!(head.starts_with("http/1.1 101 "), "{head}");
+        let offer = "\r\nsec-websocket-extensions: permessage-deflate";
+        assert_eq!(head.contains(offer), is_offered, "{path}: {head}");
+    }
+    server.end();
+}
+
+#[test]
 fn tls_has_certificates_by_name_http2_http3_and_clients_with_certificates() {
     let authority = CertificateAuthority::generate();
     let folder = tempfile::tempdir().unwrap();

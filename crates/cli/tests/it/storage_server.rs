@@ -1,10 +1,8 @@
-//! Redis and PostgreSQL of Debian's packages, in which machines share their certificates.
+//! Redis and PostgreSQL, in which machines share their certificates.
 
-use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+
+use apus_testkit::{DatabaseKind, DatabaseServer};
 
 /// A kind of storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,72 +14,33 @@ pub(crate) enum StorageServerKind {
 /// A server of a storage, on a Unix socket.
 pub(crate) struct StorageServer {
     kind: StorageServerKind,
-    process: Child,
-    folder: PathBuf,
+    server: DatabaseServer,
 }
 
 impl StorageServer {
     pub(crate) fn start(kind: StorageServerKind) -> Self {
-        // The script removes the folder.
-        let folder = tempfile::Builder::new().prefix("apus-db-").tempdir();
-        let folder = folder.unwrap().keep();
-        // Servers that were started as root run as another user.
-        fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../web/tests/it/sql/serve");
-        let name = match kind {
-            StorageServerKind::Redis => "redis",
-            StorageServerKind::Postgres => "postgres",
-        };
-        let mut process = Command::new(script)
-            .arg(name)
-            .arg(&folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut output = BufReader::new(process.stdout.take().unwrap());
-        output.read_line(&mut line).unwrap();
-        if line.trim() != "ready" {
-            let mut errors = String::new();
-            let _ = process.stderr.take().unwrap().read_to_string(&mut errors);
-            panic!("`make tools` installs {name}, which does not start:\n{errors}");
-        }
-        if kind == StorageServerKind::Redis {
-            let socket = folder.join("redis.sock");
-            fs::set_permissions(socket, Permissions::from_mode(0o777)).unwrap();
-        }
         Self {
             kind,
-            process,
-            folder,
+            server: DatabaseServer::start(match kind {
+                StorageServerKind::Redis => DatabaseKind::Redis,
+                StorageServerKind::Postgres => DatabaseKind::Postgres,
+            }),
         }
     }
 
     /// Its address in a configuration.
     pub(crate) fn address(&self) -> String {
-        let folder = self.folder.display();
-        match self.kind {
-            StorageServerKind::Redis => format!("redis+unix://{folder}/redis.sock"),
-            StorageServerKind::Postgres => {
-                format!("postgres://apus@localhost/postgres?host={folder}")
-            }
-        }
+        self.server.address()
     }
 
-    /// The reply of Redis to a command.
+    /// The reply of Redis to a command; nothing if that fails.
     fn command(&self, words: &[&str]) -> String {
-        let mut client = Command::new("redis-cli");
-        client.arg("-s").arg(self.folder.join("redis.sock"));
-        Self::output(client.args(words))
+        Self::output(self.server.client().args(words))
     }
 
     /// What PostgreSQL responds to a statement; nothing if that fails.
     fn statement(&self, text: &str) -> String {
-        let mut client = Command::new("psql");
-        client.args(["--no-psqlrc", "--quiet", "-At", "-U", "apus", "-h"]);
-        Self::output(client.arg(&self.folder).args(["-c", text, "postgres"]))
+        Self::output(self.server.client().arg(text))
     }
 
     fn output(command: &mut Command) -> String {
@@ -150,13 +109,6 @@ impl StorageServer {
     }
 
     pub(crate) fn stop(&mut self) {
-        drop(self.process.stdin.take());
-        let _ = self.process.wait();
-    }
-}
-
-impl Drop for StorageServer {
-    fn drop(&mut self) {
-        self.stop();
+        self.server.stop();
     }
 }

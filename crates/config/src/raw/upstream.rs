@@ -246,8 +246,8 @@ keys! {
 }
 
 keys! {
-    /// The queue of requests that wait for a node. It is fair between clients, and first in, first
-    /// out for each of them.
+    /// The queue of requests that wait for a node. It is first in, first out, as long as clients wait for their
+    /// responses; if most give up before, the newest request is first.
     pub(crate) struct Queue {
         /// The most requests in the queue, over all workers; further ones get 503. 0: no queue.
         max: Int<0, 10_000_000> = Int(1024),

@@ -8,19 +8,15 @@ use apus_codec::h2::ErrorCode;
 use apus_transport::{TICK, deadline_from};
 
 use super::{Http2Connection, Http2End};
-use crate::connection_table::{ConnectionWait, NEVER};
+use crate::connection_table::{ConnectionWait, NEVER, deadline_of};
 use crate::linger::LINGER_AT_END;
-
-/// Ticks without an open stream after which the tables of streams are released.
-const SHRINK_AFTER: u32 = 4;
+use crate::streams::IdlePeriod;
 
 /// Times as ticks of the worker's clock; [`NEVER`] if the limit does not apply.
 pub(super) struct ServerTimers {
     /// The time of the codec.
     codec: u32,
-    /// Since when no stream is open, and the number of requests at that time.
-    idle_since: u32,
-    idle_requests: u64,
+    idle: IdlePeriod,
     /// Since when a frame or a field block is incomplete.
     partial_since: u32,
     /// When something was read last.
@@ -31,22 +27,18 @@ pub(super) struct ServerTimers {
     blocked_since: u32,
     /// When the shutdown began.
     pub(super) ending_since: u32,
-    /// Whether memory was released since a stream was open.
-    shrunk: bool,
 }
 
 impl ServerTimers {
     pub(super) fn new(now: u32) -> Self {
         Self {
             codec: NEVER,
-            idle_since: now,
-            idle_requests: 0,
+            idle: IdlePeriod::new(now),
             partial_since: NEVER,
             read_at: now,
             pinged_at: 0,
             blocked_since: NEVER,
             ending_since: NEVER,
-            shrunk: true,
         }
     }
 
@@ -90,22 +82,8 @@ impl Http2Connection<'_> {
         let now = self.worker.clock.ticks();
         let open = self.streams.protocol.codec.open_streams() > 0;
         let examination = self.streams.examination(open, now);
-        let (timers, requests) = (&mut self.timers, self.streams.requests);
-        let mut waiting = ConnectionWait::Busy;
-        if open {
-            timers.idle_since = NEVER;
-        } else {
-            if timers.idle_since == NEVER || timers.idle_requests != requests {
-                timers.idle_requests = requests;
-                timers.idle_since = now;
-                timers.shrunk = false;
-            }
-            let since = timers.idle_since;
-            waiting = match requests {
-                0 => ConnectionWait::FirstRequest { since },
-                _ => ConnectionWait::Kept { since },
-            };
-        }
+        let timers = &mut self.timers;
+        let mut waiting = timers.idle.update(open, self.streams.requests, now);
         if timers.partial_since != NEVER && !open {
             waiting = ConnectionWait::Head {
                 since: timers.partial_since,
@@ -120,7 +98,7 @@ impl Http2Connection<'_> {
             .min(self.blocked_deadline())
             .min(self.ping_deadline(open))
             .min(examination)
-            .min(self.shrink_deadline());
+            .min(self.timers.idle.shrink_deadline());
         self.slot.set_wait(deadline, waiting);
     }
 
@@ -129,22 +107,22 @@ impl Http2Connection<'_> {
         match () {
             () if open => NEVER,
             () if timers.ending_since != NEVER => deadline_from(timers.ending_since, LINGER_AT_END)
-                .max(deadline_from(timers.idle_since, LINGER_AT_END)),
+                .max(deadline_from(timers.idle.since(), LINGER_AT_END)),
             // A frame that is incomplete has a deadline of its own, which counts as slowness.
             () if self.streams.requests == 0 && timers.partial_since != NEVER => NEVER,
             () if self.streams.requests == 0 => {
-                deadline_from(timers.idle_since, limits.head_timeout)
+                deadline_from(timers.idle.since(), limits.head_timeout)
             }
-            () => deadline_from(timers.idle_since, limits.idle_timeout),
+            () => deadline_from(timers.idle.since(), limits.idle_timeout),
         }
     }
 
     fn partial_deadline(&self) -> u32 {
-        after(self.timers.partial_since, self.streams.limits.head_timeout)
+        deadline_of(self.timers.partial_since, self.streams.limits.head_timeout)
     }
 
     fn blocked_deadline(&self) -> u32 {
-        after(self.timers.blocked_since, self.streams.limits.send_timeout)
+        deadline_of(self.timers.blocked_since, self.streams.limits.send_timeout)
     }
 
     fn ping_deadline(&self, open: bool) -> u32 {
@@ -157,13 +135,6 @@ impl Http2Connection<'_> {
             false => self.timers.read_at,
         };
         deadline_from(since, interval)
-    }
-
-    fn shrink_deadline(&self) -> u32 {
-        match self.timers.shrunk {
-            true => NEVER,
-            false => self.timers.idle_since.saturating_add(SHRINK_AFTER),
-        }
     }
 
     /// Handles an expired deadline.
@@ -201,11 +172,8 @@ impl Http2Connection<'_> {
             let (codec, frames) = self.streams.protocol.parts();
             codec.ping(frames);
         }
-        if self.shrink_deadline() <= now {
-            self.timers.shrunk = true;
-            if !open {
-                self.shrink();
-            }
+        if self.timers.idle.shrinks(now) && !open {
+            self.shrink();
         }
         self.streams.examine(now);
         Ok(())
@@ -217,12 +185,5 @@ impl Http2Connection<'_> {
         codec.go_away(code, frames);
         self.streams.drop_all_streams();
         self.end = Some(end);
-    }
-}
-
-fn after(since: u32, timeout: std::time::Duration) -> u32 {
-    match since {
-        NEVER => NEVER,
-        since => deadline_from(since, timeout),
     }
 }

@@ -8,11 +8,9 @@ use apus_h3::H3ErrorCode;
 use apus_transport::{TICK, deadline_from};
 
 use super::{Http3Connection, Http3Shutdown};
-use crate::connection_table::{ConnectionWait, NEVER};
+use crate::connection_table::{ConnectionWait, NEVER, deadline_of};
 use crate::linger::LINGER_AT_END;
-
-/// Ticks without an open stream after which the tables of streams are released.
-const SHRINK_AFTER: u32 = 4;
+use crate::streams::IdlePeriod;
 
 /// Ticks after the first GOAWAY, in which requests that were sent before it arrive.
 const GOAWAY_AFTER: u32 = 2;
@@ -23,17 +21,13 @@ pub(super) struct Http3Timers {
     codec: u32,
     /// When the connection began.
     started: u32,
-    /// Since when no stream is open, and the number of requests at that time.
-    idle_since: u32,
-    idle_requests: u64,
+    idle: IdlePeriod,
     /// When something was read last.
     pub(super) read_at: u32,
     /// When a PING was sent last.
     pinged_at: u32,
     /// Since when QUIC takes nothing of some stream that is complete here.
     stalled_since: u32,
-    /// Whether memory was released since a stream was open.
-    shrunk: bool,
 }
 
 impl Http3Timers {
@@ -41,12 +35,10 @@ impl Http3Timers {
         Self {
             codec: NEVER,
             started: now,
-            idle_since: now,
-            idle_requests: 0,
+            idle: IdlePeriod::new(now),
             read_at: now,
             pinged_at: now,
             stalled_since: NEVER,
-            shrunk: true,
         }
     }
 }
@@ -77,22 +69,8 @@ impl Http3Connection<'_> {
             self.timers.stalled_since = NEVER;
         }
         let incomplete_since = self.incomplete_since();
-        let (timers, requests) = (&mut self.timers, self.streams.requests);
-        let mut waiting = ConnectionWait::Busy;
-        if open {
-            timers.idle_since = NEVER;
-        } else {
-            if timers.idle_since == NEVER || timers.idle_requests != requests {
-                timers.idle_requests = requests;
-                timers.idle_since = now;
-                timers.shrunk = false;
-            }
-            let since = timers.idle_since;
-            waiting = match requests {
-                0 => ConnectionWait::FirstRequest { since },
-                _ => ConnectionWait::Kept { since },
-            };
-        }
+        let timers = &mut self.timers;
+        let mut waiting = timers.idle.update(open, self.streams.requests, now);
         if self.streams.protocol.transport.is_any_blocked() {
             waiting = ConnectionWait::Busy;
         } else if incomplete_since != NEVER && self.streams.protocol.transport.is_acknowledged() {
@@ -107,7 +85,7 @@ impl Http3Connection<'_> {
             .min(self.ping_deadline(open))
             .min(self.shutdown_deadline())
             .min(examination)
-            .min(self.shrink_deadline());
+            .min(self.timers.idle.shrink_deadline());
         self.slot.set_wait(deadline, waiting);
     }
 
@@ -125,17 +103,17 @@ impl Http3Connection<'_> {
         let (timers, limits) = (&self.timers, &self.streams.limits);
         match self.streams.requests {
             _ if open || self.ending != Http3Shutdown::None => NEVER,
-            0 => deadline_from(timers.idle_since, limits.head_timeout),
-            _ => deadline_from(timers.idle_since, limits.idle_timeout),
+            0 => deadline_from(timers.idle.since(), limits.head_timeout),
+            _ => deadline_from(timers.idle.since(), limits.idle_timeout),
         }
     }
 
     fn incomplete_deadline(&self) -> u32 {
-        after(self.incomplete_since(), self.streams.limits.head_timeout)
+        deadline_of(self.incomplete_since(), self.streams.limits.head_timeout)
     }
 
     fn stalled_deadline(&self) -> u32 {
-        after(self.timers.stalled_since, self.streams.limits.send_timeout)
+        deadline_of(self.timers.stalled_since, self.streams.limits.send_timeout)
     }
 
     /// When the client is asked for a sign of life: QUIC ends connections without packets, also while a service works.
@@ -153,19 +131,12 @@ impl Http3Connection<'_> {
             Http3Shutdown::Announced(since) => since.saturating_add(GOAWAY_AFTER),
             Http3Shutdown::Final(_) if self.has_open_streams() => NEVER,
             Http3Shutdown::Final(since) => {
-                let since = since.max(after(self.timers.idle_since, Duration::ZERO));
+                let since = since.max(deadline_of(self.timers.idle.since(), Duration::ZERO));
                 match since {
                     NEVER => NEVER,
                     since => deadline_from(since, LINGER_AT_END),
                 }
             }
-        }
-    }
-
-    fn shrink_deadline(&self) -> u32 {
-        match self.timers.shrunk {
-            true => NEVER,
-            false => self.timers.idle_since.saturating_add(SHRINK_AFTER),
         }
     }
 
@@ -207,21 +178,11 @@ impl Http3Connection<'_> {
             self.timers.pinged_at = now;
             self.streams.protocol.transport.quic.ping();
         }
-        if self.shrink_deadline() <= now {
-            self.timers.shrunk = true;
-            if !open {
-                self.streams.shrink();
-                self.streams.protocol.shrink();
-                self.input.shrink();
-            }
+        if self.timers.idle.shrinks(now) && !open {
+            self.streams.shrink();
+            self.streams.protocol.shrink();
+            self.input.shrink();
         }
         self.streams.examine(now);
-    }
-}
-
-fn after(since: u32, timeout: Duration) -> u32 {
-    match since {
-        NEVER => NEVER,
-        since => deadline_from(since, timeout),
     }
 }

@@ -4,6 +4,7 @@
 //! polls the streams that were woken, and sends the responses by means of a [`StreamProtocol`].
 
 mod deadlines;
+mod idle;
 mod interim;
 mod protocol;
 mod request_body;
@@ -19,6 +20,7 @@ use std::time::Instant;
 use apus_http::{ConnectionInfo, InterimQueue};
 use apus_transport::{PollBudget, StreamWakers};
 
+pub(crate) use self::idle::IdlePeriod;
 pub(crate) use self::protocol::{ResetReason, SlotKey, StreamProtocol};
 pub(crate) use self::requests::StreamRequest;
 pub(crate) use self::table::CompletionObservers;

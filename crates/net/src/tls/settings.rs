@@ -44,6 +44,21 @@ pub struct TlsSite {
 }
 
 impl TlsSite {
+    /// A site with everything that [`TlsPolicy`] and [`MinVersion`] accept by default: HTTP/1.1, HTTP/2 and HTTP/3 with early
+    /// data, for clients without certificates.
+    pub fn new(names: Vec<String>, certificates: Vec<Certificate>) -> Self {
+        Self {
+            names,
+            certificates,
+            client_auth: ClientAuth::None,
+            min_version: MinVersion::default(),
+            policy: TlsPolicy::default(),
+            alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            http3: true,
+            early_data: true,
+        }
+    }
+
     /// The identity of this site: its names, its certificates and its client authentication.
     fn identity(&self, has_stored_tickets: bool) -> [u8; 32] {
         let mut hash = Context::new(&SHA256);

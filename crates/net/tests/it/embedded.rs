@@ -2,41 +2,25 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::num::NonZeroUsize;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apus_http::{Response, ResponseFuture, StatusCode, service_fn};
-use apus_net::{EmbeddedWorker, EnginePlan, Limits, ListenAddress, ListenerPlan};
+use apus_http::{Response, ResponseFuture, StatusCode};
+use apus_net::{EmbeddedWorker, EnginePlan, ListenAddress, ListenerPlan};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Socket, Type};
 
+use crate::harness::{self, local, service};
+
 fn plan() -> EnginePlan {
-    EnginePlan {
-        workers: NonZeroUsize::MIN,
-        limits: Limits::default(),
-        server_field: None,
-        listeners: vec![ListenerPlan {
-            address: ListenAddress::Tcp {
-                address: ([127, 0, 0, 1], 0).into(),
-                ipv6_only: false,
-            },
-            tls: None,
-            http2: true,
-            http3: None,
-            proxy_protocol_from: Vec::new(),
-            service: Arc::new(|| {
-                service_fn(|request| match request.path() {
-                    "/thread" => ResponseFuture::later(async {
-                        let read = tokio::task::spawn_blocking(|| "from another thread");
-                        Response::text(StatusCode::OK, read.await.unwrap())
-                    }),
-                    _ => Response::text(StatusCode::OK, "at once").into(),
-                })
-            }),
-        }],
-    }
+    let service = service(|request| match request.path() {
+        "/thread" => ResponseFuture::later(async {
+            let read = tokio::task::spawn_blocking(|| "from another thread");
+            Response::text(StatusCode::OK, read.await.unwrap())
+        }),
+        _ => Response::text(StatusCode::OK, "at once").into(),
+    });
+    harness::plan(vec![ListenerPlan::new(local(), service)])
 }
 
 /// Waits until the descriptor is readable, and fails if it is not within a time that no deadline of the worker explains.

@@ -3,7 +3,7 @@
 
 use apus_net::ListenerPlan;
 
-use crate::harness::{Server, collector, listener, local, paths, plan};
+use crate::harness::{Server, collector, local, paths, plan};
 
 /// What an attacker wants to be taken for a request of its own.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -341,7 +341,7 @@ fn a_request_behind_a_refused_connect_gets_no_response() {
 fn refuses_another_protocol_at_its_first_byte() {
     let server = Server::run(plan(vec![ListenerPlan {
         http2: false,
-        ..listener(local(), paths())
+        ..ListenerPlan::new(local(), paths())
     }]));
     // A TLS ClientHello to a port in clear text.
     let mut client = server.connect();

@@ -6,12 +6,14 @@ use std::num::NonZeroUsize;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
-use apus_http::{Body, Request, Response, ResponseFuture, StatusCode};
+use apus_http::{Body, Frame, Request, Response, ResponseFuture, StatusCode};
 use apus_http::{ServiceFactory, service_fn};
 use apus_net::{Engine, EnginePlan, Limits, ListenAddress, ListenerPlan, WorkerTotals};
-use apus_testkit::{collect, wait_until};
+use apus_testkit::{collect, frames, wait_until};
+use bytes::Bytes;
 
 /// How long a test waits for what must come. Long, since the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -30,7 +32,7 @@ impl Server {
     pub(crate) fn with_limits(limits: Limits, service: Arc<dyn ServiceFactory>) -> Self {
         Self::run(EnginePlan {
             limits,
-            ..plan(vec![listener(local(), service)])
+            ..plan(vec![ListenerPlan::new(local(), service)])
         })
     }
 
@@ -114,23 +116,7 @@ pub(crate) fn in_own_process_with(test: &str, command: &mut Command) -> bool {
 
 /// A plan of one worker.
 pub(crate) fn plan(listeners: Vec<ListenerPlan>) -> EnginePlan {
-    EnginePlan {
-        workers: NonZeroUsize::MIN,
-        limits: Limits::default(),
-        server_field: None,
-        listeners,
-    }
-}
-
-pub(crate) fn listener(address: ListenAddress, service: Arc<dyn ServiceFactory>) -> ListenerPlan {
-    ListenerPlan {
-        address,
-        tls: None,
-        http2: true,
-        http3: None,
-        proxy_protocol_from: Vec::new(),
-        service,
-    }
+    EnginePlan::new(NonZeroUsize::MIN, listeners)
 }
 
 /// A free port of 127.0.0.1.
@@ -139,10 +125,7 @@ pub(crate) fn local() -> ListenAddress {
 }
 
 pub(crate) fn tcp(address: &str) -> ListenAddress {
-    ListenAddress::Tcp {
-        address: address.parse().unwrap(),
-        ipv6_only: false,
-    }
+    ListenAddress::tcp(address.parse::<SocketAddr>().unwrap())
 }
 
 pub(crate) fn service<F>(call: F) -> Arc<dyn ServiceFactory>
@@ -345,6 +328,41 @@ impl<S: Read + Write> Client<S> {
         }
         assert_eq!(text(&rest), "");
     }
+}
+
+/// Responds once the flag is set.
+pub(crate) fn waiting_for(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
+    let go = Arc::clone(go);
+    service(move |_| {
+        let go = Arc::clone(&go);
+        ResponseFuture::later(async move {
+            while !go.load(Ordering::SeqCst) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            ok("finished")
+        })
+    })
+}
+
+/// Panics at each stage of a response.
+pub(crate) fn panicking() -> Arc<dyn ServiceFactory> {
+    service(|request| match request.path() {
+        "/call" => panic!("on purpose, in call"),
+        "/future" => ResponseFuture::later(async { panic!("on purpose, in the future") }),
+        "/late" => ResponseFuture::later(async {
+            tokio::task::yield_now().await;
+            panic!("on purpose, in the future, later")
+        }),
+        "/stream" => {
+            let mut first = true;
+            ok(frames(None, move |_| {
+                assert!(std::mem::take(&mut first), "on purpose, in the stream");
+                Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(b"half")))))
+            }))
+            .into()
+        }
+        path => ok(path.to_owned()).into(),
+    })
 }
 
 /// Sets a flag when a step of the test ends, even by a panic, so that no thread waits for it in vain.

@@ -10,15 +10,15 @@ use std::time::Duration;
 use apus_http::{
     Frame, Headers, Interim, Request, Response, ResponseFuture, ServiceFactory, StatusCode,
 };
-use apus_net::Limits;
 use apus_net::tls::UnknownName;
+use apus_net::{Limits, ListenerPlan};
 use apus_testkit::h2::{request, request_with};
 use apus_testkit::{CertificateAuthority, collect, frames, wait_until};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::h2::client::Peer;
-use crate::harness::{Client, Server, connect, listener, local, ok, plan, service};
+use crate::harness::{Client, Server, connect, local, ok, plan, service};
 use crate::tls::{client_of, connect_tls, site, tls_listener};
 
 /// A handler waits here until the test lets it go on.
@@ -323,7 +323,7 @@ fn a_client_that_reads_hints_late_gets_all_of_them_before_the_response() {
     let sites = [site(&["a.test"], &[&authority.ecdsa(&["a.test"])])];
     let service = flooding(&flooded, &go_on);
     let server = Server::run(plan(vec![
-        listener(local(), Arc::clone(&service)),
+        ListenerPlan::new(local(), Arc::clone(&service)),
         tls_listener(&sites, UnknownName::FirstSite, service),
     ]));
     let addresses = server.addresses();

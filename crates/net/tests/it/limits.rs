@@ -323,7 +323,7 @@ fn bounds_the_connections_of_all_workers() {
             max_connections: 4,
             ..Limits::default()
         },
-        ..crate::harness::plan(vec![crate::harness::listener(
+        ..crate::harness::plan(vec![apus_net::ListenerPlan::new(
             crate::harness::local(),
             paths(),
         )])

@@ -11,10 +11,10 @@ use std::process::Command;
 use std::sync::Arc;
 
 use apus_http::ServiceFactory;
-use apus_net::{Engine, ListenAddress};
+use apus_net::{Engine, ListenAddress, ListenerPlan};
 
 use crate::harness::{
-    Client, PATIENCE, Server, connect, in_own_process_with, listener, ok, paths, plan, service, tcp,
+    Client, PATIENCE, Server, connect, in_own_process_with, ok, paths, plan, service, tcp,
 };
 
 /// Responds with the addresses of both ends, without their ports.
@@ -45,7 +45,7 @@ fn connect_unix(path: &Path) -> Client<UnixStream> {
 }
 
 fn refusal(address: ListenAddress) -> String {
-    match Engine::start(plan(vec![listener(address, paths())])) {
+    match Engine::start(plan(vec![ListenerPlan::new(address, paths())])) {
         Ok(_) => panic!("it started"),
         Err(error) => error.to_string(),
     }
@@ -54,8 +54,8 @@ fn refusal(address: ListenAddress) -> String {
 #[test]
 fn listens_on_ipv4_and_ipv6() {
     let server = Server::run(plan(vec![
-        listener(tcp("127.0.0.1:0"), ends()),
-        listener(tcp("[::1]:0"), ends()),
+        ListenerPlan::new(tcp("127.0.0.1:0"), ends()),
+        ListenerPlan::new(tcp("[::1]:0"), ends()),
     ]));
     let seen: Vec<_> = server
         .addresses()
@@ -67,7 +67,7 @@ fn listens_on_ipv4_and_ipv6() {
 
 #[test]
 fn an_ipv6_wildcard_takes_ipv4_unless_configured_otherwise() {
-    let server = Server::run(plan(vec![listener(tcp("[::]:0"), ends())]));
+    let server = Server::run(plan(vec![ListenerPlan::new(tcp("[::]:0"), ends())]));
     let port = server.address().port();
     for (address, seen) in [("127.0.0.1", "127.0.0.1 127.0.0.1"), ("::1", "::1 ::1")] {
         let address = SocketAddr::new(address.parse().unwrap(), port);
@@ -82,7 +82,7 @@ fn an_ipv6_wildcard_takes_ipv4_unless_configured_otherwise() {
         ipv6_only,
     };
     assert!(refusal(address(false)).contains("another process has port"));
-    let _server = Server::run(plan(vec![listener(address(true), ends())]));
+    let _server = Server::run(plan(vec![ListenerPlan::new(address(true), ends())]));
     let address = SocketAddr::new("::1".parse().unwrap(), port);
     assert_eq!(
         Client::new(connect(address).unwrap()).get("/").text(),
@@ -107,7 +107,7 @@ fn the_error_of_a_port_in_use_names_it() {
 fn listens_on_a_unix_socket_with_its_mode_and_removes_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("apus.sock");
-    let server = Server::run(plan(vec![listener(unix(&path, 0o620), ends())]));
+    let server = Server::run(plan(vec![ListenerPlan::new(unix(&path, 0o620), ends())]));
     let found = std::fs::metadata(&path).unwrap();
     assert!(found.file_type().is_socket());
     assert_eq!(found.permissions().mode() & 0o777, 0o620);
@@ -123,7 +123,7 @@ fn replaces_a_stale_unix_socket_and_no_other_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("stale.sock");
     drop(UnixListener::bind(&path).unwrap());
-    let server = Server::run(plan(vec![listener(unix(&path, 0o600), paths())]));
+    let server = Server::run(plan(vec![ListenerPlan::new(unix(&path, 0o600), paths())]));
     assert_eq!(connect_unix(&path).get("/a").text(), "/a");
     // A socket file that a process listens on stays.
     let message = refusal(unix(&path, 0o600));
@@ -162,7 +162,7 @@ fn sends_a_file_over_a_unix_socket() {
             .with_body(apus_http::Body::File(range))
             .into()
     });
-    let _server = Server::run(plan(vec![listener(unix(&path, 0o600), sends)]));
+    let _server = Server::run(plan(vec![ListenerPlan::new(unix(&path, 0o600), sends)]));
     assert!(connect_unix(&path).get("/").body == body);
 }
 
@@ -209,8 +209,8 @@ fn listens_on_sockets_that_systemd_passed() {
         name: name.to_owned(),
     };
     let server = Server::run(plan(vec![
-        listener(inherited("web"), paths()),
-        listener(inherited("1"), ends()),
+        ListenerPlan::new(inherited("web"), paths()),
+        ListenerPlan::new(inherited("1"), ends()),
     ]));
     let mut client = Client::new(connect(address.parse().unwrap()).unwrap());
     assert_eq!(client.get("/inherited").text(), "/inherited");
@@ -223,7 +223,7 @@ fn listens_on_sockets_that_systemd_passed() {
     );
     // The next process gets the sockets as they were.
     server.stop(PATIENCE);
-    let _next = Server::run(plan(vec![listener(inherited("web"), paths())]));
+    let _next = Server::run(plan(vec![ListenerPlan::new(inherited("web"), paths())]));
     let mut client = Client::new(connect(address.parse().unwrap()).unwrap());
     assert_eq!(client.get("/next").text(), "/next");
 }
@@ -266,8 +266,8 @@ fn without_systemd_no_socket_is_inherited() {
 #[test]
 fn removing_a_listener_closes_its_port_and_finishes_open_requests() {
     let server = Server::run(plan(vec![
-        listener(tcp("127.0.0.1:0"), paths()),
-        listener(tcp("127.0.0.3:0"), paths()),
+        ListenerPlan::new(tcp("127.0.0.1:0"), paths()),
+        ListenerPlan::new(tcp("127.0.0.3:0"), paths()),
     ]));
     let [kept, removed] = server.addresses()[..] else {
         panic!("two addresses")
@@ -281,7 +281,7 @@ fn removing_a_listener_closes_its_port_and_finishes_open_requests() {
     assert_eq!(idle.get("/a").text(), "/a");
     server
         .engine
-        .reload(plan(vec![listener(tcp("127.0.0.1:0"), paths())]))
+        .reload(plan(vec![ListenerPlan::new(tcp("127.0.0.1:0"), paths())]))
         .unwrap();
     idle.assert_closed();
     open.send("Host: a\r\n\r\n");
@@ -305,9 +305,9 @@ fn an_address_that_cannot_be_bound_leaves_the_old_plan_whole() {
     let error = server
         .engine
         .reload(plan(vec![
-            listener(tcp("127.0.0.1:0"), service(|_| ok("new").into())),
-            listener(tcp("127.0.0.4:0"), paths()),
-            listener(tcp(&taken.local_addr().unwrap().to_string()), paths()),
+            ListenerPlan::new(tcp("127.0.0.1:0"), service(|_| ok("new").into())),
+            ListenerPlan::new(tcp("127.0.0.4:0"), paths()),
+            ListenerPlan::new(tcp(&taken.local_addr().unwrap().to_string()), paths()),
         ]))
         .unwrap_err();
     assert_eq!(
@@ -323,12 +323,12 @@ fn an_address_that_cannot_be_bound_leaves_the_old_plan_whole() {
 fn a_reload_changes_the_mode_of_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("apus.sock");
-    let server = Server::run(plan(vec![listener(unix(&path, 0o600), paths())]));
+    let server = Server::run(plan(vec![ListenerPlan::new(unix(&path, 0o600), paths())]));
     let mut client = connect_unix(&path);
     assert_eq!(client.get("/a").text(), "/a");
     server
         .engine
-        .reload(plan(vec![listener(unix(&path, 0o666), paths())]))
+        .reload(plan(vec![ListenerPlan::new(unix(&path, 0o666), paths())]))
         .unwrap();
     assert_eq!(
         std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,

@@ -1,37 +1,11 @@
 //! Handlers that panic: each costs one response, and the connection, the worker and other clients are not
 //! affected.
 
-use std::task::Poll;
-
-use apus_http::{Frame, ResponseFuture};
-use apus_testkit::frames;
-use bytes::Bytes;
-
-use crate::harness::{Server, ok, service};
-
-fn server() -> Server {
-    Server::start(service(|request| match request.path() {
-        "/call" => panic!("on purpose, in call"),
-        "/future" => ResponseFuture::later(async { panic!("on purpose, in the future") }),
-        "/late" => ResponseFuture::later(async {
-            tokio::task::yield_now().await;
-            panic!("on purpose, in the future, later")
-        }),
-        "/stream" => {
-            let mut first = true;
-            ok(frames(None, move |_| {
-                assert!(std::mem::take(&mut first), "on purpose, in the stream");
-                Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(b"half")))))
-            }))
-            .into()
-        }
-        path => ok(path.to_owned()).into(),
-    }))
-}
+use crate::harness::{Server, panicking};
 
 #[test]
 fn a_panic_costs_one_500_and_the_connection_goes_on() {
-    let server = server();
+    let server = Server::start(panicking());
     let mut client = server.connect();
     for path in ["/call", "/future", "/late"] {
         assert_eq!(client.get(path).status, 500, "{path}");
@@ -49,7 +23,7 @@ fn a_panic_costs_one_500_and_the_connection_goes_on() {
 
 #[test]
 fn a_panic_in_a_stream_cuts_its_response() {
-    let server = server();
+    let server = Server::start(panicking());
     let mut bystander = server.connect();
     assert_eq!(bystander.get("/a").text(), "/a");
     let mut client = server.connect();

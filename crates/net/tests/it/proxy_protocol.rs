@@ -7,7 +7,7 @@ use std::time::Duration;
 use apus_http::ServiceFactory;
 use apus_net::{EnginePlan, Limits, ListenerPlan};
 
-use crate::harness::{Server, listener, local, ok, plan, service};
+use crate::harness::{Server, local, ok, plan, service};
 
 /// Responds with the addresses that handlers see.
 fn ends() -> Arc<dyn ServiceFactory> {
@@ -25,7 +25,7 @@ fn trusting(networks: &[&str], limits: Limits) -> Server {
     let listener = ListenerPlan {
         http2: true,
         proxy_protocol_from,
-        ..listener(local(), ends())
+        ..ListenerPlan::new(local(), ends())
     };
     Server::run(EnginePlan {
         limits,

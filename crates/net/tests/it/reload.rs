@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use apus_http::{ResponseFuture, ServiceFactory};
-use apus_net::{EnginePlan, Limits};
+use apus_http::ServiceFactory;
+use apus_net::{EnginePlan, Limits, ListenerPlan};
 use apus_testkit::wait_until;
 
 use crate::harness::{
-    Client, EndFlag, PATIENCE, Server, connect, listener, local, ok, plan, service, tcp,
+    Client, EndFlag, PATIENCE, Server, connect, local, ok, plan, service, tcp, waiting_for,
 };
 
 fn versioned(version: usize) -> Arc<dyn ServiceFactory> {
@@ -21,22 +21,8 @@ fn versioned(version: usize) -> Arc<dyn ServiceFactory> {
 fn two_workers(service: Arc<dyn ServiceFactory>) -> EnginePlan {
     EnginePlan {
         workers: NonZeroUsize::new(2).unwrap(),
-        ..plan(vec![listener(local(), service)])
+        ..plan(vec![ListenerPlan::new(local(), service)])
     }
-}
-
-/// Responds once the flag is set.
-fn waiting(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
-    let go = Arc::clone(go);
-    service(move |_| {
-        let go = Arc::clone(&go);
-        ResponseFuture::later(async move {
-            while !go.load(Ordering::Relaxed) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            ok("finished")
-        })
-    })
 }
 
 #[test]
@@ -94,7 +80,7 @@ fn an_open_connection_gets_the_limits_of_the_new_plan() {
     };
     let new = EnginePlan {
         limits,
-        ..plan(vec![listener(local(), versioned(2))])
+        ..plan(vec![ListenerPlan::new(local(), versioned(2))])
     };
     server.engine.reload(new).unwrap();
     let received = client.get("/");
@@ -108,13 +94,13 @@ fn an_open_connection_gets_the_limits_of_the_new_plan() {
 #[test]
 fn an_open_request_ends_with_the_plan_it_began_with() {
     let go = Arc::new(AtomicBool::new(false));
-    let server = Server::start(waiting(&go));
+    let server = Server::start(waiting_for(&go));
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     server.wait_for("the request", |totals| totals.requests == 1);
     server
         .engine
-        .reload(plan(vec![listener(local(), versioned(2))]))
+        .reload(plan(vec![ListenerPlan::new(local(), versioned(2))]))
         .unwrap();
     go.store(true, Ordering::Relaxed);
     assert_eq!(client.read_response().text(), "finished");
@@ -124,7 +110,7 @@ fn an_open_request_ends_with_the_plan_it_began_with() {
 #[test]
 fn a_stop_lets_open_requests_end_and_refuses_new_clients() {
     let go = Arc::new(AtomicBool::new(false));
-    let server = Server::run(two_workers(waiting(&go)));
+    let server = Server::run(two_workers(waiting_for(&go)));
     let address = server.address();
     let mut open = server.connect();
     open.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -174,7 +160,7 @@ fn a_stop_serves_connections_that_were_in_the_queue() {
 
 #[test]
 fn a_stop_cuts_connections_that_do_not_end_in_time() {
-    let server = Server::start(waiting(&Arc::default()));
+    let server = Server::start(waiting_for(&Arc::default()));
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     server.wait_for("the request", |totals| totals.requests == 1);
@@ -186,12 +172,12 @@ fn a_stop_cuts_connections_that_do_not_end_in_time() {
 
 #[test]
 fn a_port_moves_to_every_address_by_reload() {
-    let server = Server::run(plan(vec![listener(local(), versioned(1))]));
+    let server = Server::run(plan(vec![ListenerPlan::new(local(), versioned(1))]));
     let address = server.address();
     let everywhere = tcp(&format!("[::]:{}", address.port()));
     server
         .engine
-        .reload(plan(vec![listener(everywhere, versioned(2))]))
+        .reload(plan(vec![ListenerPlan::new(everywhere, versioned(2))]))
         .unwrap();
     // The old plan still serves clients that connect before the old socket is closed.
     wait_until("the new plan responds", || {
@@ -202,7 +188,7 @@ fn a_port_moves_to_every_address_by_reload() {
 /// A connection that was opened between the last accept and the close of the old socket was reset.
 #[test]
 fn a_port_moves_by_reload_without_a_reset_connection() {
-    let server = Server::run(plan(vec![listener(local(), versioned(1))]));
+    let server = Server::run(plan(vec![ListenerPlan::new(local(), versioned(1))]));
     let address = server.address();
     let everywhere = tcp(&format!("[::]:{}", address.port()));
     let (stop, latest, served) = (
@@ -228,7 +214,7 @@ fn a_port_moves_by_reload_without_a_reset_connection() {
                 0 => everywhere.clone(),
                 _ => tcp(&address.to_string()),
             };
-            let listeners = vec![listener(address, versioned(version))];
+            let listeners = vec![ListenerPlan::new(address, versioned(version))];
             server.engine.reload(plan(listeners)).unwrap();
             latest.store(version, Ordering::Relaxed);
             served.store(0, Ordering::Relaxed);

@@ -393,7 +393,7 @@ fn observers_get_a_report_of_a_client_that_disconnected() {
 fn writes_the_server_field_and_a_date_once() {
     let plan = apus_net::EnginePlan {
         server_field: Some("Apus".into()),
-        ..crate::harness::plan(vec![crate::harness::listener(
+        ..crate::harness::plan(vec![apus_net::ListenerPlan::new(
             crate::harness::local(),
             paths(),
         )])

@@ -5,8 +5,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use apus_http::{Duplex, HeaderValue, Method, Response, ServiceFactory, StatusCode, header};
+use apus_net::ListenerPlan;
 
-use crate::harness::{Server, listener, local, ok, paths, plan, service, tcp};
+use crate::harness::{Server, local, ok, paths, plan, service, tcp};
 
 /// Sends back whatever comes.
 pub(crate) async fn echo(mut duplex: Box<dyn Duplex>) {
@@ -89,13 +90,13 @@ fn a_tunnel_lives_through_a_reload_and_the_removal_of_its_listener() {
     assert_eq!(client.read_response().status, 101);
     server
         .engine
-        .reload(plan(vec![listener(local(), paths())]))
+        .reload(plan(vec![ListenerPlan::new(local(), paths())]))
         .unwrap();
     client.send("after the reload");
     assert_eq!(client.exactly(16).unwrap(), b"after the reload");
     server
         .engine
-        .reload(plan(vec![listener(tcp("127.0.0.2:0"), paths())]))
+        .reload(plan(vec![ListenerPlan::new(tcp("127.0.0.2:0"), paths())]))
         .unwrap();
     client.send("after the removal");
     assert_eq!(client.exactly(17).unwrap(), b"after the removal");

@@ -3,10 +3,10 @@
 use std::num::NonZeroUsize;
 
 use apus_http::ResponseFuture;
-use apus_net::EnginePlan;
+use apus_net::{EnginePlan, ListenerPlan};
 use rustix::thread::sched_getaffinity;
 
-use crate::harness::{Server, listener, local, ok, plan, service};
+use crate::harness::{Server, local, ok, plan, service};
 
 /// Responds with the number of cores of the worker, and of a thread that may block.
 fn cores() -> std::sync::Arc<dyn apus_http::ServiceFactory> {
@@ -30,7 +30,7 @@ fn a_worker_has_one_core_and_its_blocking_threads_have_all() {
 fn workers_are_spread_over_the_cores() {
     let server = Server::run(EnginePlan {
         workers: NonZeroUsize::new(2).unwrap(),
-        ..plan(vec![listener(local(), cores())])
+        ..plan(vec![ListenerPlan::new(local(), cores())])
     });
     let cores: Vec<_> = server
         .engine

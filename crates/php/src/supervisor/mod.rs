@@ -551,11 +551,9 @@ impl Supervisor {
                 message: Arc::clone(&message),
                 until: self.next_boot,
             };
-            state.queue.clear_with(|| {
-                Err(WorkerError::Boot {
-                    message: Arc::clone(&message),
-                    retry_after: delay,
-                })
+            state.fail_queued(|| WorkerError::Boot {
+                message: Arc::clone(&message),
+                retry_after: delay,
             });
         }
     }
@@ -600,7 +598,7 @@ impl Supervisor {
         if state.queue.len() > 0 && !state.workers.is_empty() {
             return;
         }
-        state.queue.clear_with(|| Err(WorkerError::Stopping));
+        state.fail_queued(|| WorkerError::Stopping);
         for record in state.workers.values() {
             record.retire();
         }

@@ -57,7 +57,10 @@ impl Supervisor {
                 idle.connection.record.expires_at(),
             ]
         });
-        let waiting = (state.queue.oldest()).and_then(|since| since.checked_add(plan.queue_limit));
+        let waiting = state
+            .queue
+            .oldest()
+            .and_then(|since| since.checked_add(plan.queue_limit));
         let limit = Some(plan.execution_limit).filter(|limit| !limit.is_zero());
         let watch = CHECK_INTERVAL
             .min(plan.queue_limit)
@@ -90,10 +93,7 @@ impl Supervisor {
         if let Some(shutdown) = &self.shutdown
             && now >= shutdown.until
         {
-            self.shared
-                .state()
-                .queue
-                .clear_with(|| Err(WorkerError::Stopping));
+            self.shared.state().fail_queued(|| WorkerError::Stopping);
             for worker in self.workers.values() {
                 if let Some(record) = &worker.record {
                     record.kill();
@@ -127,8 +127,7 @@ impl Supervisor {
             }
         }
         let mut state = shared.state();
-        let expired =
-            (state.queue).expire(now, plan.queue_limit, || Err(WorkerError::QueueTimedOut));
+        let expired = state.expire_queued(now, plan.queue_limit);
         // Requests may try again after a failure.
         if now >= self.next_boot && matches!(state.admission, PoolAdmission::BootFailed { .. }) {
             state.admission = PoolAdmission::Open;

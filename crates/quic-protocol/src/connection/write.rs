@@ -56,26 +56,14 @@ impl Connection {
         self.skip_number(space);
         let is_greased =
             self.peer.grease_quic_bit && kind == PacketKind::OneRtt && self.random.below(2) == 0;
-        let Some(packets) = self.spaces.get(space) else {
+        let Some(header) = self.next_header(kind, space) else {
             return Ok(false);
         };
-        let number = packets.sent.next_number();
-        let number_length = packet::number_length(number, packets.largest_acknowledged);
-        let token = match &self.side_state {
-            SideState::Client { token, .. } => token.as_slice(),
-            SideState::Server { .. } => &[],
-        };
         let header = SentHeader {
-            kind,
-            version: self.version,
-            destination: self.remote_ids.active(),
-            source: &self.local_id,
-            token,
-            number,
-            number_length,
-            key_phase: self.keys.as_ref().is_some_and(|keys| keys.phase),
             is_greased,
+            ..header
         };
+        let number = header.number;
         let begin = buffer.len();
         let start = header.write(buffer);
         let frames_at = buffer.len();
@@ -143,6 +131,27 @@ impl Connection {
             self.restart_idle_timer(now);
         }
         Ok(true)
+    }
+
+    /// The header of the next packet of this kind, unless its packet number space is gone.
+    #[inline]
+    fn next_header(&self, kind: PacketKind, space: Space) -> Option<SentHeader<'_>> {
+        let packets = self.spaces.get(space)?;
+        let number = packets.sent.next_number();
+        Some(SentHeader {
+            kind,
+            version: self.version,
+            destination: self.remote_ids.active(),
+            source: &self.local_id,
+            token: match &self.side_state {
+                SideState::Client { token, .. } => token.as_slice(),
+                SideState::Server { .. } => &[],
+            },
+            number,
+            number_length: packet::number_length(number, packets.largest_acknowledged),
+            key_phase: self.keys.as_ref().is_some_and(|keys| keys.phase),
+            is_greased: false,
+        })
     }
 
     /// Leaves packet numbers out at random, ever more rarely (RFC 9000 section 21.4).
@@ -387,25 +396,8 @@ impl Connection {
             let Some(space) = kind.space() else {
                 continue;
             };
-            let Some(packets) = self.spaces.get(space) else {
+            let Some(header) = self.next_header(kind, space) else {
                 continue;
-            };
-            let number = packets.sent.next_number();
-            let number_length = packet::number_length(number, packets.largest_acknowledged);
-            let token = match &self.side_state {
-                SideState::Client { token, .. } => token.as_slice(),
-                SideState::Server { .. } => &[],
-            };
-            let header = SentHeader {
-                kind,
-                version: self.version,
-                destination: self.remote_ids.active(),
-                source: &self.local_id,
-                token,
-                number,
-                number_length,
-                key_phase: self.keys.as_ref().is_some_and(|keys| keys.phase),
-                is_greased: false,
             };
             let packet_at = buffer.len();
             let start = header.write(buffer);

@@ -1,7 +1,7 @@
 //! What all workers share about a FastCGI application: its idle connections, and the requests to it.
 
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
@@ -18,6 +18,7 @@ use tokio::time::sleep;
 use super::concurrency::{ConcurrencyLimit, LONG_PATIENCE, RequestProgress, ResponseSilence};
 use super::connections::exceeds_limits;
 use crate::plan::ConnectionPoolPlan;
+use crate::wait_queue::{QueueOutcome, WaitQueue, WaitTicket};
 
 /// The idle time after which a connection carries requests that must not be sent twice. An application that
 /// closes the connection after a response, as PHP does after a number of requests, has done so by then.
@@ -31,8 +32,8 @@ const RETURN_TIME: Duration = Duration::from_millis(2);
 ///
 /// Each process of most applications serves one connection at a time, so an idle connection blocks a process.
 /// Therefore any worker takes the connections that any worker returned, for any group. Requests beyond the
-/// [limit](ConcurrencyLimit) wait here, first in, first out, until others end. A new connection replaces an
-/// idle one. A connection whose process still works after its response is skipped.
+/// [limit](ConcurrencyLimit) wait here until others end. A new connection replaces an idle one. A connection
+/// whose process still works after its response is skipped.
 #[derive(Default)]
 pub(crate) struct FastCgiApplication(Mutex<ApplicationState>);
 
@@ -41,7 +42,7 @@ struct ApplicationState {
     /// The last used one is at the end and is taken first.
     idle: Vec<ParkedFastCgi>,
     limit: ConcurrencyLimit,
-    waiting: VecDeque<oneshot::Sender<RequestPermit>>,
+    waiting: WaitQueue<RequestPermit, ()>,
 }
 
 /// The permission to send one request to an application.
@@ -49,6 +50,8 @@ pub(crate) struct RequestPermit {
     /// `None` once the permit was given back.
     application: Option<Arc<FastCgiApplication>>,
     progress: Cell<RequestProgress>,
+    /// Whether the request waited for it.
+    has_waited: bool,
 }
 
 /// How an application admits a request.
@@ -62,7 +65,10 @@ pub(crate) enum Admission {
 /// A request that waits for its permit.
 pub(crate) struct PermitReceiver {
     application: Arc<FastCgiApplication>,
+    ticket: WaitTicket,
     receiver: oneshot::Receiver<RequestPermit>,
+    /// Whether its client gives up if this is dropped.
+    is_awaited: bool,
 }
 
 impl FastCgiApplication {
@@ -100,15 +106,13 @@ impl FastCgiApplication {
         if !is_limited || (state.waiting.is_empty() && state.limit.admits(now)) {
             return Admission::Admitted(self.permit(&mut state, now));
         }
-        if state.waiting.len() == state.waiting.capacity() {
-            state.waiting.retain(|waiting| !waiting.is_closed());
-        }
-        let (sender, receiver) = oneshot::channel();
-        state.waiting.push_back(sender);
-        self.hand_out(state);
+        let (ticket, receiver) = state.waiting.enter(None, ());
+        self.hand_out(&mut state);
         Admission::Wait(PermitReceiver {
             application: Arc::clone(self),
+            ticket,
             receiver,
+            is_awaited: false,
         })
     }
 
@@ -116,23 +120,21 @@ impl FastCgiApplication {
         RequestPermit {
             progress: Cell::new(state.limit.begin(now)),
             application: Some(Arc::clone(self)),
+            has_waited: false,
         }
     }
 
-    /// Gives permits to the requests that wait, in order, as far as the limit admits them.
-    fn hand_out<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, ApplicationState>) {
+    /// Gives permits to the requests that wait, in their order, as far as the limit admits them.
+    fn hand_out(self: &Arc<Self>, state: &mut ApplicationState) {
         while !state.waiting.is_empty() {
             let now = Instant::now();
-            let admitted = state.limit.admits(now).then(|| state.waiting.pop_front());
-            let Some(next) = admitted.flatten() else {
+            if !state.limit.admits(now) {
                 return;
-            };
-            let permit = self.permit(&mut state, now);
-            // A receiver that is dropped meanwhile gives the permit back, which takes the lock.
-            drop(state);
-            let unsent = next.send(permit).err();
-            state = self.state();
-            if let Some(mut permit) = unsent {
+            }
+            let mut permit = self.permit(state, now);
+            permit.has_waited = true;
+            if let Err(mut permit) = state.waiting.hand(|()| true, permit) {
+                // Dropped, it would take the lock.
                 permit.application = None;
                 state.limit.end(permit.progress.get_mut());
             }
@@ -242,7 +244,7 @@ impl RequestPermit {
         if let Some(application) = &self.application {
             let mut state = application.state();
             self.change(|progress| state.limit.serve(progress, Instant::now()));
-            application.hand_out(state);
+            application.hand_out(&mut state);
         }
     }
 
@@ -274,8 +276,16 @@ impl RequestPermit {
             true => state.remove_oldest(),
             false => None,
         };
-        application.hand_out(state);
+        application.hand_out(&mut state);
+        drop(state);
         drop(closed);
+    }
+
+    /// Tells the queue what became of the request, if it waited there.
+    pub(crate) fn record(&self, outcome: QueueOutcome) {
+        if let Some(application) = self.application.as_ref().filter(|_| self.has_waited) {
+            application.state().waiting.record(outcome);
+        }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut RequestProgress) -> T) -> T {
@@ -314,7 +324,7 @@ impl Drop for RequestPermit {
         if let Some(application) = self.application.take() {
             let mut state = application.state();
             state.limit.end(self.progress.get_mut());
-            application.hand_out(state);
+            application.hand_out(&mut state);
         }
     }
 }
@@ -322,15 +332,29 @@ impl Drop for RequestPermit {
 impl PermitReceiver {
     /// Waits for the permit; `None` if it did not come until then.
     pub(crate) async fn receive(&mut self, until: Instant) -> Option<RequestPermit> {
+        self.is_awaited = true;
         loop {
             let now = Instant::now();
             let check_at = now.checked_add(PROBE_INTERVAL).unwrap_or(now).min(until);
             match tokio::time::timeout_at(check_at.into(), &mut self.receiver).await {
                 Ok(permit) => return permit.ok(),
-                Err(_) if check_at == until => return None,
+                Err(_) if check_at == until => {
+                    self.is_awaited = false;
+                    return None;
+                }
                 // The limit may have to be probed, even if no request ends.
-                Err(_) => self.application.hand_out(self.application.state()),
+                Err(_) => self.application.hand_out(&mut self.application.state()),
             }
+        }
+    }
+}
+
+impl Drop for PermitReceiver {
+    fn drop(&mut self) {
+        let mut state = self.application.state();
+        match self.is_awaited {
+            true => state.waiting.give_up(self.ticket),
+            false => state.waiting.leave(self.ticket),
         }
     }
 }

@@ -14,7 +14,8 @@ use super::send::UpstreamRequest;
 use crate::counters::increment;
 use crate::group::NodeSlot;
 use crate::pool::PermitReceiver;
-use crate::queue::{Ticket, TriedNodes};
+use crate::queue::TriedNodes;
+use crate::wait_queue::WaitTicket;
 
 /// Why no node was acquired.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +84,7 @@ impl UpstreamRequest {
     async fn wait(
         &self,
         tried: &TriedNodes,
-        ticket: Ticket,
+        ticket: WaitTicket,
         slot: oneshot::Receiver<NodeSlot>,
     ) -> Result<RequestAttempt, AcquireError> {
         increment(&self.group.counters.queued);
@@ -102,7 +103,10 @@ impl UpstreamRequest {
                 }
                 // The nodes changed.
                 Ok(Err(_)) => {}
-                Err(_) => return Err(AcquireError::QueueTimedOut),
+                Err(_) => {
+                    self.group.group.queue().leave(ticket);
+                    return Err(AcquireError::QueueTimedOut);
+                }
             }
             slot = match self.choose(tried, Some(Some(ticket))) {
                 Acquisition::Acquired(attempt) => return Ok(attempt),
@@ -133,7 +137,7 @@ impl UpstreamRequest {
     }
 
     /// Chooses a node; for `queueing`, see [`ChoiceCriteria::queueing`].
-    fn choose(&self, tried: &TriedNodes, queueing: Option<Option<Ticket>>) -> Acquisition {
+    fn choose(&self, tried: &TriedNodes, queueing: Option<Option<WaitTicket>>) -> Acquisition {
         self.choose_in(&self.group.view(), tried, queueing, Instant::now())
     }
 
@@ -142,7 +146,7 @@ impl UpstreamRequest {
         &self,
         view: &GroupView,
         tried: &TriedNodes,
-        queueing: Option<Option<Ticket>>,
+        queueing: Option<Option<WaitTicket>>,
         now: Instant,
     ) -> Acquisition {
         let criteria = ChoiceCriteria {
@@ -175,18 +179,18 @@ impl UpstreamRequest {
 /// The result of a choice.
 pub(super) enum Acquisition {
     Acquired(RequestAttempt),
-    Wait(Ticket, oneshot::Receiver<NodeSlot>),
+    Wait(WaitTicket, oneshot::Receiver<NodeSlot>),
     Failed(AcquireError),
 }
 
-/// A request's position in the queue, which it leaves when this is dropped.
+/// A request's position in the queue. If this is dropped while the request is there, its client gave up.
 struct QueueGuard<'a> {
     group: &'a Rc<WorkerGroup>,
-    ticket: Ticket,
+    ticket: WaitTicket,
 }
 
 impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
-        self.group.group.queue().leave(self.ticket);
+        self.group.group.queue().give_up(self.ticket);
     }
 }

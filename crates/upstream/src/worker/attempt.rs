@@ -21,6 +21,7 @@ use crate::counters::FailureKind;
 use crate::group::NodeSlot;
 use crate::health::ProbeOutcome;
 use crate::pool::{Admission, PermitReceiver, RequestPermit};
+use crate::wait_queue::QueueOutcome;
 
 /// An attempt of a request at a node. Dropping it ends the attempt.
 pub(super) struct RequestAttempt {
@@ -33,6 +34,8 @@ pub(super) struct RequestAttempt {
     counts_load: bool,
     /// Whether this is the probe of the node's circuit breaker.
     probe: bool,
+    /// Whether it has a result, so that it is not dropped because the client gave up.
+    has_result: bool,
     began: Instant,
 }
 
@@ -57,6 +60,7 @@ impl RequestAttempt {
             permit: None,
             counts_load,
             probe: chosen.probe,
+            has_result: false,
             began: now,
         })
     }
@@ -111,6 +115,8 @@ impl RequestAttempt {
 
     /// Records a response of the node.
     pub(super) fn record_response(&mut self, now: Instant) {
+        self.record_outcome(QueueOutcome::Responded);
+        self.has_result = true;
         self.node.counters.complete();
         self.node.add_latency(self.elapsed(now), now);
         let node = &self.node.node;
@@ -134,11 +140,13 @@ impl RequestAttempt {
 
     /// Ends the probe, if this is one, without a result: the attempt says nothing about the node.
     pub(super) fn abandon_probe(&mut self, now: Instant) {
+        self.has_result = true;
         self.end_probe(ProbeOutcome::Abandoned, now);
     }
 
     /// Records a failure of the node.
     pub(super) fn record_failure_of_node(&mut self, kind: FailureKind, now: Instant) {
+        self.has_result = true;
         self.node.counters.complete();
         self.node.counters.add_failure(kind);
         // Without a penalty, a node that fails quickly would have the lowest latency.
@@ -147,6 +155,16 @@ impl RequestAttempt {
         self.node.add_latency(self.elapsed(now).max(penalty), now);
         self.end_probe(ProbeOutcome::Failed, now);
         self.group.group.record_failure(&self.node.node, now);
+    }
+
+    /// Tells the queues in which the request waited what became of it.
+    fn record_outcome(&self, outcome: QueueOutcome) {
+        if let Some(slot) = &self.slot {
+            slot.record(outcome);
+        }
+        if let Some(permit) = &self.permit {
+            permit.record(outcome);
+        }
     }
 
     fn end_probe(&mut self, outcome: ProbeOutcome, now: Instant) {
@@ -184,6 +202,10 @@ const MAX_PENALTY: f64 = 30.0;
 
 impl Drop for RequestAttempt {
     fn drop(&mut self) {
+        // Without its permit, the request has not been sent to an application.
+        if !self.has_result && (self.permit.is_some() || self.node.node.application.is_none()) {
+            self.record_outcome(QueueOutcome::Abandoned);
+        }
         if self.probe {
             self.abandon_probe(Instant::now());
         }

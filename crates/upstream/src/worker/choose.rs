@@ -10,7 +10,8 @@ use crate::balance::NodeCandidate;
 use crate::group::NodeSlot;
 use crate::health::{Availability, FULL_SHARE, OutReason};
 use crate::plan::{AdminState, Strategy};
-use crate::queue::{NodeRequirements, Ticket, TriedNodes};
+use crate::queue::{NodeRequirements, TriedNodes};
+use crate::wait_queue::WaitTicket;
 
 /// What a choice depends on besides the state of the nodes.
 pub(super) struct ChoiceCriteria<'a> {
@@ -21,7 +22,7 @@ pub(super) struct ChoiceCriteria<'a> {
     /// The nodes that the request was sent to already.
     pub(super) tried: &'a TriedNodes,
     /// Whether the request may enter the queue: `None` if not, else its ticket if it waited before.
-    pub(super) queueing: Option<Option<Ticket>>,
+    pub(super) queueing: Option<Option<WaitTicket>>,
 }
 
 /// The result of a choice.
@@ -29,7 +30,7 @@ pub(super) enum NodeChoice {
     /// This node.
     Node(ChosenNode),
     /// The request has to wait in the queue.
-    Wait(Ticket, oneshot::Receiver<NodeSlot>),
+    Wait(WaitTicket, oneshot::Receiver<NodeSlot>),
     /// All nodes are busy, and the request cannot enter the queue.
     QueueFull,
     /// No node is available; one may be after this time.

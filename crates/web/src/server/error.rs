@@ -18,8 +18,8 @@ use crate::router::RouteErrors;
 ///   at src/main.rs:12:10
 /// ```
 ///
-/// Other errors of a `main` convert to it by `?`: those of `std::io`, databases and templates; all others by
-/// [`StartError::other`].
+/// Other errors of a `main` convert to it by `?`: those of `std::io`, and of what the framework opens or reads before the
+/// server starts, such as databases, templates and settings; all others by [`StartError::other`].
 #[non_exhaustive]
 pub enum StartError {
     /// The application has mistakes; see [`App::check`](crate::App::check).
@@ -109,15 +109,40 @@ impl From<EngineStartError> for StartError {
     }
 }
 
-#[cfg(feature = "sql")]
-impl From<apus_database::DbError> for StartError {
-    fn from(error: apus_database::DbError) -> Self {
-        Self::other(error)
-    }
-}
-
 impl From<RouteErrors> for StartError {
     fn from(errors: RouteErrors) -> Self {
         Self::Application(errors)
     }
+}
+
+/// Errors of what a `main` opens or reads before the server starts.
+macro_rules! other {
+    ($($(#[$feature:meta])? $error:ty,)*) => {$(
+        $(#[$feature])?
+        impl From<$error> for StartError {
+            fn from(error: $error) -> Self {
+                Self::other(error)
+            }
+        }
+    )*};
+}
+
+other! {
+    apus_transport::tls::CertificateError,
+    #[cfg(feature = "i18n")]
+    apus_i18n::TranslationError,
+    #[cfg(feature = "jobs")]
+    apus_jobs::CronError,
+    #[cfg(feature = "mail")]
+    apus_mail::MailError,
+    #[cfg(feature = "proxy")]
+    apus_proxy::InvalidOrigin,
+    #[cfg(feature = "redis")]
+    apus_redis::RedisError,
+    #[cfg(feature = "settings")]
+    apus_settings::SettingsError,
+    #[cfg(feature = "sql")]
+    apus_database::DbError,
+    #[cfg(feature = "storage")]
+    apus_storage::StorageError,
 }

@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use apus_control::{ControlSocket, StartTime};
 use apus_http::ServiceFactory;
-use apus_net::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
+use apus_net::tls::{TlsSettings, TlsSite, UnknownName};
 use apus_net::{
     Engine, EnginePlan, Http3Settings, Limits, ListenAddress, ListenerPlan, development_listener,
 };
-use apus_transport::tls::{Certificate, MinVersion};
+use apus_transport::tls::Certificate;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
@@ -105,16 +105,7 @@ impl Server {
         address: impl ToSocketAddrs,
         certificate: Certificate,
     ) -> Result<Self, StartError> {
-        let site = TlsSite {
-            names: Vec::new(),
-            certificates: vec![certificate],
-            client_auth: ClientAuth::None,
-            min_version: MinVersion::default(),
-            policy: TlsPolicy::default(),
-            alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-            http3: true,
-            early_data: true,
-        };
+        let site = TlsSite::new(Vec::new(), vec![certificate]);
         let settings = TlsSettings::new(&[site], UnknownName::FirstSite)
             .map_err(|error| StartError::Tls(error.into()))?;
         self.listen_with(address, Arc::new(settings))
@@ -174,14 +165,10 @@ impl Server {
     }
 
     fn add(&mut self, address: ListenAddress, tls: Option<Arc<TlsSettings>>) {
+        // HTTP/3 follows when the server starts.
         self.listeners.push(ListenerPlan {
-            address,
             tls,
-            http2: true,
-            // Those of the server, when it starts.
-            http3: None,
-            proxy_protocol_from: Vec::new(),
-            service: self.service.clone(),
+            ..ListenerPlan::new(address, self.service.clone())
         });
     }
 
@@ -285,10 +272,8 @@ impl Server {
         self.service.check().map_err(StartError::of_check)?;
         let stop_timeout = self.limits.stop_timeout;
         let plan = EnginePlan {
-            workers: self.workers,
             limits: self.limits,
-            server_field: None,
-            listeners: self.listeners,
+            ..EnginePlan::new(self.workers, self.listeners)
         };
         #[cfg(feature = "acme")]
         let (plan, certificates) = acme::prepare(self.acme, plan)?;

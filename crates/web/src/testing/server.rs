@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use apus_clock::TestClock;
 use apus_http::{RouteInfo, Service, ServiceFactory};
-use apus_net::{Engine, EnginePlan, Limits, ListenAddress, ListenerPlan};
+use apus_net::{Engine, EnginePlan, ListenAddress, ListenerPlan};
 
 use super::client::server_service_of;
 use super::{TestClient, fail};
@@ -56,23 +56,9 @@ impl TestServer {
 
     #[track_caller]
     fn of(service: Arc<dyn ServiceFactory>, workers: usize, clock: TestClock) -> Self {
-        let engine = Engine::start(EnginePlan {
-            workers: NonZeroUsize::new(workers).unwrap_or(NonZeroUsize::MIN),
-            limits: Limits::default(),
-            server_field: None,
-            listeners: vec![ListenerPlan {
-                address: ListenAddress::Tcp {
-                    address: (Ipv4Addr::LOCALHOST, 0).into(),
-                    ipv6_only: true,
-                },
-                tls: None,
-                http2: true,
-                http3: None,
-                proxy_protocol_from: Vec::new(),
-                service,
-            }],
-        });
-        let engine = match engine {
+        let workers = NonZeroUsize::new(workers).unwrap_or(NonZeroUsize::MIN);
+        let listener = ListenerPlan::new(ListenAddress::tcp((Ipv4Addr::LOCALHOST, 0)), service);
+        let engine = match Engine::start(EnginePlan::new(workers, vec![listener])) {
             Ok(engine) => engine,
             Err(error) => fail(error),
         };

@@ -1,9 +1,8 @@
 //! Storage in a folder, and in an object store (s3rver).
 
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -14,14 +13,14 @@ use apus::{
     App, Body, BodyError, Frame, HttpError, OrNotFound, Path as PathOf, Readiness, State,
     StatusCode,
 };
-use apus_testkit::{block_on, body_bytes, ready_frames};
+use apus_testkit::{ReadyProcess, block_on, body_bytes, process_folder, ready_frames};
 use bytes::{Bytes, BytesMut};
 
 /// An object store.
 struct ObjectStore {
     endpoint: String,
     /// Until the end of the tests.
-    _process: Child,
+    _process: ReadyProcess,
 }
 
 /// The object store of all tests.
@@ -32,27 +31,18 @@ fn object_store() -> &'static ObjectStore {
         let port = free.local_addr().unwrap().port();
         drop(free);
         let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/s3rver");
-        let folder = tempfile::tempdir().unwrap().keep();
         // It ends with these tests, since it reads their end of a pipe.
         let script = "process.stdin.on('end', () => { require('fs').rmSync(process.argv[3], {recursive: true}); process.exit() });
             process.stdin.resume();
             const S3rver = require('s3rver');
             new S3rver({port: +process.argv[2], address: '127.0.0.1', silent: true, directory: process.argv[3],
                 configureBuckets: [{name: 'files'}, {name: 'contract'}]}).run().then(() => console.log('ready'))";
-        let mut process = Command::new("node")
-            .args(["-e", script, "--", "-", &port.to_string()])
-            .arg(&folder)
-            .current_dir(&tools)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("run `make tools`: {error}"));
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let is_ready = lines.any(|line| line.is_ok_and(|line| line == "ready"));
-        assert!(is_ready, "run `make tools`: the object store does not start");
+        let mut command = Command::new("node");
+        command.args(["-e", script, "--", "-", &port.to_string()]);
+        command.arg(process_folder()).current_dir(&tools);
         ObjectStore {
             endpoint: format!("http://127.0.0.1:{port}"),
-            _process: process,
+            _process: ReadyProcess::start(&mut command),
         }
     })
 }

@@ -11,22 +11,21 @@ use apus::redis::Redis;
 use apus::testing::{TestClient, TestServer};
 use apus::time::TestClock;
 use apus::{App, State};
-use apus_testkit::block_on;
+use apus_testkit::{DatabaseKind, DatabaseServer, block_on};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use crate::harness::redis;
 use crate::layers::logged;
-use crate::sql::{Running, redis};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A cache in memory, and one in Redis that no other test uses.
 fn of_each(name: &str) -> [ValueCache; 2] {
-    let redis = Redis::open(&redis().redis_address()).unwrap();
     [
         ValueCache::in_memory(1 << 20),
-        ValueCache::in_redis(&redis).within(&format!("{name}:")),
+        ValueCache::in_redis(&redis()).within(&format!("{name}:")),
     ]
 }
 
@@ -247,8 +246,8 @@ fn memory_is_bounded_in_bytes() {
 
 #[test]
 fn without_redis_values_are_computed() {
-    let server = Running::start("redis");
-    let cache = ValueCache::in_redis(&Redis::open(&server.redis_address()).unwrap());
+    let server = DatabaseServer::start(DatabaseKind::Redis);
+    let cache = ValueCache::in_redis(&Redis::open(&server.address()).unwrap());
     let log = logged(|| {
         block_on(async {
             let answer = async |number| {

@@ -1,9 +1,10 @@
 //! The routes of the API, its errors, and the pages of lists.
 
 use apus_example_shop::model::{Product, User};
+use apus_testkit::block_on;
 use serde_json::{Value, json};
 
-use crate::servers::{Shop, block_on};
+use crate::servers::Shop;
 
 #[test]
 fn what_is_added_is_found_again() {

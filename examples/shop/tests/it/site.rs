@@ -1,11 +1,10 @@
 //! The pages: accounts, pictures and the chat, on each database.
 
-use std::time::Duration;
-
 use apus::testing::{TestClient, TestResponse};
+use apus_testkit::wait_until;
 use serde_json::json;
 
-use crate::servers::{Shop, block_on};
+use crate::servers::Shop;
 
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
@@ -15,16 +14,7 @@ const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n0000";
 impl Shop {
     /// Waits for a mail after the first `known`, and returns the path of its link.
     pub(crate) fn link(&self, known: usize) -> String {
-        block_on(async {
-            for _ in 0..6000 {
-                if self.mailer.mails().len() > known {
-                    break;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        });
-        let mails = self.mailer.mails();
-        let mail = mails.get(known).expect("a mail has come");
+        let mail = wait_until("a mail", || self.mailer.mails().into_iter().nth(known));
         let link = mail.link("").unwrap();
         link.strip_prefix("https://shop.example")
             .unwrap()

@@ -9,6 +9,7 @@ mod dokuwiki;
 mod faults;
 mod frameworks;
 mod internal_redirects;
+mod overload;
 mod params;
 mod phpmyadmin;
 mod presets;

@@ -2,11 +2,11 @@
 //! in a folder of their own and ends with the process of the tests.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 
+use apus_testkit::{ReadyProcess, process_folder};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::source;
@@ -14,7 +14,7 @@ use crate::harness::wait_until;
 
 /// A running PHP-FPM with its applications and its database.
 pub(crate) struct Stack {
-    child: Child,
+    _process: ReadyProcess,
     folder: PathBuf,
 }
 
@@ -54,27 +54,13 @@ impl Stack {
     }
 
     fn start(children: usize, parts: &[&str]) -> Self {
-        // The script removes the folder, since a static value is never dropped.
-        let folder = tempfile::Builder::new().prefix("apus-stack-").tempdir();
-        let folder = folder.unwrap().keep();
-        let mut child = Command::new(source("stack"))
-            .arg(&folder)
-            .arg(children.to_string())
-            .args(parts)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        output.read_line(&mut line).unwrap();
-        if line.trim() != "ready" {
-            let mut errors = String::new();
-            let _ = child.stderr.take().unwrap().read_to_string(&mut errors);
-            panic!("run `make tools`; what PHP needs does not start:\n{errors}");
+        let folder = process_folder();
+        let mut command = Command::new(source("stack"));
+        command.arg(&folder).arg(children.to_string()).args(parts);
+        Self {
+            _process: ReadyProcess::start(&mut command),
+            folder,
         }
-        Self { child, folder }
     }
 
     /// The path of a file or folder of the stack.
@@ -138,12 +124,5 @@ impl Stack {
     /// The access log of PHP so far: one line per request with process, method and target.
     pub(crate) fn access_log(&self) -> String {
         fs::read_to_string(self.path("access.log")).unwrap_or_default()
-    }
-}
-
-impl Drop for Stack {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
     }
 }

@@ -4,26 +4,25 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
 use apus_http::{
     Body, Frame, Response, ResponseFuture, ResponseOutcome, ServiceFactory, StatusCode,
 };
-use apus_net::{EnginePlan, Limits};
+use apus_net::{EnginePlan, Limits, ListenerPlan};
 use apus_testkit::h2::{
     block, code, data, flag, frame, get, head, kind, request, request_with, reset, setting,
     window_update,
 };
-use apus_testkit::{body_bytes, collect, frames, ready_frames, wait_until};
+use apus_testkit::{body_bytes, collect, ready_frames, wait_until};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::client::{Peer, is_end};
 use super::{open, open_tls, open_with, with_tls};
 use crate::harness::{
-    EndFlag, PATIENCE, Server, connect, listener, local, ok, paths, plan, service, tcp,
+    EndFlag, PATIENCE, Server, connect, local, ok, panicking, paths, plan, service, tcp,
 };
 
 /// No stream has a higher identifier.
@@ -130,7 +129,7 @@ fn a_removed_listener_lets_its_connections_end_in_order() {
     let mut peer = open(&server);
     let open_one = peer.get("/wait");
     server.wait_for("the request", |totals| totals.requests == 1);
-    let new = plan(vec![listener(tcp("127.0.0.2:0"), paths())]);
+    let new = plan(vec![ListenerPlan::new(tcp("127.0.0.2:0"), paths())]);
     server.engine.reload(new).unwrap();
     assert_two_goaways(&mut peer);
     go.store(true, Ordering::Relaxed);
@@ -148,7 +147,7 @@ fn a_reload_leaves_connections_and_open_requests_alone() {
     let new = service(|_| ok("the new plan").into());
     server
         .engine
-        .reload(plan(vec![listener(local(), new)]))
+        .reload(plan(vec![ListenerPlan::new(local(), new)]))
         .unwrap();
     assert_eq!(peer.fetch("/a").text(), "the new plan");
     go.store(true, Ordering::Relaxed);
@@ -168,7 +167,7 @@ fn a_connection_gets_the_limits_of_the_new_plan() {
     };
     let new = EnginePlan {
         limits,
-        ..plan(vec![listener(local(), paths())])
+        ..plan(vec![ListenerPlan::new(local(), paths())])
     };
     server.engine.reload(new).unwrap();
     for _ in 0..2 {
@@ -371,26 +370,6 @@ fn a_response_whose_stream_is_reset_is_not_complete() {
     drop(peer);
     let (outcome, _) = outcomes.recv_timeout(PATIENCE).unwrap();
     assert_eq!(outcome, ResponseOutcome::ClientGone);
-}
-
-fn panicking() -> Arc<dyn ServiceFactory> {
-    service(|request| match request.path() {
-        "/call" => panic!("on purpose, in call"),
-        "/future" => ResponseFuture::later(async { panic!("on purpose, in the future") }),
-        "/late" => ResponseFuture::later(async {
-            tokio::task::yield_now().await;
-            panic!("on purpose, in the future, later")
-        }),
-        "/stream" => {
-            let mut first = true;
-            ok(frames(None, move |_| {
-                assert!(std::mem::take(&mut first), "on purpose, in the stream");
-                Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(b"half")))))
-            }))
-            .into()
-        }
-        path => ok(path.to_owned()).into(),
-    })
 }
 
 #[test]
@@ -616,7 +595,7 @@ fn no_request_fails_while_plans_change() {
             wait_until("responses", || {
                 responses.load(Ordering::Relaxed) >= before + 50
             });
-            let new = plan(vec![listener(local(), versioned(version))]);
+            let new = plan(vec![ListenerPlan::new(local(), versioned(version))]);
             server.engine.reload(new).unwrap();
         }
     });

@@ -17,7 +17,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use apus_http::ServiceFactory;
-use apus_net::tls::{TlsSite, UnknownName};
+use apus_net::tls::UnknownName;
 use apus_net::{EnginePlan, Limits};
 use apus_testkit::{CertificateAuthority, body_bytes, wait_until};
 use rustls::{ClientConnection, StreamOwned};
@@ -62,11 +62,8 @@ pub(crate) fn with_tls(
 ) -> (CertificateAuthority, Server) {
     let authority = CertificateAuthority::generate();
     let issued = authority.ecdsa(&["example.com"]);
-    let site = TlsSite {
-        alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        ..site(&["example.com"], &[&issued])
-    };
-    let listener = tls_listener(&[site], UnknownName::FirstSite, service);
+    let sites = [site(&["example.com"], &[&issued])];
+    let listener = tls_listener(&sites, UnknownName::FirstSite, service);
     let server = Server::run(EnginePlan {
         limits,
         ..plan(vec![listener])

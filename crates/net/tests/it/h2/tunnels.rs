@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use apus_http::{HeaderValue, Method, Response, ServiceFactory, StatusCode, header};
-use apus_net::Limits;
+use apus_net::{Limits, ListenerPlan};
 use apus_testkit::body_bytes;
 use apus_testkit::h2::{code, data, request_with, reset, setting, window_update};
 
 use super::client::Peer;
 use super::{open, open_tls, open_with, with_tls};
-use crate::harness::{Server, listener, local, ok, paths, plan, service};
+use crate::harness::{Server, local, ok, paths, plan, service};
 use crate::tunnels::echo;
 
 /// A service that knows nothing of HTTP/2.
@@ -184,7 +184,7 @@ fn a_tunnel_lives_through_a_reload() {
     let mut peer = open(&server);
     let stream = peer.request(&extended("/upgrade"), false);
     assert_echoes(&mut peer, stream, b"before");
-    let new = plan(vec![listener(local(), paths())]);
+    let new = plan(vec![ListenerPlan::new(local(), paths())]);
     server.engine.reload(new).unwrap();
     assert_echoes(&mut peer, stream, b" after");
     let other = peer.request(&extended("/upgrade"), false);

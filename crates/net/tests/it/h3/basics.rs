@@ -370,7 +370,6 @@ fn a_site_that_requires_certificates_gets_those_of_its_clients_only() {
             authorities: vec![authority.der.clone()],
             revoked: Vec::new(),
         },
-        http3: true,
         ..site(&["example.com"], &[&authority.ecdsa(&["example.com"])])
     };
     let listener = ListenerPlan {

@@ -68,7 +68,6 @@ fn known(early_data: bool) -> (H3Server, H3ClientOptions) {
         ok(early.to_owned()).into()
     });
     let site = TlsSite {
-        http3: true,
         early_data,
         ..site(&["example.com"], &[&authority.ecdsa(&["example.com"])])
     };

@@ -5,32 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use apus_h3::H3ErrorCode;
-use apus_http::{ResponseFuture, ServiceFactory};
-use apus_net::{EnginePlan, Limits};
+use apus_http::ServiceFactory;
+use apus_net::{EnginePlan, Limits, ListenerPlan};
 use apus_testkit::CertificateAuthority;
 
 use super::{H3Client, H3ClientOptions, H3Request, H3Server, h3_listener};
-use crate::harness::{Server, listener, ok, paths, plan, service, tcp};
+use crate::harness::{Server, ok, paths, plan, service, tcp, waiting_for};
 use crate::tls::client_of;
-
-/// Responds with `finished` once the flag is set.
-fn waiting(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
-    let go = Arc::clone(go);
-    service(move |_| {
-        let go = Arc::clone(&go);
-        ResponseFuture::later(async move {
-            while !go.load(Ordering::SeqCst) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            ok("finished")
-        })
-    })
-}
 
 #[test]
 fn a_stop_lets_open_requests_end_and_closes_the_connection() {
     let go = Arc::new(AtomicBool::new(false));
-    let server = H3Server::start(waiting(&go));
+    let server = H3Server::start(waiting_for(&go));
     let mut client = server.open();
     let id = client.request(&H3Request::get("/"));
     client.wait("the request", |_| server.server.totals().requests == 1);
@@ -59,7 +45,7 @@ fn a_stop_ends_idle_connections_soon() {
 #[test]
 fn requests_that_do_not_end_in_time_are_cut_by_a_stop() {
     let never = Arc::new(AtomicBool::new(false));
-    let server = H3Server::start(waiting(&never));
+    let server = H3Server::start(waiting_for(&never));
     let mut client = server.open();
     client.request(&H3Request::get("/"));
     client.wait("the request", |_| server.server.totals().requests == 1);
@@ -117,8 +103,8 @@ fn a_reload_ends_and_begins_http_3_on_a_listener() {
 fn a_reload_that_removes_a_listener_lets_its_requests_end() {
     let authority = CertificateAuthority::generate();
     let go = Arc::new(AtomicBool::new(false));
-    let removed = h3_listener(&authority, waiting(&go));
-    let stays = listener(tcp("127.0.0.2:0"), paths());
+    let removed = h3_listener(&authority, waiting_for(&go));
+    let stays = ListenerPlan::new(tcp("127.0.0.2:0"), paths());
     let server = Server::run(plan(vec![removed, stays.clone()]));
     let options = H3ClientOptions::new(client_of(&authority));
     let mut client = H3Client::open(server.address(), &options);

@@ -18,7 +18,7 @@ mod tunnels;
 use std::sync::Arc;
 
 use apus_http::ServiceFactory;
-use apus_net::tls::{TlsSite, UnknownName};
+use apus_net::tls::UnknownName;
 use apus_net::{EnginePlan, Http3Settings, Limits, ListenerPlan};
 use apus_testkit::CertificateAuthority;
 use rustls::ClientConfig;
@@ -30,15 +30,10 @@ use crate::tls::{client_of, site, tls_listener};
 /// A listener with all protocols.
 fn h3_listener(authority: &CertificateAuthority, service: Arc<dyn ServiceFactory>) -> ListenerPlan {
     let issued = authority.ecdsa(&["example.com"]);
-    let site = TlsSite {
-        alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        http3: true,
-        early_data: true,
-        ..site(&["example.com"], &[&issued])
-    };
+    let sites = [site(&["example.com"], &[&issued])];
     ListenerPlan {
         http3: Some(Http3Settings::default()),
-        ..tls_listener(&[site], UnknownName::FirstSite, service)
+        ..tls_listener(&sites, UnknownName::FirstSite, service)
     }
 }
 

@@ -25,7 +25,7 @@ use apus_testkit::{
 use bytes::Bytes;
 
 use super::h3_listener;
-use crate::harness::{PATIENCE, Server, collector, ok, paths, plan, service, text};
+use crate::harness::{PATIENCE, Server, collector, ok, paths, plan, service, text, waiting_for};
 use crate::tunnels::echo;
 
 /// Around the limits of chunks that are copied, of chunks, of unread bodies, of the windows of streams, and beyond all.
@@ -209,7 +209,7 @@ fn a_server_that_allows_fewer_streams_has_no_room_for_more() {
         h2_max_concurrent_streams: 2,
         ..Limits::default()
     };
-    let server = OriginServer::with_limits(limits, waiting(&go));
+    let server = OriginServer::with_limits(limits, waiting_for(&go));
     run(async {
         let connection = server.open().await;
         let first = connection.send(get("/"));
@@ -227,20 +227,6 @@ fn a_server_that_allows_fewer_streams_has_no_room_for_more() {
         eventually("room", || connection.has_room()).await;
         assert_eq!(fetch(&connection, get("/")).await.0, 200);
     });
-}
-
-/// Responds once the flag is set.
-fn waiting(go: &Arc<AtomicBool>) -> Arc<dyn ServiceFactory> {
-    let go = Arc::clone(go);
-    service(move |_| {
-        let go = Arc::clone(&go);
-        ResponseFuture::later(async move {
-            while !go.load(Ordering::SeqCst) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            ok("finished")
-        })
-    })
 }
 
 #[test]
@@ -388,7 +374,7 @@ fn tunnels_pass_bytes_in_both_directions() {
 #[test]
 fn a_request_that_nobody_waits_for_is_cancelled() {
     let never = Arc::new(AtomicBool::new(false));
-    let server = OriginServer::start(waiting(&never));
+    let server = OriginServer::start(waiting_for(&never));
     run(async {
         let connection = server.open().await;
         let sent = connection.send(get("/"));
@@ -476,7 +462,7 @@ fn a_response_that_has_come_is_whole_although_its_connection_ends() {
 #[test]
 fn a_request_that_is_open_when_the_server_stops_gets_its_response() {
     let go = Arc::new(AtomicBool::new(false));
-    let server = OriginServer::start(waiting(&go));
+    let server = OriginServer::start(waiting_for(&go));
     run(async {
         let connection = server.open().await;
         let sent = connection.send(get("/"));

@@ -11,10 +11,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use apus_http::ServiceFactory;
-use apus_net::tls::{ClientAuth, TlsPolicy, TlsSettings, TlsSite, UnknownName};
+use apus_net::tls::{TlsSettings, TlsSite, UnknownName};
 use apus_net::{EnginePlan, Limits, ListenerPlan};
 use apus_testkit::{CertificateAuthority, IssuedCertificate};
-use apus_transport::tls::{Certificate, MinVersion};
+use apus_transport::tls::Certificate;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
@@ -24,7 +24,7 @@ use rustls::{
     StreamOwned, SupportedProtocolVersion,
 };
 
-use crate::harness::{Client, Server, connect, listener, local, ok, plan, service};
+use crate::harness::{Client, Server, connect, local, ok, plan, service};
 
 const BOTH: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
 
@@ -60,21 +60,11 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 pub(crate) fn site(names: &[&str], certificates: &[&IssuedCertificate]) -> TlsSite {
-    TlsSite {
-        names: names.iter().map(|name| (*name).to_owned()).collect(),
-        certificates: certificates
-            .iter()
-            .map(|issued| {
-                Certificate::from_pem(issued.pem.as_bytes(), issued.key.as_bytes()).unwrap()
-            })
-            .collect(),
-        client_auth: ClientAuth::None,
-        min_version: MinVersion::Tls12,
-        policy: TlsPolicy::default(),
-        alpn: vec![b"http/1.1".to_vec()],
-        http3: false,
-        early_data: false,
-    }
+    let names = names.iter().map(|name| (*name).to_owned());
+    let certificates = certificates
+        .iter()
+        .map(|issued| Certificate::from_pem(issued.pem.as_bytes(), issued.key.as_bytes()).unwrap());
+    TlsSite::new(names.collect(), certificates.collect())
 }
 
 pub(crate) fn tls_listener(
@@ -85,7 +75,7 @@ pub(crate) fn tls_listener(
     let settings = TlsSettings::new(sites, unknown).unwrap();
     ListenerPlan {
         tls: Some(Arc::new(settings)),
-        ..listener(local(), service)
+        ..ListenerPlan::new(local(), service)
     }
 }
 

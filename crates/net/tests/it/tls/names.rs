@@ -195,7 +195,11 @@ fn sends_ecdsa_or_rsa_by_what_the_client_can_verify() {
 fn negotiates_the_protocol_by_alpn() {
     let authority = CertificateAuthority::generate();
     let issued = authority.ecdsa(&["example.com"]);
-    let server = serve(&[site(&["example.com"], &[&issued])], UnknownName::Reject);
+    let site = TlsSite {
+        alpn: vec![b"http/1.1".to_vec()],
+        ..site(&["example.com"], &[&issued])
+    };
+    let server = serve(&[site], UnknownName::Reject);
     let mut config = client_of(&authority);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let client = connect_tls(server.address(), &config, "example.com").unwrap();

@@ -261,12 +261,9 @@ fn tls_and_plain_http_behind_a_proxy_protocol_head() {
     let settings = apus_net::tls::TlsSettings::new(&sites, Default::default()).unwrap();
     let peers = service(|request| ok(request.connection().peer.to_string()).into());
     let server = Server::run(plan(vec![ListenerPlan {
-        address: local(),
         tls: Some(Arc::new(settings)),
-        http2: true,
-        http3: None,
         proxy_protocol_from: vec!["127.0.0.1".parse().unwrap()],
-        service: peers,
+        ..ListenerPlan::new(local(), peers)
     }]));
     const HEAD: &str = "PROXY TCP4 192.0.2.1 198.51.100.2 8080 443\r\n";
     let name = ServerName::try_from("example.com").unwrap();

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use apus::jobs::{Job, JobCounts, JobId, JobRunner, JobSettings, Jobs, PushOptions};
-use apus::redis::Redis;
 use apus::sql::sqlx::{self, Connection};
 use apus::sql::{Db, Driver, MySql, Postgres, Sqlite, System, Transactions, Tx};
 use apus::testing::TestClient;
@@ -19,7 +18,8 @@ use apus::{App, Path, State, StatusCode};
 use apus_testkit::block_on;
 use serde::{Deserialize, Serialize};
 
-use crate::sql::{Fresh, redis};
+use crate::harness::redis;
+use crate::sql::Fresh;
 
 /// A job that says what becomes of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,8 +82,7 @@ fn of_each(name: &str) -> Vec<(Jobs, Option<Fresh>)> {
     for fresh in Fresh::of_each() {
         all.push((Jobs::in_database(&fresh.db()), Some(fresh)));
     }
-    let redis = Redis::open(&redis().redis_address()).unwrap();
-    all.push((Jobs::in_redis(&redis).named(name), None));
+    all.push((Jobs::in_redis(&redis()).named(name), None));
     all
 }
 

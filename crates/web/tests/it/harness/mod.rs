@@ -8,13 +8,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus::App;
-use apus_net::{Engine, EnginePlan, Limits, ListenAddress, ListenerPlan};
+use apus::redis::Redis;
+use apus_net::{Engine, EnginePlan, ListenAddress, ListenerPlan};
 
 pub(crate) use self::client::{Client, Reply};
+use apus_testkit::{DatabaseKind, DatabaseServer};
+
 pub(crate) use apus_testkit::wait_until;
 
 /// The time limit for an event that a test waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The Redis that all tests share.
+pub(crate) fn redis() -> Redis {
+    Redis::open(&DatabaseServer::shared(DatabaseKind::Redis).address()).unwrap()
+}
 
 /// A server that runs an application on a free port.
 pub(crate) struct Server {
@@ -28,24 +36,10 @@ impl Server {
 
     pub(crate) fn with_workers(workers: usize, app: App) -> Self {
         app.check().unwrap();
-        let engine = Engine::start(EnginePlan {
-            workers: NonZeroUsize::new(workers).unwrap(),
-            limits: Limits::default(),
-            server_field: None,
-            listeners: vec![ListenerPlan {
-                address: ListenAddress::Tcp {
-                    address: "127.0.0.1:0".parse().unwrap(),
-                    ipv6_only: true,
-                },
-                tls: None,
-                http2: true,
-                http3: None,
-                proxy_protocol_from: Vec::new(),
-                service: Arc::new(app),
-            }],
-        });
+        let workers = NonZeroUsize::new(workers).unwrap();
+        let listener = ListenerPlan::new(ListenAddress::tcp(([127, 0, 0, 1], 0)), Arc::new(app));
         Self {
-            engine: engine.unwrap(),
+            engine: Engine::start(EnginePlan::new(workers, vec![listener])).unwrap(),
         }
     }
 

@@ -8,9 +8,10 @@ use apus::session::{
 use apus::sql::{Db, sqlx};
 use apus::testing::{TestClient, TestServer};
 use apus::{App, State};
+use apus_testkit::{DatabaseKind, DatabaseServer, block_on};
 
-use crate::sql::{Fresh, Running, redis};
-use apus_testkit::block_on;
+use crate::harness::redis;
+use crate::sql::Fresh;
 
 fn key_of(byte: u8) -> SessionKey {
     SessionKey::from_digest([byte; 32])
@@ -101,9 +102,7 @@ fn databases_keep_the_contract() {
 
 #[test]
 fn redis_keeps_the_contract() {
-    keeps_the_contract(
-        &RedisStore::new(&Redis::open(&redis().redis_address()).unwrap()).prefix("contract:"),
-    );
+    keeps_the_contract(&RedisStore::new(&redis()).prefix("contract:"));
 }
 
 fn app(store: impl SessionStore) -> App {
@@ -157,15 +156,13 @@ fn sessions_work_in_databases() {
 
 #[test]
 fn sessions_work_in_redis() {
-    visits(RedisStore::new(
-        &Redis::open(&redis().redis_address()).unwrap(),
-    ));
+    visits(RedisStore::new(&redis()));
 }
 
 #[test]
 fn without_redis_only_requests_that_need_a_session_fail() {
-    let redis = Running::start("redis");
-    let store = RedisStore::new(&Redis::open(&redis.redis_address()).unwrap());
+    let redis = DatabaseServer::start(DatabaseKind::Redis);
+    let store = RedisStore::new(&Redis::open(&redis.address()).unwrap());
     let server = TestServer::start(app(store).get("/plain", async || "plain"));
     let visitor = server.client();
     visitor.get("/").send().assert_text("1");

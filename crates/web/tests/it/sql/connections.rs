@@ -6,7 +6,7 @@ use apus::sql::sqlx::{self, AssertSqlSafe, Error};
 use apus::sql::{Db, MySql, System};
 use apus_testkit::block_on;
 
-use super::servers::Fresh;
+use super::Fresh;
 
 /// A statement with this number of rows, from 1 on.
 fn rows(system: System, count: u32) -> AssertSqlSafe<String> {

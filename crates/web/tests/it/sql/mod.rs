@@ -3,9 +3,9 @@
 mod commands;
 mod connections;
 mod executor;
+mod fresh;
 mod models;
 mod query_log;
-mod servers;
 mod test_database;
 mod transactions;
 
@@ -18,7 +18,7 @@ use apus::testing::TestServer;
 use apus::{App, Json, Path, State, StatusCode};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use servers::{Fresh, Running, redis};
+pub(crate) use fresh::Fresh;
 
 use apus_testkit::block_on;
 

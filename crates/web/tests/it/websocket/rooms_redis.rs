@@ -1,62 +1,25 @@
 //! Rooms of two servers that share them through Redis.
 
-use std::process::{Child, Command, Stdio};
-
+use apus::redis::Redis;
 use apus::websocket::Rooms;
+use apus_testkit::{DatabaseKind, DatabaseServer};
 use apus_websocket::codec::WebSocketEvent;
 
 use super::client::Client;
 use super::rooms::{join, serve};
 use crate::harness::{Server, wait_until};
 
-/// A Redis that listens on a Unix socket in a folder of its own.
-struct Redis {
-    folder: tempfile::TempDir,
-    process: Child,
+fn start_redis() -> DatabaseServer {
+    DatabaseServer::start(DatabaseKind::Redis)
 }
 
-impl Redis {
-    fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let process = Self::run(&folder);
-        Self { folder, process }
-    }
-
-    fn run(folder: &tempfile::TempDir) -> Child {
-        Command::new("redis-server")
-            .args(["--port", "0", "--unixsocket", "redis.sock"])
-            .args(["--save", "", "--appendonly", "no"])
-            .current_dir(folder)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server, which `make tools` installs")
-    }
-
-    fn url(&self) -> String {
-        let folder = self.folder.path().display();
-        format!("redis+unix://{folder}/redis.sock")
-    }
-
-    fn open(&self) -> apus::redis::Redis {
-        apus::redis::Redis::open(&self.url()).unwrap()
-    }
-
-    fn stop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+fn open(redis: &DatabaseServer) -> Redis {
+    Redis::open(&redis.address()).unwrap()
 }
 
 /// A server with rooms of this name.
-fn machine(redis: &Redis, name: &str) -> (Server, Rooms) {
-    let rooms = Rooms::default().through_redis(&redis.open(), name).unwrap();
+fn machine(redis: &DatabaseServer, name: &str) -> (Server, Rooms) {
+    let rooms = Rooms::default().through_redis(&open(redis), name).unwrap();
     wait_until("a connection", || rooms.is_shared());
     (serve(2, &rooms), rooms)
 }
@@ -72,7 +35,7 @@ fn all_receive(clients: &mut [Client], messages: &[&str]) {
 
 #[test]
 fn messages_reach_all_machines_once() {
-    let redis = Redis::start();
+    let redis = start_redis();
     let (one, _) = machine(&redis, "chat");
     let (two, rooms) = machine(&redis, "chat");
     let (other, _) = machine(&redis, "another chat");
@@ -116,7 +79,7 @@ fn messages_reach_all_machines_once() {
 
 #[test]
 fn rooms_work_locally_without_redis_and_reconnect() {
-    let mut redis = Redis::start();
+    let mut redis = start_redis();
     let (one, one_rooms) = machine(&redis, "chat");
     let (two, two_rooms) = machine(&redis, "chat");
     let mut here: Vec<_> = (0..4).map(|_| join(&one, "room", None)).collect();
@@ -127,7 +90,7 @@ fn rooms_work_locally_without_redis_and_reconnect() {
     });
     here[0].send("local");
     all_receive(&mut here[1..], &["local"]);
-    redis.process = Redis::run(&redis.folder);
+    redis.restart();
     wait_until("connections", || {
         one_rooms.is_shared() && two_rooms.is_shared()
     });
@@ -138,10 +101,10 @@ fn rooms_work_locally_without_redis_and_reconnect() {
 
 #[test]
 fn an_invalid_address_and_a_second_redis_are_errors() {
-    assert!(apus::redis::Redis::open("http://example.com").is_err());
-    let redis = Redis::start();
+    assert!(Redis::open("http://example.com").is_err());
+    let redis = start_redis();
     let rooms = Rooms::default()
-        .through_redis(&redis.open(), "chat")
+        .through_redis(&open(&redis), "chat")
         .unwrap();
-    assert!(rooms.through_redis(&redis.open(), "chat").is_err());
+    assert!(rooms.through_redis(&open(&redis), "chat").is_err());
 }

@@ -1,35 +1,29 @@
-//! Orders certificates and renews them: a task for each.
+//! The task of one certificate: orders it, and renews it in time.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus_transport::tls::Certificate;
-use serde::Serialize;
 use time::OffsetDateTime;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::challenges::PendingChallenges;
+use super::Shared;
+use super::on_demand::permits;
 use crate::issue::{CertificateOrder, OrderProgress, identifier};
 use crate::issue_error::IssueError;
-use crate::on_demand::{OnDemandNames, OnDemandSite};
-use crate::peers::{ChallengePeers, FolderPeers};
-use crate::permission::may_have_certificate;
 use crate::provider::AcmeProvider;
 use crate::reachability::check_names;
 use crate::schedule::{pause_after, renewal_time, time_in_window};
 use crate::settings::ManagedCertificate;
-use crate::shared::{SharedLock, SharedStorage, StorageReplica};
+use crate::shared::SharedLock;
 use crate::state::CertificateState;
 use crate::store::{CertificateStore, CertificateStoreError};
 
-/// Orders at a time.
-const CONCURRENT_ORDERS: usize = 4;
 /// The longest sleep, so that a changed clock is noticed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 /// How long to wait after a failure of this machine, as a full disk or a wrong clock, which may be repaired at any time.
@@ -40,12 +34,6 @@ const LOCKED_PAUSE: Duration = Duration::from_secs(5);
 const STORE_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 /// The same for names that were first seen in a handshake, of which there may be many thousands.
 const ON_DEMAND_STORE_CHECK_INTERVAL: Duration = Duration::from_secs(120);
-/// The interval in which challenges of other machines are looked for.
-const SHARED_CHALLENGE_INTERVAL: Duration = Duration::from_secs(1);
-/// Questions for permission at a time.
-const CONCURRENT_QUESTIONS: usize = 16;
-/// The period in which orders on demand are counted.
-const ORDER_COUNT_PERIOD: Duration = Duration::from_secs(3600);
 /// How long one order may take.
 const ORDER_PATIENCE: Duration = Duration::from_secs(1800);
 /// Attempts of an order whose authority forgets its nonces.
@@ -62,205 +50,20 @@ const FAILURES_BEFORE_STAGING: u32 = 3;
 /// A clock before this time is wrong: 2026-01-01.
 const EARLIEST: i64 = 1_767_225_600;
 
-/// Orders certificates and renews them. It belongs to one thread, which runs its tasks.
-pub struct CertificateMaintenance {
-    shared: Rc<Shared>,
-    tasks: RefCell<HashMap<String, CertificateTask>>,
-    on_demand: Option<JoinHandle<()>>,
-    /// Responds to the challenges of others, while there are certificates.
-    shared_challenges: RefCell<Option<JoinHandle<()>>>,
-}
-
-struct Shared {
-    store: CertificateStore,
-    challenges: Arc<PendingChallenges>,
-    peers: ChallengePeers,
-    /// The storage that machines share, and what is the same there.
-    replica: Option<Arc<StorageReplica>>,
-    orders: Semaphore,
-    account_creation: tokio::sync::Mutex<()>,
-    issued: mpsc::Sender<()>,
-    on_demand: Arc<OnDemandNames>,
-    /// The certificates for names that were first seen in a handshake, by their names.
-    on_demand_tasks: RefCell<HashMap<Box<str>, CertificateTask>>,
-    /// When orders on demand were made in the last hour.
-    on_demand_orders: RefCell<VecDeque<Instant>>,
-}
-
-struct CertificateTask {
-    managed: Rc<ManagedCertificate>,
-    renewal: Rc<Notify>,
-    progress: Rc<OrderProgress>,
-    handle: JoinHandle<()>,
-}
-
-/// What is known of a certificate.
-#[derive(Clone, Debug, Serialize)]
-pub struct CertificateStatus {
-    /// The names that it is for.
-    pub names: Vec<String>,
-    /// When it expires; `None` if there is none yet.
-    #[serde(with = "time::serde::rfc3339::option")]
-    pub not_after: Option<OffsetDateTime>,
-    /// How long it is still valid; negative if it has expired.
-    pub expires_in_seconds: Option<i64>,
-    /// When it is renewed.
-    #[serde(with = "time::serde::rfc3339::option")]
-    pub renew_at: Option<OffsetDateTime>,
-    /// The name or the directory of the authority that issued it.
-    pub issued_by: Option<String>,
-    /// Failed attempts since then.
-    pub failures: u32,
-    /// When the next attempt is made, after a failure.
-    #[serde(with = "time::serde::rfc3339::option")]
-    pub next_attempt: Option<OffsetDateTime>,
-    /// Why the last attempt failed.
-    pub last_error: Option<String>,
-    /// Whether the certificate was revoked.
-    pub revoked: bool,
-    /// What an order does just now.
-    pub step: Option<&'static str>,
-    /// Attempts that have ended since the start of the process.
-    pub attempts: u64,
-}
-
-impl CertificateMaintenance {
-    /// Maintains the certificates in a store. The receiver gets a message when there is a new certificate.
-    pub fn new(
-        store: CertificateStore,
-        challenges: Arc<PendingChallenges>,
-    ) -> (Self, mpsc::Receiver<()>) {
-        let (issued, receiver) = mpsc::channel(1);
-        warn_of_exposed_files(&store);
-        let maintenance = Self {
-            shared: Rc::new(Shared {
-                peers: ChallengePeers::Folder(FolderPeers::new(store.clone())),
-                store,
-                challenges,
-                replica: None,
-                orders: Semaphore::new(CONCURRENT_ORDERS),
-                account_creation: tokio::sync::Mutex::default(),
-                issued,
-                on_demand: Arc::default(),
-                on_demand_tasks: RefCell::default(),
-                on_demand_orders: RefCell::default(),
-            }),
-            tasks: RefCell::default(),
-            on_demand: None,
-            shared_challenges: RefCell::default(),
-        };
-        (maintenance, receiver)
-    }
-
-    /// Shares certificates, orders and challenges with other machines by this storage, in place of the folder. It has to be
-    /// called before [`Self::with_on_demand`] and [`Self::apply`].
-    #[must_use]
-    pub fn with_shared_storage(mut self, storage: Arc<dyn SharedStorage>) -> Self {
-        if let Some(shared) = Rc::get_mut(&mut self.shared) {
-            shared.peers = ChallengePeers::Storage(Arc::clone(&storage));
-            shared.replica = Some(Arc::new(StorageReplica::new(storage)));
-        }
-        self
-    }
-
-    /// Maintains the certificates for names that are first seen in a handshake, too. It has to be called where tasks of this
-    /// thread run, and before [`Self::apply`].
-    #[must_use]
-    pub fn with_on_demand(mut self, names: Arc<OnDemandNames>) -> Self {
-        if let Some(shared) = Rc::get_mut(&mut self.shared) {
-            shared.on_demand = names;
-        }
-        let shared = Rc::clone(&self.shared);
-        self.on_demand = Some(tokio::task::spawn_local(shared.run_on_demand()));
-        self
-    }
-
-    /// Maintains these certificates from now on, and no others. It has to be called where tasks of this thread run.
-    pub fn apply(&self, certificates: Vec<ManagedCertificate>) {
-        let mut old = self.tasks.take();
-        let mut tasks = HashMap::new();
-        for managed in certificates {
-            let id = managed.id();
-            let task = match old.remove(&id) {
-                Some(task) if *task.managed == managed => task,
-                other => {
-                    if let Some(task) = other {
-                        task.handle.abort();
-                    }
-                    self.start(managed)
-                }
-            };
-            tasks.insert(id, task);
-        }
-        for task in old.into_values() {
-            task.handle.abort();
-        }
-        let has_certificates = !tasks.is_empty() || self.shared.on_demand.has_sites();
-        self.share_challenges(has_certificates);
-        self.tasks.replace(tasks);
-        self.shared.apply_on_demand();
-    }
-
-    /// Responds to the challenges of other machines, if this one has certificates, too.
-    fn share_challenges(&self, has_certificates: bool) {
-        let mut task = self.shared_challenges.borrow_mut();
-        match (&*task, has_certificates) {
-            (None, true) => {
-                let shared = Rc::clone(&self.shared);
-                *task = Some(tokio::task::spawn_local(shared.respond_for_others()));
-            }
-            (Some(running), false) => {
-                running.abort();
-                *task = None;
-            }
-            _ => {}
-        }
-    }
-
-    fn start(&self, managed: ManagedCertificate) -> CertificateTask {
-        CertificateTask::start(&self.shared, managed, false)
-    }
-
-    /// Renews the certificates that have this name now; returns how many there are.
-    pub fn renew(&self, name: &str) -> usize {
-        let tasks = self.tasks.borrow();
-        let on_demand = self.shared.on_demand_tasks.borrow();
-        let found = tasks
-            .values()
-            .chain(on_demand.values())
-            .filter(|task| task.managed.names.iter().any(|has| has == name));
-        found.map(|task| task.renewal.notify_one()).count()
-    }
-
-    /// What is known of the certificates, in the order of their names.
-    pub fn status(&self) -> Vec<CertificateStatus> {
-        let tasks = self.tasks.borrow();
-        let on_demand = self.shared.on_demand_tasks.borrow();
-        let mut status: Vec<_> = tasks
-            .values()
-            .chain(on_demand.values())
-            .map(|task| self.shared.status(&task.managed, &task.progress))
-            .collect();
-        status.sort_by(|a, b| a.names.cmp(&b.names));
-        status
-    }
-}
-
-impl Drop for CertificateMaintenance {
-    fn drop(&mut self) {
-        let on_demand = self.shared.on_demand_tasks.take().into_values();
-        for task in self.tasks.take().into_values().chain(on_demand) {
-            task.handle.abort();
-        }
-        let shared_challenges = self.shared_challenges.take();
-        for task in self.on_demand.iter().chain(&shared_challenges) {
-            task.abort();
-        }
-    }
+/// The task of one certificate, as others see it.
+pub(super) struct CertificateTask {
+    pub(super) managed: Rc<ManagedCertificate>,
+    pub(super) renewal: Rc<Notify>,
+    pub(super) progress: Rc<OrderProgress>,
+    pub(super) handle: JoinHandle<()>,
 }
 
 impl CertificateTask {
-    fn start(shared: &Rc<Shared>, managed: ManagedCertificate, is_on_demand: bool) -> Self {
+    pub(super) fn start(
+        shared: &Rc<Shared>,
+        managed: ManagedCertificate,
+        is_on_demand: bool,
+    ) -> Self {
         let managed = Rc::new(managed);
         let renewal = Rc::new(Notify::new());
         let progress = Rc::new(OrderProgress::default());
@@ -277,205 +80,6 @@ impl CertificateTask {
             renewal,
             progress,
             handle: tokio::task::spawn_local(worker.run()),
-        }
-    }
-}
-
-impl std::fmt::Debug for CertificateMaintenance {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CertificateMaintenance")
-            .field("certificates", &self.tasks.borrow().len())
-            .finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    async fn respond_for_others(self: Rc<Self>) {
-        let mut is_told = false;
-        loop {
-            let joined = self.peers.join();
-            // Those that are known stay while the others cannot be asked.
-            let open = self.peers.open().await;
-            match joined.and(open) {
-                Ok(open) => {
-                    self.challenges.set_shared(open);
-                    is_told = false;
-                }
-                Err(error) if !is_told => {
-                    tracing::warn!(%error, "the challenges of other machines are not known");
-                    is_told = true;
-                }
-                Err(_) => {}
-            }
-            tokio::time::sleep(SHARED_CHALLENGE_INTERVAL).await;
-        }
-    }
-
-    /// Maintains the stored certificates that were ordered on demand, and ends the tasks of names that no site covers.
-    fn apply_on_demand(self: &Rc<Self>) {
-        self.on_demand_tasks.borrow_mut().retain(|name, task| {
-            let is_same = self
-                .on_demand
-                .site(name)
-                .is_some_and(|site| site.managed(name) == *task.managed);
-            if !is_same {
-                task.handle.abort();
-            }
-            is_same
-        });
-        if !self.on_demand.has_sites() {
-            return;
-        }
-        let stored = match self.store.stored() {
-            Ok(stored) => stored,
-            Err(error) => {
-                tracing::error!(%error, "certificates that were ordered on demand cannot be read");
-                return;
-            }
-        };
-        for one in stored.iter().filter(|one| one.is_on_demand()) {
-            if let [name] = one.names()
-                && let Some(site) = self.on_demand.site(name)
-            {
-                self.start_on_demand(name, site.managed(name));
-            }
-        }
-    }
-
-    fn start_on_demand(self: &Rc<Self>, name: &str, managed: ManagedCertificate) {
-        let mut tasks = self.on_demand_tasks.borrow_mut();
-        if !tasks.contains_key(name) {
-            let task = CertificateTask::start(self, managed, true);
-            tasks.insert(name.into(), task);
-        }
-    }
-
-    /// Looks for the certificates of new names.
-    async fn run_on_demand(self: Rc<Self>) {
-        let questions = Arc::new(Semaphore::new(CONCURRENT_QUESTIONS));
-        loop {
-            let name = self.on_demand.next().await;
-            let Ok(permit) = Arc::clone(&questions).acquire_owned().await else {
-                return;
-            };
-            let shared = Rc::clone(&self);
-            tokio::task::spawn_local(async move {
-                shared.begin_on_demand(&name).await;
-                drop(permit);
-            });
-        }
-    }
-
-    /// Serves the stored certificate of a name, or orders one if the name may have it.
-    async fn begin_on_demand(self: &Rc<Self>, name: &str) {
-        let Some(site) = self.on_demand.site(name) else {
-            return self.on_demand.refuse(name);
-        };
-        let managed = site.managed(name);
-        // Another machine may have its certificate.
-        if let Some(replica) = &self.replica
-            && let Err(error) = self.store.sync_certificate(replica, &managed, false).await
-        {
-            tracing::warn!(name, %error, "certificates of other machines are not known");
-        }
-        match self.store.certificate(&managed) {
-            Ok(Some(certificate))
-                if certificate.not_after() > OffsetDateTime::now_utc().unix_timestamp() =>
-            {
-                self.on_demand.publish(name, &certificate);
-                return self.start_on_demand(name, managed);
-            }
-            Ok(_) => {}
-            Err(error) => tracing::error!(%error, "a stored certificate is ordered again"),
-        }
-        match permits(&site, name).await {
-            Ok(true) => {}
-            Ok(false) => return self.on_demand.refuse(name),
-            Err(error) => {
-                tracing::warn!(name, %error, "whether a name may have a certificate is not known");
-                return self.on_demand.fail(name);
-            }
-        }
-        if self.on_demand_tasks.borrow().contains_key(name) {
-            // Its order failed before, and is tried again in time.
-            return self.on_demand.fail(name);
-        }
-        if !self.may_order_on_demand(site.orders_per_hour) {
-            tracing::warn!(
-                name,
-                limit = site.orders_per_hour,
-                "no certificate is ordered: there were too many orders on demand in the last hour"
-            );
-            return self.on_demand.fail(name);
-        }
-        let result = self.store.state(&managed).and_then(|state| {
-            let state = CertificateState {
-                on_demand: true,
-                ..state
-            };
-            self.store.put_state(&managed, &state)
-        });
-        match result {
-            Ok(()) => self.start_on_demand(name, managed),
-            Err(error) => {
-                tracing::error!(name, %error, "a certificate cannot be ordered");
-                return self.on_demand.fail(name);
-            }
-        }
-        // The order goes on, but no handshake waits longer.
-        let shared = Rc::clone(self);
-        let name = name.to_owned();
-        tokio::task::spawn_local(async move {
-            tokio::time::sleep(OnDemandNames::patience()).await;
-            shared.on_demand.end_wait(&name);
-        });
-    }
-
-    /// Whether one more order on demand is within the limit; it counts then.
-    fn may_order_on_demand(&self, per_hour: u32) -> bool {
-        let mut orders = self.on_demand_orders.borrow_mut();
-        let now = Instant::now();
-        while orders
-            .front()
-            .is_some_and(|then| now.duration_since(*then) > ORDER_COUNT_PERIOD)
-        {
-            orders.pop_front();
-        }
-        let is_within = orders.len() < per_hour as usize;
-        if is_within {
-            orders.push_back(now);
-        }
-        is_within
-    }
-
-    fn status(&self, managed: &ManagedCertificate, progress: &OrderProgress) -> CertificateStatus {
-        let certificate = self.store.certificate(managed);
-        let state = self.store.state(managed);
-        let damaged = certificate
-            .as_ref()
-            .err()
-            .or(state.as_ref().err())
-            .map(ToString::to_string);
-        let not_after = certificate
-            .ok()
-            .flatten()
-            .map(|certificate| certificate.not_after());
-        let state = state.unwrap_or_default();
-        CertificateStatus {
-            names: managed.names.clone(),
-            expires_in_seconds: not_after
-                .map(|then| then - OffsetDateTime::now_utc().unix_timestamp()),
-            not_after: not_after.and_then(|then| OffsetDateTime::from_unix_timestamp(then).ok()),
-            renew_at: state.renew_at,
-            issued_by: state.issued_by.map(|directory| {
-                AcmeProvider::find(&directory).map_or(directory, |provider| provider.name)
-            }),
-            failures: state.failures,
-            next_attempt: state.next_attempt,
-            last_error: damaged.or(progress.fault()).or(state.last_error),
-            revoked: state.revoked,
-            step: progress.step(),
-            attempts: progress.attempts(),
         }
     }
 }
@@ -890,31 +494,6 @@ async fn obtain(
     tokio::time::timeout(ORDER_PATIENCE, attempts)
         .await
         .unwrap_or_else(|_| Err(IssueError::new("the order took too long")))
-}
-
-/// Whether a name may have a certificate, by the list of its site, or by a request to its URL.
-async fn permits(site: &OnDemandSite, name: &str) -> Result<bool, IssueError> {
-    match &site.ask {
-        _ if site.allows(name) => Ok(true),
-        None => Ok(false),
-        Some(url) => may_have_certificate(url, name).await,
-    }
-}
-
-/// Warns about private keys that others can read, or exchange.
-fn warn_of_exposed_files(store: &CertificateStore) {
-    match store.exposed() {
-        Ok(found) => {
-            for path in found {
-                tracing::warn!(
-                    path = %path.display(),
-                    "others than the user of this server can read private keys here, or change files: \
-                     expected mode 0600 for files and 0700 for folders"
-                );
-            }
-        }
-        Err(error) => tracing::warn!(%error, "the permissions of certificates cannot be checked"),
-    }
 }
 
 fn until(then: OffsetDateTime, now: OffsetDateTime) -> Duration {

@@ -1,0 +1,3 @@
+module apus.test/crosscheck
+
+go 1.24
