@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use apus::Certificate;
 use apus_net::tls::{
-    ClientAuth, OnDemandCertificates, OnDemandLookup, PreparedSite, TlsSettings, TlsSite,
-    UnknownName,
+    ClientAuth, OnDemandCertificates, OnDemandLookup, PreparedSite, TlsPolicy, TlsSettings,
+    TlsSite, UnknownName,
 };
 use apus_transport::tls::MinVersion;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use apus_acme::{CertificateMaintenance, TicketRotation};
 use apus_control::{
     BoundControlSocket, ControlExchange, ControlRequest, ControlResponse, ControlSocket,
-    NodeChange, PurgeScope, StartTime,
+    NodeChange, PurgeScope, StartTime, socket_path,
 };
 use apus_http::ResponseMemory;
 use apus_memory::give_back_free_memory;

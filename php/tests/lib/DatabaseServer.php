@@ -12,7 +12,7 @@ final class DatabaseServer
     /** @var resource */
     private $process;
     /** @var array<int, resource> */
-    private array $pipes;
+    private array $pipes = [];
 
     /** @param 'postgres'|'mariadb' $kind */
     public function __construct(string $kind)

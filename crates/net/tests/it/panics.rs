@@ -1,7 +1,9 @@
 //! Handlers that panic: each costs one response, and the connection, the worker and other clients are not
 //! affected.
 
-use crate::harness::{Server, panicking};
+use apus_http::ResponseFuture;
+
+use crate::harness::{Server, ok, panicking, service};
 
 #[test]
 fn a_panic_costs_one_500_and_the_connection_goes_on() {
