@@ -230,10 +230,7 @@ impl ControlThread {
             Some(control) => control,
             None => bind_control_socket(&loader, control_socket.as_deref())?,
         };
-        if !control
-            .files()
-            .is_at(&apus_control::socket_path(loader.source().path()))
-        {
+        if !control.files().is_at(&socket_path(loader.source().path())) {
             let socket = control.files().socket().display();
             info!(
                 %socket,
