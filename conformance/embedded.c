@@ -4,7 +4,9 @@
  *     embedded ADDRESS TLS_ADDRESS CERTIFICATE KEY     responds to all requests; a body comes back
  */
 #include <apus.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { PAGE_BYTES = 100000, MOST_BYTES = 1 << 20, LONGEST_MESSAGE = 64 << 20 };
@@ -29,10 +31,27 @@ static int read_body(apus_request *request, apus_response *response, void *user)
 	return apus_request_read_body(request, MOST_BYTES, respond, user) == APUS_OK ? 0 : 500;
 }
 
-static void echo(apus_websocket *socket, apus_message_kind kind, const char *data, size_t len, void *user)
+/* Each socket is alone in a room that is named by its number. */
+static void enter(apus_websocket *socket, apus_request *request, void *rooms)
 {
-	(void)user;
-	apus_websocket_send(socket, kind, data, len);
+	char *room = calloc(1, 24);
+	(void)request;
+	if (!room) {
+		apus_websocket_close(socket, 1011, "no memory");
+		return;
+	}
+	snprintf(room, 24, "%" PRIu64, apus_websocket_id(socket));
+	apus_websocket_set_data(socket, room, free);
+	apus_rooms_join(rooms, room, socket);
+}
+
+/* A text comes back as from examples/c/chat.c, through a room; bytes are sent back at once. */
+static void echo(apus_websocket *socket, apus_message_kind kind, const char *data, size_t len, void *rooms)
+{
+	if (kind == APUS_MESSAGE_TEXT)
+		apus_rooms_publish(rooms, apus_websocket_data(socket), kind, data, len, NULL);
+	else
+		apus_websocket_send(socket, kind, data, len);
 }
 
 int main(int argc, char **argv)
@@ -43,11 +62,12 @@ int main(int argc, char **argv)
 	}
 	memset(page, 'x', sizeof page);
 	apus_app *app = apus_app_new();
+	apus_rooms *rooms = apus_rooms_new();
 	apus_tls *tls = NULL;
 	if (argc == 2) {
-		apus_websocket_events events = { .size = sizeof events, .message = echo, .max_message = LONGEST_MESSAGE,
+		apus_websocket_events events = { .size = sizeof events, .open = enter, .message = echo, .max_message = LONGEST_MESSAGE,
 			.send_buffer = LONGEST_MESSAGE, .any_origin = true };
-		apus_app_websocket(app, "/", &events, NULL);
+		apus_app_websocket(app, "/", &events, rooms);
 	} else {
 		apus_certificate *certificate = apus_certificate_files(argv[3], argv[4]);
 		if (!certificate) {
@@ -67,5 +87,6 @@ int main(int argc, char **argv)
 	if (status != APUS_OK)
 		fprintf(stderr, "%s\n", apus_last_error());
 	apus_server_free(server);
+	apus_rooms_free(rooms);
 	return status != APUS_OK;
 }

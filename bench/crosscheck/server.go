@@ -6,7 +6,7 @@
 // It listens over HTTP/1.1 in clear text, and over HTTP/1.1 and HTTP/2 under TLS, and prints the three addresses, one a line.
 //
 //	/delays  of a hundred responses, 84 come after 20 ms, 14 after 40 ms, and 2 after 80 ms
-//	/pause   no response for a second, from one second after the first request on
+//	/pause   no response for a second, from one second after the hundredth request on; the first ones of a generator may be late
 //	/errors  each thousandth response is a 500
 //	/reset   counts anew; the response is the number of requests before
 package main
@@ -24,9 +24,9 @@ import (
 )
 
 var (
-	requests atomic.Int64
-	lock     sync.Mutex
-	first    time.Time
+	requests  atomic.Int64
+	lock      sync.Mutex
+	hundredth time.Time
 )
 
 func delay(number int64) time.Duration {
@@ -40,13 +40,18 @@ func delay(number int64) time.Duration {
 	}
 }
 
-func sinceFirst() time.Duration {
+// pause returns what is left of the pause when the request with this number comes.
+func pause(number int64) time.Duration {
 	lock.Lock()
 	defer lock.Unlock()
-	if first.IsZero() {
-		first = time.Now()
+	now := time.Now()
+	if number == 100 {
+		hundredth = now
 	}
-	return time.Since(first)
+	if hundredth.IsZero() || now.Sub(hundredth) < time.Second {
+		return 0
+	}
+	return 2*time.Second - now.Sub(hundredth)
 }
 
 func main() {
@@ -56,10 +61,7 @@ func main() {
 		fmt.Fprint(w, "x")
 	})
 	handler.HandleFunc("/pause", func(w http.ResponseWriter, _ *http.Request) {
-		requests.Add(1)
-		if at := sinceFirst(); at >= time.Second && at < 2*time.Second {
-			time.Sleep(2*time.Second - at)
-		}
+		time.Sleep(pause(requests.Add(1)))
 		fmt.Fprint(w, "x")
 	})
 	handler.HandleFunc("/errors", func(w http.ResponseWriter, _ *http.Request) {
@@ -71,7 +73,7 @@ func main() {
 	handler.HandleFunc("/reset", func(w http.ResponseWriter, _ *http.Request) {
 		lock.Lock()
 		defer lock.Unlock()
-		first = time.Time{}
+		hundredth = time.Time{}
 		fmt.Fprint(w, requests.Swap(0))
 	})
 

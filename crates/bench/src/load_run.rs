@@ -415,6 +415,7 @@ impl LoadControl<'_> {
                 self.readings.begin();
                 self.behind.begin();
             }
+            true if self.plan.is_idle() => self.stop(false),
             true => self.end_readings(),
         }
     }

@@ -177,6 +177,12 @@ impl LoadPlan {
         self.scenario = Some(scenario);
     }
 
+    /// Whether connections are left alone once they had a response each. They stay open until the consumption of the server was read at
+    /// the end.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.think_time == Some(ThinkTime::UNTIL_THE_END)
+    }
+
     /// Whether no further request is to be sent over a connection over which so many were begun since it was opened then.
     pub(crate) fn is_spent(&self, begun: u64, opened: Instant) -> bool {
         let life = &self.life;

@@ -104,6 +104,8 @@ impl WorkerTask {
             end,
         };
         context.recorder.borrow_mut().set_window(window);
+        // Idle connections are held until the load is stopped.
+        let end = end.filter(|_| !self.plan.is_idle());
         context.arrivals.set_end(end);
         tokio::time::sleep_until(begin.into()).await;
         let mut tasks = JoinSet::new();

@@ -447,6 +447,11 @@ impl EngineStartError {
         self.address.as_ref()
     }
 
+    /// Whether another process has the address.
+    pub fn is_address_in_use(&self) -> bool {
+        self.address.is_some() && self.source.kind() == io::ErrorKind::AddrInUse
+    }
+
     /// Advice for the operator, if the cause is known.
     pub fn advice(&self) -> Option<String> {
         let Some(ListenAddress::Tcp { address, .. }) = &self.address else {

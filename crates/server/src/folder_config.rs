@@ -115,6 +115,15 @@ impl FolderConfig {
         }
     }
 
+    /// Chooses default ports that are free now; false if an address was named.
+    pub(crate) fn choose_again(&mut self) -> bool {
+        let is_default = self.named.is_none();
+        if is_default {
+            *self = Self::new(None, self.listen_tls.is_some());
+        }
+        is_default
+    }
+
     /// The address that was named, if one was.
     pub(crate) fn named_address(&self) -> Option<&ListenArgument> {
         self.named.as_ref()
@@ -169,6 +178,21 @@ mod tests {
         for text in ["", "x", "65536", "1.2.3.4", "unix:", "example.com:80"] {
             assert_eq!(read(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn only_default_ports_are_chosen_again() {
+        let mut named = FolderConfig::new(Some(ListenArgument::Port(80)), false);
+        assert!(!named.choose_again());
+        assert_eq!(named.listen, Some(ListenArgument::Port(80)));
+        let mut chosen = FolderConfig::new(None, true);
+        let Some(ListenArgument::Address(before)) = chosen.listen else {
+            panic!("{chosen:?}");
+        };
+        let _taken = TcpListener::bind(before);
+        assert!(chosen.choose_again());
+        assert_ne!(chosen.listen, Some(ListenArgument::Address(before)));
+        assert!(chosen.listen_tls.is_some());
     }
 
     #[test]

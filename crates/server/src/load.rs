@@ -196,6 +196,11 @@ impl PlanLoader {
         CertificateStore::in_folder(named.unwrap_or(&self.acme_folder))
     }
 
+    /// Chooses the ports of a folder again, unless an address was named.
+    pub(crate) fn choose_other_ports(&mut self) -> bool {
+        matches!(self.source, ConfigSource::Folder(_)) && self.folder.choose_again()
+    }
+
     /// The address of a folder, if one was named.
     pub(crate) fn folder_address(&self) -> Option<&ListenArgument> {
         match self.source {

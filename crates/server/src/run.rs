@@ -55,6 +55,9 @@ const MEMORY_RETURN_INTERVAL: Duration = Duration::from_secs(5);
 /// How long blocked work may delay the end of the process.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
+/// How often a folder gets other default ports, because another process took those that were free a moment before.
+const OTHER_PORTS: usize = 10;
+
 /// How long a start or a reload waits for the addresses of new origins.
 const LOOKUP_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -188,7 +191,7 @@ enum ServerEvent {
 impl ControlThread {
     async fn start(parts: ServerParts) -> Result<Self, ServeError> {
         let ServerParts {
-            loader,
+            mut loader,
             helper,
             control,
             options,
@@ -246,8 +249,16 @@ impl ControlThread {
         // The first handshake needs them.
         loader.apply_on_demand(&config);
         let binder = helper.map(|helper| helper as Arc<dyn Binder>);
-        let engine = Engine::start_with(plan, binder)
-            .map_err(|error| ServeError::start(error, &listening))?;
+        let mut start = Engine::start_with(plan, binder.clone());
+        for _ in 0..OTHER_PORTS {
+            match &start {
+                Err(error) if error.is_address_in_use() && loader.choose_other_ports() => {}
+                _ => break,
+            }
+            let plan = loader.load(Some(&access_logs))?.plan;
+            start = Engine::start_with(plan, binder.clone());
+        }
+        let engine = start.map_err(|error| ServeError::start(error, &listening))?;
         let urls: Vec<String> = engine
             .status()
             .listening

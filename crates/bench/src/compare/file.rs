@@ -11,7 +11,7 @@ use std::time::Duration;
 use apus_http::{Headers, Method};
 use serde::Deserialize;
 
-use super::figures::{ComparisonGoal, RawGoal, RawNames, RawPublished};
+use super::figures::{ComparisonGoal, RawGoal, RawNames, RawPublished, figure};
 use super::helper::{ComparisonHelper, ReadySign};
 use super::placeholders::Placeholders;
 use super::server::ComparedServer;
@@ -40,6 +40,9 @@ struct RawComparison {
     prepare: Vec<RawCommand>,
     loopback_mtu: Option<u32>,
     check: Option<PathBuf>,
+    /// What tables show although nobody has published it and there is no goal for it.
+    #[serde(default)]
+    figures: Vec<String>,
     #[serde(default)]
     rounds: RawRounds,
     #[serde(default)]
@@ -69,6 +72,7 @@ struct RawCase {
     #[serde(default)]
     urls: BTreeMap<String, String>,
     check: Option<PathBuf>,
+    figures: Option<Vec<String>>,
     limit: Option<f64>,
     #[serde(default)]
     rounds: RawRounds,
@@ -330,6 +334,7 @@ impl ComparisonFile {
             reference: raw.reference.as_deref(),
             loopback_mtu: raw.loopback_mtu,
             check: raw.check.as_deref(),
+            figures: &raw.figures,
             rounds: &raw.rounds,
             load: &raw.load,
             servers: &servers,
@@ -401,6 +406,7 @@ struct GeneralPart<'a> {
     reference: Option<&'a str>,
     loopback_mtu: Option<u32>,
     check: Option<&'a Path>,
+    figures: &'a [String],
     rounds: &'a RawRounds,
     load: &'a RawLoad,
     servers: &'a [ComparedServer],
@@ -441,6 +447,11 @@ impl GeneralPart<'_> {
         let reference = reference.unwrap_or(0);
         let published = case.published.into_iter().map(RawPublished::parse);
         let published = published.collect::<Result<_, _>>()?;
+        let shown = case.figures.as_deref().unwrap_or(self.figures);
+        let shown = shown
+            .iter()
+            .map(|name| figure(name).map(|figure| figure.key));
+        let shown = shown.collect::<Result<Vec<_>, _>>()?;
         let raw_load = case.load.or(self.load);
         let idle = raw_load.idle_connections()?;
         if case
@@ -515,6 +526,7 @@ impl GeneralPart<'_> {
                 .or(self.check)
                 .map(|file| self.folder.join(file)),
             limit: case.limit,
+            shown,
             reference,
             rounds: match self.changes.rounds {
                 Some(rounds) => (rounds, rounds),
@@ -911,6 +923,7 @@ published = [{ server = \"c\", rate = 7 }]
                 "[[case]]\nname = \"x\"\n[[case]]\nname = \"x\"",
                 "two cases have the name",
             ),
+            ("figures = [\"speed\"]", "`speed` is no figure"),
             ("[load]\nconnections = 0", "with `idle` only"),
             ("[load]\nidle = true", "`idle` needs `connections`"),
             (

@@ -113,6 +113,8 @@ struct ComparisonPlan {
     /// Of the order of the servers in each round.
     seed: u64,
     published: Vec<PublishedFigures>,
+    /// Figures that tables show in any case.
+    shown: Vec<&'static str>,
     goals: Vec<ComparisonGoal>,
     /// Why servers are missing.
     left_out: Vec<String>,

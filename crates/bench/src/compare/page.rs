@@ -143,7 +143,8 @@ fn write_figures(report: &ComparisonReport, out: &mut String) -> fmt::Result {
     let columns: Vec<&TableFigure> = FIGURES
         .iter()
         .filter(|figure| {
-            let is_asked_for = report.goals.iter().any(|goal| goal.figure == figure.key)
+            let is_asked_for = report.shown.contains(&figure.key)
+                || report.goals.iter().any(|goal| goal.figure == figure.key)
                 || report
                     .published
                     .iter()

@@ -47,6 +47,8 @@ pub struct ComparisonReport {
     pub ratios: Vec<ComparedRatio>,
     /// What others have published.
     pub published: Vec<PublishedFigures>,
+    /// Figures that a table shows although nobody has published them and there is no goal for them.
+    pub shown: Vec<&'static str>,
     /// What was to be reached.
     pub goals: Vec<ReachedGoal>,
     /// What the figures do not show.
@@ -311,6 +313,7 @@ impl ComparisonReport {
                 .collect(),
             ratios: Vec::new(),
             published: plan.published.clone(),
+            shown: plan.shown.clone(),
             goals: Vec::new(),
             notes: Vec::new(),
         }

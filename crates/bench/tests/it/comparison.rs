@@ -107,7 +107,7 @@ fn cases_goals_and_what_others_published_are_in_the_result() {
          goal = [{{ figure = \"p50\", server = \"other\", of = \"one\", most = 1.2, reason = \"it sleeps\" }},\
          {{ figure = \"failed\", server = \"one\", most = 0 }}]\n\
          published = [{{ server = \"one\", rate = 12273, p99 = 73, note = \"four cores\" }}, {{ server = \"kangle\", rate = 5 }}]\n\
-         [[case]]\nname = \"b\"\nservers = [\"other\"]\nload = {{ path = \"/b\" }}\n\
+         [[case]]\nname = \"b\"\nservers = [\"other\"]\nload = {{ path = \"/b\" }}\nfigures = [\"max\", \"goaways\"]\n\
          [[case]]\nname = \"c\"\nservers = [\"gone\"]\n",
         one.url("/"),
         other.url("/")
@@ -154,6 +154,10 @@ fn cases_goals_and_what_others_published_are_in_the_result() {
         "Nothing was measured",
     ] {
         assert!(page.contains(part), "{part} is missing: {page}");
+    }
+    // Of the case that asks for them alone, also if there was none.
+    for title in ["longest, ms", "GOAWAYs"] {
+        assert_eq!(page.matches(title).count(), 1, "{title}: {page}");
     }
     let mut other = result.clone();
     let both = apus_bench::to_page(&[result.clone(), other.clone()]);

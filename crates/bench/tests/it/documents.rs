@@ -28,7 +28,7 @@ fn the_files_of_the_page_are_right() {
     let path = folder.path().join("file.toml");
     fs::write(&path, scenario).unwrap();
     ScenarioPlan::read(&path, None, &Headers::new()).unwrap();
-    for (text, count) in [(comparison, 1), (cases, 2)] {
+    for (text, count) in [(comparison, 1), (cases, 3)] {
         fs::write(&path, text).unwrap();
         let file = ComparisonFile::read(&path, &ComparisonChanges::default()).unwrap();
         assert_eq!(file.case_count(), count);

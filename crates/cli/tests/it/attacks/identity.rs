@@ -79,7 +79,13 @@ fn request(victim: &Victim, sni: &str, host: &str, more: &[&str]) -> Option<(u16
         .args(&["--header", &format!("Host: {host}")])
         .args(more)
         .run(&format!("https://{sni}:{port}/"));
-    curl.ok().map(|reply| (reply.status, reply.text()))
+    match curl {
+        Ok(reply) => Some((reply.status, reply.text())),
+        Err(error) => {
+            eprintln!("{sni}: {error}");
+            None
+        }
+    }
 }
 
 #[test]

@@ -154,8 +154,8 @@ fn servers_of_a_folder_at_different_addresses_have_control_sockets_of_their_own(
     assert_eq!(of_folder(), first.pid());
     // The log of the other one names its socket.
     let log = second.log();
-    let (_, socket) = log.split_once("socket=").expect(&log);
-    let socket = socket.split_whitespace().next().unwrap().trim_matches('"');
+    let (_, socket) = log.split_once("\"socket\":\"").expect(&log);
+    let (socket, _) = socket.split_once('"').expect(&log);
     home.expect(&["stop", "--socket", socket], 0);
     assert!(second.wait().success());
     assert_eq!(of_folder(), first.pid());

@@ -50,6 +50,25 @@ fn uses_the_next_port_if_the_default_one_is_in_use() {
 }
 
 #[test]
+fn servers_that_start_at_once_have_different_default_ports() {
+    let homes: Vec<Home> = (0..4).map(|_| Home::new()).collect();
+    let servers = std::thread::scope(|scope| {
+        let starts: Vec<_> = homes
+            .iter()
+            .map(|home| scope.spawn(|| home.serve(&["site", "--tls"])))
+            .collect();
+        starts
+            .into_iter()
+            .map(|start| start.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+    let mut addresses: Vec<_> = servers.iter().flat_map(|one| one.urls().to_vec()).collect();
+    addresses.sort();
+    addresses.dedup();
+    assert_eq!(addresses.len(), 8);
+}
+
+#[test]
 fn serves_over_a_unix_socket() {
     let home = Home::new();
     let socket = home.path("web.sock");
