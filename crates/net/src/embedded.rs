@@ -9,7 +9,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -146,16 +146,16 @@ impl EmbeddedWorker {
             ..
         } = self;
         let tasks_waker = Waker::from(Arc::clone(waker));
-        let mut parking: Option<Pin<Box<dyn Future<Output = ()>>>> = None;
+        let mut parking = pin!(None);
         runtime.block_on(poll_fn(|cx| {
             waker.runtime.get_or_init(|| cx.waker().clone());
             loop {
-                match &mut parking {
+                match parking.as_mut().as_pin_mut() {
                     // Events that the runtime finds now wake the tasks.
-                    Some(parked) => match parked.as_mut().poll(cx) {
+                    Some(parked) => match Future::poll(parked, cx) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(()) => {
-                            parking = None;
+                            parking.set(None);
                             if !waker.is_woken.load(Ordering::Acquire) {
                                 return Poll::Ready(());
                             }
@@ -165,7 +165,7 @@ impl EmbeddedWorker {
                         waker.is_woken.store(false, Ordering::Release);
                         let mut tasks_cx = Context::from_waker(&tasks_waker);
                         let _ = Pin::new(&mut *tasks).poll(&mut tasks_cx);
-                        parking = Some(Box::pin(tokio::task::yield_now()));
+                        parking.set(Some(tokio::task::yield_now()));
                     }
                 }
             }

@@ -227,11 +227,13 @@ extern "C" fn handle(
             ));
         }
         4..=6 => {
-            if let Some(deferred) = made(apus_defer(request.as_deref_mut())) {
-                DEFERRED.with_borrow_mut(|waiting| waiting.push((deferred, false)));
+            // Its request and response are not used here any more.
+            match made(apus_defer(request.as_deref_mut())) {
+                Some(deferred) => {
+                    DEFERRED.with_borrow_mut(|waiting| waiting.push((deferred, false)));
+                }
+                None => use_messages(request, response),
             }
-            // The messages are gone.
-            use_messages(request, response);
             return result();
         }
         _ => {}
