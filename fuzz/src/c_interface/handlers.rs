@@ -15,6 +15,7 @@ use super::{made, noted, sockets};
 thread_local! {
     /// Deferred requests without a response, and whether their body is being read.
     static DEFERRED: RefCell<Vec<(Box<ApusDeferred>, bool)>> = RefCell::default();
+    #[expect(clippy::vec_box, reason = "C knows a writer by its address")]
     static WRITERS: RefCell<Vec<Box<ApusWriter>>> = RefCell::default();
     /// Data of requests that was not freed yet.
     static DATA: Cell<i32> = const { Cell::new(0) };
