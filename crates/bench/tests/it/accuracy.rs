@@ -5,38 +5,40 @@ use std::time::{Duration, Instant};
 
 use apus_bench::{ArrivalRate, LoadFailure, LoadLimit, to_text};
 
-use crate::harness::{failures, plan, run};
+use crate::harness::{failures, plan, run, undisturbed};
 use crate::server::{Action, ScriptedServer, response, wait};
 
 /// Checks a time within 1%, and what a busy machine adds.
-fn assert_time(what: &str, found_ms: f64, expected_ms: f64) {
-    assert!(
-        found_ms >= expected_ms * 0.99 && found_ms <= expected_ms * 1.01 + 25.0,
-        "{what}: {found_ms} ms instead of {expected_ms} ms"
-    );
+fn check_time(what: &str, found_ms: f64, expected_ms: f64) -> Result<(), String> {
+    match found_ms >= expected_ms * 0.99 && found_ms <= expected_ms * 1.01 + 25.0 {
+        true => Ok(()),
+        false => Err(format!("{what}: {found_ms} ms instead of {expected_ms} ms")),
+    }
 }
 
 #[test]
 fn percentiles_are_those_of_the_delays() {
-    let server = ScriptedServer::start(|request| {
-        let delay = match request.number % 100 {
-            0..90 => 400,
-            90..99 => 700,
-            _ => 1200,
-        };
-        Action::After(Duration::from_millis(delay), response(200, "x"))
+    undisturbed(|| {
+        let server = ScriptedServer::start(|request| {
+            let delay = match request.number % 100 {
+                0..90 => 400,
+                90..99 => 700,
+                _ => 1200,
+            };
+            Action::After(Duration::from_millis(delay), response(200, "x"))
+        });
+        let report = run(plan(&server.url("/"), 100, 400));
+        assert_eq!((report.responses, report.failed), (400, 0));
+        let latency = &report.latency;
+        assert_eq!(latency.count, 400);
+        let last = latency.percentiles.last().unwrap();
+        assert!(last.0 >= 100.0 && last.1 >= 1188.0, "{last:?}");
+        check_time("p50", latency.p50_ms, 400.0)?;
+        check_time("p99", latency.p99_ms, 700.0)?;
+        check_time("max", latency.max_ms, 1200.0)?;
+        let mean = 0.9 * 400.0 + 0.09 * 700.0 + 0.01 * 1200.0;
+        check_time("mean", latency.mean_ms, mean)
     });
-    let report = run(plan(&server.url("/"), 100, 400));
-    assert_eq!((report.responses, report.failed), (400, 0));
-    let latency = &report.latency;
-    assert_time("p50", latency.p50_ms, 400.0);
-    assert_time("p99", latency.p99_ms, 700.0);
-    assert_time("max", latency.max_ms, 1200.0);
-    let mean = 0.9 * 400.0 + 0.09 * 700.0 + 0.01 * 1200.0;
-    assert_time("mean", latency.mean_ms, mean);
-    assert_eq!(latency.count, 400);
-    let last = latency.percentiles.last().unwrap();
-    assert!(last.0 >= 100.0 && last.1 >= 1188.0, "{last:?}");
 }
 
 /// A server that pauses for a second, a second after its first request of the load.
@@ -131,32 +133,34 @@ fn percentile(sorted: &[f64], percent: f64) -> f64 {
 /// end, and each other one 5 ms later.
 #[test]
 fn an_open_loop_reports_what_wrk2_computes() {
-    let (server, times) = recorded_pausing_server();
-    let mut plan = plan(&server.url("/"), 300, 1);
-    plan.limit = LoadLimit::Time(Duration::from_secs(3));
-    plan.rate = Some(ArrivalRate::constant(200.0).unwrap());
-    let report = run(plan);
-    assert_eq!((report.responses, report.failed), (600, 0));
-    let corrected = corrected_latencies(&times, Duration::from_millis(5));
-    assert_eq!(corrected.len(), 600);
-    let scheduled: Vec<f64> = std::iter::repeat_n(0.0, 400)
-        .chain((1..=200).map(|number| f64::from(number) * 5.0))
-        .collect();
-    let latency = &report.latency;
-    for (percent, reported) in [
-        (90.0, latency.p90_ms),
-        (99.0, latency.p99_ms),
-        (99.9, latency.p999_ms),
-        (100.0, latency.max_ms),
-    ] {
-        let corrected = percentile(&corrected, percent);
-        let scheduled = percentile(&scheduled, percent);
-        assert_time(&format!("p{percent}, computed"), corrected, scheduled);
-        assert_time(&format!("p{percent}, reported"), reported, corrected);
-    }
-    let mean = |latencies: &[f64]| latencies.iter().sum::<f64>() / latencies.len() as f64;
-    assert_time("mean, computed", mean(&corrected), mean(&scheduled));
-    assert_time("mean, reported", latency.mean_ms, mean(&corrected));
+    undisturbed(|| {
+        let (server, times) = recorded_pausing_server();
+        let mut plan = plan(&server.url("/"), 300, 1);
+        plan.limit = LoadLimit::Time(Duration::from_secs(3));
+        plan.rate = Some(ArrivalRate::constant(200.0).unwrap());
+        let report = run(plan);
+        assert_eq!((report.responses, report.failed), (600, 0));
+        let corrected = corrected_latencies(&times, Duration::from_millis(5));
+        assert_eq!(corrected.len(), 600);
+        let scheduled: Vec<f64> = std::iter::repeat_n(0.0, 400)
+            .chain((1..=200).map(|number| f64::from(number) * 5.0))
+            .collect();
+        let latency = &report.latency;
+        for (percent, reported) in [
+            (90.0, latency.p90_ms),
+            (99.0, latency.p99_ms),
+            (99.9, latency.p999_ms),
+            (100.0, latency.max_ms),
+        ] {
+            let corrected = percentile(&corrected, percent);
+            let scheduled = percentile(&scheduled, percent);
+            check_time(&format!("p{percent}, computed"), corrected, scheduled)?;
+            check_time(&format!("p{percent}, reported"), reported, corrected)?;
+        }
+        let mean = |latencies: &[f64]| latencies.iter().sum::<f64>() / latencies.len() as f64;
+        check_time("mean, computed", mean(&corrected), mean(&scheduled))?;
+        check_time("mean, reported", latency.mean_ms, mean(&corrected))
+    });
 }
 
 #[test]

@@ -92,11 +92,15 @@ fn a_fresh_response_is_reused_with_its_age() {
     let service = origin.cached(CacheSettings::default());
     let first = get("/a").of(&service);
     assert_eq!(first.text(), "response 1");
-    assert_eq!(status_of(&first), "apus; fwd=uri-miss; stored; ttl=60");
+    let stored = status_of(&first).strip_prefix("apus; fwd=uri-miss; stored; ttl=");
+    let ttl: u32 = stored.unwrap().parse().unwrap();
+    // A busy machine may take seconds in between.
+    assert!((50..=60).contains(&ttl), "{ttl}");
     for _ in 0..3 {
         let again = get("/a").of(&service);
         assert_eq!((again.status, again.text()), (200, "response 1"));
-        assert_eq!(again.field("age"), Some("0"));
+        let age: u32 = again.field("age").unwrap().parse().unwrap();
+        assert!(age <= 10, "{age}");
         assert_eq!(again.field("x-own"), Some("kept"));
         assert!(
             status_of(&again).starts_with("apus; hit; ttl="),
