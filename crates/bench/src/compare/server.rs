@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 use super::clock::ComparisonClock;
 use super::helper::last_output;
@@ -191,16 +191,26 @@ impl StartedServer {
             self.signal(Signal::TERM);
         }
         let begin = Instant::now();
-        while self.pid().is_some() && begin.elapsed() < STOPPING {
+        while self.is_running() && begin.elapsed() < STOPPING {
             clock.pause(LOOK_EVERY);
         }
         Ok(())
     }
 
+    /// Whether a process of it is left: a shell that started it ends before what it started.
+    fn is_running(&mut self) -> bool {
+        self.pid().is_some()
+            || self
+                .group()
+                .is_some_and(|group| test_kill_process_group(group).is_ok())
+    }
+
+    fn group(&self) -> Option<Pid> {
+        Pid::from_raw(i32::try_from(self.child.as_ref()?.id()).ok()?)
+    }
+
     fn signal(&self, signal: Signal) {
-        let group = self.child.as_ref().map(|child| child.id());
-        let group = group.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        if let Some(group) = group {
+        if let Some(group) = self.group() {
             // It may be gone already.
             let _ = kill_process_group(group, signal);
         }
@@ -209,7 +219,7 @@ impl StartedServer {
 
 impl Drop for StartedServer {
     fn drop(&mut self) {
-        if self.pid().is_some() {
+        if self.is_running() {
             self.signal(Signal::KILL);
         }
         if let Some(child) = &mut self.child {

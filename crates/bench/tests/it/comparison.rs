@@ -401,3 +401,22 @@ fn helpers_run_as_long_as_the_comparison_and_count_for_their_server() {
     let error = compare(&file, &mut |_| {}, &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("fails"), "{error}");
 }
+
+/// A shell ends at once when it is stopped, and what it started may take a moment: it still had its socket when the next server began.
+#[test]
+fn a_server_that_a_shell_started_is_gone_before_the_next_one_begins() {
+    let server = ScriptedServer::start(|_| Action::Respond(response(200, "x")));
+    let command = "(mkdir lock || exit; trap 'sleep 0.5; rmdir lock; exit' TERM; while :; do sleep 0.1; done) & wait";
+    let text = format!(
+        "[rounds]\nleast = 3\nmost = 3\n[load]\nconnections = 1\nthreads = 1\nduration = \"300ms\"\nwarm_up = \"0s\"\n\
+         [[server]]\nname = \"one\"\ncommand = [\"sh\", \"-c\", \"{command}\"]\nurl = \"{0}\"\n[[server]]\nname = \"other\"\nurl = \"{0}\"\n",
+        server.url("/")
+    );
+    let (file, folder) = file(&text, &ComparisonChanges::default());
+    let result = compared(&file);
+    assert_eq!(result.reports.len(), 1, "{:?}", result.failures);
+    let report = &result.reports[0];
+    assert!(!report.has_failed, "{}", report.ended_by);
+    assert_eq!(report.servers[0].rounds.len(), 3);
+    assert!(!folder.path().join("lock").exists());
+}
