@@ -51,7 +51,7 @@ class Target:
         return ("at least " if self.at_least else "at most ") + f"{self.bound:.3g}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A case of a file."""
 
