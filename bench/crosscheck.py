@@ -4,7 +4,7 @@
 Each generator sends the same load to `crosscheck/server.go`, over HTTP/1.1 and HTTP/2, and its counts and percentiles are compared with the
 schedule, and with those of the others. The exit status is 1 if they are apart by more than the bound.
 
-The bound is 1% and 3 ms. Histograms have three digits, which is less than 1%. All times are those of timers, which wake a program up after up
+The bound is 1% and 3 ms, and for h2load in the open loop the time that it sends late. Histograms have three digits, which is less than 1%. All times are those of timers, which wake a program up after up
 to a millisecond on a machine whose few processors are shared by the server and the generator; k6 adds most, since it interprets JavaScript."""
 
 import argparse
@@ -81,6 +81,8 @@ class ApusBench:
 class H2load:
     name = "h2load"
     protocols = ("HTTP/1.1", "HTTP/2")
+    # How late it sends what is due by a schedule, in milliseconds: 8 to 17 were seen.
+    lateness = 20
 
     def log(self, url, protocol, *arguments):
         """The start in seconds, the latency in milliseconds, and the status of each request."""
@@ -100,7 +102,7 @@ class H2load:
     def open(self, url, protocol):
         """h2load sends by a schedule over each connection, and counts from when it has sent. Its log has all that wrk2 needs to count
         from when the request was due. Over HTTP/1.1 it would need as many connections as requests wait, each with its own schedule. It
-        sends what is due about every 10 ms: that is most of the short latencies, and they are not compared."""
+        sends what is due in bursts (`lateness`): that is most of the short latencies, and they are not compared."""
         if protocol == "HTTP/1.1":
             return None
         log = sorted(self.log(url, protocol, "-n", RATE * SECONDS, "-c", 1, "-m", 1000, f"--rps={RATE}"))
@@ -187,8 +189,9 @@ def checks():
     )
 
 
-def is_within(found, expected):
-    return abs(found - expected) <= expected * 0.01 + 3
+def is_within(found, expected, lateness):
+    most = expected * 0.01 + 3
+    return -most <= found - expected <= most + lateness
 
 
 def row(label, measured, figures):
@@ -217,8 +220,9 @@ def run_check(check, protocol, url, generators):
         for what, found, right in (("responses", measured.responses, expected.responses), ("failures", measured.failed, expected.failed)):
             if found is not None and abs(found - right) > slack:
                 wrong.append(f"{generator.name}, {protocol}, {check.name}: {found} {what} instead of {right}")
+        lateness = getattr(generator, "lateness", 0) if check.loop == "open" else 0
         for name in check.figures:
-            if name in measured.times and not is_within(measured.times[name], expected.times[name]):
+            if name in measured.times and not is_within(measured.times[name], expected.times[name], lateness):
                 wrong.append(f"{generator.name}, {protocol}, {check.name}: {name} is {measured.times[name]:.1f} ms instead of {expected.times[name]:.1f} ms")
     return wrong
 
