@@ -37,7 +37,7 @@ def run(case, options, binary, beside, say):
     rows = {}
     for server in reports[0]["servers"]:
         _check_handshakes(case, server)
-        name = beside.name if server["name"] == cases.BESIDE else cases.name_of(server["name"])
+        name = cases.name_of(server["name"])
         rows[name] = _row(case, server)
         words = "  ".join(f"{metric} {rows[name][metric]:,.2f}" for metric in ("requests_per_second", "cpu_us", "bytes") if metric in rows[name])
         say(f"  {case.name}  {name:<12}  {words}")
