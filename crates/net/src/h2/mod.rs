@@ -240,14 +240,20 @@ impl<'a> Http2Connection<'a> {
     /// Begins a graceful shutdown when the server, the listener or the limit of requests requires it.
     fn shut_down_if_requested(&mut self) {
         let limit = self.streams.limits.h2_requests_per_connection;
-        if !self.ending
-            && (self.is_shutdown_requested() || (limit > 0 && self.streams.requests >= limit))
-        {
-            self.ending = true;
-            self.timers.ending_since = self.worker.clock.ticks();
-            let (codec, frames) = self.streams.protocol.parts();
-            codec.shut_down(frames);
+        let is_requested =
+            self.is_shutdown_requested() || limit > 0 && self.streams.requests >= limit;
+        if !self.ending && is_requested {
+            self.shut_down();
         }
+    }
+
+    /// Begins a graceful shutdown. The last GOAWAY follows a round trip later: until then requests may be on
+    /// their way.
+    fn shut_down(&mut self) {
+        self.ending = true;
+        self.timers.ending_since = self.worker.clock.ticks();
+        let (codec, frames) = self.streams.protocol.parts();
+        codec.shut_down(frames);
     }
 
     /// Whether the connection has to end after its open requests.

@@ -158,6 +158,8 @@ impl Http2Connection<'_> {
             self.worker.counters.timeouts.add(1);
             tracing::debug!(peer = %self.streams.info.peer, "a frame or field section came too slowly");
             self.go_away(ErrorCode::ENHANCE_YOUR_CALM, Http2End::Linger);
+        } else if self.idle_deadline(open) <= now && !self.ending {
+            self.shut_down();
         } else if self.idle_deadline(open) <= now {
             if self.timers.partial_since != NEVER {
                 self.worker.counters.timeouts.add(1);

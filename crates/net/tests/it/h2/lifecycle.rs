@@ -226,9 +226,58 @@ fn idle_connections_end_in_order() {
     let mut peer = open(&server);
     assert_eq!(peer.fetch("/a").text(), "/a");
     peer.assert_ended();
+    assert_eq!(peer.goaways, [(LAST, code::NO_ERROR), (1, code::NO_ERROR)]);
     // A connection without any request ends, too.
     open(&server).assert_ended();
     assert_eq!(server.totals().timeouts, 0);
+}
+
+#[test]
+fn a_request_on_its_way_when_an_idle_connection_ends_is_served_rfc_9113_section_6_8() {
+    let limits = Limits {
+        idle_timeout: SHORT,
+        ..Limits::default()
+    };
+    let server = Server::with_limits(limits, paths());
+    // The server waits a second for the client, which may not have the processor for that long.
+    let is_served = (0..20).any(|_| {
+        let mut peer = open(&server);
+        peer.acknowledges = false;
+        assert_eq!(peer.fetch("/a").text(), "/a");
+        peer.until("the first GOAWAY", |peer| !peer.goaways.is_empty());
+        assert_eq!(peer.goaways, [(LAST, code::NO_ERROR)]);
+        let late = peer.get("/late");
+        // Without an acknowledgement of its PING, the server ends the connection nevertheless.
+        peer.assert_ended();
+        let is_served = peer.received(late).text() == "/late";
+        let last = if is_served { late } else { 1 };
+        assert_eq!(peer.goaways[1..], [(last, code::NO_ERROR)]);
+        is_served
+    });
+    assert!(is_served);
+    assert_eq!(server.totals().timeouts, 0);
+}
+
+#[test]
+fn a_silent_idle_connection_ends_too() {
+    let limits = Limits {
+        idle_timeout: SHORT,
+        head_timeout: SHORT,
+        ..Limits::default()
+    };
+    let server = Server::with_limits(limits, paths());
+    for requests in [0, 1] {
+        let mut peer = open(&server);
+        peer.acknowledges = false;
+        for _ in 0..requests {
+            assert_eq!(peer.fetch("/a").text(), "/a");
+        }
+        peer.assert_ended();
+        assert_eq!(
+            peer.goaways,
+            [(LAST, code::NO_ERROR), (requests, code::NO_ERROR)]
+        );
+    }
 }
 
 #[test]
