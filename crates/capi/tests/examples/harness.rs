@@ -245,12 +245,24 @@ impl Server {
         self.log()
     }
 
-    /// Ends it at once. Returns what it wrote.
-    pub(crate) fn kill(mut self) -> String {
+    /// Sends SIGTERM to one of its threads whose name begins so, and waits for its end. Returns its status and what it wrote.
+    pub(crate) fn terminate_thread(mut self, name: &str) -> (ExitStatus, String) {
         assert_eq!(self.process.try_wait().unwrap(), None, "{}", self.log());
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-        self.log()
+        let process = self.process.id();
+        let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        let thread = threads
+            .map(|thread| thread.unwrap())
+            .find(|thread| {
+                fs::read_to_string(thread.path().join("comm"))
+                    .is_ok_and(|found| found.starts_with(name))
+            })
+            .unwrap_or_else(|| panic!("no thread {name}: {}", self.log()));
+        let thread = thread.file_name().to_str().unwrap().parse().unwrap();
+        // SAFETY: it takes numbers.
+        let sent = unsafe { libc::tgkill(process as libc::pid_t, thread, libc::SIGTERM) };
+        assert_eq!(sent, 0, "{}", io::Error::last_os_error());
+        let status = wait_until("the example to end", || self.process.try_wait().unwrap());
+        (status, self.log())
     }
 
     /// Waits for an end that nobody asked for. Returns what it wrote.
