@@ -45,7 +45,7 @@ install-c: ## libapus with its header, below PREFIX=/usr/local
 	$(CARGO) build --release --locked -p apus-capi
 	crates/capi/install/run $(PREFIX)
 
-release: ## the program as it is released: built twice, and laid out by what runs under the load of make bench
+release: ## the program as it is released: built twice, and laid out by what runs under the load of make bench; RELEASE=--library for libapus
 	python3 bench/release.py $(RELEASE)
 
 attack: tools ## every attack of docs/security.md on the release binary; ATTACK="--peer nginx --only cache --markdown"
