@@ -80,7 +80,6 @@ def figures(runs, results, reasons):
 def _origin(runs, results):
     """On what, with what and when it was measured."""
     used = sorted({result["run"] for result in results.values()})
-    host = runs[used[-1]]["host"]
 
     def version(name):
         """As the newest run tells it that has it."""
@@ -89,14 +88,15 @@ def _origin(runs, results):
     versions = [version(name) for name in ("nginx", "h2o", "haproxy", "varnish", "wrk", "h2load", "frameworks", "embedded")]
     of_http3 = version("nginx-http3")
     versions = [*filter(None, versions), *([f"over HTTP/3 {of_http3}"] if of_http3 else [])]
-    lines = [f"Measured on {host['cpu']} ({host['cores']} cores, Linux {host['kernel'].split('-')[0]}) with {', '.join(versions)}."]
-    by_rounds = {}
+    by_host = {}
     for name in used:
         run = runs[name]
-        by_rounds.setdefault((run["rounds"], run["seconds"]), []).append(
+        host = f"{run['host']['cpu']} ({run['host']['cores']} cores, Linux {run['host']['kernel'].split('-')[0]})"
+        by_host.setdefault((host, run["rounds"], run["seconds"]), []).append(
             f"[{name}](bench/results/{name}.json) at {run['host']['commit']}")
-    lines += [f"Runs of {rounds} rounds of {seconds} s: {', '.join(stored)}." for (rounds, seconds), stored in by_rounds.items()]
-    return "\n".join(lines)
+    # A list, as machines differ: rows of one are not to be compared with those of another.
+    lines = [f"- {host}, {rounds} rounds of {seconds} s: {', '.join(stored)}." for (host, rounds, seconds), stored in by_host.items()]
+    return "\n".join([f"Measured with {', '.join(versions)}. The runs:", "", *lines])
 
 
 def _header(table):
