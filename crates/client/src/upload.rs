@@ -7,9 +7,9 @@ use std::task::{Context, Poll, ready};
 
 use apus_codec::{fastcgi, h1};
 use apus_http::{Body, BodyError, FileRange, Frame, Headers};
-use apus_transport::Transport;
 use apus_transport::buffers::{BufferPool, PAGE};
 use apus_transport::file::{is_cached, read_cached, read_cold, without_first};
+use apus_transport::{Transport, yield_to_events};
 use bytes::{Buf, Bytes};
 use rustix::io::Errno;
 
@@ -253,7 +253,7 @@ impl RequestUpload {
                 };
             }
             if turn == 0 {
-                cx.waker().wake_by_ref();
+                yield_to_events(cx);
                 return Poll::Pending;
             }
             let written = ready!(self.poll_write(cx, transport, buffers, turn))?;

@@ -37,4 +37,4 @@ pub use socket::{StreamSocket, canonical};
 pub use stream_wakers::StreamWakers;
 pub use transport::Transport;
 pub use unread::unread_memory;
-pub use yield_task::{take_yield, yield_to_ready_tasks};
+pub use yield_task::{take_yield, yield_to_events, yield_to_ready_tasks};

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use apus_codec::h2::{ErrorCode, Http2Codec, Http2Config, Http2Event, OutgoingRequest, StreamKey};
-use apus_transport::Transport;
+use apus_transport::{PollBudget, Transport, yield_to_events};
 use tokio::time::Sleep;
 
 use super::streams::{RequestSource, StreamsEnd, StreamsLoad};
@@ -131,7 +131,14 @@ impl Http2Load {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Result<Poll<StreamsEnd<LoadFailure>>, LoadFailure> {
+        // A server that responds at once would keep the thread at this connection.
+        let mut budget = PollBudget::default();
         loop {
+            if budget.is_spent() {
+                yield_to_events(cx);
+                return Ok(Poll::Pending);
+            }
+            budget.rounds += 1;
             let is_over = self.begin_requests(cx);
             let Some(connection) = &mut self.connection else {
                 return Ok(Poll::Ready(StreamsEnd::ShutDown));

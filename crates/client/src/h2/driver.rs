@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use apus_codec::h2::{ConnectionError, ErrorCode};
 use apus_transport::write_batch::UNSENT_MOST;
-use apus_transport::{InputBuffer, PollBudget, Transport};
+use apus_transport::{InputBuffer, PollBudget, Transport, yield_to_events};
 
 use super::protocol::Http2ClientProtocol;
 use super::timers::ClientTimers;
@@ -83,7 +83,7 @@ impl Http2ClientDriver {
             }
             if progress {
                 if self.budget.is_spent() {
-                    cx.waker().wake_by_ref();
+                    yield_to_events(cx);
                     return Poll::Pending;
                 }
                 continue;

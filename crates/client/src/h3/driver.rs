@@ -11,7 +11,7 @@ use std::time::Instant;
 use apus_h3::{H3Error, H3ErrorCode, H3Event};
 use apus_h3_quic::{CHUNK, number_of};
 use apus_quic::{QuicEvent, StreamId};
-use apus_transport::PollBudget;
+use apus_transport::{PollBudget, yield_to_events};
 use bytes::Bytes;
 
 use super::endpoint::ClientEndpoint;
@@ -91,7 +91,7 @@ impl Http3ClientDriver {
             }
             if progress {
                 if self.budget.is_spent() {
-                    cx.waker().wake_by_ref();
+                    yield_to_events(cx);
                     return Poll::Pending;
                 }
                 continue;

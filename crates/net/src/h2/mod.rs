@@ -34,7 +34,7 @@ use std::task::{Context, Poll};
 use apus_codec::h2::{Http2Codec as Codec, Http2Config};
 use apus_http::ConnectionInfo;
 use apus_transport::write_batch::{BATCH, UNSENT_MOST, WriteBatch};
-use apus_transport::{InputBuffer, Transport};
+use apus_transport::{InputBuffer, Transport, yield_to_events};
 
 use self::protocol::Http2Protocol;
 use self::timers::ServerTimers;
@@ -216,7 +216,7 @@ impl<'a> Http2Connection<'a> {
             }
             if self.streams.budget.is_spent() {
                 self.set_deadline();
-                cx.waker().wake_by_ref();
+                yield_to_events(cx);
                 return Poll::Pending;
             }
         }

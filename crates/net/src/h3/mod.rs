@@ -26,7 +26,7 @@ use apus_h3::{H3Config, H3Connection, H3Error, H3ErrorCode};
 use apus_h3_quic::{Http3Input, Http3Transport};
 use apus_http::{ConnectionInfo, Peer, ResponseOutcome};
 use apus_quic::QuicConnection;
-use apus_transport::canonical;
+use apus_transport::{canonical, yield_to_events};
 use bytes::Bytes;
 
 use self::endpoint::EndpointListener;
@@ -151,7 +151,7 @@ impl<'a> Http3Connection<'a> {
             }
             if self.streams.budget.is_spent() {
                 self.set_deadline();
-                cx.waker().wake_by_ref();
+                yield_to_events(cx);
                 return Poll::Pending;
             }
         }
