@@ -296,10 +296,11 @@ fn the_store_has_the_settings_of_the_global_table() {
         lag: Duration::from_secs(2),
     };
     let disk = DiskSettings {
+        path: dir,
+        bytes: 100 << 20,
         object_bytes: 7 << 20,
         min_free_bytes: 3 << 20,
         threads: 2,
-        ..DiskSettings::new(dir, 100 << 20)
     };
     assert_eq!((all.settings, all.disk), (settings, Some(disk)));
 }

@@ -7,8 +7,6 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
 use apus_http::FileRange;
 use bytes::Bytes;
@@ -19,7 +17,6 @@ use super::super::{Store, StoreState, locked};
 use super::checksums::{CheckedRange, ChecksumRun, PieceChecksum, PieceChecksums};
 use super::directory::ObjectName;
 use super::format::{FileLayout, ObjectFileHeader};
-use super::verified::VerifiedRanges;
 
 /// The number of bytes that are verified at once, approximately.
 const CHECK_BYTES: u64 = 1 << 20;
@@ -39,29 +36,6 @@ pub(crate) struct ObjectFile {
     file: OnceLock<Arc<File>>,
     store: Weak<StoreState>,
     state: Mutex<ObjectFileState>,
-    /// Locked before `state`.
-    verified: Mutex<VerifiedRanges>,
-}
-
-/// Whether the start of a range was verified.
-#[derive(Debug)]
-pub(crate) enum FileVerification {
-    /// It was verified lately.
-    Done(CheckedRange),
-    /// It is to be verified by this job.
-    Needed(VerificationJob),
-}
-
-/// Verifies the next pieces of a range. The readers that wait for it continue when it is dropped.
-#[derive(Debug)]
-pub(crate) struct VerificationJob {
-    file: Arc<ObjectFile>,
-    pieces: Vec<PieceChecksum>,
-    checked: CheckedRange,
-    /// The range of the pieces.
-    range: Range<u64>,
-    /// What it has found undamaged, and when it began to read.
-    verified: Option<(Range<u64>, Instant)>,
 }
 
 /// What is written to a file, and what is queued.
@@ -102,7 +76,6 @@ impl ObjectFile {
             file: OnceLock::new(),
             store: Arc::downgrade(&store.0),
             state: Mutex::new(ObjectFileState::new(PieceChecksums::new(object.length()))),
-            verified: verified_of(store),
         }
     }
 
@@ -125,7 +98,6 @@ impl ObjectFile {
             file: OnceLock::from(Arc::new(file)),
             store: Arc::downgrade(&store.0),
             state: Mutex::new(state),
-            verified: verified_of(store),
         }
     }
 
@@ -134,36 +106,20 @@ impl ObjectFile {
         self.store.upgrade().map(Store)
     }
 
-    /// Whether the start of the written `range`, which `checked` precedes, was verified lately. Waits
-    /// while another reader verifies it.
-    pub(crate) fn poll_verification(
-        self: &Arc<Self>,
-        cx: &Context<'_>,
-        range: &Range<u64>,
+    /// Returns a blocking function that verifies the next pieces of the written `range`. It returns
+    /// `None` if they are damaged.
+    pub(crate) fn check(
+        &self,
+        range: Range<u64>,
         checked: CheckedRange,
-    ) -> Poll<FileVerification> {
-        let most = range.start.saturating_add(CHECK_BYTES);
-        let mut verified = locked(&self.verified);
-        if let Some(until) = verified.until(range.start, Instant::now()) {
-            let checked = CheckedRange::up_to(until.min(most));
-            return Poll::Ready(FileVerification::Done(checked));
+    ) -> impl FnOnce() -> Option<CheckedRange> + Send + use<> {
+        let end = range.end.min(range.start.saturating_add(CHECK_BYTES));
+        let pieces = self.pieces(range.start..end);
+        let (file, body_at) = (self.file.get().cloned(), self.layout.body_at);
+        move || {
+            let pieces = Some(pieces).filter(|pieces| !pieces.is_empty())?;
+            checked.next(&*file?, body_at, &pieces)
         }
-        if verified.wait(cx, range.start) {
-            return Poll::Pending;
-        }
-        let pieces = self.pieces(range.start..range.end.min(most));
-        let span = match (pieces.first(), pieces.last()) {
-            (Some(first), Some(last)) => first.range.start..last.range.end,
-            _ => range.start..range.start,
-        };
-        verified.begin(span.clone());
-        Poll::Ready(FileVerification::Needed(VerificationJob {
-            file: self.clone(),
-            pieces,
-            checked,
-            range: span,
-            verified: None,
-        }))
     }
 
     /// Reads the written `range`; `None` if it is damaged. Blocks.
@@ -263,34 +219,6 @@ impl ObjectFile {
     pub(crate) fn lock(&self) -> MutexGuard<'_, ObjectFileState> {
         locked(&self.state)
     }
-}
-
-impl VerificationJob {
-    /// Reads the pieces; `None` if they are damaged. Blocks.
-    pub(crate) fn run(mut self) -> Option<CheckedRange> {
-        let began = Instant::now();
-        let start = self.checked.next_byte(self.pieces.first()?);
-        let file = self.file.file.get()?;
-        let body_at = self.file.layout.body_at;
-        let checked = self.checked.next(file, body_at, &self.pieces)?;
-        self.verified = Some((start..checked.until, began));
-        Some(checked)
-    }
-}
-
-impl Drop for VerificationJob {
-    fn drop(&mut self) {
-        let mut verified = locked(&self.file.verified);
-        let readers = verified.end(&self.range, self.verified.take());
-        drop(verified);
-        readers.wake_all();
-    }
-}
-
-fn verified_of(store: &Store) -> Mutex<VerifiedRanges> {
-    let disk = store.shared().disk.as_ref();
-    let lifetime = disk.map_or(Duration::ZERO, |disk| disk.settings.verified_for);
-    Mutex::new(VerifiedRanges::new(lifetime))
 }
 
 impl ObjectFileState {

@@ -4,8 +4,7 @@
 //! complete or say which ranges they have. All blocking operations run on the [threads of the
 //! store](pool::DiskPool), except the reads of bodies: their [pieces](PieceChecksums) are verified
 //! on the blocking threads of the runtime that reads, which then gets them as a
-//! [`FileRange`](apus_http::FileRange). All readers of a file [share](verified::VerifiedRanges) what
-//! was verified. An object with a damaged piece is removed.
+//! [`FileRange`](apus_http::FileRange). An object with a damaged piece is removed.
 //!
 //! An object that cannot be written is sent to its readers as if there were no disk.
 
@@ -20,7 +19,6 @@ mod pool;
 mod save;
 mod space;
 mod sweep;
-mod verified;
 
 use std::collections::HashMap;
 use std::fs;
@@ -34,7 +32,7 @@ use std::time::{Duration, Instant};
 pub(crate) use checksums::{CheckedRange, PieceChecksums};
 use directory::Directory;
 pub(crate) use directory::ObjectName;
-pub(crate) use file::{FileVerification, ObjectFile, SealRequest};
+pub(crate) use file::{ObjectFile, SealRequest};
 pub(crate) use format::ObjectRecord;
 use index::Index;
 use journal::Journal;
@@ -61,9 +59,6 @@ pub struct DiskSettings {
     pub min_free_bytes: u64,
     /// The threads that read and write.
     pub threads: usize,
-    /// How long a piece of a body counts as undamaged after it was verified. Its bytes are then sent
-    /// again without a look at their checksum; most likely they are still in the page cache.
-    pub verified_for: Duration,
 }
 
 impl DiskSettings {
@@ -75,14 +70,9 @@ impl DiskSettings {
             object_bytes: u64::MAX,
             min_free_bytes: 0,
             threads: 4,
-            verified_for: VERIFIED_FOR,
         }
     }
 }
-
-/// The default of [`DiskSettings::verified_for`]. Several readers of a large body read it once for
-/// its checksums, and what a disk damages is noticed soon.
-const VERIFIED_FOR: Duration = Duration::from_secs(60);
 
 /// The most bytes of small objects that wait in memory to be written. If there are more, the disk
 /// is too slow for them, and they are not written.

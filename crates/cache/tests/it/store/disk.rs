@@ -5,8 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use apus_cache::store::{
     CacheLookup, DiskSettings, FillOutcome, NewObject, Object, ObjectPiece, PurgeRequest,
@@ -29,14 +28,6 @@ fn open_with(disk: DiskSettings) -> Store {
         ..StoreSettings::default()
     };
     Store::open(settings, disk).expect("opens")
-}
-
-/// A store whose bodies count as verified for this time.
-fn open_verifying(path: &Path, verified_for: Duration) -> Store {
-    open_with(DiskSettings {
-        verified_for,
-        ..DiskSettings::new(path, 64 << 20)
-    })
 }
 
 /// Opens the same directory again, as after a restart.
@@ -396,16 +387,6 @@ async fn read_from(store: &Store, url: &str, from: u64) -> Option<(Vec<u8>, Opti
     Some(drain(object.read(Some(from..u64::MAX))).await)
 }
 
-/// Changes a byte of the body of `length` bytes at the end of a file.
-fn alter(path: &Path, length: u64, at: u64) {
-    let file = fs::OpenOptions::new().read(true).write(true).open(path);
-    let file = file.expect("opens");
-    let at = file.metadata().expect("file").len() - length + at;
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).expect("reads");
-    file.write_all_at(&[byte[0] ^ 0x10], at).expect("writes");
-}
-
 #[tokio::test]
 async fn altered_bytes_of_a_large_object_are_never_sent() {
     const PIECE: u64 = 64 << 10;
@@ -429,9 +410,7 @@ async fn altered_bytes_of_a_large_object_are_never_sent() {
             let dir = TempDir::new().expect("dir");
             let store = open(dir.path());
             put(&store, &key("/large"), &pattern(0..length)).await;
-            store.close().expect("closes");
-            drop(store);
-            let store = open_verifying(dir.path(), Duration::ZERO);
+            let store = reopen(store, dir.path());
             let [path] = &files(dir.path())[..] else {
                 panic!("one file");
             };
@@ -443,7 +422,12 @@ async fn altered_bytes_of_a_large_object_are_never_sent() {
                     .is_sound_at(0)
                     .await
             );
-            alter(path, length, altered);
+            let file = fs::OpenOptions::new().read(true).write(true).open(path);
+            let file = file.expect("opens");
+            let at = file.metadata().expect("file").len() - length + altered;
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).expect("reads");
+            file.write_all_at(&[byte[0] ^ 0x10], at).expect("writes");
 
             let context = format!("{altered} of {length}");
             // Bytes after the damage may be read.
@@ -463,72 +447,6 @@ async fn altered_bytes_of_a_large_object_are_never_sent() {
             store.flush();
             assert_eq!(files(dir.path()).len(), 0, "{context}");
         }
-    }
-}
-
-#[tokio::test]
-async fn a_body_is_verified_again_only_when_it_no_longer_counts_as_verified() {
-    const HOUR: Duration = Duration::from_secs(3600);
-    // What is verified at once is 1 MiB.
-    for length in [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5 << 19] {
-        for (verified_for, is_read_again) in [(Duration::ZERO, true), (HOUR, false)] {
-            for altered in [0, length / 2, length - 1] {
-                let context = format!("{altered} of {length}, {verified_for:?}");
-                let dir = TempDir::new().expect("dir");
-                let store = open_verifying(dir.path(), verified_for);
-                let object = put(&store, &key("/large"), &pattern(0..length)).await;
-                store.flush();
-                let (bytes, error) = drain(object.read(None)).await;
-                assert!(bytes == pattern(0..length) && error.is_none(), "{context}");
-                let [path] = &files(dir.path())[..] else {
-                    panic!("one file");
-                };
-                alter(path, length, altered);
-                let is_sound = object.is_sound_at(altered).await;
-                assert_eq!(is_sound, !is_read_again, "{context}");
-                let (bytes, error) = drain(object.read(None)).await;
-                match is_read_again {
-                    true => assert_eq!(error, Some(ReadError::Damaged), "{context}"),
-                    false => assert!(bytes.len() as u64 == length && error.is_none(), "{context}"),
-                }
-                // Another start of the server trusts nothing.
-                if !is_read_again {
-                    let store = reopen(store, dir.path());
-                    let error = read_from(&store, "/large", 0).await.expect("found").1;
-                    assert_eq!(error, Some(ReadError::Damaged), "{context}");
-                }
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn readers_share_a_verification_whose_first_reader_may_leave() {
-    const LENGTH: u64 = 5 << 19;
-    let dir = TempDir::new().expect("dir");
-    let mut store = open(dir.path());
-    put(&store, &key("/large"), &pattern(0..LENGTH)).await;
-    for first in [0, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, LENGTH - 1] {
-        store = reopen(store, dir.path());
-        let object = find(&store, "/large").await.expect("found");
-        // It begins a verification, and others wait for it.
-        let mut leaving = object.read(Some(first..LENGTH));
-        let _ = std::future::poll_fn(|cx| Poll::Ready(leaving.poll_piece(cx).is_ready())).await;
-        let readers: Vec<_> = [first, first / 2, 0]
-            .into_iter()
-            .map(|from| {
-                let reader = object.read(Some(from..LENGTH));
-                (from, tokio::spawn(drain(reader)))
-            })
-            .collect();
-        tokio::task::yield_now().await;
-        drop(leaving);
-        for (from, reader) in readers {
-            let (bytes, error) = reader.await.expect("reads");
-            assert!(bytes == pattern(from..LENGTH), "{first} {from}");
-            assert_eq!(error, None, "{first} {from}");
-        }
-        assert_eq!(store.statistics().disk_damaged, 0, "{first}");
     }
 }
 
