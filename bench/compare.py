@@ -28,7 +28,7 @@ def arguments():
     parser.add_argument("--seconds", type=int, help="seconds of load in a round, where no number of requests ends it (default: as the file of the case says)")
     parser.add_argument("--case", action="append", choices=names, metavar="NAME", help="only this case; may be repeated")
     parser.add_argument("--apus", type=Path, help="an apus binary, instead of building this checkout's")
-    parser.add_argument("--beside", type=Path, metavar="BINARY", help="another apus binary, measured in the same rounds as the server `beside`")
+    parser.add_argument("--beside", type=Path, metavar="BINARY", help="another apus binary (of embedded cases: libapus_capi.a), measured in the same rounds as the server `beside`")
     parser.add_argument("--only-apus", action="store_true", help="without the others")
     parser.add_argument("--without-apus", action="store_true", help="the others alone")
     parser.add_argument("--write", action="store_true",
