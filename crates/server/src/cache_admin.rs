@@ -105,6 +105,7 @@ pub(crate) fn status(cache: &Cache, has_disk: bool) -> Value {
         disk_evictions,
         disk_errors,
         disk_damaged,
+        disk_verified_bytes,
         disk_skipped,
         ..
     } = cache.statistics();
@@ -117,6 +118,7 @@ pub(crate) fn status(cache: &Cache, has_disk: bool) -> Value {
             "evictions": disk_evictions,
             "errors": disk_errors,
             "damaged": disk_damaged,
+            "verified_bytes": disk_verified_bytes,
             "skipped": disk_skipped,
         })
     });

@@ -98,6 +98,12 @@ struct ReaderState {
 #[derive(Default)]
 pub(crate) struct WakerList(Vec<Waker>);
 
+impl From<Vec<Waker>> for WakerList {
+    fn from(wakers: Vec<Waker>) -> Self {
+        Self(wakers)
+    }
+}
+
 impl WakerList {
     pub(crate) fn wake_all(self) {
         for waker in self.0 {

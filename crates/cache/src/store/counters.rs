@@ -61,6 +61,8 @@ pub struct CacheStatistics {
     pub disk_errors: u64,
     /// Files that were incomplete or damaged, and were removed.
     pub disk_damaged: u64,
+    /// The bytes of large bodies that were read to verify their checksums.
+    pub disk_verified_bytes: u64,
     /// Objects that were not written, because there was no room for all that were being filled or
     /// the disk was too slow.
     pub disk_skipped: u64,

@@ -315,6 +315,7 @@ impl Store {
             figures.disk_evictions = disk.counters.evictions.get();
             figures.disk_errors = disk.counters.errors.get();
             figures.disk_damaged = disk.counters.damaged.get();
+            figures.disk_verified_bytes = disk.counters.verified_bytes.get();
             figures.disk_skipped = disk.counters.skipped.get();
         }
         figures

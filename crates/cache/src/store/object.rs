@@ -1,5 +1,6 @@
 //! A stored response: its metadata, its body and its state.
 
+use std::future::poll_fn;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use tokio::task::spawn_blocking;
 
 use super::Store;
 use super::body::ObjectBody;
-use super::disk::{CheckedRange, ObjectName, ObjectRecord, PieceChecksums};
+use super::disk::{CheckedRange, FileVerification, ObjectName, ObjectRecord, PieceChecksums};
 use super::encoded_forms::EncodedForms;
 use super::eviction::{EvictionCandidate, Usage};
 use super::fill::ObjectFiller;
@@ -232,10 +233,13 @@ impl Object {
         let Some((file, range)) = self.body.in_file(&one) else {
             return true;
         };
-        let is_damaged = matches!(
-            spawn_blocking(file.check(range, CheckedRange::default())).await,
-            Ok(None)
-        );
+        let nothing = CheckedRange::default();
+        let is_damaged = match poll_fn(|cx| file.poll_verification(cx, &range, nothing)).await {
+            FileVerification::Done(_) => false,
+            FileVerification::Needed(job) => {
+                matches!(spawn_blocking(|| job.run()).await, Ok(None))
+            }
+        };
         if is_damaged {
             self.remove_damaged();
         }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::body::PollReadError;
-use super::disk::CheckedRange;
+use super::disk::{CheckedRange, FileVerification};
 use super::object::Object;
 
 /// A piece of an object's body.
@@ -68,7 +68,8 @@ impl std::error::Error for ReadError {}
 /// dropped, it counts as a reader that wants the fill to continue.
 ///
 /// The checksums of bytes on disk are verified before they are returned, a little ahead of the
-/// reader, by blocking threads of the tokio runtime that polls it.
+/// reader, by blocking threads of the tokio runtime that polls it, unless they were verified lately,
+/// for this reader or another.
 #[derive(Debug)]
 pub struct ObjectReader {
     object: Arc<Object>,
@@ -139,7 +140,12 @@ impl ObjectReader {
                 Some(Err(PollReadError::Failed(error))) => Some(Err(error)),
                 Some(Err(PollReadError::Unchecked(range))) => match body.file() {
                     Some(file) => {
-                        self.check = Some(spawn_blocking(file.check(range, self.checked)));
+                        match ready!(file.poll_verification(cx, &range, self.checked)) {
+                            FileVerification::Done(checked) => self.checked = checked,
+                            FileVerification::Needed(job) => {
+                                self.check = Some(spawn_blocking(|| job.run()));
+                            }
+                        }
                         continue;
                     }
                     None => Some(Err(ReadError::BrokenOff)),

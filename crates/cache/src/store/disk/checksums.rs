@@ -272,17 +272,33 @@ pub(crate) struct CheckedRange {
 }
 
 impl CheckedRange {
+    /// A range up to `until`. If a piece begins before, all of it is read again.
+    pub(crate) fn up_to(until: u64) -> Self {
+        Self {
+            from: until,
+            until,
+            crc: 0,
+        }
+    }
+
+    /// The first byte of `piece` that is not verified.
+    pub(crate) fn next_byte(&self, piece: &PieceChecksum) -> u64 {
+        let has_grown = piece.range.start == self.from && self.until <= piece.range.end;
+        match has_grown {
+            true => self.until,
+            false => piece.range.start,
+        }
+    }
+
     /// Verifies the next pieces of a file whose body begins at `body_at`. `None` if they are
     /// damaged or unreadable. Only the new part of a piece that has grown is read.
     pub(crate) fn next(self, file: &File, body_at: u64, pieces: &[PieceChecksum]) -> Option<Self> {
         let mut checked = self;
         let mut buffer = Vec::new();
-        for PieceChecksum { range, crc } in pieces {
-            let has_grown = range.start == checked.from && checked.until <= range.end;
-            let (mut at, known) = match has_grown {
-                true => (checked.until, checked.crc),
-                false => (range.start, 0),
-            };
+        for piece in pieces {
+            let PieceChecksum { range, crc } = piece;
+            let mut at = checked.next_byte(piece);
+            let known = if at > range.start { checked.crc } else { 0 };
             let mut hasher = crc32fast::Hasher::new_with_initial(known);
             while at < range.end {
                 let len = range.end.saturating_sub(at).min(LEAST_PIECE_BYTES);

@@ -25,8 +25,16 @@ pub(crate) struct Directory {
     temporary: OwnedFd,
     /// The number of the next temporary name.
     names: AtomicU64,
-    /// The lock is held while this is open.
-    _lock: OwnedFd,
+    /// The lock file, locked as long as the directory is open.
+    lock: OwnedFd,
+}
+
+impl Drop for Directory {
+    /// Another process may open the directory now. Closing the lock file is not enough while a child
+    /// process that was just forked has a copy of the descriptor.
+    fn drop(&mut self) {
+        let _ = fs::flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 /// The name of an object's file.
@@ -88,7 +96,7 @@ impl Directory {
             root,
             temporary,
             names: AtomicU64::new(0),
-            _lock: lock,
+            lock,
         })
     }
 

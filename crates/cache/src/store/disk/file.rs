@@ -7,6 +7,8 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::task::{Context, Poll};
+use std::time::{Instant, SystemTime};
 
 use apus_http::FileRange;
 use bytes::Bytes;
@@ -17,6 +19,7 @@ use super::super::{Store, StoreState, locked};
 use super::checksums::{CheckedRange, ChecksumRun, PieceChecksum, PieceChecksums};
 use super::directory::ObjectName;
 use super::format::{FileLayout, ObjectFileHeader};
+use super::verified::{FileVersion, VerifiedRanges};
 
 /// The number of bytes that are verified at once, approximately.
 const CHECK_BYTES: u64 = 1 << 20;
@@ -36,6 +39,38 @@ pub(crate) struct ObjectFile {
     file: OnceLock<Arc<File>>,
     store: Weak<StoreState>,
     state: Mutex<ObjectFileState>,
+    /// Locked before `state`.
+    verified: Mutex<VerifiedRanges>,
+}
+
+/// Whether the start of a range was verified.
+#[derive(Debug)]
+pub(crate) enum FileVerification {
+    /// It was verified lately.
+    Done(CheckedRange),
+    /// It is to be verified by this job, which blocks.
+    Needed(VerificationJob),
+}
+
+/// Verifies the next pieces of a range.
+#[derive(Debug)]
+pub(crate) struct VerificationJob {
+    file: Arc<ObjectFile>,
+    pieces: Vec<PieceChecksum>,
+    checked: CheckedRange,
+    /// The registration of the verification, unless the file was written just now.
+    shared: Option<SharedVerification>,
+}
+
+/// A registered verification. The readers that wait for it continue when it is dropped.
+#[derive(Debug)]
+struct SharedVerification {
+    file: Arc<ObjectFile>,
+    range: Range<u64>,
+    version: FileVersion,
+    began: Instant,
+    /// What was found undamaged.
+    verified: Option<Range<u64>>,
 }
 
 /// What is written to a file, and what is queued.
@@ -76,6 +111,7 @@ impl ObjectFile {
             file: OnceLock::new(),
             store: Arc::downgrade(&store.0),
             state: Mutex::new(ObjectFileState::new(PieceChecksums::new(object.length()))),
+            verified: Mutex::default(),
         }
     }
 
@@ -98,6 +134,7 @@ impl ObjectFile {
             file: OnceLock::from(Arc::new(file)),
             store: Arc::downgrade(&store.0),
             state: Mutex::new(state),
+            verified: Mutex::default(),
         }
     }
 
@@ -106,20 +143,50 @@ impl ObjectFile {
         self.store.upgrade().map(Store)
     }
 
-    /// Returns a blocking function that verifies the next pieces of the written `range`. It returns
-    /// `None` if they are damaged.
-    pub(crate) fn check(
-        &self,
-        range: Range<u64>,
+    /// Whether the start of the written `range`, which `checked` precedes, was verified lately, and the
+    /// file is unchanged since then. Waits while another reader verifies it.
+    pub(crate) fn poll_verification(
+        self: &Arc<Self>,
+        cx: &Context<'_>,
+        range: &Range<u64>,
         checked: CheckedRange,
-    ) -> impl FnOnce() -> Option<CheckedRange> + Send + use<> {
-        let end = range.end.min(range.start.saturating_add(CHECK_BYTES));
-        let pieces = self.pieces(range.start..end);
-        let (file, body_at) = (self.file.get().cloned(), self.layout.body_at);
-        move || {
-            let pieces = Some(pieces).filter(|pieces| !pieces.is_empty())?;
-            checked.next(&*file?, body_at, &pieces)
+    ) -> Poll<FileVerification> {
+        let most = range.start.saturating_add(CHECK_BYTES);
+        let (now, wall_clock) = (Instant::now(), SystemTime::now());
+        let version = self.file.get().and_then(|file| FileVersion::of(file));
+        let mut ranges = locked(&self.verified);
+        if let Some(version) = version
+            && let Some(until) = ranges.until(range.start, version, now)
+        {
+            let checked = CheckedRange::up_to(until.min(most));
+            return Poll::Ready(FileVerification::Done(checked));
         }
+        let settled = version.filter(|version| version.is_settled(wall_clock));
+        if settled.is_some() && ranges.wait(cx, range.start) {
+            return Poll::Pending;
+        }
+        let pieces = self.pieces(range.start..range.end.min(most));
+        self.count_verified(checked, &pieces);
+        let shared = match (settled, pieces.first(), pieces.last()) {
+            (Some(version), Some(first), Some(last)) => {
+                let range = first.range.start..last.range.end;
+                ranges.begin(range.clone());
+                Some(SharedVerification {
+                    file: self.clone(),
+                    range,
+                    version,
+                    began: now,
+                    verified: None,
+                })
+            }
+            _ => None,
+        };
+        Poll::Ready(FileVerification::Needed(VerificationJob {
+            file: self.clone(),
+            pieces,
+            checked,
+            shared,
+        }))
     }
 
     /// Reads the written `range`; `None` if it is damaged. Blocks.
@@ -130,6 +197,16 @@ impl ObjectFile {
         match self.file.get() {
             Some(file) => CheckedRange::read(file, self.layout.body_at, &self.pieces(range)),
             None => Ok(None),
+        }
+    }
+
+    fn count_verified(&self, checked: CheckedRange, pieces: &[PieceChecksum]) {
+        if let (Some(first), Some(last)) = (pieces.first(), pieces.last())
+            && let Some(store) = self.store()
+            && let Some(disk) = &store.shared().disk
+        {
+            let bytes = last.range.end.saturating_sub(checked.next_byte(first));
+            disk.counters.verified_bytes.add(bytes);
         }
     }
 
@@ -218,6 +295,34 @@ impl ObjectFile {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, ObjectFileState> {
         locked(&self.state)
+    }
+}
+
+impl VerificationJob {
+    /// Reads the pieces; `None` if they are damaged. Blocks.
+    pub(crate) fn run(mut self) -> Option<CheckedRange> {
+        let start = self.checked.next_byte(self.pieces.first()?);
+        let file = self.file.file.get()?;
+        let body_at = self.file.layout.body_at;
+        let checked = self.checked.next(file, body_at, &self.pieces)?;
+        if let Some(shared) = &mut self.shared
+            && FileVersion::of(file) == Some(shared.version)
+        {
+            shared.verified = Some(start..checked.until);
+        }
+        Some(checked)
+    }
+}
+
+impl Drop for SharedVerification {
+    fn drop(&mut self) {
+        let mut ranges = locked(&self.file.verified);
+        if let Some(verified) = self.verified.take() {
+            ranges.add(verified, self.version, self.began);
+        }
+        let readers = ranges.end(&self.range);
+        drop(ranges);
+        readers.wake_all();
     }
 }
 

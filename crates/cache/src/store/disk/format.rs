@@ -9,8 +9,8 @@
 //!
 //! An update of the metadata overwrites the slot that is not current, so that a complete one exists
 //! at any moment. The metadata lists the pieces of the body that were written before it, each with
-//! its [checksum](PieceChecksums); other bytes have no meaning. Every reader verifies a piece
-//! first.
+//! its [checksum](PieceChecksums); other bytes have no meaning. A piece is verified before it is
+//! sent, unless that was done lately.
 
 use std::fs::File;
 use std::io;

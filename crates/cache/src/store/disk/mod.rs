@@ -4,7 +4,8 @@
 //! complete or say which ranges they have. All blocking operations run on the [threads of the
 //! store](pool::DiskPool), except the reads of bodies: their [pieces](PieceChecksums) are verified
 //! on the blocking threads of the runtime that reads, which then gets them as a
-//! [`FileRange`](apus_http::FileRange). An object with a damaged piece is removed.
+//! [`FileRange`](apus_http::FileRange). All readers of a file [share](verified::VerifiedRanges) what
+//! was verified. An object with a damaged piece is removed.
 //!
 //! An object that cannot be written is sent to its readers as if there were no disk.
 
@@ -19,6 +20,7 @@ mod pool;
 mod save;
 mod space;
 mod sweep;
+mod verified;
 
 use std::collections::HashMap;
 use std::fs;
@@ -32,7 +34,7 @@ use std::time::{Duration, Instant};
 pub(crate) use checksums::{CheckedRange, PieceChecksums};
 use directory::Directory;
 pub(crate) use directory::ObjectName;
-pub(crate) use file::{ObjectFile, SealRequest};
+pub(crate) use file::{FileVerification, ObjectFile, SealRequest};
 pub(crate) use format::ObjectRecord;
 use index::Index;
 use journal::Journal;
@@ -122,6 +124,7 @@ pub(crate) struct DiskCounters {
     pub(crate) evictions: StoreCounter,
     pub(crate) errors: StoreCounter,
     pub(crate) damaged: StoreCounter,
+    pub(crate) verified_bytes: StoreCounter,
     pub(crate) skipped: StoreCounter,
 }
 

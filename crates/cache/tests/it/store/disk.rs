@@ -5,7 +5,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::task::Poll;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use apus_cache::store::{
     CacheLookup, DiskSettings, FillOutcome, NewObject, Object, ObjectPiece, PurgeRequest,
@@ -13,6 +14,7 @@ use apus_cache::store::{
 };
 use apus_http::Body;
 use bytes::Bytes;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use tempfile::TempDir;
 
 use super::{drain, key, no_vary, pattern, put, put_as, response, start};
@@ -72,6 +74,26 @@ fn wait_for_scan(store: &Store) {
     while store.statistics().disk_scanned < 1000 {
         store.flush();
     }
+}
+
+/// Between fork and exec, a child has copies of all descriptors.
+#[tokio::test]
+async fn a_copy_of_the_lock_in_a_child_process_does_not_keep_the_directory_locked() {
+    let dir = TempDir::new().expect("dir");
+    let store = open(dir.path());
+    let lock = fs::canonicalize(dir.path()).expect("dir").join("lock");
+    let number = fs::read_dir("/proc/self/fd")
+        .expect("descriptors")
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| fs::read_link(path).is_ok_and(|target| target == lock))
+        .and_then(|path| path.file_name()?.to_str()?.parse().ok())
+        .expect("the lock is open");
+    let this = pidfd_open(getpid(), PidfdFlags::empty()).expect("opens");
+    let copy = pidfd_getfd(&this, number, PidfdGetfdFlags::empty()).expect("copies");
+    store.close().expect("closes");
+    drop(store);
+    open(dir.path());
+    drop(copy);
 }
 
 #[tokio::test]
@@ -387,6 +409,16 @@ async fn read_from(store: &Store, url: &str, from: u64) -> Option<(Vec<u8>, Opti
     Some(drain(object.read(Some(from..u64::MAX))).await)
 }
 
+/// Changes a byte of the body of `length` bytes at the end of a file.
+fn alter(path: &Path, length: u64, at: u64) {
+    let file = fs::OpenOptions::new().read(true).write(true).open(path);
+    let file = file.expect("opens");
+    let at = file.metadata().expect("file").len() - length + at;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("reads");
+    file.write_all_at(&[byte[0] ^ 0x10], at).expect("writes");
+}
+
 #[tokio::test]
 async fn altered_bytes_of_a_large_object_are_never_sent() {
     const PIECE: u64 = 64 << 10;
@@ -422,12 +454,7 @@ async fn altered_bytes_of_a_large_object_are_never_sent() {
                     .is_sound_at(0)
                     .await
             );
-            let file = fs::OpenOptions::new().read(true).write(true).open(path);
-            let file = file.expect("opens");
-            let at = file.metadata().expect("file").len() - length + altered;
-            let mut byte = [0];
-            file.read_exact_at(&mut byte, at).expect("reads");
-            file.write_all_at(&[byte[0] ^ 0x10], at).expect("writes");
+            alter(path, length, altered);
 
             let context = format!("{altered} of {length}");
             // Bytes after the damage may be read.
@@ -447,6 +474,99 @@ async fn altered_bytes_of_a_large_object_are_never_sent() {
             store.flush();
             assert_eq!(files(dir.path()).len(), 0, "{context}");
         }
+    }
+}
+
+/// Reads all of the object until a read finds every byte verified by the one before, which happens
+/// once the last write of the file is older than the resolution of its times.
+async fn read_until_shared(store: &Store, object: &Arc<Object>, length: u64, context: &str) {
+    for _ in 0..200 {
+        let before = store.statistics().disk_verified_bytes;
+        let (bytes, error) = drain(object.read(None)).await;
+        assert!(bytes == pattern(0..length) && error.is_none(), "{context}");
+        let verified = store.statistics().disk_verified_bytes - before;
+        assert!(verified <= length, "{context}: {verified}");
+        if verified == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("{context}: each read verifies the body again");
+}
+
+#[tokio::test]
+async fn a_body_that_was_verified_is_verified_again_after_any_change_of_its_file() {
+    let changes: [(&str, fn(&Path, u64, u64)); 2] = [
+        ("altered", alter),
+        ("touched", |path, _, _| {
+            let file = fs::File::open(path).expect("opens");
+            file.set_modified(UNIX_EPOCH).expect("sets the time");
+        }),
+    ];
+    // What is verified at once is 1 MiB.
+    let lengths = [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5 << 19];
+    let tests = lengths.into_iter().flat_map(|length| {
+        let positions = [0, length / 2, length - 1];
+        positions.map(move |position| async move {
+            for (name, change) in changes {
+                let context = format!("{name}, {position} of {length}");
+                let dir = TempDir::new().expect("dir");
+                let store = open(dir.path());
+                let object = put(&store, &key("/large"), &pattern(0..length)).await;
+                store.flush();
+                read_until_shared(&store, &object, length, &context).await;
+                let [path] = &files(dir.path())[..] else {
+                    panic!("one file");
+                };
+                change(path, length, position);
+                let before = store.statistics().disk_verified_bytes;
+                let is_sound = object.is_sound_at(position).await;
+                assert_eq!(is_sound, name == "touched", "{context}");
+                let verified = store.statistics().disk_verified_bytes;
+                assert_ne!(verified, before, "{context}");
+                let (bytes, error) = drain(object.read(None)).await;
+                if name == "altered" {
+                    assert_eq!(error, Some(ReadError::Damaged), "{context}");
+                    continue;
+                }
+                assert!(bytes.len() as u64 == length && error.is_none(), "{context}");
+                read_until_shared(&store, &object, length, &context).await;
+            }
+        })
+    });
+    let tests: Vec<_> = tests.map(tokio::spawn).collect();
+    for test in tests {
+        test.await.expect("passes");
+    }
+}
+
+#[tokio::test]
+async fn readers_share_a_verification_whose_first_reader_may_leave() {
+    const LENGTH: u64 = 5 << 19;
+    let dir = TempDir::new().expect("dir");
+    let mut store = open(dir.path());
+    put(&store, &key("/large"), &pattern(0..LENGTH)).await;
+    for first in [0, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, LENGTH - 1] {
+        store = reopen(store, dir.path());
+        let object = find(&store, "/large").await.expect("found");
+        // It begins a verification, and others wait for it.
+        let mut leaving = object.read(Some(first..LENGTH));
+        let _ = std::future::poll_fn(|cx| Poll::Ready(leaving.poll_piece(cx).is_ready())).await;
+        let readers: Vec<_> = [first, first / 2, 0]
+            .into_iter()
+            .map(|from| {
+                let reader = object.read(Some(from..LENGTH));
+                (from, tokio::spawn(drain(reader)))
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        drop(leaving);
+        for (from, reader) in readers {
+            let (bytes, error) = reader.await.expect("reads");
+            assert!(bytes == pattern(from..LENGTH), "{first} {from}");
+            assert_eq!(error, None, "{first} {from}");
+        }
+        assert_eq!(store.statistics().disk_damaged, 0, "{first}");
     }
 }
 
