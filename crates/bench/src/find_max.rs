@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
-    ArrivalRate, BenchError, BenchReport, LoadLimit, LoadPlan, LoadProgress, parse_duration, run,
+    ArrivalRate, BenchError, BenchReport, LoadLimit, LoadPlan, LoadProgress, format_rate,
+    parse_duration, run,
 };
 
 /// The search ends when the highest good rate and the lowest bad one are this close.
@@ -65,12 +66,18 @@ impl MaxRateReport {
         for load in &self.loads {
             let verdict = load.missed.as_deref().unwrap_or("kept");
             out += &format!(
-                "{:>10.0}/s  p99 {:>9.2} ms  {:>6} failed  {verdict}\n",
-                load.rate, load.p99_ms, load.failed
+                "{:>10}/s  p99 {:>9.2} ms  {:>6} failed  {verdict}\n",
+                format_rate(load.rate),
+                load.p99_ms,
+                load.failed
             );
         }
         out += &match self.rate {
-            Some(rate) => format!("\nhighest rate  {rate:.0}/s with {}\n", self.objective),
+            Some(rate) => format!(
+                "\nhighest rate  {}/s with {}\n",
+                format_rate(rate),
+                self.objective
+            ),
             None => format!("\nno rate kept {}\n", self.objective),
         };
         if let Some(why) = &self.limited_by_generator {
@@ -100,8 +107,8 @@ impl LoadObjective {
         }
         (report.responses_per_second < rate * 0.95).then(|| {
             format!(
-                "only {:.0} responses per second came",
-                report.responses_per_second
+                "only {} responses per second came",
+                format_rate(report.responses_per_second)
             )
         })
     }
@@ -274,6 +281,27 @@ mod tests {
         ] {
             assert!(wrong.parse::<LoadObjective>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_text_has_small_rates() {
+        let report = MaxRateReport {
+            objective: "p99 of at most 1s".to_owned(),
+            rate: Some(1.25),
+            limited_by_generator: None,
+            loads: vec![SearchedRate {
+                rate: 1.25,
+                responses_per_second: 0.4,
+                p99_ms: 2.0,
+                failed: 0,
+                missed: None,
+            }],
+            report: None,
+        };
+        assert_eq!(
+            report.to_text(),
+            "      1.25/s  p99      2.00 ms       0 failed  kept\n\nhighest rate  1.25/s with p99 of at most 1s\n"
+        );
     }
 
     #[test]

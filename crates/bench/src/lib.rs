@@ -49,7 +49,7 @@ pub use plan::{ConnectionLife, Expectations, HttpVersion, LoadLimit, LoadPlan};
 pub use rate::{ArrivalOrder, ArrivalRate};
 pub use report::{
     BenchReport, GeneratorReport, IntervalReport, LatencyReport, ServerPoint, ServerReport,
-    UrlReport, to_csv, to_html, to_text,
+    UrlReport, format_rate, to_csv, to_html, to_text,
 };
 pub use request::PlannedRequest;
 pub use scenario::ScenarioPlan;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use apus_bench::{
     BenchError, ComparedCases, ComparisonChanges, ComparisonFile, ComparisonProgress, compare,
-    parse_duration, to_comparison_text, to_page,
+    format_rate, parse_duration, to_comparison_text, to_page,
 };
 use clap::{Args, Subcommand, ValueHint};
 
@@ -139,12 +139,13 @@ pub(crate) fn run(command: BenchCommand) -> Result<(), CommandError> {
                 let (cases, measurements) = made.get();
                 made.set((cases, measurements + 1));
                 let left = clock.left(file.seconds_left(made.get()) + seconds_after);
-                match is_shown {
-                    true => show(progress, &left, "\r\x1b[K", ""),
+                let line = progress_line(progress, &left);
+                let _ = match is_shown {
+                    true => write!(io::stderr().lock(), "\r\x1b[K{line}"),
                     // Many cases take long, also where a log is read later.
-                    false if !is_one => show(progress, &left, "", "\n"),
-                    false => {}
-                }
+                    false if !is_one => writeln!(io::stderr().lock(), "{line}"),
+                    false => Ok(()),
+                };
             },
             &mut |so_far| {
                 made.set((so_far.reports.len() + so_far.failures.len(), 0));
@@ -266,10 +267,12 @@ fn time_in_words(seconds: f64) -> String {
     }
 }
 
-fn show(progress: &ComparisonProgress<'_>, left: &str, before: &str, after: &str) {
+/// A line about a measurement, with the time that is left.
+fn progress_line(progress: &ComparisonProgress<'_>, left: &str) -> String {
     let sample = progress.sample;
+    let rate = sample.responses_per_second;
+    let rate = rate.map(|rate| format!("  {}/s", format_rate(rate)));
     let values = [
-        (sample.responses_per_second, 0, "/s"),
         (sample.cpu_per_response_us, 2, " us of CPU"),
         // What is measured of connections that are left alone.
         (sample.bytes_per_connection, 0, " bytes per connection"),
@@ -281,18 +284,14 @@ fn show(progress: &ComparisonProgress<'_>, left: &str, before: &str, after: &str
             " bytes of memory",
         ),
     ];
-    let values: String = values
+    let values = values
         .into_iter()
-        .filter_map(|(value, digits, unit)| Some(format!("  {:.digits$}{unit}", value?)))
-        .collect();
-    let _ = write!(
-        io::stderr().lock(),
-        "{before}{}: round {} of at most {}  {}{values}  about {left} left{after}",
-        progress.title,
-        progress.round,
-        progress.rounds,
-        progress.server,
-    );
+        .filter_map(|(value, digits, unit)| Some(format!("  {:.digits$}{unit}", value?)));
+    let values: String = rate.into_iter().chain(values).collect();
+    format!(
+        "{}: round {} of at most {}  {}{values}  about {left} left",
+        progress.title, progress.round, progress.rounds, progress.server,
+    )
 }
 
 fn write_page(path: &Path, compared: &[ComparedCases]) -> Result<(), CommandError> {
@@ -339,5 +338,41 @@ fn report_result(
     match is_whole {
         true => Ok(()),
         false => Err(CommandError::Reported),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apus_bench::RoundSample;
+
+    #[test]
+    fn the_line_of_a_comparison_has_rates_below_one_per_second() {
+        let line = |rate: Option<f64>| {
+            let sample = RoundSample {
+                responses_per_second: rate,
+                cpu_per_response_us: rate.map(|_| 12.345),
+                pss_bytes: Some(5000.0),
+                ..RoundSample::default()
+            };
+            let progress = ComparisonProgress {
+                title: "downloads",
+                round: 2,
+                rounds: 9,
+                server: "apus",
+                sample: &sample,
+            };
+            progress_line(&progress, "3 min")
+        };
+        assert_eq!(
+            line(Some(0.4956)),
+            "downloads: round 2 of at most 9  apus  0.496/s  12.35 us of CPU  about 3 min left"
+        );
+        assert!(line(Some(98_765.4)).contains("  apus  98,765/s  "));
+        // Connections that were left alone have no rate.
+        assert_eq!(
+            line(None),
+            "downloads: round 2 of at most 9  apus  5000 bytes of memory  about 3 min left"
+        );
     }
 }

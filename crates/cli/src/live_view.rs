@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Stderr};
 
-use apus_bench::{LoadProgress, latency_band_start_ms};
+use apus_bench::{LoadProgress, format_rate, latency_band_start_ms};
 use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::execute;
@@ -126,10 +126,10 @@ impl LoadCourse {
         Paragraph::new(vec![
             Line::from(self.title.as_str().bold()),
             Line::from(format!(
-                "{:.1} s    {} responses    {:.0}/s",
+                "{:.1} s    {} responses    {}/s",
                 last.seconds,
                 self.good,
-                last.good as f64 / last.interval
+                format_rate(last.good as f64 / last.interval)
             )),
             Line::from(vec![
                 format!("p50 {:.2} ms    p99 {:.2} ms    ", last.p50_ms, last.p99_ms).into(),
@@ -140,15 +140,16 @@ impl LoadCourse {
 
     fn render_rate(&self, frame: &mut Frame<'_>, area: Rect) {
         let columns = usize::from(area.width.saturating_sub(2));
-        let rates: Vec<u64> = self
+        // Counts, as rates below 1 would be columns without height: the intervals of a load have one length.
+        let counts = self.last(columns).map(|interval| interval.good);
+        let rates = self
             .last(columns)
-            .map(|interval| (interval.good as f64 / interval.interval) as u64)
-            .collect();
-        let most = rates.iter().max().copied().unwrap_or(0);
+            .map(|interval| interval.good as f64 / interval.interval);
+        let most = format_rate(rates.fold(0.0, f64::max));
         let sparkline = Sparkline::default()
             .block(Block::bordered().title(format!(" responses per second, at most {most} ")))
             .style(Style::new().cyan())
-            .data(rates);
+            .data(counts.collect::<Vec<u64>>());
         frame.render_widget(sparkline, area);
     }
 
@@ -249,9 +250,9 @@ mod tests {
         let text = shown(80, 24, &course);
         for part in [
             "GET http://127.0.0.1:8080/",
-            "2.0 s    6100 responses    3050/s",
+            "2.0 s    6100 responses    3,050/s",
             "p50 1.25 ms    p99 3.50 ms    7 failed",
-            "responses per second, at most 3050",
+            "responses per second, at most 3,050",
             "latency",
             "ms",
         ] {
@@ -259,6 +260,29 @@ mod tests {
         }
         // Two rows with a full block in each column, and one with half of them.
         assert!(text.matches('\u{2588}').count() >= 40, "{text}");
+    }
+
+    #[test]
+    fn rates_below_one_per_second_are_shown() {
+        let mut course = LoadCourse::new("GET /".to_owned());
+        for number in 1..=20 {
+            course.add(LoadProgress {
+                good: number % 2 + 1,
+                interval: 4.0,
+                ..interval(number, 0)
+            });
+        }
+        let text = shown(80, 24, &course);
+        for part in [
+            "30 responses    0.25/s",
+            "responses per second, at most 0.5 ",
+        ] {
+            assert!(text.contains(part), "{part} is missing:\n{text}");
+        }
+        // The columns of the rate, of which none was shown: those of two responses are as high as five rows.
+        let rows: Vec<_> = text.lines().skip(5).take(5).collect();
+        let full = rows.iter().map(|row| row.matches('\u{2588}').count());
+        assert!(full.sum::<usize>() >= 50, "{text}");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::result::{RoundSample, ServerSamples};
 use super::statistics::median;
+use super::text::number;
+use crate::format_rate;
 
 /// A figure of a server.
 pub(super) struct TableFigure {
@@ -72,6 +74,14 @@ figures! {
 }
 
 impl TableFigure {
+    /// A value of it as tables have it, without the unit.
+    pub(super) fn format(&self, value: f64) -> String {
+        match self.key {
+            "rate" | "per-core" | "per-core-behind" => format_rate(value),
+            _ => number(value),
+        }
+    }
+
     /// Its value over rounds; `None` if none knows it.
     fn of(&self, rounds: &[RoundSample]) -> Option<f64> {
         let mut values: Vec<f64> = rounds.iter().filter_map(self.value).collect();

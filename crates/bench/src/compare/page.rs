@@ -5,7 +5,6 @@ use std::fmt::{self, Write as _};
 use super::ComparedCases;
 use super::figures::{FIGURES, FigureKind, TableFigure};
 use super::result::{ComparedMetric, ComparisonReport, METRICS};
-use super::text::number;
 use crate::report::html::{Chart, ChartLine, EscapedText, STYLE, write_details, write_table};
 
 /// The classes of the lines of servers.
@@ -171,7 +170,7 @@ fn write_figures(report: &ComparisonReport, out: &mut String) -> fmt::Result {
             let mut row = vec![format!("{name}, published{note}")];
             row.extend(columns.iter().map(|figure| {
                 let value = one.figures.get(figure.key);
-                value.map_or(String::new(), |value| number(*value))
+                value.map_or(String::new(), |value| figure.format(*value))
             }));
             rows.push(row);
         }
@@ -180,7 +179,7 @@ fn write_figures(report: &ComparisonReport, out: &mut String) -> fmt::Result {
         let mut row = vec![server.name.clone()];
         row.extend(columns.iter().map(|figure| {
             let value = server.figures.get(figure.key);
-            value.map_or(String::new(), |value| number(*value))
+            value.map_or(String::new(), |value| figure.format(*value))
         }));
         rows.push(row);
         published(&server.name, &mut rows);
@@ -399,7 +398,7 @@ fn write_metric(
         let class = LINES.get(index % LINES.len()).copied().unwrap_or("line");
         let median = (metric.value)(&server.median);
         let median = median.map_or("unknown".to_owned(), |value| {
-            format!("{} {}", number(value), metric.unit)
+            format!("{} {}", metric.format(value), metric.unit)
         });
         write!(
             out,
@@ -434,7 +433,7 @@ fn write_metric(
             row.extend(report.servers.iter().map(|server| {
                 let sample = server.rounds.get(round);
                 let value = sample.and_then(|sample| (metric.value)(sample));
-                value.map_or("unknown".to_owned(), number)
+                value.map_or("unknown".to_owned(), |value| metric.format(value))
             }));
             row
         })

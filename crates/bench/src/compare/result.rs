@@ -8,7 +8,8 @@ use super::ComparisonPlan;
 use super::environment::ComparisonEnvironment;
 use super::figures::{PublishedFigures, ReachedGoal, figures_of};
 use super::statistics::{CONFIDENCE, ROUNDS_LEAST, RatioEstimate, median};
-use crate::{BenchReport, FailureCount};
+use super::text::number;
+use crate::{BenchReport, FailureCount, format_rate};
 
 /// The result of a comparison.
 #[derive(Clone, Debug, Serialize)]
@@ -434,6 +435,14 @@ impl ComparisonReport {
 }
 
 impl ComparedMetric {
+    /// A value of it without the unit.
+    pub(super) fn format(&self, value: f64) -> String {
+        match self.unit {
+            "/s" => format_rate(value),
+            _ => number(value),
+        }
+    }
+
     fn compare(&self, server: &ServerSamples, reference: &ServerSamples) -> Option<ComparedRatio> {
         let rounds = server.rounds.iter().zip(&reference.rounds);
         let ratios: Option<Vec<f64>> = rounds

@@ -46,7 +46,7 @@ fn write_text(report: &ComparisonReport, out: &mut String) -> fmt::Result {
         for server in &report.servers {
             write!(out, "  {:<width$}  ", server.name)?;
             match (metric.value)(&server.median) {
-                Some(value) => write!(out, "{:>12} {:<3}", number(value), metric.unit)?,
+                Some(value) => write!(out, "{:>12} {:<3}", metric.format(value), metric.unit)?,
                 None => write!(out, "{:>16}", "unknown")?,
             }
             write_ratio(report, (metric, &server.name), out)?;
@@ -57,7 +57,7 @@ fn write_text(report: &ComparisonReport, out: &mut String) -> fmt::Result {
         write!(out, "published of {}:", published.server)?;
         for figure in FIGURES {
             if let Some(value) = published.figures.get(figure.key) {
-                write!(out, "  {} {}", figure.title, number(*value))?;
+                write!(out, "  {} {}", figure.title, figure.format(*value))?;
             }
         }
         match &published.note {
@@ -109,5 +109,26 @@ pub(super) fn number(value: f64) -> String {
         size if size >= 100.0 => format!("{value:.1}"),
         size if size >= 10.0 => format!("{value:.2}"),
         _ => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::figures::figure;
+
+    #[test]
+    fn rates_are_written_as_in_the_result_of_a_load() {
+        let [rate, cpu, ..] = &METRICS;
+        let rates = [0.0, 0.004, 0.5, 42.12, 1234.0];
+        let expected = ["0", "0.004", "0.5", "42.1", "1,234"];
+        assert_eq!(rates.map(|value| rate.format(value)), expected);
+        for key in ["rate", "per-core", "per-core-behind"] {
+            let figure = figure(key).unwrap();
+            assert_eq!(rates.map(|value| figure.format(value)), expected, "{key}");
+        }
+        // Other values keep four digits.
+        assert_eq!((rate.name, cpu.format(42.12)), ("rate", "42.12".to_owned()));
+        assert_eq!(figure("cpu").unwrap().format(42.12), "42.12");
     }
 }

@@ -23,7 +23,7 @@ pub use csv::to_csv;
 pub use html::to_html;
 pub(crate) use server::{ReadingSource, ServerReadings};
 pub use server::{ServerPoint, ServerReport};
-pub use text::to_text;
+pub use text::{format_rate, to_text};
 
 /// The result of a load.
 #[derive(Clone, Debug, Serialize)]

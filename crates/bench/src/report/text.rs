@@ -20,7 +20,7 @@ fn write_report(report: &BenchReport, out: &mut String) -> std::fmt::Result {
         out,
         "responses    {}, {rate}{}/s, {}/s of bodies",
         count(report.responses),
-        count_f(report.responses_per_second),
+        format_rate(report.responses_per_second),
         bytes(report.body_bytes_per_second),
     )?;
     write_times("latency", &report.latency, out)?;
@@ -267,12 +267,19 @@ pub(super) fn count(number: u64) -> String {
     out
 }
 
-/// A rate, with decimals if it is small.
-pub(super) fn count_f(number: f64) -> String {
-    match number < 100.0 {
-        true => format!("{number:.1}"),
-        false => count(number.round() as u64),
+/// A rate with three significant digits, or as a whole number with its thousands apart. Zeros at the end of the decimals
+/// are left out.
+pub fn format_rate(per_second: f64) -> String {
+    if per_second <= 0.0 {
+        return "0".to_owned();
     }
+    if per_second >= 100.0 {
+        return count(per_second.round() as u64);
+    }
+    // The logarithm of a number just below 100 is 2, which would leave no decimals.
+    let decimals = (2.0 - per_second.log10().floor()).max(1.0) as usize;
+    let text = format!("{per_second:.decimals$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
@@ -283,12 +290,41 @@ mod tests {
     fn numbers_are_readable() {
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!((count(0), count(999)), ("0".to_owned(), "999".to_owned()));
-        assert_eq!(count_f(12.34), "12.3");
         let times: Vec<_> = [0.0005, 0.25, 1.234, 56.78, 999.4, 1500.0].map(time).into();
         assert_eq!(
             times,
             ["500 ns", "250 us", "1.23 ms", "56.8 ms", "999 ms", "1.50 s"]
         );
         assert_eq!(bytes(1_500_000.0), "1.5 MB");
+    }
+
+    #[test]
+    fn rates_below_one_per_second_are_not_written_as_zero() {
+        for (per_second, expected) in [
+            (0.0, "0"),
+            (1.0 / 86_400.0, "0.0000116"),
+            (0.004, "0.004"),
+            (0.42, "0.42"),
+            (0.5, "0.5"),
+            (2.0 / 3.0, "0.667"),
+            (0.999, "0.999"),
+            (0.9999, "1"),
+            (1.0, "1"),
+            (3.7, "3.7"),
+            (9.99, "9.99"),
+            (9.999, "10"),
+            (10.0, "10"),
+            (12.34, "12.3"),
+            (99.9, "99.9"),
+            (99.99, "100"),
+            (100.0_f64.next_down(), "100"),
+            (100.0, "100"),
+            (999.4, "999"),
+            (999.9, "1,000"),
+            (1000.0, "1,000"),
+            (1_234_567.8, "1,234,568"),
+        ] {
+            assert_eq!(format_rate(per_second), expected, "{per_second}");
+        }
     }
 }

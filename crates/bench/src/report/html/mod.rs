@@ -7,7 +7,7 @@ use std::fmt::{self, Write as _};
 use self::chart::HeatMap;
 pub(crate) use self::chart::{Chart, ChartLine};
 use super::BenchReport;
-use super::text::{bytes, count, count_f, time};
+use super::text::{bytes, count, format_rate, time};
 
 /// The style of the page: light and dark by the reader's preference, dark text on white when it is printed.
 pub(crate) const STYLE: &str = include_str!("style.css");
@@ -119,7 +119,7 @@ fn write_summary(report: &BenchReport, out: &mut String) -> fmt::Result {
             vec!["Responses".to_owned(), count(report.responses)],
             vec![
                 "Rate".to_owned(),
-                format!("{at_least}{}/s", count_f(report.responses_per_second)),
+                format!("{at_least}{}/s", format_rate(report.responses_per_second)),
             ],
             vec![
                 "Bodies".to_owned(),
@@ -209,8 +209,8 @@ fn write_rate(joined: &Joined, out: &mut String) -> fmt::Result {
     let alternative = format!(
         "Responses per second over {:.0} seconds: between {} and {}.",
         joined.length * joined.intervals.len() as f64,
-        count_f(if least.is_finite() { least } else { 0.0 }),
-        count_f(most)
+        format_rate(if least.is_finite() { least } else { 0.0 }),
+        format_rate(most)
     );
     Chart {
         alternative: &alternative,
@@ -225,7 +225,7 @@ fn write_rate(joined: &Joined, out: &mut String) -> fmt::Result {
     .write(out)?;
     let rows = points
         .iter()
-        .map(|(at, rate)| vec![format!("{at:.1}"), count_f(*rate)]);
+        .map(|(at, rate)| vec![format!("{at:.1}"), format_rate(*rate)]);
     write_details(
         out,
         &["Second", "Responses per second"],
