@@ -15,6 +15,7 @@ const CONFIG: Http2Config = Http2Config {
     head_bytes: 1024,
     fields: 16,
     receive_window: 1 << 20,
+    stream_receive_window: None,
     extended_connect: true,
 };
 

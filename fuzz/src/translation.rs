@@ -17,6 +17,7 @@ const ROOMY: Http2Config = Http2Config {
     head_bytes: 16_384,
     fields: 100,
     receive_window: 1 << 20,
+    stream_receive_window: None,
     extended_connect: true,
 };
 

@@ -128,7 +128,7 @@ pub(crate) struct BenchArguments {
         help_heading = "Load"
     )]
     streams: NonZeroUsize,
-    /// With --http2 and --http3: bytes that the server may send over a connection before they are read [default: 16 MiB, 1 MiB]
+    /// With --http2 and --http3: bytes that the server may send over a connection, and over each stream, before they are read [default: 16 MiB, 1 MiB]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(65_535..=0x7fff_ffff), help_heading = "Load")]
     receive_window: Option<u32>,
     /// Search the highest rate at which the server keeps --slo, by loads of --duration each [default: 3s]

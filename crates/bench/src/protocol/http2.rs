@@ -64,6 +64,7 @@ struct OpenStream {
 impl Http2LoadConnection {
     fn new(transport: Transport, plan: &LoadPlan) -> Self {
         let streams = plan.in_flight.get();
+        let window = plan.receive_window.unwrap_or(RECEIVE_WINDOW);
         let mut out = Vec::new();
         let codec = Http2Codec::client(
             Http2Config {
@@ -72,7 +73,9 @@ impl Http2LoadConnection {
                 target_bytes: 0,
                 head_bytes: 256 * 1024,
                 fields: 1000,
-                receive_window: plan.receive_window.unwrap_or(RECEIVE_WINDOW),
+                receive_window: window,
+                // As with browsers and h2load, no server waits for the window of a stream.
+                stream_receive_window: Some(window),
                 extended_connect: false,
             },
             &mut out,

@@ -55,6 +55,7 @@ impl Http2Tunnel {
                 head_bytes: 256 * 1024,
                 fields: 1000,
                 receive_window: plan.receive_window.unwrap_or(RECEIVE_WINDOW),
+                stream_receive_window: None,
                 extended_connect: false,
             },
             &mut out,

@@ -36,6 +36,7 @@ impl Http2ClientProtocol {
             head_bytes: HEAD_BYTES,
             fields: HEAD_FIELDS,
             receive_window: RECEIVE_WINDOW,
+            stream_receive_window: None,
             extended_connect: false,
         };
         let codec = Codec::client(config, out.frames(&buffers));

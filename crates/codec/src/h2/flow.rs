@@ -6,9 +6,7 @@
 //! product, and the window becomes twice that.
 
 use super::frame;
-
-/// The initial window of a stream (section 6.9.2).
-pub(super) const STREAM_WINDOW: u32 = 65_535;
+use super::settings::{DEFAULT_WINDOW, Http2Config};
 
 /// The size of the connection's window in stream windows, so that one slow reader does not block the other
 /// streams.
@@ -39,36 +37,37 @@ pub(super) struct ReceiveWindow {
 impl ReceiveWindow {
     /// The initial windows at a server. Appends the WINDOW_UPDATE that opens the connection's window
     /// beyond its default.
-    pub(super) fn for_server(max: u32, out: &mut Vec<u8>) -> Self {
-        let max = max.clamp(STREAM_WINDOW, 0x7fff_ffff);
-        Self::new(max, STREAM_WINDOW, max, out)
+    pub(super) fn for_server(config: &Http2Config, out: &mut Vec<u8>) -> Self {
+        let max = config.window();
+        Self::new(config, DEFAULT_WINDOW, max, out)
     }
 
-    /// The initial windows at a client, whose connection window has the size `max` from the start. A
-    /// stream's window grows to at most an equal share for `streams` streams, so that no stream waits for
-    /// the reader of another one.
-    pub(super) fn for_client(max: u32, streams: usize, out: &mut Vec<u8>) -> Self {
-        let max = max.clamp(STREAM_WINDOW, 0x7fff_ffff);
-        let streams = u32::try_from(streams).unwrap_or(u32::MAX);
+    /// The initial windows at a client, whose connection window has its full size from the start. A
+    /// stream's window grows to at most an equal share of it, so that no stream waits for the reader of
+    /// another one.
+    pub(super) fn for_client(config: &Http2Config, out: &mut Vec<u8>) -> Self {
+        let max = config.window();
+        let streams = u32::try_from(config.max_streams()).unwrap_or(u32::MAX);
         let share = max
             .saturating_sub(MAX_UPDATE)
             .checked_div(streams)
             .unwrap_or(0);
-        Self::new(max, max, share.max(STREAM_WINDOW), out)
+        Self::new(config, max, share, out)
     }
 
-    fn new(max: u32, min: u32, stream_max: u32, out: &mut Vec<u8>) -> Self {
+    fn new(config: &Http2Config, min: u32, stream_max: u32, out: &mut Vec<u8>) -> Self {
+        let stream = config.stream_window().unwrap_or(DEFAULT_WINDOW);
         let mut windows = Self {
-            window: i64::from(STREAM_WINDOW),
+            window: i64::from(DEFAULT_WINDOW),
             unreleased: 0,
-            stream_target: STREAM_WINDOW,
-            stream_max,
-            max,
+            stream_target: stream,
+            stream_max: stream_max.max(stream),
+            max: config.window(),
             min,
             received: 0,
             is_sampling: false,
         };
-        let increment = windows.target().saturating_sub(STREAM_WINDOW);
+        let increment = windows.target().saturating_sub(DEFAULT_WINDOW);
         if increment > 0 {
             frame::window_update(0, increment, out);
             windows.window = i64::from(windows.target());
@@ -154,6 +153,25 @@ impl ReceiveWindow {
 mod tests {
     use super::*;
 
+    const CONFIG: Http2Config = Http2Config {
+        max_concurrent_streams: 10,
+        max_frame_size: 16_384,
+        target_bytes: 8192,
+        head_bytes: 32 * 1024,
+        fields: 100,
+        receive_window: 1 << 20,
+        stream_receive_window: None,
+        extended_connect: false,
+    };
+
+    fn server(receive_window: u32, out: &mut Vec<u8>) -> ReceiveWindow {
+        let config = Http2Config {
+            receive_window,
+            ..CONFIG
+        };
+        ReceiveWindow::for_server(&config, out)
+    }
+
     /// The increments of the WINDOW_UPDATE frames in `out`.
     fn increments(out: &mut Vec<u8>) -> Vec<u32> {
         let frames = out.chunks(13).map(|frame| {
@@ -168,9 +186,9 @@ mod tests {
     #[test]
     fn releases_consumed_data_and_no_more() {
         let mut out = Vec::new();
-        let mut windows = ReceiveWindow::for_server(1 << 24, &mut out);
-        let connection = 4 * STREAM_WINDOW;
-        assert_eq!(increments(&mut out), [connection - STREAM_WINDOW]);
+        let mut windows = server(1 << 24, &mut out);
+        let connection = 4 * DEFAULT_WINDOW;
+        assert_eq!(increments(&mut out), [connection - DEFAULT_WINDOW]);
         assert!(windows.reserve(connection));
         windows.release(connection / 2 - 1, &mut out);
         assert_eq!(increments(&mut out), []);
@@ -183,13 +201,13 @@ mod tests {
     #[test]
     fn grows_up_to_the_limit_while_a_round_trip_fills_the_window() {
         let mut out = Vec::new();
-        let mut windows = ReceiveWindow::for_server(1 << 20, &mut out);
+        let mut windows = server(1 << 20, &mut out);
         out.clear();
         assert!(!windows.measure(1000));
-        assert!(windows.measure(STREAM_WINDOW));
+        assert!(windows.measure(DEFAULT_WINDOW));
         assert!(!windows.measure(60_000));
-        assert_eq!(windows.end_sample(&mut out), Some(120_000 - STREAM_WINDOW));
-        assert_eq!(increments(&mut out), [4 * (120_000 - STREAM_WINDOW)]);
+        assert_eq!(windows.end_sample(&mut out), Some(120_000 - DEFAULT_WINDOW));
+        assert_eq!(increments(&mut out), [4 * (120_000 - DEFAULT_WINDOW)]);
         // A round trip that leaves the window half empty changes nothing.
         assert!(windows.measure(40_000));
         assert!(!windows.measure(60_000));
@@ -208,13 +226,48 @@ mod tests {
     #[test]
     fn keeps_its_size_while_data_is_not_consumed() {
         let mut out = Vec::new();
-        let mut windows = ReceiveWindow::for_server(1 << 20, &mut out);
+        let mut windows = server(1 << 20, &mut out);
         for used in [0, 30_000] {
             assert!(windows.reserve(60_000) && windows.measure(60_000));
             assert!(windows.reserve(60_000) && !windows.measure(60_000));
             windows.release(used, &mut out);
             assert_eq!(windows.end_sample(&mut out), None);
         }
-        assert_eq!(windows.stream_target(), STREAM_WINDOW);
+        assert_eq!(windows.stream_target(), DEFAULT_WINDOW);
+    }
+    #[test]
+    fn the_window_of_a_stream_starts_at_its_configured_size_within_that_of_the_connection() {
+        const DEFAULT: u32 = DEFAULT_WINDOW;
+        for (configured, stream, of_server) in [
+            (None, DEFAULT, 4 * DEFAULT),
+            (Some(0), DEFAULT, 4 * DEFAULT),
+            (Some(DEFAULT - 1), DEFAULT, 4 * DEFAULT),
+            (Some(DEFAULT), DEFAULT, 4 * DEFAULT),
+            (Some(DEFAULT + 1), DEFAULT + 1, 4 * (DEFAULT + 1)),
+            (Some((1 << 20) - 1), (1 << 20) - 1, 1 << 20),
+            (Some(1 << 20), 1 << 20, 1 << 20),
+            (Some((1 << 20) + 1), 1 << 20, 1 << 20),
+        ] {
+            let config = Http2Config {
+                stream_receive_window: configured,
+                ..CONFIG
+            };
+            let mut out = Vec::new();
+            let server = ReceiveWindow::for_server(&config, &mut out);
+            assert_eq!(increments(&mut out), [of_server - DEFAULT]);
+            let mut client = ReceiveWindow::for_client(&config, &mut out);
+            assert_eq!(increments(&mut out), [(1 << 20) - DEFAULT]);
+            let targets = [server.stream_target(), client.stream_target()];
+            assert_eq!(targets, [stream; 2], "{configured:?}");
+            // One that has its full size is not measured.
+            let may_grow = stream < client.stream_max;
+            assert_eq!(client.measure(1 << 20), may_grow, "{configured:?}");
+            let mut settings = Vec::new();
+            config.encode(false, &mut settings);
+            let sets = [0, 4].into_iter().chain(stream.to_be_bytes());
+            let sets: Vec<u8> = sets.collect();
+            let is_set = settings.windows(6).any(|bytes| *bytes == sets);
+            assert_eq!(is_set, stream > DEFAULT, "{configured:?}");
+        }
     }
 }

@@ -19,12 +19,13 @@ pub struct Http2Config {
     pub head_bytes: usize,
     /// Maximum field lines of a field section, all `cookie` lines counted as one.
     pub fields: usize,
-    /// Maximum bytes of unconsumed data over the whole connection. At a server, windows start at 64 KiB
-    /// for a stream and 256 KiB for the connection, and grow up to this limit with the measured
-    /// bandwidth-delay product. At a client, the connection's window has this size from the start, and a
-    /// stream's window grows to at most an equal share of it, so that unread responses do not block the
-    /// others.
+    /// Maximum bytes of unconsumed data over the whole connection. At a server, the window starts at four
+    /// times that of a stream, and both grow up to this limit with the measured bandwidth-delay product.
+    /// At a client, the connection's window has this size from the start, and a stream's window grows to
+    /// at most an equal share of it, so that unread responses do not block the others.
     pub receive_window: u32,
+    /// The window of a stream at the start: 65,535 bytes up to that of the connection. `None`: 65,535.
+    pub stream_receive_window: Option<u32>,
     /// Whether extended CONNECT is offered (RFC 8441).
     pub extended_connect: bool,
 }
@@ -39,6 +40,12 @@ const ENABLE_CONNECT_PROTOCOL: u16 = 0x8;
 const NO_RFC7540_PRIORITIES: u16 = 0x9;
 
 const MAX_PAYLOAD: u32 = 0xff_ffff;
+
+/// The initial windows of a connection and of a stream (section 6.9.2).
+pub(super) const DEFAULT_WINDOW: u32 = 65_535;
+
+/// The largest window (section 6.9.1).
+const MAX_WINDOW: u32 = 0x7fff_ffff;
 
 impl Http2Config {
     pub(super) fn max_payload(&self) -> usize {
@@ -58,6 +65,18 @@ impl Http2Config {
         }
     }
 
+    /// The connection's window at most.
+    pub(super) fn window(&self) -> u32 {
+        self.receive_window.clamp(DEFAULT_WINDOW, MAX_WINDOW)
+    }
+
+    /// The window of a stream at the start, unless it is the default.
+    pub(super) fn stream_window(&self) -> Option<u32> {
+        self.stream_receive_window
+            .map(|window| window.clamp(DEFAULT_WINDOW, self.window()))
+            .filter(|window| *window > DEFAULT_WINDOW)
+    }
+
     pub(super) fn max_streams(&self) -> usize {
         usize::try_from(self.max_concurrent_streams)
             .unwrap_or(0)
@@ -68,25 +87,23 @@ impl Http2Config {
     pub(super) fn encode(&self, is_server: bool, out: &mut Vec<u8>) {
         let payload = u32::try_from(self.max_payload()).unwrap_or(MAX_PAYLOAD);
         let head = u32::try_from(self.head_bytes).unwrap_or(u32::MAX);
-        let common = [(MAX_FRAME_SIZE, payload), (MAX_HEADER_LIST_SIZE, head)];
-        if is_server {
-            let streams = u32::try_from(self.max_streams()).unwrap_or(0);
-            let connect = u32::from(self.extended_connect);
-            let [frame_size, list_size] = common;
-            frame::settings(
-                &[
-                    (MAX_CONCURRENT_STREAMS, streams),
-                    frame_size,
-                    list_size,
-                    (ENABLE_CONNECT_PROTOCOL, connect),
-                    (NO_RFC7540_PRIORITIES, 1),
-                ],
-                out,
-            );
-        } else {
-            let [frame_size, list_size] = common;
-            frame::settings(&[(ENABLE_PUSH, 0), frame_size, list_size], out);
-        }
+        let mut settings = match is_server {
+            true => vec![
+                (
+                    MAX_CONCURRENT_STREAMS,
+                    u32::try_from(self.max_streams()).unwrap_or(0),
+                ),
+                (ENABLE_CONNECT_PROTOCOL, u32::from(self.extended_connect)),
+                (NO_RFC7540_PRIORITIES, 1),
+            ],
+            false => vec![(ENABLE_PUSH, 0)],
+        };
+        settings.extend([(MAX_FRAME_SIZE, payload), (MAX_HEADER_LIST_SIZE, head)]);
+        settings.extend(
+            self.stream_window()
+                .map(|window| (INITIAL_WINDOW_SIZE, window)),
+        );
+        frame::settings(&settings, out);
     }
 }
 

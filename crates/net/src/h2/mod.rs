@@ -134,6 +134,7 @@ impl<'a> Http2Connection<'a> {
             head_bytes: limits.head_bytes,
             fields: limits.head_fields,
             receive_window: limits.h2_receive_window,
+            stream_receive_window: None,
             extended_connect: true,
         };
         let mut out = WriteBatch::default();

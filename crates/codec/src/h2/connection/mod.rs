@@ -269,10 +269,8 @@ impl Http2Codec {
             closed_streams: ClosedStreams::default(),
             send_window: 65_535,
             receive_window: match role {
-                Role::Server => ReceiveWindow::for_server(config.receive_window, out),
-                Role::Client => {
-                    ReceiveWindow::for_client(config.receive_window, config.max_streams(), out)
-                }
+                Role::Server => ReceiveWindow::for_server(&config, out),
+                Role::Client => ReceiveWindow::for_client(&config, out),
             },
             budgets: FloodBudgets::new(),
             last_peer: 0,

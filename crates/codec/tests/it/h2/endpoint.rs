@@ -15,6 +15,7 @@ pub(super) fn config() -> Http2Config {
         head_bytes: 32 * 1024,
         fields: 100,
         receive_window: 1 << 24,
+        stream_receive_window: None,
         extended_connect: true,
     }
 }
