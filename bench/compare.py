@@ -58,7 +58,7 @@ def main():
             print(line, file=sys.stderr, flush=True)
 
     results = {
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC"),
         "host": host.describe(),
         "cases": {},
     }

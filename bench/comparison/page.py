@@ -77,6 +77,12 @@ def figures(runs, results, reasons):
     return "\n\n".join(parts) + "\n"
 
 
+def _extent(rounds, seconds):
+    extent = "1 round" if rounds == 1 else f"{rounds} rounds"
+    # A number of requests, or of connections, may end a round.
+    return f"{extent} of {seconds} s" if seconds else f"{extent} of a number of requests"
+
+
 def _origin(runs, results):
     """On what, with what and when it was measured."""
     used = sorted({result["run"] for result in results.values()})
@@ -85,7 +91,7 @@ def _origin(runs, results):
         """As the newest run tells it that has it."""
         return next((runs[run]["host"][name] for run in reversed(used) if runs[run]["host"].get(name)), None)
 
-    versions = [version(name) for name in ("nginx", "h2o", "haproxy", "varnish", "wrk", "h2load", "frameworks", "embedded")]
+    versions = [version(name) for name in ("nginx", "h2o", "haproxy", "varnish", "frameworks", "embedded")]
     of_http3 = version("nginx-http3")
     versions = [*filter(None, versions), *([f"over HTTP/3 {of_http3}"] if of_http3 else [])]
     by_host = {}
@@ -95,7 +101,7 @@ def _origin(runs, results):
         by_host.setdefault((host, run["rounds"], run["seconds"]), []).append(
             f"[{name}](bench/results/{name}.json) at {run['host']['commit']}")
     # A list, as machines differ: rows of one are not to be compared with those of another.
-    lines = [f"- {host}, {rounds} rounds of {seconds} s: {', '.join(stored)}." for (host, rounds, seconds), stored in by_host.items()]
+    lines = [f"- {host}, {_extent(rounds, seconds)}: {', '.join(stored)}." for (host, rounds, seconds), stored in by_host.items()]
     return "\n".join([f"Measured with {', '.join(versions)}. The runs:", "", *lines])
 
 
