@@ -242,6 +242,7 @@ struct RawHelper {
     counts_for: Option<RawNames>,
     #[serde(default)]
     apart: bool,
+    idle_within: Option<String>,
 }
 
 /// The words of a command, or a line for the shell.
@@ -590,6 +591,10 @@ impl RawHelper {
             then: RawCommand::all(self.then),
             of,
             is_apart: self.apart,
+            idle_within: match self.idle_within.as_deref() {
+                Some(text) => Some(duration(Some(text), Duration::ZERO)?),
+                None => None,
+            },
         })
     }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use apus_usage::ServerProcesses;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::clock::ComparisonClock;
@@ -17,6 +18,12 @@ use crate::cpu_list::CpuList;
 
 /// The time between two looks at a program that starts, works or stops.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The time over which the CPU of a helper is looked at, to know whether it is idle.
+const IDLE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// An idle helper uses at most so much of a core.
+const IDLE_CORES: f64 = 0.1;
 
 /// How long a program may take to stop before it is killed.
 const STOPPING: Duration = Duration::from_secs(20);
@@ -38,6 +45,8 @@ pub(super) struct ComparisonHelper {
     pub(super) of: Vec<String>,
     /// Whether that is counted apart from the server's.
     pub(super) is_apart: bool,
+    /// Before each load, it has to become idle within this time.
+    pub(super) idle_within: Option<Duration>,
 }
 
 /// By what it is known that a program is ready.
@@ -70,9 +79,11 @@ impl ReadySign {
 
 /// A helper that runs.
 pub(super) struct StartedHelper {
+    name: String,
     child: Child,
     pub(super) of: Vec<String>,
     pub(super) is_apart: bool,
+    idle_within: Option<Duration>,
 }
 
 impl ComparisonHelper {
@@ -88,9 +99,11 @@ impl ComparisonHelper {
         let mut output = tempfile::tempfile()?;
         let child = spawn(&self.command, folder, &output, self.cores.clone()).map_err(&failed)?;
         let mut started = StartedHelper {
+            name: name.clone(),
             child,
             of: self.of.clone(),
             is_apart: self.is_apart,
+            idle_within: self.idle_within,
         };
         let begin = Instant::now();
         while !self.ready.as_ref().is_none_or(ReadySign::is_given) {
@@ -121,6 +134,32 @@ impl ComparisonHelper {
 impl StartedHelper {
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Waits, if that is asked for, until it is idle: it may still work on requests of the load before, whose clients have
+    /// gone.
+    pub(super) fn wait_until_idle(&self, clock: &mut ComparisonClock) -> Result<(), BenchError> {
+        let Some(most) = self.idle_within else {
+            return Ok(());
+        };
+        let cpu = || {
+            let processes = ServerProcesses::of_pid(self.pid())?;
+            processes.read().map(|reading| reading.cpu)
+        };
+        let begin = Instant::now();
+        while let Some(before) = cpu()
+            && !clock.wait(IDLE_INTERVAL)
+            && let Some(after) = cpu()
+            && after - before > IDLE_CORES * IDLE_INTERVAL.as_secs_f64()
+        {
+            if begin.elapsed() > most {
+                return Err(BenchError::Server(format!(
+                    "the helper `{}` still works, {most:?} after the load before",
+                    self.name
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Stops it, politely at first.

@@ -537,6 +537,9 @@ impl Comparison<'_> {
                 check::run(file, server, load)?;
             }
         }
+        for helper in self.helpers {
+            helper.wait_until_idle(self.clock)?;
+        }
         let mut load = load.clone();
         load.probes = false;
         let running = self.running.get_mut(index).and_then(Option::as_mut);

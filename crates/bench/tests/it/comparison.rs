@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use apus_bench::{ComparedCases, ComparisonChanges, ComparisonFile, compare};
+use apus_bench::{ComparedCases, ComparisonChanges, ComparisonFile, ComparisonProgress, compare};
 use tempfile::TempDir;
 
 use crate::server::{Action, ScriptedServer, response};
@@ -400,6 +400,40 @@ fn helpers_run_as_long_as_the_comparison_and_count_for_their_server() {
     let (file, _folder) = self::file(&broken, &ComparisonChanges::default());
     let error = compare(&file, &mut |_| {}, &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("fails"), "{error}");
+}
+
+/// PHP worked on requests of nginx's clients, who had gone, while the next server was measured.
+#[test]
+fn a_load_begins_when_helpers_have_worked_off_the_one_before() {
+    let server = slow(1.0);
+    let text = |work: &str, idle_within: &str| {
+        format!(
+            "[rounds]\nleast = 1\nmost = 1\n[load]\nconnections = 1\nduration = \"100ms\"\nwarm_up = \"0s\"\n\
+             [[helper]]\nname = \"behind\"\ncommand = [\"sh\", \"-c\", \"touch ${{work}}/ready; i=0; {work}; exec sleep 600\"]\n\
+             ready = \"${{work}}/ready\"\nidle_within = \"{idle_within}\"\n\
+             [[server]]\nname = \"one\"\nurl = \"{0}\"\n[[server]]\nname = \"other\"\nurl = \"{0}\"\n",
+            server.url("/")
+        )
+    };
+    let work = "while [ $i -lt 2000000 ]; do i=$((i+1)); done; touch done";
+    let (file, folder) = file(&text(work, "60s"), &ComparisonChanges::default());
+    let mut is_done = Vec::new();
+    let mut observe = |_: &ComparisonProgress<'_>| {
+        is_done.push(folder.path().join("done").exists());
+    };
+    let result = compare(&file, &mut observe, &mut |_| {}).unwrap();
+    assert!(result.failures.is_empty(), "{:?}", result.failures);
+    assert_eq!(is_done, [true, true]);
+
+    drop(file);
+    let text = text("while :; do :; done", "600ms");
+    let (file, _folder) = self::file(&text, &ComparisonChanges::default());
+    let error = match compare(&file, &mut |_| {}, &mut |_| {}) {
+        Ok(result) => format!("{:?}", result.failures),
+        Err(error) => error.to_string(),
+    };
+    let expected = "the helper `behind` still works, 600ms after the load before";
+    assert!(error.contains(expected), "{error}");
 }
 
 /// A shell ends at once when it is stopped, and what it started may take a moment: it still had its socket when the next server began.

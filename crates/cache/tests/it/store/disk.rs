@@ -477,6 +477,9 @@ async fn altered_bytes_of_a_large_object_are_never_sent() {
     }
 }
 
+/// Changes the file of a body of this length, at this position.
+type FileChange = fn(&Path, u64, u64);
+
 /// Reads all of the object until a read finds every byte verified by the one before, which happens
 /// once the last write of the file is older than the resolution of its times.
 async fn read_until_shared(store: &Store, object: &Arc<Object>, length: u64, context: &str) {
@@ -496,7 +499,7 @@ async fn read_until_shared(store: &Store, object: &Arc<Object>, length: u64, con
 
 #[tokio::test]
 async fn a_body_that_was_verified_is_verified_again_after_any_change_of_its_file() {
-    let changes: [(&str, fn(&Path, u64, u64)); 2] = [
+    let changes: [(&str, FileChange); 2] = [
         ("altered", alter),
         ("touched", |path, _, _| {
             let file = fs::File::open(path).expect("opens");
