@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// An idle helper uses at most so much of a core.
-const IDLE_CORES: f64 = 0.1;
+const IDLE_CORES: f64 = 0.05;
 
 /// How long a program may take to stop before it is killed.
 const STOPPING: Duration = Duration::from_secs(20);
