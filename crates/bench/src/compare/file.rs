@@ -591,10 +591,10 @@ impl RawHelper {
             then: RawCommand::all(self.then),
             of,
             is_apart: self.apart,
-            idle_within: match self.idle_within.as_deref() {
-                Some(text) => Some(duration(Some(text), Duration::ZERO)?),
-                None => None,
-            },
+            idle_within: self
+                .idle_within
+                .map(|text| duration(Some(&text), Duration::ZERO))
+                .transpose()?,
         })
     }
 }

@@ -136,30 +136,11 @@ impl StartedHelper {
         self.child.id()
     }
 
-    /// Waits, if that is asked for, until it is idle: it may still work on requests of the load before, whose clients have
-    /// gone.
-    pub(super) fn wait_until_idle(&self, clock: &mut ComparisonClock) -> Result<(), BenchError> {
-        let Some(most) = self.idle_within else {
-            return Ok(());
-        };
-        let cpu = || {
-            let processes = ServerProcesses::of_pid(self.pid())?;
-            processes.read().map(|reading| reading.cpu)
-        };
-        let begin = Instant::now();
-        while let Some(before) = cpu()
-            && !clock.wait(IDLE_INTERVAL)
-            && let Some(after) = cpu()
-            && after - before > IDLE_CORES * IDLE_INTERVAL.as_secs_f64()
-        {
-            if begin.elapsed() > most {
-                return Err(BenchError::Server(format!(
-                    "the helper `{}` still works, {most:?} after the load before",
-                    self.name
-                )));
-            }
-        }
-        Ok(())
+    /// The seconds of CPU that it has used, if it has to become idle.
+    fn cpu(&self) -> Option<f64> {
+        self.idle_within?;
+        let reading = ServerProcesses::of_pid(self.pid())?.read()?;
+        Some(reading.cpu)
     }
 
     /// Stops it, politely at first.
@@ -178,6 +159,42 @@ impl StartedHelper {
             let _ = kill_process_group(group, signal);
         }
     }
+}
+
+/// Waits until those helpers are idle that have to become so: they may still work on requests of the load before, whose
+/// clients have gone.
+pub(super) fn wait_until_idle(
+    helpers: &[StartedHelper],
+    clock: &mut ComparisonClock,
+) -> Result<(), BenchError> {
+    let begin = Instant::now();
+    let mut working: Vec<&StartedHelper> = helpers
+        .iter()
+        .filter(|helper| helper.idle_within.is_some())
+        .collect();
+    while !working.is_empty() {
+        let before: Vec<Option<f64>> = working.iter().map(|helper| helper.cpu()).collect();
+        if clock.wait(IDLE_INTERVAL) {
+            return Ok(());
+        }
+        let most = IDLE_CORES * IDLE_INTERVAL.as_secs_f64();
+        let mut before = before.into_iter();
+        working.retain(|helper| {
+            let used = before.next().flatten().zip(helper.cpu());
+            used.is_some_and(|(before, after)| after - before > most)
+        });
+        for helper in &working {
+            if let Some(within) = helper.idle_within
+                && begin.elapsed() > within
+            {
+                return Err(BenchError::Server(format!(
+                    "the helper `{}` still works, {within:?} after the load before",
+                    helper.name
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Drop for StartedHelper {

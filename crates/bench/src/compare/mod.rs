@@ -28,7 +28,7 @@ use tempfile::TempDir;
 use self::clock::ComparisonClock;
 use self::environment::ComparisonEnvironment as Environment;
 use self::figures::ComparisonGoal;
-use self::helper::{ComparisonHelper, StartedHelper, carry_out};
+use self::helper::{ComparisonHelper, StartedHelper, carry_out, wait_until_idle};
 use self::loopback::LoopbackMtu;
 use self::server::{ComparedServer, StartedServer};
 use crate::plan::{LoadLimit, LoadPlan};
@@ -537,9 +537,7 @@ impl Comparison<'_> {
                 check::run(file, server, load)?;
             }
         }
-        for helper in self.helpers {
-            helper.wait_until_idle(self.clock)?;
-        }
+        wait_until_idle(self.helpers, self.clock)?;
         let mut load = load.clone();
         load.probes = false;
         let running = self.running.get_mut(index).and_then(Option::as_mut);
