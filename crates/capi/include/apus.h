@@ -1045,8 +1045,9 @@ struct apus_str apus_request_trailer(const struct apus_request *request, const c
 
 /**
  * Attaches a pointer to the request, which `destroy` (may be NULL) frees on the worker when the response has ended, or, if a
- * mounted service responds, when that has taken the request. It replaces, and frees, an earlier one. Errors: APUS_INVALID; the
- * data stays with the caller then.
+ * mounted service responds, when that has taken the request. If a deferred request is completed after the end of its server,
+ * `destroy` is called then, by one thread at a time. It replaces, and frees, an earlier one. Errors: APUS_INVALID; the data stays
+ * with the caller then.
  */
 apus_status apus_request_set_data(struct apus_request *request,
                                   void *data,
@@ -1535,7 +1536,8 @@ apus_status apus_worker_stop(struct apus_worker *worker);
 uint16_t apus_worker_port(const struct apus_worker *worker, size_t index);
 
 /**
- * Closes all connections and frees the worker with its application. By the thread that made it, outside of its callbacks:
+ * Closes all connections and frees the worker with its application. All deferred requests are completed before: the memory of
+ * those that are completed later is freed when this thread makes its next worker. By the thread that made it, outside of its callbacks:
  * elsewhere it is an error, and the worker stays. NULL is ignored.
  */
 void apus_worker_free(struct apus_worker *worker);

@@ -65,7 +65,8 @@ struct CompletedRequest(Box<ApusDeferred>);
 
 // SAFETY: what belongs to the worker in it (reference counts of the connection, the reader of the body) is only touched there:
 // other threads read and write the messages, one thread at a time, as the header says, and pass the whole on by the lock of the
-// phase or the queue of the executor. It is dropped on the worker, or not at all.
+// phase or the queue of the executor. It is dropped on the worker, or once that has ended where nothing of it is left, by one thread
+// at a time.
 unsafe impl Send for CompletedRequest {}
 
 impl CompletedRequest {
@@ -82,15 +83,12 @@ impl CompletedRequest {
     }
 
     /// As `retire`, from any thread.
-    fn retire_on_worker(self) {
+    fn give_back(self) {
         let worker = self.0.worker.clone();
         if worker.is_here() {
             return self.retire();
         }
-        if let Err(refused) = worker.post(Box::new(move || self.retire())) {
-            // The worker has ended, and its reference counts may be in use by what it left: nothing of it is touched.
-            std::mem::forget(refused);
-        }
+        worker.give_back(Box::new(move || self.retire()));
     }
 }
 
@@ -367,7 +365,7 @@ pub extern "C" fn apus_complete(deferred: Option<Box<ApusDeferred>>, result: c_i
         let mut phase = shared.lock();
         if matches!(*phase, DeferredPhase::Cancelled) {
             drop(phase);
-            completed.retire_on_worker();
+            completed.give_back();
             return Err(CallError::closed("the connection of the request"));
         }
         let last = std::mem::replace(&mut *phase, DeferredPhase::Completed(completed, result));

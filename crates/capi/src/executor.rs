@@ -1,14 +1,17 @@
 //! Work on a worker: functions that other threads post, and timers.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use apus::tokio;
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::border::{object, protect, status};
@@ -22,8 +25,40 @@ type PostedTask = Box<dyn FnOnce() + Send>;
 /// A handle of a worker, to run functions on it.
 #[derive(Clone, Debug)]
 pub struct ApusExecutor {
-    tasks: mpsc::UnboundedSender<PostedTask>,
+    queue: Arc<WorkerQueue>,
     thread: ThreadId,
+}
+
+/// The functions that were posted to a worker.
+#[derive(Debug)]
+struct WorkerQueue(Mutex<QueueState>);
+
+struct QueueState {
+    phase: QueuePhase,
+    tasks: VecDeque<PostedTask>,
+    /// Of the worker that waits for functions.
+    waker: Option<Waker>,
+    /// Whether a thread runs what came after the end of the worker.
+    is_finishing: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum QueuePhase {
+    /// It runs what is posted.
+    Running,
+    /// It runs nothing any more. Parts of its requests may be left on its thread.
+    Ended,
+    /// Its thread has ended, and nothing is left there.
+    Gone,
+}
+
+impl std::fmt::Debug for QueueState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QueueState")
+            .field("phase", &self.phase)
+            .field("tasks", &self.tasks.len())
+            .finish_non_exhaustive()
+    }
 }
 
 thread_local! {
@@ -32,32 +67,122 @@ thread_local! {
     static DUE: RefCell<BTreeMap<Instant, usize>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Makes this thread, in the runtime of a worker, run the functions that are posted to it.
-pub(crate) fn enter_worker() {
-    let is_running = CURRENT.with_borrow(|current| {
-        current
-            .as_ref()
-            .is_some_and(|executor| !executor.tasks.is_closed())
-    });
-    if is_running {
-        return;
+impl WorkerQueue {
+    fn new() -> Self {
+        Self(Mutex::new(QueueState {
+            phase: QueuePhase::Running,
+            tasks: VecDeque::new(),
+            waker: None,
+            is_finishing: false,
+        }))
     }
-    let (tasks, mut posted) = mpsc::unbounded_channel::<PostedTask>();
-    CURRENT.set(Some(ApusExecutor {
-        tasks,
-        thread: std::thread::current().id(),
-    }));
-    tokio::task::spawn_local(async move {
-        while let Some(task) = posted.recv().await {
+
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_running(&self) -> bool {
+        self.lock().phase == QueuePhase::Running
+    }
+
+    /// Runs what came after the end of the worker on this thread, one after another: no two threads touch what belonged to it.
+    fn finish(&self) {
+        if std::mem::replace(&mut self.lock().is_finishing, true) {
+            // The thread that does so runs the rest as well.
+            return;
+        }
+        loop {
+            let mut state = self.lock();
+            let Some(task) = state.tasks.pop_front() else {
+                state.is_finishing = false;
+                return;
+            };
+            drop(state);
             task();
         }
-    });
+    }
+}
+
+/// Runs the functions of a queue on its worker.
+struct RunQueue(Arc<WorkerQueue>);
+
+impl Future for RunQueue {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.0.lock();
+        // What these functions post wakes it again, after the other tasks of the worker.
+        state.waker = Some(cx.waker().clone());
+        let tasks = std::mem::take(&mut state.tasks);
+        drop(state);
+        for task in tasks {
+            task();
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for RunQueue {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.phase = QueuePhase::Ended;
+        state.waker = None;
+        let tasks = std::mem::take(&mut state.tasks);
+        drop(state);
+        drop(tasks);
+    }
+}
+
+/// The workers of a server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServerWorkers(Arc<Mutex<Vec<Arc<WorkerQueue>>>>);
+
+impl ServerWorkers {
+    /// Makes this thread, in the runtime of a worker, run the functions that are posted to it.
+    pub(crate) fn enter(&self) {
+        let current = CURRENT.with_borrow(|current| current.clone());
+        if let Some(current) = current {
+            if current.queue.is_running() {
+                return;
+            }
+            current.queue.finish();
+        }
+        let queue = Arc::new(WorkerQueue::new());
+        self.lock().push(queue.clone());
+        CURRENT.set(Some(ApusExecutor {
+            queue: queue.clone(),
+            thread: std::thread::current().id(),
+        }));
+        tokio::task::spawn_local(RunQueue(queue));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<WorkerQueue>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Frees what came back after the end of the workers, and what will come, at once. The threads of all of them have ended.
+    pub(crate) fn are_gone(&self) {
+        let queues = std::mem::take(&mut *self.lock());
+        for queue in queues {
+            queue.lock().phase = QueuePhase::Gone;
+            queue.finish();
+        }
+    }
+}
+
+/// Frees what came back after the end of the worker of this thread.
+pub(crate) fn finish_worker_of_thread() {
+    if let Some(current) = CURRENT.with_borrow(|current| current.clone())
+        && !current.queue.is_running()
+    {
+        current.queue.finish();
+    }
 }
 
 /// The executor of this thread, if it is a worker.
 pub(crate) fn current() -> Option<ApusExecutor> {
     let current = CURRENT.try_with(|current| current.borrow().clone()).ok()?;
-    current.filter(|executor| !executor.tasks.is_closed())
+    current.filter(|executor| executor.queue.is_running())
 }
 
 /// The executor of this thread, which has to be a worker.
@@ -67,8 +192,30 @@ pub(crate) fn current_worker() -> Result<ApusExecutor, CallError> {
 
 impl ApusExecutor {
     /// Runs a function on the worker. `Err` has the function if the worker has ended.
-    pub(crate) fn post(&self, task: PostedTask) -> Result<(), PostedTask> {
-        self.tasks.send(task).map_err(|refused| refused.0)
+    fn post(&self, task: PostedTask) -> Result<(), PostedTask> {
+        let mut state = self.queue.lock();
+        if state.phase != QueuePhase::Running {
+            return Err(task);
+        }
+        state.tasks.push_back(task);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(())
+    }
+
+    /// Runs a function, which frees what belongs to the worker, on that; or, once it has ended, where nothing of it is left.
+    pub(crate) fn give_back(&self, task: PostedTask) {
+        let Err(task) = self.post(task) else { return };
+        let mut state = self.queue.lock();
+        state.tasks.push_back(task);
+        let is_gone = state.phase == QueuePhase::Gone;
+        drop(state);
+        if is_gone {
+            self.queue.finish();
+        }
     }
 
     /// Whether this thread is the worker.

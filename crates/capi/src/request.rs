@@ -341,8 +341,9 @@ pub extern "C" fn apus_request_trailer(
 }
 
 /// Attaches a pointer to the request, which `destroy` (may be NULL) frees on the worker when the response has ended, or, if a
-/// mounted service responds, when that has taken the request. It replaces, and frees, an earlier one. Errors: APUS_INVALID; the
-/// data stays with the caller then.
+/// mounted service responds, when that has taken the request. If a deferred request is completed after the end of its server,
+/// `destroy` is called then, by one thread at a time. It replaces, and frees, an earlier one. Errors: APUS_INVALID; the data stays
+/// with the caller then.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_request_set_data(
     request: Option<&mut ApusRequest>,

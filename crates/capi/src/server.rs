@@ -28,7 +28,7 @@ use crate::border::{attempt, object, protect, status};
 use crate::callback::ApusTaskFn;
 use crate::config::ApusConfig;
 use crate::error::{ApusStatus, CallError};
-use crate::executor;
+use crate::executor::{self, ServerWorkers};
 use crate::text::{ApusStr, name, owned};
 use crate::tls::ApusTls;
 use crate::user::UserPointer;
@@ -111,6 +111,7 @@ struct ServedApp {
     app: App,
     owned: OwnedData,
     starts: Vec<(extern "C" fn(*mut c_void), UserPointer)>,
+    workers: ServerWorkers,
     id: u64,
 }
 
@@ -133,7 +134,7 @@ impl Service for ServedService {
 
 impl ServiceFactory for ServedApp {
     fn service(&self) -> Rc<dyn Service> {
-        executor::enter_worker();
+        self.workers.enter();
         if !self.starts.is_empty() && STARTED.with_borrow_mut(|started| started.insert(self.id)) {
             for (function, user) in &self.starts {
                 function(user.0);
@@ -163,6 +164,7 @@ impl ServiceFactory for ServedApp {
 pub(crate) struct PreparedServer {
     pub(crate) plan: EnginePlan,
     pub(crate) stop_timeout: Duration,
+    workers: ServerWorkers,
     routes: Vec<RouteInfo>,
 }
 
@@ -186,11 +188,13 @@ impl ServerSettings {
             )
         })?;
         let routes = self.app.routes();
+        let workers = ServerWorkers::default();
         let service: Arc<dyn ServiceFactory> = Arc::new(ObservedFactory {
             inner: ServedApp {
                 app: self.app,
                 owned: self.owned,
                 starts: self.starts,
+                workers: workers.clone(),
                 id: NEXT.fetch_add(1, Ordering::Relaxed),
             },
             observers: self.observers,
@@ -223,6 +227,7 @@ impl ServerSettings {
                 server_field: self.server_field,
                 listeners,
             },
+            workers,
             routes,
         })
     }
@@ -294,6 +299,7 @@ impl ServerThread {
         let PreparedServer {
             plan,
             stop_timeout,
+            workers,
             routes,
         } = settings.prepare()?;
         let failed = |error: std::io::Error| CallError::io("a thread with a runtime", &error);
@@ -315,7 +321,7 @@ impl ServerThread {
         let addresses = tcp_addresses(&engine.status().listening);
         let (stop, mut stop_requested) = watch::channel(false);
         let end = Arc::<EndOfServer>::default();
-        let (stopped, reached) = (engine.clone(), end.clone());
+        let (stopped, joined, reached) = (engine.clone(), engine.clone(), end.clone());
         let run = async move {
             let mut signals = signals;
             let by_signal = async {
@@ -342,14 +348,17 @@ impl ServerThread {
                 }
             };
             tokio::select! {
-                () = ended => {}
-                () = second => {}
+                () = ended => true,
+                () = second => false,
             }
         };
         let thread = std::thread::Builder::new()
             .name("apus-control".to_owned())
             .spawn(move || {
-                runtime.block_on(run);
+                if runtime.block_on(run) {
+                    joined.join();
+                    workers.are_gone();
+                }
                 background::finish_access_logs();
                 reached.reach();
             });

@@ -10,7 +10,7 @@ use apus_net::EmbeddedWorker;
 use crate::background;
 use crate::border::{attempt, object, status};
 use crate::error::{ApusStatus, CallError};
-use crate::executor::next_timer;
+use crate::executor::{finish_worker_of_thread, next_timer};
 use crate::server::{ApusServer, start_error, tcp_addresses};
 
 /// A worker that runs inside a loop of the program.
@@ -142,7 +142,8 @@ pub extern "C" fn apus_worker_port(worker: Option<&ApusWorker>, index: usize) ->
     })
 }
 
-/// Closes all connections and frees the worker with its application. By the thread that made it, outside of its callbacks:
+/// Closes all connections and frees the worker with its application. All deferred requests are completed before: the memory of
+/// those that are completed later is freed when this thread makes its next worker. By the thread that made it, outside of its callbacks:
 /// elsewhere it is an error, and the worker stays. NULL is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_worker_free(worker: Option<Box<ApusWorker>>) {
@@ -152,6 +153,7 @@ pub extern "C" fn apus_worker_free(worker: Option<Box<ApusWorker>>) {
         match mark {
             Ok(mark) => {
                 drop(worker);
+                finish_worker_of_thread();
                 drop(mark);
                 background::finish_access_logs();
                 Ok(())

@@ -30,6 +30,8 @@ struct EngineShared {
     state: Mutex<EngineState>,
     all: Arc<ConnectionCount>,
     ended: watch::Sender<usize>,
+    /// The threads of the workers.
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
     /// The cores that this process may use.
     cores: CpuSet,
     /// Binds addresses that this process may not use.
@@ -100,6 +102,7 @@ impl Engine {
             }),
             all: Arc::default(),
             ended,
+            threads: Mutex::default(),
             cores: sched_getaffinity(None).unwrap_or_default(),
             binder,
         });
@@ -186,6 +189,17 @@ impl Engine {
         state.plan = Arc::new(plan);
     }
 
+    /// Waits until the threads of the workers have ended, which [`Engine::stop`] does not: nothing that was thread-local is left
+    /// then. Not on a worker.
+    pub fn join(&self) {
+        loop {
+            // A worker that dies may start another one meanwhile.
+            let last = self.shared.lock_threads().pop();
+            let Some(thread) = last else { return };
+            let _ = thread.join();
+        }
+    }
+
     /// The current state of the engine.
     pub fn status(&self) -> EngineStatus {
         let state = self.shared.lock();
@@ -226,6 +240,10 @@ impl Drop for Engine {
 impl EngineShared {
     fn lock(&self) -> MutexGuard<'_, EngineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_threads(&self) -> MutexGuard<'_, Vec<thread::JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -340,9 +358,9 @@ fn spawn(
         all: Arc::clone(&shared.all),
         commands,
     };
-    let shared = Arc::clone(shared);
     let all_cores = shared.cores;
-    thread::Builder::new()
+    let of_thread = Arc::clone(shared);
+    let thread = thread::Builder::new()
         .name(format!("apus-worker-{index}"))
         .spawn(move || {
             if let Some(core) = core {
@@ -376,11 +394,12 @@ fn spawn(
                 }
             };
             match ended {
-                WorkerEnd::Stopped => shared.ended.send_modify(|ended| *ended += 1),
-                WorkerEnd::Failed => replace(&shared, index),
+                WorkerEnd::Stopped => of_thread.ended.send_modify(|ended| *ended += 1),
+                WorkerEnd::Failed => replace(&of_thread, index),
             }
         })
         .map_err(EngineStartError::worker)?;
+    shared.lock_threads().push(thread);
     Ok(sender)
 }
 

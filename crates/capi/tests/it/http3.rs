@@ -5,13 +5,23 @@ use std::time::Duration;
 
 use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientTlsSettings, Origin, OriginConnection,
-    Protocol, ProxyHead, Timeouts, Tls, connect,
+    Protocol, ProxyHead, RequestFailure, Timeouts, Tls, connect,
 };
 use apus_http::{Body, Headers, Method};
 use apus_testkit::{CertificateAuthority, block_on, collect};
 
 /// The body of the response to a request over HTTP/3.
 pub(crate) fn get(port: u16, authority: &CertificateAuthority, host: &str, path: &str) -> String {
+    try_get(port, authority, host, path).unwrap()
+}
+
+/// The same; `Err` if no response comes.
+pub(crate) fn try_get(
+    port: u16,
+    authority: &CertificateAuthority,
+    host: &str,
+    path: &str,
+) -> Result<String, RequestFailure> {
     let settings = ClientTlsSettings {
         authorities: Some(vec![authority.der.clone()]),
         ..ClientTlsSettings::new(host)
@@ -50,7 +60,7 @@ pub(crate) fn get(port: u16, authority: &CertificateAuthority, host: &str, path:
             timeouts: Rc::default(),
             stderr: None,
         };
-        let mut response = connection.send(request).await.unwrap();
-        String::from_utf8(collect(&mut response.body).await.unwrap()).unwrap()
+        let mut response = connection.send(request).await?;
+        Ok(String::from_utf8(collect(&mut response.body).await.unwrap()).unwrap())
     })
 }

@@ -11,6 +11,8 @@ mod http3;
 #[cfg(test)]
 mod install;
 #[cfg(test)]
+mod late;
+#[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod program;
