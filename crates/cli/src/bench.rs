@@ -11,8 +11,8 @@ use std::time::Duration;
 use apus_bench::{
     ArrivalOrder, ArrivalRate, BenchError, BenchReport, BenchUrl, ClientCertificate, ClientSpeed,
     ConnectionLife, CpuList, Expectations, HttpVersion, LoadLimit, LoadObjective, LoadPlan,
-    LoadProgress, PlannedRequest, ScenarioPlan, ThinkTime, TlsPlan, WebSocketMode, format_rate,
-    parse_duration, parse_statuses, to_csv, to_html, to_text,
+    LoadProgress, PlannedRequest, ScenarioPlan, ThinkTime, TlsPlan, WebSocketMode, parse_duration,
+    parse_statuses, to_csv, to_html, to_text,
 };
 use apus_http::{Headers, Method};
 use clap::{Args, ValueHint};
@@ -21,6 +21,7 @@ use crate::CommandError;
 use crate::arguments::field;
 use crate::bench_compare::{self, BenchCommand};
 use crate::live_view::LiveView;
+use crate::load_course::LoadCourse;
 use crate::output::{print, print_error};
 
 /// How long each load of a search takes.
@@ -524,7 +525,7 @@ enum ShownProgress {
     /// The whole screen.
     View(Box<LiveView>),
     /// A line.
-    Line,
+    Line(Box<LoadCourse>),
     /// Nothing: nobody looks.
     Nothing,
 }
@@ -545,7 +546,7 @@ impl ShownProgress {
         };
         match view {
             Some(view) => Self::View(Box::new(view)),
-            None if io::stderr().is_terminal() => Self::Line,
+            None if io::stderr().is_terminal() => Self::Line(Box::default()),
             None => Self::Nothing,
         }
     }
@@ -553,8 +554,9 @@ impl ShownProgress {
     fn show(&mut self, state: &LoadProgress) {
         match self {
             Self::View(view) => view.show(state),
-            Self::Line => {
-                let _ = write!(io::stderr().lock(), "\r\x1b[K{}", progress_line(state));
+            Self::Line(course) => {
+                course.add(state.clone());
+                let _ = write!(io::stderr().lock(), "\r\x1b[K{}", course.line());
             }
             Self::Nothing => {}
         }
@@ -562,44 +564,15 @@ impl ShownProgress {
 
     /// Gives the terminal back.
     fn clear(self) {
-        if matches!(self, Self::Line) {
+        if matches!(self, Self::Line(_)) {
             let _ = write!(io::stderr().lock(), "\r\x1b[K");
         }
     }
 }
 
-fn progress_line(state: &LoadProgress) -> String {
-    format!(
-        "{:>6.1} s  {:>10}/s  p50 {:.2} ms  p99 {:.2} ms  {} failed",
-        state.seconds,
-        format_rate(state.good as f64 / state.interval),
-        state.p50_ms,
-        state.p99_ms,
-        state.failed,
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_line_of_a_load_has_rates_below_one_per_second() {
-        let mut state = LoadProgress {
-            seconds: 60.0,
-            good: 15,
-            failed: 0,
-            interval: 30.0,
-            p50_ms: 1.0,
-            p99_ms: 2.0,
-            bands: Vec::new(),
-        };
-        let line = progress_line(&state);
-        assert!(line.contains("         0.5/s  p50 1.00 ms"), "{line}");
-        state.good = 300_000;
-        let line = progress_line(&state);
-        assert!(line.contains("      10,000/s  p50 1.00 ms"), "{line}");
-    }
 
     #[test]
     fn own_fields_replace_those_that_are_sent_anyway() {

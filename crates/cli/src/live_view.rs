@@ -1,8 +1,8 @@
 //! The view of a load on a terminal while it goes on: rate, percentiles, failures, and a heat map of latencies.
 
-use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Stderr};
 
+use crate::load_course::LoadCourse;
 use apus_bench::{LoadProgress, format_rate, latency_band_start_ms};
 use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::buffer::Buffer;
@@ -14,9 +14,6 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Sparkline, Widget};
 use ratatui::{Frame, Terminal};
 
-/// The most intervals that are shown: more columns than terminals have.
-const INTERVALS_MOST: usize = 512;
-
 /// The colours of the heat map, from few responses to many: they differ in lightness, too.
 const HEAT: [Color; 6] = [
     Color::Indexed(17),
@@ -27,18 +24,16 @@ const HEAT: [Color; 6] = [
     Color::Indexed(230),
 ];
 
-/// What is known of a load.
-struct LoadCourse {
+/// What is shown.
+struct Screen {
     title: String,
-    intervals: VecDeque<LoadProgress>,
-    good: u64,
-    failed: u64,
+    course: LoadCourse,
 }
 
 /// The screen of a terminal, which has its former content again when this is dropped.
 pub(crate) struct LiveView {
     terminal: Terminal<CrosstermBackend<Stderr>>,
-    course: LoadCourse,
+    screen: Screen,
 }
 
 impl LiveView {
@@ -52,7 +47,7 @@ impl LiveView {
         match Terminal::new(CrosstermBackend::new(io::stderr())) {
             Ok(terminal) => Some(Self {
                 terminal,
-                course: LoadCourse::new(title),
+                screen: Screen::new(title),
             }),
             Err(_) => {
                 let _ = execute!(io::stderr(), LeaveAlternateScreen);
@@ -63,8 +58,8 @@ impl LiveView {
 
     /// Shows another interval.
     pub(crate) fn show(&mut self, progress: &LoadProgress) {
-        self.course.add(progress.clone());
-        draw(&mut self.terminal, &self.course);
+        self.screen.course.add(progress.clone());
+        draw(&mut self.terminal, &self.screen);
     }
 }
 
@@ -76,27 +71,16 @@ impl Drop for LiveView {
 }
 
 /// A terminal that cannot be written to shows nothing; the load goes on.
-fn draw<B: Backend>(terminal: &mut Terminal<B>, course: &LoadCourse) {
-    let _ = terminal.draw(|frame| course.render(frame));
+fn draw<B: Backend>(terminal: &mut Terminal<B>, screen: &Screen) {
+    let _ = terminal.draw(|frame| screen.render(frame));
 }
 
-impl LoadCourse {
+impl Screen {
     fn new(title: String) -> Self {
         Self {
             title,
-            intervals: VecDeque::new(),
-            good: 0,
-            failed: 0,
+            course: LoadCourse::default(),
         }
-    }
-
-    fn add(&mut self, progress: LoadProgress) {
-        self.good += progress.good;
-        self.failed += progress.failed;
-        if self.intervals.len() == INTERVALS_MOST {
-            self.intervals.pop_front();
-        }
-        self.intervals.push_back(progress);
     }
 
     fn render(&self, frame: &mut Frame<'_>) {
@@ -115,11 +99,12 @@ impl LoadCourse {
     }
 
     fn head(&self) -> Paragraph<'_> {
-        let Some(last) = self.intervals.back() else {
+        let course = &self.course;
+        let Some(last) = course.intervals.back() else {
             return Paragraph::new(self.title.as_str());
         };
-        let failed = format!("{} failed", self.failed);
-        let failed = match self.failed {
+        let failed = format!("{} failed", course.failed);
+        let failed = match course.failed {
             0 => failed.into(),
             _ => failed.bold().red(),
         };
@@ -128,13 +113,10 @@ impl LoadCourse {
             Line::from(format!(
                 "{:.1} s    {} responses    {}/s",
                 last.seconds,
-                self.good,
-                format_rate(last.good as f64 / last.interval)
+                course.good,
+                format_rate(course.rate())
             )),
-            Line::from(vec![
-                format!("p50 {:.2} ms    p99 {:.2} ms    ", last.p50_ms, last.p99_ms).into(),
-                failed,
-            ]),
+            Line::from(vec![format!("{}    ", course.percentiles()).into(), failed]),
         ])
     }
 
@@ -154,13 +136,15 @@ impl LoadCourse {
     }
 
     fn last(&self, columns: usize) -> impl Iterator<Item = &LoadProgress> {
-        let skipped = self.intervals.len().saturating_sub(columns);
-        self.intervals.iter().skip(skipped)
+        let intervals = &self.course.intervals;
+        intervals
+            .iter()
+            .skip(intervals.len().saturating_sub(columns))
     }
 }
 
 /// How many responses had which latency in each interval.
-struct LatencyHeat<'a>(&'a LoadCourse);
+struct LatencyHeat<'a>(&'a Screen);
 
 /// The width of the labels.
 const LABELS: u16 = 9;
@@ -218,6 +202,7 @@ impl Widget for LatencyHeat<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load_course::INTERVALS_MOST;
     use ratatui::backend::TestBackend;
 
     fn interval(number: u64, failed: u64) -> LoadProgress {
@@ -235,23 +220,25 @@ mod tests {
         }
     }
 
-    fn shown(width: u16, height: u16, course: &LoadCourse) -> String {
+    fn shown(width: u16, height: u16, screen: &Screen) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        draw(&mut terminal, course);
+        draw(&mut terminal, screen);
         terminal.backend().to_string()
     }
 
     #[test]
     fn the_view_has_rate_percentiles_failures_and_a_heat_map() {
-        let mut course = LoadCourse::new("GET http://127.0.0.1:8080/".to_owned());
+        let mut screen = Screen::new("GET http://127.0.0.1:8080/".to_owned());
         for number in 1..=20 {
-            course.add(interval(number, u64::from(number == 20) * 7));
+            screen
+                .course
+                .add(interval(number, u64::from(number == 20) * 7));
         }
-        let text = shown(80, 24, &course);
+        let text = shown(80, 24, &screen);
         for part in [
             "GET http://127.0.0.1:8080/",
             "2.0 s    6100 responses    3,050/s",
-            "p50 1.25 ms    p99 3.50 ms    7 failed",
+            "p50 1.25 ms  p99 3.50 ms    7 failed",
             "responses per second, at most 3,050",
             "latency",
             "ms",
@@ -264,17 +251,17 @@ mod tests {
 
     #[test]
     fn rates_below_one_per_second_are_shown() {
-        let mut course = LoadCourse::new("GET /".to_owned());
+        let mut screen = Screen::new("GET /".to_owned());
         for number in 1..=20 {
-            course.add(LoadProgress {
+            screen.course.add(LoadProgress {
                 good: number % 2 + 1,
                 interval: 4.0,
                 ..interval(number, 0)
             });
         }
-        let text = shown(80, 24, &course);
+        let text = shown(80, 24, &screen);
         for part in [
-            "30 responses    0.25/s",
+            "30 responses    0.357/s",
             "responses per second, at most 0.5 ",
         ] {
             assert!(text.contains(part), "{part} is missing:\n{text}");
@@ -287,14 +274,14 @@ mod tests {
 
     #[test]
     fn small_screens_and_empty_loads_are_shown() {
-        let mut course = LoadCourse::new("GET /".to_owned());
-        assert!(shown(80, 24, &course).contains("GET /"));
+        let mut screen = Screen::new("GET /".to_owned());
+        assert!(shown(80, 24, &screen).contains("GET /"));
         for number in 0..2000 {
-            course.add(interval(number, 0));
+            screen.course.add(interval(number, 0));
         }
-        assert_eq!(course.intervals.len(), INTERVALS_MOST);
+        assert_eq!(screen.course.intervals.len(), INTERVALS_MOST);
         for (width, height) in [(1, 1), (12, 3), (20, 14), (300, 100)] {
-            shown(width, height, &course);
+            shown(width, height, &screen);
         }
     }
 }

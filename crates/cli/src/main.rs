@@ -7,6 +7,7 @@ mod bench;
 mod bench_compare;
 mod certificate_commands;
 mod live_view;
+mod load_course;
 mod manual;
 mod metrics;
 mod new;
