@@ -1,10 +1,11 @@
-//! Requests and responses without sockets, frames of HTTP/2, packets of QUIC, certificates, a relay of UDP packets,
+//! Requests and responses without sockets, frames of HTTP/2, packets of QUIC, certificates, a relay of UDP packets, ports,
 //! databases and other processes, and waiting for conditions, for the tests of several crates.
 
 mod bodies;
 mod certificates;
 mod database;
 pub mod h2;
+mod ports;
 mod process;
 mod properties;
 pub mod quic;
@@ -23,6 +24,7 @@ use apus_http::{
 pub use bodies::{body_bytes, collect, frames, ready_frames};
 pub use certificates::{CertificateAuthority, IssuedCertificate};
 pub use database::{DatabaseKind, DatabaseServer};
+pub use ports::free_port;
 pub use process::{ReadyProcess, process_folder};
 pub use properties::cases;
 pub use udp_relay::UdpRelay;

@@ -1,6 +1,5 @@
 //! Each failure is counted under its name, and none is part of a latency.
 
-use std::net::TcpListener;
 use std::time::Duration;
 
 use apus_bench::{BenchError, LoadFailure, LoadLimit, to_csv, to_text};
@@ -113,9 +112,7 @@ fn requests_that_are_never_sent_are_counted() {
 
 #[test]
 fn a_server_that_is_not_there_is_an_error_with_its_cause() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
+    let port = apus_testkit::free_port();
     let error = apus_bench::run(
         plan(&format!("http://127.0.0.1:{port}/"), 1, 1),
         &mut |_| {},

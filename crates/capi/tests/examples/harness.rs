@@ -6,10 +6,10 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+pub(crate) use apus_testkit::free_port;
 use apus_testkit::wait_until;
 use tempfile::TempDir;
 
@@ -119,19 +119,6 @@ pub(crate) fn compile_file(source: &Path, program: &Path, build: Build) {
         source.display(),
         String::from_utf8_lossy(&output.stderr)
     );
-}
-
-/// A port that is not in use and that no other test gets.
-pub(crate) fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    loop {
-        let start = std::process::id().wrapping_mul(31) % 9_000;
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = 22_500 + (start as u16 + next) % 9_000;
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 /// A connection to a port of this machine.

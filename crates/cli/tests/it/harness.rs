@@ -7,12 +7,12 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(crate) use apus_testkit::wait_until;
+pub(crate) use apus_testkit::{free_port, wait_until};
 use rustix::process::{Pid, Signal, getegid, geteuid, kill_process};
 use tempfile::TempDir;
 
@@ -318,20 +318,6 @@ impl Reply {
             status: head.split(' ').nth(1).unwrap().parse().unwrap(),
             head: head.to_ascii_lowercase(),
             body: body.to_owned(),
-        }
-    }
-}
-
-/// A port that is not in use and that no other test gets. It is below the ports that the system assigns to
-/// connections and for port 0.
-pub(crate) fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    loop {
-        let start = std::process::id().wrapping_mul(31) % 10_000;
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = 12_000 + (start as u16 + next) % 10_000;
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
         }
     }
 }

@@ -12,7 +12,7 @@ use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 use apus_upstream::{GroupStatus, Upstreams};
 
 use crate::forwarding::{Origin, SIMPLE};
-use apus_testkit::{PieceStream, Reply, RequestBuilder, ask, block_on, eventually, get};
+use apus_testkit::{PieceStream, Reply, RequestBuilder, ask, block_on, eventually, free_port, get};
 
 /// The response of the mirror, which no client gets.
 const OTHER: &str = "HTTP/1.1 500 Broken\r\nContent-Length: 3\r\nX-Other: yes\r\n\r\nbad";
@@ -116,9 +116,7 @@ fn does_not_wait_for_a_mirror_that_is_frozen_or_gone_and_counts_its_failures() {
         assert_eq!(mirrored.failures(), 0);
         eventually("the failure", || mirrored.failures() == 1).await;
 
-        let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = nobody.local_addr().unwrap();
-        drop(nobody);
+        let address = ([127, 0, 0, 1], free_port()).into();
         let mirrored = MirroredProxy::of(origin.address, address, mirror());
         assert_eq!(mirrored.send(get("/")).await.status, 200);
         eventually("the failure", || mirrored.failures() > 0).await;

@@ -1,6 +1,5 @@
 //! Storage in a folder, and in an object store (s3rver).
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +12,7 @@ use apus::{
     App, Body, BodyError, Frame, HttpError, OrNotFound, Path as PathOf, Readiness, State,
     StatusCode,
 };
-use apus_testkit::{ReadyProcess, block_on, body_bytes, process_folder, ready_frames};
+use apus_testkit::{ReadyProcess, block_on, body_bytes, free_port, process_folder, ready_frames};
 use bytes::{Bytes, BytesMut};
 
 /// An object store.
@@ -27,9 +26,7 @@ struct ObjectStore {
 fn object_store() -> &'static ObjectStore {
     static STORE: OnceLock<ObjectStore> = OnceLock::new();
     STORE.get_or_init(|| {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let port = free_port();
         let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/s3rver");
         // It ends with these tests, since it reads their end of a pipe.
         let script = "process.stdin.on('end', () => { require('fs').rmSync(process.argv[3], {recursive: true}); process.exit() });
@@ -227,10 +224,8 @@ fn a_bucket_that_is_missing_and_a_store_that_is_down_are_errors() {
     let error = block_on(none.get(&key("a"))).unwrap_err();
     assert!(error.to_string().contains("NoSuchBucket"), "{error}");
 
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
-    let down = Storage::s3(S3Settings::new(format!("http://{address}"), "files")).unwrap();
+    let url = format!("http://127.0.0.1:{}", free_port());
+    let down = Storage::s3(S3Settings::new(url, "files")).unwrap();
     async fn get(
         State(files): State<Storage>,
         PathOf(name): PathOf<String>,

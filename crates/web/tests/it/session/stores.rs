@@ -206,11 +206,8 @@ fn memory_is_limited_and_the_first_to_expire_is_removed() {
 /// A database that is down is told at once, with its true cause, once.
 #[test]
 fn a_database_that_is_down_is_a_503_with_the_cause_in_the_log() {
-    // Nothing listens on a port that was just given back.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
-    let db: Db = Db::open(&format!("postgres://me@{address}/none")).unwrap();
+    let port = apus_testkit::free_port();
+    let db: Db = Db::open(&format!("postgres://me@127.0.0.1:{port}/none")).unwrap();
     // The pool alone would try until this is over, which is longer than a test client waits.
     let db = db.acquire_timeout(std::time::Duration::from_secs(3600));
     async fn users(State(db): State<Db>) -> apus::Result<String> {
