@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::connection_table::ConnectionCount;
 use crate::counters::{WorkerCounters, WorkerStatus, WorkerTotals};
-use crate::h3::Http3Sockets;
+use crate::h3::{Http3Sockets, bind_until_udp_is_free, needs_free_udp_port};
 use crate::listen::{Binder, BoundAddress, PortSharing};
 use crate::plan::{EnginePlan, ListenAddress};
 use crate::run::{self, ListenerSockets, WorkerCommand, WorkerEnd, WorkerSetup};
@@ -333,7 +333,12 @@ pub(crate) fn bind(
                 .iter()
                 .find_map(|bound| bound.with_other_mode(address))
                 .unwrap_or_else(|| {
-                    BoundAddress::new(address, plan.workers.get(), existing, binder, sharing)
+                    let workers = plan.workers.get();
+                    let bind = || BoundAddress::new(address, workers, existing, binder, sharing);
+                    match needs_free_udp_port(listener) {
+                        true => bind_until_udp_is_free(bind),
+                        false => bind(),
+                    }
                 })
                 .map(Arc::new)
                 .map_err(|source| EngineStartError {

@@ -138,6 +138,36 @@ impl Http3Sockets {
     }
 }
 
+/// The most ports that are tried for an address whose port the system selects.
+const PORTS_TRIED: usize = 16;
+
+/// Whether the system selects the port of a listener, which is to be free for UDP as well.
+pub(crate) fn needs_free_udp_port(listener: &ListenerPlan) -> bool {
+    listener.address.port() == Some(0) && is_wanted(listener)
+}
+
+/// Binds an address, by a function that selects another port each time, until its port is free for UDP. If none is, the last one is
+/// used.
+pub(crate) fn bind_until_udp_is_free(
+    bind: impl Fn() -> io::Result<BoundAddress>,
+) -> io::Result<BoundAddress> {
+    let mut bound = bind()?;
+    // These stay bound meanwhile, so that none is selected again.
+    let mut taken = Vec::new();
+    while taken.len() < PORTS_TRIED && !is_free_for_udp(bound.local()) {
+        taken.push(std::mem::replace(&mut bound, bind()?));
+    }
+    Ok(bound)
+}
+
+fn is_free_for_udp(local: &ListenAddress) -> bool {
+    let ListenAddress::Tcp { address, ipv6_only } = local else {
+        return true;
+    };
+    let socket = udp_socket(*address, *ipv6_only);
+    socket.is_ok_and(|socket| socket.bind(&(*address).into()).is_ok())
+}
+
 /// Whether a listener can have HTTP/3. Behind a proxy that sends PROXY protocol heads, clients do not reach the UDP port.
 fn is_wanted(listener: &ListenerPlan) -> bool {
     let has_site = listener.tls.as_ref().is_some_and(|tls| tls.has_http3());
@@ -151,4 +181,34 @@ fn udp_socket(address: SocketAddr, ipv6_only: bool) -> io::Result<Socket> {
         socket.set_only_v6(ipv6_only)?;
     }
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listen::PortSharing;
+
+    #[test]
+    fn a_port_that_the_system_selects_is_free_for_udp() {
+        let any = ListenAddress::tcp(([127, 0, 0, 1], 0));
+        let held = std::cell::RefCell::new(Vec::new());
+        // Other programs have the UDP ports of the first three.
+        let bound = bind_until_udp_is_free(|| {
+            let bound = BoundAddress::new(&any, 1, &[], None, PortSharing::Workers)?;
+            let mut held = held.borrow_mut();
+            if held.len() < 3
+                && let Ok(socket) = UdpSocket::bind(("127.0.0.1", bound.local().port().unwrap()))
+            {
+                held.push(socket);
+            }
+            Ok(bound)
+        });
+        let bound = bound.unwrap();
+        let held = held.into_inner();
+        assert_eq!(held.len(), 3);
+        let port = bound.local().port().unwrap();
+        for other in &held {
+            assert_ne!(other.local_addr().unwrap().port(), port);
+        }
+    }
 }
