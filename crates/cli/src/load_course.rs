@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_rate_of_a_slow_load_is_that_of_a_time_with_responses() {
-        // One response in 2.5 s: nine of ten lines were of no response.
+        // One response in 2.5 s: 24 of 25 intervals have none.
         let slow = (1..=300).map(|number| u64::from(number % 25 == 0));
         assert_eq!(
             line(slow),

@@ -404,7 +404,16 @@ fn spawn(
             }
         })
         .map_err(EngineStartError::worker)?;
-    shared.lock_threads().push(thread);
+    let mut threads = shared.lock_threads();
+    let ended: Vec<_> = threads
+        .extract_if(.., |thread| thread.is_finished())
+        .collect();
+    threads.push(thread);
+    drop(threads);
+    // A thread keeps its stack until it is joined.
+    for thread in ended {
+        let _ = thread.join();
+    }
     Ok(sender)
 }
 
@@ -711,7 +720,11 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
+        // Of the workers that died, only the last one may still be ending.
+        assert!(engine.shared.lock_threads().len() <= 2);
         runtime.block_on(engine.stop(Duration::from_secs(20)));
         assert!(engine.status().listening.is_empty());
+        engine.join();
+        assert!(engine.shared.lock_threads().is_empty());
     }
 }

@@ -3,11 +3,11 @@
 use std::fs;
 use std::io::Write as _;
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use apus_testkit::CertificateAuthority;
 
-use crate::program::{Program, command, compile, connect, eventually};
+use crate::program::{OtherProcess, Program, command, compile, connect, eventually};
 
 /// Waits until the program holds as many requests, none of which it has freed.
 fn until_held(program: &mut Program, count: usize) {
@@ -28,29 +28,16 @@ fn post(port: u16, path: &str) -> TcpStream {
     stream
 }
 
-/// A program that is ended when it is dropped.
-struct Curl(Child);
-
-impl Curl {
-    /// Requests of a URL at the same time, over one connection.
-    fn start(arguments: &[&str], urls: &[String]) -> Self {
-        let child = Command::new("curl")
-            .args(["-sk", "--parallel", "--max-time", "100"])
-            .args(arguments)
-            .args(urls)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self(child)
-    }
-}
-
-impl Drop for Curl {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Requests of URLs by curl, at the same time and over one connection.
+fn curl(arguments: &[&str], urls: &[String]) -> OtherProcess {
+    let child = Command::new("curl")
+        .args(["-sk", "--parallel", "--max-time", "100"])
+        .args(arguments)
+        .args(urls)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    OtherProcess(child.unwrap())
 }
 
 #[test]
@@ -77,11 +64,11 @@ fn requests_that_are_completed_after_the_end_of_a_server_are_freed() {
         open.push(post(plain, path));
     }
     let urls = [format!("http://127.0.0.1:{plain}/hold")];
-    let http2 = Curl::start(&["--http2-prior-knowledge"], &urls);
+    let http2 = curl(&["--http2-prior-knowledge"], &urls);
     let urls: Vec<_> = (0..4)
         .map(|_| format!("https://127.0.0.1:{tls}/hold"))
         .collect();
-    let http2_tls = Curl::start(&["--http2"], &urls);
+    let http2_tls = curl(&["--http2"], &urls);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {

@@ -121,6 +121,16 @@ impl Drop for Program {
     }
 }
 
+/// A process beside the program, which ends when this is dropped.
+pub(crate) struct OtherProcess(pub(crate) Child);
+
+impl Drop for OtherProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A response, as it came.
 #[derive(Debug)]
 pub(crate) struct Reply {

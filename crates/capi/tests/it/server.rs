@@ -14,7 +14,8 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::{Message, WebSocket};
 
 use crate::program::{
-    Program, command, compile, connect, eventually, exchange, get, get_with, try_connect,
+    OtherProcess, Program, command, compile, connect, eventually, exchange, get, get_with,
+    try_connect,
 };
 
 /// The compiled program, for all tests.
@@ -525,16 +526,6 @@ fn the_server_in_c_is_clean_under_valgrind() {
     server.end();
 }
 
-/// Ends its process when it is dropped.
-struct Ended(std::process::Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn php_runs_behind_a_server_that_ends_by_signal_or_by_a_handler() {
     let folder = tempfile::tempdir().unwrap();
@@ -552,7 +543,7 @@ fn php_runs_behind_a_server_that_ends_by_signal_or_by_a_handler() {
         .args(["-b", &backend])
         .spawn()
         .unwrap();
-    let _php = Ended(php);
+    let _php = OtherProcess(php);
     for by_signal in [true, false] {
         let port = free_port();
         let mut command = command(&run);

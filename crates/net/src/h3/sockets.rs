@@ -115,9 +115,7 @@ impl Http3Sockets {
         };
         let open = || -> io::Result<Vec<QuicSocket>> {
             if !self.ports.contains(&address.port()) {
-                // With SO_REUSEPORT several processes of a user can share a port unnoticed.
-                let socket = udp_socket(*address, *ipv6_only)?;
-                bind_with(binder, &socket, local)?;
+                check_udp_is_free(local, binder)?;
             }
             // In the order in which the kernel numbers them.
             let socket = |_| {
@@ -154,18 +152,18 @@ pub(crate) fn bind_until_udp_is_free(
     let mut bound = bind()?;
     // These stay bound meanwhile, so that none is selected again.
     let mut taken = Vec::new();
-    while taken.len() < PORTS_TRIED && !is_free_for_udp(bound.local()) {
+    while taken.len() < PORTS_TRIED && check_udp_is_free(bound.local(), None).is_err() {
         taken.push(std::mem::replace(&mut bound, bind()?));
     }
     Ok(bound)
 }
 
-fn is_free_for_udp(local: &ListenAddress) -> bool {
+/// Checks whether the UDP port is free: with `SO_REUSEPORT`, several processes of a user can share a port unnoticed.
+fn check_udp_is_free(local: &ListenAddress, binder: Option<&dyn Binder>) -> io::Result<()> {
     let ListenAddress::Tcp { address, ipv6_only } = local else {
-        return true;
+        return Ok(());
     };
-    let socket = udp_socket(*address, *ipv6_only);
-    socket.is_ok_and(|socket| socket.bind(&(*address).into()).is_ok())
+    bind_with(binder, &udp_socket(*address, *ipv6_only)?, local)
 }
 
 /// Whether a listener can have HTTP/3. Behind a proxy that sends PROXY protocol heads, clients do not reach the UDP port.
