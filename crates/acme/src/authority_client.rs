@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -37,6 +37,8 @@ pub(crate) struct AuthorityClient {
 pub(crate) struct AuthorityObservations {
     /// The seconds of the last `Retry-After` in a refusal.
     retry_after: AtomicU64,
+    /// The status of the last response; 0 while there is none to the last request.
+    status: AtomicU16,
 }
 
 impl AuthorityObservations {
@@ -45,7 +47,24 @@ impl AuthorityObservations {
         Duration::from_secs(self.retry_after.load(Ordering::Relaxed))
     }
 
+    /// Whether the last response refuses its request for good, so that the same would be refused again. Other failures, as
+    /// those of the network or of an authority that is overloaded, tell nothing of what was asked for.
+    pub(crate) fn is_refusal(&self) -> bool {
+        StatusCode::from_u16(self.status.load(Ordering::Relaxed)).is_ok_and(|status| {
+            let is_temporary = matches!(
+                status,
+                StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
+            );
+            status.is_client_error() && !is_temporary
+        })
+    }
+
+    fn begin_request(&self) {
+        self.status.store(0, Ordering::Relaxed);
+    }
+
     fn note(&self, status: StatusCode, headers: &HeaderMap) {
+        self.status.store(status.as_u16(), Ordering::Relaxed);
         if !matches!(
             status,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
@@ -81,6 +100,7 @@ impl HttpClient for AuthorityClient {
         &self,
         request: Request<BodyWrapper<Bytes>>,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        self.observations.begin_request();
         let response = self.client.request(request);
         let observations = Arc::clone(&self.observations);
         Box::pin(async move {
@@ -224,5 +244,34 @@ mod tests {
             &headers(RETRY_AFTER, "99999999"),
         );
         assert_eq!(observations.retry_after(), LONGEST_RETRY_AFTER);
+    }
+
+    #[test]
+    fn failures_that_pass_are_no_refusals() {
+        let observations = AuthorityObservations::default();
+        let is_refusal = |status| {
+            observations.note(status, &HeaderMap::new());
+            observations.is_refusal()
+        };
+        for status in [
+            StatusCode::BAD_REQUEST,
+            StatusCode::NOT_FOUND,
+            StatusCode::GONE,
+        ] {
+            assert!(is_refusal(status), "{status}");
+        }
+        for status in [
+            StatusCode::OK,
+            StatusCode::REQUEST_TIMEOUT,
+            StatusCode::TOO_MANY_REQUESTS,
+            StatusCode::INTERNAL_SERVER_ERROR,
+            StatusCode::SERVICE_UNAVAILABLE,
+        ] {
+            assert!(!is_refusal(status), "{status}");
+        }
+        assert!(is_refusal(StatusCode::NOT_FOUND));
+        // The connection of the next request breaks off.
+        observations.begin_request();
+        assert!(!observations.is_refusal());
     }
 }

@@ -30,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const DNS_LABEL: &str = "_acme-challenge";
 /// The interval in which a machine looks whether another one has created the account.
 const ACCOUNT_LOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// After so many failed attempts, an order that cannot be looked at is replaced by a new one.
+const MOST_FAILURES_OF_ONE_ORDER: u32 = 3;
 /// How long other machines may take to read a challenge.
 const SPREADING_TIME: Duration = Duration::from_secs(3);
 
@@ -246,20 +248,8 @@ impl CertificateOrder<'_> {
         account: &Account,
         state: &mut CertificateState,
     ) -> Result<Order, IssueError> {
-        if let Some(open) = &state.order
-            && open.directory == self.provider.directory
-            && open.names == self.managed.names
-        {
-            // An authority that has forgotten the order says so.
-            if let Ok(mut order) = account.order(open.url.clone()).await {
-                let status = order.state().status;
-                let has_key = self.store.pending_key(self.managed)?.is_some();
-                match status {
-                    OrderStatus::Pending | OrderStatus::Ready => return Ok(order),
-                    OrderStatus::Processing | OrderStatus::Valid if has_key => return Ok(order),
-                    _ => {}
-                }
-            }
+        if let Some(order) = self.open_order(account, state).await? {
+            return Ok(order);
         }
         self.store.remove_pending_key(self.managed)?;
         let identifiers: Vec<Identifier> = self
@@ -280,7 +270,10 @@ impl CertificateOrder<'_> {
             Some(replaced) => match account.new_order(&new().replaces(replaced)).await {
                 Ok(order) => order,
                 // An authority may have forgotten that certificate, or accept no such facts.
-                Err(_) => account.new_order(&new()).await?,
+                Err(error) => {
+                    self.expect_refusal(error)?;
+                    account.new_order(&new()).await?
+                }
             },
         };
         state.order = Some(OpenOrder {
@@ -291,6 +284,47 @@ impl CertificateOrder<'_> {
         self.store.put_state(self.managed, state)?;
         self.share().await?;
         Ok(order)
+    }
+
+    /// The open order, if it can still lead to a certificate.
+    async fn open_order(
+        &self,
+        account: &Account,
+        state: &CertificateState,
+    ) -> Result<Option<Order>, IssueError> {
+        let is_of_this = |open: &&OpenOrder| {
+            open.directory == self.provider.directory && open.names == self.managed.names
+        };
+        let Some(open) = state.order.as_ref().filter(is_of_this) else {
+            return Ok(None);
+        };
+        let mut order = match account.order(open.url.clone()).await {
+            Ok(order) => order,
+            // The order is not given up because it could not be looked at a few times.
+            Err(error) if state.failures < MOST_FAILURES_OF_ONE_ORDER => {
+                // An authority that has forgotten the order says so.
+                self.expect_refusal(error)?;
+                return Ok(None);
+            }
+            Err(_) => return Ok(None),
+        };
+        let is_useful = match order.state().status {
+            OrderStatus::Pending | OrderStatus::Ready => true,
+            OrderStatus::Processing | OrderStatus::Valid => {
+                self.store.pending_key(self.managed)?.is_some()
+            }
+            OrderStatus::Invalid => false,
+        };
+        Ok(is_useful.then_some(order))
+    }
+
+    /// Nothing, if the authority has refused what it was asked for; otherwise this error, which tells nothing of that.
+    fn expect_refusal(&self, error: instant_acme::Error) -> Result<(), IssueError> {
+        let error = IssueError::from(error);
+        match self.observations.is_refusal() && error.is_of_the_request() {
+            true => Ok(()),
+            false => Err(error),
+        }
     }
 
     /// The certificate of this authority that a new one replaces (RFC 9773 section 5).

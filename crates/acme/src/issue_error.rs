@@ -53,6 +53,11 @@ impl IssueError {
         self.kind == IssueErrorKind::NoAccount
     }
 
+    /// Whether the reason may be what the authority was asked for: it is no nonce, rate, account or fault of this machine.
+    pub(crate) fn is_of_the_request(&self) -> bool {
+        self.kind == IssueErrorKind::Other
+    }
+
     /// How long the authority wants to be left alone; zero if it does not say.
     pub(crate) fn retry_after(&self) -> Duration {
         self.retry_after

@@ -240,6 +240,46 @@ fn after_three_failures_orders_are_tried_at_a_staging_directory_first() {
 }
 
 #[test]
+fn an_order_that_cannot_be_looked_at_for_a_while_is_not_replaced() {
+    let test = CertificateTest::new(PebbleOptions::default());
+    // Another server is between this one and the authority.
+    let port = free_port();
+    let between = |location: &str| {
+        let authority = test.pebble.directory().trim_end_matches("/dir");
+        let text = format!(
+            "[global]\ncontrol_socket = \"between.sock\"\n\
+             [[sites]]\nserver_name = \"localhost\"\nlisten_tls = \"127.0.0.1:{port}\"\n\
+             tls = {{ cert = \"pebble/cert.pem\", key = \"pebble/key.pem\" }}\n\
+             [[sites.upstreams]]\nname = \"authority\"\nnodes = [\"{authority}\"]\n\
+             tls = {{ ca = \"pebble/root.pem\" }}\n\
+             [[sites.locations]]\npath = \"/\"\nupstream = \"authority\"\n{location}"
+        );
+        test.home.write("between.toml", text);
+        test.home.serve(&["between.toml"])
+    };
+    let refuses = |path: &str| {
+        between(&format!(
+            "[[sites.locations]]\npath = \"{path}\"\nreturn = {{ status = 503, text = \"\" }}\n"
+        ))
+    };
+    let provider = format!("[sites.tls]\nacme_provider = \"https://localhost:{port}/dir\"\n");
+    test.configure("", "\"shop.example.com\"", &provider);
+    let authority = refuses("/authZ/");
+    let _apus = test.serve();
+    wait_until("the failure", || test.list().contains("1 attempts failed"));
+    assert_eq!(test.pebble.orders(), 1);
+    drop(authority);
+    let authority = refuses("/my-order/");
+    test.home.expect(&["cert", "renew", "shop.example.com"], 1);
+    assert_eq!(test.pebble.orders(), 1);
+    drop(authority);
+    let _authority = between("");
+    test.home.expect(&["cert", "renew", "shop.example.com"], 0);
+    test.wait_until_served("shop.example.com");
+    assert_eq!(test.pebble.orders(), 1);
+}
+
+#[test]
 fn an_order_survives_sigkill_in_each_of_its_steps() {
     let test = CertificateTest::new(PebbleOptions {
         hesitates: true,
@@ -266,8 +306,13 @@ fn an_order_survives_sigkill_in_each_of_its_steps() {
         true => 0,
         false => test.pebble.orders(),
     };
-    kill_when("the order", &|| state().contains("/my-order/"));
-    kill_when("the challenge", &|| test.pebble.log().contains("/chalZ/"));
+    // What became invalid while nobody responded is replaced first, and no server is killed before the new order is stored.
+    let steps = test.pebble.steps();
+    kill_when("the order", &|| test.pebble.steps() > steps);
+    let steps = test.pebble.steps();
+    kill_when("the challenge", &|| {
+        test.pebble.steps() > steps && test.pebble.log().contains("/chalZ/")
+    });
     kill_when("the private key", &|| folder.join("pending.key").exists());
     kill_when("the request", &|| {
         test.pebble.log().contains("/finalize-order/")

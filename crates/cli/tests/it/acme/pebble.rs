@@ -235,6 +235,12 @@ impl Pebble {
         self.log().matches("Added order").count()
     }
 
+    /// How many requests it got for a step of an order that was created before.
+    pub(crate) fn steps(&self) -> usize {
+        let log = self.log();
+        log.matches("POST /authZ/").count() + log.matches("POST /finalize-order/").count()
+    }
+
     /// The orders that did not become invalid. They do when the authority comes to verify a name while nobody responds.
     pub(crate) fn valid_orders(&self) -> usize {
         let is_invalid =
