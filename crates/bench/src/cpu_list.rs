@@ -12,7 +12,7 @@ pub struct CpuList(Vec<usize>);
 
 impl CpuList {
     /// Keeps the calling thread, and threads and processes that it starts, on these processors.
-    pub(crate) fn pin(&self) -> io::Result<()> {
+    pub fn pin(&self) -> io::Result<()> {
         let mut set = CpuSet::new();
         for cpu in &self.0 {
             set.set(*cpu);

@@ -1,5 +1,5 @@
 //! The load generator behind `apus bench`: it sends requests to one server, and reports what it measured of the
-//! server and of itself; and [`compare()`] does so with several servers in turn, and says how sure the difference is.
+//! server and of itself.
 //!
 //! A [`LoadPlan`] says what is sent, how and for how long; [`run`] carries it out and returns a [`BenchReport`].
 //! Each worker thread has its own runtime, its own connections and its own histograms, which are added up without
@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
-mod compare;
 mod connect;
 mod cpu_list;
 mod error;
@@ -34,22 +33,18 @@ mod worker;
 
 pub use apus_transport::tls::Certificate as ClientCertificate;
 pub use apus_usage::MachineReport;
-pub use compare::{
-    ComparedCases, ComparedRatio, ComparisonChanges, ComparisonEnvironment, ComparisonFile,
-    ComparisonProgress, ComparisonReport, FailedCase, PublishedFigures, ReachedGoal, RoundSample,
-    ServerSamples, compare, to_comparison_text, to_page,
-};
 pub use cpu_list::CpuList;
 pub use error::BenchError;
 pub use failure::{FailureCount, LoadFailure};
 pub use find_max::{LoadObjective, MaxRateReport, SearchedRate, find_max};
-pub use load_run::{LoadProgress, latency_band_start_ms, run};
+pub use load_run::{LoadProgress, fetch, latency_band_start_ms, run, run_scenario, server_pss};
 pub use pace::ClientSpeed;
 pub use plan::{ConnectionLife, Expectations, HttpVersion, LoadLimit, LoadPlan};
 pub use rate::{ArrivalOrder, ArrivalRate};
+pub use recorder::ResponseSample;
 pub use report::{
     BenchReport, GeneratorReport, IntervalReport, LatencyReport, ServerPoint, ServerReport,
-    UrlReport, format_rate, to_csv, to_html, to_text,
+    UrlReport, format_rate, html, to_csv, to_html, to_text,
 };
 pub use request::PlannedRequest;
 pub use scenario::ScenarioPlan;

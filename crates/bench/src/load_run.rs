@@ -14,7 +14,7 @@ use crate::plan::{LoadLimit, LoadPlan};
 use crate::protocol::http1;
 use crate::rate::WorkerShare;
 use crate::recorder::{IntervalCounts, LoadCounts, ResponseSample, band_start};
-use crate::report::{BenchReport, LoadOutcome, ReadingSource, ServerReadings};
+use crate::report::{BenchReport, LoadOutcome, LoadWindow, ReadingSource, ServerReadings};
 use crate::status_page::StatusPage;
 use crate::target::is_this_machine;
 use crate::websocket_mode::BroadcastCounts;
@@ -90,14 +90,14 @@ pub fn run(
 }
 
 /// Sends one request; the response, if it is complete.
-pub(crate) fn fetch(plan: &LoadPlan) -> Result<ResponseSample, BenchError> {
+pub fn fetch(plan: &LoadPlan) -> Result<ResponseSample, BenchError> {
     let mut plan = plan.clone();
     plan.keeps_sample = true;
     PreparedLoad::new(plan)?.probe()
 }
 
 /// Runs the scenario of a plan once, over one connection; what is wrong with the first step that fails, if one does.
-pub(crate) fn run_scenario(mut plan: LoadPlan) -> Result<Option<String>, BenchError> {
+pub fn run_scenario(mut plan: LoadPlan) -> Result<Option<String>, BenchError> {
     plan.limit = LoadLimit::Requests(plan.requests.len() as u64);
     plan.warm_up = Duration::ZERO;
     let prepared = PreparedLoad::new(plan)?;
@@ -113,7 +113,7 @@ pub(crate) fn run_scenario(mut plan: LoadPlan) -> Result<Option<String>, BenchEr
 }
 
 /// The proportional set size of the server of a plan, and of the processes that are counted as the server's, if it is of this machine.
-pub(crate) fn server_pss(plan: LoadPlan) -> Result<Option<u64>, BenchError> {
+pub fn server_pss(plan: LoadPlan) -> Result<Option<u64>, BenchError> {
     let source = PreparedLoad::new(plan)?.reading_source()?;
     Ok(source.and_then(|source| (source.pss)()))
 }
@@ -477,7 +477,10 @@ impl LoadControl<'_> {
                 counts,
                 lag,
                 used,
-                time: ended.saturating_duration_since(begin),
+                window: LoadWindow {
+                    begin,
+                    time: ended.saturating_duration_since(begin),
+                },
                 interval: self.interval,
                 series: self.series,
                 is_interrupted: self.is_interrupted,

@@ -63,9 +63,10 @@ pub struct LoadPlan {
     pub(crate) keeps_sample: bool,
     /// The process whose consumption is measured; without it, those that listen on the port if they are of this machine.
     pub server_pid: Option<u32>,
-    /// Further processes that are counted as the server's, and those that are counted apart.
-    pub(crate) further_pids: Vec<u32>,
-    pub(crate) behind_pids: Vec<u32>,
+    /// Further processes that are counted as the server's.
+    pub further_pids: Vec<u32>,
+    /// Processes behind the server, which are counted apart.
+    pub behind_pids: Vec<u32>,
     /// The status endpoint of the server, whose values are read instead of those of processes.
     pub status_page: Option<BenchUrl>,
 }
@@ -192,7 +193,7 @@ impl LoadPlan {
     }
 
     /// Checks that the parts of the plan fit together.
-    pub(crate) fn check(&self) -> Result<(), BenchError> {
+    pub fn check(&self) -> Result<(), BenchError> {
         let wrong = |message: &str| Err(BenchError::Plan(message.to_owned()));
         let Some((first, others)) = self.requests.split_first() else {
             return wrong("a load needs a URL");

@@ -32,12 +32,13 @@ const SAMPLE_MOST: usize = 1 << 20;
 
 /// What a server responds with.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ResponseSample {
-    pub(crate) status: u16,
+pub struct ResponseSample {
+    /// Its status.
+    pub status: u16,
     /// The bytes of the body.
-    pub(crate) length: u64,
+    pub length: u64,
     /// The begin of the body.
-    pub(crate) begin: Vec<u8>,
+    pub begin: Vec<u8>,
     digest: DefaultHasher,
 }
 

@@ -50,7 +50,8 @@ impl BenchUrl {
         &self.path
     }
 
-    pub(crate) fn set_path(&mut self, path: String) {
+    /// Replaces the path with the query.
+    pub fn set_path(&mut self, path: String) {
         self.path = path;
     }
 

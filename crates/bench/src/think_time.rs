@@ -21,7 +21,7 @@ pub struct ThinkTime {
 
 impl ThinkTime {
     /// A connection that had its response is left alone until the load ends.
-    pub(crate) const UNTIL_THE_END: Self = Self {
+    pub const UNTIL_THE_END: Self = Self {
         least: Duration::from_secs(86_400 * 365),
         most: Duration::from_secs(86_400 * 365),
     };

@@ -7,9 +7,10 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use apus_bench::{
-    BenchError, ComparedCases, ComparisonChanges, ComparisonFile, ComparisonProgress, compare,
-    format_rate, parse_duration, to_comparison_text, to_page,
+use apus_bench::{BenchError, format_rate, parse_duration};
+use apus_comparison::{
+    ComparedCases, ComparisonChanges, ComparisonFile, ComparisonProgress, compare,
+    to_comparison_text, to_page,
 };
 use clap::{Args, Subcommand, ValueHint};
 
@@ -344,7 +345,7 @@ fn report_result(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use apus_bench::RoundSample;
+    use apus_comparison::RoundSample;
 
     #[test]
     fn the_line_of_a_comparison_has_rates_below_one_per_second() {

@@ -1,4 +1,4 @@
-//! Requests and responses without sockets, frames of HTTP/2, packets of QUIC, certificates, a relay of UDP packets, ports,
+//! Requests and responses without sockets, frames of HTTP/2, packets of QUIC, a scripted server, certificates, a relay of UDP packets, ports,
 //! databases and other processes, and waiting for conditions, for the tests of several crates.
 
 mod bodies;
@@ -9,6 +9,7 @@ mod ports;
 mod process;
 mod properties;
 pub mod quic;
+pub mod scripted;
 mod udp_relay;
 mod wait;
 

@@ -1,7 +1,7 @@
 //! The result of a load, for people and for programs.
 
 mod csv;
-pub(crate) mod html;
+pub mod html;
 mod server;
 mod text;
 
@@ -21,7 +21,7 @@ use crate::recorder::{BANDS, IntervalCounts, LoadCounts, band_start};
 
 pub use csv::to_csv;
 pub use html::to_html;
-pub(crate) use server::{ReadingSource, ServerReadings};
+pub(crate) use server::{LoadWindow, ReadingSource, ServerReadings};
 pub use server::{ServerPoint, ServerReport};
 pub use text::{format_rate, to_text};
 
@@ -175,7 +175,7 @@ pub(crate) struct LoadOutcome {
     pub(crate) counts: LoadCounts,
     pub(crate) lag: Option<Histogram<u64>>,
     pub(crate) used: Vec<ThreadUse>,
-    pub(crate) time: Duration,
+    pub(crate) window: LoadWindow,
     pub(crate) interval: Duration,
     pub(crate) series: Vec<IntervalCounts>,
     pub(crate) is_interrupted: bool,
@@ -187,7 +187,7 @@ pub(crate) struct LoadOutcome {
 impl BenchReport {
     pub(crate) fn new(plan: &LoadPlan, outcome: LoadOutcome) -> Self {
         let counts = outcome.counts;
-        let seconds = outcome.time.as_secs_f64();
+        let seconds = outcome.window.time.as_secs_f64();
         let per_second = |count: u64| count as f64 / seconds.max(1e-9);
         let urls = plan.requests.iter().zip(&counts.by_request);
         let cpu: Duration = outcome.used.iter().map(|used| used.cpu).sum();
@@ -257,8 +257,8 @@ impl BenchReport {
                 .microjoules()
                 .map(|all| all as f64 / (counts.ended.max(1) as f64)),
             machine: outcome.readings.machine(),
-            server: outcome.readings.report(counts.ended),
-            behind: outcome.behind.report(counts.ended),
+            server: outcome.readings.report(counts.ended, &outcome.window),
+            behind: outcome.behind.report(counts.ended, &outcome.window),
             interval: outcome.interval.as_secs_f64(),
             intervals: outcome
                 .series

@@ -1,9 +1,12 @@
 //! What the server consumed during a load, and its course.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use apus_usage::{EnergyMeter, MachineReading, MachineReport, ProcessReading};
 use serde::Serialize;
+
+/// The least share of a window from which the whole is told.
+const LEAST_SHARE: f64 = 0.5;
 
 /// What a server consumed during the measurement: one of this machine, with all processes that it started, or another one, as
 /// its status endpoint says.
@@ -49,6 +52,40 @@ pub struct ServerPoint {
     pub memory_bytes: u64,
     /// Open descriptors.
     pub descriptors: u64,
+}
+
+/// The time in which responses were counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoadWindow {
+    pub(crate) begin: Instant,
+    pub(crate) time: Duration,
+}
+
+/// What two readings tell of a window.
+struct CoveredWindow {
+    /// The time of load between the readings.
+    time: Duration,
+    /// The share of the load until the last reading that is between the two.
+    share: f64,
+}
+
+impl LoadWindow {
+    /// What readings at these times tell. The first one is later than the begin of the window, as the machine is busy, so that it misses
+    /// what was consumed before. The server has nothing to do after the end.
+    fn covered(&self, first: Instant, last: Instant) -> CoveredWindow {
+        let until = last.min(self.begin + self.time);
+        let time = until.saturating_duration_since(first);
+        let whole = until.saturating_duration_since(self.begin);
+        let share = match whole.is_zero() {
+            true => 1.0,
+            false => time.as_secs_f64() / whole.as_secs_f64(),
+        };
+        CoveredWindow {
+            time,
+            // Readings that cover less tell nothing of the rest.
+            share: if share < LEAST_SHARE { 1.0 } else { share },
+        }
+    }
 }
 
 /// Who tells what a server consumes: the kernel of this machine, or the server itself.
@@ -111,8 +148,10 @@ impl ServerReadings {
 
     /// The begin of the measurement.
     pub(crate) fn begin(&mut self) {
+        let asked = Instant::now();
         let reading = self.source.as_ref().and_then(|source| (source.read)());
-        let now = Instant::now();
+        // A status endpoint takes a while, and says what was so in between.
+        let now = asked + asked.elapsed() / 2;
         self.begin = Some((now, reading));
         self.peak_before = self
             .peak_before
@@ -141,10 +180,11 @@ impl ServerReadings {
         else {
             return;
         };
+        let asked = Instant::now();
         let (Some((before, earlier)), Some(reading)) = (self.last, (source.read)()) else {
             return;
         };
-        let now = Instant::now();
+        let now = asked + asked.elapsed() / 2;
         let time = (now - before).as_secs_f64().max(1e-3);
         self.course.push(ServerPoint {
             seconds: (now - begin).as_secs_f64(),
@@ -170,14 +210,16 @@ impl ServerReadings {
         self.microjoules
     }
 
-    /// The report, for this number of good responses.
-    pub(crate) fn report(self, responses: u64) -> Option<ServerReport> {
+    /// The report, for this number of good responses in this window.
+    pub(crate) fn report(self, responses: u64, window: &LoadWindow) -> Option<ServerReport> {
         let source = self.source?;
         let (begin, Some(first)) = self.begin? else {
             return None;
         };
         let (end, last) = self.last?;
-        let per_response = |consumed: f64| consumed.max(0.0) / (responses.max(1) as f64);
+        let covered = window.covered(begin, end);
+        let per_response =
+            |consumed: f64| consumed.max(0.0) / covered.share / (responses.max(1) as f64);
         let cpu = last.cpu - first.cpu;
         let apart = last.user_and_system.zip(first.user_and_system);
         let switches = last.switches.zip(first.switches);
@@ -190,7 +232,7 @@ impl ServerReadings {
             user_per_response_us: apart.map(|(last, first)| per_response((last.0 - first.0) * 1e6)),
             system_per_response_us: apart
                 .map(|(last, first)| per_response((last.1 - first.1) * 1e6)),
-            cores: (cpu / (end - begin).as_secs_f64().max(1e-3)).max(0.0),
+            cores: (cpu / covered.time.as_secs_f64().max(1e-3)).max(0.0),
             voluntary_switches_per_response: switches
                 .map(|(last, first)| switched(last.0, first.0)),
             involuntary_switches_per_response: switches
@@ -212,5 +254,32 @@ impl ServerReadings {
                 .unwrap_or(first.descriptors),
             course: self.course,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reading_that_is_late_misses_no_cpu_time() {
+        let begin = Instant::now();
+        let at = |milliseconds| begin + Duration::from_millis(milliseconds);
+        let window = LoadWindow {
+            begin,
+            time: Duration::from_millis(500),
+        };
+        let share = |first, last| window.covered(at(first), at(last)).share;
+        assert_eq!(share(0, 500), 1.0);
+        // The server has nothing to do after the end.
+        assert_eq!(share(0, 700), 1.0);
+        assert_eq!(share(5, 520), 0.99);
+        // It was gone after 250 ms.
+        assert_eq!(share(25, 250), 0.9);
+        assert_eq!(share(250, 500), 0.5);
+        // Too little, or nothing.
+        assert_eq!(share(251, 500), 1.0);
+        assert_eq!(share(600, 700), 1.0);
+        assert_eq!(window.covered(at(100), at(700)).time, at(500) - at(100));
     }
 }

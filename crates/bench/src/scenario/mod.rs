@@ -66,7 +66,7 @@ impl ScenarioPlan {
     }
 
     /// How many scenarios there are.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.scenarios.len()
     }
 

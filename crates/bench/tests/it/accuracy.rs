@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use apus_bench::{ArrivalRate, LoadFailure, LoadLimit, to_text};
+use apus_testkit::scripted::{Action, ScriptedServer, response, wait};
 
 use crate::harness::{failures, plan, run, undisturbed};
-use crate::server::{Action, ScriptedServer, response, wait};
 
 /// Checks a time within 1%, and what a busy machine adds.
 fn check_time(what: &str, found_ms: f64, expected_ms: f64) -> Result<(), String> {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use apus_bench::{BenchError, LoadFailure, LoadLimit, to_csv, to_text};
+use apus_testkit::scripted::{Action, ScriptedServer, response};
 
 use crate::harness::{failures, plan, run};
-use crate::server::{Action, ScriptedServer, response};
 
 /// Runs ten requests over one connection after a good one before the load. The server does this with the fifth.
 fn with_fifth(action: fn() -> Action) -> Vec<(LoadFailure, u64)> {

@@ -4,9 +4,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use apus_bench::{LoadLimit, find_max};
+use apus_testkit::scripted::{Action, ScriptedServer, response, wait};
 
 use crate::harness::plan;
-use crate::server::{Action, ScriptedServer, response, wait};
 
 #[test]
 fn the_highest_rate_is_that_of_a_server_that_serves_one_request_at_a_time() {

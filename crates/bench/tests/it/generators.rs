@@ -4,8 +4,9 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
+use apus_testkit::scripted::{Action, ScriptedServer, response};
+
 use crate::harness::{plan, run, undisturbed};
-use crate::server::{Action, ScriptedServer, response};
 
 /// Of a hundred responses, 84 come after 100 ms, 14 after 200 ms, and 2 after 400 ms.
 fn delay(number: u64) -> Duration {

@@ -8,11 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use apus_bench::{BenchError, HttpVersion, LoadFailure, LoadPlan};
+use apus_testkit::scripted::{Action, ScriptedServer, response};
 use h2::Reason;
 use tokio::net::TcpListener;
 
 use crate::harness::{failures, plan, run};
-use crate::server::{Action, ScriptedServer, response};
 
 /// What the server does with a stream.
 enum StreamAction {

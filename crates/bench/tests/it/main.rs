@@ -3,10 +3,6 @@
 #[cfg(test)]
 mod accuracy;
 #[cfg(test)]
-mod comparison;
-#[cfg(test)]
-mod documents;
-#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod find_max;
@@ -26,8 +22,6 @@ mod page;
 mod requests;
 #[cfg(test)]
 mod scenario;
-#[cfg(test)]
-mod server;
 #[cfg(test)]
 mod status_page;
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use apus_bench::{LoadLimit, to_html};
+use apus_testkit::scripted::{Action, ScriptedServer, response};
 
 use crate::harness::{plan, run};
-use crate::server::{Action, ScriptedServer, response};
 
 #[test]
 fn a_page_has_its_plots_with_words_and_nothing_from_elsewhere() {

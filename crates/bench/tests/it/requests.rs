@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use apus_bench::{LoadLimit, PlannedRequest};
+use apus_testkit::scripted::{Action, ScriptedServer, response};
 
 use crate::harness::{plan, run};
-use crate::server::{Action, ScriptedServer, response};
 
 #[test]
 fn a_request_has_its_method_fields_and_body() {

@@ -11,9 +11,9 @@ use apus_bench::{
     ScenarioPlan, to_html, to_text,
 };
 use apus_http::Headers;
+use apus_testkit::scripted::{Action, Received, ScriptedServer, response};
 
 use crate::harness::{failures, plan, run};
-use crate::server::{Action, Received, ScriptedServer, response};
 
 const SHOP: &str = r#"
 [data.users]

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use apus_bench::{BenchError, LoadLimit};
+use apus_testkit::scripted::{Action, ScriptedServer, response};
 
 use crate::harness::{plan, run};
-use crate::server::{Action, ScriptedServer, response};
 
 /// A server that says it needs half a millisecond of CPU for each request.
 fn server() -> ScriptedServer {
@@ -27,7 +27,7 @@ fn server() -> ScriptedServer {
 fn a_status_endpoint_tells_what_the_server_consumes() {
     let server = server();
     let mut plan = plan(&server.url("/"), 2, 1);
-    plan.limit = LoadLimit::Time(Duration::from_millis(500));
+    plan.limit = LoadLimit::Time(Duration::from_secs(2));
     plan.status_page = Some(server.url("/metrics").parse().unwrap());
     let report = run(plan);
     assert!(report.responses > 10 && report.failed == 0, "{report:?}");

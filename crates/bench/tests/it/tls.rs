@@ -4,6 +4,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use apus_bench::{BenchError, ClientCertificate};
+use apus_testkit::scripted::{Action, ScriptedServer, response};
 use apus_testkit::{CertificateAuthority, IssuedCertificate};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
@@ -15,7 +16,6 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use crate::harness::{plan, run};
-use crate::server::{Action, ScriptedServer, response};
 
 fn config(issued: &IssuedCertificate, clients: Option<&CertificateAuthority>) -> ServerConfig {
     let provider = Arc::new(default_provider());

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use apus_bench::{LoadFailure, LoadPlan, WebSocketMode};
+use apus_testkit::scripted::{Action, ScriptedServer, response};
 use apus_websocket::codec::{
     CodecSettings, Message, WebSocketConnection, WebSocketEvent, accept_key,
 };
@@ -224,9 +225,7 @@ fn messages_that_do_not_reach_a_connection_are_counted() {
 
 #[test]
 fn a_server_that_does_not_switch_is_a_failure() {
-    let server = crate::server::ScriptedServer::start(|_| {
-        crate::server::Action::Respond(crate::server::response(200, "x"))
-    });
+    let server = ScriptedServer::start(|_| Action::Respond(response(200, "x")));
     let mut plan = plan(&server.url("/").replace("http:", "ws:"), 1, 3);
     let error = apus_bench::run(plan.clone(), &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("load of messages"), "{error}");

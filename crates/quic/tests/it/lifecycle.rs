@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::net::Ipv4Addr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use apus_quic::{
 };
 use apus_testkit::quic::frame::ServerFrame;
 use apus_testkit::quic::{RawQuicClient, RawQuicOptions};
-use apus_testkit::{UdpRelay, block_on, eventually};
+use apus_testkit::{UdpRelay, block_on, eventually, free_port};
 use bytes::Bytes;
 
 use crate::harness::*;
@@ -76,9 +77,7 @@ fn a_client_gives_up_when_nobody_responds() {
             ..QuicSettings::default()
         });
         // Nobody is at this port: the kernel responds with ICMP.
-        let nobody = tokio::net::UdpSocket::bind(V4).await.unwrap();
-        let address = nobody.local_addr().unwrap();
-        drop(nobody);
+        let address = (Ipv4Addr::LOCALHOST, free_port()).into();
         let connection = client.connect(address, "localhost", &client_tls()).unwrap();
         let reason = closed(&connection).await;
         assert_eq!(reason, QuicCloseReason::HandshakeTimeout);

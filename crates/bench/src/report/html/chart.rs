@@ -14,24 +14,35 @@ const TOP: f64 = 10.0;
 const RIGHT: f64 = 16.0;
 
 /// A plot of lines.
-pub(crate) struct Chart<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Chart<'a> {
     /// What it shows, in words.
-    pub(crate) alternative: &'a str,
-    pub(crate) x_label: &'a str,
-    pub(crate) y_label: &'a str,
+    pub alternative: &'a str,
+    /// What the horizontal axis shows.
+    pub x_label: &'a str,
+    /// What the vertical axis shows.
+    pub y_label: &'a str,
     /// The marks of the horizontal axis, unless they are even numbers.
-    pub(crate) x_marks: Option<&'a [(f64, &'a str)]>,
-    pub(crate) series: &'a [ChartLine<'a>],
+    pub x_marks: Option<&'a [(f64, &'a str)]>,
+    /// The lines.
+    pub series: &'a [ChartLine<'a>],
 }
 
 /// A line of a plot.
-pub(crate) struct ChartLine<'a> {
-    pub(crate) points: &'a [(f64, f64)],
-    pub(crate) class: &'a str,
+#[derive(Clone, Copy, Debug)]
+pub struct ChartLine<'a> {
+    /// Their places on both axes.
+    pub points: &'a [(f64, f64)],
+    /// The class of its style.
+    pub class: &'a str,
 }
 
 impl Chart<'_> {
-    pub(crate) fn write(&self, out: &mut String) -> fmt::Result {
+    /// Writes the plot as SVG.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn write(&self, out: &mut String) -> fmt::Result {
         let points = || self.series.iter().flat_map(|series| series.points);
         let x_most = points()
             .fold(0.0, |most: f64, point| most.max(point.0))

@@ -1,16 +1,16 @@
-//! The result of a load as one page of HTML without scripts and without anything from elsewhere.
+//! The result of a load as one page of HTML without scripts and without anything from elsewhere; and the pieces of such pages.
 
 mod chart;
 
 use std::fmt::{self, Write as _};
 
 use self::chart::HeatMap;
-pub(crate) use self::chart::{Chart, ChartLine};
+pub use self::chart::{Chart, ChartLine};
 use super::BenchReport;
 use super::text::{bytes, count, format_rate, time};
 
 /// The style of the page: light and dark by the reader's preference, dark text on white when it is printed.
-pub(crate) const STYLE: &str = include_str!("style.css");
+pub const STYLE: &str = include_str!("style.css");
 
 /// The most columns of the heat map and points of a course. More intervals are joined.
 const COLUMNS: usize = 120;
@@ -424,14 +424,22 @@ fn write_server(report: &BenchReport, out: &mut String) -> fmt::Result {
     )
 }
 
-pub(crate) fn write_details(out: &mut String, heads: &[&str], rows: &[Vec<String>]) -> fmt::Result {
+/// Writes a table that is shown when the reader asks for it.
+///
+/// # Errors
+/// Those of writing.
+pub fn write_details(out: &mut String, heads: &[&str], rows: &[Vec<String>]) -> fmt::Result {
     out.push_str("<details><summary>As a table</summary>\n");
     write_table(out, heads, rows)?;
     out.push_str("</details>\n");
     Ok(())
 }
 
-pub(crate) fn write_table(out: &mut String, heads: &[&str], rows: &[Vec<String>]) -> fmt::Result {
+/// Writes a table; the first cell of a row is its head.
+///
+/// # Errors
+/// Those of writing.
+pub fn write_table(out: &mut String, heads: &[&str], rows: &[Vec<String>]) -> fmt::Result {
     out.push_str("<table>\n");
     if heads.iter().any(|head| !head.is_empty()) {
         out.push_str("<tr>");
@@ -454,8 +462,9 @@ pub(crate) fn write_table(out: &mut String, heads: &[&str], rows: &[Vec<String>]
     Ok(())
 }
 
-/// Text in HTML.
-pub(crate) struct EscapedText<'a>(pub(crate) &'a str);
+/// Text in HTML, whose special characters are escaped.
+#[derive(Clone, Copy, Debug)]
+pub struct EscapedText<'a>(pub &'a str);
 
 impl fmt::Display for EscapedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

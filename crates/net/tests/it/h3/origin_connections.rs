@@ -1,7 +1,7 @@
 //! Connections to origins: the client of `apus-client`, against the server.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,8 @@ use apus_http::{
 use apus_net::{EnginePlan, Limits};
 use apus_testkit::quic::client_hello::{client_hello_extensions, extension};
 use apus_testkit::{
-    CertificateAuthority, UdpRelay, block_on, body_bytes, collect, eventually, frames, ready_frames,
+    CertificateAuthority, UdpRelay, block_on, body_bytes, collect, eventually, frames, free_port,
+    ready_frames,
 };
 use bytes::Bytes;
 
@@ -535,9 +536,7 @@ fn only_the_right_name_signed_by_a_trusted_authority_is_accepted() {
 fn an_address_at_which_nothing_listens_fails_in_the_connect_timeout() {
     let authority = CertificateAuthority::generate();
     let tls = trusting(&authority, "example.com");
-    let unused = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = unused.local_addr().unwrap();
-    drop(unused);
+    let address = (Ipv4Addr::LOCALHOST, free_port()).into();
     let timeouts = Timeouts {
         connect: Duration::from_millis(300),
         ..Timeouts::default()

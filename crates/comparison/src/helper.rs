@@ -1,20 +1,18 @@
 //! What servers of a comparison need: commands that are run before, and programs that run beside them.
 
 use std::fs::{self, File};
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use apus_bench::{BenchError, CpuList};
 use apus_usage::ServerProcesses;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::clock::ComparisonClock;
-use super::server::spawn_pinned;
-use crate::BenchError;
-use crate::cpu_list::CpuList;
+use crate::clock::ComparisonClock;
+use crate::process::{last_output, spawn_pinned};
 
 /// The time between two looks at a program that starts, works or stops.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -28,30 +26,27 @@ const IDLE_CORES: f64 = 0.05;
 /// How long a program may take to stop before it is killed.
 const STOPPING: Duration = Duration::from_secs(20);
 
-/// The last bytes of the output of a command that are shown when it fails.
-const OUTPUT_SHOWN: i64 = 2000;
-
 /// A program that runs beside the servers.
 #[derive(Clone, Debug)]
-pub(super) struct ComparisonHelper {
-    pub(super) name: String,
-    pub(super) command: Vec<String>,
-    pub(super) cores: Option<CpuList>,
-    pub(super) ready: Option<ReadySign>,
-    pub(super) ready_within: Duration,
+pub(crate) struct ComparisonHelper {
+    pub(crate) name: String,
+    pub(crate) command: Vec<String>,
+    pub(crate) cores: Option<CpuList>,
+    pub(crate) ready: Option<ReadySign>,
+    pub(crate) ready_within: Duration,
     /// What is run once it is ready.
-    pub(super) then: Vec<Vec<String>>,
+    pub(crate) then: Vec<Vec<String>>,
     /// The servers for which it works, if its consumption is counted.
-    pub(super) of: Vec<String>,
+    pub(crate) of: Vec<String>,
     /// Whether that is counted apart from the server's.
-    pub(super) is_apart: bool,
+    pub(crate) is_apart: bool,
     /// Before each load, it has to become idle within this time.
-    pub(super) idle_within: Option<Duration>,
+    pub(crate) idle_within: Option<Duration>,
 }
 
 /// By what it is known that a program is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ReadySign {
+pub(crate) enum ReadySign {
     /// Somebody listens there.
     Address(SocketAddr),
     /// There is such a file, as a Unix socket.
@@ -60,7 +55,7 @@ pub(super) enum ReadySign {
 
 impl ReadySign {
     /// An address, or a path.
-    pub(super) fn parse(text: &str, folder: &Path) -> Self {
+    pub(crate) fn parse(text: &str, folder: &Path) -> Self {
         match text.parse() {
             Ok(address) => Self::Address(address),
             Err(_) => Self::File(folder.join(text)),
@@ -78,17 +73,17 @@ impl ReadySign {
 }
 
 /// A helper that runs.
-pub(super) struct StartedHelper {
+pub(crate) struct StartedHelper {
     name: String,
     child: Child,
-    pub(super) of: Vec<String>,
-    pub(super) is_apart: bool,
+    pub(crate) of: Vec<String>,
+    pub(crate) is_apart: bool,
     idle_within: Option<Duration>,
 }
 
 impl ComparisonHelper {
     /// Starts it, waits until it is ready, and runs what is to be run then.
-    pub(super) fn start(
+    pub(crate) fn start(
         &self,
         folder: &Path,
         clock: &mut ComparisonClock,
@@ -132,7 +127,7 @@ impl ComparisonHelper {
 }
 
 impl StartedHelper {
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -144,7 +139,7 @@ impl StartedHelper {
     }
 
     /// Stops it, politely at first.
-    pub(super) fn stop(mut self, clock: &ComparisonClock) {
+    pub(crate) fn stop(mut self, clock: &ComparisonClock) {
         self.signal(Signal::TERM);
         let begin = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) && begin.elapsed() < STOPPING {
@@ -163,7 +158,7 @@ impl StartedHelper {
 
 /// Waits until those helpers are idle that have to become so: they may still work on requests of the load before, whose
 /// clients have gone.
-pub(super) fn wait_until_idle(
+pub(crate) fn wait_until_idle(
     helpers: &[StartedHelper],
     clock: &mut ComparisonClock,
 ) -> Result<(), BenchError> {
@@ -205,7 +200,7 @@ impl Drop for StartedHelper {
 }
 
 /// Runs a command to its end, which has to be a success.
-pub(super) fn carry_out(
+pub(crate) fn carry_out(
     command: &[String],
     folder: &Path,
     clock: &mut ComparisonClock,
@@ -251,22 +246,4 @@ fn spawn(
         .stderr(output.try_clone().map_err(cannot)?)
         .process_group(0);
     spawn_pinned(started, cores).map_err(cannot)
-}
-
-/// The end of what a command has printed.
-pub(super) fn last_output(output: &mut File) -> String {
-    let mut text = Vec::new();
-    let end = output.seek(SeekFrom::End(0)).unwrap_or(0);
-    let begin = i64::try_from(end).unwrap_or(0).saturating_sub(OUTPUT_SHOWN);
-    let begin = u64::try_from(begin).unwrap_or(0);
-    let read = output
-        .seek(SeekFrom::Start(begin))
-        .and_then(|_| output.read_to_end(&mut text));
-    match read {
-        Ok(1..) => format!(
-            "; it printed:\n{}",
-            String::from_utf8_lossy(&text).trim_end()
-        ),
-        _ => String::new(),
-    }
 }

@@ -5,24 +5,24 @@
 //! move the result. The level is exact for few rounds, too.
 
 /// The share of intervals that contain the true value.
-pub(super) const CONFIDENCE: f64 = 0.95;
+pub(crate) const CONFIDENCE: f64 = 0.95;
 
 /// The fewest rounds of which anything is certain.
-pub(super) const ROUNDS_LEAST: usize = 6;
+pub(crate) const ROUNDS_LEAST: usize = 6;
 
 /// A ratio, and how sure it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct RatioEstimate {
-    pub(super) ratio: f64,
+pub(crate) struct RatioEstimate {
+    pub(crate) ratio: f64,
     /// The bounds of the interval. `None` if there are too few rounds for one.
-    pub(super) interval: Option<(f64, f64)>,
+    pub(crate) interval: Option<(f64, f64)>,
     /// How probable values as far from 1 as these are, if there is no difference.
-    pub(super) noise: f64,
+    pub(crate) noise: f64,
 }
 
 impl RatioEstimate {
     /// The estimate from the ratios of rounds. `None` without any.
-    pub(super) fn of(ratios: &[f64]) -> Option<Self> {
+    pub(crate) fn of(ratios: &[f64]) -> Option<Self> {
         let logarithms: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
         if logarithms.iter().any(|value| !value.is_finite()) {
             return None;
@@ -52,14 +52,14 @@ impl RatioEstimate {
     }
 
     /// Whether there is a difference.
-    pub(super) fn is_certain(&self) -> bool {
+    pub(crate) fn is_certain(&self) -> bool {
         self.interval
             .is_some_and(|(low, high)| low > 1.0 || high < 1.0)
     }
 }
 
 /// The middle of sorted values.
-pub(super) fn median(sorted: &[f64]) -> Option<f64> {
+pub(crate) fn median(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;
     let upper = sorted.get(middle)?;
     match sorted.len().is_multiple_of(2) {

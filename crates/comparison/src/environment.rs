@@ -26,7 +26,7 @@ pub struct ComparisonEnvironment {
 }
 
 impl ComparisonEnvironment {
-    pub(super) fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let text = |path: &str| {
             fs::read_to_string(path)
                 .ok()

@@ -1,22 +1,16 @@
 //! The servers of a comparison: started, waited for, and stopped.
 
 use std::fs::File;
-use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
+use apus_bench::{BenchError, BenchUrl, CpuList, LoadLimit, LoadPlan, ResponseSample, fetch};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-use super::clock::ComparisonClock;
-use super::helper::last_output;
-use crate::cpu_list::CpuList;
-use crate::load_run::fetch;
-use crate::plan::{LoadLimit, LoadPlan};
-use crate::recorder::ResponseSample;
-use crate::{BenchError, BenchUrl};
+use crate::clock::ComparisonClock;
+use crate::process::{last_output, spawn_pinned};
 
 /// The time between two looks at a server that starts or stops.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -29,32 +23,32 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A server of a comparison.
 #[derive(Clone, Debug)]
-pub(super) struct ComparedServer {
-    pub(super) name: String,
+pub(crate) struct ComparedServer {
+    pub(crate) name: String,
     /// What is requested.
-    pub(super) url: BenchUrl,
+    pub(crate) url: BenchUrl,
     /// How it is started; empty if it runs already.
-    pub(super) command: Vec<String>,
+    pub(crate) command: Vec<String>,
     /// How it is stopped, instead of SIGTERM.
-    pub(super) stop: Vec<String>,
+    pub(crate) stop: Vec<String>,
     /// What prints its version.
-    pub(super) version: Vec<String>,
-    pub(super) directory: PathBuf,
-    pub(super) environment: Vec<(String, String)>,
+    pub(crate) version: Vec<String>,
+    pub(crate) directory: PathBuf,
+    pub(crate) environment: Vec<(String, String)>,
     /// The processors that it may use.
-    pub(super) cores: Option<CpuList>,
+    pub(crate) cores: Option<CpuList>,
     /// How long it may take until it responds.
-    pub(super) ready_within: Duration,
+    pub(crate) ready_within: Duration,
     /// What is run once before it is started first.
-    pub(super) prepare: Vec<Vec<String>>,
+    pub(crate) prepare: Vec<Vec<String>>,
     /// Whether it is left out if it cannot be prepared or started.
-    pub(super) is_optional: bool,
+    pub(crate) is_optional: bool,
     /// Whether its response may be another one.
-    pub(super) has_other_response: bool,
+    pub(crate) has_other_response: bool,
 }
 
 /// A server that runs.
-pub(super) struct StartedServer {
+pub(crate) struct StartedServer {
     plan: ComparedServer,
     child: Option<Child>,
     output: File,
@@ -62,7 +56,7 @@ pub(super) struct StartedServer {
 
 impl ComparedServer {
     /// Starts the server, and waits until it responds to the requests of a load.
-    pub(super) fn start(
+    pub(crate) fn start(
         &self,
         load: &LoadPlan,
         clock: &mut ComparisonClock,
@@ -130,7 +124,7 @@ impl ComparedServer {
     }
 
     /// The first line that its version command prints.
-    pub(super) fn version(&self) -> Option<String> {
+    pub(crate) fn version(&self) -> Option<String> {
         let (program, arguments) = self.version.split_first()?;
         let output = self.command(program, arguments).output().ok()?;
         let all = [output.stdout, output.stderr].concat();
@@ -141,7 +135,7 @@ impl ComparedServer {
 
 impl StartedServer {
     /// The process whose consumption is measured; `None` if it went to the background.
-    pub(super) fn pid(&mut self) -> Option<u32> {
+    pub(crate) fn pid(&mut self) -> Option<u32> {
         let child = self.child.as_mut()?;
         match child.try_wait() {
             Ok(None) => Some(child.id()),
@@ -160,7 +154,7 @@ impl StartedServer {
     }
 
     /// Fails if the server ended during the load.
-    pub(super) fn expect_alive(&mut self) -> Result<(), BenchError> {
+    pub(crate) fn expect_alive(&mut self) -> Result<(), BenchError> {
         match self.ended()? {
             None => Ok(()),
             Some(status) => Err(BenchError::Server(format!(
@@ -172,7 +166,7 @@ impl StartedServer {
     }
 
     /// Stops the server and waits until it is gone.
-    pub(super) fn stop(mut self, clock: &ComparisonClock) -> Result<(), BenchError> {
+    pub(crate) fn stop(mut self, clock: &ComparisonClock) -> Result<(), BenchError> {
         if let Some((program, arguments)) = self.plan.stop.split_first() {
             let status = self
                 .plan
@@ -226,16 +220,4 @@ impl Drop for StartedServer {
             let _ = child.wait();
         }
     }
-}
-
-/// Starts a process that may use these processors only, as its first thread inherits those of the thread that starts it.
-pub(super) fn spawn_pinned(mut command: Command, cores: Option<CpuList>) -> io::Result<Child> {
-    let start = move || {
-        if let Some(cores) = cores {
-            cores.pin()?;
-        }
-        command.spawn()
-    };
-    let started = thread::Builder::new().spawn(start)?.join();
-    started.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it failed")))
 }

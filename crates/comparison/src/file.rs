@@ -8,21 +8,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_bench::{
+    ArrivalRate, BenchError, BenchUrl, CpuList, HttpVersion, LoadLimit, LoadPlan, PlannedRequest,
+    ScenarioPlan, ThinkTime, parse_duration, parse_statuses,
+};
 use apus_http::{Headers, Method};
 use serde::Deserialize;
 
-use super::figures::{ComparisonGoal, RawGoal, RawNames, RawPublished, figure};
-use super::helper::{ComparisonHelper, ReadySign};
-use super::placeholders::Placeholders;
-use super::server::ComparedServer;
-use super::statistics::ROUNDS_LEAST;
-use super::{ComparisonChanges, ComparisonFile, ComparisonPlan, IDLE_FIRST};
-use crate::cpu_list::CpuList;
-use crate::plan::{HttpVersion, LoadLimit, LoadPlan};
-use crate::scenario::ScenarioPlan;
-use crate::{
-    ArrivalRate, BenchError, BenchUrl, PlannedRequest, ThinkTime, parse_duration, parse_statuses,
-};
+use crate::figures::{ComparisonGoal, RawGoal, RawNames, RawPublished, figure};
+use crate::helper::{ComparisonHelper, ReadySign};
+use crate::idle::IDLE_FIRST;
+use crate::placeholders::Placeholders;
+use crate::plan::{ComparisonChanges, ComparisonFile, ComparisonPlan};
+use crate::server::ComparedServer;
+use crate::statistics::ROUNDS_LEAST;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -291,7 +290,7 @@ impl ComparisonFile {
         Self::parse(&text, &folder, changes).map_err(wrong)
     }
 
-    pub(super) fn parse(
+    pub(crate) fn parse(
         text: &str,
         folder: &Path,
         changes: &ComparisonChanges,

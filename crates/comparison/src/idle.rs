@@ -2,17 +2,16 @@
 
 use std::num::NonZeroUsize;
 
-use super::clock::ComparisonClock;
-use super::result::RoundSample;
-use crate::load_run::server_pss;
-use crate::plan::{HttpVersion, LoadLimit, LoadPlan};
-use crate::{BenchError, BenchReport, run};
+use apus_bench::{BenchError, BenchReport, HttpVersion, LoadLimit, LoadPlan, run, server_pss};
+
+use crate::clock::ComparisonClock;
+use crate::samples::RoundSample;
 
 /// The connections that are opened before, as what the first ones of a process allocate once is not what one costs.
-pub(super) const IDLE_FIRST: usize = 64;
+pub(crate) const IDLE_FIRST: usize = 64;
 
 /// Measures the memory of a server at rest with so many connections. `None` if the user has interrupted it.
-pub(super) fn measure(
+pub(crate) fn measure_idle(
     server: &str,
     (load, connections): (LoadPlan, usize),
     clock: &mut ComparisonClock,
@@ -34,10 +33,8 @@ pub(super) fn measure(
             ..RoundSample::default()
         }));
     }
-    let first = LoadPlan {
-        connections: NonZeroUsize::MIN.saturating_add(IDLE_FIRST - 1),
-        ..load.clone()
-    };
+    let mut first = load.clone();
+    first.connections = NonZeroUsize::MIN.saturating_add(IDLE_FIRST - 1);
     let Some((_, before)) = hold(server, first)? else {
         return Ok(None);
     };

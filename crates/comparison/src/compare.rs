@@ -1,150 +1,21 @@
 //! Several servers, measured in turn under the same load until the difference is known.
 
-mod check;
-mod clock;
-mod environment;
-mod figures;
-mod file;
-mod helper;
-mod idle;
-mod loopback;
-mod page;
-mod placeholders;
-mod result;
-mod schedule;
-mod server;
-mod statistics;
-mod text;
-
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-use tempfile::TempDir;
+use apus_bench::{BenchError, LoadPlan, ResponseSample, run};
 
-use self::clock::ComparisonClock;
-use self::environment::ComparisonEnvironment as Environment;
-use self::figures::ComparisonGoal;
-use self::helper::{ComparisonHelper, StartedHelper, carry_out, wait_until_idle};
-use self::loopback::LoopbackMtu;
-use self::server::{ComparedServer, StartedServer};
-use crate::plan::{LoadLimit, LoadPlan};
-use crate::recorder::ResponseSample;
-use crate::{BenchError, run};
-
-pub use self::environment::ComparisonEnvironment;
-pub use self::figures::{PublishedFigures, ReachedGoal};
-use self::idle::IDLE_FIRST;
-pub use self::page::to_page;
-
-pub use self::result::{ComparedRatio, ComparisonReport, RoundSample, ServerSamples};
-pub use self::text::to_comparison_text;
-
-/// A file of comparisons: one, or several cases with the same servers.
-#[derive(Debug)]
-pub struct ComparisonFile {
-    title: String,
-    note: Option<String>,
-    /// The names of its values.
-    value_names: Vec<String>,
-    /// A folder of this comparison alone.
-    work: TempDir,
-    /// Texts that are written into it.
-    files: Vec<(PathBuf, String)>,
-    /// What is run before anything is started.
-    prepare: Vec<Vec<String>>,
-    helpers: Vec<ComparisonHelper>,
-    has_cases: bool,
-    cases: Vec<ComparisonPlan>,
-}
-
-/// What is changed of a file.
-#[derive(Clone, Debug, Default)]
-pub struct ComparisonChanges {
-    /// Values of its table `values`; names that it does not have are ignored.
-    pub values: BTreeMap<String, String>,
-    /// Only these of its cases, if there are any.
-    pub cases: Vec<String>,
-    /// Only these of its servers, if there are any.
-    pub servers: Vec<String>,
-    /// So many rounds of each case.
-    pub rounds: Option<usize>,
-    /// The time of load in a round, also in place of a number of requests.
-    pub duration: Option<Duration>,
-}
-
-/// Servers, the load on each, and how long they are compared.
-#[derive(Clone, Debug)]
-struct ComparisonPlan {
-    /// The file.
-    text: Arc<str>,
-    folder: PathBuf,
-    /// Values of the file that were replaced.
-    values: BTreeMap<String, String>,
-    title: String,
-    case: Option<String>,
-    note: Option<String>,
-    /// The size of packets over the loopback interface, if it is changed.
-    loopback_mtu: Option<u32>,
-    servers: Vec<ComparedServer>,
-    /// The load on each server.
-    loads: Vec<LoadPlan>,
-    /// The connections that are left alone after a response each, if that is the load.
-    idle: Option<usize>,
-    /// A scenario that each server has to pass before it is measured.
-    check: Option<PathBuf>,
-    /// The responses per second that the origin can do.
-    limit: Option<f64>,
-    /// The server that the others are compared to.
-    reference: usize,
-    /// The fewest and the most rounds.
-    rounds: (usize, usize),
-    /// No round begins that would end after this time.
-    budget: Duration,
-    /// The comparison ends when the bounds of each ratio are this close to it.
-    precision: f64,
-    /// Whether each round has new processes.
-    restarts: bool,
-    /// Whether all servers have to send the same response.
-    expects_same_responses: bool,
-    /// Of the order of the servers in each round.
-    seed: u64,
-    published: Vec<PublishedFigures>,
-    /// Figures that tables show in any case.
-    shown: Vec<&'static str>,
-    goals: Vec<ComparisonGoal>,
-    /// Why servers are missing.
-    left_out: Vec<String>,
-}
-
-/// The result of a file.
-#[derive(Clone, Debug, Serialize)]
-pub struct ComparedCases {
-    /// What was compared.
-    pub title: String,
-    /// What the reader should know.
-    pub note: Option<String>,
-    /// Whether the file has several cases.
-    pub has_cases: bool,
-    /// Each case.
-    pub reports: Vec<ComparisonReport>,
-    /// Cases of which nothing was measured.
-    pub failures: Vec<FailedCase>,
-    /// Whether the user ended it early.
-    pub is_interrupted: bool,
-}
-
-/// A case of which nothing was measured.
-#[derive(Clone, Debug, Serialize)]
-pub struct FailedCase {
-    /// The name of the case.
-    pub case: String,
-    /// Why.
-    pub cause: String,
-}
+use crate::check::run_check;
+use crate::clock::ComparisonClock;
+use crate::environment::ComparisonEnvironment;
+use crate::helper::{StartedHelper, carry_out, wait_until_idle};
+use crate::idle::measure_idle;
+use crate::loopback::LoopbackMtu;
+use crate::plan::{ComparisonFile, ComparisonPlan};
+use crate::result::{ComparedCases, ComparisonReport, FailedCase};
+use crate::samples::RoundSample;
+use crate::server::{ComparedServer, StartedServer};
 
 /// What a comparison does.
 #[derive(Clone, Debug)]
@@ -162,64 +33,6 @@ pub struct ComparisonProgress<'a> {
 }
 
 impl ComparisonFile {
-    /// The files of a report, to repeat it.
-    ///
-    /// # Errors
-    /// The text is no report of a comparison, or the files that it names have changed.
-    pub fn of_report(json: &str) -> Result<Vec<Self>, BenchError> {
-        let wrong =
-            |error: String| BenchError::Plan(format!("the report cannot be repeated: {error}"));
-        let whole: serde_json::Value =
-            serde_json::from_str(json).map_err(|error| wrong(error.to_string()))?;
-        let one = std::slice::from_ref(&whole);
-        let files = match whole.get("files").and_then(serde_json::Value::as_array) {
-            Some(files) => files.iter().map(|file| {
-                let reports = file.get("reports").and_then(serde_json::Value::as_array);
-                reports.map_or(&[][..], Vec::as_slice)
-            }),
-            None => return Ok(vec![Self::repeated(one).map_err(wrong)?]),
-        };
-        let files = files.filter(|reports| !reports.is_empty());
-        files
-            .map(|reports| Self::repeated(reports).map_err(wrong))
-            .collect()
-    }
-
-    /// The file with the cases of reports.
-    fn repeated(reports: &[serde_json::Value]) -> Result<Self, String> {
-        let Some(report) = reports.first() else {
-            return Err("it has no reports".to_owned());
-        };
-        let text = |name: &str| {
-            report
-                .get(name)
-                .and_then(serde_json::Value::as_str)
-                .ok_or_else(|| format!("it has no `{name}`"))
-        };
-        let values = report.get("values").cloned().unwrap_or_default();
-        let cases = reports
-            .iter()
-            .filter_map(|report| report.get("case")?.as_str());
-        let changes = ComparisonChanges {
-            values: serde_json::from_value(values).unwrap_or_default(),
-            cases: cases.map(str::to_owned).collect(),
-            ..ComparisonChanges::default()
-        };
-        Self::parse(text("configuration")?, Path::new(text("folder")?), &changes)
-    }
-
-    /// Allows loads on hosts that are not this machine.
-    pub fn allow_others(&mut self) {
-        for load in self.cases.iter_mut().flat_map(|case| &mut case.loads) {
-            load.may_load_others = true;
-        }
-    }
-
-    /// Whether the file has a value with this name.
-    pub fn has_value(&self, name: &str) -> bool {
-        self.value_names.iter().any(|known| known == name)
-    }
-
     /// The result if nothing of the file could be measured.
     pub fn failed(&self, error: &BenchError) -> ComparedCases {
         ComparedCases {
@@ -242,16 +55,6 @@ impl ComparisonFile {
         }
     }
 
-    /// How many cases there are.
-    pub fn case_count(&self) -> usize {
-        self.cases.len()
-    }
-
-    /// Whether the file names its cases.
-    pub fn has_cases(&self) -> bool {
-        self.has_cases
-    }
-
     fn write_files(&self) -> Result<(), BenchError> {
         for (name, text) in &self.files {
             let path = self.work.path().join(name);
@@ -263,37 +66,6 @@ impl ComparisonFile {
             })?;
         }
         Ok(())
-    }
-
-    /// The folder of the file.
-    fn folder(&self) -> &Path {
-        let case = self.cases.first();
-        case.map_or(Path::new("."), |case| case.folder.as_path())
-    }
-}
-
-impl ComparisonPlan {
-    fn seconds_of_load(&self) -> f64 {
-        match self.loads.first().map(|load| load.limit) {
-            Some(LoadLimit::Time(time)) => time.as_secs_f64(),
-            _ => 0.0,
-        }
-    }
-
-    /// Leaves a server out.
-    fn leave_out(&mut self, index: usize, why: String) {
-        let reference = self
-            .servers
-            .get(self.reference)
-            .map(|server| server.name.clone());
-        self.servers.remove(index);
-        self.loads.remove(index);
-        let reference = self
-            .servers
-            .iter()
-            .position(|server| Some(&server.name) == reference.as_ref());
-        self.reference = reference.unwrap_or(0);
-        self.left_out.push(why);
     }
 }
 
@@ -435,7 +207,7 @@ fn compare_case(
         random: fastrand::Rng::with_seed(plan.seed),
         first_response: None,
     };
-    let mut report = ComparisonReport::new(plan, Environment::read());
+    let mut report = ComparisonReport::new(plan, ComparisonEnvironment::read());
     let begin = Instant::now();
     let (least, most) = plan.rounds;
     for round in 1..=most {
@@ -534,7 +306,7 @@ impl Comparison<'_> {
             if let Some(file) = &self.plan.check
                 && !server.has_other_response
             {
-                check::run(file, server, load)?;
+                run_check(file, server, load)?;
             }
         }
         wait_until_idle(self.helpers, self.clock)?;
@@ -553,7 +325,7 @@ impl Comparison<'_> {
             }
         }
         let sample = match self.plan.idle {
-            Some(connections) => idle::measure(&server.name, (load, connections), self.clock)?,
+            Some(connections) => measure_idle(&server.name, (load, connections), self.clock)?,
             None => {
                 let report = run(load, &mut |_| {})?;
                 (!report.interrupted).then(|| RoundSample::new(&report, self.plan.limit))

@@ -17,7 +17,7 @@ struct ValuesOnly {
 }
 
 /// What placeholders stand for.
-pub(super) struct Placeholders<'a> {
+pub(crate) struct Placeholders<'a> {
     values: BTreeMap<String, String>,
     /// The folder of the file.
     here: &'a Path,
@@ -28,7 +28,7 @@ pub(super) struct Placeholders<'a> {
 
 impl<'a> Placeholders<'a> {
     /// The values of a file, of which some are replaced.
-    pub(super) fn of(
+    pub(crate) fn of(
         text: &str,
         replaced: &BTreeMap<String, String>,
         (here, work): (&'a Path, &'a Path),
@@ -49,12 +49,12 @@ impl<'a> Placeholders<'a> {
     }
 
     /// The names of the values.
-    pub(super) fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.values.keys().cloned().collect()
     }
 
     /// The text with what its placeholders stand for. Names begin with a small letter: others are left to the shell.
-    pub(super) fn fill(&mut self, text: &str) -> Result<String, String> {
+    pub(crate) fn fill(&mut self, text: &str) -> Result<String, String> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {

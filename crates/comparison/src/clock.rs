@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use apus_bench::BenchError;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::BenchError;
-
 /// Waits, and knows whether the user has interrupted the comparison.
-pub(super) struct ComparisonClock {
+pub(crate) struct ComparisonClock {
     runtime: Runtime,
     interrupt: Signal,
     terminate: Signal,
@@ -16,7 +15,7 @@ pub(super) struct ComparisonClock {
 }
 
 impl ComparisonClock {
-    pub(super) fn new() -> Result<Self, BenchError> {
+    pub(crate) fn new() -> Result<Self, BenchError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -36,7 +35,7 @@ impl ComparisonClock {
     }
 
     /// Waits; returns whether the user has interrupted the comparison.
-    pub(super) fn wait(&mut self, time: Duration) -> bool {
+    pub(crate) fn wait(&mut self, time: Duration) -> bool {
         if !self.is_interrupted {
             let (interrupt, terminate) = (&mut self.interrupt, &mut self.terminate);
             let asked = async {
@@ -52,7 +51,7 @@ impl ComparisonClock {
     }
 
     /// Waits, also when the user has interrupted the comparison: something ends.
-    pub(super) fn pause(&self, time: Duration) {
+    pub(crate) fn pause(&self, time: Duration) {
         let sleep = async { tokio::time::sleep(time).await };
         self.runtime.block_on(sleep);
     }

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use apus_bench::{ComparisonChanges, ComparisonFile, ScenarioPlan};
+use apus_bench::ScenarioPlan;
+use apus_comparison::{ComparisonChanges, ComparisonFile};
 use apus_http::Headers;
 
 #[test]

@@ -3,14 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::server::ComparedServer;
-use crate::BenchError;
-use crate::load_run::run_scenario;
-use crate::plan::{Expectations, LoadPlan};
-use crate::scenario::ScenarioPlan;
+use apus_bench::{BenchError, Expectations, LoadPlan, ScenarioPlan, run_scenario};
+
+use crate::server::ComparedServer;
 
 /// Runs the scenario of a file once on a server, as the load reaches it: with its protocol, TLS and header fields.
-pub(super) fn run(file: &Path, server: &ComparedServer, load: &LoadPlan) -> Result<(), BenchError> {
+pub(crate) fn run_check(
+    file: &Path,
+    server: &ComparedServer,
+    load: &LoadPlan,
+) -> Result<(), BenchError> {
     let fields = load.requests.first().map(|request| request.headers.clone());
     let scenario = ScenarioPlan::read(file, Some(server.url.clone()), &fields.unwrap_or_default())?;
     if scenario.count() != 1 {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// What the server does with a request.
-pub(crate) enum Action {
+pub enum Action {
     /// Sends these bytes.
     Respond(Vec<u8>),
     /// Sends these bytes after a time.
@@ -27,15 +27,18 @@ pub(crate) enum Action {
 }
 
 /// A request: its number, from 0 on, and its bytes. The first one is the one before the load.
-pub(crate) struct Received<'a> {
-    pub(crate) number: u64,
-    pub(crate) head: &'a str,
-    pub(crate) body: &'a [u8],
+pub struct Received<'a> {
+    /// Its number.
+    pub number: u64,
+    /// The request line and the fields.
+    pub head: &'a str,
+    /// The bytes of the body.
+    pub body: &'a [u8],
 }
 
 type Script = dyn Fn(&Received<'_>) -> Action + Send + Sync;
 
-struct Shared {
+struct ScriptedState {
     script: Box<Script>,
     tls: Option<Arc<ServerConfig>>,
     requests: AtomicU64,
@@ -44,23 +47,27 @@ struct Shared {
     open: Mutex<HashMap<u64, TcpStream>>,
 }
 
-pub(crate) struct ScriptedServer {
-    pub(crate) port: u16,
-    shared: Arc<Shared>,
+/// A server whose response to each request is scripted.
+pub struct ScriptedServer {
+    /// The port of 127.0.0.1 at which it listens.
+    pub port: u16,
+    shared: Arc<ScriptedState>,
 }
 
 impl ScriptedServer {
-    pub(crate) fn start(script: impl Fn(&Received<'_>) -> Action + Send + Sync + 'static) -> Self {
+    /// Starts a server without TLS.
+    pub fn start(script: impl Fn(&Received<'_>) -> Action + Send + Sync + 'static) -> Self {
         Self::start_with(None, script)
     }
 
-    pub(crate) fn start_with(
+    /// Starts a server, with TLS if there is a configuration of it.
+    pub fn start_with(
         tls: Option<ServerConfig>,
         script: impl Fn(&Received<'_>) -> Action + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ScriptedState {
             script: Box::new(script),
             tls: tls.map(Arc::new),
             requests: AtomicU64::new(0),
@@ -73,11 +80,13 @@ impl ScriptedServer {
         Self { port, shared }
     }
 
-    pub(crate) fn url(&self, path: &str) -> String {
+    /// The URL of a path.
+    pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    pub(crate) fn accepted(&self) -> u64 {
+    /// How many connections it accepted.
+    pub fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 }
@@ -88,7 +97,7 @@ impl Drop for ScriptedServer {
     }
 }
 
-impl Shared {
+impl ScriptedState {
     fn accept(self: Arc<Self>, listener: &TcpListener) {
         for stream in listener.incoming() {
             let stream = stream.unwrap();
@@ -201,7 +210,8 @@ fn whole_request(input: &[u8]) -> Option<(String, usize, usize)> {
     (input.len() >= end + length).then_some((head, end, end + length))
 }
 
-pub(crate) fn wait(time: Duration) {
+/// Waits for this time.
+pub fn wait(time: Duration) {
     let until = Instant::now() + time;
     while let Some(left) = until
         .checked_duration_since(Instant::now())
@@ -212,7 +222,7 @@ pub(crate) fn wait(time: Duration) {
 }
 
 /// A response with this status and body.
-pub(crate) fn response(status: u16, body: &str) -> Vec<u8> {
+pub fn response(status: u16, body: &str) -> Vec<u8> {
     format!(
         "HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()

@@ -3,17 +3,17 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::BenchError;
+use apus_bench::BenchError;
 
 /// Sets the size back when it is dropped.
-pub(super) struct LoopbackMtu {
+pub(crate) struct LoopbackMtu {
     file: PathBuf,
     before: String,
 }
 
 impl LoopbackMtu {
     /// Sets the size, which needs root. A server over QUIC would send packets of up to 64 KB, which no network passes.
-    pub(super) fn set(bytes: u32) -> Result<Self, BenchError> {
+    pub(crate) fn set(bytes: u32) -> Result<Self, BenchError> {
         let file = PathBuf::from("/sys/class/net/lo/mtu");
         let wrong = |error: std::io::Error| {
             BenchError::Server(format!(

@@ -3,10 +3,11 @@
 use std::fs;
 use std::time::Duration;
 
-use apus_bench::{ComparedCases, ComparisonChanges, ComparisonFile, ComparisonProgress, compare};
+use apus_comparison::{
+    ComparedCases, ComparisonChanges, ComparisonFile, ComparisonProgress, compare,
+};
+use apus_testkit::scripted::{Action, ScriptedServer, response};
 use tempfile::TempDir;
-
-use crate::server::{Action, ScriptedServer, response};
 
 /// A server that takes so long for each response.
 fn slow(milliseconds: f64) -> ScriptedServer {
@@ -141,7 +142,7 @@ fn cases_goals_and_what_others_published_are_in_the_result() {
         ("c", 1)
     );
 
-    let page = apus_bench::to_page(std::slice::from_ref(&result));
+    let page = apus_comparison::to_page(std::slice::from_ref(&result));
     for part in [
         "<p>First.</p>",
         "the first",
@@ -160,17 +161,17 @@ fn cases_goals_and_what_others_published_are_in_the_result() {
         assert_eq!(page.matches(title).count(), 1, "{title}: {page}");
     }
     let mut other = result.clone();
-    let both = apus_bench::to_page(&[result.clone(), other.clone()]);
+    let both = apus_comparison::to_page(&[result.clone(), other.clone()]);
     assert_eq!(both.matches("<section").count(), 1, "{both}");
     other.title = "elsewhere".to_owned();
-    let apart = apus_bench::to_page(&[result.clone(), other]);
+    let apart = apus_comparison::to_page(&[result.clone(), other]);
     assert_eq!(apart.matches("<section").count(), 2, "{apart}");
     assert!(
         apart.contains("<a href=\"#section-1\">elsewhere</a>"),
         "{apart}"
     );
 
-    let text = apus_bench::to_comparison_text(first);
+    let text = apus_comparison::to_comparison_text(first);
     assert!(
         text.contains("published of one:") && text.contains("MISSED: other"),
         "{text}"
@@ -233,11 +234,12 @@ fn a_server_without_a_good_response_counts_its_failures_and_the_comparison_goes_
         "other sent no good response within 2 of 2 rounds, so its rate, CPU and latencies are not compared.",
         "requests to other failed: wrong status (",
     ] {
-        let text = apus_bench::to_comparison_text(report);
+        let text = apus_comparison::to_comparison_text(report);
         assert!(text.contains(note), "{note}: {text}");
     }
     assert!(
-        apus_bench::to_page(std::slice::from_ref(&result)).contains("other sent no good response")
+        apus_comparison::to_page(std::slice::from_ref(&result))
+            .contains("other sent no good response")
     );
 }
 
@@ -349,7 +351,7 @@ fn a_case_has_urls_and_a_limit_of_the_origin() {
         report.goals.len() == 2 && report.goals.iter().all(|goal| goal.is_reached),
         "{report:?}"
     );
-    let page = apus_bench::to_page(std::slice::from_ref(&result));
+    let page = apus_comparison::to_page(std::slice::from_ref(&result));
     assert!(
         page.contains("share of the origin") && page.contains("p99 by the median"),
         "{page}"

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-use super::figures::FIGURES;
-use super::result::{ComparedMetric, ComparisonReport, METRICS};
+use crate::figures::FIGURES;
+use crate::result::{ComparedMetric, ComparisonReport, METRICS};
 
 /// The result as text: the medians, and each server beside the reference.
 pub fn to_comparison_text(report: &ComparisonReport) -> String {
@@ -101,21 +101,10 @@ fn write_ratio(
     }
 }
 
-/// A number with about four digits.
-pub(super) fn number(value: f64) -> String {
-    match value.abs() {
-        _ if value == 0.0 => "0".to_owned(),
-        size if size >= 1000.0 => format!("{value:.0}"),
-        size if size >= 100.0 => format!("{value:.1}"),
-        size if size >= 10.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::figures::figure;
+    use crate::figures::figure;
 
     #[test]
     fn rates_are_written_as_in_the_result_of_a_load() {

@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Write as _};
 
-use super::ComparedCases;
-use super::figures::{FIGURES, FigureKind, TableFigure};
-use super::result::{ComparedMetric, ComparisonReport, METRICS};
-use crate::report::html::{Chart, ChartLine, EscapedText, STYLE, write_details, write_table};
+use apus_bench::html::{Chart, ChartLine, EscapedText, STYLE, write_details, write_table};
+
+use crate::figures::{FIGURES, FigureKind, TableFigure};
+use crate::result::{ComparedCases, ComparedMetric, ComparisonReport, METRICS};
 
 /// The classes of the lines of servers.
 const LINES: [&str; 6] = [

@@ -1,7 +1,8 @@
 //! How long comparisons take, by their files.
 
-use super::{ComparisonFile, ComparisonPlan};
-use crate::plan::LoadLimit;
+use apus_bench::LoadLimit;
+
+use crate::plan::{ComparisonFile, ComparisonPlan};
 
 /// The seconds that are assumed for a load which a number of requests ends.
 const REQUESTS: f64 = 10.0;

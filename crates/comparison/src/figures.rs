@@ -2,27 +2,26 @@
 
 use std::collections::BTreeMap;
 
+use apus_bench::format_rate;
 use serde::{Deserialize, Serialize};
 
-use super::result::{RoundSample, ServerSamples};
-use super::statistics::median;
-use super::text::number;
-use crate::format_rate;
+use crate::samples::{RoundSample, ServerSamples};
+use crate::statistics::median;
 
 /// A figure of a server.
-pub(super) struct TableFigure {
+pub(crate) struct TableFigure {
     /// Its name in files and reports for programs.
-    pub(super) key: &'static str,
+    pub(crate) key: &'static str,
     /// Its name in tables, with its unit.
-    pub(super) title: &'static str,
+    pub(crate) title: &'static str,
     /// Its value in a round.
     value: fn(&RoundSample) -> Option<f64>,
-    pub(super) kind: FigureKind,
+    pub(crate) kind: FigureKind,
 }
 
 /// How rounds are summed up, and when a table has the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FigureKind {
+pub(crate) enum FigureKind {
     /// The median, which is shown if it is known.
     Usual,
     /// The median, which is shown if there is a goal for it or others have published it.
@@ -36,7 +35,7 @@ pub(super) enum FigureKind {
 macro_rules! figures {
     ($($key:literal, $title:literal, $kind:ident, $value:expr;)*) => {
         /// All figures, in the order of tables.
-        pub(super) const FIGURES: &[TableFigure] = &[$(TableFigure {
+        pub(crate) const FIGURES: &[TableFigure] = &[$(TableFigure {
             key: $key,
             title: $title,
             value: $value,
@@ -75,7 +74,7 @@ figures! {
 
 impl TableFigure {
     /// A value of it as tables have it, without the unit.
-    pub(super) fn format(&self, value: f64) -> String {
+    pub(crate) fn format(&self, value: f64) -> String {
         match self.key {
             "rate" | "per-core" | "per-core-behind" => format_rate(value),
             _ => number(value),
@@ -97,7 +96,7 @@ impl TableFigure {
 }
 
 /// All figures that are known of rounds, by their names.
-pub(super) fn figures_of(rounds: &[RoundSample]) -> BTreeMap<&'static str, f64> {
+pub(crate) fn figures_of(rounds: &[RoundSample]) -> BTreeMap<&'static str, f64> {
     let known = FIGURES
         .iter()
         .filter_map(|figure| Some((figure.key, figure.of(rounds)?)));
@@ -105,7 +104,7 @@ pub(super) fn figures_of(rounds: &[RoundSample]) -> BTreeMap<&'static str, f64> 
 }
 
 /// The figure with this name.
-pub(super) fn figure(key: &str) -> Result<&'static TableFigure, String> {
+pub(crate) fn figure(key: &str) -> Result<&'static TableFigure, String> {
     FIGURES
         .iter()
         .find(|figure| figure.key == key)
@@ -128,7 +127,7 @@ pub struct PublishedFigures {
 
 /// The table `published` of a file.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct RawPublished {
+pub(crate) struct RawPublished {
     server: String,
     note: Option<String>,
     #[serde(flatten)]
@@ -136,7 +135,7 @@ pub(super) struct RawPublished {
 }
 
 impl RawPublished {
-    pub(super) fn parse(self) -> Result<PublishedFigures, String> {
+    pub(crate) fn parse(self) -> Result<PublishedFigures, String> {
         for key in self.figures.keys() {
             figure(key).map_err(|error| format!("published of `{}`: {error}", self.server))?;
         }
@@ -151,7 +150,7 @@ impl RawPublished {
 /// The table `goal` of a file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawGoal {
+pub(crate) struct RawGoal {
     figure: String,
     server: String,
     /// The servers by whose value that of the server is divided; of several, the best one.
@@ -164,13 +163,13 @@ pub(super) struct RawGoal {
 /// A name, or several.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-pub(super) enum RawNames {
+pub(crate) enum RawNames {
     One(String),
     Several(Vec<String>),
 }
 
 impl RawNames {
-    pub(super) fn all(names: Option<Self>) -> Vec<String> {
+    pub(crate) fn all(names: Option<Self>) -> Vec<String> {
         match names {
             None => Vec::new(),
             Some(Self::One(name)) => vec![name],
@@ -181,7 +180,7 @@ impl RawNames {
 
 /// What is to be reached.
 #[derive(Clone)]
-pub(super) struct ComparisonGoal {
+pub(crate) struct ComparisonGoal {
     figure: &'static TableFigure,
     server: String,
     of: Vec<String>,
@@ -218,7 +217,7 @@ impl std::fmt::Debug for ComparisonGoal {
 
 impl RawGoal {
     /// The goal, for servers with these names.
-    pub(super) fn parse(self, servers: &[&str]) -> Result<ComparisonGoal, String> {
+    pub(crate) fn parse(self, servers: &[&str]) -> Result<ComparisonGoal, String> {
         let of = RawNames::all(self.of);
         let unknown = of
             .iter()
@@ -245,12 +244,12 @@ impl RawGoal {
 
 impl ComparisonGoal {
     /// Whether it is about the figure with this name.
-    pub(super) fn is_about(&self, key: &str) -> bool {
+    pub(crate) fn is_about(&self, key: &str) -> bool {
         self.figure.key == key
     }
 
     /// Whether it was reached; `None` if a value is unknown, as of a server that was left out.
-    pub(super) fn evaluate(&self, servers: &[ServerSamples]) -> Option<ReachedGoal> {
+    pub(crate) fn evaluate(&self, servers: &[ServerSamples]) -> Option<ReachedGoal> {
         let value_of = |name: &String| {
             let server = servers.iter().find(|server| server.name == *name)?;
             server.figures.get(self.figure.key).copied()
@@ -288,6 +287,17 @@ impl ComparisonGoal {
             is_reached,
             reason: self.reason.clone().filter(|_| !is_reached),
         })
+    }
+}
+
+/// A number with about four digits.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        _ if value == 0.0 => "0".to_owned(),
+        size if size >= 1000.0 => format!("{value:.0}"),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
     }
 }
 
