@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::load_run::fetch;
 use crate::plan::{LoadLimit, LoadPlan};
+use crate::prepared_load::fetch;
 use crate::{BenchError, BenchUrl};
 use apus_usage::ProcessReading;
 

@@ -1,4 +1,4 @@
-//! The result of a comparison: what each round measured, and the ratios with how sure they are.
+//! The result of a comparison: the samples of each server, and the ratios with how sure they are.
 
 use std::collections::BTreeMap;
 
