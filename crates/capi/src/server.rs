@@ -6,6 +6,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::net::ToSocketAddrs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -82,7 +83,7 @@ pub enum ApusLimit {
 /// A server: an application, its listeners and its limits.
 pub struct ApusServer {
     /// `None` once it was started, or its thread took it over.
-    settings: Option<ServerSettings>,
+    settings: Mutex<Option<ServerSettings>>,
     running: OnceLock<ServerThread>,
 }
 
@@ -295,6 +296,7 @@ impl EndOfServer {
 }
 
 impl ServerThread {
+    /// The thread of a server whose workers do not accept connections yet.
     fn start(settings: ServerSettings, by_signals: bool) -> Result<Self, CallError> {
         let PreparedServer {
             plan,
@@ -317,7 +319,7 @@ impl ServerThread {
                 false => None,
             }
         };
-        let engine = Arc::new(Engine::start(plan).map_err(|error| start_error(&error))?);
+        let engine = Arc::new(Engine::bind(plan).map_err(|error| start_error(&error))?);
         let addresses = tcp_addresses(&engine.status().listening);
         let (stop, mut stop_requested) = watch::channel(false);
         let end = Arc::<EndOfServer>::default();
@@ -409,12 +411,16 @@ impl ServerThread {
 
 impl ApusServer {
     fn settings(&mut self) -> Result<&mut ServerSettings, CallError> {
-        self.settings.as_mut().ok_or_else(started_before)
+        let settings = self.settings.get_mut();
+        let settings = settings.unwrap_or_else(PoisonError::into_inner);
+        settings.as_mut().ok_or_else(started_before)
     }
 
     /// The settings, which a worker of the program takes over.
-    pub(crate) fn into_settings(mut self) -> Result<ServerSettings, CallError> {
-        self.settings.take().ok_or_else(started_before)
+    pub(crate) fn into_settings(self) -> Result<ServerSettings, CallError> {
+        let settings = self.settings.into_inner();
+        let settings = settings.unwrap_or_else(PoisonError::into_inner);
+        settings.ok_or_else(started_before)
     }
 
     fn running(&self) -> Result<&ServerThread, CallError> {
@@ -427,11 +433,18 @@ impl ApusServer {
         })
     }
 
-    fn start(&mut self, by_signals: bool) -> Result<&ServerThread, CallError> {
-        let settings = self.settings.take().ok_or_else(started_before)?;
-        let running = ServerThread::start(settings, by_signals)?;
-        let _ = self.running.set(running);
-        self.running()
+    /// Starts it. Its handlers, which may run before this returns, have it as a server that runs.
+    fn start(&self, by_signals: bool) -> Result<&ServerThread, CallError> {
+        let settings = self.settings.lock();
+        let settings = settings.unwrap_or_else(PoisonError::into_inner).take();
+        let running = ServerThread::start(settings.ok_or_else(started_before)?, by_signals)?;
+        let running = self.running.get_or_init(|| running);
+        running.engine.serve().map_err(|error| {
+            running.stop.send_replace(true);
+            running.join();
+            start_error(&error)
+        })?;
+        Ok(running)
     }
 }
 
@@ -457,7 +470,7 @@ pub extern "C" fn apus_server_new(app: Option<Box<ApusApp>>) -> Option<Box<ApusS
     object("apus_server_new", || {
         let (app, owned) = app.ok_or_else(|| CallError::null("app"))?.into_parts();
         Ok(ApusServer {
-            settings: Some(ServerSettings {
+            settings: Mutex::new(Some(ServerSettings {
                 app,
                 owned,
                 listeners: Vec::new(),
@@ -466,7 +479,7 @@ pub extern "C" fn apus_server_new(app: Option<Box<ApusApp>>) -> Option<Box<ApusS
                 server_field: None,
                 observers: Vec::new(),
                 starts: Vec::new(),
-            }),
+            })),
             running: OnceLock::new(),
         })
     })
@@ -728,22 +741,29 @@ pub extern "C" fn apus_server_on_worker_start(
     })
 }
 
+/// A server that is to be started. From then on it is shared with its handlers, so that it is no exclusive reference.
+fn started<'a>(server: Option<NonNull<ApusServer>>) -> Result<&'a ApusServer, CallError> {
+    let server = server.ok_or_else(|| CallError::null("server"))?;
+    // SAFETY: the program frees a server after this call at the earliest, and makes no settings meanwhile.
+    Ok(unsafe { server.as_ref() })
+}
+
 /// Starts the server, on threads of its own: it accepts connections when this returns. Errors: APUS_INVALID: the application
 /// has mistakes, or no address; APUS_IO: an address cannot be bound; APUS_STATE: it was started before. A server whose start
 /// failed can only be freed.
 #[unsafe(no_mangle)]
-pub extern "C" fn apus_server_start(server: Option<&mut ApusServer>) -> ApusStatus {
+pub extern "C" fn apus_server_start(server: Option<NonNull<ApusServer>>) -> ApusStatus {
     status("apus_server_start", || {
-        let server = server.ok_or_else(|| CallError::null("server"))?;
+        let server = started(server)?;
         server.start(false).map(|_| ())
     })
 }
 
 /// Starts the server and serves until SIGTERM or SIGINT, or apus_server_stop(). Errors: as apus_server_start().
 #[unsafe(no_mangle)]
-pub extern "C" fn apus_server_run(server: Option<&mut ApusServer>) -> ApusStatus {
+pub extern "C" fn apus_server_run(server: Option<NonNull<ApusServer>>) -> ApusStatus {
     status("apus_server_run", || {
-        let server = server.ok_or_else(|| CallError::null("server"))?;
+        let server = started(server)?;
         server.start(true)?.join();
         Ok(())
     })

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::connection_table::ConnectionCount;
 use crate::counters::{WorkerCounters, WorkerStatus, WorkerTotals};
-use crate::h3::{Http3Sockets, bind_until_udp_is_free, needs_free_udp_port};
+use crate::h3::{Http3Sockets, NewSockets, bind_until_udp_is_free, needs_free_udp_port};
 use crate::listen::{Binder, BoundAddress, PortSharing};
 use crate::plan::{EnginePlan, ListenAddress};
 use crate::run::{self, ListenerSockets, WorkerCommand, WorkerEnd, WorkerSetup};
@@ -82,11 +82,28 @@ impl Engine {
         Self::start_with(plan, None)
     }
 
+    /// Binds the addresses of a plan, and starts workers that accept nothing until [`serve`](Self::serve).
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    pub fn bind(plan: EnginePlan) -> Result<Self, EngineStartError> {
+        Self::bind_with(plan, None)
+    }
+
     /// As [`Engine::start`]; `binder` binds addresses that this process may not use, also after a reload.
     ///
     /// # Errors
     /// As [`Engine::start`].
     pub fn start_with(
+        plan: EnginePlan,
+        binder: Option<Arc<dyn Binder>>,
+    ) -> Result<Self, EngineStartError> {
+        let engine = Self::bind_with(plan, binder)?;
+        engine.serve()?;
+        Ok(engine)
+    }
+
+    fn bind_with(
         plan: EnginePlan,
         binder: Option<Arc<dyn Binder>>,
     ) -> Result<Self, EngineStartError> {
@@ -126,11 +143,28 @@ impl Engine {
                 restarts,
             });
         }
-        let (plan, bound) = (Arc::clone(&state.plan), state.bound.clone());
-        let binder = engine.shared.binder.as_deref();
-        state.hand_out(&plan, &bound, binder)?;
         drop(state);
         Ok(engine)
+    }
+
+    /// Serves the plan that it was bound for, unless it was stopped meanwhile. Its workers accept connections when this returns, and
+    /// may do so before.
+    ///
+    /// # Errors
+    /// The workers cannot use the addresses. They may go on until the engine is stopped.
+    pub fn serve(&self) -> Result<(), EngineStartError> {
+        let waiting = {
+            let mut state = self.shared.lock();
+            if state.stopping {
+                return Ok(());
+            }
+            let (plan, bound) = (Arc::clone(&state.plan), state.bound.clone());
+            let (waiting, http3) = state.send_out(&plan, &bound, self.shared.binder.as_deref())?;
+            state.http3.commit(http3);
+            waiting
+        };
+        // What a worker runs when it starts may ask for the status.
+        wait_for_all(waiting)
     }
 
     /// Puts another plan in force. Connections stay open and use the new plan from their next request on. The
@@ -255,6 +289,19 @@ impl EngineState {
         bound: &[Arc<BoundAddress>],
         binder: Option<&dyn Binder>,
     ) -> Result<(), EngineStartError> {
+        let (waiting, http3) = self.send_out(plan, bound, binder)?;
+        wait_for_all(waiting)?;
+        self.http3.commit(http3);
+        Ok(())
+    }
+
+    /// Gives every worker the plan.
+    fn send_out(
+        &self,
+        plan: &Arc<EnginePlan>,
+        bound: &[Arc<BoundAddress>],
+        binder: Option<&dyn Binder>,
+    ) -> Result<(Vec<PlanReceipt>, NewSockets), EngineStartError> {
         let mut waiting = Vec::with_capacity(self.workers.len());
         let mut http3 = self.http3.bind(plan, bound, binder);
         for (index, worker) in self.workers.iter().enumerate() {
@@ -262,14 +309,7 @@ impl EngineState {
             let sockets = sockets_of(index, bound, quic)?;
             waiting.push(run_plan(&worker.commands, plan, sockets));
         }
-        for done in waiting {
-            match wait_blocking(done) {
-                Some(result) => result.map_err(EngineStartError::worker)?,
-                None => return Err(EngineStartError::worker(io::Error::other("a worker died"))),
-            }
-        }
-        self.http3.commit(http3);
-        Ok(())
+        Ok((waiting, http3))
     }
 }
 
@@ -301,6 +341,17 @@ pub(crate) fn sockets_of(
     });
     let sockets: io::Result<_> = sockets.collect();
     sockets.map_err(EngineStartError::worker)
+}
+
+/// Waits until a plan is in force on all workers.
+fn wait_for_all(waiting: Vec<PlanReceipt>) -> Result<(), EngineStartError> {
+    for done in waiting {
+        match wait_blocking(done) {
+            Some(result) => result.map_err(EngineStartError::worker)?,
+            None => return Err(EngineStartError::worker(io::Error::other("a worker died"))),
+        }
+    }
+    Ok(())
 }
 
 /// Waits for a worker, even on a thread that runs a runtime of its own: workers reply within moments, and

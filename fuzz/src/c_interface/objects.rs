@@ -1,7 +1,7 @@
 //! Objects that are made, combined, passed on and freed: applications, services, configurations, servers.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::ptr::{null, null_mut};
+use std::ptr::{NonNull, null, null_mut};
 
 use apus_capi::*;
 
@@ -237,7 +237,7 @@ impl Objects {
             8 => _ = noted(apus_server_config(server, self.configs[b].as_deref())),
             9 if self.starts < 2 => {
                 self.starts += 1;
-                noted(apus_server_start(server));
+                noted(apus_server_start(server.map(NonNull::from)));
             }
             10 => _ = noted(apus_server_stop(self.servers[a].as_deref())),
             11 => {

@@ -526,6 +526,17 @@ fn the_server_in_c_is_clean_under_valgrind() {
     server.end();
 }
 
+/// A handler that stopped its server could find that it had not started yet.
+#[test]
+fn workers_use_their_server_before_its_start_returns() {
+    let folder = tempfile::tempdir().unwrap();
+    let early = compile("early.c", folder.path());
+    let mut command = command(&early);
+    command.arg("127.0.0.1:0");
+    let output = Program::start(command).end();
+    assert_eq!(output, "3 workers, 0 without port, 0 without status\n");
+}
+
 #[test]
 fn php_runs_behind_a_server_that_ends_by_signal_or_by_a_handler() {
     let folder = tempfile::tempdir().unwrap();

@@ -32,7 +32,9 @@ use bytes::Bytes;
 use self::endpoint::EndpointListener;
 pub(crate) use self::endpoint::Http3Endpoint;
 use self::protocol::Http3Protocol;
-pub(crate) use self::sockets::{Http3Sockets, bind_until_udp_is_free, needs_free_udp_port};
+pub(crate) use self::sockets::{
+    Http3Sockets, NewSockets, bind_until_udp_is_free, needs_free_udp_port,
+};
 use self::timers::Http3Timers;
 use crate::alt_svc::AltSvc;
 use crate::connection_table::ConnectionSlot;
