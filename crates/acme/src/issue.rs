@@ -271,7 +271,10 @@ impl CertificateOrder<'_> {
                 Ok(order) => order,
                 // An authority may have forgotten that certificate, or accept no such facts.
                 Err(error) => {
-                    self.expect_refusal(error)?;
+                    let error = IssueError::from(error);
+                    if !(self.observations.is_refusal() && error.is_of_the_request()) {
+                        return Err(error);
+                    }
                     account.new_order(&new()).await?
                 }
             },
@@ -300,13 +303,16 @@ impl CertificateOrder<'_> {
         };
         let mut order = match account.order(open.url.clone()).await {
             Ok(order) => order,
-            // The order is not given up because it could not be looked at a few times.
-            Err(error) if state.failures < MOST_FAILURES_OF_ONE_ORDER => {
-                // An authority that has forgotten the order says so.
-                self.expect_refusal(error)?;
-                return Ok(None);
+            Err(error) => {
+                let error = IssueError::from(error);
+                // An authority that has forgotten the order says so. It is not given up for other failures, unless there are many.
+                let is_given_up =
+                    self.observations.is_refusal() || state.failures >= MOST_FAILURES_OF_ONE_ORDER;
+                return match is_given_up && error.is_of_the_request() {
+                    true => Ok(None),
+                    false => Err(error),
+                };
             }
-            Err(_) => return Ok(None),
         };
         let is_useful = match order.state().status {
             OrderStatus::Pending | OrderStatus::Ready => true,
@@ -316,15 +322,6 @@ impl CertificateOrder<'_> {
             OrderStatus::Invalid => false,
         };
         Ok(is_useful.then_some(order))
-    }
-
-    /// Nothing, if the authority has refused what it was asked for; otherwise this error, which tells nothing of that.
-    fn expect_refusal(&self, error: instant_acme::Error) -> Result<(), IssueError> {
-        let error = IssueError::from(error);
-        match self.observations.is_refusal() && error.is_of_the_request() {
-            true => Ok(()),
-            false => Err(error),
-        }
     }
 
     /// The certificate of this authority that a new one replaces (RFC 9773 section 5).

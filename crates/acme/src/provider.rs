@@ -53,7 +53,11 @@ impl AcmeProvider {
 
     /// The authority of the same operator for trials, whose certificates no browser trusts, and whose limits are wide.
     pub(crate) fn staging(&self) -> Option<Self> {
-        Self::find(&format!("{}-staging", self.name))
+        let name = format!("{}-staging", self.name);
+        // A URL with this end names no authority.
+        Self::names()
+            .find(|known| *known == name)
+            .and_then(Self::find)
     }
 }
 
@@ -88,6 +92,12 @@ mod tests {
         let staging = AcmeProvider::default().staging().unwrap();
         assert_eq!(staging.name, "letsencrypt-staging");
         assert_eq!(staging.staging(), None);
-        assert_eq!(AcmeProvider::find("zerossl").unwrap().staging(), None);
+        for other in ["zerossl", "https://ca.internal/acme/directory"] {
+            assert_eq!(
+                AcmeProvider::find(other).unwrap().staging(),
+                None,
+                "{other}"
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
-        let start = std::process::id().wrapping_mul(31) % 20_000;
+        let start = std::process::id().wrapping_mul(997) % 20_000;
         let next = NEXT.fetch_add(1, Ordering::Relaxed) % 20_000;
         let port = 12_000 + (start as u16 + next) % 20_000;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {

@@ -269,14 +269,26 @@ fn an_order_that_cannot_be_looked_at_for_a_while_is_not_replaced() {
     wait_until("the failure", || test.list().contains("1 attempts failed"));
     assert_eq!(test.pebble.orders(), 1);
     drop(authority);
+    let renew = ["cert", "renew", "shop.example.com"];
     let authority = refuses("/my-order/");
-    test.home.expect(&["cert", "renew", "shop.example.com"], 1);
+    test.home.expect(&renew, 1);
     assert_eq!(test.pebble.orders(), 1);
     drop(authority);
-    let _authority = between("");
-    test.home.expect(&["cert", "renew", "shop.example.com"], 0);
+    let authority = between("");
+    test.home.expect(&renew, 0);
     test.wait_until_served("shop.example.com");
     assert_eq!(test.pebble.orders(), 1);
+    // The next one is given up after three failures.
+    drop(authority);
+    let authority = refuses("/my-order/");
+    for orders in [2, 2, 2, 3] {
+        test.home.expect(&renew, 1);
+        assert_eq!(test.pebble.orders(), orders, "{}", test.list());
+    }
+    drop(authority);
+    let _authority = between("");
+    test.home.expect(&renew, 0);
+    assert_eq!(test.pebble.orders(), 3);
 }
 
 #[test]
