@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use apus_sites::{RequestVariable, VariableDescription};
+
 /// The format of access log lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFormat {
@@ -28,33 +30,6 @@ pub(crate) enum Escape {
     Json,
 }
 
-/// A variable of the request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RequestVariable {
-    RemoteAddr,
-    RemotePort,
-    Request,
-    Method,
-    RequestUri,
-    Path,
-    Query,
-    Protocol,
-    Scheme,
-    Host,
-    ServerName,
-    ServerAddr,
-    ServerPort,
-    Connection,
-    RequestId,
-    SslProtocol,
-    SslCipher,
-    SslServerName,
-    SslClientSubject,
-    SslClientSerial,
-    /// A field of the request, in lower case with hyphens.
-    Field(Box<str>),
-}
-
 /// A variable that is known when the response has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseVariable {
@@ -72,112 +47,90 @@ pub(crate) enum ResponseVariable {
     UpstreamCacheStatus,
 }
 
-/// The variables of templates, by name.
-const VARIABLES: &[(&str, FormatPart)] = &[
+const RESPONSE_VARIABLES: &[(VariableDescription, ResponseVariable)] = &[
     (
-        "remote_addr",
-        FormatPart::Request(RequestVariable::RemoteAddr),
+        VariableDescription {
+            name: "time_local",
+            value: "the time of the end of the response: `06/Nov/1994:08:49:37 +0000`",
+        },
+        ResponseVariable::TimeLocal,
     ),
     (
-        "remote_port",
-        FormatPart::Request(RequestVariable::RemotePort),
-    ),
-    ("request", FormatPart::Request(RequestVariable::Request)),
-    (
-        "request_method",
-        FormatPart::Request(RequestVariable::Method),
+        VariableDescription {
+            name: "time_iso8601",
+            value: "the same as `1994-11-06T08:49:37+00:00`",
+        },
+        ResponseVariable::TimeIso,
     ),
     (
-        "request_uri",
-        FormatPart::Request(RequestVariable::RequestUri),
-    ),
-    ("uri", FormatPart::Request(RequestVariable::Path)),
-    ("args", FormatPart::Request(RequestVariable::Query)),
-    ("query_string", FormatPart::Request(RequestVariable::Query)),
-    (
-        "server_protocol",
-        FormatPart::Request(RequestVariable::Protocol),
-    ),
-    ("scheme", FormatPart::Request(RequestVariable::Scheme)),
-    ("host", FormatPart::Request(RequestVariable::Host)),
-    (
-        "server_name",
-        FormatPart::Request(RequestVariable::ServerName),
+        VariableDescription {
+            name: "msec",
+            value: "the same in seconds since 1970, with milliseconds",
+        },
+        ResponseVariable::Milliseconds,
     ),
     (
-        "server_addr",
-        FormatPart::Request(RequestVariable::ServerAddr),
+        VariableDescription {
+            name: "status",
+            value: "the status of the response; 499 if the client left before there was one",
+        },
+        ResponseVariable::Status,
     ),
     (
-        "server_port",
-        FormatPart::Request(RequestVariable::ServerPort),
+        VariableDescription {
+            name: "body_bytes_sent",
+            value: "the bytes of the body that were sent",
+        },
+        ResponseVariable::BodyBytes,
     ),
     (
-        "connection",
-        FormatPart::Request(RequestVariable::Connection),
+        VariableDescription {
+            name: "bytes_sent",
+            value: "the bytes of head and body that were sent",
+        },
+        ResponseVariable::Bytes,
     ),
     (
-        "request_id",
-        FormatPart::Request(RequestVariable::RequestId),
+        VariableDescription {
+            name: "request_time",
+            value: "the seconds from the head of the request to the end of the response, with milliseconds",
+        },
+        ResponseVariable::Duration,
     ),
     (
-        "ssl_protocol",
-        FormatPart::Request(RequestVariable::SslProtocol),
+        VariableDescription {
+            name: "request_completion",
+            value: "`OK` if the whole response was sent",
+        },
+        ResponseVariable::Completion,
     ),
     (
-        "ssl_cipher",
-        FormatPart::Request(RequestVariable::SslCipher),
+        VariableDescription {
+            name: "upstream_addr",
+            value: "the address of the origin or PHP pool that responded",
+        },
+        ResponseVariable::UpstreamAddr,
     ),
     (
-        "ssl_server_name",
-        FormatPart::Request(RequestVariable::SslServerName),
+        VariableDescription {
+            name: "upstream_status",
+            value: "the status that it sent",
+        },
+        ResponseVariable::UpstreamStatus,
     ),
     (
-        "ssl_client_s_dn",
-        FormatPart::Request(RequestVariable::SslClientSubject),
+        VariableDescription {
+            name: "upstream_response_time",
+            value: "the seconds until its head was there, with milliseconds",
+        },
+        ResponseVariable::UpstreamDuration,
     ),
     (
-        "ssl_client_serial",
-        FormatPart::Request(RequestVariable::SslClientSerial),
-    ),
-    (
-        "time_local",
-        FormatPart::Response(ResponseVariable::TimeLocal),
-    ),
-    (
-        "time_iso8601",
-        FormatPart::Response(ResponseVariable::TimeIso),
-    ),
-    ("msec", FormatPart::Response(ResponseVariable::Milliseconds)),
-    ("status", FormatPart::Response(ResponseVariable::Status)),
-    (
-        "body_bytes_sent",
-        FormatPart::Response(ResponseVariable::BodyBytes),
-    ),
-    ("bytes_sent", FormatPart::Response(ResponseVariable::Bytes)),
-    (
-        "request_time",
-        FormatPart::Response(ResponseVariable::Duration),
-    ),
-    (
-        "request_completion",
-        FormatPart::Response(ResponseVariable::Completion),
-    ),
-    (
-        "upstream_addr",
-        FormatPart::Response(ResponseVariable::UpstreamAddr),
-    ),
-    (
-        "upstream_status",
-        FormatPart::Response(ResponseVariable::UpstreamStatus),
-    ),
-    (
-        "upstream_response_time",
-        FormatPart::Response(ResponseVariable::UpstreamDuration),
-    ),
-    (
-        "upstream_cache_status",
-        FormatPart::Response(ResponseVariable::UpstreamCacheStatus),
+        VariableDescription {
+            name: "upstream_cache_status",
+            value: "what the cache did: `HIT`, `MISS` and so on",
+        },
+        ResponseVariable::UpstreamCacheStatus,
     ),
 ];
 
@@ -197,60 +150,30 @@ impl LogFormat {
 
     /// A JSON object per line.
     pub fn json() -> Self {
-        const MEMBERS: &[(&str, FormatPart)] = &[
-            ("time", FormatPart::Response(ResponseVariable::TimeIso)),
-            (
-                "request_id",
-                FormatPart::Request(RequestVariable::RequestId),
-            ),
-            (
-                "remote_addr",
-                FormatPart::Request(RequestVariable::RemoteAddr),
-            ),
-            ("site", FormatPart::Request(RequestVariable::ServerName)),
-            ("scheme", FormatPart::Request(RequestVariable::Scheme)),
-            ("host", FormatPart::Request(RequestVariable::Host)),
-            ("method", FormatPart::Request(RequestVariable::Method)),
-            ("uri", FormatPart::Request(RequestVariable::RequestUri)),
-            ("protocol", FormatPart::Request(RequestVariable::Protocol)),
-            ("status", FormatPart::Response(ResponseVariable::Status)),
-            (
-                "body_bytes_sent",
-                FormatPart::Response(ResponseVariable::BodyBytes),
-            ),
-            ("bytes_sent", FormatPart::Response(ResponseVariable::Bytes)),
-            (
-                "request_time",
-                FormatPart::Response(ResponseVariable::Duration),
-            ),
-            (
-                "complete",
-                FormatPart::Response(ResponseVariable::Completion),
-            ),
+        // The names that log readers know, where they are not those of variables.
+        const MEMBERS: &[(&str, &str)] = &[
+            ("time", "time_iso8601"),
+            ("request_id", "request_id"),
+            ("remote_addr", "remote_addr"),
+            ("site", "server_name"),
+            ("scheme", "scheme"),
+            ("host", "host"),
+            ("method", "request_method"),
+            ("uri", "request_uri"),
+            ("protocol", "server_protocol"),
+            ("status", "status"),
+            ("body_bytes_sent", "body_bytes_sent"),
+            ("bytes_sent", "bytes_sent"),
+            ("request_time", "request_time"),
+            ("complete", "request_completion"),
+            ("referer", "http_referer"),
+            ("user_agent", "http_user_agent"),
+            ("ssl_protocol", "ssl_protocol"),
+            ("ssl_client_s_dn", "ssl_client_s_dn"),
         ];
-        let fields = ["referer", "user-agent"].map(|name| {
-            let member = name.replace('-', "_");
-            (
-                member,
-                FormatPart::Request(RequestVariable::Field(name.into())),
-            )
-        });
-        let tls = [
-            (
-                "ssl_protocol",
-                FormatPart::Request(RequestVariable::SslProtocol),
-            ),
-            (
-                "ssl_client_s_dn",
-                FormatPart::Request(RequestVariable::SslClientSubject),
-            ),
-        ];
-        let named = |(name, part): &(&str, FormatPart)| ((*name).to_owned(), part.clone());
         let members = MEMBERS
             .iter()
-            .map(named)
-            .chain(fields)
-            .chain(tls.iter().map(named));
+            .filter_map(|(member, name)| Some((member, variable(name).ok()?)));
         let mut parts = Vec::new();
         for (name, part) in members {
             let before = if parts.is_empty() { "{" } else { "," };
@@ -265,7 +188,7 @@ impl LogFormat {
     }
 
     /// A line with variables, as in nginx's `log_format`: `$remote_addr "$request" $status`.
-    /// `${status}` separates a name from letters after it. `$http_NAME` is a field of the request.
+    /// `${status}` separates a name from letters after it. `$http_NAME` is a field of the request. `$$` is a dollar sign.
     ///
     /// # Errors
     /// A variable is unknown, or the text contains a control character.
@@ -281,6 +204,11 @@ impl LogFormat {
                 parts.push(FormatPart::Text(before.into()));
             }
             let after = after.get(1..).unwrap_or_default();
+            if let Some(after) = after.strip_prefix('$') {
+                parts.push(FormatPart::Text("$".into()));
+                rest = after;
+                continue;
+            }
             let (name, following) = match after.strip_prefix('{') {
                 Some(braced) => braced.split_once('}').ok_or(LogFormatError::Unclosed {
                     at: at.saturating_add(text.len() - rest.len()),
@@ -306,14 +234,14 @@ impl LogFormat {
 }
 
 fn variable(name: &str) -> Result<FormatPart, LogFormatError> {
-    if let Some(field) = name.strip_prefix("http_").filter(|field| !field.is_empty()) {
-        let field = field.to_ascii_lowercase().replace('_', "-");
-        return Ok(FormatPart::Request(RequestVariable::Field(field.into())));
-    }
-    VARIABLES
+    let of_response = RESPONSE_VARIABLES
         .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, part)| part.clone())
+        .find(|(known, _)| known.name == name);
+    if let Some((_, variable)) = of_response {
+        return Ok(FormatPart::Response(*variable));
+    }
+    RequestVariable::named(name)
+        .map(FormatPart::Request)
         .ok_or_else(|| LogFormatError::UnknownVariable {
             name: name.to_owned(),
         })
@@ -337,10 +265,19 @@ pub enum LogFormatError {
     ControlCharacter,
 }
 
+impl LogFormat {
+    /// The variables of log lines that are known when the response has ended; the others are those of
+    /// [`RequestVariable`].
+    pub fn response_variables() -> impl Iterator<Item = VariableDescription> {
+        RESPONSE_VARIABLES.iter().map(|(known, _)| *known)
+    }
+}
+
 impl LogFormatError {
     /// The names of the variables, without `http_NAME`.
     pub fn known_variables() -> impl Iterator<Item = &'static str> {
-        VARIABLES.iter().map(|(name, _)| *name)
+        let known = RequestVariable::all().chain(LogFormat::response_variables());
+        known.map(|known| known.name)
     }
 }
 
@@ -384,12 +321,16 @@ mod tests {
                 FormatPart::Text("a".into()),
                 FormatPart::Response(ResponseVariable::Status),
                 FormatPart::Text(" ".into()),
-                FormatPart::Request(RequestVariable::Path),
+                FormatPart::Request(RequestVariable::named("uri").unwrap()),
                 FormatPart::Text("b ".into()),
-                FormatPart::Request(RequestVariable::Field("x-y".into())),
+                FormatPart::Request(RequestVariable::field("x-y")),
             ]
         );
         assert_eq!(LogFormat::combined().parts.len(), 14);
+        assert_eq!(
+            LogFormat::template("$$1").unwrap().parts,
+            [FormatPart::Text("$".into()), FormatPart::Text("1".into())]
+        );
     }
 
     #[test]

@@ -4,14 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use std::net::IpAddr;
-
-use apus_http::{Completion, Request, ResponseOutcome, Version};
+use apus_http::{Completion, Request, ResponseOutcome};
+use apus_sites::VariableSink;
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
-use crate::format::{Escape, FormatPart, LogFormat, RequestVariable, ResponseVariable};
+use crate::format::{Escape, FormatPart, LogFormat, ResponseVariable};
 
 /// A line whose response has not ended yet: the escaped values of the request variables, each after its
 /// length in four bytes.
@@ -33,7 +32,11 @@ impl LogLine {
             if let FormatPart::Request(variable) = part {
                 let at = values.len();
                 values.extend_from_slice(&[0; LENGTH]);
-                write_request_variable(variable, site_name, request, format.escape, &mut values);
+                let mut sink = EscapingSink {
+                    escape: format.escape,
+                    out: &mut values,
+                };
+                variable.write(request, site_name, &mut sink);
                 let len = values.len().saturating_sub(at.saturating_add(LENGTH));
                 let len = u32::try_from(len).unwrap_or(0);
                 if let Some(length) = values.get_mut(at..at.saturating_add(LENGTH)) {
@@ -76,56 +79,49 @@ impl LogLine {
     }
 }
 
-fn write_request_variable(
-    variable: &RequestVariable,
-    site_name: &str,
-    request: &Request,
+/// Appends the escaped values of request variables.
+struct EscapingSink<'a> {
     escape: Escape,
-    out: &mut Vec<u8>,
-) {
-    let connection = request.connection();
-    let tls = connection.tls.as_ref();
-    let client = || tls.and_then(|tls| tls.client_certificate.as_deref());
-    let mut value = |value: &[u8]| escape.string(Some(value), out);
-    match variable {
-        RequestVariable::RemoteAddr => escape.address(request.client().ip, out),
-        RequestVariable::RemotePort => escape.port(request.client().port, out),
-        RequestVariable::ServerAddr => escape.address(connection.local.ip(), out),
-        RequestVariable::ServerPort => escape.port(request.port(), out),
-        RequestVariable::Connection => write(out, format_args!("{}", connection.id)),
-        RequestVariable::RequestId => escape.quoted(out, |out| {
-            write(out, format_args!("{:016x}", request.id()));
-        }),
-        RequestVariable::Request => escape.quoted(out, |out| {
-            escape.bytes(request.method().as_str().as_bytes(), out);
-            out.push(b' ');
-            escape.bytes(request.target().as_str().as_bytes(), out);
-            out.push(b' ');
-            out.extend_from_slice(protocol(request.version()).as_bytes());
-        }),
-        RequestVariable::Method => value(request.method().as_str().as_bytes()),
-        RequestVariable::RequestUri => value(request.target().as_str().as_bytes()),
-        RequestVariable::Path => value(request.path().as_bytes()),
-        RequestVariable::Protocol => value(protocol(request.version()).as_bytes()),
-        RequestVariable::Scheme => value(request.scheme().as_bytes()),
-        RequestVariable::ServerName => value(site_name.as_bytes()),
-        RequestVariable::Query => escape.string(request.query().map(str::as_bytes), out),
-        RequestVariable::Host => escape.string(request.host().map(str::as_bytes), out),
-        RequestVariable::Field(name) => escape.string(request.headers().get(name), out),
-        RequestVariable::SslProtocol => {
-            escape.string(tls.map(|tls| tls.version.as_str().as_bytes()), out);
+    out: &'a mut Vec<u8>,
+}
+
+impl VariableSink for EscapingSink<'_> {
+    fn text(&mut self, value: &[u8]) {
+        self.escape.string(Some(value), self.out);
+    }
+
+    fn uri(&mut self, value: std::fmt::Arguments<'_>) {
+        match value.as_str() {
+            Some(value) => self.text(value.as_bytes()),
+            None => self.escape.quoted(self.out, |out| {
+                let mut out = EscapingWriter {
+                    escape: self.escape,
+                    out,
+                };
+                let _ = std::fmt::Write::write_fmt(&mut out, value);
+            }),
         }
-        RequestVariable::SslCipher => escape.string(tls.map(|tls| tls.cipher.as_bytes()), out),
-        RequestVariable::SslServerName => {
-            let name = tls.and_then(|tls| tls.server_name.as_deref());
-            escape.string(name.map(str::as_bytes), out);
-        }
-        RequestVariable::SslClientSubject => {
-            escape.string(client().map(|client| client.subject.as_bytes()), out);
-        }
-        RequestVariable::SslClientSerial => {
-            escape.string(client().map(|client| client.serial.as_bytes()), out);
-        }
+    }
+
+    fn number(&mut self, value: u64) {
+        write(self.out, format_args!("{value}"));
+    }
+
+    fn missing(&mut self) {
+        self.escape.string(None, self.out);
+    }
+}
+
+/// Escapes formatted text.
+struct EscapingWriter<'a> {
+    escape: Escape,
+    out: &'a mut Vec<u8>,
+}
+
+impl std::fmt::Write for EscapingWriter<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.escape.bytes(text.as_bytes(), self.out);
+        Ok(())
     }
 }
 
@@ -189,16 +185,6 @@ fn write(out: &mut Vec<u8>, arguments: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(arguments);
 }
 
-fn protocol(version: Version) -> &'static str {
-    match version {
-        Version::HTTP_09 => "HTTP/0.9",
-        Version::HTTP_10 => "HTTP/1.0",
-        Version::HTTP_2 => "HTTP/2.0",
-        Version::HTTP_3 => "HTTP/3.0",
-        _ => "HTTP/1.1",
-    }
-}
-
 impl Escape {
     fn quoted(self, out: &mut Vec<u8>, write_value: impl FnOnce(&mut Vec<u8>)) {
         let quote: &[u8] = match self {
@@ -215,20 +201,6 @@ impl Escape {
             (Self::Json, None) => out.extend_from_slice(b"null"),
             (Self::Hexadecimal, None) => out.push(b'-'),
             (_, Some(value)) => self.quoted(out, |out| self.bytes(value, out)),
-        }
-    }
-
-    fn address(self, ip: Option<IpAddr>, out: &mut Vec<u8>) {
-        self.quoted(out, |out| match ip {
-            Some(ip) => write(out, format_args!("{ip}")),
-            None => out.extend_from_slice(b"unix:"),
-        });
-    }
-
-    fn port(self, port: Option<u16>, out: &mut Vec<u8>) {
-        match port {
-            Some(port) => write(out, format_args!("{port}")),
-            None => self.string(None, out),
         }
     }
 

@@ -91,7 +91,7 @@ async fn writes_a_combined_line_and_a_json_object() {
         serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     assert_eq!(object["uri"], "/a?b");
     assert_eq!(object["site"], "blog");
-    assert_eq!(object["request_id"].as_str().unwrap().len(), 16);
+    assert_eq!(object["request_id"].as_str().unwrap().len(), 32);
     assert_eq!(object["status"], 404);
     assert_eq!(object["request_time"], 0.012);
     assert_eq!(object["user_agent"], "x\"y");

@@ -18,6 +18,7 @@ mod source;
 mod string_type;
 mod table_schema;
 mod value;
+mod variables;
 
 use std::path::Path;
 
@@ -32,6 +33,7 @@ pub use plan::{
 pub use reference::reference;
 pub use resolve::default_pool_folder;
 pub use schema::schema;
+pub use variables::variables;
 
 use keys::ConfigReader;
 use reference::tables_with;

@@ -15,7 +15,7 @@ use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 
 use apus_compress::Compression;
-use apus_http::{Network, TrustedProxies};
+use apus_http::TrustedProxies;
 use apus_net::tls::UnknownName;
 use apus_net::{AccountError, Limits, ListenAddress, SystemAccount};
 use apus_sites::{ForceHttps, Hsts};
@@ -29,7 +29,7 @@ use super::plan::{
 use super::raw;
 use super::source::{Setting, SourceSpan};
 use super::string_type::SiteHost;
-use super::value::Text;
+use super::value::{Switch, Text};
 use acme::AcmeDefaults;
 use apus_access_log::LogFormat;
 pub use php::default_pool_folder;
@@ -56,17 +56,18 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
             None => raw::Compress::absent(&top, reader)?,
         },
         max_body_bytes: raw_global.client_max_body_size.value.0,
+        trusts_proxies: !raw_global.trusted_proxies.0.is_empty(),
         acme: AcmeDefaults::new(&raw_global, global_place.as_ref(), reader),
-        trusted_proxies: (raw_global.trusted_proxies.0.iter())
-            .map(|network| network.0)
-            .collect(),
     };
     let cache = match &raw_global.cache {
         Some(raw) => cache::store(raw, reader),
         None => Some(CacheStorePlan::default()),
     };
     let cache_place = raw_global.cache.as_ref().map(|cache| cache.span.clone());
-    let global = global(raw_global, cache.unwrap_or_default(), reader);
+    let mut global = global(raw_global, cache.unwrap_or_default(), reader);
+    for name in request_id_fields(&file.sites.0) {
+        global.trusted_proxies = global.trusted_proxies.request_id(name);
+    }
     if file.sites.0.is_empty()
         && !(file.sites.given && reader.findings.iter().any(Finding::is_error))
     {
@@ -125,10 +126,10 @@ struct GlobalDefaults {
     access_log: Option<AccessLogPlan>,
     compress: raw::Compress,
     max_body_bytes: u64,
+    /// Whether a proxy in front is trusted.
+    trusts_proxies: bool,
     /// The keys of ACME.
     acme: AcmeDefaults,
-    /// The proxies in front that are trusted.
-    trusted_proxies: Vec<Network>,
 }
 
 fn global(raw: raw::Global, cache: CacheStorePlan, reader: &mut ConfigReader<'_>) -> GlobalPlan {
@@ -214,6 +215,19 @@ fn trusted_proxies(raw: &raw::Global, reader: &mut ConfigReader<'_>) -> TrustedP
     };
     let names = raw.trusted_proxies_pass.0.iter();
     names.fold(trusted, |trusted, name| trusted.pass(&*name.0))
+}
+
+/// The fields in which sites and locations send request ids, and so expect those of proxies.
+fn request_id_fields(sites: &[Setting<raw::Site>]) -> impl Iterator<Item = &str> {
+    let places = sites.iter().flat_map(|site| {
+        let locations = site.locations.0.iter().map(|location| &location.keys);
+        std::iter::once(&site.keys).chain(locations)
+    });
+    places.filter_map(|keys| match &keys.request_id.as_ref()?.value {
+        Switch::Off => None,
+        Switch::On => Some("x-request-id"),
+        Switch::As(table) => Some(&*table.header.0),
+    })
 }
 
 /// The account that `user` and `group` name; without a user, the one that is the default.
@@ -332,7 +346,7 @@ fn site(
             .collect(),
         site: raw.span.clone(),
     };
-    let listeners = listen::listeners(raw, !defaults.trusted_proxies.is_empty(), reader);
+    let listeners = listen::listeners(raw, defaults.trusts_proxies, reader);
     let resolved_tls = tls::site(raw, &defaults.acme, reader);
     let access_log = match &raw.access_log {
         Some(log) => access_log(log, reader),

@@ -108,6 +108,13 @@ pub trait Middleware<Marker>: Send + Sync + 'static {
     /// calls this function of it, too.
     fn check(&self, _route: &mut RouteCheck<'_>) {}
 
+    /// Whether it passes requests on whatever they are, and changes only fields: security headers, say. A site then calls it
+    /// also around the responses that it makes before it calls a handler, such as a redirect of a rewrite rule. A preflight
+    /// request that CORS responds to is no exception: nothing else knows its response.
+    fn changes_only_fields(&self) -> bool {
+        false
+    }
+
     /// The hook that this is, if it is one.
     #[doc(hidden)]
     fn hook(&self) -> Option<Hook<'_>> {
@@ -170,6 +177,9 @@ pub trait AnyMiddleware: Send + Sync {
     /// As [`Middleware::check`].
     fn check(&self, route: &mut RouteCheck<'_>);
 
+    /// As [`Middleware::changes_only_fields`].
+    fn changes_only_fields(&self) -> bool;
+
     /// As [`Middleware::hook`].
     fn hook(&self) -> Option<Hook<'_>>;
 }
@@ -191,6 +201,10 @@ impl<M: Middleware<Marker>, Marker> AnyMiddleware for ErasedMiddleware<M, Marker
 
     fn check(&self, route: &mut RouteCheck<'_>) {
         self.0.check(route);
+    }
+
+    fn changes_only_fields(&self) -> bool {
+        self.0.changes_only_fields()
     }
 
     fn hook(&self) -> Option<Hook<'_>> {
@@ -239,6 +253,11 @@ impl Layer {
     /// Whether both are clones of one layer.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.middleware, &other.middleware)
+    }
+
+    /// As [`Middleware::changes_only_fields`].
+    pub fn changes_only_fields(&self) -> bool {
+        self.middleware.changes_only_fields()
     }
 
     /// Passes a request through it.

@@ -28,7 +28,7 @@ impl RequestSpan {
             method = %request.method(),
             path = request.original_target().path(),
             route = field::Empty,
-            request_id = field::Empty,
+            request_id = %request.id(),
             queries = field::Empty,
             query_us = field::Empty,
         );
@@ -56,10 +56,5 @@ impl RequestSpan {
         self.0.record("queries", count);
         let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.0.record("query_us", microseconds);
-    }
-
-    /// Sets the id of the request.
-    pub fn record_id(&self, id: &str) {
-        self.0.record("request_id", id);
     }
 }

@@ -1,18 +1,18 @@
 //! The request that a service gets.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::rc::Rc;
 
 use http::{Method, Version};
 
 use crate::path::{self, InvalidPath, PathForms};
+use crate::request_id::RequestNumber;
 use crate::trusted_proxies::ForwardedInfo;
 use crate::{
     Authority, Body, Client, ConnectionInfo, Extensions, FieldSet, Headers, HopByHopFields,
-    Interim, InvalidTarget, KnownField, Target, list,
+    Interim, InvalidTarget, KnownField, RequestId, Target, list,
 };
 
 /// A request: head, body, connection, and the extensions that layers attach.
@@ -37,7 +37,7 @@ pub struct Request {
     connection: Rc<ConnectionInfo>,
     interim: Interim,
     extensions: Extensions,
-    id: u64,
+    number: RequestNumber,
 }
 
 /// The head of a request. A codec creates it in its final place, a box.
@@ -113,7 +113,7 @@ impl Request {
             connection,
             interim: Interim::default(),
             extensions: Extensions::new(),
-            id: next_id(),
+            number: RequestNumber::next(),
         }
     }
 
@@ -134,7 +134,7 @@ impl Request {
             connection: Rc::clone(&self.connection),
             interim: Interim::default(),
             extensions: Extensions::new(),
-            id: self.id,
+            number: self.number.clone(),
         }
     }
 
@@ -158,15 +158,14 @@ impl Request {
         }
     }
 
-    /// The number of the request in logs, which is unique with high probability, in this process and
-    /// others. A request that repeats another one for the same client has the same number.
-    pub fn id(&self) -> u64 {
-        self.id
+    /// The id of the request: the same in logs, in the response, and towards origins.
+    pub fn id(&self) -> RequestId {
+        self.number.id()
     }
 
-    /// Sets the [number](Self::id) to that of another request.
-    pub fn set_id(&mut self, id: u64) {
-        self.id = id;
+    /// Gives the request the id that a trusted proxy, or the request that it belongs to, has for it.
+    pub fn set_id(&mut self, id: RequestId) {
+        self.number = RequestNumber::Known(id);
     }
 
     /// The method.
@@ -439,14 +438,6 @@ fn authority_of(head: &Head, is_secure: bool) -> Authority {
         .or_else(|| head.headers.values_of(KnownField::Host).next())
         .and_then(|authority| Authority::normalise(authority, is_secure))
         .unwrap_or_default()
-}
-
-/// The next number of this thread, which starts at a random one.
-fn next_id() -> u64 {
-    thread_local! {
-        static NEXT: Cell<u64> = Cell::new(RandomState::new().hash_one(0));
-    }
-    NEXT.with(|next| next.replace(next.get().wrapping_add(1)))
 }
 
 impl fmt::Debug for Request {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use smallvec::SmallVec;
 
-use crate::{Authority, Headers, Network, Peer, Request};
+use crate::{Authority, Headers, Network, Peer, Request, RequestId};
 
 /// The proxies that are trusted to name their clients.
 ///
@@ -19,6 +19,7 @@ pub struct TrustedProxies {
     networks: Vec<Network>,
     field: ForwardedField,
     passed: Vec<Box<str>>,
+    request_ids: Vec<Box<str>>,
 }
 
 /// The field in which trusted proxies name their clients. Only one of the two is read, because proxies
@@ -101,6 +102,18 @@ impl TrustedProxies {
         self
     }
 
+    /// Takes the [id](Request::id) of a request from this field of a trusted proxy, in place of `X-Request-Id`. Of several
+    /// fields, the first one that has a valid id counts.
+    #[must_use]
+    pub fn request_id(mut self, name: impl Into<Box<str>>) -> Self {
+        let mut name = name.into();
+        name.make_ascii_lowercase();
+        if !self.request_ids.contains(&name) {
+            self.request_ids.push(name);
+        }
+        self
+    }
+
     /// Whether a connection comes from a trusted proxy.
     pub fn trusts(&self, peer: &Peer) -> bool {
         self.networks.iter().any(|network| network.contains(peer))
@@ -113,10 +126,26 @@ impl TrustedProxies {
         if is_trusted {
             let (forwarded, authority) = self.read(request);
             request.set_forwarded(forwarded, authority);
+            if let Some(id) = self.sent_id(request.headers()) {
+                request.set_id(id);
+            }
         }
         let is_passed = |name: &[u8]| self.passed.iter().any(|passed| passed.as_bytes() == name);
         let is_kept = |name: &[u8]| is_trusted && is_passed(name);
         request.remove_identity_fields(is_kept);
+    }
+
+    /// The id that a proxy gave a request.
+    fn sent_id(&self, headers: &Headers) -> Option<RequestId> {
+        let id_in = |name: &str| {
+            let mut lines = headers.get_all(name);
+            let line = lines.next().filter(|_| lines.next().is_none())?;
+            RequestId::parse(line)
+        };
+        if self.request_ids.is_empty() {
+            return id_in("x-request-id");
+        }
+        self.request_ids.iter().find_map(|name| id_in(name))
     }
 
     fn read(&self, request: &Request) -> (ForwardedInfo, Authority) {
@@ -319,6 +348,38 @@ mod tests {
             Some(_) => client.peer().to_string(),
             None => client.ip.map_or("unix".to_owned(), |ip| ip.to_string()),
         }
+    }
+
+    #[test]
+    fn the_id_of_a_request_is_that_of_a_trusted_proxy() {
+        let sent = [("x-request-id", "from-proxy")];
+        assert_eq!(
+            established(&trusting(), &sent).id().to_string(),
+            "from-proxy"
+        );
+        assert_eq!(
+            established(&TrustedProxies::default(), &sent)
+                .id()
+                .to_string()
+                .len(),
+            32
+        );
+        for lines in [
+            &[("x-request-id", "two words")][..],
+            &[sent[0], sent[0]],
+            &[],
+        ] {
+            let id = established(&trusting(), lines).id().to_string();
+            assert_eq!(id.len(), 32, "{lines:?}");
+        }
+        let named = trusting().request_id("X-Trace").request_id("x-other");
+        for (lines, expected) in [
+            (&[("x-trace", "t"), ("x-other", "o"), sent[0]][..], "t"),
+            (&[("x-trace", ""), ("x-other", "o")], "o"),
+        ] {
+            assert_eq!(established(&named, lines).id().to_string(), expected);
+        }
+        assert_eq!(established(&named, &sent).id().to_string().len(), 32);
     }
 
     #[test]

@@ -193,6 +193,10 @@ impl<Origins: AllowedOrigins> Cors<Origins> {
 }
 
 impl<Origins: AllowedOrigins> Middleware<()> for Cors<Origins> {
+    fn changes_only_fields(&self) -> bool {
+        true
+    }
+
     fn call(&self, request: Request, next: Next) -> ResponseFuture {
         let fields = request.headers();
         let is_preflight = *request.method() == Method::OPTIONS

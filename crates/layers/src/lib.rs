@@ -29,6 +29,6 @@ pub use metrics::{Metrics, MetricsHandler};
 #[cfg(feature = "rate-limit")]
 pub use rate_limit::RateLimit;
 pub use readiness::Readiness;
-pub use request_id::{RequestId, RequestIds};
+pub use request_id::RequestIds;
 pub use security_headers::{CspNonce, SecurityHeaders};
 pub use timeout::Timeout;

@@ -3,16 +3,17 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use apus_http::{Completion, Method, Request, ResponseFuture, ResponseOutcome, StatusCode};
+use apus_http::{
+    Completion, Method, Request, RequestId, ResponseFuture, ResponseOutcome, StatusCode,
+};
 
-use crate::RequestId;
 use apus_handler::{Middleware, Next};
 
 /// The target of the events, for filters.
 const TARGET: &str = "apus::request";
 
 /// A layer that logs a line for each request at its end: method, path, status, bytes of the body, duration,
-/// the client's address, and the request id if [`crate::RequestIds`] is a layer further out.
+/// the client's address, and the [id](Request::id) of the request.
 ///
 /// Lines are events of `tracing` at the level `INFO` with the target `apus::request`. They do not contain the
 /// query, which can contain secrets. A request that ends without a response gets a line too.
@@ -35,7 +36,7 @@ impl Middleware<()> for Logged {
             method: request.method().clone(),
             path: request.original_target().path().to_owned(),
             client: request.client().ip,
-            id: RequestId::of(&request).cloned(),
+            id: request.id(),
             started: Instant::now(),
             status: None,
             end: None,
@@ -53,7 +54,7 @@ struct RequestLogLine {
     method: Method,
     path: String,
     client: Option<IpAddr>,
-    id: Option<RequestId>,
+    id: RequestId,
     started: Instant,
     status: Option<StatusCode>,
     end: Option<RequestLogEnd>,
@@ -112,7 +113,7 @@ impl Drop for RequestLogLine {
             bytes = end.bytes,
             duration_us = u64::try_from(end.duration.as_micros()).unwrap_or(u64::MAX),
             client = self.client.map(tracing::field::display),
-            request_id = self.id.as_ref().map(RequestId::as_str),
+            request_id = %self.id,
             outcome = end.outcome,
         );
     }

@@ -193,6 +193,10 @@ impl FromRequestHead for CspNonce {
 }
 
 impl Middleware<()> for SecurityHeaders {
+    fn changes_only_fields(&self) -> bool {
+        true
+    }
+
     fn check(&self, route: &mut RouteCheck<'_>) {
         if matches!(self.policy, ContentSecurityPolicy::WithNonce(..)) {
             route.provide::<CspNonce>();

@@ -137,7 +137,7 @@ impl WorkerExchange {
         let request = WorkerRequestHead {
             message: std::mem::take(&mut self.request.message),
             method: std::mem::take(&mut self.request.method),
-            id: self.request.id,
+            id: self.request.id.take(),
             socket: self.request.socket.take(),
         };
         Box::new(FailedExchange {

@@ -18,8 +18,8 @@ impl WorkerLogLine<'_> {
             Some(request) => (request.method.as_str(), request.message.target()),
             None => ("", &b""[..]),
         };
-        let request_id = self.request.and_then(|request| request.id);
-        let request_id = request_id.map(|id| format!("{id:016x}"));
+        let request_id = self.request.and_then(|request| request.id.as_ref());
+        let request_id = request_id.map(tracing::field::display);
         let text = without_controls(text.trim_ascii_end());
         let path = target.escape_ascii();
         match level {

@@ -301,6 +301,8 @@ mod tests {
     use tokio::net::UnixStream;
     use tokio::task::spawn_local;
 
+    use apus_http::RequestId;
+
     use super::*;
     use crate::connection::WorkerConnection;
     use crate::wire::{FixedVariables, RequestFrame};
@@ -338,7 +340,7 @@ mod tests {
         let request = WorkerRequest {
             message: RequestFrame::request(&FixedVariables::new(), 512),
             method: Method::POST,
-            id: 1,
+            id: RequestId::parse(b"1").unwrap(),
             body: Body::Empty,
         };
         let result = pool.send(request).await;

@@ -2,7 +2,7 @@
 
 use apus_codec::fastcgi;
 use apus_codec::h1::HeadLimits;
-use apus_http::{Body, BodyError, Frame, Headers, Method, StatusCode};
+use apus_http::{Body, BodyError, Frame, Headers, Method, RequestId, StatusCode};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -17,7 +17,7 @@ pub struct WorkerRequest {
     /// The method: a response to HEAD has no body, and idempotent requests may be retried.
     pub method: Method,
     /// The request ID in logs.
-    pub id: u64,
+    pub id: RequestId,
     /// The body.
     pub body: Body,
 }
@@ -28,7 +28,7 @@ pub(crate) struct WorkerRequestHead {
     pub(crate) message: RequestFrame,
     pub(crate) method: Method,
     /// The request ID in logs, if a client sent the request.
-    pub(crate) id: Option<u64>,
+    pub(crate) id: Option<RequestId>,
     /// The id of the WebSocket, if the request is an event of one.
     pub(crate) socket: Option<Bytes>,
 }

@@ -10,6 +10,7 @@ mod serve;
 mod settings;
 mod site;
 mod template;
+mod variable;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -34,6 +35,7 @@ pub use rewrite::{
 pub use settings::{AccelSettings, ErrorPage, LocationSettings};
 pub use site::{Location, Site};
 pub use template::{InvalidTemplate, Template};
+pub use variable::{RequestVariable, VariableDescription, VariableSink};
 
 use apus_error_page::error_page;
 use apus_http::trace::{self, Step, StepKind, Trace};

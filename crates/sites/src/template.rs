@@ -1,33 +1,21 @@
 //! Text with variables: `$host`, `${uri}`, `$1`.
 
 use std::fmt;
+use std::io::Write;
 
 use apus_http::Request;
 use regex::bytes::Regex;
 
 use apus_http::path;
 
-/// Text with variables, which are expanded for each request.
+use crate::variable::{RequestVariable, VariableDescription, VariableSink};
+
+/// Text with variables, which are expanded for each request: those of [`RequestVariable`], and these.
 ///
 /// | variable | value |
 /// | --- | --- |
-/// | `$host` | the host of the request in lower case, without port |
-/// | `$http_host` | host and port that the client used, in their normal form |
-/// | `$scheme` | `http` or `https` |
-/// | `$server_name` | the name of the site |
-/// | `$server_port` | the port that the client used |
-/// | `$request_method` | the method |
-/// | `$request_uri` | path and query as they are forwarded, percent-encoded |
-/// | `$uri` | the path in normal form, decoded |
-/// | `$args`, `$query_string` | the query without `?` |
-/// | `$is_args` | `?` if there is a query |
-/// | `$remote_addr` | the address of the client |
-/// | `$remote_port` | the port of the client |
 /// | `$document_root` | the root of the location, or of the site |
 /// | `$request_filename` | the file of the path, below the root |
-/// | `$ssl_protocol` | the version of TLS, empty in clear text |
-/// | `$ssl_client_s_dn` | the subject of the verified client certificate, or empty |
-/// | `$http_NAME` | the request field `NAME`, `_` for `-`; no connection field |
 /// | `$1` to `$9`, `$name` | the captures of the regular expression |
 /// | `$$` | a dollar sign |
 #[derive(Clone, Debug)]
@@ -38,49 +26,33 @@ pub struct Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TemplatePart {
     Text(Box<str>),
-    Variable(Variable),
-    Field(Box<str>),
+    Request(RequestVariable),
+    Location(LocationVariable),
     Capture(usize),
 }
 
+/// A variable of the location that a request is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Variable {
-    Host,
-    HttpHost,
-    Scheme,
-    ServerName,
-    ServerPort,
-    RequestMethod,
-    RequestUri,
-    Uri,
-    Args,
-    IsArgs,
-    RemoteAddr,
-    RemotePort,
+enum LocationVariable {
     DocumentRoot,
     RequestFilename,
-    SslProtocol,
-    SslClientSubject,
 }
 
-const VARIABLES: &[(&str, Variable)] = &[
-    ("host", Variable::Host),
-    ("http_host", Variable::HttpHost),
-    ("scheme", Variable::Scheme),
-    ("server_name", Variable::ServerName),
-    ("server_port", Variable::ServerPort),
-    ("request_method", Variable::RequestMethod),
-    ("request_uri", Variable::RequestUri),
-    ("uri", Variable::Uri),
-    ("args", Variable::Args),
-    ("query_string", Variable::Args),
-    ("is_args", Variable::IsArgs),
-    ("remote_addr", Variable::RemoteAddr),
-    ("remote_port", Variable::RemotePort),
-    ("document_root", Variable::DocumentRoot),
-    ("request_filename", Variable::RequestFilename),
-    ("ssl_protocol", Variable::SslProtocol),
-    ("ssl_client_s_dn", Variable::SslClientSubject),
+const LOCATION_VARIABLES: &[(VariableDescription, LocationVariable)] = &[
+    (
+        VariableDescription {
+            name: "document_root",
+            value: "the root of the location, or of the site",
+        },
+        LocationVariable::DocumentRoot,
+    ),
+    (
+        VariableDescription {
+            name: "request_filename",
+            value: "the file of the path, below the root",
+        },
+        LocationVariable::RequestFilename,
+    ),
 ];
 
 /// The values of variables.
@@ -189,9 +161,8 @@ impl Template {
     /// Whether the text depends only on the request target.
     pub(super) fn depends_only_on_target(&self) -> bool {
         self.parts.iter().all(|part| match part {
-            TemplatePart::Text(_) | TemplatePart::Capture(_) => true,
-            TemplatePart::Field(_) => false,
-            TemplatePart::Variable(variable) => variable.depends_only_on_target(),
+            TemplatePart::Text(_) | TemplatePart::Capture(_) | TemplatePart::Location(_) => true,
+            TemplatePart::Request(variable) => variable.depends_only_on_target(),
         })
     }
 
@@ -213,10 +184,18 @@ impl Template {
                         encoding = ValueEncoding::Query;
                     }
                 }
-                TemplatePart::Variable(variable) => variable.write(&mut text, scope, encoding),
-                TemplatePart::Field(name) => {
-                    let value = scope.request.headers().get(name).unwrap_or_default();
-                    push(&mut text, value, encoding);
+                TemplatePart::Request(variable) => {
+                    let mut sink = EncodingSink {
+                        text: &mut text,
+                        encoding,
+                    };
+                    variable.write(scope.request, scope.site, &mut sink);
+                }
+                TemplatePart::Location(LocationVariable::DocumentRoot) => {
+                    push(&mut text, &scope.root.folder, encoding);
+                }
+                TemplatePart::Location(LocationVariable::RequestFilename) => {
+                    push(&mut text, &scope.root.file(scope.path), encoding);
                 }
                 TemplatePart::Capture(group) => {
                     let value = scope.captures.0.get(*group).map_or(&[][..], |value| value);
@@ -229,6 +208,12 @@ impl Template {
 }
 
 impl Template {
+    /// All variables of templates but `$http_NAME` and captures.
+    pub fn variables() -> impl Iterator<Item = VariableDescription> {
+        let of_location = LOCATION_VARIABLES.iter().map(|(known, _)| *known);
+        RequestVariable::all().chain(of_location)
+    }
+
     /// The text for a request in a service, without captures of the location.
     pub fn text(&self, request: &Request, site: &str, folder: &[u8]) -> Vec<u8> {
         let root = DocumentRoot {
@@ -290,88 +275,38 @@ fn part_named(name: &str, regex: Option<&Regex>) -> Result<TemplatePart, Invalid
             false => Err(unknown()),
         };
     }
-    if let Some((_, variable)) = VARIABLES.iter().find(|(known, _)| *known == name) {
-        return Ok(TemplatePart::Variable(*variable));
+    let of_location = LOCATION_VARIABLES
+        .iter()
+        .find(|(known, _)| known.name == name);
+    if let Some((_, variable)) = of_location {
+        return Ok(TemplatePart::Location(*variable));
     }
-    match name.strip_prefix("http_") {
-        Some(field) if !field.is_empty() => Ok(TemplatePart::Field(field.replace('_', "-").into())),
-        _ => Err(unknown()),
-    }
+    RequestVariable::named(name)
+        .map(TemplatePart::Request)
+        .ok_or_else(unknown)
 }
 
-impl Variable {
-    fn depends_only_on_target(self) -> bool {
-        match self {
-            Self::Host
-            | Self::HttpHost
-            | Self::Scheme
-            | Self::ServerName
-            | Self::RequestUri
-            | Self::Uri
-            | Self::Args
-            | Self::IsArgs
-            | Self::DocumentRoot
-            | Self::RequestFilename => true,
-            Self::ServerPort
-            | Self::RequestMethod
-            | Self::RemoteAddr
-            | Self::RemotePort
-            | Self::SslProtocol
-            | Self::SslClientSubject => false,
-        }
-    }
-
-    fn write(self, text: &mut Vec<u8>, scope: &VariableScope<'_>, encoding: ValueEncoding) {
-        let request = scope.request;
-        let connection = request.connection();
-        match self {
-            Self::Host => text.extend_from_slice(request.host().unwrap_or("").as_bytes()),
-            Self::HttpHost => text.extend_from_slice(request.authority().unwrap_or("").as_bytes()),
-            Self::Scheme => text.extend_from_slice(request.scheme().as_bytes()),
-            Self::ServerName => text.extend_from_slice(scope.site.as_bytes()),
-            Self::ServerPort => port(text, request.port()),
-            Self::RequestMethod => text.extend_from_slice(request.method().as_str().as_bytes()),
-            Self::RequestUri => {
-                text.extend_from_slice(request.target().path_and_query().as_bytes());
-            }
-            Self::Uri => push(text, scope.path, encoding),
-            Self::Args => text.extend_from_slice(request.query().unwrap_or("").as_bytes()),
-            Self::IsArgs => {
-                text.extend_from_slice(if request.query().is_some_and(|q| !q.is_empty()) {
-                    b"?"
-                } else {
-                    b""
-                })
-            }
-            Self::RemoteAddr => match request.client().ip {
-                Some(address) => text.extend_from_slice(address.to_string().as_bytes()),
-                None => text.extend_from_slice(b"unix:"),
-            },
-            Self::RemotePort => port(text, request.client().port),
-            Self::DocumentRoot => push(text, &scope.root.folder, encoding),
-            Self::RequestFilename => push(text, &scope.root.file(scope.path), encoding),
-            Self::SslProtocol => {
-                if let Some(tls) = &connection.tls {
-                    text.extend_from_slice(tls.version.as_str().as_bytes());
-                }
-            }
-            Self::SslClientSubject => {
-                if let Some(certificate) = connection
-                    .tls
-                    .as_ref()
-                    .and_then(|tls| tls.client_certificate.as_ref())
-                {
-                    push(text, certificate.subject.as_bytes(), encoding);
-                }
-            }
-        }
-    }
+/// Appends values to a text in its encoding. A value that is missing is empty.
+struct EncodingSink<'a> {
+    text: &'a mut Vec<u8>,
+    encoding: ValueEncoding,
 }
 
-fn port(text: &mut Vec<u8>, port: Option<u16>) {
-    if let Some(port) = port {
-        text.extend_from_slice(port.to_string().as_bytes());
+impl VariableSink for EncodingSink<'_> {
+    fn text(&mut self, value: &[u8]) {
+        push(self.text, value, self.encoding);
     }
+
+    fn uri(&mut self, value: fmt::Arguments<'_>) {
+        // Writing to a vector cannot fail.
+        let _ = self.text.write_fmt(value);
+    }
+
+    fn number(&mut self, value: u64) {
+        self.uri(format_args!("{value}"));
+    }
+
+    fn missing(&mut self) {}
 }
 
 fn push(text: &mut Vec<u8>, value: &[u8], encoding: ValueEncoding) {
@@ -408,9 +343,8 @@ impl fmt::Display for InvalidTemplate {
             Self::Dollar => {
                 f.write_str("a $ must be followed by a name; write $$ for a dollar sign")
             }
-            Self::Unknown(name) => match VARIABLES
-                .iter()
-                .map(|(known, _)| *known)
+            Self::Unknown(name) => match Template::variables()
+                .map(|known| known.name)
                 .find(|known| known.starts_with(name.as_str()) || name.starts_with(known))
             {
                 Some(known) => write!(f, "there is no variable ${name}; is ${known} meant?"),

@@ -27,11 +27,12 @@
 //! details, by what the client accepts. A layer makes no future if the response is ready at once.
 
 pub use apus_handler::{BodyLimit, ClientInfo, ForwardedField, TrustedProxies};
+pub use apus_http::RequestId;
 #[cfg(feature = "rate-limit")]
 pub use apus_layers::RateLimit;
 pub use apus_layers::{
     AllowedOrigins, AnyOrigin, CatchPanic, Cors, CspNonce, Etag, ForceHttps, Hsts, ListedOrigins,
-    Logged, Metrics, MetricsHandler, RequestId, RequestIds, SecurityHeaders, Timeout,
+    Logged, Metrics, MetricsHandler, RequestIds, SecurityHeaders, Timeout,
 };
 
 #[cfg(feature = "compress")]

@@ -1,7 +1,7 @@
 //! The layers of a site or a location: request ids, security headers, CORS, time-out, authentication.
 
 use apus_handler::middleware::Layer;
-use apus_http::{HeaderName, Network};
+use apus_http::HeaderName;
 use apus_layers::auth::{BasicAuth, JwtAuth, Users, jsonwebtoken::Algorithm};
 use apus_layers::{Cors, RequestIds, SecurityHeaders, Timeout};
 use http::header;
@@ -28,12 +28,7 @@ pub(super) struct LocationLayers {
 impl LocationLayers {
     /// The layers by the keys of a place, and those of the site for keys that the place does not have. Layers of
     /// the site are shared, not made again.
-    pub(super) fn resolve(
-        own: &LocationKeys,
-        site: &Self,
-        trusted_proxies: &[Network],
-        reader: &mut ConfigReader<'_>,
-    ) -> Self {
+    pub(super) fn resolve(own: &LocationKeys, site: &Self, reader: &mut ConfigReader<'_>) -> Self {
         Self {
             request_id: switched(
                 own.request_id.as_ref(),
@@ -41,11 +36,10 @@ impl LocationLayers {
                 reader,
                 |keys, _, _| {
                     let field = HeaderName::from_bytes(keys.header.0.as_bytes()).ok()?;
-                    let ids = RequestIds::new().field(field);
                     Some(Layer::named(
                         "request_id",
                         keys,
-                        ids.trust(trusted_proxies.iter().copied()),
+                        RequestIds::new().field(field),
                     ))
                 },
             ),

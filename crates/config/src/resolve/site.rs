@@ -472,15 +472,14 @@ impl SiteResolver<'_> {
         settings: LocationSettings,
         reader: &mut ConfigReader<'_>,
     ) -> LocationSettings {
-        let proxies = &self.defaults.trusted_proxies;
         let (layers, settings) = match self.layers.get() {
             None => {
                 let none = LocationLayers::default();
-                let layers = LocationLayers::resolve(own, &none, proxies, reader);
+                let layers = LocationLayers::resolve(own, &none, reader);
                 (self.layers.get_or_init(|| layers).clone(), settings)
             }
             Some(site) if LocationLayers::has_keys(own) => (
-                LocationLayers::resolve(own, site, proxies, reader),
+                LocationLayers::resolve(own, site, reader),
                 settings.without_layers_of_site(),
             ),
             Some(_) => return settings,

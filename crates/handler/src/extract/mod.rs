@@ -10,6 +10,7 @@ mod optional;
 mod paging;
 mod path_parameters;
 mod path_shape;
+mod request_id;
 mod tuples;
 mod unreadable_field;
 mod values;

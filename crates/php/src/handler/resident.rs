@@ -99,7 +99,7 @@ impl ResidentWorkers {
                 pool = &*self.pool.plan().name,
                 method = request.method().as_str(),
                 path = request.path(),
-                request_id = format_args!("{:016x}", request.id()),
+                request_id = %request.id(),
                 status = status.as_u16(),
                 cause = %cause(error),
                 withheld,

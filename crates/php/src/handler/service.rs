@@ -270,14 +270,8 @@ impl PhpServiceInner {
 const REQUEST_ID: &str = "x-request-id";
 
 fn identity(request: &Request) -> Headers {
-    let digits = request.id().to_be_bytes();
-    let hex = |half: u8| *b"0123456789abcdef".get(usize::from(half)).unwrap_or(&b'0');
-    let text: [u8; 16] = std::array::from_fn(|at| {
-        let byte = digits.get(at / 2).copied().unwrap_or_default();
-        hex(if at % 2 == 0 { byte >> 4 } else { byte & 0xf })
-    });
     let mut headers = Headers::new();
-    headers.push(REQUEST_ID.as_bytes(), &text);
+    headers.push(REQUEST_ID.as_bytes(), request.id().to_string().as_bytes());
     headers
 }
 

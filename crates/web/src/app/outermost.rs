@@ -10,7 +10,6 @@ use std::task::{Context, Poll};
 use apus_handler::rendering::Rendering;
 use apus_handler::{IntoResponse, PanicError, RequestSpan};
 use apus_http::{Request, Response, ResponseFuture, Service};
-use apus_layers::RequestId;
 use tracing::Span;
 
 use super::service::{AppService, RequestPath};
@@ -26,12 +25,6 @@ pub(super) struct OutermostService {
 impl Service for OutermostService {
     fn call(&self, mut request: Request) -> ResponseFuture {
         let span = RequestSpan::begin(&mut request);
-        if !span.is_disabled()
-            && let Some(span) = RequestSpan::of(&request)
-            && let Some(id) = RequestId::of(&request)
-        {
-            span.record_id(id.as_str());
-        }
         let outermost = Outermost {
             errors: (self.is_served || self.app.has_error_rules())
                 .then(|| ResponseErrors::new(self, &request)),

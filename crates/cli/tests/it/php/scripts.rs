@@ -200,7 +200,7 @@ fn errors_that_a_program_reports_are_logged_with_its_request() {
     let request_ids = request_ids();
     assert_ne!(request_ids[0], request_ids[1]);
     for request_id in request_ids {
-        assert_eq!(request_id.len(), 16, "{request_id}");
+        assert_eq!(request_id.len(), 32, "{request_id}");
         wait_until(
             "the error is logged with the identifier of its request",
             || {

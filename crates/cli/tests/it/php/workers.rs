@@ -108,7 +108,7 @@ fn warnings_of_an_application_are_logged_with_their_request() {
         request_id().is_some()
     });
     let request_id = request_id().unwrap();
-    assert_eq!(request_id.len(), 16, "{request_id}");
+    assert_eq!(request_id.len(), 32, "{request_id}");
     wait_until("the warning is logged with its request", || {
         let log = apus.log();
         let mut lines = log.lines().filter(|line| line.contains("oh"));

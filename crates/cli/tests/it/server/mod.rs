@@ -1,9 +1,10 @@
-//! The server as a whole: its access log, privileges, request facts, and reloads under load.
+//! The server as a whole: its access log, privileges, request facts and ids, and reloads under load.
 
 mod access_log;
 mod credentials;
 mod privileges;
 mod request_facts;
+mod request_ids;
 mod tickets;
 mod tls_policies;
 mod under_load;

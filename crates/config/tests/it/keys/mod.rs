@@ -273,11 +273,12 @@ fn defaults_in_the_reference_are_written_as_in_the_file() {
 }
 
 #[test]
-fn the_reference_and_the_schema_are_current() {
+fn the_reference_the_page_of_variables_and_the_schema_are_current() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let schema = serde_json::to_string_pretty(&config::schema()).unwrap() + "\n";
     for (name, text) in [
         ("reference.md", config::reference()),
+        ("variables.md", config::variables()),
         ("apus.schema.json", schema),
     ] {
         let path = root.join(name);

@@ -156,10 +156,6 @@ fn layers_that_handlers_need_are_found() {
             "takes a CsrfToken, and no layer `Csrf`",
         ),
         (
-            App::new().get("/", id),
-            "takes RequestId, and no layer `RequestIds`",
-        ),
-        (
             App::new().get("/", nonce),
             "takes CspNonce, and no layer `SecurityHeaders`",
         ),

@@ -110,7 +110,7 @@ extractors! {
     "Query": Query<Item>, Lacking;
     "Rc": Rc<ConnectionInfo>, Never;
     "Renderer": Renderer, Lacking;
-    "RequestId": RequestId, Lacking;
+    "RequestId": RequestId, Never;
     "Result": Result<Session, Error>, Never;
     "Session": Session, Lacking;
     "State": State<u8>, Lacking;

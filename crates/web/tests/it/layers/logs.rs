@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use apus::layers::{Logged, RequestId, RequestIds};
+use apus::layers::{Logged, RequestId, RequestIds, TrustedProxies};
 use apus::{App, HeaderName, Request, ServiceFactory, StatusCode};
 
 use crate::harness::{Client, Server, get, head};
@@ -29,8 +29,9 @@ fn each_request_has_an_id() {
 
 #[test]
 fn a_valid_id_of_a_trusted_proxy_is_kept() {
-    let ids = || RequestIds::new().trust(["127.0.0.0/8".parse().unwrap()]);
-    let server = Server::start(App::new().layer(ids()).get("/", id));
+    let trusted = || TrustedProxies::new(["127.0.0.0/8".parse().unwrap()]);
+    let app = App::new().layer(trusted()).layer(RequestIds::new());
+    let server = Server::start(app.get("/", id));
     let mut client = Client::connect(server.address());
     let long = "a".repeat(129);
     for (sent, is_kept) in [
@@ -46,18 +47,24 @@ fn a_valid_id_of_a_trusted_proxy_is_kept() {
         assert_eq!(reply.text() == sent, is_kept, "{sent:?}");
         assert_eq!(reply.field("x-request-id"), Some(reply.text()));
     }
-    let named = ids().field(HeaderName::from_static("x-trace"));
-    let app = App::new().layer(named).get("/", id);
+    let named = RequestIds::new().field(HeaderName::from_static("x-trace"));
+    let app = App::new()
+        .layer(trusted().request_id("X-Trace"))
+        .layer(named)
+        .get("/", id);
     let reply = get(app, "/", &["X-Trace: t1", "X-Request-Id: r1"]);
     assert_eq!((reply.text(), reply.field("x-trace")), ("t1", Some("t1")));
 }
 
 #[test]
-fn an_id_without_the_layer_is_a_500() {
+fn a_request_has_its_id_without_the_layer() {
     let app = App::new().get("/", id);
-    // A check of the application finds it before.
-    assert!(app.check().is_err());
-    assert_eq!(apus_testkit::get("/").to(&app).status, 500);
+    app.check().unwrap();
+    let reply = apus_testkit::get("/").to(&app);
+    assert_eq!(
+        (reply.text().len(), reply.field("x-request-id")),
+        (32, None)
+    );
 }
 
 /// What is logged.
@@ -100,7 +107,8 @@ pub(crate) fn logged(run: impl FnOnce()) -> String {
 
 fn app() -> App {
     App::new()
-        .layer(RequestIds::new().trust(["192.0.2.0/24".parse().unwrap()]))
+        .layer(TrustedProxies::new(["192.0.2.0/24".parse().unwrap()]))
+        .layer(RequestIds::new())
         .layer(Logged::new())
         .get("/", async || "well")
         .get("/teapot", async || StatusCode::IM_A_TEAPOT)

@@ -1,0 +1,277 @@
+//! The variables that are known when a request arrives, for templates and for the access log.
+
+use std::fmt;
+
+use apus_http::{Request, Version};
+
+/// A variable of a request: `$host`, `$http_NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestVariable(KnownVariable);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum KnownVariable {
+    Host,
+    HttpHost,
+    Scheme,
+    ServerName,
+    ServerAddr,
+    ServerPort,
+    ServerProtocol,
+    Request,
+    RequestMethod,
+    RequestUri,
+    Uri,
+    Args,
+    IsArgs,
+    RemoteAddr,
+    RemotePort,
+    Connection,
+    RequestId,
+    SslProtocol,
+    SslCipher,
+    SslServerName,
+    SslClientSubject,
+    SslClientSerial,
+    Field(Box<str>),
+}
+
+/// The name of a variable and its value in words, for the documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct VariableDescription {
+    /// The name without the `$`.
+    pub name: &'static str,
+    /// Its value in words.
+    pub value: &'static str,
+}
+
+const VARIABLES: &[(VariableDescription, KnownVariable)] = {
+    use KnownVariable as V;
+    const fn described(
+        name: &'static str,
+        value: &'static str,
+        variable: V,
+    ) -> (VariableDescription, V) {
+        (VariableDescription { name, value }, variable)
+    }
+    &[
+        described(
+            "host",
+            "the host of the request in lower case, without port",
+            V::Host,
+        ),
+        described(
+            "http_host",
+            "host and port that the client used, in their normal form",
+            V::HttpHost,
+        ),
+        described("scheme", "`http` or `https`", V::Scheme),
+        described("server_name", "the name of the site", V::ServerName),
+        described(
+            "server_addr",
+            "the address of the server that the connection came to",
+            V::ServerAddr,
+        ),
+        described(
+            "server_port",
+            "the port that the client used",
+            V::ServerPort,
+        ),
+        described(
+            "server_protocol",
+            "the version of HTTP: `HTTP/1.1`, `HTTP/2.0`",
+            V::ServerProtocol,
+        ),
+        described(
+            "request",
+            "method, target and version: `GET /a?b HTTP/1.1`",
+            V::Request,
+        ),
+        described("request_method", "the method", V::RequestMethod),
+        described(
+            "request_uri",
+            "path and query as they are forwarded, percent-encoded",
+            V::RequestUri,
+        ),
+        described(
+            "uri",
+            "the path in its normal form, decoded; the path as it was sent if it has none",
+            V::Uri,
+        ),
+        described("args", "the query without `?`", V::Args),
+        described("query_string", "as `$args`", V::Args),
+        described("is_args", "`?` if there is a query", V::IsArgs),
+        described(
+            "remote_addr",
+            "the address of the client, as trusted proxies name it; `unix:` behind a Unix socket",
+            V::RemoteAddr,
+        ),
+        described("remote_port", "the port of the client", V::RemotePort),
+        described("connection", "the number of the connection", V::Connection),
+        described(
+            "request_id",
+            "the id of the request: 32 hexadecimal digits, or what a trusted proxy sent",
+            V::RequestId,
+        ),
+        described(
+            "ssl_protocol",
+            "the version of TLS; none in clear text",
+            V::SslProtocol,
+        ),
+        described("ssl_cipher", "the cipher suite of TLS", V::SslCipher),
+        described(
+            "ssl_server_name",
+            "the server name of the TLS handshake (SNI)",
+            V::SslServerName,
+        ),
+        described(
+            "ssl_client_s_dn",
+            "the subject of the verified client certificate",
+            V::SslClientSubject,
+        ),
+        described(
+            "ssl_client_serial",
+            "the serial number of the verified client certificate",
+            V::SslClientSerial,
+        ),
+    ]
+};
+
+/// Takes the value of a variable.
+pub trait VariableSink {
+    /// Text of a client, whatever its bytes.
+    fn text(&mut self, value: &[u8]);
+
+    /// Text that is part of a URI as it is: it is percent-encoded already, or has no characters that would be.
+    fn uri(&mut self, value: fmt::Arguments<'_>);
+
+    /// A number.
+    fn number(&mut self, value: u64);
+
+    /// The variable has no value for this request.
+    fn missing(&mut self);
+}
+
+impl RequestVariable {
+    /// The variable with this name, without the `$`.
+    pub fn named(name: &str) -> Option<Self> {
+        let known = VARIABLES.iter().find(|(known, _)| known.name == name);
+        if let Some((_, variable)) = known {
+            return Some(Self(variable.clone()));
+        }
+        let field = name
+            .strip_prefix("http_")
+            .filter(|field| !field.is_empty())?;
+        Some(Self::field(field))
+    }
+
+    /// A field of the request, as `$http_NAME`: `_` stands for `-`.
+    pub fn field(name: &str) -> Self {
+        let name = name.to_ascii_lowercase().replace('_', "-");
+        Self(KnownVariable::Field(name.into()))
+    }
+
+    /// All variables but `$http_NAME`.
+    pub fn all() -> impl Iterator<Item = VariableDescription> {
+        VARIABLES.iter().map(|(description, _)| *description)
+    }
+
+    /// Whether the value depends only on the request target.
+    pub(crate) fn depends_only_on_target(&self) -> bool {
+        use KnownVariable as V;
+        matches!(
+            self.0,
+            V::Host
+                | V::HttpHost
+                | V::Scheme
+                | V::ServerName
+                | V::RequestUri
+                | V::Uri
+                | V::Args
+                | V::IsArgs
+        )
+    }
+
+    /// Writes the value for a request to the site of this name.
+    pub fn write(&self, request: &Request, site: &str, out: &mut impl VariableSink) {
+        use KnownVariable as V;
+        let connection = request.connection();
+        let tls = connection.tls.as_ref();
+        let certificate = || tls.and_then(|tls| tls.client_certificate.as_deref());
+        match &self.0 {
+            V::Host => uri(request.host(), out),
+            V::HttpHost => uri(request.authority(), out),
+            V::Scheme => uri(Some(request.scheme()), out),
+            V::ServerName => text(Some(site), out),
+            V::ServerAddr => address(connection.local.ip(), out),
+            V::ServerPort => number(request.port(), out),
+            V::ServerProtocol => uri(Some(protocol(request.version())), out),
+            V::Request => {
+                let (method, target) = (request.method().as_str(), request.target().as_str());
+                let line = format!("{method} {target} {}", protocol(request.version()));
+                text(Some(&line), out);
+            }
+            V::RequestMethod => uri(Some(request.method().as_str()), out),
+            V::RequestUri => uri(Some(request.target().path_and_query()), out),
+            V::Uri => match request.normal_path() {
+                Ok(path) => out.text(path),
+                Err(_) => text(Some(request.path()), out),
+            },
+            V::Args => uri(request.query(), out),
+            V::IsArgs => {
+                let has_query = request.query().is_some_and(|query| !query.is_empty());
+                uri(has_query.then_some("?"), out);
+            }
+            V::RemoteAddr => address(request.client().ip, out),
+            V::RemotePort => number(request.client().port, out),
+            V::Connection => out.number(connection.id),
+            V::RequestId => out.uri(format_args!("{}", request.id())),
+            V::SslProtocol => uri(tls.map(|tls| tls.version.as_str()), out),
+            V::SslCipher => uri(tls.map(|tls| &*tls.cipher), out),
+            V::SslServerName => uri(tls.and_then(|tls| tls.server_name.as_deref()), out),
+            V::SslClientSubject => text(certificate().map(|known| &*known.subject), out),
+            V::SslClientSerial => text(certificate().map(|known| &*known.serial), out),
+            V::Field(name) => match request.headers().get(&**name) {
+                Some(value) => out.text(value),
+                None => out.missing(),
+            },
+        }
+    }
+}
+
+fn text(value: Option<&str>, out: &mut impl VariableSink) {
+    match value {
+        Some(value) => out.text(value.as_bytes()),
+        None => out.missing(),
+    }
+}
+
+fn uri(value: Option<&str>, out: &mut impl VariableSink) {
+    match value {
+        Some(value) => out.uri(format_args!("{value}")),
+        None => out.missing(),
+    }
+}
+
+fn number(value: Option<u16>, out: &mut impl VariableSink) {
+    match value {
+        Some(value) => out.number(value.into()),
+        None => out.missing(),
+    }
+}
+
+fn address(ip: Option<std::net::IpAddr>, out: &mut impl VariableSink) {
+    match ip {
+        Some(ip) => out.uri(format_args!("{ip}")),
+        None => out.uri(format_args!("unix:")),
+    }
+}
+
+fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_09 => "HTTP/0.9",
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        Version::HTTP_3 => "HTTP/3.0",
+        _ => "HTTP/1.1",
+    }
+}
