@@ -138,6 +138,15 @@ impl FieldChange {
         )
     }
 
+    /// Whether its value refers to groups of the location's pattern.
+    pub(super) fn has_captures(&self) -> bool {
+        match &self.action {
+            FieldAction::Set(ChangeValue::Template(value))
+            | FieldAction::Add(ChangeValue::Template(value)) => value.has_captures(),
+            _ => false,
+        }
+    }
+
     /// Applies the change; variables must have been expanded.
     pub(super) fn apply(&self, headers: &mut Headers) {
         match &self.action {

@@ -185,8 +185,8 @@ pub(super) enum RewriteResult {
     No,
     /// The request has another path; the location is matched again.
     Path,
-    /// The request may have another path; the location stays.
-    Break,
+    /// The location stays, also if the path is another one.
+    Break { is_changed: bool },
     /// The client gets this response.
     Response(Response),
 }
@@ -338,7 +338,7 @@ pub(super) fn run(
         is_changed = true;
         match rule.flag {
             RewriteFlag::Last => return RewriteResult::Path,
-            RewriteFlag::Break => return RewriteResult::Break,
+            RewriteFlag::Break => return RewriteResult::Break { is_changed },
             _ => {}
         }
     }

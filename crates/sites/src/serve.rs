@@ -69,6 +69,8 @@ struct LocationState {
     response_fields: Vec<FieldChange>,
     /// Whether a response field depends on the request.
     has_variables: bool,
+    /// Whether the handler or a field refers to the groups of the pattern.
+    has_captures: bool,
     body_limit: u64,
     root: DocumentRoot,
     error_pages: HashMap<StatusCode, ErrorPage>,
@@ -224,13 +226,20 @@ impl SiteState {
             trace::note(&request, || {
                 Step::new(StepKind::Handler, "redirect to https", "force_https is set")
             });
-            return force.redirect(&request).into();
+            let response = force.redirect(&request);
+            return self.respond_itself(None, request, route, response);
         }
-        if !self.default_location.rewrites.is_empty()
-            && let RewriteResult::Response(response) =
-                self.rewrite(&self.default_location, &mut request)
-        {
-            return response.into();
+        if !self.default_location.rewrites.is_empty() {
+            match self.rewrite(&self.default_location, &mut request) {
+                RewriteResult::Response(response) => {
+                    return self.respond_itself(None, request, route, response);
+                }
+                // As in nginx, a path that a rule of the site made may be that of an internal location.
+                RewriteResult::Path | RewriteResult::Break { is_changed: true } => {
+                    route.is_internal = true;
+                }
+                RewriteResult::No | RewriteResult::Break { is_changed: false } => {}
+            }
         }
         self.visit_locations(request, route)
     }
@@ -245,14 +254,18 @@ impl SiteState {
             route.visits = route.visits.saturating_add(1);
             let path = match request.normal_path() {
                 Ok(path) => path,
-                Err(error) => return invalid_path(&request, error).into(),
+                Err(error) => {
+                    let response = invalid_path(&request, error);
+                    return self.respond_itself(None, request, route, response);
+                }
             };
             let Some((index, how)) = self.matcher.find(path) else {
                 trace::note(&request, || {
                     Step::new(StepKind::Location, "none", "no location matches the path")
                 });
                 if self.default_location.layers.is_empty() || route.skips_layers {
-                    return Response::new(StatusCode::NOT_FOUND).into();
+                    let response = Response::new(StatusCode::NOT_FOUND);
+                    return self.respond_itself(None, request, route, response);
                 }
                 return self.pass_layers(None, request, Captures::default(), route);
             };
@@ -262,13 +275,15 @@ impl SiteState {
             if !location.allows_encoded_slash
                 && let Err(error) = request.plain_path()
             {
-                return invalid_path(&request, error).into();
+                let response = invalid_path(&request, error);
+                return self.respond_itself(Some(index), request, route, response);
             }
             if location.is_internal && !route.is_internal {
                 trace::note(&request, || {
                     Step::new(StepKind::Location, "none", "the location is internal")
                 });
-                return Response::new(StatusCode::NOT_FOUND).into();
+                let response = Response::new(StatusCode::NOT_FOUND);
+                return self.respond_itself(None, request, route, response);
             }
             route.location = Some(index);
             trace::note(&request, || {
@@ -279,20 +294,21 @@ impl SiteState {
                     how.to_string(),
                 )
             });
-            let captures = match (&location.handler, &location.pattern) {
-                (WorkerHandler::Return(handler), Some(pattern)) if handler.has_captures() => {
-                    pattern.captures(path)
-                }
+            let captures = match &location.pattern {
+                Some(pattern) if location.has_captures => pattern.captures(path),
                 _ => Captures::default(),
             };
             if !location.rewrites.is_empty() {
                 match self.rewrite(location, &mut request) {
-                    RewriteResult::No | RewriteResult::Break => {}
+                    RewriteResult::No => {}
+                    RewriteResult::Break { is_changed } => route.is_internal |= is_changed,
                     RewriteResult::Path => {
                         route.is_internal = true;
                         continue;
                     }
-                    RewriteResult::Response(response) => return response.into(),
+                    RewriteResult::Response(response) => {
+                        return self.respond_itself(Some(index), request, route, response);
+                    }
                 }
             }
             if !location.layers.is_empty() && !route.skips_layers {
@@ -310,7 +326,8 @@ impl SiteState {
             site = &*self.name,
             "rewrite rules or try_files redirect a request in a loop"
         );
-        Response::new(StatusCode::INTERNAL_SERVER_ERROR).into()
+        let response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
+        self.respond_itself(route.location, request, route, response)
     }
 
     fn rewrite(&self, location: &LocationState, request: &mut Request) -> RewriteResult {
@@ -325,6 +342,8 @@ impl SiteState {
         captures: &Captures,
         route: &mut RequestRoute,
     ) -> FilesOutcome {
+        // The changes of a location that redirected the request here do not apply.
+        route.changes = self.resolve_changes(location, &request, captures);
         if location.body_limit > 0 {
             match request.body_mut().len() {
                 Some(0) => {}
@@ -334,8 +353,6 @@ impl SiteState {
                 _ => request.limit_body(location.body_limit),
             }
         }
-        // The changes of a location that redirected the request here do not apply.
-        route.changes = self.resolve_changes(location, &request, captures);
         // A request that is redirected internally gets its original fields back.
         let may_redirect = matches!(location.handler, WorkerHandler::Files { .. })
             && !location.request_fields.is_empty();
@@ -438,6 +455,7 @@ impl LocationState {
                 .iter()
                 .any(FieldChange::has_variables),
             response_fields: settings.response_fields.clone(),
+            has_captures: false,
             body_limit: settings.body_limit.unwrap_or(0),
             root: DocumentRoot {
                 folder: OsStr::as_bytes(root.as_os_str()).into(),
@@ -468,9 +486,13 @@ impl LocationState {
                 files: Box::new(with_response_fields(files, &settings, site).build()),
             },
         };
+        let mut fields = (settings.request_fields.iter()).chain(&settings.response_fields);
+        let has_captures = fields.any(FieldChange::has_captures)
+            || matches!(&handler, WorkerHandler::Return(handler) if handler.has_captures());
         let mut state = Self {
             pattern: Some(location.pattern.clone()),
             handler,
+            has_captures,
             is_internal: location.is_internal,
             allows_encoded_slash: location.allows_encoded_slash,
             ..Self::new(&settings)

@@ -14,13 +14,21 @@ use super::{RequestRoute, RequestState, SiteState};
 use crate::template::Captures;
 use apus_files::FilesOutcome;
 
-/// A location behind its layers.
-struct LayeredLocation {
-    /// `None`: no location matched.
-    index: Option<usize>,
+/// What is behind the layers of a location.
+struct LayeredTarget {
     layers: Rc<[Layer]>,
-    captures: Captures,
-    route: Rc<RefCell<RequestRoute>>,
+    kind: TargetKind,
+}
+
+enum TargetKind {
+    Location {
+        /// `None`: no location matched.
+        index: Option<usize>,
+        captures: Captures,
+        route: Rc<RefCell<RequestRoute>>,
+    },
+    /// A response of the site itself.
+    Response(Response),
 }
 
 impl SiteState {
@@ -51,30 +59,65 @@ impl SiteState {
         behind.passed_layers.extend(layers.iter().cloned());
         let behind = Rc::new(RefCell::new(behind));
         route.behind_layers = Some(behind.clone());
-        let target = LayeredLocation {
-            index,
+        let target = LayeredTarget {
             layers,
-            captures,
-            route: behind,
+            kind: TargetKind::Location {
+                index,
+                captures,
+                route: behind,
+            },
+        };
+        self.clone()
+            .call(Position::Inner(0, Box::new(target)), request)
+    }
+
+    /// Responds with a response that the site makes before it calls a handler: a redirect of a rewrite rule, 404 where no
+    /// location matches, 400 for a path without a normal form. It gets the fields of the location, or those of the site
+    /// without one. Layers that may reject a request are not called, as in nginx, where rewriting comes before access rules.
+    pub(super) fn respond_itself(
+        self: &Rc<Self>,
+        index: Option<usize>,
+        request: Request,
+        route: &mut RequestRoute,
+        response: Response,
+    ) -> ResponseFuture {
+        let location = index.and_then(|index| self.locations.get(index));
+        let location = location.unwrap_or(&self.default_location);
+        route.location = index;
+        route.changes = self.resolve_changes(location, &request, &Captures::default());
+        let is_called = |layer: &&Layer| {
+            let mut passed = route.passed_layers.iter();
+            layer.changes_only_fields() && !passed.any(|passed| passed.is_same(layer))
+        };
+        if route.skips_layers || !location.layers.iter().any(|layer| is_called(&layer)) {
+            return response.into();
+        }
+        let target = LayeredTarget {
+            layers: location.layers.iter().filter(is_called).cloned().collect(),
+            kind: TargetKind::Response(response),
         };
         self.clone()
             .call(Position::Inner(0, Box::new(target)), request)
     }
 
     /// Calls the handler of a location whose layers the request has passed.
-    fn call_behind_layers(
-        self: &Rc<Self>,
-        target: LayeredLocation,
-        request: Request,
-    ) -> ResponseFuture {
-        let mut route = target.route.borrow_mut();
+    fn call_behind_layers(self: &Rc<Self>, target: TargetKind, request: Request) -> ResponseFuture {
+        let (index, captures, route) = match target {
+            TargetKind::Response(response) => return response.into(),
+            TargetKind::Location {
+                index,
+                captures,
+                route,
+            } => (index, captures, route),
+        };
+        let mut route = route.borrow_mut();
         if let Some(copy) = &mut route.redirect_copy {
             // What layers found out holds for an internal redirect too.
             *copy.extensions_mut() = request.extensions().clone();
         }
-        let location = target.index.and_then(|index| self.locations.get(index));
+        let location = index.and_then(|index| self.locations.get(index));
         let location = location.unwrap_or(&self.default_location);
-        match self.call_handler(location, request, &target.captures, &mut route) {
+        match self.call_handler(location, request, &captures, &mut route) {
             FilesOutcome::Response(response) => response,
             FilesOutcome::Rewritten(redirected) => {
                 route.is_internal = true;
@@ -118,7 +161,7 @@ impl Chain for SiteState {
         let Position::Inner(index, target) = position else {
             return Response::new(StatusCode::NOT_FOUND).into();
         };
-        let Ok(target) = target.downcast::<LayeredLocation>() else {
+        let Ok(target) = target.downcast::<LayeredTarget>() else {
             return Response::new(StatusCode::NOT_FOUND).into();
         };
         match target.layers.get(index).cloned() {
@@ -133,7 +176,7 @@ impl Chain for SiteState {
                 let position = Position::Inner(index.saturating_add(1), target);
                 layer.call(request, Next::new(self, position))
             }
-            None => self.call_behind_layers(*target, request),
+            None => self.call_behind_layers(target.kind, request),
         }
     }
 

@@ -7,6 +7,8 @@ mod error_pages;
 #[cfg(test)]
 mod layers;
 #[cfg(test)]
+mod own_responses;
+#[cfg(test)]
 mod rewrite;
 #[cfg(test)]
 mod routing;

@@ -254,3 +254,31 @@ fn refuses_rules_that_cannot_work() {
         Err(InvalidRewrite::NotAbsolute)
     ));
 }
+
+#[test]
+fn a_rewrite_of_the_site_may_lead_to_an_internal_location() {
+    for flag in [RewriteFlag::Last, RewriteFlag::Break, RewriteFlag::Continue] {
+        let site = site(vec![rule("^/old$", "/internal/new", flag)])
+            .location(location("/internal/", "inside", vec![]).internal());
+        let service = site.service();
+        assert_eq!(
+            get("/old").of(&service).text(),
+            "inside /internal/new",
+            "{flag:?}"
+        );
+        // Neither the path itself nor a redirect to it.
+        assert_eq!(get("/internal/new").of(&service).status, 404);
+    }
+    let redirect = vec![rule("^/old$", "/internal/new", RewriteFlag::Redirect)];
+    let site = site(redirect).location(location("/internal/", "inside", vec![]).internal());
+    let reply = get("/old").to(&site);
+    assert_eq!(
+        (reply.status, reply.field("location")),
+        (302, Some("/internal/new"))
+    );
+    assert_eq!(get("/internal/new").to(&site).status, 404);
+    // A rule that leaves the path as it is opens nothing.
+    let unchanged = vec![rule("^/other$", "/x", RewriteFlag::Break)];
+    let site = self::site(unchanged).location(location("/internal/", "inside", vec![]).internal());
+    assert_eq!(get("/internal/new").to(&site).status, 404);
+}

@@ -1,0 +1,150 @@
+//! Responses that a site makes before it calls a handler: they have the same fields as those of its handlers.
+
+use apus_files::{Files, TryFiles};
+use apus_handler::middleware::{Middleware, Next};
+use apus_handler::{Error, IntoResponse};
+use apus_http::{Request, ResponseFuture, StatusCode};
+use apus_layers::{Cors, RequestIds, SecurityHeaders};
+use apus_sites::{
+    FieldChange, ForceHttps, Location, LocationSettings, ReturnHandler, RewriteFlag, RewriteRule,
+    Site,
+};
+use apus_testkit::{RequestBuilder, ask, echo, get};
+
+/// Rejects each request.
+struct Reject;
+
+impl Middleware<()> for Reject {
+    fn call(&self, request: Request, next: Next) -> ResponseFuture {
+        let rendering = next.rendering(&request);
+        rendering
+            .apply(Error::forbidden("rejected").into_response())
+            .into()
+    }
+}
+
+fn settings() -> LocationSettings {
+    let field = |name, value| FieldChange::set(name, value).unwrap();
+    LocationSettings::new()
+        .layer(RequestIds::new())
+        .layer(SecurityHeaders::new())
+        .layer(Cors::new().origin("https://a.example"))
+        .response_field(field("x-client", "$remote_addr"))
+        .response_field(field("x-id", "$request_id"))
+        .response_field(field("x-plain", "plain"))
+}
+
+fn rule(from: &str, to: &str, flag: RewriteFlag) -> RewriteRule {
+    RewriteRule::new(from, to, flag).unwrap()
+}
+
+fn location(pattern: &str) -> Location {
+    Location::service(pattern.parse().unwrap(), "app", echo("app"))
+}
+
+fn site(more: impl FnOnce(LocationSettings) -> LocationSettings) -> Site {
+    let folder = std::env::temp_dir();
+    let loops = |to: &str| TryFiles::parse(["/none-of-these", to]).unwrap();
+    Site::new("a")
+        .settings(more(
+            settings()
+                .rewrite(rule("^/site-redirect$", "/x", RewriteFlag::Redirect))
+                .rewrite(rule(
+                    "^/site-permanent$",
+                    "https://b.example/",
+                    RewriteFlag::Permanent,
+                )),
+        ))
+        .location(
+            location("/app/").settings(
+                LocationSettings::new()
+                    .rewrite(rule("/own-redirect$", "/y", RewriteFlag::Redirect))
+                    .body_limit(1),
+            ),
+        )
+        .location(location("/internal/").internal())
+        .location(Location::respond(
+            "/return".parse().unwrap(),
+            ReturnHandler::status(StatusCode::GONE),
+        ))
+        .location(Location::files(
+            "/loop/".parse().unwrap(),
+            Files::new(&folder).try_files(loops("/loop/again")),
+        ))
+}
+
+fn sent(request: RequestBuilder) -> RequestBuilder {
+    request
+        .with("host", "a.example")
+        .with("origin", "https://a.example")
+}
+
+#[test]
+fn every_response_of_a_site_has_its_fields_with_variables_and_its_request_id() {
+    let site = site(|settings| settings);
+    for (request, status) in [
+        (get("/app/"), 200),
+        (get("/site-redirect"), 302),
+        (get("/site-permanent"), 301),
+        (get("/app/own-redirect"), 302),
+        (get("/none"), 404),
+        (get("/internal/x"), 404),
+        (get("/app/a%2Fb"), 400),
+        (get("/app/%00"), 400),
+        (get("/app/../../x"), 400),
+        (ask("POST", "/app/").body("two"), 413),
+        (get("/return"), 410),
+        (get("/loop/"), 500),
+    ] {
+        let reply = sent(request).to(&site);
+        assert_eq!(reply.status, status);
+        let id = reply.field("x-request-id").unwrap_or_default();
+        assert_eq!(id.len(), 32, "{status}: no request id");
+        for (name, value) in [
+            ("x-id", id),
+            ("x-client", "192.0.2.7"),
+            ("x-plain", "plain"),
+            ("x-content-type-options", "nosniff"),
+            ("access-control-allow-origin", "https://a.example"),
+        ] {
+            assert_eq!(reply.field(name), Some(value), "{status} {name}");
+            assert_eq!(reply.headers.get_all(name).count(), 1, "{status} {name}");
+        }
+    }
+}
+
+#[test]
+fn a_redirect_to_https_has_the_fields_of_the_site() {
+    let site = site(|settings| settings).force_https(ForceHttps::default());
+    let reply = sent(get("/app/")).to(&site);
+    assert_eq!(reply.status, 301);
+    assert_eq!(reply.field("x-id"), reply.field("x-request-id"));
+    assert_eq!(reply.field("x-client"), Some("192.0.2.7"));
+}
+
+#[test]
+fn layers_that_reject_requests_do_not_come_before_rewriting() {
+    let site = site(|settings| settings.layer(Reject));
+    assert_eq!(sent(get("/app/")).to(&site).status, 403);
+    for (path, status) in [
+        ("/site-redirect", 302),
+        ("/app/own-redirect", 302),
+        ("/internal/x", 404),
+    ] {
+        let reply = sent(get(path)).to(&site);
+        assert_eq!(reply.status, status, "{path}");
+        assert_eq!(reply.field("x-id"), reply.field("x-request-id"), "{path}");
+    }
+}
+
+#[test]
+fn fields_have_the_groups_of_the_expression_of_their_location() {
+    let settings = LocationSettings::new()
+        .response_field(FieldChange::set("x-user", "$1").unwrap())
+        .request_field(FieldChange::set("x-for", "$1").unwrap());
+    let site = Site::new("a").location(
+        Location::service("~ ^/u/([a-z]+)$".parse().unwrap(), "app", echo("app"))
+            .settings(settings),
+    );
+    assert_eq!(get("/u/ann").to(&site).field("x-user"), Some("ann"));
+}
