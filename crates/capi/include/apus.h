@@ -15,6 +15,17 @@
  *   Functions that take an object over do so even when they fail. NULL as an object is an error, never a crash.
  * - Functions may be called by any thread unless it says "on the worker": then only by the thread that runs the handler or
  *   callback. One object is used by one thread at a time, except where it says "from any thread".
+ * - Handles that a program gives back (apus_deferred by apus_complete(), apus_writer by apus_writer_finish() or
+ *   apus_writer_abort(), apus_sse by apus_sse_close()) are given back once, by any thread, also while the worker calls back
+ *   because the client is gone. They are counted: the handle that a callback was called with stays valid until the callback
+ *   returns, and fails with APUS_CLOSED or APUS_STATE when another thread has given it back. A thread that is not in its
+ *   callback does not use a handle after it was given back: one of the threads gives it back, when the others use it no more.
+ * - A callback may still run when the function that gave its handle back returns. What its `user` points to is freed by a
+ *   `destroy`, which runs after it: that of apus_writer_set_data(), or apus_request_set_data() of the deferred request.
+ *   Functions with a `destroy` of their own, and callbacks that are called once, say so.
+ * - Handles of a worker are not given back to other threads: an apus_websocket is used by its worker only, until its close
+ *   event returns, an apus_timer by the worker that started it. Other threads reach them by apus_executor_post(), and sockets by
+ *   apus_rooms_publish(). An apus_executor, apus_rooms or apus_server is freed when no other thread uses it.
  * - Callbacks may be called on every worker at once; `user` is shared by all of them. They must not block: a worker serves
  *   many clients. They must not unwind (no C++ exceptions, no longjmp) out of themselves.
  */
@@ -440,6 +451,9 @@ typedef struct apus_worker apus_worker;
 
 /**
  * The body of a response that is written in parts.
+ *
+ * It is counted: the program has it until it finishes it, and the connection until the end of the body. The pointer that a
+ * callback gets is therefore valid until that returns, whatever other threads do meanwhile.
  */
 typedef struct apus_writer apus_writer;
 
@@ -892,8 +906,9 @@ apus_status apus_deferred_read(struct apus_deferred *deferred,
 apus_status apus_deferred_resume(const struct apus_deferred *deferred);
 
 /**
- * Sends the response, and takes over `deferred`. `result` is as the return value of a handler. From any thread.
- * Errors: APUS_INVALID; APUS_CLOSED if the client is gone.
+ * Sends the response, and takes over `deferred`. `result` is as the return value of a handler. From any thread, once.
+ * Errors: APUS_INVALID; APUS_CLOSED if the client is gone; APUS_STATE in a callback, if another thread has completed it
+ * meanwhile.
  */
 apus_status apus_complete(struct apus_deferred *deferred, int result);
 
@@ -1478,12 +1493,12 @@ apus_status apus_websocket_send(const struct apus_websocket *socket, int kind, c
 apus_status apus_websocket_close(const struct apus_websocket *socket, int code, const char *reason);
 
 /**
- * A number that no other socket of the process has.
+ * A number that no other socket of the process has. On the worker.
  */
 uint64_t apus_websocket_id(const struct apus_websocket *socket);
 
 /**
- * The subprotocol that was agreed on. Absent if there is none.
+ * The subprotocol that was agreed on. On the worker. Absent if there is none.
  */
 struct apus_str apus_websocket_protocol(const struct apus_websocket *socket);
 
@@ -1550,47 +1565,59 @@ struct apus_writer *apus_response_stream(struct apus_response *response,
                                          size_t limit);
 
 /**
- * Appends bytes, which are copied. Errors: APUS_FULL: nothing was taken, as the limit or more waits already (a write that
- * goes past the limit is taken); APUS_CLOSED: the client is gone; APUS_INVALID.
+ * Appends bytes, which are copied. From any thread. Errors: APUS_FULL: nothing was taken, as the limit or more waits already
+ * (a write that goes past the limit is taken); APUS_CLOSED: the client is gone, or the writer was finished; APUS_INVALID.
  */
 apus_status apus_writer_write(const struct apus_writer *writer,
                               const void *data,
                               size_t len);
 
 /**
- * Appends a part of a file, which the kernel sends. The descriptor is duplicated. Errors: as apus_writer_write(), APUS_IO.
+ * Appends a part of a file, which the kernel sends. The descriptor is duplicated. From any thread. Errors: as
+ * apus_writer_write(), APUS_IO.
  */
-apus_status apus_writer_sendfile(const struct apus_writer *writer,
-                                 int fd,
-                                 uint64_t offset,
-                                 uint64_t len);
+apus_status apus_writer_sendfile(const struct apus_writer *writer, int fd, uint64_t offset, uint64_t len);
 
 /**
- * Adds a field to the trailer section. Errors: APUS_INVALID, APUS_CLOSED.
+ * Adds a field to the trailer section. From any thread. Errors: APUS_INVALID, APUS_CLOSED.
  */
 apus_status apus_writer_trailer(const struct apus_writer *writer, const char *field, const char *value, size_t len);
 
 /**
  * Calls a function on the worker whenever the client can take more and nothing waits, so that it writes, or finishes the
- * writer. It is not called again until something was written. Errors: APUS_INVALID; APUS_CLOSED: the client is gone, and
- * the function is not called.
+ * writer. It is not called again until something was written. From any thread. Errors: APUS_INVALID; APUS_CLOSED: the client
+ * is gone, or the writer was finished, and the function is not called.
  */
-apus_status apus_writer_on_ready(struct apus_writer *writer,
+apus_status apus_writer_on_ready(const struct apus_writer *writer,
                                  apus_ready_fn ready,
                                  void *user);
 
 /**
- * Whether the client is gone.
+ * Whether the client is gone, or the writer was finished. From any thread.
  */
 bool apus_writer_is_closed(const struct apus_writer *writer);
 
 /**
- * Ends the body, and takes over the writer. NULL is ignored.
+ * Attaches a pointer to the writer, which `destroy` (may be NULL) frees once the writer was finished and its body has ended, by
+ * the thread that comes last: no callback of the writer runs any more then. It replaces, and frees, an earlier one. From any
+ * thread. Errors: APUS_INVALID; the data stays with the caller then.
+ */
+apus_status apus_writer_set_data(const struct apus_writer *writer,
+                                 void *data,
+                                 apus_destroy_fn destroy);
+
+/**
+ * The pointer that was attached. From any thread. NULL if there is none.
+ */
+void *apus_writer_data(const struct apus_writer *writer);
+
+/**
+ * Ends the body, and takes over the writer. From any thread, once. NULL is ignored.
  */
 void apus_writer_finish(struct apus_writer *writer);
 
 /**
- * Ends the body as incomplete, so that the client notices, and takes over the writer. NULL is ignored.
+ * Ends the body as incomplete, so that the client notices, and takes over the writer. From any thread, once. NULL is ignored.
  */
 void apus_writer_abort(struct apus_writer *writer);
 

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 
 use crate::error::{ApusStatus, CallError, record};
 use crate::text::ApusStr;
@@ -70,6 +71,12 @@ impl CallResult for *mut c_void {
 }
 
 impl<T> CallResult for Option<Box<T>> {
+    fn failure(_: ApusStatus) -> Self {
+        None
+    }
+}
+
+impl<T> CallResult for Option<NonNull<T>> {
     fn failure(_: ApusStatus) -> Self {
         None
     }

@@ -46,6 +46,8 @@ struct DeferredShared {
     phase: Mutex<DeferredPhase>,
     is_cancelled: AtomicBool,
     is_resumed: AtomicBool,
+    /// Whether the program has completed it, which counts once.
+    is_given_back: AtomicBool,
 }
 
 /// Where a deferred request is.
@@ -249,6 +251,7 @@ pub extern "C" fn apus_defer(request: Option<&mut ApusRequest>) -> Option<Box<Ap
             phase: Mutex::new(DeferredPhase::Waiting(None)),
             is_cancelled: AtomicBool::new(false),
             is_resumed: AtomicBool::new(false),
+            is_given_back: AtomicBool::new(false),
         });
         let reading = Rc::default();
         let done = request.done_callbacks().clone();
@@ -354,13 +357,23 @@ pub extern "C" fn apus_deferred_resume(deferred: Option<&ApusDeferred>) -> ApusS
     })
 }
 
-/// Sends the response, and takes over `deferred`. `result` is as the return value of a handler. From any thread.
-/// Errors: APUS_INVALID; APUS_CLOSED if the client is gone.
+/// Sends the response, and takes over `deferred`. `result` is as the return value of a handler. From any thread, once.
+/// Errors: APUS_INVALID; APUS_CLOSED if the client is gone; APUS_STATE in a callback, if another thread has completed it
+/// meanwhile.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_complete(deferred: Option<Box<ApusDeferred>>, result: c_int) -> ApusStatus {
     status("apus_complete", || {
         let deferred = deferred.ok_or_else(|| CallError::null("deferred"))?;
         let shared = deferred.shared.clone();
+        if shared.is_given_back.swap(true, Ordering::AcqRel) {
+            // A callback has it, so that the worker frees it later.
+            std::mem::forget(deferred);
+            return Err(CallError::state(
+                "a deferred request that is not completed",
+                "one that is",
+                "complete it once, by one thread",
+            ));
+        }
         let completed = CompletedRequest(deferred);
         let mut phase = shared.lock();
         if matches!(*phase, DeferredPhase::Cancelled) {

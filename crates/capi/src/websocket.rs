@@ -397,13 +397,13 @@ pub extern "C" fn apus_websocket_close(
     })
 }
 
-/// A number that no other socket of the process has.
+/// A number that no other socket of the process has. On the worker.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_websocket_id(socket: Option<&ApusWebSocket>) -> u64 {
     attempt("apus_websocket_id", || Ok(known(socket)?.sender.id()))
 }
 
-/// The subprotocol that was agreed on. Absent if there is none.
+/// The subprotocol that was agreed on. On the worker. Absent if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_websocket_protocol(socket: Option<&ApusWebSocket>) -> ApusStr {
     attempt("apus_websocket_protocol", || {

@@ -2,23 +2,27 @@
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use apus::{Body, BodyError, BodyStream, Frame, HeaderName, HeaderValue, Headers};
 use bytes::Bytes;
 
-use crate::border::{attempt, object, protect, status};
+use crate::border::{attempt, status};
 use crate::error::{ApusStatus, CallError};
 use crate::handles::ApusResponse;
 use crate::request::{field_name, field_value};
 use crate::response::{file_range, known};
 use crate::text::{bytes, name};
-use crate::user::UserPointer;
+use crate::user::{ApusDestroyFn, UserData, UserPointer};
 
 /// The body of a response that is written in parts.
+///
+/// It is counted: the program has it until it finishes it, and the connection until the end of the body. The pointer that a
+/// callback gets is therefore valid until that returns, whatever other threads do meanwhile.
 pub struct ApusWriter {
-    shared: Arc<Mutex<WriterQueue>>,
+    queue: Mutex<WriterQueue>,
 }
 
 /// Is called on the worker when the client can take more of a body (APUS_OK), or is gone (APUS_CLOSED, the last call).
@@ -31,12 +35,11 @@ pub type ApusReadyFn =
 struct ReadyCallback {
     function: extern "C" fn(*mut ApusWriter, ApusStatus, *mut c_void),
     user: UserPointer,
-    writer: UserPointer,
 }
 
 impl ReadyCallback {
-    fn call(self, status: ApusStatus) {
-        (self.function)(self.writer.0.cast(), status, self.user.0);
+    fn call(self, writer: &Arc<ApusWriter>, status: ApusStatus) {
+        (self.function)(Arc::as_ptr(writer).cast_mut(), status, self.user.0);
     }
 }
 
@@ -53,6 +56,8 @@ struct WriterQueue {
     /// Whether the callback has to be called when the queue is empty.
     is_ready_due: bool,
     waker: Option<Waker>,
+    /// What the program attached.
+    data: Option<UserData>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,14 +70,23 @@ enum WriterEnd {
 }
 
 impl WriterQueue {
+    /// Fails if the client is gone, or another thread has finished the writer.
+    fn check_open(&self) -> Result<(), CallError> {
+        if self.is_closed {
+            return Err(CallError::closed("the connection of the response"));
+        }
+        if self.end != WriterEnd::Open {
+            return Err(CallError::closed("the writer"));
+        }
+        Ok(())
+    }
+
     fn wake(&mut self) -> Option<Waker> {
         self.waker.take()
     }
 
     fn push(&mut self, frame: Frame) -> Result<Option<Waker>, CallError> {
-        if self.is_closed {
-            return Err(CallError::closed("the connection of the response"));
-        }
+        self.check_open()?;
         if self.waiting >= self.limit {
             return Err(CallError::new(
                 ApusStatus::Full,
@@ -91,17 +105,19 @@ impl WriterQueue {
     }
 }
 
-fn lock(shared: &Mutex<WriterQueue>) -> MutexGuard<'_, WriterQueue> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+impl ApusWriter {
+    fn lock(&self) -> MutexGuard<'_, WriterQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The body that the connection reads.
-struct WriterBody(Arc<Mutex<WriterQueue>>);
+struct WriterBody(Arc<ApusWriter>);
 
 impl BodyStream for WriterBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         loop {
-            let mut queue = lock(&self.0);
+            let mut queue = self.0.lock();
             if let Some(frame) = queue.frames.pop_front() {
                 queue.waiting = queue.waiting.saturating_sub(frame.len());
                 return Poll::Ready(Some(Ok(frame)));
@@ -131,7 +147,7 @@ impl BodyStream for WriterBody {
             };
             drop(queue);
             match ready {
-                Some(ready) => ready.call(ApusStatus::Ok),
+                Some(ready) => ready.call(&self.0, ApusStatus::Ok),
                 None => return Poll::Pending,
             }
         }
@@ -140,7 +156,7 @@ impl BodyStream for WriterBody {
 
 impl Drop for WriterBody {
     fn drop(&mut self) {
-        let mut queue = lock(&self.0);
+        let mut queue = self.0.lock();
         queue.is_closed = true;
         let frames = std::mem::take(&mut queue.frames);
         let ready = match queue.end {
@@ -150,7 +166,7 @@ impl Drop for WriterBody {
         drop(queue);
         drop(frames);
         if let Some(ready) = ready {
-            ready.call(ApusStatus::Closed);
+            ready.call(&self.0, ApusStatus::Closed);
         }
     }
 }
@@ -164,35 +180,37 @@ const DEFAULT_LIMIT: u64 = 64 * 1024;
 pub extern "C" fn apus_response_stream(
     response: Option<&mut ApusResponse>,
     limit: usize,
-) -> Option<Box<ApusWriter>> {
-    object("apus_response_stream", || {
+) -> Option<NonNull<ApusWriter>> {
+    attempt("apus_response_stream", || {
         let response = known(response)?;
-        let shared = Arc::new(Mutex::new(WriterQueue {
-            frames: VecDeque::new(),
-            waiting: 0,
-            limit: match limit {
-                0 => DEFAULT_LIMIT,
-                limit => limit as u64,
-            },
-            trailers: Vec::new(),
-            end: WriterEnd::Open,
-            is_closed: false,
-            ready: None,
-            is_ready_due: true,
-            waker: None,
-        }));
-        *response.body_mut() = Body::stream(WriterBody(shared.clone()));
-        Ok(ApusWriter { shared })
+        let writer = Arc::new(ApusWriter {
+            queue: Mutex::new(WriterQueue {
+                frames: VecDeque::new(),
+                waiting: 0,
+                limit: match limit {
+                    0 => DEFAULT_LIMIT,
+                    limit => limit as u64,
+                },
+                trailers: Vec::new(),
+                end: WriterEnd::Open,
+                is_closed: false,
+                ready: None,
+                is_ready_due: true,
+                waker: None,
+                data: None,
+            }),
+        });
+        *response.body_mut() = Body::stream(WriterBody(writer.clone()));
+        Ok(NonNull::new(Arc::into_raw(writer).cast_mut()))
     })
 }
 
-fn queue_of(writer: Option<&ApusWriter>) -> Result<MutexGuard<'_, WriterQueue>, CallError> {
-    let writer = writer.ok_or_else(|| CallError::null("writer"))?;
-    Ok(lock(&writer.shared))
+fn of(writer: Option<&ApusWriter>) -> Result<&ApusWriter, CallError> {
+    writer.ok_or_else(|| CallError::null("writer"))
 }
 
 fn write(writer: Option<&ApusWriter>, frame: Frame) -> Result<(), CallError> {
-    let mut queue = queue_of(writer)?;
+    let mut queue = of(writer)?.lock();
     let waker = queue.push(frame)?;
     drop(queue);
     if let Some(waker) = waker {
@@ -201,8 +219,8 @@ fn write(writer: Option<&ApusWriter>, frame: Frame) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Appends bytes, which are copied. Errors: APUS_FULL: nothing was taken, as the limit or more waits already (a write that
-/// goes past the limit is taken); APUS_CLOSED: the client is gone; APUS_INVALID.
+/// Appends bytes, which are copied. From any thread. Errors: APUS_FULL: nothing was taken, as the limit or more waits already
+/// (a write that goes past the limit is taken); APUS_CLOSED: the client is gone, or the writer was finished; APUS_INVALID.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_writer_write(
     writer: Option<&ApusWriter>,
@@ -215,7 +233,8 @@ pub extern "C" fn apus_writer_write(
     })
 }
 
-/// Appends a part of a file, which the kernel sends. The descriptor is duplicated. Errors: as apus_writer_write(), APUS_IO.
+/// Appends a part of a file, which the kernel sends. The descriptor is duplicated. From any thread. Errors: as
+/// apus_writer_write(), APUS_IO.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_writer_sendfile(
     writer: Option<&ApusWriter>,
@@ -228,7 +247,7 @@ pub extern "C" fn apus_writer_sendfile(
     })
 }
 
-/// Adds a field to the trailer section. Errors: APUS_INVALID, APUS_CLOSED.
+/// Adds a field to the trailer section. From any thread. Errors: APUS_INVALID, APUS_CLOSED.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_writer_trailer(
     writer: Option<&ApusWriter>,
@@ -239,36 +258,30 @@ pub extern "C" fn apus_writer_trailer(
     status("apus_writer_trailer", || {
         let field = field_name(name(field, "name")?.as_bytes())?;
         let value = field_value(bytes(value.cast(), len)?)?;
-        let mut queue = queue_of(writer)?;
-        if queue.is_closed {
-            return Err(CallError::closed("the connection of the response"));
-        }
+        let mut queue = of(writer)?.lock();
+        queue.check_open()?;
         queue.trailers.push((field, value));
         Ok(())
     })
 }
 
 /// Calls a function on the worker whenever the client can take more and nothing waits, so that it writes, or finishes the
-/// writer. It is not called again until something was written. Errors: APUS_INVALID; APUS_CLOSED: the client is gone, and
-/// the function is not called.
+/// writer. It is not called again until something was written. From any thread. Errors: APUS_INVALID; APUS_CLOSED: the client
+/// is gone, or the writer was finished, and the function is not called.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_writer_on_ready(
-    writer: Option<&mut ApusWriter>,
+    writer: Option<&ApusWriter>,
     ready: ApusReadyFn,
     user: *mut c_void,
 ) -> ApusStatus {
     status("apus_writer_on_ready", || {
-        let writer = writer.ok_or_else(|| CallError::null("writer"))?;
+        let writer = of(writer)?;
         let function = ready.ok_or_else(|| CallError::null("ready"))?;
-        let pointer: *mut ApusWriter = &raw mut *writer;
-        let mut queue = lock(&writer.shared);
-        if queue.is_closed {
-            return Err(CallError::closed("the connection of the response"));
-        }
+        let mut queue = writer.lock();
+        queue.check_open()?;
         queue.ready = Some(ReadyCallback {
             function,
             user: UserPointer(user),
-            writer: UserPointer(pointer.cast()),
         });
         queue.is_ready_due = true;
         let waker = queue.wake();
@@ -280,15 +293,57 @@ pub extern "C" fn apus_writer_on_ready(
     })
 }
 
-/// Whether the client is gone.
+/// Whether the client is gone, or the writer was finished. From any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_writer_is_closed(writer: Option<&ApusWriter>) -> bool {
-    attempt("apus_writer_is_closed", || Ok(queue_of(writer)?.is_closed))
+    attempt("apus_writer_is_closed", || {
+        Ok(of(writer)?.lock().check_open().is_err())
+    })
 }
 
-fn end(writer: Option<Box<ApusWriter>>, end: WriterEnd) {
-    let Some(writer) = writer else { return };
-    let mut queue = lock(&writer.shared);
+/// Attaches a pointer to the writer, which `destroy` (may be NULL) frees once the writer was finished and its body has ended, by
+/// the thread that comes last: no callback of the writer runs any more then. It replaces, and frees, an earlier one. From any
+/// thread. Errors: APUS_INVALID; the data stays with the caller then.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_writer_set_data(
+    writer: Option<&ApusWriter>,
+    data: *mut c_void,
+    destroy: ApusDestroyFn,
+) -> ApusStatus {
+    status("apus_writer_set_data", || {
+        let replaced = of(writer)?
+            .lock()
+            .data
+            .replace(UserData::new(data, destroy));
+        // Its function may use the writer.
+        drop(replaced);
+        Ok(())
+    })
+}
+
+/// The pointer that was attached. From any thread. NULL if there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_writer_data(writer: Option<&ApusWriter>) -> *mut c_void {
+    attempt("apus_writer_data", || {
+        let queue = of(writer)?.lock();
+        let data = queue.data.as_ref();
+        Ok(data.map_or(std::ptr::null_mut(), UserData::pointer))
+    })
+}
+
+fn end(writer: Option<NonNull<ApusWriter>>, end: WriterEnd) -> Result<(), CallError> {
+    let Some(writer) = writer else { return Ok(()) };
+    // SAFETY: the program passes what apus_response_stream() returned, and finishes it once, or a callback passes what it was
+    // called with, which the body holds.
+    let known = unsafe { writer.as_ref() };
+    let mut queue = known.lock();
+    if queue.end != WriterEnd::Open {
+        return Err(CallError::state(
+            "a writer that is not finished",
+            "one that is",
+            "finish it once, by one thread",
+        ));
+    }
     queue.end = end;
     queue.ready = None;
     let waker = queue.wake();
@@ -296,16 +351,19 @@ fn end(writer: Option<Box<ApusWriter>>, end: WriterEnd) {
     if let Some(waker) = waker {
         waker.wake();
     }
+    // SAFETY: this is the count of the program, which gives it up by the first call of those that finish a writer.
+    drop(unsafe { Arc::from_raw(writer.as_ptr().cast_const()) });
+    Ok(())
 }
 
-/// Ends the body, and takes over the writer. NULL is ignored.
+/// Ends the body, and takes over the writer. From any thread, once. NULL is ignored.
 #[unsafe(no_mangle)]
-pub extern "C" fn apus_writer_finish(writer: Option<Box<ApusWriter>>) {
-    protect("apus_writer_finish", || end(writer, WriterEnd::Finished));
+pub extern "C" fn apus_writer_finish(writer: Option<NonNull<ApusWriter>>) {
+    attempt("apus_writer_finish", || end(writer, WriterEnd::Finished));
 }
 
-/// Ends the body as incomplete, so that the client notices, and takes over the writer. NULL is ignored.
+/// Ends the body as incomplete, so that the client notices, and takes over the writer. From any thread, once. NULL is ignored.
 #[unsafe(no_mangle)]
-pub extern "C" fn apus_writer_abort(writer: Option<Box<ApusWriter>>) {
-    protect("apus_writer_abort", || end(writer, WriterEnd::Aborted));
+pub extern "C" fn apus_writer_abort(writer: Option<NonNull<ApusWriter>>) {
+    attempt("apus_writer_abort", || end(writer, WriterEnd::Aborted));
 }

@@ -53,6 +53,10 @@ fn start(source: &str, sanitizer: Sanitizer, libraries: &'static [&'static str])
 }
 
 fn run(program: &Path, name: &str, arguments: &[&str]) -> Server {
+    Server::run(sanitized_command(program), name, |_, _| {}, arguments)
+}
+
+fn sanitized_command(program: &Path) -> Command {
     // ThreadSanitizer needs the addresses that it expects.
     let mut command = Command::new("setarch");
     command
@@ -64,7 +68,7 @@ fn run(program: &Path, name: &str, arguments: &[&str]) -> Server {
             "TSAN_OPTIONS",
             "exitcode=97:halt_on_error=0:ignore_noninstrumented_modules=1",
         );
-    Server::run(command, name, |_, _| {}, arguments)
+    command
 }
 
 /// Requests, and among them some whose clients leave.
@@ -167,6 +171,20 @@ fn examples_with_threads_have_no_finding_of_thread_sanitizer_up_to_their_end_by_
     let server = start("hello.cpp", Sanitizer::Thread, &[]);
     use_cpp(&server);
     assert_eq!(findings(server, WORKER), "");
+}
+
+#[test]
+fn writers_that_threads_finish_while_clients_leave_have_no_finding_of_sanitizers() {
+    let source = repository().join("crates/capi/tests/c/races.c");
+    for kind in [Sanitizer::Address, Sanitizer::Thread] {
+        let folder = tempfile::tempdir_in(programs_folder()).unwrap();
+        let program = folder.path().join("races");
+        compile_file(&source, &program, sanitized(kind, false, &[]));
+        let output = sanitized_command(&program).arg("load").output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {errors}", output.status);
+        assert_eq!(errors, "");
+    }
 }
 
 /// The text with a part that is there once in place of another one.

@@ -83,6 +83,17 @@ const OPENING: &str = "\
  *   Functions that take an object over do so even when they fail. NULL as an object is an error, never a crash.
  * - Functions may be called by any thread unless it says \"on the worker\": then only by the thread that runs the handler or
  *   callback. One object is used by one thread at a time, except where it says \"from any thread\".
+ * - Handles that a program gives back (apus_deferred by apus_complete(), apus_writer by apus_writer_finish() or
+ *   apus_writer_abort(), apus_sse by apus_sse_close()) are given back once, by any thread, also while the worker calls back
+ *   because the client is gone. They are counted: the handle that a callback was called with stays valid until the callback
+ *   returns, and fails with APUS_CLOSED or APUS_STATE when another thread has given it back. A thread that is not in its
+ *   callback does not use a handle after it was given back: one of the threads gives it back, when the others use it no more.
+ * - A callback may still run when the function that gave its handle back returns. What its `user` points to is freed by a
+ *   `destroy`, which runs after it: that of apus_writer_set_data(), or apus_request_set_data() of the deferred request.
+ *   Functions with a `destroy` of their own, and callbacks that are called once, say so.
+ * - Handles of a worker are not given back to other threads: an apus_websocket is used by its worker only, until its close
+ *   event returns, an apus_timer by the worker that started it. Other threads reach them by apus_executor_post(), and sockets by
+ *   apus_rooms_publish(). An apus_executor, apus_rooms or apus_server is freed when no other thread uses it.
  * - Callbacks may be called on every worker at once; `user` is shared by all of them. They must not block: a worker serves
  *   many clients. They must not unwind (no C++ exceptions, no longjmp) out of themselves.
  */";

@@ -17,6 +17,8 @@ mod memory;
 #[cfg(test)]
 mod program;
 #[cfg(test)]
+mod races;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod settings;
