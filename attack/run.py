@@ -57,6 +57,7 @@ def main():
         for one in attacks:
             print(f"{one.id:<45} {one.title} ({one.reference})")
         return 0
+    host.end_in_order()
     host.raise_descriptor_limit()
     with contextlib.ExitStack() as stack:
         by_server, versions = {}, {}

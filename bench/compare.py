@@ -4,7 +4,6 @@
 import argparse
 import datetime
 import json
-import signal
 import statistics
 import sys
 import tomllib
@@ -40,8 +39,7 @@ def arguments():
 
 def main():
     options = arguments()
-    # What was changed or started for the run is undone also when it is terminated.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: terminated"))
+    host.end_in_order()
     if options.report:
         write_page()
         return

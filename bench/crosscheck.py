@@ -248,7 +248,7 @@ def server():
     run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=localhost",
          "-addext", "subjectAltName=IP:127.0.0.1", "-days", "30", "-keyout", key, "-out", certificate])
     run(["go", "build", "-buildvcs=false", "-o", BUILD / "server", "."], cwd=HERE)
-    child = subprocess.Popen([BUILD / "server", certificate, key], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([*host.DEPENDENT, BUILD / "server", certificate, key], stdout=subprocess.PIPE, text=True)
     try:
         yield [child.stdout.readline().strip() for _ in range(3)]
     finally:
@@ -262,6 +262,7 @@ def main():
     parser.add_argument("--k6", type=Path, help="a k6 binary, instead of building it with Go")
     parser.add_argument("--without-k6", action="store_true", help="only the generators of Debian")
     options = parser.parse_args()
+    host.end_in_order()
     host.install_what_is_missing()
     if not host.find("go"):
         sys.exit("crosscheck: please install Go 1.24 or later")

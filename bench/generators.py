@@ -72,7 +72,7 @@ CASES = (
 def cpu_per_request(command, core, requests):
     """Microseconds of CPU for each request, of a generator from its start to its end, and requests per second."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(["taskset", "-c", str(core), *map(str, command)], capture_output=True, text=True)
+    done = subprocess.run([*host.DEPENDENT, "taskset", "-c", str(core), *map(str, command)], capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode != 0:
         sys.exit(f"generators: {command[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
@@ -117,6 +117,7 @@ def main():
     parser.add_argument("--case", action="append", choices=[case.name for case in CASES], help="only this case; may be repeated")
     parser.add_argument("--apus", type=Path, help="an apus binary as the server, instead of building this checkout's")
     options = parser.parse_args()
+    host.end_in_order()
     host.install_what_is_missing()
     host.raise_descriptor_limit()
     servers.build_floor()

@@ -140,6 +140,7 @@ def main():
     parser.add_argument("--case", action="append", help="only this case; may be repeated")
     parser.add_argument("--write", action="store_true", help="store the counts, to compare the next ones with")
     options = parser.parse_args()
+    host.end_in_order()
     host.install_what_is_missing()
     servers.build_floor()
     servers.prepare(servers.FILES)

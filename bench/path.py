@@ -105,7 +105,7 @@ CASES = (PathCase(20, 0, 100 * MB), PathCase(100, 0, 100 * MB), PathCase(20, 0.0
 
 
 def inside(namespace, *command):
-    return ["ip", "netns", "exec", namespace, *map(str, command)]
+    return [*host.DEPENDENT, "ip", "netns", "exec", namespace, *map(str, command)]
 
 
 @contextlib.contextmanager
@@ -127,7 +127,7 @@ def path(case, congestion, seed):
     """The path, with both ends configured; what it counted is added to the dictionary at the end."""
     command = [servers.BUILD / "path", SERVER, CLIENT, case.round_trip_ms * 500, RATE_MBIT, case.queue, case.loss, seed]
     counted = {}
-    child = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([*host.DEPENDENT, *map(str, command)], stdout=subprocess.PIPE, text=True)
     try:
         if child.stdout.readline() != "ready\n":
             sys.exit("path: no TUN device could be made")
@@ -229,6 +229,7 @@ def main():
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("path: needs root, for network namespaces and TUN devices")
+    host.end_in_order()
     host.install_what_is_missing()
     servers.BUILD.mkdir(exist_ok=True)
     subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-o", servers.BUILD / "path", servers.BENCH / "path.c"], check=True)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from comparison import servers
+from comparison import host, servers
 
 BENCH = servers.BENCH
 ROOT = BENCH.parent
@@ -27,6 +27,7 @@ def main():
     parser.add_argument("--out", type=Path, default=ROOT / "target" / "release-profiled", help="the folder of what is built")
     parser.add_argument("--seconds", type=int, default=2, help="seconds of load for each case (default 2)")
     options = parser.parse_args()
+    host.end_in_order()
     release = Release(options.library, options.seconds)
     merger = llvm_profdata(release.host)
 
@@ -107,7 +108,7 @@ def word_after(label, text):
 
 def run(command, environment=None, capture=False):
     try:
-        done = subprocess.run(list(map(str, command)), cwd=ROOT, env=environment, check=True, text=True,
+        done = subprocess.run([*host.DEPENDENT, *map(str, command)], cwd=ROOT, env=environment, check=True, text=True,
                               stdout=subprocess.PIPE if capture else None)
     except (OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"release: {error}")

@@ -35,6 +35,7 @@ def main():
     parser.add_argument("--apus", type=Path, help="an apus binary, instead of building this checkout's")
     options = parser.parse_args()
 
+    host.end_in_order()
     host.install_what_is_missing()
     host.raise_descriptor_limit()
     if options.embedded:
@@ -54,7 +55,7 @@ def main():
 
 def load(core, url, seconds, *options):
     """What `apus bench` saw, with one thread on this core. Connections over HTTP/2 and HTTP/3 that do not last count as errors."""
-    command = ["taskset", "-c", core, servers.generator(), "bench", url, "--insecure", "--json", "--threads", 1, "--connections", CONNECTIONS,
+    command = [*host.DEPENDENT, "taskset", "-c", core, servers.generator(), "bench", url, "--insecure", "--json", "--threads", 1, "--connections", CONNECTIONS,
                "--duration", f"{seconds}s", "--warm-up", 0, "--timeout", "20s", "--allow-errors", *options]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if done.returncode:

@@ -7,6 +7,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from comparison import host
+
 # What no client may see. It lies in files that are not to be served.
 SECRET = "what-nobody-may-see"
 HELLO = "<h1>hello</h1>"
@@ -75,7 +77,7 @@ class Sandbox:
         if not self.php:
             if not shutil.which("php-fpm8.2", path=os.environ.get("PATH", "") + ":/usr/sbin"):
                 return None
-            self.php = subprocess.Popen([STACK, self.path("php"), str(PHP_PROCESSES)],
+            self.php = subprocess.Popen([*host.DEPENDENT, STACK, self.path("php"), str(PHP_PROCESSES)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             if self.php.stdout.readline().strip() != "ready":
                 raise SystemExit("attack: PHP-FPM does not start")

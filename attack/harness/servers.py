@@ -278,7 +278,7 @@ class Server:
         log = self.sandbox.path(f"{self.name}.output").open("ab")
         environment = dict(os.environ, HOME=str(self.sandbox.folder), XDG_RUNTIME_DIR=str(self.sandbox.folder))
         self.process = subprocess.Popen(
-            list(map(str, self.command())), cwd=self.sandbox.folder, env=environment,
+            [*host.DEPENDENT, *map(str, self.command())], cwd=self.sandbox.folder, env=environment,
             stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=limit)
         log.close()
 

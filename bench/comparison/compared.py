@@ -5,7 +5,7 @@ import statistics
 import subprocess
 import sys
 
-from . import cases, servers
+from . import cases, host, servers
 
 # Besides those that a case has goals for.
 USUAL = ("rate", "cpu", "per-core", "cpu-behind", "per-core-behind", "p50", "p99", "p99-of-mean", "memory")
@@ -14,7 +14,7 @@ USUAL = ("rate", "cpu", "per-core", "cpu-behind", "per-core-behind", "p50", "p99
 def run(case, options, binary, beside, say):
     """Medians over the rounds, by server, and the report that they are from."""
     chosen = [name for name in case.servers if _is_chosen(name, options, beside)]
-    command = [servers.generator(), "bench", "compare", case.path, "--json", "--case", case.name]
+    command = [*host.DEPENDENT, servers.generator(), "bench", "compare", case.path, "--json", "--case", case.name]
     if options.rounds:
         command += ["--rounds", options.rounds]
     # A number of requests has no duration.

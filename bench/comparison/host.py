@@ -4,6 +4,7 @@ import os
 import platform
 import resource
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,16 @@ from pathlib import Path
 PACKAGES = {"nginx": "nginx-light", "h2o": "h2o", "wrk": "wrk", "h2load": "nghttp2-client", "cc": "gcc",
             "openssl": "openssl", "haproxy": "haproxy", "varnishd": "varnish", "taskset": "util-linux", "ss": "iproute2",
             "node": "nodejs", "valgrind": "valgrind", "curl": "curl"}
+
+
+# Before the command of a server or a load: it gets SIGTERM when this program ends, even if it is killed.
+DEPENDENT = ["setpriv", "--pdeathsig", "TERM"]
+
+
+def end_in_order():
+    """What was changed or started for a run is undone also when it is terminated."""
+    for end in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(end, lambda *_: sys.exit("terminated"))
 
 
 def find(program):

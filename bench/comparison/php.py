@@ -30,7 +30,7 @@ class Stack:
     def __init__(self, children):
         self.folder = RUN / "php"
         shutil.rmtree(self.folder, ignore_errors=True)
-        self.process = subprocess.Popen([STACK, self.folder, str(children), "scripts"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([*host.DEPENDENT, STACK, self.folder, str(children), "scripts"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         if self.process.stdout.readline().strip() != "ready":
             sys.exit("bench: PHP does not start; `make tools` installs what it needs")
         self.pid = int((self.folder / "fpm.pid").read_text())

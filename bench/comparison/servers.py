@@ -54,7 +54,7 @@ class Server:
         self.tls = tls
         log = (RUN / f"{name}.output").open("ab")
         self.process = subprocess.Popen(
-            ["taskset", "-c", str(core), *map(str, command)],
+            [*host.DEPENDENT, "taskset", "-c", str(core), *map(str, command)],
             cwd=RUN, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
         )
         for port in filter(None, (clear, tls)):

@@ -12,7 +12,7 @@ use apus_usage::ServerProcesses;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::clock::ComparisonClock;
-use crate::process::{last_output, spawn_pinned};
+use crate::process::{GroupGuard, last_output, spawn_pinned};
 
 /// The time between two looks at a program that starts, works or stops.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -76,6 +76,7 @@ impl ReadySign {
 pub(crate) struct StartedHelper {
     name: String,
     child: Child,
+    _guard: GroupGuard,
     pub(crate) of: Vec<String>,
     pub(crate) is_apart: bool,
     idle_within: Option<Duration>,
@@ -93,9 +94,11 @@ impl ComparisonHelper {
             |cause: String| BenchError::Server(format!("the helper `{name}` fails: {cause}"));
         let mut output = tempfile::tempfile()?;
         let child = spawn(&self.command, folder, &output, self.cores.clone()).map_err(&failed)?;
+        let guard = guarded(&child).map_err(&failed)?;
         let mut started = StartedHelper {
             name: name.clone(),
             child,
+            _guard: guard,
             of: self.of.clone(),
             is_apart: self.is_apart,
             idle_within: self.idle_within,
@@ -209,6 +212,7 @@ pub(crate) fn carry_out(
     let failed = |cause: String| BenchError::Server(format!("`{words}` fails: {cause}"));
     let mut output = tempfile::tempfile()?;
     let mut child = spawn(command, folder, &output, None).map_err(&failed)?;
+    let _guard = guarded(&child).map_err(&failed)?;
     loop {
         if let Some(status) = child.try_wait()? {
             return match status.success() {
@@ -225,6 +229,16 @@ pub(crate) fn carry_out(
             return Err(failed("interrupted".to_owned()));
         }
     }
+}
+
+/// The guard of a process that was just started; without one, the process does not go on.
+fn guarded(child: &Child) -> Result<GroupGuard, String> {
+    GroupGuard::of(child).map_err(|error| {
+        if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        format!("`sh` cannot be started: {error}")
+    })
 }
 
 fn spawn(

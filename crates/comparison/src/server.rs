@@ -10,7 +10,7 @@ use apus_bench::{BenchError, BenchUrl, CpuList, LoadLimit, LoadPlan, ResponseSam
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 use crate::clock::ComparisonClock;
-use crate::process::{last_output, spawn_pinned};
+use crate::process::{GroupGuard, last_output, spawn_pinned};
 
 /// The time between two looks at a server that starts or stops.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -51,6 +51,7 @@ pub(crate) struct ComparedServer {
 pub(crate) struct StartedServer {
     plan: ComparedServer,
     child: Option<Child>,
+    guard: Option<GroupGuard>,
     output: File,
 }
 
@@ -71,6 +72,7 @@ impl ComparedServer {
         let mut running = StartedServer {
             plan: self.clone(),
             child: None,
+            guard: None,
             output,
         };
         if let Some((program, arguments)) = self.command.split_first() {
@@ -78,9 +80,10 @@ impl ComparedServer {
             let mut command = self.command(program, arguments);
             command.stdout(out).stderr(errors).process_group(0);
             let child = spawn_pinned(command, self.cores.clone());
-            running.child = Some(
+            let child = running.child.insert(
                 child.map_err(|error| failed(format!("`{program}` cannot be started: {error}")))?,
             );
+            running.guard = Some(GroupGuard::of(child)?);
         }
         let mut asking = load.clone();
         asking.limit = LoadLimit::Requests(1);

@@ -2,12 +2,13 @@
 //! in a folder of their own and ends with the process of the tests.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use apus_testkit::{ReadyProcess, process_folder};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::source;
 use crate::harness::wait_until;
@@ -124,5 +125,50 @@ impl Stack {
     /// The access log of PHP so far: one line per request with process, method and target.
     pub(crate) fn access_log(&self) -> String {
         fs::read_to_string(self.path("access.log")).unwrap_or_default()
+    }
+}
+
+/// Whether a process runs: not when it has ended and waits for its parent, or the system, to look at its status.
+fn runs(pid: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    status.is_ok_and(|status| !status.contains(") Z "))
+}
+
+#[test]
+fn nothing_of_the_stack_is_left_whatever_ends_its_script() {
+    let bench = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/php/stack");
+    for script in [source("stack"), PathBuf::from(bench)] {
+        for (signal, is_group) in [
+            (Signal::TERM, false),
+            (Signal::TERM, true),
+            (Signal::KILL, false),
+        ] {
+            let folder = process_folder();
+            let mut child = Command::new(&script)
+                .arg(&folder)
+                .args(["2", "scripts"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .process_group(0)
+                .spawn()
+                .unwrap();
+            let log = folder.join("fpm.log");
+            wait_until("PHP-FPM is ready", || {
+                fs::read_to_string(&log)
+                    .is_ok_and(|log| log.contains("ready to handle connections"))
+            });
+            let master = fs::read_to_string(folder.join("fpm.pid")).unwrap();
+            let master = Pid::from_raw(master.trim().parse().unwrap()).unwrap();
+            assert!(runs(master));
+            let pid = Pid::from_child(&child);
+            match is_group {
+                true => kill_process_group(pid, signal).unwrap(),
+                false => kill_process(pid, signal).unwrap(),
+            }
+            child.wait().unwrap();
+            wait_until("the end of PHP-FPM", || !runs(master));
+            let _ = fs::remove_dir_all(&folder);
+            let _ = fs::remove_file(folder.with_extension("ready"));
+        }
     }
 }
