@@ -8,57 +8,114 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::SessionError;
 
-/// The id of a session: 256 random bits, which only the cookie contains.
+/// The id of a session: 256 random bits, which only the cookie contains, and whether its visitor is not logged in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct SessionId([u8; 32]);
+pub(super) struct SessionId {
+    bytes: [u8; 32],
+    is_visitor: bool,
+}
+
+/// Precedes the id of a visitor who is not logged in.
+const VISITOR: char = 'v';
 
 impl SessionId {
-    pub(super) fn random() -> Result<Self, SessionError> {
+    /// An id for a user, or for a visitor who is not logged in.
+    pub(super) fn random(is_visitor: bool) -> Result<Self, SessionError> {
         let mut bytes = [0; 32];
         rand::fill(&mut bytes).map_err(|_| SessionError::NoRandomness)?;
-        Ok(Self(bytes))
+        Ok(Self { bytes, is_visitor })
     }
 
     /// The id in a cookie; `None` if it is not valid.
     pub(super) fn parse(text: &str) -> Option<Self> {
+        // 43 characters are 32 bytes.
+        let of_visitor = text.strip_prefix(VISITOR).filter(|id| id.len() == 43);
         let mut bytes = [0; 33];
-        let len = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).ok()?;
-        let bytes = bytes.get(..len)?.try_into().ok()?;
-        Some(Self(bytes))
+        let len = URL_SAFE_NO_PAD
+            .decode_slice(of_visitor.unwrap_or(text), &mut bytes)
+            .ok()?;
+        Some(Self {
+            bytes: bytes.get(..len)?.try_into().ok()?,
+            is_visitor: of_visitor.is_some(),
+        })
     }
 
     pub(super) fn text(&self) -> String {
-        URL_SAFE_NO_PAD.encode(self.0)
+        let mut text = String::new();
+        if self.is_visitor {
+            text.push(VISITOR);
+        }
+        URL_SAFE_NO_PAD.encode_string(self.bytes, &mut text);
+        text
     }
 
     /// The key of the session in stores.
     pub(super) fn key(&self) -> SessionKey {
-        let mut key = [0; 32];
-        key.copy_from_slice(digest::digest(&digest::SHA256, &self.0).as_ref());
-        SessionKey(key)
+        SessionKey {
+            digest: sha256(&self.bytes),
+            is_visitor: self.is_visitor,
+        }
     }
 }
 
-/// The key of a session in a store: the SHA-256 digest of its id.
+/// The SHA-256 digest of bytes.
+pub(super) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut found = [0; 32];
+    found.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
+    found
+}
+
+/// The key of a session in a store: the SHA-256 digest of its id, and whether its visitor is not logged in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionKey([u8; 32]);
+pub struct SessionKey {
+    digest: [u8; 32],
+    is_visitor: bool,
+}
 
 impl SessionKey {
-    /// A key with this digest, for tests of a store.
+    /// The key of a user with this digest, for tests of a store.
     pub fn from_digest(digest: [u8; 32]) -> Self {
-        Self(digest)
+        Self {
+            digest,
+            is_visitor: false,
+        }
+    }
+
+    /// The same key of a visitor who is not logged in.
+    #[must_use]
+    pub fn of_visitor(self) -> Self {
+        Self {
+            is_visitor: true,
+            ..self
+        }
     }
 
     /// The digest.
     pub fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
+        &self.digest
+    }
+
+    /// Whether the session is of a visitor who is not logged in ([`super::Session::renew`] was not called). A store that is full
+    /// removes such sessions first, and never removes another one for them.
+    pub fn is_visitor(&self) -> bool {
+        self.is_visitor
     }
 }
 
-/// 64 hexadecimal digits.
+/// 64 hexadecimal digits; for a visitor who is not logged in, `v` and the first 63 of them.
 impl fmt::Display for SessionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let Some((last, first)) = self.digest.split_last() else {
+            return Ok(());
+        };
+        if self.is_visitor {
+            f.write_str("v")?;
+        }
+        first.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        match self.is_visitor {
+            true => write!(f, "{:x}", last >> 4),
+            false => write!(f, "{last:02x}"),
+        }
     }
 }
 
@@ -74,14 +131,23 @@ mod tests {
 
     #[test]
     fn only_valid_ids_are_parsed() {
-        let id = SessionId::random().unwrap();
+        let id = SessionId::random(false).unwrap();
         assert_eq!(id.text().len(), 43);
         assert!(SessionId::parse(&id.text()) == Some(id));
-        assert!(id != SessionId::random().unwrap());
+        assert!(id != SessionId::random(false).unwrap());
+        let of_visitor = SessionId::random(true).unwrap();
+        assert_eq!(of_visitor.text().len(), 44);
+        assert!(SessionId::parse(&of_visitor.text()) == Some(of_visitor));
+        // The id of a user is another one than the same bytes of a visitor.
+        let claimed = SessionId::parse(&format!("v{}", id.text())).unwrap();
+        assert_ne!(claimed.key(), id.key());
+        assert_ne!(claimed.key().to_string(), id.key().to_string());
         for text in [
             "",
             "abc",
             &"A".repeat(44),
+            &"v".repeat(42),
+            &"v".repeat(45),
             &"=".repeat(43),
             &format!("{} ", id.text()),
         ] {
@@ -91,10 +157,17 @@ mod tests {
 
     #[test]
     fn the_key_is_the_digest_of_the_id() {
-        let key = SessionId([0; 32]).key();
+        let id = |is_visitor| SessionId {
+            bytes: [0; 32],
+            is_visitor,
+        };
         assert_eq!(
-            key.to_string(),
+            id(false).key().to_string(),
             "66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f2925"
+        );
+        assert_eq!(
+            id(true).key().to_string(),
+            "v66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f292"
         );
     }
 }

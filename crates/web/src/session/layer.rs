@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use apus_http::{Request, Response, ResponseFuture};
+use tokio::sync::OnceCell;
 
 use super::cookie::CookieText;
 use super::handle::{CookieChange, Session};
+use super::sealed::Sealer;
 use super::state::Lifetime;
 use super::store::SessionBackend;
 use apus_handler::middleware::{Middleware, Next};
@@ -23,6 +25,8 @@ pub struct Sessions(Arc<SessionSettings>);
 #[derive(Clone)]
 pub(super) struct SessionSettings {
     pub(super) place: Arc<SessionBackend>,
+    /// Signs the cookies of visitors who are not logged in, if `place` is a store.
+    pub(super) visitors: Arc<OnceCell<Sealer>>,
     pub(super) cookie: CookieText,
     pub(super) is_always_secure: bool,
     pub(super) lifetime: Lifetime,
@@ -43,6 +47,7 @@ impl Sessions {
     pub fn new(place: impl Into<SessionBackend>) -> Self {
         Self(Arc::new(SessionSettings {
             place: Arc::new(place.into()),
+            visitors: Arc::default(),
             cookie: CookieText {
                 name: "session",
                 is_strict: false,

@@ -3,24 +3,32 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::future::ready;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::SessionKey;
-use super::store::{SessionStore, SessionWrite, StoreFuture, StoredSession};
+use super::store::{
+    SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession, random_key,
+};
 
 /// Keeps sessions in memory. All workers of the process share them; other processes do not, and
 /// when the process ends they are gone.
 ///
-/// It holds 100,000 sessions by default. A new session then replaces the one that expires first.
+/// It holds 100,000 sessions by default. When it is full, a new session replaces that of a visitor who is not logged in, the one that
+/// expires first; if there is none, a user who logs in replaces the session of a user that expires first, and a visitor gets no
+/// session.
 pub struct MemoryStore {
     max: usize,
     sessions: Mutex<SessionMap>,
+    /// The key of the cookies of visitors, made when it is first needed.
+    visitor_key: OnceLock<[u8; 32]>,
 }
 
 #[derive(Default)]
 struct SessionMap {
     by_key: HashMap<SessionKey, StoredSession>,
-    by_expiry: BTreeSet<(u64, SessionKey)>,
+    /// By their expiry: those of visitors who are not logged in, and those of users.
+    visitors: BTreeSet<(u64, SessionKey)>,
+    users: BTreeSet<(u64, SessionKey)>,
 }
 
 impl MemoryStore {
@@ -29,6 +37,7 @@ impl MemoryStore {
         Self {
             max: 100_000,
             sessions: Mutex::default(),
+            visitor_key: OnceLock::new(),
         }
     }
 
@@ -61,30 +70,47 @@ impl Default for MemoryStore {
 }
 
 impl SessionMap {
+    fn by_expiry(&mut self, key: &SessionKey) -> &mut BTreeSet<(u64, SessionKey)> {
+        match key.is_visitor() {
+            true => &mut self.visitors,
+            false => &mut self.users,
+        }
+    }
+
     fn put(&mut self, key: SessionKey, stored: StoredSession) {
-        self.by_expiry.insert((stored.expires, key));
-        if let Some(old) = self.by_key.insert(key, stored)
-            && self
-                .by_key
-                .get(&key)
-                .is_some_and(|new| new.expires != old.expires)
+        let expires = stored.expires;
+        let old = self.by_key.insert(key, stored);
+        let by_expiry = self.by_expiry(&key);
+        by_expiry.insert((expires, key));
+        if let Some(old) = old
+            && old.expires != expires
         {
-            self.by_expiry.remove(&(old.expires, key));
+            by_expiry.remove(&(old.expires, key));
         }
     }
 
     fn remove(&mut self, key: &SessionKey) {
         if let Some(old) = self.by_key.remove(key) {
-            self.by_expiry.remove(&(old.expires, *key));
+            self.by_expiry(key).remove(&(old.expires, *key));
         }
     }
 
-    /// Removes expired sessions, then those that expire first, until there is room for one more.
-    fn make_room(&mut self, max: usize, now: u64) {
-        while let Some((expires, key)) = self.by_expiry.first().copied()
-            && (expires <= now || self.by_key.len() >= max)
-        {
-            self.remove(&key);
+    /// Makes room for the session of this key: removes expired sessions, then those of visitors, and for a user those of users, each
+    /// time the one that expires first. Returns whether there is room.
+    fn make_room(&mut self, key: &SessionKey, max: usize, now: u64) -> bool {
+        loop {
+            let is_full = self.by_key.len() >= max;
+            let is_expired = |first: &(u64, SessionKey)| first.0 <= now;
+            let visitor = self.visitors.first().copied();
+            let user = self.users.first().copied();
+            let removed = user
+                .filter(is_expired)
+                .or(visitor.filter(|first| is_full || is_expired(first)))
+                .or(user.filter(|_| is_full && !key.is_visitor()));
+            match removed {
+                Some((_, key)) => self.remove(&key),
+                None => return !is_full,
+            }
         }
     }
 }
@@ -100,8 +126,9 @@ impl SessionStore for MemoryStore {
         let version = sessions.by_key.get(save.key).map(|stored| stored.version);
         let may = version == save.replaces;
         if may {
-            if version.is_none() {
-                sessions.make_room(self.max, save.now);
+            if version.is_none() && !sessions.make_room(save.key, self.max, save.now) {
+                let full = "it is full of the sessions of users, and a visitor gets none";
+                return Box::pin(ready(Err(StoreError::new(full))));
             }
             let stored = StoredSession {
                 content: Arc::from(save.content),
@@ -130,6 +157,14 @@ impl SessionStore for MemoryStore {
         }
         Box::pin(ready(Ok(may)))
     }
+
+    fn visitor_key(&self, _: u64) -> StoreFuture<'_, [u8; 32]> {
+        let key = match self.visitor_key.get() {
+            Some(key) => Ok(*key),
+            None => random_key().map(|made| *self.visitor_key.get_or_init(|| made)),
+        };
+        Box::pin(ready(key))
+    }
 }
 
 impl fmt::Debug for MemoryStore {
@@ -157,5 +192,9 @@ impl<S: SessionStore> SessionStore for Arc<S> {
 
     fn remove<'a>(&'a self, key: &'a SessionKey, version: Option<u64>) -> StoreFuture<'a, bool> {
         (**self).remove(key, version)
+    }
+
+    fn visitor_key(&self, now: u64) -> StoreFuture<'_, [u8; 32]> {
+        (**self).visitor_key(now)
     }
 }

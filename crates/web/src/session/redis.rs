@@ -7,7 +7,9 @@ use apus_redis::Redis;
 use apus_redis::redis::{self, FromRedisValue, Pipeline, Script};
 
 use super::SessionKey;
-use super::store::{SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession};
+use super::store::{
+    MAX_VISITORS, SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession,
+};
 
 /// Writes a session if the expected version is stored.
 static SAVE: LazyLock<Script> = LazyLock::new(|| {
@@ -15,6 +17,24 @@ static SAVE: LazyLock<Script> = LazyLock::new(|| {
         "local old = redis.call('GET', KEYS[1])
          if (old and string.match(old, '^%d+') or '') ~= ARGV[1] then return 0 end
          redis.call('SET', KEYS[1], ARGV[2], 'EXAT', ARGV[3])
+         return 1",
+    )
+});
+
+/// As `SAVE`, for a visitor who is not logged in. The index has the keys of all of them by their expiry: those that expire first are
+/// removed when there are too many.
+static SAVE_VISITOR: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local old = redis.call('GET', KEYS[1])
+         if (old and string.match(old, '^%d+') or '') ~= ARGV[1] then return 0 end
+         redis.call('SET', KEYS[1], ARGV[2], 'EXAT', ARGV[3])
+         redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', ARGV[4])
+         redis.call('ZADD', KEYS[2], ARGV[3], KEYS[1])
+         local surplus = redis.call('ZCARD', KEYS[2]) - tonumber(ARGV[5])
+         if surplus > 0 then
+             local removed = redis.call('ZPOPMIN', KEYS[2], surplus)
+             for at = 1, #removed, 2 do redis.call('DEL', removed[at]) end
+         end
          return 1",
     )
 });
@@ -29,11 +49,12 @@ static REMOVE: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// Keeps sessions in Redis 6.2 or later, or in Valkey, under keys that begin with `session:`. Redis
-/// removes expired sessions.
+/// removes expired sessions. Of visitors who are not logged in it keeps 100,000; those that expire first are removed for others.
 #[derive(Clone)]
 pub struct RedisStore {
     redis: Redis,
     prefix: String,
+    max_visitors: u64,
 }
 
 impl RedisStore {
@@ -42,6 +63,16 @@ impl RedisStore {
         Self {
             redis: redis.clone(),
             prefix: "session:".to_owned(),
+            max_visitors: MAX_VISITORS,
+        }
+    }
+
+    /// The most sessions of visitors who are not logged in.
+    #[must_use]
+    pub fn max_visitors(self, max: u64) -> Self {
+        Self {
+            max_visitors: max,
+            ..self
         }
     }
 
@@ -58,6 +89,11 @@ impl RedisStore {
         format!("{}{key}", self.prefix)
     }
 
+    /// The key of the index of visitors who are not logged in.
+    fn visitors(&self) -> String {
+        format!("{}visitors", self.prefix)
+    }
+
     /// Sends commands, which are all idempotent.
     async fn query<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, StoreError> {
         self.redis.query(pipeline).await.map_err(StoreError::new)
@@ -66,10 +102,13 @@ impl RedisStore {
     async fn run(
         &self,
         script: &Script,
-        key: String,
+        keys: &[String],
         arguments: &[&str],
     ) -> Result<bool, StoreError> {
-        let mut call = script.key(key);
+        let mut call = script.prepare_invoke();
+        for key in keys {
+            call.key(key);
+        }
         for argument in arguments {
             call.arg(*argument);
         }
@@ -100,12 +139,17 @@ impl SessionStore for RedisStore {
     fn save<'a>(&'a self, save: SessionWrite<'a>) -> StoreFuture<'a, bool> {
         Box::pin(async move {
             let replaces = save.replaces.map(|version| version.to_string());
-            let arguments = [
-                replaces.as_deref().unwrap_or(""),
-                &format!("{}\n{}", save.version(), save.content),
-                &save.expires.to_string(),
-            ];
-            self.run(&SAVE, self.key(save.key), &arguments).await
+            let replaces = replaces.as_deref().unwrap_or("");
+            let content = format!("{}\n{}", save.version(), save.content);
+            let (expires, key) = (save.expires.to_string(), self.key(save.key));
+            if !save.key.is_visitor() {
+                let arguments = [replaces, &content, &expires];
+                return self.run(&SAVE, &[key], &arguments).await;
+            }
+            let (now, max) = (save.now.to_string(), self.max_visitors.to_string());
+            let arguments = [replaces, &content, &expires, &now, &max];
+            self.run(&SAVE_VISITOR, &[key, self.visitors()], &arguments)
+                .await
         })
     }
 
@@ -114,6 +158,10 @@ impl SessionStore for RedisStore {
             let expires = i64::try_from(expires).unwrap_or(i64::MAX);
             let mut pipeline = redis::pipe();
             pipeline.expire_at(self.key(key), expires).ignore();
+            if key.is_visitor() {
+                let index = pipeline.cmd("ZADD").arg(self.visitors());
+                index.arg("XX").arg(expires).arg(self.key(key)).ignore();
+            }
             self.query(&pipeline).await
         })
     }
@@ -122,7 +170,7 @@ impl SessionStore for RedisStore {
         Box::pin(async move {
             let key = self.key(key);
             if let Some(version) = version {
-                return self.run(&REMOVE, key, &[&version.to_string()]).await;
+                return self.run(&REMOVE, &[key], &[&version.to_string()]).await;
             }
             let mut pipeline = redis::pipe();
             pipeline.del(key);

@@ -9,16 +9,20 @@ use sqlx::SqlStr;
 use tokio::sync::OnceCell;
 
 use super::SessionKey;
-use super::store::{SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession};
+use super::store::{
+    MAX_VISITORS, SessionStore, SessionWrite, StoreError, StoreFuture, StoredSession,
+};
 
 /// The interval at which expired sessions are removed, in seconds.
 const SWEEP: u64 = 10 * 60;
 
 /// Keeps sessions in the table `apus_sessions` of a database, which it creates if it is missing. Expired
-/// sessions are removed every ten minutes while sessions are written.
+/// sessions are removed every ten minutes while sessions are written. Of visitors who are not logged in it keeps about 100,000; those
+/// that expire first are removed for others.
 #[derive(Clone)]
 pub struct SqlStore {
     db: Db,
+    max_visitors: u64,
     shared: Arc<SqlStoreState>,
 }
 
@@ -26,6 +30,8 @@ pub struct SqlStore {
 struct SqlStoreState {
     is_made: OnceCell<()>,
     swept: AtomicU64,
+    /// The sessions of visitors that this process has begun.
+    visitors: AtomicU64,
 }
 
 impl SqlStore {
@@ -33,7 +39,17 @@ impl SqlStore {
     pub fn new(db: Db) -> Self {
         Self {
             db,
+            max_visitors: MAX_VISITORS,
             shared: Arc::default(),
+        }
+    }
+
+    /// The most sessions of visitors who are not logged in. Each process looks again after a hundredth of them.
+    #[must_use]
+    pub fn max_visitors(self, max: u64) -> Self {
+        Self {
+            max_visitors: max,
+            ..self
         }
     }
 
@@ -64,6 +80,33 @@ impl SqlStore {
         if is_due && exchange(now).is_ok() {
             sqlx::query(self.sql("DELETE FROM apus_sessions WHERE expires <= ?"))
                 .bind(number(now))
+                .execute(&self.db)
+                .await
+                .map_err(StoreError::new)?;
+        }
+        Ok(())
+    }
+
+    /// Removes sessions of visitors who are not logged in, those that expire first, if there are too many.
+    async fn limit_visitors(&self) -> Result<(), StoreError> {
+        let interval = (self.max_visitors / 100).max(1);
+        let begun = self.shared.visitors.fetch_add(1, Ordering::Relaxed);
+        if !begun.is_multiple_of(interval) {
+            return Ok(());
+        }
+        let count = "SELECT COUNT(*) FROM apus_sessions WHERE id LIKE 'v%'";
+        let (count,): (i64,) = sqlx::query_as(self.sql(count))
+            .fetch_one(&self.db)
+            .await
+            .map_err(StoreError::new)?;
+        let most = self.max_visitors.saturating_sub(interval);
+        let surplus = count.unsigned_abs().saturating_sub(most);
+        if surplus > 0 {
+            // MySQL has no limit in a subquery of IN, but in one inside of that.
+            let statement = "DELETE FROM apus_sessions WHERE id IN (SELECT id FROM \
+                 (SELECT id FROM apus_sessions WHERE id LIKE 'v%' ORDER BY expires LIMIT ?) AS first_to_expire)";
+            sqlx::query(self.sql(statement))
+                .bind(number(surplus))
                 .execute(&self.db)
                 .await
                 .map_err(StoreError::new)?;
@@ -115,6 +158,9 @@ impl SessionStore for SqlStore {
         Box::pin(async move {
             self.make().await?;
             self.sweep(save.now).await?;
+            if save.replaces.is_none() && save.key.is_visitor() {
+                self.limit_visitors().await?;
+            }
             let statement = match save.replaces {
                 Some(_) => {
                     "UPDATE apus_sessions SET version = ?, expires = ?, content = ? \

@@ -6,7 +6,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use aws_lc_rs::rand;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
 use super::SessionKey;
+use super::id::sha256;
 use super::sealed::{EncryptedCookie, Sealer, SignedCookie};
 
 /// The future of a store operation, which stays on its thread.
@@ -29,6 +34,49 @@ pub trait SessionStore: Send + Sync + 'static {
     /// Removes the session and returns whether it did. If `version` is given, it must remove only that
     /// version.
     fn remove<'a>(&'a self, key: &'a SessionKey, version: Option<u64>) -> StoreFuture<'a, bool>;
+
+    /// The key by which cookies are signed for visitors who are not logged in, and who have no session in the store. All servers
+    /// that share the store need the same one: it is made once, and kept in the store as a session that does not expire.
+    fn visitor_key(&self, now: u64) -> StoreFuture<'_, [u8; 32]> {
+        Box::pin(async move {
+            let key = SessionKey::from_digest(sha256(b"the key of the cookies of visitors"));
+            for _ in 0..2 {
+                if let Some(stored) = self.load(&key, now).await? {
+                    let bytes = URL_SAFE_NO_PAD.decode(&*stored.content).ok();
+                    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+                    return bytes
+                        .ok_or_else(|| StoreError::new("the key of visitors is not valid"));
+                }
+                let made = random_key()?;
+                let save = SessionWrite {
+                    key: &key,
+                    content: &URL_SAFE_NO_PAD.encode(made),
+                    replaces: None,
+                    expires: now.saturating_add(VISITOR_KEY_LIFETIME),
+                    now,
+                };
+                // A database reports it as an error if another server was faster.
+                if let Ok(true) = self.save(save).await {
+                    return Ok(made);
+                }
+            }
+            Err(StoreError::new("the key of visitors cannot be stored"))
+        })
+    }
+}
+
+/// The most sessions of visitors who are not logged in, in a database and in Redis, by default.
+#[cfg(any(feature = "sql", feature = "redis"))]
+pub(super) const MAX_VISITORS: u64 = 100_000;
+
+/// A hundred years, in seconds.
+const VISITOR_KEY_LIFETIME: u64 = 100 * 365 * 24 * 60 * 60;
+
+/// 256 random bits.
+pub(super) fn random_key() -> Result<[u8; 32], StoreError> {
+    let mut key = [0; 32];
+    rand::fill(&mut key).map_err(|_| StoreError::new("the system has no random bytes"))?;
+    Ok(key)
 }
 
 /// A session as it is stored.

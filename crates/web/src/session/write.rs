@@ -7,8 +7,10 @@ use super::handle::{
     SessionState,
 };
 use super::id::SessionId;
+use super::sealed::{Sealer, SignedCookie};
 use super::state::SessionRecord;
-use super::store::{BackendKind, SessionStore, SessionWrite};
+use super::store::{BackendKind, SessionStore, SessionWrite, StoreError};
+use apus_layers::auth::Key;
 
 /// The number of attempts to apply changes to a session that concurrent requests change.
 const ATTEMPTS: usize = 16;
@@ -45,14 +47,13 @@ impl Session {
             (BackendKind::Store(store), SessionCookie::Id(id)) => {
                 load(&**store, id, settings.now()).await?
             }
-            (BackendKind::Cookie(sealer), SessionCookie::Text(text)) => sealer
-                .open(settings.cookie.name, text)
-                .and_then(|content| serde_json::from_str::<SessionRecord>(&content).ok())
-                .map(|record| SessionSnapshot {
-                    expires: record.expires.unwrap_or(0),
-                    record,
-                    version: 0,
-                }),
+            (BackendKind::Cookie(sealer), SessionCookie::Text(text)) => {
+                opened(sealer, settings.cookie.name, text)
+            }
+            (BackendKind::Store(store), SessionCookie::Text(text)) => {
+                let sealer = self.visitor_sealer(&**store).await?;
+                opened(sealer, settings.cookie.name, text)
+            }
             _ => None,
         };
         let now = settings.now();
@@ -62,6 +63,17 @@ impl Session {
                 now < known.expires && now < created.saturating_add(settings.lifetime.absolute)
             })
             .map(Arc::new))
+    }
+
+    /// What signs the cookies of visitors who have no session in the store.
+    async fn visitor_sealer(&self, store: &dyn SessionStore) -> Result<&Sealer, SessionError> {
+        let settings = &self.0.settings;
+        let make = async || {
+            let key = Key::new(store.visitor_key(settings.now()).await?);
+            let key = key.map_err(StoreError::new)?;
+            Ok(Sealer::Signed(SignedCookie::new(&key)))
+        };
+        settings.visitors.get_or_try_init(make).await
     }
 
     /// Whether there is nothing to write to the store or the cookie.
@@ -124,19 +136,22 @@ impl Session {
         {
             store.remove(&id.key(), None).await?;
         }
-        let mut known = match (&wanted.base, id) {
-            (LoadedSession::Loaded(known), _) => Some(known.clone()),
-            (LoadedSession::NotLoaded, Some(_)) => self.find(&wanted.shown).await?,
+        let mut known = match &wanted.base {
+            LoadedSession::Loaded(known) => Some(known.clone()),
+            LoadedSession::NotLoaded if !wanted.destroy => self.find(&wanted.shown).await?,
             _ => None,
+        };
+        let Some(id) = id else {
+            return self.begin(store, known, wanted).await;
         };
         let was_known = known.is_some();
         for _ in 0..ATTEMPTS {
-            let (Some(id), Some(old)) = (id, &known) else {
+            let Some(old) = &known else {
                 if was_known {
                     tracing::debug!("a session ended while a request was about to change it");
                     return Ok(WriteOutcome::missing(&wanted.shown));
                 }
-                return self.begin(store, wanted).await;
+                return self.begin(store, None, wanted).await;
             };
             let now = settings.now();
             let values = old.record.changed(&wanted.changes);
@@ -187,7 +202,7 @@ impl Session {
         let expires = settings.lifetime.expires(now, record.created);
         let content = self.content(&record)?;
         let new = if wanted.renew {
-            SessionId::random()?
+            SessionId::random(false)?
         } else {
             id
         };
@@ -217,24 +232,63 @@ impl Session {
         }))
     }
 
-    /// Creates a session if there are values for it.
+    /// Creates a session if there are values for it; `known` is that of a visitor, in the cookie.
+    ///
+    /// What the framework itself keeps for a visitor who is not logged in, such as the secret of forms, stays in the cookie: whoever
+    /// requests pages without a cookie, again and again, fills no store.
     async fn begin(
         &self,
         store: &dyn SessionStore,
+        known: Option<Arc<SessionSnapshot>>,
         wanted: &SessionState,
     ) -> Result<WriteOutcome, SessionError> {
         let settings = &self.0.settings;
         let now = settings.now();
-        let empty = SessionRecord {
-            created: now,
-            ..SessionRecord::default()
-        };
-        let Some(values) = empty.changed(&wanted.changes) else {
+        let base = known.as_ref().map_or_else(
+            || SessionRecord {
+                created: now,
+                ..SessionRecord::default()
+            },
+            |known| known.record.clone(),
+        );
+        let values = base.changed(&wanted.changes);
+        if values.is_none()
+            && !wanted.renew
+            && let Some(known) = known.filter(|known| !self.needs_touch(known))
+        {
+            return Ok(WriteOutcome {
+                shown: wanted.shown.clone(),
+                base: LoadedSession::Loaded(known),
+                cookie: None,
+            });
+        }
+        let values = values.unwrap_or(base.values);
+        if values.is_empty() {
             return Ok(WriteOutcome::missing(&wanted.shown));
+        }
+        let created = if wanted.renew { now } else { base.created };
+        let expires = settings.lifetime.expires(now, created);
+        let record = SessionRecord {
+            created,
+            expires: None,
+            values,
         };
-        let record = SessionRecord { values, ..empty };
-        let expires = settings.lifetime.expires(now, now);
-        let id = SessionId::random()?;
+        let is_of_framework = |name: &String| name.starts_with(RESERVED);
+        if !wanted.renew && record.values.keys().all(is_of_framework) {
+            let sealer = self.visitor_sealer(store).await?;
+            let record = SessionRecord {
+                expires: Some(expires),
+                ..record.clone()
+            };
+            match self.sealed(sealer, record, expires) {
+                // It does not fit into a cookie.
+                Err(SessionError::TooLarge {
+                    max: MAX_COOKIE, ..
+                }) => {}
+                written => return written,
+            }
+        }
+        let id = SessionId::random(!wanted.renew)?;
         let save = SessionWrite {
             key: &id.key(),
             content: &self.content(&record)?,
@@ -292,11 +346,21 @@ impl Session {
             expires: Some(expires),
             values,
         };
+        match &settings.place.0 {
+            BackendKind::Cookie(sealer) => self.sealed(sealer, record, expires),
+            BackendKind::Store(_) => Err(SessionError::NoRandomness),
+        }
+    }
+
+    /// The cookie with a record.
+    fn sealed(
+        &self,
+        sealer: &Sealer,
+        record: SessionRecord,
+        expires: u64,
+    ) -> Result<WriteOutcome, SessionError> {
         let content = self.content(&record)?;
-        let text = match &settings.place.0 {
-            BackendKind::Cookie(sealer) => sealer.seal(settings.cookie.name, &content),
-            BackendKind::Store(_) => None,
-        };
+        let text = sealer.seal(self.0.settings.cookie.name, &content);
         let text = text.ok_or(SessionError::NoRandomness)?;
         if text.len() > MAX_COOKIE {
             return Err(SessionError::TooLarge {
@@ -332,6 +396,9 @@ impl Session {
     }
 }
 
+/// Names of values that begin with it are those of the framework.
+const RESERVED: char = '~';
+
 /// The longest cookie value; browsers accept 4096 bytes with name and attributes (RFC 6265 section 6.1).
 const MAX_COOKIE: usize = 4096 - 128;
 
@@ -351,6 +418,16 @@ impl WriteOutcome {
             cookie: (!matches!(shown, SessionCookie::Missing)).then_some(CookieChange::Remove),
         }
     }
+}
+
+/// The session of a cookie with values.
+fn opened(sealer: &Sealer, name: &str, text: &str) -> Option<SessionSnapshot> {
+    let record: SessionRecord = serde_json::from_str(&sealer.open(name, text)?).ok()?;
+    Some(SessionSnapshot {
+        expires: record.expires.unwrap_or(0),
+        record,
+        version: 0,
+    })
 }
 
 async fn load(

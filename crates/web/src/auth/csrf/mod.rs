@@ -61,8 +61,8 @@ pub struct Csrf {
 type IsExempt = dyn Fn(&Request) -> bool + Send + Sync;
 
 impl Csrf {
-    /// Keeps tokens in the session; the layer [`crate::session::Sessions`] must be further out. A page with a
-    /// form starts a session.
+    /// Keeps tokens in the session; the layer [`crate::session::Sessions`] must be further out. For a visitor who is not logged in,
+    /// that is a signed cookie, and no entry in the store of sessions.
     pub fn new() -> Self {
         Self {
             key: None,
