@@ -16,6 +16,8 @@ pub enum JobError {
     Payload(serde_json::Error),
     /// A job can be part of a transaction only if the queue is in a database.
     NotInDatabase,
+    /// The queue is in memory, and has no room for another job. It is a 503.
+    Full,
     /// A thread cannot be started.
     Thread(std::io::Error),
 }
@@ -33,6 +35,7 @@ impl fmt::Display for JobError {
             Self::Store(cause) => write!(f, "the store of jobs: {cause}"),
             Self::Payload(cause) => write!(f, "the job has no form in JSON: {cause}"),
             Self::NotInDatabase => f.write_str("the queue is not in a database"),
+            Self::Full => f.write_str("the queue in memory has no room for another job"),
             Self::Thread(cause) => write!(f, "no thread for jobs can be started: {cause}"),
         }
     }
@@ -43,7 +46,7 @@ impl Error for JobError {
         match self {
             Self::Store(cause) => cause.source(),
             Self::Payload(cause) => cause.source(),
-            Self::NotInDatabase => None,
+            Self::NotInDatabase | Self::Full => None,
             Self::Thread(cause) => cause.source(),
         }
     }
@@ -52,7 +55,7 @@ impl Error for JobError {
 impl HttpError for JobError {
     fn status(&self) -> StatusCode {
         match self {
-            Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Store(_) | Self::Full => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

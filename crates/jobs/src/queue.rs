@@ -38,8 +38,16 @@ const DEFAULT: &str = "default";
 
 impl Jobs {
     /// A queue in the memory of this process: its jobs are lost when the process ends.
+    ///
+    /// It has room for 100,000 jobs that wait or run, of 64 MiB in all, and keeps the last 1,000 that failed too often. A job that finds no
+    /// room is an error ([`JobError::Full`]).
     pub fn in_memory() -> Self {
         Self::of(Arc::new(MemoryJobs::default()))
+    }
+
+    /// A queue [in memory](Self::in_memory) with room for so many jobs.
+    pub fn in_memory_with_room(max_jobs: usize) -> Self {
+        Self::of(Arc::new(MemoryJobs::new(max_jobs)))
     }
 
     /// A queue in a database, in the tables `apus_jobs` and `apus_schedules`, which are created if they are missing.
