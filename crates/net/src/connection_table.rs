@@ -163,6 +163,13 @@ impl SlotState {
         self.set_deadline(clock.deadline(within));
     }
 
+    /// Lets the wait for a further request end when it has taken this time; returns whether it goes on until then.
+    pub(crate) fn end_kept_after(&self, clock: &WorkerClock, within: Duration) -> bool {
+        let end = deadline_of(self.idle_since.get(), within);
+        self.set_deadline(end);
+        end > clock.ticks()
+    }
+
     /// The connection waits for the rest of a handshake or of a request's head.
     pub(crate) fn set_reading_head(&self, clock: &WorkerClock, within: Duration) {
         self.set_waiting(WaitStage::Head, clock.ticks());

@@ -48,7 +48,10 @@ impl Http1Exchange {
             yield_to_ready_tasks(cx);
             return Poll::Pending;
         }
-        let result = ready!(connection.poll_head(cx));
+        let result = match std::mem::take(&mut connection.checks_again) && !connection.is_usable() {
+            true => Err((RequestPhase::Send, FailureCause::Closed)),
+            false => ready!(connection.poll_head(cx)),
+        };
         let Some(mut connection) = self.connection.take() else {
             return Poll::Pending;
         };
@@ -84,6 +87,9 @@ impl Http1ClientConnection {
         if self.connection_return.is_none() {
             self.serial.codec.close();
         }
+        // The other tasks run before it is sent. If the origin closes the connection meanwhile, the request goes over another one:
+        // later, one that is not idempotent could not be sent again (RFC 9110 section 9.2.2).
+        self.checks_again = self.serial.requests > 0 && !head.method.is_idempotent();
         let outgoing = OutgoingRequest {
             method: &head.method,
             target: &head.target,

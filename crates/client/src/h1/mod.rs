@@ -40,6 +40,8 @@ struct Http1ClientConnection {
     interim: Option<Interim>,
     connection_return: Option<Rc<dyn ConnectionReturn<Http1Client>>>,
     idle_since: Instant,
+    /// Whether the socket is looked at once more before the request is sent.
+    checks_again: bool,
 }
 
 impl Http1Client {
@@ -50,6 +52,7 @@ impl Http1Client {
             interim: None,
             connection_return: None,
             idle_since: coarse_now(),
+            checks_again: false,
         }))
     }
 
@@ -62,23 +65,7 @@ impl Http1Client {
     /// Checks the socket without waiting whether the connection can carry a request: not if the origin closed
     /// it or sent something unexpected.
     pub fn is_usable(&mut self) -> bool {
-        let inner = &mut *self.0;
-        // No task waits for input; the sender of the next request does.
-        let cx = &mut Context::from_waker(Waker::noop());
-        match &mut inner.serial.transport {
-            Transport::Clear(socket) => {
-                let mut byte = [0];
-                let mut byte = ReadBuf::new(&mut byte);
-                socket.poll_read_buf(cx, &mut byte).is_pending()
-            }
-            // The bytes may belong to TLS alone, such as a session ticket.
-            transport @ Transport::Tls(_) => {
-                let mut buffer = inner.serial.buffers.take();
-                let polled = transport.poll_read(cx, &mut buffer);
-                inner.serial.buffers.put(buffer);
-                polled.is_pending()
-            }
-        }
+        self.0.is_usable()
     }
 
     /// Requests that were sent over it.
@@ -112,6 +99,25 @@ impl Http1Client {
 }
 
 impl Http1ClientConnection {
+    fn is_usable(&mut self) -> bool {
+        // No task waits for input; the sender of the next request does.
+        let cx = &mut Context::from_waker(Waker::noop());
+        match &mut self.serial.transport {
+            Transport::Clear(socket) => {
+                let mut byte = [0];
+                let mut byte = ReadBuf::new(&mut byte);
+                socket.poll_read_buf(cx, &mut byte).is_pending()
+            }
+            // The bytes may belong to TLS alone, such as a session ticket.
+            transport @ Transport::Tls(_) => {
+                let mut buffer = self.serial.buffers.take();
+                let polled = transport.poll_read(cx, &mut buffer);
+                self.serial.buffers.put(buffer);
+                polled.is_pending()
+            }
+        }
+    }
+
     /// Gives the connection back, if it can carry another request.
     fn give_back(mut self: Box<Self>) {
         if !self.serial.codec.keeps_alive()
@@ -206,5 +212,35 @@ mod tests {
             assert!(inner.serial.input.holds_nothing() && inner.serial.upload.holds_nothing());
             assert_eq!(Rc::strong_count(&kept), 1);
         }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_must_not_be_repeated_is_not_sent_when_the_origin_closes_before() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let ours = ReadInterestSocket::new(ours.into_std().unwrap()).unwrap();
+        let kept = Rc::new(IdleSlot::default());
+        let mut connection = Http1Client::new(Transport::Clear(StreamSocket::Unix(
+            ours,
+            apus_transport::descriptors::DescriptorPermit::of_client(),
+        )));
+        connection.set_connection_return(kept.clone());
+        let responses = async {
+            let mut request = [0; 1024];
+            assert!(theirs.read(&mut request).await.unwrap() > 0);
+            theirs
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                .await
+                .unwrap();
+        };
+        let (response, ()) = tokio::join!(connection.send(post("content".into())), responses);
+        response.unwrap();
+        let mut connection = kept.0.take().unwrap();
+        assert!(connection.is_usable());
+        // It was usable when it was chosen, and is closed while other tasks run.
+        let closing = async { drop(theirs) };
+        let (failure, ()) = tokio::join!(connection.send(post("again".into())), closing);
+        let failure = failure.unwrap_err();
+        assert!(!failure.request_sent, "{failure:?}");
+        assert!(matches!(failure.body, Some(Body::Bytes(_))), "{failure:?}");
     }
 }

@@ -31,6 +31,11 @@ use crate::worker::{Worker, WorkerListener};
 /// connected before may have sent it.
 const LAST_FIRST_REQUEST: Duration = Duration::from_secs(1);
 
+/// How long after a response the next request may arrive once a shutdown began: a proxy that uses the connection all the time may
+/// have sent it, and must not send it again if it is a POST (RFC 9110 section 9.2.2). The response to it says that the connection
+/// ends (RFC 9112 section 9.6).
+const LAST_KEPT_REQUEST: Duration = Duration::from_millis(250);
+
 /// A connection that speaks HTTP/1.1.
 pub(crate) struct Http1Connection<'a> {
     worker: &'a Worker,
@@ -237,7 +242,13 @@ impl<'a> Http1Connection<'a> {
         let slot = self.slot;
         slot.wait(|cx| match self.poll_fill(cx) {
             Poll::Pending if idle && self.is_shutdown_requested() => {
-                if self.requests > 0 || self.arrived.elapsed() >= LAST_FIRST_REQUEST {
+                if self.requests > 0 {
+                    return match slot.end_kept_after(&self.worker.clock, LAST_KEPT_REQUEST) {
+                        true => Poll::Pending,
+                        false => Poll::Ready(Ok(0)),
+                    };
+                }
+                if self.arrived.elapsed() >= LAST_FIRST_REQUEST {
                     return Poll::Ready(Ok(0));
                 }
                 slot.set_awaiting_first(&self.worker.clock, LAST_FIRST_REQUEST);

@@ -222,6 +222,13 @@ impl<S: Read + Write> Client<S> {
         self.read_response()
     }
 
+    /// Sends a request without a body that must not be repeated.
+    pub(crate) fn try_post(&mut self) -> io::Result<ReceivedResponse> {
+        let request = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+        self.stream.write_all(request)?;
+        self.try_response(false)
+    }
+
     /// Reads a final response to a method other than HEAD.
     pub(crate) fn read_response(&mut self) -> ReceivedResponse {
         self.try_response(false).expect("a response")

@@ -143,6 +143,33 @@ fn a_stop_closes_idle_connections_at_once() {
     idle.iter_mut().for_each(Client::assert_closed);
 }
 
+/// A client that uses a kept connection all the time learns of the stop by a response, and loses no request that it must not repeat.
+#[test]
+fn a_stop_ends_connections_in_use_by_a_response_that_says_so() {
+    let in_order = (0..8).filter(|_| {
+        let server = Server::start(versioned(1));
+        let mut client = server.connect();
+        client.get("/");
+        thread::scope(|scope| {
+            let stopping = scope.spawn(|| server.stop(PATIENCE));
+            let ended = loop {
+                // Between two requests, the connection is idle.
+                thread::park_timeout(Duration::from_millis(10));
+                match client.try_post() {
+                    Err(_) => break false,
+                    Ok(response) if response.field("connection") == Some("close") => break true,
+                    Ok(_) => {}
+                }
+            };
+            stopping.join().unwrap();
+            ended
+        })
+    });
+    // The machine may be busy, and a client may come too late.
+    let in_order = in_order.count();
+    assert!(in_order >= 4, "{in_order} of 8");
+}
+
 #[test]
 fn a_stop_serves_connections_that_were_in_the_queue() {
     for _ in 0..20 {
