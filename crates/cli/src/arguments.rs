@@ -272,6 +272,12 @@ pub(crate) struct DevArguments {
     /// 0 selects a free port. Without this option, the next free port is used if the default one is in use.
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<ListenArgument>,
+    /// A name by which browsers may call it; can be repeated
+    ///
+    /// It responds at localhost with the names below it, at loopback addresses, and at the address of --listen; requests for other hosts
+    /// are refused, as they come from pages of other sites (DNS rebinding).
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Vec<String>,
     /// Serve over HTTPS with a certificate of the local certificate authority
     ///
     /// With --listen, at that address; without it, over HTTP as usual and over HTTPS at 127.0.0.1:8443.

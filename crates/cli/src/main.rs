@@ -147,6 +147,7 @@ fn run_serve(arguments: ServeArguments) -> Result<(), CommandError> {
 fn run_dev(arguments: DevArguments) -> Result<(), CommandError> {
     let options = DevOptions {
         listen: arguments.listen,
+        hosts: arguments.host,
         tls: arguments.tls,
         open: arguments.open,
         selection: PackageSelection {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use apus_error_page::{ErrorDetails, ErrorFormat, write_body};
 use apus_http::{
-    HeaderValue, Method, Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode,
-    escape_html, header,
+    DevelopmentHosts, HeaderValue, Method, Request, Response, ResponseFuture, Service,
+    ServiceFactory, StatusCode, escape_html, header,
 };
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -29,6 +29,7 @@ pub(crate) struct DevServiceFactory {
     /// What no other run of `apus dev` has, so that pages of another one are loaded again.
     pub(crate) run: String,
     pub(crate) state: watch::Receiver<DevState>,
+    pub(crate) hosts: DevelopmentHosts,
 }
 
 impl ServiceFactory for DevServiceFactory {
@@ -37,6 +38,7 @@ impl ServiceFactory for DevServiceFactory {
             name: self.name.clone(),
             run: self.run.clone(),
             state: self.state.clone(),
+            hosts: self.hosts.clone(),
             upstream: RefCell::default(),
         })))
     }
@@ -48,6 +50,7 @@ struct WorkerService {
     name: String,
     run: String,
     state: watch::Receiver<DevState>,
+    hosts: DevelopmentHosts,
     /// The proxy to the application with this number.
     upstream: RefCell<Option<(u64, Rc<dyn Service>)>>,
 }
@@ -55,6 +58,9 @@ struct WorkerService {
 impl Service for DevService {
     fn call(&self, request: Request) -> ResponseFuture {
         let service = Rc::clone(&self.0);
+        if !service.hosts.contain(&request) {
+            return refuse(&request).into();
+        }
         match request.path() {
             script::SCRIPT_PATH => script::script().into(),
             script::EVENTS_PATH => {
@@ -79,8 +85,14 @@ impl WorkerService {
             // Such a request can be sent again to the next process.
             let is_repeatable = !request.has_body() && request.method().is_idempotent();
             let again = is_repeatable.then(|| request.without_body());
+            let unanswered = again.is_none().then(|| application.requests.begin());
+            if unanswered.is_some() && !self.is_current(application.number) {
+                // The process is about to end, and no longer waits for this request.
+                continue;
+            }
             let start = Instant::now();
             let mut response = self.upstream(application).call(request).wait().await;
+            drop(unanswered);
             if response.origin().is_none() && response.status().is_server_error() {
                 // The process may have ended, which the supervisor learns a moment later.
                 if self.is_replaced(application.number).await {
@@ -118,6 +130,14 @@ impl WorkerService {
             return result.clone();
         }
         self.state.borrow().clone()
+    }
+
+    /// Whether requests are sent to the application with this number.
+    fn is_current(&self, number: u64) -> bool {
+        match &self.state.borrow().phase {
+            DevPhase::Ready(application) => application.number == number,
+            _ => false,
+        }
     }
 
     /// The proxy to an application.
@@ -208,6 +228,23 @@ impl WorkerService {
         write_body(&mut response, client.format, details);
         response
     }
+}
+
+/// The response to a request under a name that is not of this machine: a page of that name must not read the application, its sources
+/// and its mails (DNS rebinding).
+fn refuse(request: &Request) -> Response {
+    let host = request.host().unwrap_or("no host");
+    let mut response = Response::new(StatusCode::MISDIRECTED_REQUEST);
+    let detail = format!(
+        "`apus dev` responds at localhost, loopback addresses and the address that it listens on, and not for {host}. If that is a name of \
+         this machine, start it with `--host {host}`."
+    );
+    let details = ErrorDetails {
+        detail: Some(&detail),
+        ..ErrorDetails::default()
+    };
+    write_body(&mut response, ErrorFormat::of(request), details);
+    response
 }
 
 /// What a request says about its client.

@@ -9,6 +9,8 @@ use apus_server::ListenArgument;
 pub struct DevOptions {
     /// The address that clients connect to; by default a free port of the loopback interface.
     pub listen: Option<ListenArgument>,
+    /// The names by which clients may call it, beside `localhost`, loopback addresses and the address that it listens on.
+    pub hosts: Vec<String>,
     /// Whether it is served with a certificate of the local authority.
     pub tls: bool,
     /// Whether the first address is opened in the browser.

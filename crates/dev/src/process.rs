@@ -10,13 +10,19 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_http::DevelopmentHosts;
 use apus_net::DEVELOPMENT_SOCKET;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::cargo_build::BuiltProgram;
 use crate::child::DependentChild;
 use crate::output::ProcessOutput;
 use crate::project::CargoProject;
+use crate::state::UnansweredRequests;
+
+/// How long a process that is to end may take for the responses to requests that cannot be sent to the next one. It has read them
+/// by then, and completes them before its end.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The time between two attempts to connect to an application that starts.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(10);
@@ -27,6 +33,7 @@ pub(crate) struct ApplicationProcess {
     pub(crate) socket: PathBuf,
     pub(crate) output: Arc<ProcessOutput>,
     pub(crate) file: ProgramFile,
+    pub(crate) requests: UnansweredRequests,
 }
 
 /// The file of a program: another one after a build that changed it.
@@ -53,7 +60,7 @@ impl ApplicationProcess {
     pub(crate) fn start(
         program: &BuiltProgram,
         project: &CargoProject,
-        arguments: &[OsString],
+        (arguments, hosts): (&[OsString], &DevelopmentHosts),
         socket: PathBuf,
     ) -> io::Result<Self> {
         let file = ProgramFile::of(&program.path)?;
@@ -61,6 +68,7 @@ impl ApplicationProcess {
         command
             .args(arguments)
             .env(DEVELOPMENT_SOCKET, &socket)
+            .env(DevelopmentHosts::VARIABLE, hosts.to_variable())
             // As `cargo run` sets it.
             .env("CARGO_MANIFEST_DIR", project.folder())
             .stdin(Stdio::null())
@@ -75,6 +83,7 @@ impl ApplicationProcess {
             child,
             socket,
             file,
+            requests: UnansweredRequests::new(),
         })
     }
 
@@ -83,8 +92,14 @@ impl ApplicationProcess {
         self.child.wait().await
     }
 
-    /// Stops the process, which may complete its requests.
+    /// Stops the process, which may complete its requests. No more are sent to it.
+    ///
+    /// A process that ends closes the connections that wait for a request. One that is on its way then is lost: whether the process
+    /// has read it cannot be known, so that a POST must not be sent again (RFC 9110 section 9.2.2). So the process learns of its
+    /// end when there is none on its way.
     pub(crate) async fn stop(self) {
+        // After that time the process works on them.
+        let _ = timeout(DRAIN_TIMEOUT, self.requests.ended()).await;
         self.child.stop().await;
     }
 }

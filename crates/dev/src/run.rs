@@ -4,11 +4,12 @@ use std::env;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write};
+use std::net::Ipv4Addr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use apus_http::ServiceFactory;
+use apus_http::{DevelopmentHosts, ServiceFactory};
 use apus_net::tls::{TlsSettings, TlsSite, UnknownName};
 use apus_net::{Engine, EnginePlan, EngineStartError, ListenerPlan};
 use apus_server::application_log::ApplicationLog;
@@ -49,10 +50,12 @@ pub fn run(options: DevOptions) -> Result<(), DevError> {
 async fn serve(project: CargoProject, options: DevOptions) -> Result<(), DevError> {
     let state = DevStateSender::new();
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let hosts = development_hosts(&options);
     let service = Arc::new(DevServiceFactory {
         name: project.binary.clone(),
         run: format!("{:x}", started.unwrap_or_default().as_millis()),
         state: state.subscribe(),
+        hosts: hosts.clone(),
     });
     let (listeners, certificate) = listeners(&options, service)?;
     let is_tls: Vec<bool> = listeners.iter().map(|one| one.tls.is_some()).collect();
@@ -62,7 +65,7 @@ async fn serve(project: CargoProject, options: DevOptions) -> Result<(), DevErro
     let urls: Vec<String> = urls.map(|(address, is_tls)| address.url(is_tls)).collect();
     let name = project.binary.clone();
     let mut supervisor =
-        DevSupervisor::new(project, options.clone(), state).map_err(DevError::of)?;
+        DevSupervisor::new(project, options.clone(), hosts, state).map_err(DevError::of)?;
     announce(&format!("Developing {name} at {}\n", urls.join(", ")));
     if let Some(certificate) = certificate.filter(|certificate| certificate.is_new_root) {
         DevTerminal::of_process().write(&certificate.how_to_trust());
@@ -101,6 +104,16 @@ fn listeners(
         ],
     };
     Ok((listeners, Some(certificate)))
+}
+
+/// The hosts under which clients may call it.
+fn development_hosts(options: &DevOptions) -> DevelopmentHosts {
+    let address = match &options.listen {
+        Some(ListenArgument::Port(_)) => Some(Ipv4Addr::UNSPECIFIED.to_string()),
+        Some(ListenArgument::Address(address)) => Some(address.ip().to_string()),
+        Some(ListenArgument::Unix(_)) | None => None,
+    };
+    DevelopmentHosts::new(options.hosts.iter().cloned().chain(address))
 }
 
 /// The hosts of an address, for its certificate.

@@ -37,6 +37,37 @@ pub(crate) struct ReadyApplication {
     pub(crate) number: u64,
     pub(crate) proxy: Proxy,
     pub(crate) output: Arc<ProcessOutput>,
+    pub(crate) requests: UnansweredRequests,
+}
+
+/// The number of requests that a process was sent and has not responded to, and that cannot be sent to another one.
+#[derive(Clone)]
+pub(crate) struct UnansweredRequests(Arc<watch::Sender<usize>>);
+
+/// A request that was sent, until there is a response.
+pub(crate) struct UnansweredRequest(UnansweredRequests);
+
+impl UnansweredRequests {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(watch::Sender::new(0)))
+    }
+
+    pub(crate) fn begin(&self) -> UnansweredRequest {
+        self.0.send_modify(|count| *count += 1);
+        UnansweredRequest(self.clone())
+    }
+
+    /// Waits until there is none.
+    pub(crate) async fn ended(&self) {
+        // It fails only without a sender, which this has.
+        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
+    }
+}
+
+impl Drop for UnansweredRequest {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count -= 1);
+    }
 }
 
 /// Why there is a program, but no application that responds.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apus_client::{Address, Timeouts};
+use apus_http::DevelopmentHosts;
 use apus_proxy::{Proxy, ProxySettings};
 use apus_upstream::Upstreams;
 use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
@@ -44,6 +45,7 @@ type Step<T> = Pin<Box<dyn Future<Output = T>>>;
 pub(crate) struct DevSupervisor {
     project: CargoProject,
     options: DevOptions,
+    hosts: DevelopmentHosts,
     terminal: DevTerminal,
     state: DevStateSender,
     sources: SourceTree,
@@ -79,6 +81,7 @@ impl DevSupervisor {
     pub(crate) fn new(
         project: CargoProject,
         options: DevOptions,
+        hosts: DevelopmentHosts,
         state: DevStateSender,
     ) -> Result<Self, SupervisorError> {
         let (sender, changes) = mpsc::unbounded_channel();
@@ -86,6 +89,7 @@ impl DevSupervisor {
         Ok(Self {
             project,
             options,
+            hosts,
             terminal: DevTerminal::of_process(),
             state,
             sources,
@@ -128,6 +132,7 @@ impl DevSupervisor {
         }
         // A build that runs is killed.
         self.build = None;
+        self.state.wait(DevPhase::Starting);
         if let Some(process) = self.process.take() {
             process.stop().await;
         }
@@ -258,7 +263,7 @@ impl DevSupervisor {
         let started = ApplicationProcess::start(
             &program,
             &self.project,
-            &self.options.arguments,
+            (&self.options.arguments, &self.hosts),
             socket.clone(),
         );
         match started {
@@ -309,6 +314,7 @@ impl DevSupervisor {
                 number: self.processes,
                 proxy: proxy(&process.socket),
                 output: Arc::clone(&process.output),
+                requests: process.requests.clone(),
             })));
     }
 

@@ -11,6 +11,9 @@ use crate::mail::{Attachment, Mail};
 /// How many mails are kept in memory. The oldest are forgotten.
 const KEPT: usize = 200;
 
+/// The most bytes of the mails that are kept, with the last one.
+const KEPT_BYTES: usize = 64 * 1024 * 1024;
+
 /// A mail that was caught.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -43,6 +46,18 @@ impl CaughtMail {
     }
 }
 
+impl CaughtMail {
+    /// The bytes that it holds: the message, and what it was made of.
+    fn len(&self) -> usize {
+        let attachments = self.attachments.iter();
+        let attachments = attachments.map(|file| file.bytes.len()).sum::<usize>();
+        let html = self.html.as_ref().map_or(0, String::len);
+        [self.source.len(), self.text.len(), html, attachments]
+            .into_iter()
+            .sum()
+    }
+}
+
 /// Keeps mails.
 #[derive(Debug)]
 pub(crate) struct MailCatcher {
@@ -53,6 +68,7 @@ pub(crate) struct MailCatcher {
 #[derive(Debug, Default)]
 struct CaughtMails {
     last: u64,
+    bytes: usize,
     kept: VecDeque<Arc<CaughtMail>>,
 }
 
@@ -101,9 +117,12 @@ impl MailCatcher {
             source,
         };
         let mut mails = self.mails();
+        mails.bytes = mails.bytes.saturating_add(caught.len());
         mails.kept.push_back(Arc::new(caught));
-        if mails.kept.len() > KEPT {
-            mails.kept.pop_front();
+        while mails.kept.len() > KEPT || mails.bytes > KEPT_BYTES && mails.kept.len() > 1 {
+            let forgotten = mails.kept.pop_front();
+            let len = forgotten.map_or(0, |mail| mail.len());
+            mails.bytes = mails.bytes.saturating_sub(len);
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apus_http::{
-    HeaderName, HeaderValue, Method, Request, Response, ResponseFuture, Service, ServiceFactory,
-    StatusCode, escape_html, header, mount_prefix,
+    DevelopmentHosts, HeaderName, HeaderValue, Method, Request, Response, ResponseFuture, Service,
+    ServiceFactory, StatusCode, escape_html, header, mount_prefix,
 };
 
 use crate::CaughtMail;
@@ -14,11 +14,19 @@ use crate::catcher::MailCatcher;
 
 /// The pages of the caught mails, to mount under a path; see [`crate::Mailer::page`].
 ///
-/// The HTML of a mail runs no scripts there, and loads nothing from other hosts.
+/// The HTML of a mail runs no scripts there, and loads nothing from other hosts. The pages respond at localhost, at loopback addresses, and
+/// at hosts that are configured, by `apus dev --host` or [`MailPage::host`]: a page of another site cannot read mails by a name that leads to
+/// this machine (DNS rebinding).
 #[derive(Clone, Debug)]
-pub struct MailPage(Arc<MailCatcher>);
+pub struct MailPage {
+    catcher: Arc<MailCatcher>,
+    hosts: DevelopmentHosts,
+}
 
-struct MailPageService(Arc<MailCatcher>);
+struct MailPageService {
+    catcher: Arc<MailCatcher>,
+    hosts: DevelopmentHosts,
+}
 
 /// The policy of the list and of a mail: only what the page has itself, and the frame with the HTML.
 const PAGE_POLICY: &str =
@@ -43,18 +51,41 @@ const HEAD: &str = r#"<!doctype html>
 
 impl MailPage {
     pub(crate) fn new(catcher: Arc<MailCatcher>) -> Self {
-        Self(catcher)
+        Self {
+            catcher,
+            hosts: DevelopmentHosts::of_process(),
+        }
+    }
+
+    /// Another name of this machine, or an address, at which the pages respond.
+    #[must_use]
+    pub fn host(self, name: &str) -> Self {
+        let known = self.hosts.to_variable();
+        let hosts = DevelopmentHosts::new(known.split(',').chain([name]));
+        Self { hosts, ..self }
     }
 }
 
 impl ServiceFactory for MailPage {
     fn service(&self) -> Rc<dyn Service> {
-        Rc::new(MailPageService(self.0.clone()))
+        Rc::new(MailPageService {
+            catcher: self.catcher.clone(),
+            hosts: self.hosts.clone(),
+        })
     }
 }
 
 impl Service for MailPageService {
     fn call(&self, request: Request) -> ResponseFuture {
+        if !self.hosts.contain(&request) {
+            let host = escape_html(request.host().unwrap_or("no host"));
+            let text = format!(
+                "{HEAD}<title>Mails</title>\n<p>Mails are shown at localhost, and not for {host}.\n"
+            );
+            let mut response = respond(text, "text/html; charset=utf-8", PAGE_POLICY);
+            response.set_status(StatusCode::MISDIRECTED_REQUEST);
+            return response.into();
+        }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Response::new(StatusCode::METHOD_NOT_ALLOWED).into();
         }
@@ -69,7 +100,7 @@ impl Service for MailPageService {
             Some(number) => number
                 .parse()
                 .ok()
-                .and_then(|number| self.0.get(number))
+                .and_then(|number| self.catcher.get(number))
                 .and_then(|mail| match (part, index) {
                     (None, _) => Some(show(&mail, &base)),
                     (Some("html"), None) => mail
@@ -97,7 +128,7 @@ impl Service for MailPageService {
 impl MailPageService {
     fn list(&self, base: &str) -> Response {
         let mut page = format!("{HEAD}<title>Mails</title>\n<h1>Mails</h1>\n");
-        let mails = self.0.all();
+        let mails = self.catcher.all();
         if mails.is_empty() {
             page.push_str("<p>No mail was sent yet.</p>\n");
         } else {

@@ -161,3 +161,39 @@ fn a_sender_that_is_no_mailbox_is_an_error_at_the_start() {
     assert!(sends.page().is_none());
     assert!(sends.mails().is_empty());
 }
+
+/// A page of another site can lead a browser to this machine under a name of that site (DNS rebinding).
+#[test]
+fn mails_are_not_shown_under_names_of_other_sites() {
+    let mailer = Mailer::open("memory:", FROM).unwrap();
+    let page = mailer.page().unwrap().host("shop.test");
+    let client = TestClient::new(App::new().mount("/mails", page));
+    client.run(mailer.clone().send(mail())).unwrap();
+    let paths = [
+        "/mails/",
+        "/mails/1",
+        "/mails/1/html",
+        "/mails/1/source",
+        "/mails/1/attachments/0",
+    ];
+    let status = |path: &str, host: &str| client.get(path).header("host", host).send().status();
+    for path in paths {
+        for host in [
+            "localhost",
+            "127.0.0.1:8080",
+            "[::1]:8080",
+            "shop.localhost",
+            "shop.test:3000",
+        ] {
+            assert_eq!(status(path, host), 200, "{path} of {host}");
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "shop.test.evil.example",
+            "192.0.2.7",
+        ] {
+            assert_eq!(status(path, host), 421, "{path} of {host}");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
-use apus_http::{Request, StatusCode};
+use apus_http::{DevelopmentHosts, Request, StatusCode};
 use minijinja::Environment;
 use minijinja::value::Serde;
 use serde::Serialize;
@@ -68,7 +68,7 @@ impl Templates {
 
 impl Renderer {
     /// Renders a page. Its media type is that of the template's extension. An error in a template is a 500,
-    /// in development a page that shows it.
+    /// in development a page that shows it, at the hosts of this machine ([`apus_http::DevelopmentHosts`]).
     pub fn page(&self, name: &str, context: impl Serialize) -> Page {
         match self.text(name, context) {
             Ok(text) => Page::of(text, content_type(name)),
@@ -147,6 +147,8 @@ impl FromRequestHead for Renderer {
         })?;
         let Ok(urls) = Urls::from_head(request, matched);
         Ok(Self {
+            // The page of an error has lines of the template, which is not for pages of other sites (DNS rebinding).
+            reloads: renderer.reloads && DevelopmentHosts::of_process().contain(request),
             urls: Some(urls),
             #[cfg(feature = "i18n")]
             language: apus_i18n::Language::of(request),

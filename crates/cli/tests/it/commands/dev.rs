@@ -5,16 +5,19 @@
 
 use std::env;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use apus::layers::{Compression, CspNonce, SecurityHeaders};
 use apus::{App, Html, Json, Request, Response, Server, StatusCode, WebSocketUpgrade};
+use rustix::net::RecvFlags;
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -123,6 +126,9 @@ fn application() {
         eprintln!("there is no <database>");
         std::process::exit(3);
     }
+    if version.starts_with("busy") {
+        return busy_application();
+    }
     let page = format!("<!doctype html><title>{version}</title><h1>{version}</h1>");
     let policy = "default-src 'none'; script-src 'nonce-{nonce}'";
     static WAITING: AtomicUsize = AtomicUsize::new(0);
@@ -183,6 +189,36 @@ fn application() {
     // Nobody can listen there, so it fails if the socket of `apus dev` is not used.
     let server = Server::new(app).listen("192.0.2.1:1").unwrap();
     server.run().unwrap();
+}
+
+/// An application on a busy machine: it reads the second request of a connection half a second after it came, and loses it when
+/// it is ended meanwhile.
+fn busy_application() {
+    let listener = UnixListener::bind(env::var_os("APUS_DEV_SOCKET").unwrap()).unwrap();
+    for stream in listener.incoming() {
+        let mut stream = stream.unwrap();
+        thread::spawn(move || {
+            for request in 0.. {
+                let mut waiting = [0];
+                let Ok(1) =
+                    rustix::net::recv(&stream, &mut waiting, RecvFlags::PEEK).map(|read| read.0)
+                else {
+                    return;
+                };
+                if request > 0 {
+                    thread::park_timeout(Duration::from_millis(500));
+                }
+                let mut head = [0; 4096];
+                if stream.read(&mut head).unwrap_or(0) == 0 {
+                    return;
+                }
+                let response = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbusy";
+                if stream.write_all(response).is_err() {
+                    return;
+                }
+            }
+        });
+    }
 }
 
 /// Runs [`application`] in a process of its own, on a socket.
@@ -294,6 +330,90 @@ fn a_restart_loses_no_request() {
             .collect::<Vec<u32>>()
     });
     assert!(counts.iter().all(|count| *count > 3), "{counts:?}");
+}
+
+/// A page of another site can lead a browser to this machine under a name of that site (DNS rebinding).
+#[test]
+fn names_of_other_sites_are_refused_at_every_path() {
+    let project = DevProject::new();
+    let arguments = ["--listen", "127.0.0.1:0", "--host", "shop.test"];
+    let apus = Apus::start(project.command(&arguments));
+    let address = apus.address();
+    let request = |line: &str, host: &str, fields: &str| {
+        let mut stream = connect(address);
+        let head = format!("{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        Reply::read(stream)
+    };
+    let port = address.port();
+    for host in [
+        format!("localhost:{port}"),
+        format!("127.0.0.1:{port}"),
+        format!("[::1]:{port}"),
+        "app.localhost".to_owned(),
+        "shop.test".to_owned(),
+    ] {
+        assert_eq!(request("GET /", &host, HTML).status, 200, "{host}");
+    }
+    let upgrade = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+    for host in [
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "192.0.2.7",
+    ] {
+        for (line, fields) in [
+            ("GET /", HTML),
+            ("GET /json", ""),
+            ("POST /", "Content-Length: 0\r\n"),
+            ("OPTIONS /", ""),
+            ("GET /socket", upgrade),
+            ("GET /__apus_dev/reload.js", ""),
+            ("GET /__apus_dev/events", ""),
+        ] {
+            let reply = request(line, host, fields);
+            assert_eq!(reply.status, 421, "{line} of {host}: {reply:?}");
+            assert!(!reply.body.contains("<h1>"), "{reply:?}");
+        }
+    }
+    let reply = request("GET /", "evil.example", "");
+    assert!(reply.body.contains("--host evil.example"), "{reply:?}");
+    // The mistakes of a build show sources.
+    project.change("a mistake");
+    wait_until("the mistake is shown", || {
+        request("GET /", "localhost", HTML).status == 500
+    });
+    let reply = request("GET /", "evil.example", HTML);
+    assert_eq!(reply.status, 421);
+    assert!(!reply.body.contains("main.rs"), "{reply:?}");
+}
+
+#[test]
+fn a_restart_waits_for_a_post_that_is_on_its_way_over_a_kept_connection() {
+    let project = DevProject::new();
+    project.change("busy");
+    let apus = project.develop();
+    // The workers of `apus dev` have connections of their own.
+    let mut clients: Vec<_> = (0..8).map(|_| connect(apus.address())).collect();
+    let request = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n";
+    let mut respond = |connection: &str, between: &dyn Fn()| {
+        for client in &mut clients {
+            write!(client, "{request}{connection}\r\n").unwrap();
+        }
+        between();
+        for client in &mut clients {
+            let mut reader = BufReader::new(client);
+            let mut lines = reader.by_ref().lines().map(Result::unwrap);
+            assert_eq!(lines.next().unwrap(), "HTTP/1.1 200 OK");
+            lines.find(String::is_empty).unwrap();
+            let mut body = [0; 4];
+            reader.read_exact(&mut body).unwrap();
+            assert_eq!(&body, b"busy");
+        }
+    };
+    respond("", &|| {});
+    respond("Connection: close\r\n", &|| project.change("two"));
+    wait_until("two", || apus.get("/").body.contains("two"));
 }
 
 #[test]

@@ -110,6 +110,15 @@ fn only_development_shows_template_errors_to_the_client() {
         .assert_contains("<h1>bad.html:2</h1>")
         .assert_contains("<li value=\"2\" class=\"here\">{{ nobody.name }}</li>")
         .assert_contains("<li value=\"3\">{{ name|upper }}</li>");
+    // And not to a page of another site that leads a browser here under its own name.
+    let development = Templates::embedded(templates).reload(true).load().unwrap();
+    let rebound = client(development);
+    let mut reply = rebound
+        .get("/bad.html")
+        .header("host", "evil.example")
+        .send();
+    reply.assert_status(500);
+    assert!(!reply.text().contains("nobody"));
     let production = Templates::embedded(templates).reload(false).load().unwrap();
     let client = client(production);
     let mut reply = client.get("/bad.html").send();
