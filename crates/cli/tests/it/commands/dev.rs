@@ -346,6 +346,7 @@ fn names_of_other_sites_are_refused_at_every_path() {
         Reply::read(stream)
     };
     let port = address.port();
+    assert_eq!(apus.get("/").status, 200);
     for host in [
         format!("localhost:{port}"),
         format!("127.0.0.1:{port}"),
@@ -450,7 +451,9 @@ fn errors_of_the_compiler_are_shown_until_they_are_corrected() {
         problem.head.contains("application/problem+json"),
         "{problem:?}"
     );
-    assert!(apus.log().contains("error: expected"), "{}", apus.log());
+    wait_until("the log has it, too", || {
+        apus.log().contains("error: expected")
+    });
     // A mistake that is taken back needs no restart.
     let pid = || apus.get("/pid");
     project.change("one");
