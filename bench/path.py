@@ -154,7 +154,7 @@ class HttpServer:
     def __init__(self, name, command):
         self.name = name
         log = (servers.RUN / f"{name}.output").open("ab")
-        self.process = subprocess.Popen(inside(SERVER, *command), cwd=servers.RUN, stdout=log, stderr=log)
+        self.process = host.Dependent(inside(SERVER, *command), cwd=servers.RUN, stdout=log, stderr=log)
         give_up = time.monotonic() + 30
         while subprocess.run(inside(SERVER, "curl", "-sko", "/dev/null", f"https://{SERVER_IP}:{PORT}/12b.html")).returncode:
             if self.process.poll() is not None or time.monotonic() > give_up:

@@ -277,8 +277,8 @@ class Server:
         limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))) if descriptors else None
         log = self.sandbox.path(f"{self.name}.output").open("ab")
         environment = dict(os.environ, HOME=str(self.sandbox.folder), XDG_RUNTIME_DIR=str(self.sandbox.folder))
-        self.process = subprocess.Popen(
-            [*host.DEPENDENT, *map(str, self.command())], cwd=self.sandbox.folder, env=environment,
+        self.process = host.Dependent(
+            self.command(), cwd=self.sandbox.folder, env=environment,
             stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=limit)
         log.close()
 

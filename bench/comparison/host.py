@@ -16,8 +16,41 @@ PACKAGES = {"nginx": "nginx-light", "h2o": "h2o", "wrk": "wrk", "h2load": "nghtt
             "node": "nodejs", "valgrind": "valgrind", "curl": "curl"}
 
 
-# Before the command of a server or a load: it gets SIGTERM when this program ends, even if it is killed.
+# Before a command: it gets SIGTERM when this program ends, even if it is killed.
 DEPENDENT = ["setpriv", "--pdeathsig", "TERM"]
+
+# Ends a process when standard input ends: politely at first, and by force ten seconds later.
+GUARD = """read -r _
+kill -s TERM "$1"
+n=0
+while kill -s 0 "$1" && [ "$n" -lt 100 ]; do sleep 0.1; n=$((n + 1)); done
+kill -s KILL "$1"
+"""
+
+
+class Dependent(subprocess.Popen):
+    """A process that ends with this program, even if this is killed, and if the process gives up root, by which it loses the signal
+    that `DEPENDENT` has for it."""
+
+    def __init__(self, command, **options):
+        super().__init__(list(map(str, command)), **options)
+        self.guard = subprocess.Popen(["sh", "-c", GUARD, "guard", str(self.pid)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def poll(self):
+        return self._released(super().poll())
+
+    def wait(self, timeout=None):
+        return self._released(super().wait(timeout))
+
+    def _released(self, code):
+        """Once it has ended, its number may be another process."""
+        if code is not None and self.guard:
+            guard, self.guard = self.guard, None
+            guard.kill()
+            guard.wait()
+            guard.stdin.close()
+        return code
 
 
 def end_in_order():

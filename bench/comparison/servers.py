@@ -53,8 +53,8 @@ class Server:
         self.clear = clear
         self.tls = tls
         log = (RUN / f"{name}.output").open("ab")
-        self.process = subprocess.Popen(
-            [*host.DEPENDENT, "taskset", "-c", str(core), *map(str, command)],
+        self.process = host.Dependent(
+            ["taskset", "-c", core, *command],
             cwd=RUN, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
         )
         for port in filter(None, (clear, tls)):
