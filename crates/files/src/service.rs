@@ -701,11 +701,7 @@ fn is_page(path: &[u8]) -> bool {
 
 /// The response to methods that files do not support.
 fn method_not_allowed(request: &Request) -> Response {
-    let status = match *request.method() {
-        Method::OPTIONS => StatusCode::NO_CONTENT,
-        _ => StatusCode::METHOD_NOT_ALLOWED,
-    };
-    Response::new(status).with_header(&header::ALLOW, &HeaderValue::from_static(ALLOW))
+    Response::refuse_method(request.method(), &HeaderValue::from_static(ALLOW))
 }
 
 fn not_acceptable() -> Response {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use crate::fields::CacheResult;
 use crate::{Body, Headers, Tunnel};
@@ -116,6 +116,24 @@ impl Response {
         let mut headers = Headers::new();
         headers.append(&header::CONTENT_TYPE, &TYPE);
         Self::with_headers(status, headers, text.into())
+    }
+
+    /// The response to a method that a resource does not have (RFC 9110 sections 9.1, 9.3.7 and 15.5.6): 204 to OPTIONS, 405
+    /// to methods of RFC 9110 and 5789, and 501 to others, which this server does not know. `allow` are those that it has.
+    pub fn refuse_method(method: &Method, allow: &HeaderValue) -> Self {
+        let status = match *method {
+            Method::OPTIONS => StatusCode::NO_CONTENT,
+            Method::GET
+            | Method::HEAD
+            | Method::POST
+            | Method::PUT
+            | Method::DELETE
+            | Method::CONNECT
+            | Method::TRACE
+            | Method::PATCH => StatusCode::METHOD_NOT_ALLOWED,
+            _ => StatusCode::NOT_IMPLEMENTED,
+        };
+        Self::new(status).with_header(&header::ALLOW, allow)
     }
 
     /// This response with another body.

@@ -87,7 +87,8 @@ impl Service for MailPageService {
             return response.into();
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return Response::new(StatusCode::METHOD_NOT_ALLOWED).into();
+            let allow = HeaderValue::from_static("GET, HEAD, OPTIONS");
+            return Response::refuse_method(request.method(), &allow).into();
         }
         let base = escape_html(mount_prefix(&request));
         let mut segments = request

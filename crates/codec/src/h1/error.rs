@@ -114,7 +114,7 @@ impl fmt::Display for Http1Error {
             Self::Http2Preface => "the client sent an HTTP/2 preface on an HTTP/1.1 connection",
             Self::RequestLine => "the first line is not `method target HTTP/1.1`",
             Self::OtherProtocol => "the first line belongs to another protocol than HTTP",
-            Self::Version => "the protocol version must be HTTP/1.1 or HTTP/1.0",
+            Self::Version => "the major version of the protocol must be 1",
             Self::Target => {
                 "the request target must be /path, http://host/path, host:port for CONNECT, or *"
             }

@@ -222,12 +222,14 @@ fn can_start_request(byte: u8) -> bool {
 }
 
 fn request_line(line: &[u8], target_bytes: usize) -> Result<(Method, Target, Version), Http1Error> {
-    let (rest, version) = if let Some(rest) = line.strip_suffix(b" HTTP/1.1") {
-        (rest, Version::HTTP_11)
-    } else if let Some(rest) = line.strip_suffix(b" HTTP/1.0") {
-        (rest, Version::HTTP_10)
-    } else {
-        return Err(version_error(line));
+    let (rest, version) = match line.split_last_chunk::<9>() {
+        Some((rest, b" HTTP/1.0")) => (rest, Version::HTTP_10),
+        // A message of a higher minor version is one of the highest minor version that is implemented (RFC 9110
+        // section 2.5).
+        Some((rest, [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1'..=b'9'])) => {
+            (rest, Version::HTTP_11)
+        }
+        _ => return Err(version_error(line)),
     };
     let (method, target) = memchr::memchr(b' ', rest)
         .and_then(|space| Some((rest.get(..space)?, rest.get(space.checked_add(1)?..)?)))

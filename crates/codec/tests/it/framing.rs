@@ -381,7 +381,7 @@ fn limits_trailers() {
 
 #[test]
 fn rejects_other_versions() {
-    for version in ["HTTP/2.0", "HTTP/1.2", "HTTP/0.9", "HTTP/3.0"] {
+    for version in ["HTTP/2.0", "HTTP/0.9", "HTTP/0.1", "HTTP/3.0", "HTTP/9.1"] {
         refuses(format!("GET / {version}\r\n"), Http1Error::Version);
     }
     assert_eq!(

@@ -159,9 +159,45 @@ fn rejects_versions_it_does_not_speak() {
     refuses(
         505,
         &[
-            "GET / HTTP/1.2\r\nHost: a\r\n\r\n",
             "GET / HTTP/0.9\r\nHost: a\r\n\r\n",
             "GET / HTTP/2.0\r\nHost: a\r\n\r\n",
+        ],
+    );
+}
+
+#[test]
+fn a_higher_minor_version_is_served_as_http_1_1_rfc_9110_section_2_5() {
+    let server = Server::start(paths());
+    for version in ["HTTP/1.1", "HTTP/1.2", "HTTP/1.9"] {
+        let mut client = server.connect();
+        // The connection persists, and chunks are understood, as in HTTP/1.1.
+        for _ in 0..2 {
+            client.send(format!(
+                "POST /a {version}\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"
+            ));
+            let response = client.read_response();
+            assert_eq!(
+                (response.status, response.text().as_str()),
+                (200, "/a"),
+                "{version}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_request_of_another_protocol_is_a_400() {
+    refuses(
+        400,
+        &[
+            "GET / FOO/1.1\r\nHost: a\r\n\r\n",
+            "GET / http/1.1\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.10\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.a\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1x\r\nHost: a\r\n\r\n",
+            "DESCRIBE rtsp://a/b RTSP/1.0\r\n\r\n",
+            "OPTIONS sip:a@b SIP/2.0\r\n\r\n",
         ],
     );
 }

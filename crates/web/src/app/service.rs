@@ -413,7 +413,11 @@ impl AppService {
             }
             (RouteTargetKind::NoMethod(route), _) => {
                 if let Some(route) = host.router.route(*route) {
-                    return self.own_response(&request, target, no_method(route, &request));
+                    return self.own_response(
+                        &request,
+                        target,
+                        no_method(&host.router, route, &request),
+                    );
                 }
             }
             (RouteTargetKind::Mount(mount, rest), _) => {
@@ -474,13 +478,20 @@ fn is_under(path: &str, prefix: &str) -> bool {
 }
 
 /// Responds to OPTIONS, and rejects the other methods that a route does not have (RFC 9110 sections
-/// 9.3.7 and 15.5.6).
-fn no_method(route: &Route, request: &Request) -> Response {
-    let status = match *request.method() {
-        Method::OPTIONS => StatusCode::NO_CONTENT,
-        _ => StatusCode::METHOD_NOT_ALLOWED,
+/// 9.3.7 and 15.5.6). A method that another route has is known.
+fn no_method(router: &Router, route: &Route, request: &Request) -> Response {
+    let (method, allow) = (request.method(), route.allow());
+    let is_known = || {
+        let mut routes = router.routes();
+        routes.any(|route| route.has_method(method))
     };
-    Response::new(status).with_header(&header::ALLOW, &route.allow())
+    let response = Response::refuse_method(method, &allow);
+    match response.status() {
+        StatusCode::NOT_IMPLEMENTED if is_known() => {
+            Response::new(StatusCode::METHOD_NOT_ALLOWED).with_header(&header::ALLOW, &allow)
+        }
+        _ => response,
+    }
 }
 
 impl MountService {

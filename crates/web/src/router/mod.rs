@@ -188,6 +188,12 @@ impl Route {
             .or_else(|| of(None))
     }
 
+    /// Whether the route has an endpoint of its own for a method.
+    pub(crate) fn has_method(&self, method: &Method) -> bool {
+        let mut methods = self.methods.iter();
+        methods.any(|endpoint| endpoint.method.as_ref() == Some(method))
+    }
+
     /// The methods of the route, for `Allow` (RFC 9110 section 10.2.1).
     pub(crate) fn allow(&self) -> HeaderValue {
         let methods = self.methods.iter();

@@ -135,7 +135,7 @@ fn rejects_malformed_request_lines_and_hosts() {
         (400, "GET / HTTP/1.1\r\nHost: a b\r\n\r\n"),
         (400, "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n"),
         (400, "GET / HTTP/1.1\r\nHost: user@localhost\r\n\r\n"),
-        (505, "GET / HTTP/1.2\r\nHost: localhost\r\n\r\n"),
+        (400, "GET / FOO/1.1\r\nHost: localhost\r\n\r\n"),
         (505, "GET / HTTP/0.9\r\nHost: localhost\r\n\r\n"),
         (505, "GET / HTTP/2.0\r\nHost: localhost\r\n\r\n"),
         (

@@ -242,6 +242,16 @@ async fn allows_only_safe_methods() {
 }
 
 #[tokio::test]
+async fn a_method_that_the_server_does_not_know_is_501_rfc_9110_section_9_1() {
+    let site = site(&[("a", "x")], |files| files);
+    for name in ["BREW", "get", "PROPFIND", "GETS"] {
+        let method = Method::from_bytes(name.as_bytes()).unwrap();
+        assert_eq!(site.send(method, "/a", &[]).await.status, 501, "{name}");
+    }
+    assert_eq!(site.send(Method::PATCH, "/a", &[]).await.status, 405);
+}
+
+#[tokio::test]
 async fn serves_large_files_as_file_ranges() {
     let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
     let site = site(&[], |files| files);

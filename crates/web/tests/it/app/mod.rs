@@ -96,6 +96,26 @@ fn methods_without_a_handler_are_405_and_options_lists_the_others() {
 }
 
 #[test]
+fn a_method_that_no_route_has_is_501_rfc_9110_section_9_1() {
+    let purge = Method::from_bytes(b"PURGE").unwrap();
+    let app = App::new()
+        .get("/a", async || "a")
+        .route(purge, "/b", async || "purged");
+    let service = app.service();
+    assert_eq!(ask("BREW", "/a").of(&service).status, 501);
+    assert_eq!(ask("PATCH", "/a").of(&service).status, 405);
+    assert_eq!(ask("PURGE", "/b").of(&service).text(), "purged");
+    // A route knows it, but not this one.
+    let reply = ask("PURGE", "/a").of(&service);
+    assert_eq!(
+        (reply.status, reply.field("allow")),
+        (405, Some("GET, HEAD, OPTIONS"))
+    );
+    // The path decides first.
+    assert_eq!(ask("BREW", "/nowhere").of(&service).status, 404);
+}
+
+#[test]
 fn path_parameters_are_values_tuples_and_structs() {
     let app = App::new()
         .get(

@@ -41,17 +41,17 @@ fn requests_are_counted_by_route_and_not_by_path() {
     let mut client = Client::connect(server.address());
     assert_eq!(client.request(&head("POST", "/users/1", &[])).status, 409);
     assert_eq!(client.request(&head("GET", "/users/x", &[])).status, 404);
-    assert_eq!(client.request(&head("BREW", "/users/1", &[])).status, 405);
+    assert_eq!(client.request(&head("BREW", "/users/1", &[])).status, 501);
     assert_eq!(
         client.request(&head("BREW-MORE", "/users/1", &[])).status,
-        405
+        501
     );
     for line in [
         "http_requests_total{method=\"GET\",route=\"/users/{id}\",status=\"2xx\"} 30",
         "http_requests_total{method=\"GET\",route=\"\",status=\"4xx\"} 30",
         "http_requests_total{method=\"POST\",route=\"/users/{id}\",status=\"4xx\"} 1",
         "http_requests_total{method=\"GET\",route=\"/users/{id}\",status=\"4xx\"} 1",
-        "http_requests_total{method=\"OTHER\",route=\"/users/{id}\",status=\"4xx\"} 2",
+        "http_requests_total{method=\"OTHER\",route=\"/users/{id}\",status=\"5xx\"} 2",
         "http_response_bytes_total{method=\"GET\",route=\"/users/{id}\",status=\"2xx\"} 80",
         "http_request_duration_seconds_count{method=\"GET\",route=\"/users/{id}\",status=\"2xx\"} 30",
         "http_request_duration_seconds_bucket{method=\"GET\",route=\"/users/{id}\",status=\"2xx\",le=\"+Inf\"} 30",
