@@ -325,7 +325,7 @@ enum apus_limit
    */
   APUS_LIMIT_BODY_RATE = 10,
   /**
-   * Between two writes of a response (60,000).
+   * The time in which a client has to take the send rate of a response that waits for it (60,000).
    */
   APUS_LIMIT_SEND_TIMEOUT = 11,
   /**
@@ -360,6 +360,19 @@ enum apus_limit
    * The most bytes of bodies of one HTTP/2 client that may wait to be read, at least 262,144 (16,777,216).
    */
   APUS_LIMIT_H2_RECEIVE_WINDOW = 19,
+  /**
+   * The least bytes per second that a client takes of a response that waits for it, measured over the send timeout;
+   * 0 is one byte in this time (128).
+   */
+  APUS_LIMIT_SEND_RATE = 20,
+  /**
+   * Tunnels, such as WebSockets, that one HTTP/2 or HTTP/3 client may have open at once, at most 32,768 (64).
+   */
+  APUS_LIMIT_H2_TUNNELS = 21,
+  /**
+   * Bytes of memory for the messages of all WebSockets, at least 1,048,576 (67,108,864).
+   */
+  APUS_LIMIT_WEB_SOCKET_MEMORY = 22,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -723,6 +736,11 @@ typedef struct apus_websocket_events {
    * Milliseconds without a byte after which the socket is closed (0: 75,000).
    */
   uint32_t idle_timeout_ms;
+  /**
+   * Milliseconds in which a message of the client has to be complete, unless it comes at the least rate of the body of a
+   * request (0: 60,000).
+   */
+  uint32_t message_timeout_ms;
   /**
    * Offers no compression (permessage-deflate).
    */

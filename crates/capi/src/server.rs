@@ -60,7 +60,7 @@ pub enum ApusLimit {
     BodyTimeout = 9,
     /// The least bytes per second of the body of a request; 0 is no limit (128).
     BodyRate = 10,
-    /// Between two writes of a response (60,000).
+    /// The time in which a client has to take the send rate of a response that waits for it (60,000).
     SendTimeout = 11,
     /// Requests over one connection; 0 is no limit (0).
     RequestsPerConnection = 12,
@@ -78,6 +78,13 @@ pub enum ApusLimit {
     H2PingInterval = 18,
     /// The most bytes of bodies of one HTTP/2 client that may wait to be read, at least 262,144 (16,777,216).
     H2ReceiveWindow = 19,
+    /// The least bytes per second that a client takes of a response that waits for it, measured over the send timeout;
+    /// 0 is one byte in this time (128).
+    SendRate = 20,
+    /// Tunnels, such as WebSockets, that one HTTP/2 or HTTP/3 client may have open at once, at most 32,768 (64).
+    H2Tunnels = 21,
+    /// Bytes of memory for the messages of all WebSockets, at least 1,048,576 (67,108,864).
+    WebSocketMemory = 22,
 }
 
 /// A server: an application, its listeners and its limits.
@@ -658,6 +665,9 @@ pub extern "C" fn apus_server_limit(
                 let bytes = within(256 * 1024..=2_097_151 * 1024)?;
                 limits.h2_receive_window = u32::try_from(bytes).unwrap_or(u32::MAX);
             }
+            20 => limits.send_rate = value,
+            21 => limits.h2_max_tunnels = usize::try_from(within(0..=32_768)?).unwrap_or(0),
+            22 => limits.websocket_memory = within(1024 * 1024..=1_000_000 * 1024 * 1024)?,
             other => {
                 return Err(CallError::invalid(
                     "an apus_limit",

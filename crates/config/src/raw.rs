@@ -71,6 +71,9 @@ keys! {
         h2c: bool = true,
         /// Concurrent requests of one HTTP/2 or HTTP/3 client.
         h2_max_concurrent_streams: Int<1, 32_768> = Int(256),
+        /// Tunnels, such as WebSockets, that one HTTP/2 or HTTP/3 client may have open at once; more get
+        /// 503.
+        h2_max_tunnels: Int<0, 32_768> = Int(64),
         /// The largest HTTP/2 frame that is accepted, in bytes.
         h2_max_frame_size: Int<16_384, 16_777_215> = Int(16_384),
         /// Requests on one HTTP/2 or HTTP/3 connection. 0: no limit.
@@ -101,8 +104,12 @@ keys! {
         /// The largest rest of a request body that is read and discarded to keep the connection
         /// open, in KB.
         discard_body_size: Kilobytes<0, 1_000_000> = Kilobytes::new(256),
-        /// How long a client may read nothing of a response, in seconds.
+        /// How long a client may take less of a response that waits for it than `send_rate` demands, in seconds.
+        /// The same holds for WebSockets and other tunnels.
         send_timeout: Seconds<1, YEAR> = Seconds::new(60),
+        /// The slowest rate at which a client takes responses that wait for it, in bytes per second,
+        /// measured over `send_timeout`. 0: one byte in this time.
+        send_rate: Int<0, 1_000_000_000> = Int(128),
         /// How long open requests may take to complete after a stop, in seconds.
         stop_timeout: Seconds<0, YEAR> = Seconds::new(30),
         /// The user that the server switches to when it is started as root: a name or a number. By
@@ -122,6 +129,10 @@ keys! {
         /// gets at most an eighth. Beyond it, responses are not compressed, and are read no faster
         /// than their clients read them.
         response_memory: Megabytes<0, 1_000_000> = Megabytes::new(128),
+        /// Memory for messages of WebSockets that are incomplete, not yet taken by the application, or not
+        /// yet sent, in MB, and for compression contexts that are kept. Each worker has an even part, and at least 8 MB. When it is used up,
+        /// the socket that takes most is closed.
+        websocket_memory: Megabytes<1, 1_000_000> = Megabytes::new(64),
         /// Whether responses have the field `Server`, without a version.
         server_header: bool = true,
         /// Whether a TLS handshake without a name, or for a name that no site has, is rejected.

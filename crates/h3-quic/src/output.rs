@@ -66,8 +66,10 @@ struct BlockedOutput {
     priority: i32,
     /// Whether the stream has more to send.
     wants_more: bool,
-    /// The tick at which QUIC took some of it last.
-    moved_at: Option<u32>,
+    /// The tick at which it was looked at last.
+    examined_at: Option<u32>,
+    /// The bytes that QUIC took since then.
+    taken: usize,
 }
 
 impl Http3Transport {
@@ -260,7 +262,8 @@ impl Http3Transport {
                     end,
                     priority: self.priority,
                     wants_more: false,
-                    moved_at: None,
+                    examined_at: None,
+                    taken: 0,
                 };
                 self.blocked.insert(stream.id(), output);
             }
@@ -295,9 +298,8 @@ impl Http3Transport {
         let chunks = output.chunks.make_contiguous();
         let before = self.written;
         let result = write_all(&self.quic, stream_id(id), chunks, &mut self.written);
-        if self.written > before {
-            output.moved_at = None;
-        }
+        let taken = self.written.saturating_sub(before);
+        output.taken = output.taken.saturating_add(taken);
         match result {
             Ok(false) => output.chunks.retain(|chunk| !chunk.is_empty()),
             Ok(true) => {
@@ -347,22 +349,31 @@ impl Http3Transport {
         self.blocked.remove(&id).is_some()
     }
 
-    /// The streams that are complete here, and of which QUIC has taken nothing since the tick `oldest`; and the tick
-    /// since which another waits.
-    pub fn stalled(&mut self, now: u32, oldest: u32) -> (Vec<u64>, Option<u32>) {
+    /// The streams that are complete here, and of which QUIC took less than `least` bytes since the tick `oldest`; and
+    /// the tick since which another waits.
+    pub fn stalled(&mut self, now: u32, oldest: u32, least: usize) -> (Vec<u64>, Option<u32>) {
         let mut stalled = Vec::new();
         let mut earliest = None;
         for (id, output) in &mut self.blocked {
-            let since = *output.moved_at.get_or_insert(now);
-            match since <= oldest && output.end {
-                true => stalled.push(*id),
-                false => {
-                    let since = since.max(oldest);
-                    earliest = Some(earliest.map_or(since, |known: u32| known.min(since)));
-                }
+            let mut since = *output.examined_at.get_or_insert(now);
+            if since <= oldest && output.end && output.taken < least {
+                stalled.push(*id);
+                continue;
             }
+            if since <= oldest {
+                since = now;
+                output.examined_at = Some(now);
+                output.taken = 0;
+            }
+            earliest = Some(earliest.map_or(since, |known: u32| known.min(since)));
         }
         (stalled, earliest)
+    }
+
+    /// The bytes of a stream that QUIC does not take yet.
+    pub fn blocked_bytes(&self, stream: StreamKey) -> usize {
+        let output = self.blocked.get(&stream.id());
+        output.map_or(0, |output| output.chunks.iter().map(Bytes::len).sum())
     }
 
     /// Whether QUIC takes nothing of this stream now.

@@ -18,6 +18,11 @@ pub trait Duplex {
 
     /// Closes the stream for writing. Reading stays possible.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// The bytes that were written and did not reach the peer yet, as far as it is known.
+    fn undelivered(&self) -> u64 {
+        0
+    }
 }
 
 /// The task that runs on a connection after the response, a 101 or a 2xx to CONNECT, is sent.

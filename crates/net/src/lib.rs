@@ -28,6 +28,7 @@ mod spawn;
 mod stop;
 mod streams;
 pub mod tls;
+mod tunnel_limits;
 mod worker;
 
 pub use account::{AccountError, SystemAccount};
@@ -42,3 +43,4 @@ pub use listen::{Binder, bind_listener};
 pub use plan::{EnginePlan, ListenAddress, ListenerPlan};
 pub use spawn::{fork, spawn_dependent};
 pub use stop::worker_stop;
+pub use tunnel_limits::TunnelLimits;

@@ -28,14 +28,19 @@ pub struct Limits {
     /// The least bytes per second of a request's body, measured after `body_timeout` has passed once; 0 is no
     /// limit.
     pub body_rate: u64,
-    /// Between two writes of a response of which the client takes any bytes.
+    /// The time in which a client has to take `send_rate` of a response that waits for it.
     pub send_timeout: Duration,
+    /// The least bytes per second that a client takes of a response that waits for it, measured over
+    /// `send_timeout`; 0 is no limit but one byte in this time.
+    pub send_rate: u64,
     /// Bytes of an unread request body that are read and discarded to keep a connection.
     pub drain_bytes: u64,
     /// Requests over one connection; 0 is no limit.
     pub requests_per_connection: u64,
     /// Requests that one HTTP/2 client may have open at once; at most 32,768.
     pub h2_max_concurrent_streams: u32,
+    /// Tunnels, such as WebSockets, that one HTTP/2 or HTTP/3 client may have open at once; past it 503.
+    pub h2_max_tunnels: usize,
     /// Bytes of the largest HTTP/2 frame that is accepted: 16,384 to 16,777,215.
     pub h2_max_frame_size: u32,
     /// Requests over one HTTP/2 connection; 0 is no limit.
@@ -45,6 +50,9 @@ pub struct Limits {
     pub h2_ping_interval: Duration,
     /// The most bytes of bodies that one HTTP/2 client may have sent before they are used.
     pub h2_receive_window: u32,
+    /// Bytes of memory for the messages of all WebSockets that are incomplete, not yet taken by their handlers, or
+    /// not yet sent. Each worker has an even part, and at least 8 MiB; past it the socket that holds most is closed.
+    pub websocket_memory: u64,
     /// How long open requests may take after a shutdown began.
     pub stop_timeout: Duration,
 }
@@ -64,13 +72,16 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(30),
             body_rate: 128,
             send_timeout: Duration::from_secs(60),
+            send_rate: 128,
             drain_bytes: 256 * 1024,
             requests_per_connection: 0,
             h2_max_concurrent_streams: 256,
+            h2_max_tunnels: 64,
             h2_max_frame_size: 16 * 1024,
             h2_requests_per_connection: 0,
             h2_ping_interval: Duration::from_secs(30),
             h2_receive_window: 16 * 1024 * 1024,
+            websocket_memory: 64 << 20,
             stop_timeout: Duration::from_secs(30),
         }
     }

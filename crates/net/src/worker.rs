@@ -15,6 +15,7 @@ use crate::counters::WorkerCounters;
 use crate::limits::Limits;
 use crate::plan::{EnginePlan, ListenerPlan};
 use crate::tls::TlsSettings;
+use crate::tunnel_limits::TunnelLimits;
 
 /// The state that the connections of a worker share.
 pub(crate) struct Worker {
@@ -56,6 +57,7 @@ impl Worker {
     /// Puts the settings of a plan for all listeners in force.
     pub(crate) fn take_over(&self, plan: &EnginePlan) {
         self.limits.replace(Rc::new(plan.limits.clone()));
+        TunnelLimits::set(&plan.limits, plan.workers);
         self.server_field.replace(plan.server_field.clone());
     }
 

@@ -86,6 +86,11 @@ impl BodySender {
         }
     }
 
+    /// Whether the end was added.
+    pub fn is_ended(&self) -> bool {
+        self.0.borrow().end.is_some()
+    }
+
     /// Whether the reader was dropped.
     pub fn is_abandoned(&self) -> bool {
         self.0.borrow().abandoned

@@ -6,16 +6,19 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use apus_http::SealedMemory;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
+use socket2::TcpKeepalive;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::descriptors::DescriptorPermit;
 use crate::read_interest::ReadInterestSocket;
+use crate::unread::unread_memory;
 
 /// A connected socket.
 pub enum StreamSocket {
@@ -178,6 +181,41 @@ impl StreamSocket {
         .map_ok(|_| ())
     }
 
+    /// Has the system find out whether a peer that ended its side is still there: one that is gone responds to its
+    /// probes with a reset, at the latest when it has forgotten the connection.
+    pub fn watch_half_closed(&self) {
+        if let Self::Tcp(socket, _) = self {
+            let keepalive = TcpKeepalive::new()
+                .with_time(KEEPALIVE)
+                .with_interval(KEEPALIVE)
+                .with_retries(3);
+            // Without it, the next write finds out.
+            let _ = socket2::SockRef::from(socket).set_tcp_keepalive(&keepalive);
+        }
+    }
+
+    /// Whether the connection was reset, or failed.
+    pub fn is_gone(&self) -> bool {
+        let socket = match self {
+            Self::Tcp(socket, _) => socket.as_fd(),
+            Self::Unix(socket, _) => socket.as_fd(),
+        };
+        // Errors and hang-ups are reported without being asked for.
+        let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::empty())];
+        let _ = rustix::event::poll(&mut asked, Some(&Timespec::default()));
+        let [found] = asked;
+        found.revents().intersects(PollFlags::ERR | PollFlags::HUP)
+    }
+
+    /// The bytes that were written and not taken by the other end; 0 if the system cannot tell.
+    pub fn undelivered(&self) -> u64 {
+        let bytes = match self {
+            Self::Tcp(socket, _) => unread_memory(socket),
+            Self::Unix(socket, _) => unread_memory(socket),
+        };
+        bytes.map_or(0, |bytes| u64::try_from(bytes).unwrap_or(0))
+    }
+
     /// Ends our side of the stream.
     pub fn shutdown(&mut self) -> io::Result<()> {
         let socket = match self {
@@ -187,6 +225,9 @@ impl StreamSocket {
         socket.shutdown(Shutdown::Write)
     }
 }
+
+/// The time after which a half-closed connection is probed, and between probes.
+const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// The most bytes of a file that one call sends, so that one fast reader does not occupy the worker.
 const SEND_FILE_MOST: usize = 512 * 1024;

@@ -111,6 +111,28 @@ impl Transport {
         }
     }
 
+    fn socket(&self) -> &StreamSocket {
+        match self {
+            Self::Clear(socket) => socket,
+            Self::Tls(stream) => stream.socket(),
+        }
+    }
+
+    /// Has the system find out whether a peer that ended its side is still there.
+    pub fn watch_half_closed(&self) {
+        self.socket().watch_half_closed();
+    }
+
+    /// Whether the connection was reset, or failed.
+    pub fn is_gone(&self) -> bool {
+        self.socket().is_gone()
+    }
+
+    /// The bytes that were written and did not reach the peer yet; 0 if the system cannot tell.
+    pub fn undelivered(&self) -> u64 {
+        self.socket().undelivered()
+    }
+
     /// Waits until the socket has space. TLS encrypts all that it gets, even if it has to hold it then, and
     /// this wait saves that memory. In clear text nothing is held.
     pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,4 +1,4 @@
-//! What the other end of a Unix socket has not read yet.
+//! What the other end of a socket has not taken yet.
 
 use std::ffi::c_int;
 use std::os::fd::AsFd;
@@ -6,11 +6,11 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl};
 
-/// The request for the memory of what was sent and not read (`unix(7)`).
+/// The request for what was sent and not acknowledged (`tcp(7)`), or the memory of what was sent and not read (`unix(7)`).
 const SIOCOUTQ: Opcode = 0x5411;
 
-/// The memory of what the other end has not read, in bytes. It is released for each write as a whole, when the
-/// last of its bytes was read.
+/// What the other end has not taken, in bytes. Of a Unix socket it is memory, which is released for each write as a
+/// whole, when the last of its bytes was read.
 ///
 /// # Errors
 /// The system cannot tell.

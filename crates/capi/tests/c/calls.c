@@ -218,7 +218,12 @@ static int errors(void) {
   }
   EXPECT(APUS_INVALID, apus_server_limit(server, APUS_LIMIT_H2_FRAME_BYTES, 16383));
   EXPECT(APUS_INVALID, apus_server_limit(server, APUS_LIMIT_H2_RECEIVE_WINDOW, 1000));
-  EXPECT(APUS_INVALID, apus_server_limit(server, APUS_LIMIT_H2_RECEIVE_WINDOW + 1, 1000));
+  EXPECT(APUS_OK, apus_server_limit(server, APUS_LIMIT_SEND_RATE, 0));
+  EXPECT(APUS_OK, apus_server_limit(server, APUS_LIMIT_H2_TUNNELS, 0));
+  EXPECT(APUS_INVALID, apus_server_limit(server, APUS_LIMIT_H2_TUNNELS, 32769));
+  EXPECT(APUS_OK, apus_server_limit(server, APUS_LIMIT_WEB_SOCKET_MEMORY, 1048576));
+  EXPECT(APUS_INVALID, apus_server_limit(server, APUS_LIMIT_WEB_SOCKET_MEMORY, 1048575));
+  EXPECT(APUS_INVALID, apus_server_limit(server, APUS_LIMIT_WEB_SOCKET_MEMORY + 1, 1000));
   EXPECT(APUS_INVALID, apus_server_access_log_file(server, "/dev/null", "unknown"));
   EXPECT(APUS_INVALID, apus_server_access_log_file(server, "/dev/null", "$nothing"));
   EXPECT(APUS_IO, apus_server_access_log_file(server, "/nowhere/log", "json"));

@@ -208,6 +208,17 @@ impl ServerConnection {
         }
     }
 
+    /// Sends `100 Continue` to a client that does not expect it, which every client of HTTP/1.1 has to ignore (RFC 9110
+    /// section 15.2): one that is gone responds with a reset. Returns whether it was sent.
+    pub fn send_probe(&mut self, out: &mut Vec<u8>) -> bool {
+        let sends = self.version == Version::HTTP_11 && self.response == ResponseProgress::Pending;
+        if sends {
+            self.awaits_continue = false;
+            out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        sends
+    }
+
     /// Sends an interim response, such as 103 Early Hints. Does nothing if the client uses HTTP/1.0,
     /// the response was started, or the status is not 1xx or is 101, which is final.
     pub fn send_informational(&mut self, status: StatusCode, headers: &Headers, out: &mut Vec<u8>) {

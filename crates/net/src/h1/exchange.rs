@@ -87,7 +87,6 @@ impl Http1Connection<'_> {
             self.flush().await?;
         }
         self.slot.clear_deadline();
-        let mut timed = false;
         let response = poll_fn(|cx| {
             self.slot.register(cx);
             self.interims.watch(cx);
@@ -99,10 +98,7 @@ impl Http1Connection<'_> {
                     Ok(Poll::Pending) => {}
                     Err(_) => return Poll::Ready(Ok(self.panicked())),
                 }
-                if self
-                    .poll_interims(cx, request_body, &mut timed)?
-                    .is_pending()
-                {
+                if self.poll_interims(cx, request_body)?.is_pending() {
                     return Poll::Pending;
                 }
                 if self.poll_while_waiting(cx, request_body)?.is_pending() {
@@ -114,10 +110,8 @@ impl Http1Connection<'_> {
             }
         })
         .await;
-        if timed {
-            // The rest of the interim responses leaves with the response.
-            self.slot.clear_deadline();
-        }
+        // The rest of the interim responses leaves with the response.
+        self.stop_waiting_for_reader();
         response
     }
 
@@ -138,17 +132,18 @@ impl Http1Connection<'_> {
                 Ok(Poll::Pending)
             }
             _ => {
-                while self.input.unread().len() < READ_AHEAD
+                while self.half_closed.is_none()
+                    && self.input.unread().len() < READ_AHEAD
                     && self.transport.poll_readable(cx).is_ready()
                 {
                     match self.poll_fill(cx) {
-                        Poll::Ready(Ok(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                        Poll::Ready(Ok(0)) => self.begin_half_close()?,
                         Poll::Ready(Ok(_)) => {}
                         Poll::Ready(Err(error)) => return Err(error),
                         Poll::Pending => break,
                     }
                 }
-                Ok(Poll::Pending)
+                self.poll_half_closed(cx)
             }
         }
     }
@@ -167,6 +162,9 @@ impl Http1Connection<'_> {
         {
             // The client does not know yet, and may be sending its next request.
             self.closes_first = true;
+            self.codec.close();
+        }
+        if self.is_at_last_request() {
             self.codec.close();
         }
         if response.is_of_panic() {

@@ -22,13 +22,11 @@ impl Http1Connection<'_> {
         }
     }
 
-    /// Sends the queued interim responses. `timed` is true from one call to the next while a deadline for the
-    /// client runs.
+    /// Sends the queued interim responses.
     pub(super) fn poll_interims(
         &mut self,
         cx: &mut Context<'_>,
         request_body: &mut Option<Http1RequestBody>,
-        timed: &mut bool,
     ) -> Poll<io::Result<()>> {
         loop {
             // A client that does not take them gets no more of them.
@@ -42,7 +40,7 @@ impl Http1Connection<'_> {
                 // The connection has one deadline, which now is that of the write.
                 self.stop_waiting(request_body);
             }
-            ready!(self.poll_flush_out(cx, timed))?;
+            ready!(self.poll_flush_out(cx))?;
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The responses to pipelined requests leave in one write.
 
 mod exchange;
+mod half_closed;
 mod interim;
 mod request_body;
 mod send;
@@ -18,8 +19,9 @@ use apus_codec::h1::{
 };
 use apus_http::{ConnectionInfo, Duplex, Headers, InterimQueue, StatusCode, Tunnel};
 use apus_transport::tunnel::Http1Tunnel;
-use apus_transport::{InputBuffer, Transport};
+use apus_transport::{InputBuffer, SendRate, Transport};
 
+use self::half_closed::HalfClosed;
 use self::write::PendingCompletion;
 use crate::alt_svc::AltSvc;
 use crate::connection_table::ConnectionSlot;
@@ -50,6 +52,10 @@ pub(crate) struct Http1Connection<'a> {
     input: InputBuffer,
     /// Bytes that were encoded and not written.
     out: Vec<u8>,
+    /// The bytes that were written.
+    sent: u64,
+    /// Whether the client takes them.
+    send_rate: SendRate,
     /// The responses in `out` whose completion is to be reported when they have left.
     completions: Vec<PendingCompletion>,
     /// When the first byte of the current head arrived.
@@ -59,6 +65,8 @@ pub(crate) struct Http1Connection<'a> {
     interims: InterimQueue,
     /// Bytes of framing around the body of the current response, as of chunks.
     framing_bytes: u64,
+    /// Set once the client has ended its side.
+    half_closed: Option<HalfClosed>,
     /// Whether the server chose to end the connection, and not the client.
     closes_first: bool,
 }
@@ -106,11 +114,14 @@ impl<'a> Http1Connection<'a> {
             alt_svc,
             input: InputBuffer::new(early),
             out: Vec::new(),
+            sent: 0,
+            send_rate: SendRate::default(),
             completions: Vec::new(),
             arrived: Instant::now(),
             requests: 0,
             interims: InterimQueue::default(),
             framing_bytes: 0,
+            half_closed: None,
             closes_first: false,
         }
     }
@@ -160,11 +171,6 @@ impl<'a> Http1Connection<'a> {
                 // A client with prior knowledge (RFC 9113 section 3.3).
                 Err(HeadError::Protocol(Http1Error::Http2Preface)) if self.listener.http2() => {
                     return Ok(Http1End::ProtocolSwitch(ProtocolSwitch::Http2));
-                }
-                Err(HeadError::Protocol(Http1Error::OtherProtocol)) => {
-                    self.worker.counters.bad_requests.add(1);
-                    tracing::debug!(peer = %self.info.peer, "closed on another protocol");
-                    return Ok(Http1End::Linger);
                 }
                 Err(HeadError::Protocol(error)) => {
                     self.worker.counters.bad_requests.add(1);

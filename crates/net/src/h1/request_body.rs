@@ -32,7 +32,7 @@ impl Http1Connection<'_> {
         if std::mem::take(&mut request_body.expects_continue) {
             self.codec.send_continue(&mut self.out);
         }
-        if !self.is_flushed() && self.poll_flush_out(cx, &mut false)?.is_pending() {
+        if !self.is_flushed() && self.poll_flush_out(cx)?.is_pending() {
             return Ok(Poll::Pending);
         }
         loop {

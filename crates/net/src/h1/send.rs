@@ -152,10 +152,7 @@ impl Http1Connection<'_> {
                     }
                 }
                 if !flushed {
-                    if self.slot.is_expired() {
-                        return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-                    }
-                    ready!(self.poll_flush_out(cx, &mut false))?;
+                    ready!(self.poll_flush_out(cx))?;
                     flushed = true;
                     self.slot.clear_deadline();
                     self.release_buffers();

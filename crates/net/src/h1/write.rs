@@ -4,11 +4,13 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use apus_codec::h1::BodyFraming;
 use apus_http::{
     Completion, FileRange, Headers, ResponseHead, ResponseOutcome, SealedMemory, StatusCode,
 };
+use apus_transport::TICK;
 use apus_transport::file::{is_cached, read_away, read_cached, read_cold};
 use rustix::io::Errno;
 
@@ -108,11 +110,10 @@ impl Http1Connection<'_> {
         mut poll: impl FnMut(&mut Self, &mut Context<'_>, &mut usize) -> Poll<io::Result<()>>,
     ) -> io::Result<()> {
         let mut sent = 0;
-        let mut timed = false;
         poll_fn(|cx| {
             let before = sent;
             let polled = poll(self, cx, &mut sent);
-            self.watch_writing(cx, polled, before != sent, &mut timed)
+            self.watch_writing(cx, polled, sent - before)
         })
         .await?;
         self.worker.counters.bytes_out.add(sent as u64);
@@ -156,48 +157,64 @@ impl Http1Connection<'_> {
         self.out.is_empty() && !self.transport.has_unsent_records()
     }
 
-    /// As [`Self::flush`], for a caller that is polled: written bytes leave the buffer. `timed` is true from
-    /// one call to the next while the deadline of the write runs.
-    pub(super) fn poll_flush_out(
-        &mut self,
-        cx: &mut Context<'_>,
-        timed: &mut bool,
-    ) -> Poll<io::Result<()>> {
+    /// As [`Self::flush`], for a caller that is polled: written bytes leave the buffer.
+    pub(super) fn poll_flush_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut sent = 0;
         let polled = self.poll_write_out_and(cx, &[], &mut sent);
         self.worker.counters.bytes_out.add(sent as u64);
         self.out.drain(..sent);
-        let polled = self.watch_writing(cx, polled, sent > 0, timed);
+        let polled = self.watch_writing(cx, polled, sent);
         if matches!(polled, Poll::Ready(Ok(()))) {
             self.notify_completions(true);
         }
         polled
     }
 
-    /// Applies the time limit of a write, which starts again with each progress.
+    /// Applies the time limit of writes, in which the client has to take enough of all that is sent to it.
     fn watch_writing<T>(
-        &self,
+        &mut self,
         cx: &Context<'_>,
         polled: Poll<io::Result<T>>,
-        progress: bool,
-        timed: &mut bool,
+        sent: usize,
     ) -> Poll<io::Result<T>> {
-        if polled.is_ready() && std::mem::take(timed) {
-            // The source of the next bytes has no time limit.
-            self.slot.clear_deadline();
+        self.sent = self.sent.saturating_add(sent as u64);
+        if polled.is_ready() {
+            self.stop_waiting_for_reader();
+            return polled;
         }
-        if polled.is_pending() {
-            self.slot.register(cx);
-            if self.slot.is_expired() {
+        self.slot.register(cx);
+        let now = TICK.saturating_mul(self.worker.clock.ticks());
+        let (sent, transport) = (self.sent, &self.transport);
+        let taken = || sent.saturating_sub(transport.undelivered());
+        self.send_rate.block(now, taken);
+        if self.slot.is_expired() {
+            let is_due = self.send_deadline().is_some_and(|deadline| deadline <= now);
+            let is_enough = !is_due || {
+                let taken = taken();
+                self.send_rate.check(now, taken, self.limits.send_rate)
+            };
+            if !is_enough || self.slot.is_evicted() {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
-            if progress || !*timed {
-                *timed = true;
-                self.slot
-                    .set_busy(&self.worker.clock, self.limits.send_timeout);
-            }
+            self.slot.renew();
         }
+        let left = self.send_deadline().unwrap_or(now).saturating_sub(now);
+        self.slot.set_busy(&self.worker.clock, left);
         polled
+    }
+
+    /// When the client must have taken enough of the response, if it is waited for.
+    fn send_deadline(&self) -> Option<Duration> {
+        self.send_rate.deadline(self.limits.send_timeout)
+    }
+
+    /// Ends the time limit of a write. The source of the next bytes has none.
+    pub(super) fn stop_waiting_for_reader(&mut self) {
+        if self.send_rate.is_blocked() {
+            self.send_rate
+                .unblock(TICK.saturating_mul(self.worker.clock.ticks()));
+            self.slot.clear_deadline();
+        }
     }
 
     /// Sends a part of a file.
@@ -271,10 +288,13 @@ impl Http1Connection<'_> {
                 .await
                 .map_err(FileSendError::File)?;
         }
-        let mut timed = false;
         let moved = poll_fn(|cx| {
             let polled = self.transport.poll_send_file(cx, &range.file, offset, left);
-            self.watch_writing(cx, polled, false, &mut timed)
+            let sent = match &polled {
+                Poll::Ready(Ok(sent)) => *sent,
+                _ => 0,
+            };
+            self.watch_writing(cx, polled, sent)
         })
         .await
         .map_err(|error| match Errno::from_io_error(&error) {
@@ -362,7 +382,7 @@ enum FileSendError {
 }
 
 impl PendingCompletion {
-    fn notify(mut self, duration: std::time::Duration) {
+    fn notify(mut self, duration: Duration) {
         self.completion.duration = duration;
         for observer in self.observers {
             observer(&self.completion);

@@ -20,21 +20,29 @@ impl Http2Connection<'_> {
         if self.end.is_some() || self.streams.protocol.out.len() >= OUT_MOST {
             return Ok(false);
         }
-        if !self.unhandled && self.poll_fill(cx)? == 0 && !self.client_left {
+        let was_open = self.half_closed.is_none();
+        if !self.unhandled && self.poll_fill(cx)? == 0 {
+            if was_open && self.half_closed.is_some() {
+                self.streams.fail_bodies();
+            }
             return Ok(false);
         }
         self.handle_input();
+        if self.half_closed.is_some() && !self.unhandled {
+            // What is incomplete will not be complete any more.
+            self.streams.fail_bodies();
+        }
         Ok(true)
     }
 
     /// Reads the available input, up to a buffer.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> io::Result<usize> {
         let mut read = 0;
-        while read < READ_MOST {
+        while read < READ_MOST && self.half_closed.is_none() {
             let room = self.input.room(&self.worker.buffers);
             match self.transport.poll_read(cx, room) {
                 Poll::Ready(Ok(0)) => {
-                    self.client_left = true;
+                    self.begin_half_close();
                     break;
                 }
                 Poll::Ready(Ok(more)) => read += more,

@@ -21,6 +21,7 @@
 //! A connection without an open stream holds no buffer, and soon no tables: it costs its task, the codec with
 //! its compression tables, and TLS.
 
+mod half_closed;
 mod input;
 mod output;
 mod protocol;
@@ -36,6 +37,7 @@ use apus_http::ConnectionInfo;
 use apus_transport::write_batch::{BATCH, UNSENT_MOST, WriteBatch};
 use apus_transport::{InputBuffer, Transport, yield_to_events};
 
+use self::half_closed::HalfClosed;
 use self::protocol::Http2Protocol;
 use self::timers::ServerTimers;
 use crate::alt_svc::AltSvc;
@@ -66,6 +68,8 @@ struct Http2Connection<'a> {
     unhandled: bool,
     /// The requests, with the codec and the bytes to write.
     streams: RequestStreams<'a, Http2Protocol>,
+    /// The bytes that were written.
+    sent: u64,
     /// Whether the last write may have filled the socket.
     wrote_much: bool,
     /// The current size of a batch.
@@ -73,8 +77,10 @@ struct Http2Connection<'a> {
     timers: ServerTimers,
     /// Whether a graceful shutdown has begun.
     ending: bool,
-    /// Whether the client has closed its side.
+    /// Whether the client is gone, or has to go.
     client_left: bool,
+    /// Set once the client has ended its side: it can still get its responses.
+    half_closed: Option<HalfClosed>,
     /// How the connection ends, once `out` is written.
     end: Option<Http2End>,
 }
@@ -149,11 +155,13 @@ impl<'a> Http2Connection<'a> {
             unhandled: !input.is_empty(),
             input,
             streams: RequestStreams::new((worker, listener), (info, alt_svc), protocol, slots),
+            sent: 0,
             wrote_much: false,
             batch: BATCH,
             timers: ServerTimers::new(worker.clock.ticks()),
             ending: false,
             client_left: false,
+            half_closed: None,
             end: None,
         }
     }
@@ -232,6 +240,9 @@ impl<'a> Http2Connection<'a> {
             return None;
         }
         let codec = &self.streams.protocol.codec;
+        if self.half_closed.is_some() && !self.unhandled && codec.open_streams() == 0 {
+            return Some(Http2End::Close);
+        }
         if self.end.is_none() && codec.is_shutting_down() && codec.is_finished() {
             return Some(Http2End::Linger);
         }

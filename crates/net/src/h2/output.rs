@@ -13,7 +13,7 @@ impl Http2Connection<'_> {
         match self.poll_written(cx) {
             Poll::Ready(result) => result?,
             Poll::Pending => {
-                self.timers.blocked(self.worker.clock.ticks());
+                self.wait_for_client();
                 return Ok(false);
             }
         }
@@ -23,7 +23,7 @@ impl Http2Connection<'_> {
             self.fill();
         }
         if self.streams.protocol.out.is_empty() {
-            self.timers.unblocked();
+            self.timers.unblocked(self.worker.clock.ticks());
             return Ok(false);
         }
         let buffers = &self.worker.buffers;
@@ -32,8 +32,9 @@ impl Http2Connection<'_> {
             Poll::Ready(Ok(written)) => {
                 self.worker.counters.bytes_out.add(written as u64);
                 self.streams.budget.bytes += written;
+                self.sent = self.sent.saturating_add(written as u64);
                 self.wrote_much = written >= LARGE_WRITE;
-                self.timers.unblocked();
+                self.timers.unblocked(self.worker.clock.ticks());
                 let flushed = self.transport.poll_flush(cx);
                 self.batch = match flushed.is_ready() && !self.streams.protocol.out.is_partial() {
                     true => (2 * self.batch).min(BATCH),
@@ -44,16 +45,23 @@ impl Http2Connection<'_> {
                         result?;
                         self.streams.protocol.complete_written();
                     }
-                    Poll::Pending => self.timers.blocked(self.worker.clock.ticks()),
+                    Poll::Pending => self.wait_for_client(),
                 }
                 Ok(true)
             }
             Poll::Ready(Err(error)) => Err(error),
             Poll::Pending => {
-                self.timers.blocked(self.worker.clock.ticks());
+                self.wait_for_client();
                 Ok(false)
             }
         }
+    }
+
+    /// Begins the time in which the client has to take some of the output.
+    fn wait_for_client(&mut self) {
+        let (sent, transport) = (self.sent, &self.transport);
+        let taken = || sent.saturating_sub(transport.undelivered());
+        self.timers.blocked(self.worker.clock.ticks(), taken);
     }
 
     /// Waits until the written bytes have left, and until the socket has space if there is more to send.

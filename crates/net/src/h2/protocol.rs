@@ -10,7 +10,7 @@ use apus_transport::write_batch::{FRAME_HEADER, WriteBatch};
 use bytes::Bytes;
 
 use super::OUT_MOST;
-use crate::streams::{self, CompletionObservers, ResetReason, StreamProtocol};
+use crate::streams::{self, CompletionObservers, ResetReason, Stall, StreamProtocol};
 
 /// The codec and the bytes to write.
 pub(super) struct Http2Protocol {
@@ -110,8 +110,18 @@ impl StreamProtocol for Http2Protocol {
         self.codec.is_open(stream)
     }
 
-    fn is_stalled(&self, stream: StreamKey) -> bool {
-        self.codec.is_stalled(stream)
+    fn stall(&self, stream: StreamKey) -> Option<Stall> {
+        if !self.codec.is_stalled(stream) {
+            return None;
+        }
+        Some(match self.codec.is_connection_stalled() {
+            true => Stall::Connection,
+            false => Stall::Stream,
+        })
+    }
+
+    fn unsent(&self, _: StreamKey) -> u64 {
+        0
     }
 
     fn has_room(&self) -> bool {

@@ -5,8 +5,9 @@
 use std::io;
 
 use apus_codec::h2::ErrorCode;
-use apus_transport::{TICK, deadline_from};
+use apus_transport::{SendRate, TICK, deadline_from};
 
+use super::half_closed::HalfClosed;
 use super::{Http2Connection, Http2End};
 use crate::connection_table::{ConnectionWait, NEVER, deadline_of};
 use crate::linger::LINGER_AT_END;
@@ -23,8 +24,8 @@ pub(super) struct ServerTimers {
     pub(super) read_at: u32,
     /// When a PING was sent last.
     pinged_at: u32,
-    /// Since when the client takes none of the pending output.
-    blocked_since: u32,
+    /// Whether the client takes the pending output.
+    send_rate: SendRate,
     /// When the shutdown began.
     pub(super) ending_since: u32,
 }
@@ -37,7 +38,7 @@ impl ServerTimers {
             partial_since: NEVER,
             read_at: now,
             pinged_at: 0,
-            blocked_since: NEVER,
+            send_rate: SendRate::default(),
             ending_since: NEVER,
         }
     }
@@ -51,16 +52,19 @@ impl ServerTimers {
         }
     }
 
-    pub(super) fn blocked(&mut self, now: u32) {
-        self.blocked_since = self.blocked_since.min(now);
+    /// Notes that output waits for the client, which has `taken` so many bytes of it before.
+    pub(super) fn blocked(&mut self, now: u32, taken: impl FnOnce() -> u64) {
+        self.send_rate.block(TICK.saturating_mul(now), taken);
     }
 
     pub(super) fn is_blocked(&self) -> bool {
-        self.blocked_since != NEVER
+        self.send_rate.is_blocked()
     }
 
-    pub(super) fn unblocked(&mut self) {
-        self.blocked_since = NEVER;
+    pub(super) fn unblocked(&mut self, now: u32) {
+        if self.send_rate.is_blocked() {
+            self.send_rate.unblock(TICK.saturating_mul(now));
+        }
     }
 }
 
@@ -89,7 +93,7 @@ impl Http2Connection<'_> {
                 since: timers.partial_since,
             };
         }
-        if timers.blocked_since != NEVER {
+        if timers.is_blocked() {
             waiting = ConnectionWait::Busy;
         }
         let deadline = self
@@ -97,6 +101,7 @@ impl Http2Connection<'_> {
             .min(self.partial_deadline())
             .min(self.blocked_deadline())
             .min(self.ping_deadline(open))
+            .min(self.half_closed_deadline())
             .min(examination)
             .min(self.timers.idle.shrink_deadline());
         self.slot.set_wait(deadline, waiting);
@@ -122,12 +127,22 @@ impl Http2Connection<'_> {
     }
 
     fn blocked_deadline(&self) -> u32 {
-        deadline_of(self.timers.blocked_since, self.streams.limits.send_timeout)
+        let timeout = self.streams.limits.send_timeout;
+        match self.timers.send_rate.deadline(timeout) {
+            Some(deadline) => deadline_from(0, deadline),
+            None => NEVER,
+        }
+    }
+
+    fn half_closed_deadline(&self) -> u32 {
+        let half_closed = self.half_closed.as_ref();
+        half_closed.map_or(NEVER, HalfClosed::deadline)
     }
 
     fn ping_deadline(&self, open: bool) -> u32 {
         let interval = self.streams.limits.h2_ping_interval;
-        if !open || interval.is_zero() {
+        // A client that ended its side cannot acknowledge anything.
+        if !open || interval.is_zero() || self.half_closed.is_some() {
             return NEVER;
         }
         let since = match self.streams.protocol.codec.awaits_ping_ack() {
@@ -149,7 +164,14 @@ impl Http2Connection<'_> {
         }
         self.slot.renew();
         if self.blocked_deadline() <= now {
-            return Err(io::ErrorKind::TimedOut.into());
+            let taken = self.sent.saturating_sub(self.transport.undelivered());
+            let (time, rate) = (TICK.saturating_mul(now), self.streams.limits.send_rate);
+            if !self.timers.send_rate.check(time, taken, rate) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+        if self.half_closed_deadline() <= now {
+            self.look_at_half_closed();
         }
         if self.end.is_some() {
             return Ok(());

@@ -9,7 +9,7 @@ use apus_http::{Headers, ResponseHead, ResponseOutcome, StatusCode};
 use bytes::{Bytes, BytesMut};
 
 use crate::connection_table::NEVER;
-use crate::streams::{self, CompletionObservers, ResetReason, StreamProtocol};
+use crate::streams::{self, CompletionObservers, ResetReason, Stall, StreamProtocol};
 
 /// The codec over QUIC, and the responses that it sends.
 pub(super) struct Http3Protocol {
@@ -72,10 +72,10 @@ impl Http3Protocol {
         }
     }
 
-    /// Resets the streams that are complete here, and of which the client has taken nothing since `oldest`. Returns
-    /// their number, and the tick since which another waits.
-    pub(super) fn reset_stalled(&mut self, now: u32, oldest: u32) -> (u64, u32) {
-        let (stalled, earliest) = self.transport.stalled(now, oldest);
+    /// Resets the streams that are complete here, and of which the client has taken less than `least` bytes since
+    /// `oldest`. Returns their number, and the tick since which another waits.
+    pub(super) fn reset_stalled(&mut self, now: u32, oldest: u32, least: usize) -> (u64, u32) {
+        let (stalled, earliest) = self.transport.stalled(now, oldest, least);
         for id in &stalled {
             let code = H3ErrorCode::REQUEST_CANCELLED.0;
             let _ = self.transport.quic.reset(stream_id(*id), code);
@@ -110,8 +110,12 @@ impl StreamProtocol for Http3Protocol {
         self.transport.codec.is_open(stream)
     }
 
-    fn is_stalled(&self, stream: StreamKey) -> bool {
-        self.transport.is_blocked(stream)
+    fn stall(&self, stream: StreamKey) -> Option<Stall> {
+        self.transport.is_blocked(stream).then_some(Stall::Unknown)
+    }
+
+    fn unsent(&self, stream: StreamKey) -> u64 {
+        self.transport.blocked_bytes(stream) as u64
     }
 
     fn has_room(&self) -> bool {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use apus_h3::H3ErrorCode;
-use apus_transport::{TICK, deadline_from};
+use apus_transport::{SendRate, TICK, deadline_from};
 
 use super::{Http3Connection, Http3Shutdown};
 use crate::connection_table::{ConnectionWait, NEVER, deadline_of};
@@ -170,7 +170,11 @@ impl Http3Connection<'_> {
         if self.stalled_deadline() <= now {
             let timeout = self.streams.limits.send_timeout;
             let oldest = now.saturating_sub(deadline_from(0, timeout));
-            let (stalled, since) = self.streams.protocol.reset_stalled(now, oldest);
+            // As for streams that are not complete, the rate is that of the connection.
+            let least = SendRate::least(self.streams.limits.send_rate, timeout);
+            let open = self.streams.protocol.transport.codec.open_streams().max(1) as u64;
+            let least = usize::try_from((least / open).max(1)).unwrap_or(usize::MAX);
+            let (stalled, since) = self.streams.protocol.reset_stalled(now, oldest, least);
             self.worker.counters.stalled_streams.add(stalled);
             self.timers.stalled_since = since;
         }

@@ -1,9 +1,10 @@
 //! The time limits of streams.
 
-use apus_transport::deadline_from;
+use apus_transport::{SendRate, TICK, deadline_from};
 
 use super::request_body::shortest;
-use super::{RequestStreams, ResetReason, StreamProtocol};
+use super::table::SendProgress;
+use super::{RequestStreams, ResetReason, Stall, StreamProtocol};
 use crate::connection_table::NEVER;
 
 impl<P: StreamProtocol> RequestStreams<'_, P> {
@@ -33,23 +34,62 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         self.examine_at = next;
     }
 
-    /// Resets a stream whose window stays closed; returns the deadline otherwise.
+    /// Resets a stream of which the client takes too little; returns the deadline otherwise.
     fn examine_sending(&mut self, key: P::Key, now: u32) -> u32 {
-        let is_stalled = self.protocol.is_stalled(key);
+        let stall = self.protocol.stall(key);
         let Some(stream) = self.streams.get(key) else {
             return NEVER;
         };
-        if stream.next.is_empty() || !is_stalled {
+        let Some(stall) = stall else {
+            stream.waiting = None;
             return NEVER;
-        }
-        let deadline = deadline_from(stream.moved_at, self.limits.send_timeout);
+        };
+        let progress = SendProgress {
+            at: now,
+            taken: stream.sent.saturating_sub(self.protocol.unsent(key)),
+            of_connection: self.sent,
+        };
+        let before = *stream.waiting.get_or_insert(SendProgress {
+            at: match stall {
+                Stall::Stream | Stall::Connection => stream.moved_at,
+                // Some of it was taken since then.
+                Stall::Unknown => now,
+            },
+            ..progress
+        });
+        let deadline = deadline_from(before.at, self.limits.send_timeout);
         if deadline > now {
             return deadline;
         }
-        tracing::debug!(peer = %self.info.peer, "a stream's window stayed shut");
+        if self.takes_enough(stall, before, progress) {
+            if let Some(stream) = self.streams.get(key) {
+                stream.waiting = Some(progress);
+            }
+            return deadline_from(now, self.limits.send_timeout);
+        }
+        tracing::debug!(peer = %self.info.peer, "a client took too little of a stream");
         self.worker.counters.stalled_streams.add(1);
         self.protocol.reset(key, ResetReason::Stalled);
         self.drop_stream(key);
         NEVER
+    }
+
+    /// Whether a client that is waited for takes enough of a stream, and at least one byte. The rate is that of a
+    /// connection, of which each open stream has to get its part. A stream that waits for the window of the
+    /// connection may get nothing while others are more urgent.
+    fn takes_enough(&self, stall: Stall, before: SendProgress, now: SendProgress) -> bool {
+        let time = TICK.saturating_mul(now.at.saturating_sub(before.at));
+        let least = SendRate::least(self.limits.send_rate, time);
+        let streams = self.streams.keys().count().max(1) as u64;
+        let taken = now.taken.saturating_sub(before.taken);
+        let of_connection = now.of_connection.saturating_sub(before.of_connection);
+        taken >= (least / streams).max(1)
+            || match stall {
+                Stall::Stream => false,
+                Stall::Connection => of_connection >= least.max(1),
+                // The streams of a client that is slow as a whole compete, too; but one that takes much of some
+                // streams must not hold the others.
+                Stall::Unknown => of_connection >= least.saturating_mul(streams).max(streams),
+            }
     }
 }

@@ -21,7 +21,7 @@ use apus_http::{ConnectionInfo, InterimQueue};
 use apus_transport::{PollBudget, StreamWakers};
 
 pub(crate) use self::idle::IdlePeriod;
-pub(crate) use self::protocol::{ResetReason, SlotKey, StreamProtocol};
+pub(crate) use self::protocol::{ResetReason, SlotKey, Stall, StreamProtocol};
 pub(crate) use self::requests::StreamRequest;
 pub(crate) use self::table::CompletionObservers;
 use self::table::ServerStreams;
@@ -60,6 +60,8 @@ pub(crate) struct RequestStreams<'a, P: StreamProtocol> {
     pub(crate) arrived: Instant,
     /// The requests so far.
     pub(crate) requests: u64,
+    /// The bytes of bodies that were sent so far.
+    sent: u64,
     /// The work of the current poll.
     pub(crate) budget: PollBudget,
 }
@@ -89,6 +91,7 @@ impl<'a, P: StreamProtocol> RequestStreams<'a, P> {
             examine_at: NEVER,
             arrived: Instant::now(),
             requests: 0,
+            sent: 0,
             budget: PollBudget::default(),
         }
     }

@@ -26,6 +26,17 @@ pub(crate) enum ResetReason {
     Stalled,
 }
 
+/// What a stream with data waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stall {
+    /// That the client opens the window of the stream.
+    Stream,
+    /// That the client opens the window of the connection, for which all its streams compete.
+    Connection,
+    /// One of these, or the network.
+    Unknown,
+}
+
 /// The codec of a connection together with its output.
 ///
 /// Output is buffered: nothing is written to a socket by these methods. On a stream that was closed meanwhile
@@ -37,8 +48,11 @@ pub(crate) trait StreamProtocol {
     /// Whether a stream is open: not ended by both ends, and not reset.
     fn is_open(&self, stream: Self::Key) -> bool;
 
-    /// Whether a stream that has data waits for the client to open a window.
-    fn is_stalled(&self, stream: Self::Key) -> bool;
+    /// What a stream that has data waits for, if it does.
+    fn stall(&self, stream: Self::Key) -> Option<Stall>;
+
+    /// The bytes of a stream that were sent to this protocol, and that it could not pass on yet.
+    fn unsent(&self, stream: Self::Key) -> u64;
 
     /// Whether the output has room for an interim response.
     fn has_room(&self) -> bool;

@@ -160,6 +160,22 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         }
     }
 
+    /// Breaks off all bodies that are incomplete: the client has ended its side of the connection.
+    pub(crate) fn fail_bodies(&mut self) {
+        let keys: Vec<P::Key> = self.streams.keys().collect();
+        for key in keys {
+            let stream = self.streams.get(key);
+            let is_open = stream
+                .and_then(|stream| stream.request_body.as_ref())
+                .is_some_and(|request_body| {
+                    !request_body.failed && !request_body.sender.is_ended()
+                });
+            if is_open {
+                self.fail_body(key, BodyError::Disconnected);
+            }
+        }
+    }
+
     /// Acts on the progress of a body's reader: opens the window, and sends `100 Continue` to a client that
     /// waits for it.
     pub(super) fn note_progress(&mut self, key: P::Key, cx: &Context<'_>) {

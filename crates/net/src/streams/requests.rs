@@ -36,6 +36,13 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
             Method::CONNECT => StreamKind::Connect,
             _ => StreamKind::Regular,
         };
+        if kind != StreamKind::Regular && self.streams.tunnels() >= self.limits.h2_max_tunnels {
+            return self.refuse(
+                key,
+                StatusCode::SERVICE_UNAVAILABLE,
+                &"the connection has too many tunnels",
+            );
+        }
         let (request_body, body) = if kind != StreamKind::Regular {
             (
                 Some(StreamRequestBody::for_tunnel(request.end)),

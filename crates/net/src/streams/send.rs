@@ -152,6 +152,8 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         let (Some(framing), Some(stream)) = (framing, self.streams.get(key)) else {
             return;
         };
+        stream.sent = stream.sent.saturating_add(len as u64);
+        self.sent = self.sent.saturating_add(len as u64);
         if let Some(observed) = &mut stream.observed {
             observed.sent(len as u64, framing);
         }

@@ -35,6 +35,21 @@ pub(super) struct ServerStream {
     pub(super) observed: Option<Box<CompletionObservers>>,
     /// The tick at which it last received or sent data.
     pub(super) moved_at: u32,
+    /// The bytes of the body that were sent.
+    pub(super) sent: u64,
+    /// What was sent when the stream began to wait for the client, if it waits.
+    pub(super) waiting: Option<SendProgress>,
+}
+
+/// How much was sent at some time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SendProgress {
+    /// The tick.
+    pub(super) at: u32,
+    /// The bytes of the stream that the client had taken.
+    pub(super) taken: u64,
+    /// The bytes of the whole connection.
+    pub(super) of_connection: u64,
 }
 
 /// The kind of a request.
@@ -120,6 +135,13 @@ impl<K: SlotKey> ServerStreams<K> {
         }
         slot.key = None;
         Some(std::mem::take(&mut slot.stream))
+    }
+
+    /// The number of streams that are tunnels, or may become one.
+    pub(super) fn tunnels(&self) -> usize {
+        let open = self.0.iter().filter(|slot| slot.key.is_some());
+        open.filter(|slot| slot.stream.kind != StreamKind::Regular)
+            .count()
     }
 
     /// The number of slots.

@@ -55,13 +55,16 @@ fn the_defaults_are_those_of_the_documentation() {
             body_timeout: seconds(30),
             body_rate: 128,
             send_timeout: seconds(60),
+            send_rate: 128,
             drain_bytes: 256 * 1024,
             requests_per_connection: 0,
             h2_max_concurrent_streams: 256,
+            h2_max_tunnels: 64,
             h2_max_frame_size: 16 * 1024,
             h2_requests_per_connection: 0,
             h2_ping_interval: seconds(30),
             h2_receive_window: 16 * 1024 * 1024,
+            websocket_memory: 64 << 20,
             stop_timeout: seconds(30),
         }
     );
@@ -202,6 +205,63 @@ fn cuts_a_client_that_does_not_read() {
     });
     assert_eq!(server.totals().timeouts, 1);
     assert!(client.try_response(false).is_err());
+}
+
+#[test]
+fn a_client_that_takes_less_than_the_rate_is_cut() {
+    let limits = Limits {
+        send_timeout: SHORT,
+        send_rate: 1 << 30,
+        ..Limits::default()
+    };
+    let server = Server::with_limits(
+        limits,
+        service(|request| match request.path() {
+            "/whole" => ok(vec![b'x'; 64 << 20]).into(),
+            // Each of its frames is a write of its own.
+            _ => ok(frames(None, |_| {
+                Poll::Ready(Some(Ok(Frame::Data(vec![b'x'; 10_000].into()))))
+            }))
+            .into(),
+        }),
+    );
+    for (path, cut) in [("/whole", 1), ("/pieces", 2)] {
+        let mut client = server.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let start = Instant::now();
+        while server.totals().timeouts < cut {
+            // It takes something all the time.
+            let mut some = [0; 4096];
+            let _ = client.stream.read(&mut some);
+            std::thread::park_timeout(Duration::from_millis(1));
+            assert!(start.elapsed() < PATIENCE, "{path}: it was never cut");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_takes_the_rate_is_served() {
+    let limits = Limits {
+        send_timeout: SHORT,
+        ..Limits::default()
+    };
+    let size = 16 << 20;
+    let server = Server::with_limits(limits, service(move |_| ok(vec![b'x'; size]).into()));
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let start = Instant::now();
+    let mut read = 0;
+    while read < size {
+        let mut some = vec![0; 64 * 1024];
+        let got = client.stream.read(&mut some).unwrap();
+        assert!(got > 0, "cut after {read} bytes");
+        read += got;
+        // For several periods it takes little at a time.
+        if start.elapsed() < 4 * SHORT {
+            std::thread::park_timeout(SHORT / 8);
+        }
+    }
+    assert_eq!(server.totals().timeouts, 0);
 }
 
 #[test]

@@ -13,6 +13,8 @@ mod h2;
 #[cfg(test)]
 mod h3;
 #[cfg(test)]
+mod half_closed;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod interim;

@@ -50,6 +50,11 @@ impl TlsStream {
     }
 
     /// The socket below.
+    pub fn socket(&self) -> &StreamSocket {
+        &self.socket
+    }
+
+    /// The socket below, to change it.
     pub fn socket_mut(&mut self) -> &mut StreamSocket {
         &mut self.socket
     }

@@ -68,4 +68,8 @@ impl Duplex for Http1Tunnel {
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.transport.poll_shutdown(cx)
     }
+
+    fn undelivered(&self) -> u64 {
+        self.transport.undelivered()
+    }
 }

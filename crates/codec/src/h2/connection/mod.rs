@@ -484,6 +484,11 @@ impl Http2Codec {
             })
     }
 
+    /// Whether the window of the connection is closed.
+    pub fn is_connection_stalled(&self) -> bool {
+        self.send_window <= 0
+    }
+
     /// Whether the peer has to complete the preface or a field block, which has a deadline.
     pub fn is_inside_head(&self) -> bool {
         matches!(

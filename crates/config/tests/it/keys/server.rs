@@ -99,4 +99,7 @@ pub(super) const KEYS: &[(&str, &str, &str)] = &[
     ),
     ("global.compress.zstd_level", "", "compress.zstd_level = 19"),
     ("global.response_memory", "", "response_memory = 7"),
+    ("global.send_rate", "", "send_rate = 7"),
+    ("global.h2_max_tunnels", "", "h2_max_tunnels = 7"),
+    ("global.websocket_memory", "", "websocket_memory = 7"),
 ];

@@ -306,6 +306,34 @@ fn a_window_that_opens_now_and_then_keeps_its_stream() {
 }
 
 #[test]
+fn a_window_that_opens_by_a_few_bytes_does_not_hold_its_stream() {
+    let limits = Limits {
+        send_timeout: 2 * SHORT,
+        send_rate: 1000,
+        ..Limits::default()
+    };
+    // A body in memory, and one that is produced while it is sent; by the window of the stream, and by that of the
+    // connection.
+    for window in [10, 1 << 20] {
+        let server =
+            Server::with_limits(limits.clone(), service(|_| ok(body_bytes(100_000)).into()));
+        let mut peer = open_with(&server, &[(setting::INITIAL_WINDOW_SIZE, window)]);
+        peer.opens_windows = false;
+        let stream = peer.get("/");
+        let start = Instant::now();
+        while peer.received(stream).reset.is_none() {
+            assert!(start.elapsed() < PATIENCE, "the stream was never given up");
+            let opened = if window == 10 { stream } else { 0 };
+            peer.send(window_update(opened, 10));
+            peer.fence();
+            std::thread::park_timeout(SHORT / 4);
+        }
+        assert_eq!(counted(&server, "stalled_streams"), 1);
+        assert_eq!(peer.goaways, []);
+    }
+}
+
+#[test]
 fn a_client_that_does_not_read_is_cut_off() {
     let limits = Limits {
         send_timeout: SHORT,

@@ -83,7 +83,10 @@ fn serve(sites: &[TlsSite], unknown: UnknownName) -> Server {
     Server::run(plan(vec![tls_listener(sites, unknown, described())]))
 }
 
-fn serve_one(limits: Limits, service: Arc<dyn ServiceFactory>) -> (CertificateAuthority, Server) {
+pub(crate) fn serve_one(
+    limits: Limits,
+    service: Arc<dyn ServiceFactory>,
+) -> (CertificateAuthority, Server) {
     let authority = CertificateAuthority::generate();
     let sites = [site(
         &["example.com"],

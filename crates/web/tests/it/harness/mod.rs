@@ -7,8 +7,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus::App;
 use apus::redis::Redis;
+use apus::{App, Limits};
 use apus_net::{Engine, EnginePlan, ListenAddress, ListenerPlan};
 
 pub(crate) use self::client::{Client, Reply};
@@ -35,11 +35,23 @@ impl Server {
     }
 
     pub(crate) fn with_workers(workers: usize, app: App) -> Self {
+        Self::of(app, |plan| {
+            plan.workers = NonZeroUsize::new(workers).unwrap();
+        })
+    }
+
+    /// A server with one worker and these limits.
+    pub(crate) fn with_limits(app: App, limits: Limits) -> Self {
+        Self::of(app, |plan| plan.limits = limits)
+    }
+
+    fn of(app: App, change: impl FnOnce(&mut EnginePlan)) -> Self {
         app.check().unwrap();
-        let workers = NonZeroUsize::new(workers).unwrap();
         let listener = ListenerPlan::new(ListenAddress::tcp(([127, 0, 0, 1], 0)), Arc::new(app));
+        let mut plan = EnginePlan::new(NonZeroUsize::MIN, vec![listener]);
+        change(&mut plan);
         Self {
-            engine: Engine::start(EnginePlan::new(workers, vec![listener])).unwrap(),
+            engine: Engine::start(plan).unwrap(),
         }
     }
 
