@@ -1,9 +1,12 @@
 """Memory for nobody: requests that make the server hold much and read nothing. 128 MB above its start are allowed."""
 
+import contextlib
+import struct
 import time
+import zlib
 
 from harness import http1, http2 as h2, origin
-from harness.attack import HTTP2, PROCESS, PROXY, STATIC, attack, require
+from harness.attack import HTTP2, PROCESS, PROXY, RESIDENT, STATIC, NotApplicable, attack, require
 from harness.sandbox import prose
 
 
@@ -151,3 +154,74 @@ def returned(target):
         time.sleep(0.25)
     require(kept <= 48, f"{kept} MB are kept 30 s after")
     return f"{max(kept, 0)} MB are kept"
+
+
+UPGRADE = ("Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n"
+           "Sec-WebSocket-Extensions: permessage-deflate\r\n")
+# What the sockets of all attackers may take together: no kilobyte of theirs becomes a megabyte of ours.
+SOCKETS_BYTES = 48 << 20
+
+
+def bomb():
+    """A kilobyte of a message that is a megabyte when it is inflated, and is not complete."""
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    data = deflate.compress(bytes(1 << 20)) + deflate.flush(zlib.Z_SYNC_FLUSH)
+    return socket_frame(0x42, data[:-4])
+
+
+def socket_frame(first, payload, announced=None):
+    """A frame of a client, masked with zeros (RFC 6455 section 5.2)."""
+    length = len(payload) if announced is None else announced
+    head = struct.pack(">BB", first, 0x80 | length) if length < 126 else struct.pack(">BBH", first, 0xFE, length) \
+        if length < 1 << 16 else struct.pack(">BBQ", first, 0xFF, length)
+    return head + bytes(4) + payload
+
+
+def sockets(target, number, sent):
+    """So many WebSockets that each sent these bytes, and one byte more now and then."""
+    with contextlib.ExitStack() as stack:
+        clients = []
+        for _ in range(number):
+            connection = stack.enter_context(http1.Connection(target.clear))
+            connection.send(http1.request("/chat", UPGRADE, host="sockets.test"))
+            response = connection.read()
+            if not response or response.status != 101:
+                raise NotApplicable(f"a WebSocket gets {response and response.status}")
+            connection.send(sent)
+            clients.append(connection)
+        return held(target, f"{number} WebSockets that sent {len(sent) * number >> 10} KB")
+
+
+@attack("200 WebSockets, each with a compressed message that is not complete", "CWE-409, RFC 7692 section 8", [PROCESS, RESIDENT], fresh=True,
+        memory=SOCKETS_BYTES)
+def websocket_messages(target):
+    return sockets(target, 200, bomb())
+
+
+@attack("200 WebSockets, each with a frame that announces a megabyte and ends after a byte", "CWE-789", [PROCESS, RESIDENT], fresh=True,
+        memory=SOCKETS_BYTES)
+def websocket_frames(target):
+    return sockets(target, 200, socket_frame(0x82, b"x", announced=1 << 20))
+
+
+@attack("200 WebSockets, each with most of a megabyte in a message that is not complete", "CWE-770", [PROCESS, RESIDENT], fresh=True)
+def websocket_fragments(target):
+    return sockets(target, 200, socket_frame(2, bytes(900_000)))
+
+
+@attack("One connection of 250 WebSockets over HTTP/2, each with a compressed message that is not complete", "CWE-409, CWE-770",
+        [HTTP2, PROCESS, RESIDENT], fresh=True, memory=SOCKETS_BYTES)
+def websocket_tunnels(target):
+    fields = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "https"), (":authority", "sockets.test"), (":path", "/chat"),
+              ("sec-websocket-version", "13"), ("sec-websocket-extensions", "permessage-deflate")]
+    with target.h2(name="sockets.test") as peer:
+        numbers = [peer.open(fields, end=False) for _ in range(250)]
+        peer.wait(lambda: peer.ended or all(peer.streams[number].status or peer.streams[number].ended for number in numbers))
+        opened = [number for number in numbers if peer.streams[number].status == 200]
+        require(not peer.ended, "the connection ends")
+        if not opened:
+            raise NotApplicable("no WebSocket over HTTP/2")
+        for number in opened:
+            peer.send_body(number, bomb(), end=False)
+        require(peer.settle(), "no response to a PING")
+        return held(target, f"{len(opened)} of 250 WebSockets are opened")

@@ -1,13 +1,14 @@
 """Clients that are slow, silent or many, more of them than the server has descriptors for.
 
-A server holds if honest clients, each with a new connection, are served all the same. No time-out is waited for.
+A server holds if honest clients, each with a new connection, are served all the same. Only readers of a few bytes are waited for until
+the server gives them up.
 """
 
 import time
 from pathlib import Path
 
-from harness import http1
-from harness.attack import PHP, PROCESS, PROXY, STATIC, TLS, attack, require
+from harness import http1, http2 as h2
+from harness.attack import HTTP2, PHP, PROCESS, PROXY, STATIC, TLS, attack, require
 from harness.sandbox import PHP_PROCESSES
 
 DESCRIPTORS = 256
@@ -131,3 +132,19 @@ def php_readers(target):
     finally:
         for connection in readers:
             connection.socket.close()
+
+
+@attack("Readers that take a few bytes every few seconds are given up", "CWE-400, CVE-2019-9517", [HTTP2, PROCESS, STATIC])
+def dribbles(target):
+    with target.h2((h2.INITIAL_WINDOW_SIZE, 16), opens_windows=False, keeps_bodies=False) as peer:
+        numbers = [peer.open(h2.request_fields("/large.bin")) for _ in range(20)]
+        start = time.monotonic()
+        while not peer.ended and not all(peer.streams[number].ended for number in numbers):
+            # Twice and a half the default of send_timeout, and of other servers.
+            require(time.monotonic() - start < 150, f"streams that take 8 bytes in 3 s are open after {time.monotonic() - start:.0f} s")
+            for number in numbers:
+                if not peer.streams[number].ended:
+                    peer.send(h2.window_update(number, 8))
+            peer.wait(lambda: peer.ended, 3)
+            target.assert_serves()
+        return f"20 streams are given up after {time.monotonic() - start:.0f} s"

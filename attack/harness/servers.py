@@ -119,6 +119,8 @@ fastcgi = {{ front_controller = "/echo.php", workers = {{ mode = "classic", min 
 name = "sockets"
 server_name = "sockets.test"
 listen = ["127.0.0.1:{clear}"]
+listen_tls = ["127.0.0.1:{tls}"]
+tls = {{ cert = "localhost.pem", key = "localhost.key" }}
 root = "sockets/public"
 php_fastcgi = "{program}"
 fastcgi = {{ front_controller = "/index.php", workers = {{ mode = "native", min = 1, max = 2 }} }}

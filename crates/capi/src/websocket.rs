@@ -78,6 +78,9 @@ pub struct ApusWebSocketEvents {
     pub ping_interval_ms: u32,
     /// Milliseconds without a byte after which the socket is closed (0: 75,000).
     pub idle_timeout_ms: u32,
+    /// Milliseconds in which a message of the client has to be complete, unless it comes at the least rate of the body of a
+    /// request (0: 60,000).
+    pub message_timeout_ms: u32,
     /// Offers no compression (permessage-deflate).
     pub no_compression: bool,
     /// Accepts pages of all origins. By default, only those of the same host may open a socket.
@@ -302,6 +305,7 @@ pub extern "C" fn apus_app_websocket(
                 send_buffer: bytes(events.send_buffer, default.send_buffer),
                 ping_interval: Some(milliseconds(events.ping_interval_ms, ping)),
                 idle_timeout: milliseconds(events.idle_timeout_ms, default.idle_timeout),
+                message_timeout: milliseconds(events.message_timeout_ms, default.message_timeout),
                 compression: match events.no_compression {
                     true => None,
                     false => default.compression,

@@ -6,12 +6,16 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use crate::codec::{CloseCode, WebSocketEvent};
 use apus_http::Duplex;
+use apus_net::TunnelLimits;
+use apus_transport::SendRate;
 use bytes::BytesMut;
 use tokio::time::{Instant, Sleep};
 
+use super::memory;
 use super::state::{DisconnectReason, SharedSocket, SocketState};
 
 /// The size of one read.
@@ -46,6 +50,7 @@ pub(super) async fn run(duplex: Box<dyn Duplex>, shared: Rc<SharedSocket>, handl
                     .connection
                     .close_with(CloseCode::NORMAL);
             }
+            driver.note_memory();
             if transport.is_ready() && handler.is_none() {
                 return Poll::Ready(());
             }
@@ -71,6 +76,14 @@ struct SocketDriver {
     last_read_at: Instant,
     /// Whether a ping was sent since the last read.
     has_pinged: bool,
+    /// Since when a message of the client is incomplete.
+    message_since: Option<Instant>,
+    /// Whether the client takes what is written.
+    send_rate: SendRate,
+    /// The bytes that were written so far.
+    written: u64,
+    started: Instant,
+    limits: TunnelLimits,
     /// When the close frame was sent.
     closing_at: Option<Instant>,
     /// Ready when the worker stops.
@@ -101,6 +114,11 @@ impl SocketDriver {
             stage: TransportStage::Open,
             last_read_at: now,
             has_pinged: false,
+            message_since: None,
+            send_rate: SendRate::default(),
+            written: 0,
+            started: now,
+            limits: TunnelLimits::of_worker(),
             closing_at: None,
             stopping: Some(Box::pin(apus_net::worker_stop())),
         }
@@ -122,9 +140,17 @@ impl SocketDriver {
             // It may be closed already.
             let _ = state.connection.close_with(CloseCode::GOING_AWAY);
         }
-        let result = self
-            .transfer(state, cx)
-            .and_then(|()| self.check_timeouts(state, cx));
+        let result = match state.is_evicted {
+            true => {
+                self.input = BytesMut::new();
+                // The client gets the reason if it reads.
+                let _ = self.write(state, cx);
+                Err(DisconnectReason::Evicted)
+            }
+            false => self
+                .transfer(state, cx)
+                .and_then(|()| self.check_timeouts(state, cx)),
+        };
         if let Err(reason) = result {
             self.stage = TransportStage::Done;
             state.connection.drop_output();
@@ -159,7 +185,14 @@ impl SocketDriver {
                 && let Some(event) = state.connection.handle_input(&mut self.input)
             {
                 handle_event(state, event, cx);
+                if !state.connection.is_inside_message() {
+                    self.message_since = None;
+                }
             }
+            self.note_message(
+                state.can_read_more(max),
+                state.connection.is_inside_message(),
+            );
             state.respond_to_close();
             let is_written = self.write(state, cx).map_err(lost)?;
             if state.connection.is_finished() {
@@ -188,14 +221,35 @@ impl SocketDriver {
         Ok(())
     }
 
+    /// Notes since when a message or a frame is incomplete. What waits for the handler is not late.
+    fn note_message(&mut self, reads: bool, is_inside_message: bool) {
+        let is_begun = reads && (is_inside_message || !self.input.is_empty());
+        match is_begun {
+            true => _ = self.message_since.get_or_insert_with(Instant::now),
+            false => self.message_since = None,
+        }
+    }
+
+    /// Has the memory of the socket counted.
+    fn note_memory(&self) {
+        let bytes = self.shared.state.borrow().memory();
+        memory::note(&self.shared, bytes.saturating_add(self.input.capacity()));
+    }
+
     /// Writes the output; returns whether all of it was written.
     fn write(&mut self, state: &mut SocketState, cx: &mut Context<'_>) -> io::Result<bool> {
         while !state.connection.output().is_empty() {
             match self.duplex.poll_write(cx, state.connection.output()) {
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(written)) => state.connection.consume_output(written),
+                Poll::Ready(Ok(written)) => {
+                    state.connection.consume_output(written);
+                    self.written = self.written.saturating_add(written as u64);
+                }
                 Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending => return Ok(false),
+                Poll::Pending => {
+                    self.wait_for_client();
+                    return Ok(false);
+                }
             }
             self.is_unflushed = true;
         }
@@ -204,10 +258,27 @@ impl SocketDriver {
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(())) => self.is_unflushed = false,
                 // The next poll flushes the rest.
-                Poll::Pending => {}
+                Poll::Pending => self.wait_for_client(),
             }
         }
+        if !self.is_unflushed && self.send_rate.is_blocked() {
+            self.send_rate.unblock(self.started.elapsed());
+        }
         Ok(true)
+    }
+
+    /// Begins the time in which the client has to take some of the output.
+    fn wait_for_client(&mut self) {
+        if !self.send_rate.is_blocked() {
+            let (written, duplex) = (self.written, &self.duplex);
+            let taken = || written.saturating_sub(duplex.undelivered());
+            self.send_rate.block(self.started.elapsed(), taken);
+        }
+    }
+
+    /// The bytes that the client has taken so far.
+    fn taken(&self) -> u64 {
+        self.written.saturating_sub(self.duplex.undelivered())
     }
 
     /// Reads available bytes; returns whether there were any.
@@ -217,12 +288,13 @@ impl SocketDriver {
         cx: &mut Context<'_>,
     ) -> Result<bool, DisconnectReason> {
         let missing = state.connection.missing(&self.input);
-        let polled = match missing >= READ_SIZE {
-            // A long message: read into its own buffer, without a copy.
+        let len = self.input.len();
+        let polled = match missing.min(len) >= READ_SIZE {
+            // A long message: read into its own buffer, without a copy. The buffer grows with what has arrived, and
+            // not with what the client announces.
             true => {
-                let len = self.input.len();
                 self.input
-                    .resize(len.saturating_add(missing.min(4 * READ_SIZE)), 0);
+                    .resize(len.saturating_add(missing.min(len).min(4 * READ_SIZE)), 0);
                 let room = self.input.get_mut(len..).unwrap_or_default();
                 let polled = self.duplex.poll_read(cx, room);
                 let read = match &polled {
@@ -264,7 +336,7 @@ impl SocketDriver {
             self.closing_at = Some(Instant::now());
         }
         loop {
-            let deadline = self.deadline();
+            let deadline = self.deadline(state);
             // The timer is moved only when it fires, or would fire too late.
             if self.timer.deadline() > deadline {
                 self.timer.as_mut().reset(deadline);
@@ -275,6 +347,25 @@ impl SocketDriver {
             if self.timer.deadline() < deadline {
                 self.timer.as_mut().reset(deadline);
                 continue;
+            }
+            if self.closing_at.is_none() {
+                let now = Instant::now();
+                if self.message_deadline(state).is_some_and(|end| end <= now) {
+                    let _ = state.connection.close_with(CloseCode::POLICY);
+                    self.write(state, cx).map_err(lost)?;
+                    return Err(DisconnectReason::TimedOut);
+                }
+                if self.send_deadline().is_some_and(|end| end <= now) {
+                    let (taken, rate) = (self.taken(), self.limits.send_rate);
+                    let elapsed = self.started.elapsed();
+                    if !self.send_rate.check(elapsed, taken, rate) {
+                        return Err(DisconnectReason::TimedOut);
+                    }
+                    continue;
+                }
+                if self.input_deadline() > now {
+                    continue;
+                }
             }
             if self.closing_at.is_none() && !state.can_read_more(self.shared.settings.max_message) {
                 // Nothing is read while the handler is behind, so the client may not be silent.
@@ -294,13 +385,36 @@ impl SocketDriver {
         }
     }
 
-    fn deadline(&self) -> Instant {
-        let settings = &self.shared.settings;
-        match (self.closing_at, settings.ping_interval) {
-            (Some(closing_at), _) => closing_at + settings.close_timeout,
-            (None, Some(interval)) if !self.is_last_deadline() => self.last_read_at + interval,
-            (None, _) => self.last_read_at + settings.idle_timeout,
+    fn deadline(&self, state: &SocketState) -> Instant {
+        if let Some(closing_at) = self.closing_at {
+            return closing_at + self.shared.settings.close_timeout;
         }
+        let others = [self.message_deadline(state), self.send_deadline()];
+        let others = others.into_iter().flatten();
+        others.fold(self.input_deadline(), Instant::min)
+    }
+
+    /// When the client is sent a ping, or was silent for too long.
+    fn input_deadline(&self) -> Instant {
+        let settings = &self.shared.settings;
+        match settings.ping_interval {
+            Some(interval) if !self.is_last_deadline() => self.last_read_at + interval,
+            _ => self.last_read_at + settings.idle_timeout,
+        }
+    }
+
+    /// When the message of the client has to be complete: a long one may take as long as it needs at the least rate.
+    fn message_deadline(&self, state: &SocketState) -> Option<Instant> {
+        let len = state.connection.partial_len();
+        let len = len.saturating_add(self.input.len()) as u64;
+        let time = Duration::from_secs(len.checked_div(self.limits.receive_rate)?);
+        Some(self.message_since? + time.max(self.shared.settings.message_timeout))
+    }
+
+    /// When the client must have taken some of the output.
+    fn send_deadline(&self) -> Option<Instant> {
+        let deadline = self.send_rate.deadline(self.limits.send_timeout)?;
+        Some(self.started + deadline)
     }
 
     /// Whether the next deadline is the idle timeout, and not that of a ping.
@@ -412,6 +526,7 @@ mod tests {
         let shared = SharedSocket::new(
             WebSocketConnection::server(&CodecSettings::default()),
             WebSocketSettings::default(),
+            None,
         );
         let mut socket = WebSocket::new(&shared, None);
         let task = Box::pin(async move {

@@ -8,6 +8,7 @@
 
 pub mod codec;
 mod driver;
+mod memory;
 mod origin;
 #[cfg(feature = "redis")]
 mod redis;

@@ -10,6 +10,9 @@ pub struct WebSocketSettings {
     /// The maximum length of a received message in bytes, after decompression. A longer one closes the
     /// connection with 1009.
     pub max_message: usize,
+    /// The time in which a message of the client has to be complete. A longer message may take as long as its
+    /// bytes need at the least rate of request bodies, `client_body_rate` of `apus.toml`.
+    pub message_timeout: Duration,
     /// The number of unsent bytes from which on [`super::Sender::send`] waits, and rooms treat the receiver
     /// as slow.
     pub send_buffer: usize,
@@ -24,11 +27,12 @@ pub struct WebSocketSettings {
 }
 
 impl Default for WebSocketSettings {
-    /// Messages of 1 MiB, a send buffer of 256 KiB, a ping after 30 seconds without input and the end after
+    /// Messages of 1 MiB within 60 seconds, a send buffer of 256 KiB, a ping after 30 seconds without input and the end after
     /// 75, 5 seconds to close, compression without context takeover.
     fn default() -> Self {
         Self {
             max_message: 1 << 20,
+            message_timeout: Duration::from_secs(60),
             send_buffer: 256 << 10,
             ping_interval: Some(Duration::from_secs(30)),
             idle_timeout: Duration::from_secs(75),

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use crate::codec::{Close, CloseCode, ConnectionClosed, Message, PreparedMessage};
 
-use super::state::{DisconnectReason, SendError, SharedSocket};
+use super::state::{DisconnectReason, SendError, SharedSocket, WaitingMessage};
 
 /// A WebSocket connection with a client.
 ///
@@ -112,12 +112,14 @@ impl Drop for Receiver {
 }
 
 impl Sender {
-    /// Sends a message, and waits first until the send buffer has room.
+    /// Sends a message, and waits first until the send buffer has room. A client that takes too little of what was
+    /// sent for too long loses the connection, so that this does not wait for ever.
     ///
     /// # Errors
     /// The connection is closed.
     pub async fn send(&self, message: impl Into<Message>) -> Result<(), ConnectionClosed> {
         let mut message = Some(message.into());
+        let mut waiting = None;
         poll_fn(|cx| {
             let sent = self.0.send_if_room(|connection| match message.take() {
                 Some(message) => connection.send(message),
@@ -127,10 +129,10 @@ impl Sender {
                 Ok(()) => Poll::Ready(Ok(())),
                 Err(SendError::Closed) => Poll::Ready(Err(ConnectionClosed)),
                 Err(SendError::Full) => {
-                    let senders = &mut self.0.state.borrow_mut().senders;
-                    if !senders.iter().any(|waker| waker.will_wake(cx.waker())) {
-                        senders.push(cx.waker().clone());
-                    }
+                    waiting.get_or_insert_with(|| {
+                        WaitingMessage::new(&self.0, message.as_ref().map_or(0, Message::len))
+                    });
+                    self.0.state.borrow_mut().add_sender(cx);
                     Poll::Pending
                 }
             }
@@ -147,10 +149,7 @@ impl Sender {
             Ok(()) => Poll::Ready(Ok(())),
             Err(SendError::Closed) => Poll::Ready(Err(ConnectionClosed)),
             Err(SendError::Full) => {
-                let senders = &mut self.0.state.borrow_mut().senders;
-                if !senders.iter().any(|waker| waker.will_wake(cx.waker())) {
-                    senders.push(cx.waker().clone());
-                }
+                self.0.state.borrow_mut().add_sender(cx);
                 Poll::Pending
             }
         }

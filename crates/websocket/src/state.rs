@@ -1,22 +1,26 @@
 //! The state of a WebSocket that its driver and its handles share.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Waker;
+use std::task::{Context, Waker};
 
 use crate::codec::{
     Close, CloseCode, ConnectionClosed, Message, WebSocketConnection, WebSocketProtocolError,
 };
 
 use super::WebSocketSettings;
+use super::memory::{self, ContextMemory};
 use super::rooms::WorkerRooms;
 
 /// The number of messages waiting for the handler at which reading stops.
 const MAX_UNREAD: usize = 16;
+
+/// The output of a socket that is closed for its memory is dropped if it is longer.
+const MAX_EVICTED_OUTPUT: usize = 4096;
 
 /// Why a socket receives no more messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +32,11 @@ pub enum DisconnectReason {
     Failed(WebSocketProtocolError),
     /// The connection failed, or ended without a close frame.
     Lost(io::ErrorKind),
-    /// The client sent nothing for too long, or did not respond to a close.
+    /// The client sent nothing for too long, took too long for a message, took too little of what was sent to it,
+    /// or did not respond to a close.
     TimedOut,
+    /// The sockets of the worker took more memory than allowed, and this one took most.
+    Evicted,
 }
 
 impl fmt::Display for DisconnectReason {
@@ -40,6 +47,7 @@ impl fmt::Display for DisconnectReason {
             Self::Failed(error) => write!(f, "the client violated the protocol: {error}"),
             Self::Lost(error) => write!(f, "the connection was lost: {error}"),
             Self::TimedOut => f.write_str("the client does not respond"),
+            Self::Evicted => f.write_str("the sockets take too much memory"),
         }
     }
 }
@@ -50,6 +58,10 @@ pub(super) struct SharedSocket {
     pub(super) id: u64,
     pub(super) settings: WebSocketSettings,
     pub(super) state: RefCell<SocketState>,
+    /// The bytes that the memory of the worker has counted.
+    pub(super) counted: Cell<usize>,
+    /// The memory of kept contexts.
+    _contexts: Option<ContextMemory>,
     /// The rooms that it is in.
     pub(super) rooms: RefCell<Vec<(Weak<WorkerRooms>, Rc<str>)>>,
 }
@@ -63,15 +75,23 @@ pub(super) struct SocketState {
     pub(super) receiver: Option<Waker>,
     /// Tasks that wait for room in the send buffer.
     pub(super) senders: Vec<Waker>,
+    /// The bytes of the messages of these tasks.
+    pub(super) waiting_bytes: usize,
     /// Set while the driver waits.
     pub(super) driver: Option<Waker>,
     /// Whether the driver has to poll again.
     pub(super) is_dirty: bool,
     pub(super) disconnect_reason: Option<DisconnectReason>,
+    /// Whether the driver has to drop the connection at once.
+    pub(super) is_evicted: bool,
 }
 
 impl SharedSocket {
-    pub(super) fn new(connection: WebSocketConnection, settings: WebSocketSettings) -> Rc<Self> {
+    pub(super) fn new(
+        connection: WebSocketConnection,
+        settings: WebSocketSettings,
+        contexts: Option<ContextMemory>,
+    ) -> Rc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Rc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -83,10 +103,14 @@ impl SharedSocket {
                 discards: false,
                 receiver: None,
                 senders: Vec::new(),
+                waiting_bytes: 0,
                 driver: None,
                 is_dirty: false,
                 disconnect_reason: None,
+                is_evicted: false,
             }),
+            counted: Cell::new(0),
+            _contexts: contexts,
             rooms: RefCell::default(),
         })
     }
@@ -127,6 +151,27 @@ impl SharedSocket {
         )));
     }
 
+    /// Closes the connection, and releases its memory.
+    pub(super) fn evict(&self) {
+        tracing::debug!(
+            socket = self.id,
+            "closed a WebSocket: the sockets take too much memory"
+        );
+        self.counted.set(0);
+        let mut state = self.state.borrow_mut();
+        state.is_evicted = true;
+        state.connection.drop_input();
+        // A client that reads gets the reason. It may be closed already.
+        let _ = state.connection.close_with(CloseCode::TRY_AGAIN_LATER);
+        if state.connection.output_len() > MAX_EVICTED_OUTPUT {
+            state.connection.drop_output();
+        }
+        state.disconnect(DisconnectReason::Evicted);
+        state.discard();
+        state.receiver.take().into_iter().for_each(Waker::wake);
+        state.senders.drain(..).for_each(Waker::wake);
+    }
+
     pub(super) fn leave_rooms(&self) {
         for (rooms, name) in self.rooms.take() {
             if let Some(rooms) = rooms.upgrade() {
@@ -139,6 +184,30 @@ impl SharedSocket {
 impl Drop for SharedSocket {
     fn drop(&mut self) {
         self.leave_rooms();
+        memory::forget(self.id, self.counted.get());
+    }
+}
+
+/// A message of a task that waits for room in the send buffer, until this is dropped.
+pub(super) struct WaitingMessage<'a> {
+    socket: &'a SharedSocket,
+    bytes: usize,
+}
+
+impl<'a> WaitingMessage<'a> {
+    pub(super) fn new(socket: &'a SharedSocket, bytes: usize) -> Self {
+        let mut state = socket.state.borrow_mut();
+        state.waiting_bytes = state.waiting_bytes.saturating_add(bytes);
+        // The driver counts it.
+        state.notify();
+        Self { socket, bytes }
+    }
+}
+
+impl Drop for WaitingMessage<'_> {
+    fn drop(&mut self) {
+        let mut state = self.socket.state.borrow_mut();
+        state.waiting_bytes = state.waiting_bytes.saturating_sub(self.bytes);
     }
 }
 
@@ -177,6 +246,14 @@ impl SocketState {
             && (self.discards || (self.received.len() < MAX_UNREAD && self.received_bytes <= max))
     }
 
+    /// The bytes of memory that the messages of the socket take, without those in the driver.
+    pub(super) fn memory(&self) -> usize {
+        let connection = self.connection.memory();
+        connection
+            .saturating_add(self.received_bytes)
+            .saturating_add(self.waiting_bytes)
+    }
+
     pub(super) fn push(&mut self, message: Message) {
         if !self.discards {
             self.received_bytes = self.received_bytes.saturating_add(message.len());
@@ -208,6 +285,13 @@ impl SocketState {
         let is_drained = self.received.is_empty() && self.senders.is_empty();
         if is_drained && !self.connection.is_closing() {
             self.connection.respond_to_close();
+        }
+    }
+
+    /// Wakes this task when the send buffer has room.
+    pub(super) fn add_sender(&mut self, cx: &Context<'_>) {
+        if !self.senders.iter().any(|waker| waker.will_wake(cx.waker())) {
+            self.senders.push(cx.waker().clone());
         }
     }
 

@@ -2,9 +2,13 @@
 
 use std::future::Future;
 
-use crate::codec::{CodecSettings, InvalidHandshake, ServerHandshake, WebSocketConnection};
+use crate::codec::{
+    CodecSettings, Compression, DeflateConfig, InvalidHandshake, ServerHandshake,
+    WebSocketConnection,
+};
 use apus_http::{Request, Response, StatusCode};
 
+use super::memory::ContextMemory;
 use super::origin::{RequestOrigin, WebSocketOrigins};
 use super::state::SharedSocket;
 use super::{WebSocket, WebSocketSettings, driver};
@@ -77,6 +81,28 @@ impl WebSocketUpgrade {
         ))
     }
 
+    /// The compression, its value of `Sec-WebSocket-Extensions`, and the memory for its contexts. Without memory they
+    /// are not kept.
+    fn accept_compression(&self) -> (Option<DeflateConfig>, Option<String>, Option<ContextMemory>) {
+        let Some(ours) = self.settings.compression else {
+            return (None, None, None);
+        };
+        let accept = |ours: Compression| ours.accept(self.extensions.iter().map(|line| &**line));
+        let Some((config, response)) = accept(ours) else {
+            return (None, None, None);
+        };
+        match config.context_memory() {
+            0 => (Some(config), Some(response), None),
+            bytes => match ContextMemory::take(bytes) {
+                Some(contexts) => (Some(config), Some(response), Some(contexts)),
+                None => {
+                    let (config, response) = accept(ours.without_contexts()).unzip();
+                    (config, response, None)
+                }
+            },
+        }
+    }
+
     /// The response that opens the connection and then runs `handler` with its socket.
     pub fn run<F, R>(self, handler: F) -> Response
     where
@@ -91,12 +117,7 @@ impl WebSocketUpgrade {
             .protocols()
             .find(|name| self.protocols.iter().any(|protocol| protocol == name))
             .map(Box::<str>::from);
-        let (compression, extensions) = self
-            .settings
-            .compression
-            .as_ref()
-            .and_then(|ours| ours.accept(self.extensions.iter().map(|line| &**line)))
-            .unzip();
+        let (compression, extensions, contexts) = self.accept_compression();
         let mut response = self
             .handshake
             .response(protocol.as_deref(), extensions.as_deref());
@@ -107,7 +128,7 @@ impl WebSocketUpgrade {
                 max_message: settings.max_message,
                 compression,
             });
-            let shared = SharedSocket::new(connection, settings);
+            let shared = SharedSocket::new(connection, settings, contexts);
             let task = Box::pin(handler(WebSocket::new(&shared, protocol)));
             Box::pin(driver::run(duplex, shared, task))
         }));

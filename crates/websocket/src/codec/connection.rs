@@ -150,6 +150,28 @@ impl WebSocketConnection {
         self.reader.missing(input)
     }
 
+    /// Whether the peer has begun a message and not completed it.
+    pub fn is_inside_message(&self) -> bool {
+        self.reader.is_inside_message()
+    }
+
+    /// The bytes of memory that an incomplete message and the output take, without those that are still in the
+    /// input and those of a [`PreparedMessage`], which other connections share.
+    pub fn memory(&self) -> usize {
+        self.reader.buffered().saturating_add(self.output.memory())
+    }
+
+    /// The received bytes of an incomplete message, without those that are still in the input.
+    pub fn partial_len(&self) -> usize {
+        self.reader.received()
+    }
+
+    /// Drops an incomplete message, and all further input.
+    pub fn drop_input(&mut self) {
+        self.reader.clear();
+        self.has_input_ended = true;
+    }
+
     fn handle(&mut self, event: ReaderEvent) -> WebSocketEvent {
         match event {
             ReaderEvent::Message(message) => WebSocketEvent::Message(message),

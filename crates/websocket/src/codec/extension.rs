@@ -55,6 +55,10 @@ const MAX_BITS: u8 = 15;
 const MIN_BITS: u8 = 9;
 const NAME: &[u8] = b"permessage-deflate";
 
+/// The memory of a compressor and of a decompressor whose context is kept, in bytes.
+const COMPRESSOR: usize = 256 << 10;
+const DECOMPRESSOR: usize = 40 << 10;
+
 /// The negotiated parameters of compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeflateConfig {
@@ -76,7 +80,31 @@ impl fmt::Display for InvalidExtensionResponse {
 
 impl std::error::Error for InvalidExtensionResponse {}
 
+impl DeflateConfig {
+    /// The bytes of memory that a connection takes for contexts which are kept from one message to the next.
+    pub fn context_memory(&self) -> usize {
+        let sends = if self.sends.keeps_context {
+            COMPRESSOR
+        } else {
+            0
+        };
+        let receives = if self.receives.keeps_context {
+            DECOMPRESSOR
+        } else {
+            0
+        };
+        sends.saturating_add(receives)
+    }
+}
+
 impl Compression {
+    /// The same settings, without contexts that are kept.
+    #[must_use]
+    pub fn without_contexts(mut self) -> Self {
+        (self.keep_sent_context, self.keep_received_context) = (false, false);
+        self
+    }
+
     /// Accepts the first offer of a client that is supported. `offers` are the values of
     /// `Sec-WebSocket-Extensions`; returns the value of that field in the response, too.
     pub fn accept<'a>(

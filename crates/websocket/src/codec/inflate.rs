@@ -8,11 +8,11 @@ use super::WebSocketProtocolError;
 use super::deflate::TAIL;
 use super::extension::{DeflateConfig, Window};
 
-/// Decompresses the messages of a connection incrementally.
+/// Decompresses the messages of a connection, each when it is complete.
 #[derive(Debug)]
 pub(super) struct Inflater {
     window: Window,
-    /// The decompressor, from the first piece of a message on.
+    /// The decompressor of this connection, if its context is kept from one message to the next.
     state: Option<Box<Decompress>>,
 }
 
@@ -32,35 +32,27 @@ impl Inflater {
         }
     }
 
-    /// Decompresses a piece of a message and appends it to `out`, up to a total length of `max` bytes.
-    pub(super) fn inflate(
+    /// Decompresses a whole message of at most `max` bytes.
+    pub(super) fn inflate_message(
         &mut self,
-        piece: &[u8],
-        out: &mut Vec<u8>,
+        message: &[u8],
         max: usize,
-    ) -> Result<(), WebSocketProtocolError> {
-        let state = self.state.get_or_insert_with(|| {
+    ) -> Result<Vec<u8>, WebSocketProtocolError> {
+        let mut state = self.state.take().unwrap_or_else(|| {
             let idle = IDLE.take();
             // The largest window decompresses data of any window.
             idle.unwrap_or_else(|| Box::new(Decompress::new(false)))
         });
-        run(state, piece, out, max)
-    }
-
-    /// Decompresses the end of a message.
-    pub(super) fn finish(
-        &mut self,
-        out: &mut Vec<u8>,
-        max: usize,
-    ) -> Result<(), WebSocketProtocolError> {
-        self.inflate(TAIL, out, max)?;
-        if !self.window.keeps_context
-            && let Some(mut state) = self.state.take()
-        {
+        let mut out = Vec::new();
+        let result = run(&mut state, message, &mut out, max)
+            .and_then(|()| run(&mut state, TAIL, &mut out, max));
+        if self.window.keeps_context {
+            self.state = Some(state);
+        } else {
             state.reset(false);
             IDLE.set(Some(state));
         }
-        Ok(())
+        result.map(|()| out)
     }
 }
 

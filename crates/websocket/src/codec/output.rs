@@ -8,9 +8,17 @@ use bytes::{Buf, Bytes, BytesMut};
 #[derive(Debug, Default)]
 pub(super) struct OutputBuffer {
     /// The bytes before `tail`.
-    pieces: VecDeque<Bytes>,
+    pieces: VecDeque<Piece>,
     tail: BytesMut,
     len: usize,
+    /// How many of these bytes are in memory that other connections share.
+    shared: usize,
+}
+
+#[derive(Debug)]
+struct Piece {
+    bytes: Bytes,
+    is_shared: bool,
 }
 
 /// The maximum capacity of `tail` that is kept when everything was written.
@@ -27,9 +35,16 @@ impl OutputBuffer {
         self.len
     }
 
+    /// The bytes of memory that only this buffer takes.
+    pub(super) fn memory(&self) -> usize {
+        self.len.saturating_sub(self.shared)
+    }
+
     /// The next bytes to write; empty only if there are none.
     pub(super) fn front(&self) -> &[u8] {
-        self.pieces.front().map_or(&self.tail, |piece| &**piece)
+        self.pieces
+            .front()
+            .map_or(&self.tail, |piece| &*piece.bytes)
     }
 
     /// Appends what `write` writes.
@@ -41,7 +56,16 @@ impl OutputBuffer {
     }
 
     /// Appends bytes; of long ones it copies only the first part.
-    pub(super) fn push(&mut self, mut bytes: Bytes) {
+    pub(super) fn push(&mut self, bytes: Bytes) {
+        self.push_piece(bytes, false);
+    }
+
+    /// Appends bytes whose memory other connections share.
+    pub(super) fn push_shared(&mut self, bytes: Bytes) {
+        self.push_piece(bytes, true);
+    }
+
+    fn push_piece(&mut self, mut bytes: Bytes, is_shared: bool) {
         if bytes.len() <= Self::MAX_COPIED {
             self.append(|out| out.extend_from_slice(&bytes));
             return;
@@ -49,18 +73,28 @@ impl OutputBuffer {
         if !self.tail.is_empty() {
             let prefix = bytes.split_to(Self::COPIED_PREFIX);
             self.append(|out| out.extend_from_slice(&prefix));
-            self.pieces.push_back(self.tail.split().freeze());
+            let bytes = self.tail.split().freeze();
+            self.pieces.push_back(Piece {
+                bytes,
+                is_shared: false,
+            });
         }
         self.len = self.len.saturating_add(bytes.len());
-        self.pieces.push_back(bytes);
+        if is_shared {
+            self.shared = self.shared.saturating_add(bytes.len());
+        }
+        self.pieces.push_back(Piece { bytes, is_shared });
     }
 
     /// Removes bytes of [`OutputBuffer::front`] that were written.
     pub(super) fn consume(&mut self, written: usize) {
         self.len = self.len.saturating_sub(written);
         if let Some(piece) = self.pieces.front_mut() {
-            piece.advance(written.min(piece.len()));
-            if piece.is_empty() {
+            piece.bytes.advance(written.min(piece.bytes.len()));
+            if piece.is_shared {
+                self.shared = self.shared.saturating_sub(written);
+            }
+            if piece.bytes.is_empty() {
                 self.pieces.pop_front();
             }
             return;

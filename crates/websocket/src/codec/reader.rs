@@ -48,7 +48,10 @@ struct PartialFrame {
 struct PartialMessage {
     is_text: bool,
     is_compressed: bool,
+    /// The payload as it was received. A compressed message stays compressed until it is complete: otherwise a
+    /// peer that sends a kilobyte could make us hold a thousand times as much for as long as it likes.
     payload: Vec<u8>,
+    /// The state of text that is checked piece by piece; compressed text is checked at its end.
     utf8: Utf8,
 }
 
@@ -97,6 +100,28 @@ impl FrameReader {
         left.saturating_sub(input.len())
     }
 
+    /// Whether a message is incomplete.
+    pub(super) fn is_inside_message(&self) -> bool {
+        self.message.is_some()
+    }
+
+    /// The bytes of memory that the incomplete message takes, without those in the input.
+    pub(super) fn buffered(&self) -> usize {
+        let message = self.message.as_ref();
+        message.map_or(0, |message| message.payload.capacity())
+    }
+
+    /// The received bytes of the incomplete message, without those in the input.
+    pub(super) fn received(&self) -> usize {
+        let message = self.message.as_ref();
+        message.map_or(0, |message| message.payload.len())
+    }
+
+    /// Drops the incomplete message.
+    pub(super) fn clear(&mut self) {
+        (self.frame, self.message) = (None, None);
+    }
+
     /// Checks that this frame is valid here, and begins it.
     fn begin(&mut self, head: FrameHead) -> Result<PartialFrame, WebSocketProtocolError> {
         match (self.expects_mask, head.mask) {
@@ -127,10 +152,14 @@ impl FrameReader {
             utf8: Utf8::default(),
         });
         // A message that is too long is rejected before its payload takes memory.
-        if !message.is_compressed && message.payload.len().saturating_add(left) > self.max_message {
+        let max = match message.is_compressed {
+            true => max_compressed(self.max_message),
+            false => self.max_message,
+        };
+        if message.payload.len().saturating_add(left) > max {
             return Err(WebSocketProtocolError::MessageTooLong);
         }
-        let is_zero_copy = head.is_final && !message.is_compressed && message.payload.is_empty();
+        let is_zero_copy = head.is_final && message.payload.is_empty();
         Ok(PartialFrame::new(head, left, is_zero_copy))
     }
 
@@ -151,7 +180,10 @@ impl FrameReader {
             let is_in_pieces = !is_complete || frame.unmasked > 0;
             if is_in_pieces
                 && !frame.head.opcode.is_control()
-                && let Some(message) = self.message.as_mut().filter(|message| message.is_text)
+                && let Some(message) = self
+                    .message
+                    .as_mut()
+                    .filter(|message| message.is_plain_text())
             {
                 message.utf8.check(masked)?;
             }
@@ -165,7 +197,7 @@ impl FrameReader {
         let is_complete = frame.left == 0;
         if let Some(message) = &mut self.message {
             let piece = input.get(..available).unwrap_or_default();
-            message.add(piece, self.inflater.as_mut(), self.max_message)?;
+            message.add(piece)?;
         }
         input.advance(available);
         Ok(is_complete.then(Bytes::new))
@@ -188,17 +220,24 @@ impl FrameReader {
         if !head.is_final {
             return Ok(None);
         }
-        let Some(mut message) = self.message.take() else {
+        let Some(message) = self.message.take() else {
             return Ok(None);
         };
-        let payload = match is_zero_copy {
-            true => payload,
-            false => {
-                message.finish(self.inflater.as_mut(), self.max_message)?;
+        let is_text = message.is_text;
+        let payload = match (&mut self.inflater, is_zero_copy) {
+            (Some(inflater), true) if message.is_compressed => {
+                inflater.inflate_message(&payload, self.max_message)?.into()
+            }
+            (Some(inflater), false) if message.is_compressed => inflater
+                .inflate_message(&message.payload, self.max_message)?
+                .into(),
+            (_, true) => payload,
+            (_, false) => {
+                message.utf8.finish()?;
                 message.payload.into()
             }
         };
-        Ok(Some(ReaderEvent::Message(match message.is_text {
+        Ok(Some(ReaderEvent::Message(match is_text {
             true => Message::Text(
                 ByteString::try_from(payload).map_err(|_| WebSocketProtocolError::InvalidUtf8)?,
             ),
@@ -220,47 +259,24 @@ impl PartialFrame {
 }
 
 impl PartialMessage {
+    /// Whether the text can be checked piece by piece.
+    fn is_plain_text(&self) -> bool {
+        self.is_text && !self.is_compressed
+    }
+
     /// Adds a piece of payload.
-    fn add(
-        &mut self,
-        piece: &[u8],
-        inflater: Option<&mut Inflater>,
-        max: usize,
-    ) -> Result<(), WebSocketProtocolError> {
-        let before = self.payload.len();
-        let added = match inflater.filter(|_| self.is_compressed) {
-            Some(inflater) => inflater.inflate(piece, &mut self.payload, max),
-            None => {
-                self.payload.extend_from_slice(piece);
-                Ok(())
-            }
-        };
-        // Output before an error is checked first, so that the error does not depend on how input is split.
-        self.check(before)?;
-        added
-    }
-
-    /// Decompresses the end of the message and checks that its text is complete.
-    fn finish(
-        &mut self,
-        inflater: Option<&mut Inflater>,
-        max: usize,
-    ) -> Result<(), WebSocketProtocolError> {
-        if let Some(inflater) = inflater.filter(|_| self.is_compressed) {
-            let before = self.payload.len();
-            inflater.finish(&mut self.payload, max)?;
-            self.check(before)?;
-        }
-        self.utf8.finish()
-    }
-
-    /// Checks text from this position on.
-    fn check(&mut self, from: usize) -> Result<(), WebSocketProtocolError> {
-        match self.is_text {
-            true => self
-                .utf8
-                .check(self.payload.get(from..).unwrap_or_default()),
+    fn add(&mut self, piece: &[u8]) -> Result<(), WebSocketProtocolError> {
+        self.payload.extend_from_slice(piece);
+        match self.is_plain_text() {
+            true => self.utf8.check(piece),
             false => Ok(()),
         }
     }
+}
+
+/// The maximum length of a compressed message: data that does not become shorter has some bytes more.
+fn max_compressed(max_message: usize) -> usize {
+    max_message
+        .saturating_add(max_message / 8)
+        .saturating_add(64)
 }

@@ -45,7 +45,7 @@ impl FrameWriter {
 
     /// Writes an encoded message; only for servers, as clients mask each frame with a new key.
     pub(super) fn prepared(&mut self, prepared: &PreparedMessage, out: &mut OutputBuffer) {
-        out.push(prepared.bytes_for(self.window()));
+        out.push_shared(prepared.bytes_for(self.window()));
     }
 
     pub(super) fn control(&mut self, opcode: Opcode, payload: &[u8], out: &mut OutputBuffer) {

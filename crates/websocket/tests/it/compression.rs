@@ -444,3 +444,137 @@ fn a_prepared_message_fits_every_connection() {
         }
     }
 }
+
+/// A megabyte of zeros, compressed to a kilobyte.
+fn bomb() -> Vec<u8> {
+    let mut compress = Compress::new(flate2::Compression::best(), false);
+    let mut out = Vec::with_capacity(8192);
+    compress
+        .compress_vec(&vec![0; 1 << 20], &mut out, FlushCompress::Sync)
+        .unwrap();
+    out.truncate(out.len() - 4);
+    out
+}
+
+#[test]
+fn a_compressed_message_is_not_inflated_before_it_is_complete() {
+    let compressed = bomb();
+    assert!(compressed.len() < 2048);
+    let (first, rest) = compressed.split_at(compressed.len() - 1);
+    let open_frame = {
+        // The last frame announces more than has come.
+        let bytes = frame(FIN | RSV1 | BINARY, &compressed).bytes();
+        bytes[..bytes.len() - 1].to_vec()
+    };
+    let in_pieces: Vec<u8> = std::iter::once(frame(RSV1 | BINARY, &compressed[..1]).bytes())
+        .chain(
+            compressed[1..]
+                .iter()
+                .map(|byte| frame(CONTINUATION, [*byte]).bytes()),
+        )
+        .flatten()
+        .collect();
+    let with_pings = [
+        frame(RSV1 | BINARY, first).bytes(),
+        frame(FIN | PING, b"between").bytes(),
+        frame(CONTINUATION, rest).bytes(),
+    ]
+    .concat();
+    for (name, mut sent, end) in [
+        (
+            "a frame that is not the last",
+            frame(RSV1 | BINARY, &compressed).bytes(),
+            frame(FIN, b"").bytes(),
+        ),
+        (
+            "a frame that is not complete",
+            open_frame,
+            frame(FIN | RSV1 | BINARY, &compressed)
+                .bytes()
+                .split_off(frame(FIN | RSV1 | BINARY, &compressed).bytes().len() - 1),
+        ),
+        ("frames of a byte", in_pieces, frame(FIN, b"").bytes()),
+        ("a ping in between", with_pings, frame(FIN, b"").bytes()),
+    ] {
+        let settings = settings(&NO_CONTEXTS, "permessage-deflate");
+        let mut connection = WebSocketConnection::server(&settings);
+        let mut input = BytesMut::new();
+        input.extend_from_slice(&std::mem::take(&mut sent));
+        while let Some(event) = connection.handle_input(&mut input) {
+            assert!(
+                matches!(event, WebSocketEvent::Ping(_)),
+                "{name}: {event:?}"
+            );
+        }
+        assert!(
+            connection.memory() < 4096,
+            "{name}: {}",
+            connection.memory()
+        );
+        assert!(connection.is_inside_message(), "{name}");
+        input.extend_from_slice(&end);
+        let whole = Message::binary(vec![0; 1 << 20]);
+        assert!(
+            connection.handle_input(&mut input) == Some(WebSocketEvent::Message(whole)),
+            "{name}"
+        );
+        assert!(!connection.is_inside_message() && connection.memory() < 4096);
+    }
+}
+
+#[test]
+fn a_compressed_message_has_its_limit_in_pieces_too() {
+    for (max, is_accepted) in [
+        ((1 << 20) - 1, false),
+        (1 << 20, true),
+        ((1 << 20) + 1, true),
+    ] {
+        let settings = CodecSettings {
+            max_message: max,
+            ..settings(&NO_CONTEXTS, "permessage-deflate")
+        };
+        let compressed = bomb();
+        for at in [0, 1, compressed.len() / 2, compressed.len()] {
+            let mut connection = WebSocketConnection::server(&settings);
+            let mut input = BytesMut::new();
+            input.extend_from_slice(&frame(RSV1 | BINARY, &compressed[..at]).bytes());
+            input.extend_from_slice(&frame(FIN, &compressed[at..]).bytes());
+            let event = connection.handle_input(&mut input).unwrap();
+            match is_accepted {
+                true => assert!(matches!(event, WebSocketEvent::Message(_)), "{max}, {at}"),
+                false => assert_eq!(
+                    event,
+                    WebSocketEvent::Failed(WebSocketProtocolError::MessageTooLong)
+                ),
+            }
+        }
+    }
+}
+
+#[test]
+fn compressed_data_without_output_does_not_gather() {
+    let settings = CodecSettings {
+        max_message: 10_000,
+        max_frame: 10_000,
+        ..settings(&NO_CONTEXTS, "permessage-deflate")
+    };
+    let mut connection = WebSocketConnection::server(&settings);
+    // Empty stored blocks.
+    let nothing = b"\x00\x00\x00\xff\xff".repeat(200);
+    let mut input = BytesMut::new();
+    input.extend_from_slice(&frame(RSV1 | BINARY, &nothing).bytes());
+    let mut frames = 0;
+    let event = loop {
+        if let Some(event) = connection.handle_input(&mut input) {
+            break event;
+        }
+        frames += 1;
+        assert!(frames < 100 && connection.memory() < 32_768);
+        input.extend_from_slice(&frame(CONTINUATION, &nothing).bytes());
+    };
+    assert_eq!(
+        event,
+        WebSocketEvent::Failed(WebSocketProtocolError::MessageTooLong)
+    );
+    assert_eq!(frames, 11);
+}

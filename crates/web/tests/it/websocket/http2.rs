@@ -1,5 +1,6 @@
 //! WebSocket over HTTP/2 (RFC 8441).
 
+use apus::Limits;
 use apus::websocket::{CloseCode, Message, WebSocketSettings};
 use apus_websocket::codec::{CodecSettings, WebSocketConnection, WebSocketEvent};
 use bytes::BytesMut;
@@ -71,6 +72,57 @@ fn messages_are_echoed_over_http2_streams() {
             }
             assert_eq!(events.remove(0), WebSocketEvent::Message(message));
             assert!(matches!(events[..], [WebSocketEvent::Close(Some(_))]));
+        }
+    });
+}
+
+#[test]
+fn a_connection_has_a_limit_of_tunnels() {
+    let limits = Limits {
+        h2_max_tunnels: 2,
+        ..Limits::default()
+    };
+    let server = Server::with_limits(echoing(WebSocketSettings::default()), limits);
+    let address = server.address();
+    block_on(async move {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (client, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let mut client = client.ready().await.unwrap();
+        while !client.is_extended_connect_protocol_enabled() {
+            tokio::task::yield_now().await;
+        }
+        let mut open = Vec::new();
+        for expected in [200, 200, 503, 503] {
+            client = client.ready().await.unwrap();
+            let (response, sending) = client
+                .send_request(request("http://example.com"), false)
+                .unwrap();
+            let response = response.await.unwrap();
+            assert_eq!(response.status().as_u16(), expected);
+            open.push((response, sending));
+        }
+        // Requests that are no tunnels are not affected.
+        client = client.ready().await.unwrap();
+        let plain = Request::get("http://example.com/").body(()).unwrap();
+        let (response, _) = client.send_request(plain, true).unwrap();
+        assert_eq!(
+            response.await.unwrap().status(),
+            StatusCode::UPGRADE_REQUIRED
+        );
+        // The end of one makes room for another.
+        drop(open.remove(0));
+        loop {
+            client = client.ready().await.unwrap();
+            let (response, sending) = client
+                .send_request(request("http://example.com"), false)
+                .unwrap();
+            let response = response.await.unwrap();
+            if response.status() == StatusCode::OK {
+                open.push((response, sending));
+                break;
+            }
+            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         }
     });
 }

@@ -13,7 +13,7 @@ use apus::websocket::{
     CloseCode, Compression, DisconnectReason, Message, SendError, WebSocket, WebSocketSettings,
     WebSocketUpgrade,
 };
-use apus::{App, ServiceFactory};
+use apus::{App, Limits, ServiceFactory};
 use apus_http::Duplex;
 use apus_websocket::codec::WebSocketEvent;
 
@@ -417,4 +417,130 @@ fn buffered_output_is_sent_when_the_transport_is_writable() {
         }
         assert_eq!(state.borrow().sent, b"\x81\x05hello");
     });
+}
+
+fn limits(send_rate: u64) -> Limits {
+    Limits {
+        send_timeout: Duration::from_millis(300),
+        send_rate,
+        ..Limits::default()
+    }
+}
+
+#[test]
+fn a_message_that_is_never_complete_does_not_hold_its_socket() {
+    let settings = WebSocketSettings {
+        message_timeout: Duration::from_millis(200),
+        ..WebSocketSettings::default()
+    };
+    // A message in fragments, one whose frame is not complete, and an incomplete head of a frame; each client sends a
+    // byte, or a ping, now and then.
+    for (begin, drip) in [
+        (&b"\x01\x81\0\0\0\0a"[..], &b"\x00\x81\0\0\0\0a"[..]),
+        (b"\x82\xfe\xff\xff\0\0\0\0abc", b"a"),
+        (b"\x01\x81\0\0\0\0a", b"\x89\x80\0\0\0\0"),
+        (b"\x41\x81\0\0\0\0a", b"\x00\x80\0\0\0\0"),
+        (b"\x82", b""),
+    ] {
+        let (reasons, ends) = mpsc::channel();
+        let server = Server::start(app(settings.clone(), async move |mut receiver, _| {
+            while receiver.recv().await.is_some() {}
+            reasons.send(receiver.disconnect_reason().unwrap()).unwrap();
+        }));
+        let mut client = Client::open_with(server.address(), Some(Compression::default()));
+        client.stream.write_all(begin).unwrap();
+        let reason = loop {
+            if let Ok(reason) = ends.recv_timeout(Duration::from_millis(20)) {
+                break reason;
+            }
+            // It may be closed already.
+            let _ = client.stream.write_all(drip);
+        };
+        assert_eq!(reason, DisconnectReason::TimedOut);
+    }
+}
+
+#[test]
+fn messages_one_after_another_are_not_one_that_is_late() {
+    let settings = WebSocketSettings {
+        message_timeout: Duration::from_millis(200),
+        ..WebSocketSettings::default()
+    };
+    let server = Server::start(echoing(settings));
+    let mut client = Client::open(server.address());
+    // The end of each message comes together with the beginning of the next one.
+    client.stream.write_all(b"\x82\x82\0\0\0\0a").unwrap();
+    for _ in 0..30 {
+        std::thread::park_timeout(Duration::from_millis(20));
+        client.stream.write_all(b"b\x82\x82\0\0\0\0a").unwrap();
+        assert_eq!(client.message(), Message::binary(&b"ab"[..]));
+    }
+}
+
+#[test]
+fn a_client_that_reads_nothing_does_not_keep_a_handler_waiting() {
+    let (reasons, ends) = mpsc::channel();
+    let app = app(
+        WebSocketSettings::default(),
+        async move |receiver, sender| {
+            while sender.send(vec![0; 100_000]).await.is_ok() {}
+            reasons.send(receiver.disconnect_reason().unwrap()).unwrap();
+        },
+    );
+    let server = Server::with_limits(app, limits(128));
+    let mut client = Client::open(server.address());
+    let reason = loop {
+        if let Ok(reason) = ends.recv_timeout(Duration::from_millis(20)) {
+            break reason;
+        }
+        // It shows that it is there.
+        let _ = client.stream.write_all(b"\x8a\x80\0\0\0\0");
+    };
+    assert_eq!(reason, DisconnectReason::TimedOut);
+}
+
+#[test]
+fn the_socket_that_holds_most_is_closed_when_memory_is_short() {
+    let (reasons, ends) = mpsc::channel();
+    let app = app(
+        WebSocketSettings {
+            max_message: 6 << 20,
+            ..WebSocketSettings::default()
+        },
+        async move |mut receiver, sender| {
+            while let Some(message) = receiver.recv().await {
+                let _ = sender.send(message).await;
+            }
+            let _ = reasons.send(receiver.disconnect_reason().unwrap());
+        },
+    );
+    // One worker has 8 MB.
+    let limits = Limits {
+        websocket_memory: 1 << 20,
+        ..Limits::default()
+    };
+    let server = Server::with_limits(app, limits);
+    let begin = |len: usize| {
+        let mut client = Client::open(server.address());
+        // The first fragment of a message, which does not end.
+        let mut bytes = vec![0x02, 0xff];
+        bytes.extend((len as u64).to_be_bytes());
+        bytes.extend([0; 4]);
+        bytes.resize(bytes.len() + len, 0);
+        // The pong shows that the server has read all of it.
+        bytes.extend(b"\x89\x80\0\0\0\0");
+        client.stream.write_all(&bytes).unwrap();
+        assert_eq!(client.event(), Some(WebSocketEvent::Pong("".into())));
+        client
+    };
+    let mut largest = begin(5_000_000);
+    let _others: Vec<_> = (0..10).map(|_| begin(700_000)).collect();
+    assert_eq!(ends.recv().unwrap(), DisconnectReason::Evicted);
+    assert_eq!(largest.closed().unwrap().code(), CloseCode::TRY_AGAIN_LATER);
+    // Others are served as ever.
+    let mut honest = Client::open(server.address());
+    honest.send("short");
+    assert_eq!(honest.message(), "short".into());
+    honest.send("x".repeat(20_000));
+    assert_eq!(honest.message(), "x".repeat(20_000).into());
 }
