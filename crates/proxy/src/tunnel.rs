@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     /// An origin that sends without end, or a client that takes bytes at a rate.
-    struct End {
+    struct TunnelEnd {
         sends: bool,
         /// Bytes that it takes, and the time between.
         takes: (usize, Duration),
@@ -211,7 +211,7 @@ mod tests {
         taken: usize,
     }
 
-    impl End {
+    impl TunnelEnd {
         fn new(sends: bool, takes: (usize, Duration)) -> Self {
             let pause = Box::pin(tokio::time::sleep(Duration::ZERO));
             Self {
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    impl Duplex for End {
+    impl Duplex for TunnelEnd {
         fn poll_read(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
             match self.sends {
                 true => Poll::Ready(Ok(buffer.len())),
@@ -253,8 +253,8 @@ mod tests {
 
     /// How long a tunnel lasts whose client takes so many bytes each time.
     async fn lasts(takes: (usize, Duration)) -> Duration {
-        let origin = Box::new(End::new(true, (0, Duration::ZERO)));
-        let client = Box::new(End::new(false, takes));
+        let origin = Box::new(TunnelEnd::new(true, (0, Duration::ZERO)));
+        let client = Box::new(TunnelEnd::new(false, takes));
         let start = Instant::now();
         copy_bidirectional(client, origin, Duration::from_secs(3600)).await;
         start.elapsed()

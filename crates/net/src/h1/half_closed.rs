@@ -21,7 +21,7 @@ const NEXT_PROBE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The state of a connection whose client has ended its side.
-pub(super) struct HalfClosed {
+pub(super) struct Http1HalfClose {
     /// The tick of the next probe.
     probe_at: u32,
 }
@@ -33,7 +33,7 @@ impl Http1Connection<'_> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.transport.watch_half_closed();
-        self.half_closed = Some(HalfClosed {
+        self.half_closed = Some(Http1HalfClose {
             probe_at: self.worker.clock.deadline(FIRST_PROBE),
         });
         Ok(())

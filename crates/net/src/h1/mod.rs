@@ -21,7 +21,7 @@ use apus_http::{ConnectionInfo, Duplex, Headers, InterimQueue, StatusCode, Tunne
 use apus_transport::tunnel::Http1Tunnel;
 use apus_transport::{InputBuffer, SendRate, Transport};
 
-use self::half_closed::HalfClosed;
+use self::half_closed::Http1HalfClose;
 use self::write::PendingCompletion;
 use crate::alt_svc::AltSvc;
 use crate::connection_table::ConnectionSlot;
@@ -66,7 +66,7 @@ pub(crate) struct Http1Connection<'a> {
     /// Bytes of framing around the body of the current response, as of chunks.
     framing_bytes: u64,
     /// Set once the client has ended its side.
-    half_closed: Option<HalfClosed>,
+    half_closed: Option<Http1HalfClose>,
     /// Whether the server chose to end the connection, and not the client.
     closes_first: bool,
 }

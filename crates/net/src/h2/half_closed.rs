@@ -15,14 +15,14 @@ const PROBE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The state of a connection whose client has ended its side.
-pub(super) struct HalfClosed {
+pub(super) struct Http2HalfClose {
     /// The tick of the probe; [`NEVER`] once it was sent.
     probe_at: u32,
     /// The tick of the next look.
     look_at: u32,
 }
 
-impl HalfClosed {
+impl Http2HalfClose {
     /// The tick at which [`Http2Connection::look_at_half_closed`] has to be called.
     pub(super) fn deadline(&self) -> u32 {
         self.probe_at.min(self.look_at)
@@ -37,7 +37,7 @@ impl Http2Connection<'_> {
             return;
         }
         self.transport.watch_half_closed();
-        self.half_closed = Some(HalfClosed {
+        self.half_closed = Some(Http2HalfClose {
             probe_at: self.worker.clock.deadline(PROBE),
             look_at: self.worker.clock.deadline(LOOK),
         });

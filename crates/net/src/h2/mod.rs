@@ -37,7 +37,7 @@ use apus_http::ConnectionInfo;
 use apus_transport::write_batch::{BATCH, UNSENT_MOST, WriteBatch};
 use apus_transport::{InputBuffer, Transport, yield_to_events};
 
-use self::half_closed::HalfClosed;
+use self::half_closed::Http2HalfClose;
 use self::protocol::Http2Protocol;
 use self::timers::ServerTimers;
 use crate::alt_svc::AltSvc;
@@ -80,7 +80,7 @@ struct Http2Connection<'a> {
     /// Whether the client is gone, or has to go.
     client_left: bool,
     /// Set once the client has ended its side: it can still get its responses.
-    half_closed: Option<HalfClosed>,
+    half_closed: Option<Http2HalfClose>,
     /// How the connection ends, once `out` is written.
     end: Option<Http2End>,
 }

@@ -7,7 +7,7 @@ use std::io;
 use apus_codec::h2::ErrorCode;
 use apus_transport::{SendRate, TICK, deadline_from};
 
-use super::half_closed::HalfClosed;
+use super::half_closed::Http2HalfClose;
 use super::{Http2Connection, Http2End};
 use crate::connection_table::{ConnectionWait, NEVER, deadline_of};
 use crate::linger::LINGER_AT_END;
@@ -136,7 +136,7 @@ impl Http2Connection<'_> {
 
     fn half_closed_deadline(&self) -> u32 {
         let half_closed = self.half_closed.as_ref();
-        half_closed.map_or(NEVER, HalfClosed::deadline)
+        half_closed.map_or(NEVER, Http2HalfClose::deadline)
     }
 
     fn ping_deadline(&self, open: bool) -> u32 {
