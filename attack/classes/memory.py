@@ -178,7 +178,9 @@ def socket_frame(first, payload, announced=None):
 
 
 def sockets(target, number, sent):
-    """So many WebSockets that each sent these bytes, and one byte more now and then."""
+    """So many WebSockets that each sent these bytes."""
+    # The application is known to take sockets once it is booted.
+    target.get("/", host="sockets.test", timeout=30)
     with contextlib.ExitStack() as stack:
         clients = []
         for _ in range(number):
@@ -214,6 +216,7 @@ def websocket_fragments(target):
 def websocket_tunnels(target):
     fields = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "https"), (":authority", "sockets.test"), (":path", "/chat"),
               ("sec-websocket-version", "13"), ("sec-websocket-extensions", "permessage-deflate")]
+    target.get("/", host="sockets.test", timeout=30)
     with target.h2(name="sockets.test") as peer:
         numbers = [peer.open(fields, end=False) for _ in range(250)]
         peer.wait(lambda: peer.ended or all(peer.streams[number].status or peer.streams[number].ended for number in numbers))

@@ -125,6 +125,8 @@ def origin_of_a_page(target):
             time.sleep(0.3)
         return response.status if response else None
 
+    # The application is known to take sockets once it is booted.
+    target.get("/", host="sockets.test", timeout=30)
     mine, evil = target.token(), target.token()
     status = upgrade("Origin: http://sockets.test\r\n", mine)
     if status != 101:
