@@ -36,3 +36,5 @@ pub use self::origin::{Address, Origin, Protocol, ProxyHead};
 pub use self::origin_exchange::OriginExchange;
 pub use self::streams::MultiplexedClient;
 pub use self::tls::{ClientTlsSettings, Tls};
+
+pub(crate) use self::message::refuses_body;

@@ -119,3 +119,8 @@ impl fmt::Debug for ClientResponse {
             .finish()
     }
 }
+
+/// Whether an origin that sends a head with this status wants no more of the request's body.
+pub(crate) fn refuses_body(status: StatusCode) -> bool {
+    status.is_client_error() || status.is_server_error()
+}

@@ -38,8 +38,8 @@ impl Http1Client {
     /// The body is sent as fast as the origin takes it, while the response is awaited and read. A final
     /// status of 400 or more ends that, and so does the end of the response: a connection over which a
     /// request was not sent whole is closed. A body that is held back, since the client expects `100
-    /// Continue`, is sent when the origin asks for it, or after a second without a response. With a
-    /// [`RequestFailure`] the connection is closed.
+    /// Continue`, is sent when the origin asks for it or sends a final head with a status below 400, or after
+    /// a second without a response. With a [`RequestFailure`] the connection is closed.
     pub fn send(self, request: ClientRequest) -> OriginExchange {
         OriginExchange::new(self.begin(request).map(OriginExchangeState::Http1))
     }

@@ -13,7 +13,9 @@ use bytes::Bytes;
 use super::{Http1ClientConnection, response_body};
 use crate::exchange::{ClientExchange, SerialConnection};
 use crate::upload::RequestUpload;
-use crate::{ClientRequest, ClientResponse, FailureCause, RequestFailure, RequestPhase};
+use crate::{
+    ClientRequest, ClientResponse, FailureCause, RequestFailure, RequestPhase, refuses_body,
+};
 
 /// How long a body is held back for an origin that sends nothing (RFC 9110 section 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
@@ -142,8 +144,11 @@ impl Http1ClientConnection {
             match self.poll_part(cx) {
                 Poll::Ready(Ok(Http1ResponsePart::Head(head))) => {
                     self.serial.limits.read_until = None;
-                    if head.status.as_u16() >= 400 || self.serial.send_error.is_some() {
+                    if refuses_body(head.status) || self.serial.send_error.is_some() {
                         self.serial.upload.stop(&self.serial.buffers);
+                    } else {
+                        // The origin may read the body although it sent no 100, as one that echoes it does.
+                        self.serial.upload.release();
                     }
                     return Poll::Ready(Ok(head));
                 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::table::{ClientStream, PendingResponse, ResponseState};
 use super::{ClientProtocol, OriginStreams, STREAMS};
 use crate::deadline::after;
-use crate::{ClientResponse, FailureCause};
+use crate::{ClientResponse, FailureCause, refuses_body};
 
 impl<P: ClientProtocol> OriginStreams<P> {
     /// Handles an interim response.
@@ -57,7 +57,7 @@ impl<P: ClientProtocol> OriginStreams<P> {
             && status != StatusCode::NOT_MODIFIED;
         stream.response = ResponseState::Pending(PendingResponse::new(status, headers));
         let is_held = stream.request_body.held_until.is_some();
-        if is_held && !status.is_success() {
+        if is_held && refuses_body(status) {
             // The body that was held back is not wanted; the stream is reset at its end.
             stream.request_body.forget();
         } else if is_held || stream.tunnel.is_some() {

@@ -8,7 +8,9 @@ use apus_codec::h1::Http1Error;
 use apus_http::{Body, Frame, InterimQueue, Method, StatusCode};
 use bytes::Bytes;
 
-use crate::harness::{ChannelBody, IdleConnections, RawOrigin, get, get_once, head, request, run};
+use crate::harness::{
+    ChannelBody, IdleConnections, RawOrigin, collect, get, get_once, head, request, run,
+};
 
 fn expecting(body: Body) -> ClientRequest {
     let head = ClientRequestHead {
@@ -111,4 +113,52 @@ fn a_body_that_is_refused_unread_is_not_taken_from_its_source() {
         assert_eq!(idle.len(), 0);
     });
     origin.check();
+}
+
+#[test]
+fn a_body_that_was_held_back_is_sent_to_an_origin_that_sends_its_final_head_first() {
+    for status in ["200 OK", "201 Created", "303 See Other", "399 Unknown"] {
+        for connection_field in ["", "Connection: close\r\n"] {
+            let start = format!("HTTP/1.1 {status}\r\n{connection_field}Content-Length: 7\r\n\r\n");
+            let origin = RawOrigin::start(move |_, mut connection| {
+                connection.read_head().unwrap();
+                connection.send(&start);
+                let body = connection.read_exact(7);
+                connection.send(body);
+            });
+            run(async {
+                let idle = Rc::new(IdleConnections::default());
+                let request = expecting("content".into());
+                let response = idle.send(&origin.origin(), request).await.unwrap();
+                let (body, _) = collect(response.body).await.unwrap();
+                assert_eq!(body, b"content", "{status} {connection_field}");
+                assert_eq!(idle.len(), usize::from(connection_field.is_empty()));
+            });
+            origin.check();
+        }
+    }
+}
+
+#[test]
+fn a_body_that_was_held_back_is_not_sent_after_a_status_that_refuses_it() {
+    for status in ["400 Bad Request", "417 Expectation Failed", "500 Error"] {
+        for connection_field in ["", "Connection: close\r\n"] {
+            let start = format!("HTTP/1.1 {status}\r\n{connection_field}Content-Length: 2\r\n\r\n");
+            let origin = RawOrigin::start(move |_, mut connection| {
+                connection.read_head().unwrap();
+                connection.send(&start);
+                connection.send("no");
+                assert!(connection.is_closed());
+            });
+            run(async {
+                let idle = Rc::new(IdleConnections::default());
+                let request = expecting("content".into());
+                let response = idle.send(&origin.origin(), request).await.unwrap();
+                let (body, _) = collect(response.body).await.unwrap();
+                assert_eq!(body, b"no", "{status} {connection_field}");
+                assert_eq!(idle.len(), 0);
+            });
+            origin.check();
+        }
+    }
 }

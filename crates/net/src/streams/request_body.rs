@@ -206,6 +206,21 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
         }
     }
 
+    /// Asks a client for the body that it holds back, if the response that begins now still reads it, as an echo does:
+    /// behind the head of the response nothing could ask for it.
+    pub(super) fn ask_for_unread_body(&mut self, key: P::Key) {
+        let stream = self.streams.get(key);
+        let request_body = stream.and_then(|stream| stream.request_body.as_ref());
+        let is_read = request_body.is_some_and(|request_body| {
+            !request_body.failed && !request_body.sender.is_abandoned()
+        });
+        if is_read && self.take_expectation(key) {
+            let none = Headers::new();
+            self.protocol
+                .send_informational(key, StatusCode::CONTINUE, &none);
+        }
+    }
+
     /// Whether the client waits for `100 Continue`; the expectation is cleared.
     pub(super) fn take_expectation(&mut self, key: P::Key) -> bool {
         let stream = self.streams.get(key);

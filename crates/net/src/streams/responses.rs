@@ -85,6 +85,7 @@ impl<P: StreamProtocol> RequestStreams<'_, P> {
     /// Encodes the head of a response, and enters its body.
     pub(super) fn respond(&mut self, key: P::Key, mut response: Response) {
         self.send_interims();
+        self.ask_for_unread_body(key);
         let Some(stream) = self.streams.get(key) else {
             return;
         };

@@ -3,6 +3,7 @@
 
 mod descriptors;
 mod dns;
+mod expectations;
 mod families;
 mod faults;
 mod groups;
@@ -196,6 +197,14 @@ impl Front {
         // The name of its certificate.
         let front = front.proxy("host = \"localhost\"");
         let mut front = configuration(front).serve();
+        front.between = Some(Box::new(self));
+        front
+    }
+
+    /// A server in front of this one, which speaks HTTP/2 in clear text to it.
+    fn behind_http2(self) -> Self {
+        let front = Configuration::of([self.apus.address()]).group("protocol = \"h2\"");
+        let mut front = front.serve();
         front.between = Some(Box::new(self));
         front
     }

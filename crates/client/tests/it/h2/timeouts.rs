@@ -242,3 +242,27 @@ fn a_body_that_was_held_back_does_not_follow_a_refusal() {
         origin.finish().await;
     });
 }
+
+#[test]
+fn a_body_that_was_held_back_is_sent_to_an_origin_that_sends_its_final_head_first() {
+    run(async {
+        for status in ["200", "303", "399"] {
+            let origin = Scripted::start(move |raw| {
+                raw.handshake(&[]);
+                let stream = raw.request();
+                let fields = block(&[(":status", status)]);
+                raw.send(head_frames(stream, &fields, false));
+                assert_eq!(raw.until(kind::DATA).payload, b"hello");
+                raw.send(data(stream, "hello", true));
+                raw.rest();
+            });
+            let connection = open(origin.address).await;
+            let mut expecting = head(Method::POST, "/");
+            expecting.expects_continue = true;
+            let (_, body) = fetch(&connection, request(expecting, "hello")).await;
+            assert_eq!(body, "hello", "{status}");
+            drop(connection);
+            origin.finish().await;
+        }
+    });
+}
