@@ -852,6 +852,12 @@ apus_status apus_app_on_error(struct apus_app *app, apus_error_fn hook, void *us
 apus_status apus_app_mount(struct apus_app *app, const char *path, struct apus_service *service);
 
 /**
+ * Allows `%2F` in the rest of a path: behind the path of a mounted service, such as a proxy or PHP, which gets it as it was
+ * sent, and in a parameter `{*name}`. Without this, such paths get 400. Errors: APUS_INVALID.
+ */
+apus_status apus_app_allow_encoded_slashes(struct apus_app *app);
+
+/**
  * Frees `data` by `destroy` when the application ends, that is when its server has ended: for the `user` of its handlers.
  * Errors: APUS_INVALID.
  */
@@ -1356,6 +1362,35 @@ apus_status apus_upstream_node(struct apus_upstream *upstream, const char *addre
 apus_status apus_upstream_strategy(struct apus_upstream *upstream, const char *strategy);
 
 /**
+ * The path that origins get: `normalized`, as the client sent it with `//` as one slash and dot segments resolved, or `raw`,
+ * byte for byte as the client sent it; paths with dot segments then get 400. Errors: APUS_INVALID.
+ */
+apus_status apus_upstream_path(struct apus_upstream *upstream,
+                               const char *form);
+
+/**
+ * The `Host` that origins get: `raw` for that of the client exactly as it was sent, otherwise this host. By default it is
+ * that of the client in lower case and without the default port. Errors: APUS_INVALID.
+ */
+apus_status apus_upstream_host(struct apus_upstream *upstream,
+                               const char *host);
+
+/**
+ * Whether responses are accepted as old origins send them, where no recipient reads that in another way: lines that end with
+ * LF alone, lines without a colon, which are dropped, and equal repetitions of Content-Length. Errors: APUS_INVALID.
+ */
+apus_status apus_upstream_lenient(struct apus_upstream *upstream,
+                                  bool is_lenient);
+
+/**
+ * The largest head of a response, in bytes, and its most field lines; by default 65,536 and 256. A larger head is a 502.
+ * Errors: APUS_INVALID.
+ */
+apus_status apus_upstream_response_head(struct apus_upstream *upstream,
+                                        uint32_t bytes,
+                                        uint32_t fields);
+
+/**
  * Frees a group that was not taken over. NULL is ignored.
  */
 void apus_upstream_free(struct apus_upstream *upstream);
@@ -1377,6 +1412,15 @@ struct apus_service *apus_cache_new(struct apus_service *service, uint64_t bytes
  */
 struct apus_service *apus_php_new(const char *address,
                                   const char *root);
+
+/**
+ * As apus_php_new(), with the form of paths: `raw` passes paths with `%2F` on to scripts in `REQUEST_URI`, as applications
+ * need that have slashes in names (the application of the mount has to allow them: apus_app_allow_encoded_slashes());
+ * `normalized` is that of apus_php_new(), by which they get 400. NULL is an error (APUS_INVALID).
+ */
+struct apus_service *apus_php_new_with_path(const char *address,
+                                            const char *root,
+                                            const char *form);
 
 /**
  * An application as a service. Takes it over. NULL is an error (APUS_INVALID).

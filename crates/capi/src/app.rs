@@ -392,6 +392,17 @@ pub extern "C" fn apus_app_mount(
     })
 }
 
+/// Allows `%2F` in the rest of a path: behind the path of a mounted service, such as a proxy or PHP, which gets it as it was
+/// sent, and in a parameter `{*name}`. Without this, such paths get 400. Errors: APUS_INVALID.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_app_allow_encoded_slashes(app: Option<&mut ApusApp>) -> ApusStatus {
+    status("apus_app_allow_encoded_slashes", || {
+        let app = app.ok_or_else(|| CallError::null("app"))?;
+        app.change(App::allow_encoded_slashes);
+        Ok(())
+    })
+}
+
 /// Frees `data` by `destroy` when the application ends, that is when its server has ended: for the `user` of its handlers.
 /// Errors: APUS_INVALID.
 #[unsafe(no_mangle)]

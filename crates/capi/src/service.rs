@@ -9,9 +9,9 @@ use std::sync::Arc;
 use apus::cached::{Cache, CacheSettings, Cached};
 use apus::files::Files;
 use apus::php::{Php, PhpSettings};
-use apus::proxy::{Proxy, ProxySettings};
+use apus::proxy::{HostHeader, PathForm, Proxy, ProxySettings};
 use apus::upstream::plan::{GroupPlan, HashKey, NodePlan, NodeTarget, Strategy};
-use apus::upstream::{Address, Protocol, Upstreams};
+use apus::upstream::{Address, Protocol, ResponseRules, Upstreams};
 use apus::{
     HeaderValue, Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory, StatusCode,
     header,
@@ -195,6 +195,9 @@ pub extern "C" fn apus_redirect_new(
 pub struct ApusUpstream {
     nodes: Vec<NodePlan>,
     strategy: Strategy,
+    path_form: PathForm,
+    host: Option<HostHeader>,
+    responses: ResponseRules,
 }
 
 /// An empty group of origin servers. Free it by apus_upstream_free(), unless apus_proxy_new() takes it over.
@@ -267,6 +270,87 @@ pub extern "C" fn apus_upstream_strategy(
     })
 }
 
+/// The path that origins get: `normalized`, as the client sent it with `//` as one slash and dot segments resolved, or `raw`,
+/// byte for byte as the client sent it; paths with dot segments then get 400. Errors: APUS_INVALID.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_upstream_path(
+    upstream: Option<&mut ApusUpstream>,
+    form: *const c_char,
+) -> ApusStatus {
+    status("apus_upstream_path", || {
+        let upstream = upstream.ok_or_else(|| CallError::null("upstream"))?;
+        upstream.path_form = path_form_of(name(form, "form")?)?;
+        Ok(())
+    })
+}
+
+/// Whether a text has only characters of `host[:port]`.
+fn is_host(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_allowed)
+}
+
+/// The `Host` that origins get: `raw` for that of the client exactly as it was sent, otherwise this host. By default it is
+/// that of the client in lower case and without the default port. Errors: APUS_INVALID.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_upstream_host(
+    upstream: Option<&mut ApusUpstream>,
+    host: *const c_char,
+) -> ApusStatus {
+    status("apus_upstream_host", || {
+        let upstream = upstream.ok_or_else(|| CallError::null("upstream"))?;
+        upstream.host = Some(match name(host, "host")? {
+            "raw" => HostHeader::AsSent,
+            host if is_host(host) => HostHeader::Fixed(host.into()),
+            other => {
+                return Err(CallError::invalid(
+                    "raw, or a host as app.example or app.example:8080",
+                    format!("{other:?}"),
+                    "leave it out for the host of the client",
+                ));
+            }
+        });
+        Ok(())
+    })
+}
+
+/// Whether responses are accepted as old origins send them, where no recipient reads that in another way: lines that end with
+/// LF alone, lines without a colon, which are dropped, and equal repetitions of Content-Length. Errors: APUS_INVALID.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_upstream_lenient(
+    upstream: Option<&mut ApusUpstream>,
+    is_lenient: bool,
+) -> ApusStatus {
+    status("apus_upstream_lenient", || {
+        let upstream = upstream.ok_or_else(|| CallError::null("upstream"))?;
+        upstream.responses.is_lenient = is_lenient;
+        Ok(())
+    })
+}
+
+/// The largest head of a response, in bytes, and its most field lines; by default 65,536 and 256. A larger head is a 502.
+/// Errors: APUS_INVALID.
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_upstream_response_head(
+    upstream: Option<&mut ApusUpstream>,
+    bytes: u32,
+    fields: u32,
+) -> ApusStatus {
+    status("apus_upstream_response_head", || {
+        let upstream = upstream.ok_or_else(|| CallError::null("upstream"))?;
+        if !(1024..=1 << 20).contains(&bytes) || !(1..=10_000).contains(&fields) {
+            return Err(CallError::invalid(
+                "1,024 to 1,048,576 bytes and 1 to 10,000 fields",
+                format!("{bytes} bytes and {fields} fields"),
+                "65536 and 256 are the defaults",
+            ));
+        }
+        upstream.responses.head_bytes = bytes;
+        upstream.responses.fields = fields;
+        Ok(())
+    })
+}
+
 /// Frees a group that was not taken over. NULL is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_upstream_free(upstream: Option<Box<ApusUpstream>>) {
@@ -286,8 +370,13 @@ fn group_of(plan: GroupPlan) -> Upstreams {
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_proxy_new(upstream: Option<Box<ApusUpstream>>) -> Option<Box<ApusService>> {
     object("apus_proxy_new", || {
-        let ApusUpstream { nodes, strategy } =
-            *upstream.ok_or_else(|| CallError::null("upstream"))?;
+        let ApusUpstream {
+            nodes,
+            strategy,
+            path_form,
+            host,
+            responses,
+        } = *upstream.ok_or_else(|| CallError::null("upstream"))?;
         if nodes.is_empty() {
             return Err(CallError::invalid(
                 "a group with an origin",
@@ -297,13 +386,16 @@ pub extern "C" fn apus_proxy_new(upstream: Option<Box<ApusUpstream>>) -> Option<
         }
         let plan = GroupPlan {
             strategy,
+            responses,
             ..GroupPlan::new(GROUP, nodes)
         };
-        Ok(ApusService::new(Proxy::new(
-            &group_of(plan),
-            GROUP,
-            ProxySettings::default(),
-        )))
+        let settings = ProxySettings {
+            host: host.unwrap_or(HostHeader::Client),
+            path_form,
+            ..ProxySettings::default()
+        };
+        let proxy = Proxy::new(&group_of(plan), GROUP, settings);
+        Ok(ApusService::new(proxy))
     })
 }
 
@@ -346,30 +438,65 @@ pub extern "C" fn apus_php_new(
     root: *const c_char,
 ) -> Option<Box<ApusService>> {
     object("apus_php_new", || {
-        let address_text = name(address, "address")?;
-        let address = address_of(address_text)?;
-        let root = name(root, "root")?;
-        if !Path::new(root).is_dir() {
-            return Err(CallError::invalid(
-                "the path of a folder",
-                format!("{root:?}"),
-                "create the folder, or see the current directory of the program",
-            ));
-        }
-        let node = NodePlan::new(address_text, NodeTarget::Address(address));
-        let plan = GroupPlan {
-            protocol: Protocol::FastCgi,
-            ..GroupPlan::new(GROUP, vec![node])
-        };
-        let settings = PhpSettings {
-            front_controller: Some("/index.php".into()),
-            ..PhpSettings::new(root)
-        };
-        let php = Arc::new(Php::new(&group_of(plan), GROUP, settings));
-        let files = Files::new(root).index(["index.php", "index.html"]);
-        let files = files.programs(php);
-        Ok(ApusService::new(files))
+        php(
+            name(address, "address")?,
+            name(root, "root")?,
+            PathForm::Normalized,
+        )
     })
+}
+
+/// As apus_php_new(), with the form of paths: `raw` passes paths with `%2F` on to scripts in `REQUEST_URI`, as applications
+/// need that have slashes in names (the application of the mount has to allow them: apus_app_allow_encoded_slashes());
+/// `normalized` is that of apus_php_new(), by which they get 400. NULL is an error (APUS_INVALID).
+#[unsafe(no_mangle)]
+pub extern "C" fn apus_php_new_with_path(
+    address: *const c_char,
+    root: *const c_char,
+    form: *const c_char,
+) -> Option<Box<ApusService>> {
+    object("apus_php_new_with_path", || {
+        let form = path_form_of(name(form, "form")?)?;
+        php(name(address, "address")?, name(root, "root")?, form)
+    })
+}
+
+fn path_form_of(text: &str) -> Result<PathForm, CallError> {
+    match text {
+        "normalized" => Ok(PathForm::Normalized),
+        "raw" => Ok(PathForm::Raw),
+        other => Err(CallError::invalid(
+            "normalized or raw",
+            format!("{other:?}"),
+            "normalized is the default",
+        )),
+    }
+}
+
+fn php(address_text: &str, root: &str, path_form: PathForm) -> Result<ApusService, CallError> {
+    let address = address_of(address_text)?;
+    if !Path::new(root).is_dir() {
+        return Err(CallError::invalid(
+            "the path of a folder",
+            format!("{root:?}"),
+            "create the folder, or see the current directory of the program",
+        ));
+    }
+    let node = NodePlan::new(address_text, NodeTarget::Address(address));
+    let plan = GroupPlan {
+        protocol: Protocol::FastCgi,
+        ..GroupPlan::new(GROUP, vec![node])
+    };
+    let settings = PhpSettings {
+        front_controller: Some("/index.php".into()),
+        path_form,
+        ..PhpSettings::new(root)
+    };
+    let php = Arc::new(Php::new(&group_of(plan), GROUP, settings));
+    let files = Files::new(root)
+        .index(["index.php", "index.html"])
+        .encoded_slashes(path_form == PathForm::Raw);
+    Ok(ApusService::new(files.programs(php)))
 }
 
 /// An application as a service. Takes it over. NULL is an error (APUS_INVALID).

@@ -67,14 +67,15 @@ pub async fn connect(
         )
         .await?;
     }
+    let rules = origin.responses;
     let Some(tls) = &origin.tls else {
         let transport = Transport::Clear(socket);
         return Ok(match origin.protocol {
-            Protocol::Http2 => OriginConnection::Multiplexed(h2::start(transport, timeouts)),
-            Protocol::FastCgi => OriginConnection::FastCgi(FastCgiClient::new(transport)),
+            Protocol::Http2 => OriginConnection::Multiplexed(h2::start(transport, timeouts, rules)),
+            Protocol::FastCgi => OriginConnection::FastCgi(FastCgiClient::new(transport, rules)),
             // HTTP/3 was handled above.
             Protocol::Http1 | Protocol::Auto | Protocol::Http3 => {
-                OriginConnection::Http1(Http1Client::new(transport))
+                OriginConnection::Http1(Http1Client::new(transport, rules))
             }
         });
     };
@@ -90,18 +91,21 @@ pub async fn connect(
     match (stream.is_http2(), origin.protocol) {
         (_, Protocol::FastCgi) => Ok(OriginConnection::FastCgi(FastCgiClient::new(
             Transport::Tls(stream),
+            rules,
         ))),
         (true, _) => Ok(OriginConnection::Multiplexed(h2::start(
             Transport::Tls(stream),
             timeouts,
+            rules,
         ))),
         (false, Protocol::Http2) => Err(RequestFailure::unsent(
             RequestPhase::Tls,
             FailureCause::Protocol("the origin does not speak HTTP/2".into()),
         )),
-        (false, _) => Ok(OriginConnection::Http1(Http1Client::new(Transport::Tls(
-            stream,
-        )))),
+        (false, _) => Ok(OriginConnection::Http1(Http1Client::new(
+            Transport::Tls(stream),
+            rules,
+        ))),
     }
 }
 

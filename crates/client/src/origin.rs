@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use apus_codec::h1::HeadLimits;
+
 use crate::Tls;
 
 /// The destination of a connection, and how to reach it. Requests may share connections if, and only if,
@@ -20,6 +22,51 @@ pub struct Origin {
     /// Whether a PROXY protocol head names the client that a connection is for. Such a connection serves only
     /// that client, and the key of a pool has to include the client's address.
     pub proxy_head: ProxyHead,
+    /// What its responses are read by.
+    pub responses: ResponseRules,
+}
+
+/// The limits of the heads of responses, and of trailer sections, and what deviates from HTTP/1.1 and is accepted. Origins
+/// are trusted to respond, but not to fill the memory of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ResponseRules {
+    /// The most bytes of a head: as they were sent over HTTP/1.1 and FastCGI; over HTTP/2 and HTTP/3 those of names and
+    /// values, and 32 for each line (RFC 9113 section 6.5.2).
+    pub head_bytes: u32,
+    /// The most field lines of a head.
+    pub fields: u32,
+    /// Whether HTTP/1.1 is read as old servers send it, where no recipient reads that in another way: lines that end with
+    /// LF alone, lines without a colon, which are dropped, and equal repetitions of `Content-Length`.
+    pub is_lenient: bool,
+}
+
+impl ResponseRules {
+    /// The limits for the codec of HTTP/1.1 and FastCGI.
+    pub(crate) fn head_limits(self) -> HeadLimits {
+        HeadLimits {
+            target_bytes: 0,
+            head_bytes: self.head_size(),
+            fields: self.max_fields(),
+        }
+    }
+
+    pub(crate) fn head_size(self) -> usize {
+        usize::try_from(self.head_bytes).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn max_fields(self) -> usize {
+        usize::try_from(self.fields).unwrap_or(usize::MAX)
+    }
+}
+
+impl Default for ResponseRules {
+    fn default() -> Self {
+        Self {
+            head_bytes: 64 * 1024,
+            fields: 256,
+            is_lenient: false,
+        }
+    }
 }
 
 /// The address of a socket.

@@ -70,6 +70,7 @@ struct FilesOptions {
     media_types: HashMap<String, String>,
     charset: Option<String>,
     hidden_files: bool,
+    encoded_slashes: bool,
     source_extensions: Vec<String>,
     /// Whether the fallback runs programs.
     runs_programs: bool,
@@ -99,6 +100,7 @@ impl Files {
                 media_types: HashMap::new(),
                 charset: Some("utf-8".into()),
                 hidden_files: false,
+                encoded_slashes: false,
                 source_extensions: [
                     "php", "phtml", "phar", "phps", "pht", "php3", "php4", "php5", "php7", "php8",
                 ]
@@ -232,6 +234,14 @@ impl Files {
     #[must_use]
     pub fn hidden_files(mut self, hidden_files: bool) -> Self {
         self.options.hidden_files = hidden_files;
+        self
+    }
+
+    /// Whether an encoded slash in a path is a slash, for programs that get the path as the client sent it. Default: such
+    /// paths get 400.
+    #[must_use]
+    pub fn encoded_slashes(mut self, encoded_slashes: bool) -> Self {
+        self.options.encoded_slashes = encoded_slashes;
         self
     }
 

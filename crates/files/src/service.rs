@@ -172,7 +172,11 @@ impl WorkerFiles {
             });
             return method_not_allowed(&request).into();
         }
-        let Ok(path) = request.plain_path() else {
+        let path = match self.options.encoded_slashes {
+            false => request.plain_path(),
+            true => request.normal_path(),
+        };
+        let Ok(path) = path else {
             note(&request, || {
                 Step::new(StepKind::File, "none", "the path is not valid")
             });

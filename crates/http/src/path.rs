@@ -39,10 +39,11 @@ pub fn normalise_for_matching(raw: &str) -> Result<Cow<'_, [u8]>, InvalidPath> {
 }
 
 /// The encoded normal form, which is forwarded to another server: every segment as the client encoded it,
-/// with empty and dot segments resolved, because that server might resolve them in another way.
+/// with `//` as one slash and dot segments resolved, because that server might resolve them in another way.
 ///
-/// An encoded slash separates segments when they are resolved, and stays encoded if both segments are
-/// left. So the decoded result is [`normalise_for_matching`].
+/// Encoded slashes stay as they are, also several in a row, unless the path has a dot segment: then an encoded
+/// slash separates segments when they are resolved, and stays encoded if both segments are left. So the normal
+/// form of the result is that of the path ([`normalise_for_matching`]).
 ///
 /// # Errors
 /// As [`normalise`], except that an encoded slash is no error.
@@ -54,17 +55,116 @@ pub fn normalise_encoded(raw: &str) -> Result<Cow<'_, str>, InvalidPath> {
 }
 
 /// The rest of an encoded path after a prefix that is given decoded; `None` if the path does not begin with
-/// the prefix.
+/// the prefix. Several slashes of the path in a row, in any encoding, are one slash of the prefix.
 pub fn strip_decoded_prefix<'a>(encoded: &'a str, prefix: &[u8]) -> Option<&'a str> {
     let mut rest = encoded.as_bytes();
+    let mut last = None;
     for wanted in prefix {
-        let (byte, after) = decode_first(rest).ok()??;
+        let (mut byte, mut after) = decode_first(rest).ok()??;
+        while byte == b'/' && last == Some(b'/') && *wanted != b'/' {
+            (byte, after) = decode_first(after).ok()??;
+        }
         if byte != *wanted {
             return None;
         }
+        last = Some(byte);
         rest = after;
     }
     encoded.get(encoded.len().checked_sub(rest.len())?..)
+}
+
+/// Checks a path that is forwarded to a server that may read more than [`normalise_for_matching`] does into it:
+/// parameters behind `;`, which some servers remove, and `\`, which some take for a slash.
+///
+/// # Errors
+/// A segment is a dot segment for such a server.
+pub fn check_forwarded(encoded: &str) -> Result<(), InvalidPath> {
+    if !encoded.contains([';', '\\', '%']) {
+        return Ok(());
+    }
+    let decoded = decode(encoded)?;
+    let is_separator = |byte: &u8| matches!(byte, b'/' | b'\\');
+    let is_odd = |segment: &[u8]| matches!(without_parameters(segment), b"." | b"..");
+    for segment in decoded.split(|byte| *byte == b'/') {
+        let is_plain = matches!(segment, b"." | b"..");
+        if !is_plain && segment.split(is_separator).any(is_odd) {
+            return Err(InvalidPath::DotSegment);
+        }
+    }
+    Ok(())
+}
+
+/// Checks a path that is forwarded as it was sent, to a server that may read it in another way than this one.
+///
+/// # Errors
+/// The path is invalid ([`normalise_for_matching`]), has a dot segment in any encoding, or begins with `//`, behind
+/// which some servers expect an authority.
+pub fn check_raw(raw: &str) -> Result<(), InvalidPath> {
+    resolve(raw)?;
+    if has_dot_segment(raw)? || raw.starts_with("//") {
+        return Err(InvalidPath::DotSegment);
+    }
+    check_forwarded(raw)
+}
+
+/// Whether a path has a segment `.` or `..`, in any encoding, between slashes in any encoding.
+///
+/// # Errors
+/// A percent-encoding is invalid.
+pub fn has_dot_segment(raw: &str) -> Result<bool, InvalidPath> {
+    if !raw.contains('.') && !raw.contains('%') {
+        return Ok(false);
+    }
+    let decoded = decode(raw)?;
+    let mut segments = decoded.split(|byte| *byte == b'/');
+    Ok(segments.any(|segment| matches!(segment, b"." | b"..")))
+}
+
+/// The path that a server reads that removes parameters behind `;` and takes `\` for a slash, for a path in
+/// [its normal form](normalise_for_matching); `None` if it reads the same, or nothing valid.
+pub fn reading_without_parameters(normal: &[u8]) -> Option<Vec<u8>> {
+    if !normal.iter().any(|byte| matches!(byte, b';' | b'\\')) {
+        return None;
+    }
+    let is_separator = |byte: &u8| matches!(byte, b'/' | b'\\');
+    let mut kept: Vec<&[u8]> = Vec::new();
+    for segment in normal.split(is_separator).map(without_parameters) {
+        match segment {
+            b"" | b"." => {}
+            b".." => {
+                kept.pop();
+            }
+            segment => kept.push(segment),
+        }
+    }
+    let mut read = Vec::with_capacity(normal.len());
+    for segment in &kept {
+        read.push(b'/');
+        read.extend_from_slice(segment);
+    }
+    if kept.is_empty() || normal.last().is_some_and(is_separator) {
+        read.push(b'/');
+    }
+    Some(read)
+}
+
+/// A segment without the parameters behind `;`.
+fn without_parameters(segment: &[u8]) -> &[u8] {
+    segment
+        .split(|byte| *byte == b';')
+        .next()
+        .unwrap_or(segment)
+}
+
+/// All bytes of an encoded path, decoded.
+fn decode(encoded: &str) -> Result<SmallVec<[u8; 128]>, InvalidPath> {
+    let mut decoded = SmallVec::new();
+    let mut rest = encoded.as_bytes();
+    while let Some((byte, after)) = decode_first(rest)? {
+        decoded.push(byte);
+        rest = after;
+    }
+    Ok(decoded)
 }
 
 /// The normal forms of one path, which are computed once.
@@ -97,7 +197,7 @@ pub(crate) fn resolve(raw: &str) -> Result<Option<PathForms>, InvalidPath> {
     }
     let mut kept: Vec<Segment<'_>> = Vec::new();
     let mut has_encoded_slash = false;
-    let mut is_changed = false;
+    let mut has_dot_segments = false;
     let mut ends_with_slash = false;
     // Whether a plain slash follows the last segment that is kept. The next one is separated by an encoded
     // slash only if all slashes between the two are encoded.
@@ -112,13 +212,13 @@ pub(crate) fn resolve(raw: &str) -> Result<Option<PathForms>, InvalidPath> {
         match &*segment.decoded {
             b"" | b"." => {
                 ends_with_slash = rest.is_empty();
-                is_changed |= !(segment.raw.is_empty() && rest.is_empty());
+                has_dot_segments |= !segment.raw.is_empty();
             }
             b".." => {
                 let parent = kept.pop().ok_or(InvalidPath::AboveRoot)?;
                 after_plain |= !parent.is_slash_encoded;
                 ends_with_slash = rest.is_empty();
-                is_changed = true;
+                has_dot_segments = true;
             }
             _ => kept.push(Segment {
                 is_slash_encoded: !std::mem::take(&mut after_plain),
@@ -139,9 +239,24 @@ pub(crate) fn resolve(raw: &str) -> Result<Option<PathForms>, InvalidPath> {
     }
     Ok(Some(PathForms {
         normal,
-        encoded: if is_changed { encoded } else { raw.to_owned() },
+        encoded: if has_dot_segments {
+            encoded
+        } else {
+            merge_slashes(raw)
+        },
         has_encoded_slash,
     }))
+}
+
+/// The path with one slash for several slashes in a row that are not encoded.
+fn merge_slashes(raw: &str) -> String {
+    let mut merged = String::with_capacity(raw.len());
+    for byte in raw.chars() {
+        if byte != '/' || !merged.ends_with('/') {
+            merged.push(byte);
+        }
+    }
+    merged
 }
 
 /// Splits the first segment, with the slash before it, off a path.
@@ -290,6 +405,8 @@ pub enum InvalidPath {
     EncodedSlash,
     /// `..` above the root: a traversal attack.
     AboveRoot,
+    /// A segment that some servers resolve and others do not, as `..;x`: an attack on rules for paths.
+    DotSegment,
 }
 
 impl fmt::Display for InvalidPath {
@@ -300,6 +417,7 @@ impl fmt::Display for InvalidPath {
             Self::Control => "the path holds a control character",
             Self::EncodedSlash => "the path holds an encoded slash",
             Self::AboveRoot => "the path leads out of the root",
+            Self::DotSegment => "servers read the path in different ways",
         })
     }
 }
@@ -321,6 +439,13 @@ mod tests {
             "/a%2Fb",
             "/a%2fb/",
             "/a%2F",
+            "/p%2F%2Fb",
+            "/p%2f%2Fb%2F",
+            "/p%2F/b",
+            "/p/%2Fb",
+            "/%2F",
+            "/http:%2F%2Fa.example%2F",
+            "/a;b=c/d+e/%3B/%5c/%ff",
         ] {
             assert_eq!(normalise_encoded(same).unwrap(), same);
         }
@@ -334,9 +459,8 @@ mod tests {
             ("/a/./b%2fc", "/a/b%2Fc"),
             ("/p/a%2f..%2Fb", "/p/b"),
             ("/p%2Fa%2f..%2Fb", "/p%2Fb"),
-            ("/p%2F%2Fb", "/p%2Fb"),
-            ("/p%2F/b", "/p/b"),
             ("/a/..", "/"),
+            ("/a//b%2F%2Fc", "/a/b%2F%2Fc"),
         ] {
             assert_eq!(normalise_encoded(sent).unwrap(), resolved, "{sent}");
         }
@@ -426,6 +550,86 @@ mod tests {
     }
 
     #[test]
+    fn what_other_servers_may_resolve_is_not_forwarded() {
+        for path in [
+            "/a/..;/b",
+            "/a/..;x=1/b",
+            "/a/.;/b",
+            "/a/..%3B/b",
+            "/a%2F..;/b",
+            "/a/%2e%2e;/b",
+            "/a\\..\\b",
+            "/a%5C..%5Cb",
+            "/a%5c..",
+            "/a\\..;x/b",
+        ] {
+            assert_eq!(
+                check_forwarded(path),
+                Err(InvalidPath::DotSegment),
+                "{path}"
+            );
+            assert_eq!(check_raw(path), Err(InvalidPath::DotSegment), "{path}");
+        }
+        for path in [
+            "/a;b/c",
+            "/a;..",
+            "/a/...;/b",
+            "/a%5Cb",
+            "/a..;b",
+            "/a%2Fb",
+            "/",
+        ] {
+            assert_eq!(check_forwarded(path), Ok(()), "{path}");
+            assert_eq!(check_raw(path), Ok(()), "{path}");
+        }
+        for path in [
+            "/a/../b",
+            "/a/./b",
+            "/a%2F..%2Fb",
+            "/a/%2e/b",
+            "/.",
+            "//a",
+            "/a/..",
+        ] {
+            assert_eq!(check_raw(path), Err(InvalidPath::DotSegment), "{path}");
+        }
+        for path in [
+            "/a//b",
+            "/a%2F%2Fb",
+            "/%2Fa",
+            "/a/",
+            "/.a/..b",
+            "/a;b",
+            "/%ff+%20%7E~",
+        ] {
+            assert_eq!(check_raw(path), Ok(()), "{path}");
+        }
+        for (path, why) in [
+            ("/a%00", InvalidPath::Control),
+            ("/a%", InvalidPath::Encoding),
+            ("*", InvalidPath::NotAbsolute),
+        ] {
+            assert_eq!(check_raw(path), Err(why), "{path}");
+        }
+    }
+
+    #[test]
+    fn parameters_and_backslashes_are_read_as_other_servers_do() {
+        for (normal, read) in [
+            ("/a;b/c", Some("/a/c")),
+            ("/admin;x", Some("/admin")),
+            ("/;x/admin/", Some("/admin/")),
+            ("/a\\b", Some("/a/b")),
+            ("/;", Some("/")),
+            ("/a/..;/b\\..\\c/.;", Some("/c")),
+            ("/a/b", None),
+        ] {
+            let found = reading_without_parameters(normal.as_bytes());
+            assert_eq!(found.as_deref(), read.map(str::as_bytes), "{normal}");
+        }
+    }
+
+    #[test]
     fn a_decoded_prefix_is_taken_off_whatever_its_encoding() {
         for (path, prefix, rest) in [
             ("/api/x", "/api/", Some("x")),
@@ -434,6 +638,9 @@ mod tests {
             ("/api", "/api", Some("")),
             ("/api", "/api/", None),
             ("/other", "/api", None),
+            ("/%2Fapi/x", "/api/", Some("x")),
+            ("/a%2F%2Fb//c", "/a/b/", Some("/c")),
+            ("/a%2F%2Fc", "/a/b/", None),
         ] {
             assert_eq!(
                 strip_decoded_prefix(path, prefix.as_bytes()),

@@ -361,6 +361,17 @@ impl Request {
         Some(self.authority.as_str()).filter(|authority| !authority.is_empty())
     }
 
+    /// The authority exactly as the client sent it: its case, and a port even if it is the default one. If a trusted
+    /// proxy names another one, it is that of [`Request::authority`].
+    pub fn sent_authority(&self) -> Option<&str> {
+        let sent = sent_authority(&self.head).and_then(|sent| std::str::from_utf8(sent).ok());
+        let is_same = |sent: &&str| {
+            let normal = Authority::normalise(sent.as_bytes(), self.is_secure());
+            normal.is_some_and(|normal| normal == self.authority)
+        };
+        sent.filter(is_same).or_else(|| self.authority())
+    }
+
     /// The host of [`Request::authority`] without its port, in lower case.
     pub fn host(&self) -> Option<&str> {
         Some(self.authority.host()).filter(|host| !host.is_empty())
@@ -432,10 +443,14 @@ impl Request {
     }
 }
 
-fn authority_of(head: &Head, is_secure: bool) -> Authority {
+/// The authority that a head names, as it was sent.
+fn sent_authority(head: &Head) -> Option<&[u8]> {
     let named = head.target.authority().map(str::as_bytes);
-    named
-        .or_else(|| head.headers.values_of(KnownField::Host).next())
+    named.or_else(|| head.headers.values_of(KnownField::Host).next())
+}
+
+fn authority_of(head: &Head, is_secure: bool) -> Authority {
+    sent_authority(head)
         .and_then(|authority| Authority::normalise(authority, is_secure))
         .unwrap_or_default()
 }

@@ -583,7 +583,8 @@ mod tests {
 
     use apus_client::{
         Address, ClientRequest, ClientRequestHead, ClientTlsSettings, MultiplexedClient, Origin,
-        OriginConnection, Protocol, ProxyHead, RequestFailure, Timeouts, Tls, connect,
+        OriginConnection, Protocol, ProxyHead, RequestFailure, ResponseRules, Timeouts, Tls,
+        connect,
     };
     use apus_http::{Body, Headers, Method, Response, StatusCode, service_fn};
     use apus_testkit::{CertificateAuthority, block_on, collect, eventually};
@@ -646,6 +647,7 @@ mod tests {
             tls: Some(tls.clone()),
             protocol: Protocol::Http3,
             proxy_head: ProxyHead::None,
+            responses: ResponseRules::default(),
         };
         let timeouts = Timeouts {
             connect: Duration::from_secs(20),

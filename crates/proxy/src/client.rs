@@ -14,12 +14,13 @@ use apus_upstream::{
     hash_key, is_idempotent,
 };
 
-use super::error_response::{self, GroupLog};
+use super::error_response::{self, GroupLog, LoggedAttempts};
 use super::hold::HoldSettings;
+use super::request_label::{self, RequestLabel};
 
 /// The client of a group of origins on one worker.
 pub struct UpstreamClient {
-    pub(super) log: GroupLog,
+    pub(super) log: Rc<GroupLog>,
     group: Option<Rc<WorkerGroup>>,
     stderr: Option<Stderr>,
 }
@@ -28,9 +29,18 @@ impl UpstreamClient {
     /// Creates a client of the group of this name. Without such a group every response is a 503.
     pub fn new(upstreams: &Upstreams, name: &Arc<str>) -> Self {
         Self {
-            log: GroupLog::new(Arc::clone(name)),
+            log: Rc::new(GroupLog::new(Arc::clone(name))),
             group: upstreams.group(name),
             stderr: None,
+        }
+    }
+
+    /// Sets the name of the site for log lines.
+    pub fn of_site(self, site: &str) -> Self {
+        let log = GroupLog::new(Arc::clone(&self.log.group)).of_site(site);
+        Self {
+            log: Rc::new(log),
+            ..self
         }
     }
 
@@ -83,7 +93,7 @@ impl UpstreamClient {
         body: Body,
     ) -> Result<(UpstreamResponse, ResponseOrigin), Response> {
         let exchange = self.begin(request, request.headers(), head, body)?;
-        self.finish(exchange.await)
+        self.finish(request, exchange.await)
     }
 
     /// Sends a request to the group, whose response is for [`Self::finish`]. `headers` are those of the client.
@@ -128,15 +138,30 @@ impl UpstreamClient {
     /// No node responded: the error response.
     pub(super) fn finish(
         &self,
+        request: &Request,
         result: Result<UpstreamResponse, UpstreamError>,
     ) -> Result<(UpstreamResponse, ResponseOrigin), Response> {
-        let upstream = result.map_err(|error| error_response::no_response(&self.log, &error))?;
+        let no_response =
+            |error: UpstreamError| error_response::no_response(&self.log, request, &error);
+        let mut upstream = result.map_err(no_response)?;
         let source = ResponseOrigin {
             address: Arc::clone(&upstream.node.address),
             status: upstream.response.status,
             duration: upstream.took,
         };
-        error_response::log_attempts(&self.log, &upstream.attempts, Some(&upstream.node));
+        let attempts = LoggedAttempts {
+            failed: &upstream.attempts,
+            last: Some(&upstream.node),
+        };
+        error_response::log_attempts(&self.log, &attempts, &|| RequestLabel::of(request));
+        if matches!(upstream.response.body, Body::Stream(_)) {
+            let body = std::mem::take(&mut upstream.response.body);
+            let (log, node) = (Rc::clone(&self.log), Rc::clone(&upstream.node));
+            let label = RequestLabel::of(request);
+            upstream.response.body = request_label::reported(body, move |error| {
+                error_response::log_broken_body(&log, &node, &label, error);
+            });
+        }
         Ok((upstream, source))
     }
 }

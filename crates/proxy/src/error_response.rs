@@ -9,11 +9,14 @@ use apus_upstream::{AttemptFailure, FailedAttempt, NodeLabel, UpstreamError, Ups
 
 use super::log_rate_limiter::LogRateLimiter;
 use super::request_headers::ProxyLoop;
+use super::request_label::RequestLabel;
 use super::websocket::InvalidAccept;
 
 /// The log of a group on one worker, with a limit of lines per second.
 pub(super) struct GroupLog {
     pub(super) group: Arc<str>,
+    /// The name of the site, if it is known.
+    pub(super) site: Arc<str>,
     limiter: LogRateLimiter,
 }
 
@@ -21,7 +24,16 @@ impl GroupLog {
     pub(super) fn new(group: Arc<str>) -> Self {
         Self {
             group,
+            site: "".into(),
             limiter: LogRateLimiter::default(),
+        }
+    }
+
+    /// Sets the name of the site.
+    pub(super) fn of_site(self, site: &str) -> Self {
+        Self {
+            site: site.into(),
+            ..self
         }
     }
 
@@ -32,12 +44,20 @@ impl GroupLog {
 }
 
 /// Returns the response to a request that went through this server too often (RFC 5842 section 7.2).
-pub(super) fn loop_detected(request: &Request, ProxyLoop: ProxyLoop) -> Response {
-    tracing::error!(
-        host = request.host().unwrap_or(""),
-        path = request.path(),
-        "a request is proxied in a loop"
-    );
+pub(super) fn loop_detected(log: &GroupLog, request: &Request, ProxyLoop: ProxyLoop) -> Response {
+    if let Some(withheld) = log.line() {
+        let label = RequestLabel::of(request);
+        tracing::error!(
+            group = &*log.group,
+            site = &*log.site,
+            host = &*label.host,
+            path = &*label.path,
+            client = %label.client,
+            id = %label.id,
+            withheld,
+            "a request is proxied in a loop"
+        );
+    }
     Response::new(StatusCode::LOOP_DETECTED)
 }
 
@@ -47,10 +67,35 @@ pub(super) fn incomplete_body(error: &BodyError) -> Response {
     Response::new(status_of_body_error(error))
 }
 
+/// Logs that the body of a response broke off.
+pub(super) fn log_broken_body(
+    log: &GroupLog,
+    node: &NodeLabel,
+    label: &RequestLabel,
+    error: &BodyError,
+) {
+    if let Some(withheld) = log.line() {
+        tracing::warn!(
+            group = &*log.group,
+            node = &*node.name,
+            address = &*node.address,
+            site = &*log.site,
+            host = &*label.host,
+            path = &*label.path,
+            client = %label.client,
+            id = %label.id,
+            cause = %error,
+            withheld,
+            "the response of an origin broke off"
+        );
+    }
+}
+
 /// Returns the response to a WebSocket handshake to which a node gave the wrong key.
 pub(super) fn invalid_accept(
     log: &GroupLog,
     node: &NodeLabel,
+    label: &RequestLabel,
     InvalidAccept: InvalidAccept,
 ) -> Response {
     if let Some(withheld) = log.line() {
@@ -58,6 +103,11 @@ pub(super) fn invalid_accept(
             group = &*log.group,
             node = &*node.name,
             address = &*node.address,
+            site = &*log.site,
+            host = &*label.host,
+            path = &*label.path,
+            client = %label.client,
+            id = %label.id,
             withheld,
             "an origin sent the wrong Sec-WebSocket-Accept"
         );
@@ -65,14 +115,22 @@ pub(super) fn invalid_accept(
     Response::new(StatusCode::BAD_GATEWAY)
 }
 
-/// Logs that there is no response to a request. Returns the status of the error response.
-pub(super) fn log_error(log: &GroupLog, error: &UpstreamError) -> StatusCode {
+/// Logs that there is no response to a request. Returns the status of the error response. `label` is called for a line.
+pub(super) fn log_error(
+    log: &GroupLog,
+    error: &UpstreamError,
+    label: &dyn Fn() -> RequestLabel,
+) -> StatusCode {
     let status = status_of(&error.kind);
     let last = match &error.kind {
         UpstreamErrorKind::Node { node, .. } => Some(&**node),
         _ => None,
     };
-    log_attempts(log, &error.attempts, last);
+    let attempts = LoggedAttempts {
+        failed: &error.attempts,
+        last,
+    };
+    log_attempts(log, &attempts, label);
     let group = &*log.group;
     match &error.kind {
         UpstreamErrorKind::Node { node, failure } if is_of_client(&failure.cause) => {
@@ -80,7 +138,7 @@ pub(super) fn log_error(log: &GroupLog, error: &UpstreamError) -> StatusCode {
         }
         kind => {
             if let Some(withheld) = log.line() {
-                log_kind(group, kind, status, withheld);
+                log_kind(log, kind, (status, withheld), &label());
             }
         }
     }
@@ -88,8 +146,8 @@ pub(super) fn log_error(log: &GroupLog, error: &UpstreamError) -> StatusCode {
 }
 
 /// Returns the response to a request to which no node responded.
-pub(super) fn no_response(log: &GroupLog, error: &UpstreamError) -> Response {
-    let status = log_error(log, error);
+pub(super) fn no_response(log: &GroupLog, request: &Request, error: &UpstreamError) -> Response {
+    let status = log_error(log, error, &|| RequestLabel::of(request));
     let mut response = Response::new(status);
     if status == StatusCode::SERVICE_UNAVAILABLE {
         let seconds = error.retry_after.map_or(1, |after| {
@@ -103,12 +161,22 @@ pub(super) fn no_response(log: &GroupLog, error: &UpstreamError) -> Response {
     response
 }
 
-fn log_kind(group: &str, kind: &UpstreamErrorKind, status: StatusCode, withheld: u64) {
+fn log_kind(
+    log: &GroupLog,
+    kind: &UpstreamErrorKind,
+    (status, withheld): (StatusCode, u64),
+    label: &RequestLabel,
+) {
     match kind {
         UpstreamErrorKind::Node { node, failure } => tracing::error!(
-            group,
+            group = &*log.group,
             node = &*node.name,
             address = &*node.address,
+            site = &*log.site,
+            host = &*label.host,
+            path = &*label.path,
+            client = %label.client,
+            id = %label.id,
             phase = failure.phase.as_str(),
             cause = %failure.cause,
             status = status.as_u16(),
@@ -116,7 +184,12 @@ fn log_kind(group: &str, kind: &UpstreamErrorKind, status: StatusCode, withheld:
             "no response from an origin"
         ),
         kind => tracing::error!(
-            group,
+            group = &*log.group,
+            site = &*log.site,
+            host = &*label.host,
+            path = &*label.path,
+            client = %label.client,
+            id = %label.id,
             cause = cause(kind),
             status = status.as_u16(),
             withheld,
@@ -149,9 +222,20 @@ fn status_of_body_error(error: &BodyError) -> StatusCode {
     }
 }
 
-/// Logs the attempts before the last one, which was at the node `last` if there was one.
-pub(super) fn log_attempts(log: &GroupLog, attempts: &[FailedAttempt], last: Option<&NodeLabel>) {
-    for (number, attempt) in (1..).zip(attempts) {
+/// The attempts before the last one, which was at the node `last` if there was one.
+pub(super) struct LoggedAttempts<'a> {
+    pub(super) failed: &'a [FailedAttempt],
+    pub(super) last: Option<&'a NodeLabel>,
+}
+
+/// Logs the attempts before the last one. `label` is called for a line.
+pub(super) fn log_attempts(
+    log: &GroupLog,
+    attempts: &LoggedAttempts<'_>,
+    label: &dyn Fn() -> RequestLabel,
+) {
+    let LoggedAttempts { failed, last } = attempts;
+    for (number, attempt) in (1..).zip(*failed) {
         let Some(withheld) = log.line() else {
             return;
         };
@@ -161,7 +245,8 @@ pub(super) fn log_attempts(log: &GroupLog, attempts: &[FailedAttempt], last: Opt
             }
             AttemptFailure::Status(status) => ("response", format!("status {}", status.as_u16())),
         };
-        let next = attempts.get(number).map(|next| &*next.node).or(last);
+        let next = failed.get(number).map(|next| &*next.node).or(*last);
+        let label = label();
         let message = match next {
             None => "found no other origin after one failed",
             Some(node) if node == &*attempt.node => "tried an origin once more after it failed",
@@ -171,6 +256,11 @@ pub(super) fn log_attempts(log: &GroupLog, attempts: &[FailedAttempt], last: Opt
             group = &*log.group,
             node = &*attempt.node.name,
             address = &*attempt.node.address,
+            site = &*log.site,
+            host = &*label.host,
+            path = &*label.path,
+            client = %label.client,
+            id = %label.id,
             phase,
             cause,
             seconds = attempt.took.as_secs_f32(),

@@ -10,7 +10,8 @@ use apus_http::{Body, Method, Request};
 use apus_upstream::{RequestContext, UpstreamErrorKind, Upstreams, WorkerGroup, is_idempotent};
 
 use super::client::hash_key_of;
-use super::error_response::{self, GroupLog};
+use super::error_response::{self, GroupLog, LoggedAttempts};
+use super::request_label::RequestLabel;
 use super::tee::{self, CopyStatus};
 
 /// Which requests another group gets copies of, and the limits of the copies.
@@ -49,6 +50,7 @@ struct MirroredRequest {
     request: ClientRequest,
     key: Option<u64>,
     client: ProxyHeader,
+    label: RequestLabel,
     /// The status of the copy of the body, if the body is streamed.
     body_status: Option<CopyStatus>,
     _slot: MirrorSlot,
@@ -58,8 +60,12 @@ struct MirroredRequest {
 struct MirrorSlot(Rc<RequestMirror>);
 
 impl RequestMirror {
-    /// Creates a mirror; `None` if there is no such group.
-    pub(super) fn new(upstreams: &Upstreams, settings: &MirrorSettings) -> Option<Rc<Self>> {
+    /// Creates a mirror of the requests of a site; `None` if there is no such group.
+    pub(super) fn new(
+        upstreams: &Upstreams,
+        settings: &MirrorSettings,
+        site: &str,
+    ) -> Option<Rc<Self>> {
         let Some(group) = upstreams.group(&settings.group) else {
             tracing::error!(
                 group = &*settings.group,
@@ -68,7 +74,7 @@ impl RequestMirror {
             return None;
         };
         Some(Rc::new(Self {
-            log: GroupLog::new((&*settings.group).into()),
+            log: GroupLog::new((&*settings.group).into()).of_site(site),
             settings: settings.clone(),
             group,
             due: Cell::default(),
@@ -104,6 +110,7 @@ impl RequestMirror {
                 .group
                 .plan(|plan| hash_key_of(plan, request, &head.headers, head)),
             client: ProxyHeader::of(request),
+            label: RequestLabel::of(request),
             body_status,
             _slot: slot,
         };
@@ -150,7 +157,11 @@ impl RequestMirror {
         };
         match self.group.send(copy.request, context).await {
             Ok(mut upstream) => {
-                error_response::log_attempts(&self.log, &upstream.attempts, Some(&upstream.node));
+                let attempts = LoggedAttempts {
+                    failed: &upstream.attempts,
+                    last: Some(&upstream.node),
+                };
+                error_response::log_attempts(&self.log, &attempts, &|| copy.label.clone());
                 // Reads the whole body, so that the connection can be used again.
                 while let Some(frame) = upstream.response.body.frame().await {
                     if let Err(error) = frame {
@@ -173,7 +184,8 @@ impl RequestMirror {
                     true => self.count_dropped("a copy of a request was too far behind"),
                     false => {
                         // Its client gets the response to the request itself.
-                        let _ = error_response::log_error(&self.log, &error);
+                        let label = || copy.label.clone();
+                        let _ = error_response::log_error(&self.log, &error, &label);
                     }
                 }
             }

@@ -1,8 +1,10 @@
 //! The headers of a response for the client: redirects and cookies are changed to the URLs of the site.
 
 use apus_http::url::UrlParts;
-use apus_http::{Headers, KnownField};
+use apus_http::{FieldSet, Headers, KnownField};
 use apus_upstream::plan::SameSite;
+
+use super::settings::{PathChange, starts_with_authority};
 
 /// Replaces the prefix of a `Location` or `Refresh` URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +30,12 @@ pub struct CookieRules {
     pub same_site: Option<SameSite>,
 }
 
-/// The names of an origin in redirects, and that of the site.
-pub(super) struct OriginNames<'a> {
+/// The changes of the references to the origin in a response.
+pub(super) struct OriginReferences<'a> {
+    /// The configured rules, which are applied first.
+    pub(super) rules: &'a [RedirectRule],
+    /// The change of the path of requests, which is reversed.
+    pub(super) path: Option<&'a PathChange>,
     /// The authority of the request to the origin.
     pub(super) origin: &'a str,
     /// The authority of the client's request.
@@ -39,76 +45,123 @@ pub(super) struct OriginNames<'a> {
     pub(super) own: [&'a str; 2],
 }
 
-/// Changes redirects by the rules. If no rule matches, a redirect to the origin itself becomes one to the same
-/// path of the site.
-pub(super) fn change_redirects(
-    headers: &mut Headers,
-    rules: &[RedirectRule],
-    names: &OriginNames<'_>,
-) {
-    if let Some(location) = headers.get_str("location")
-        && let Some(changed) = changed_redirect(location, rules, names)
-    {
-        // An invalid value leaves the origin's header as it is.
-        let _ = headers.try_insert("location", changed);
-    }
-    if !rules.is_empty()
-        && let Some(refresh) = headers.get_str("refresh")
-        && let Some((before, uri)) = split_refresh(refresh)
-        && let Some(changed) = changed_redirect(uri, rules, names)
-    {
-        let changed = format!("{before}{changed}");
-        let _ = headers.try_insert("refresh", changed);
-    }
-}
+/// The fields with a reference that is changed.
+pub(super) const REFERENCES: FieldSet = FieldSet::of(&[
+    KnownField::ContentLocation,
+    KnownField::Location,
+    KnownField::Refresh,
+]);
 
-fn changed_redirect(uri: &str, rules: &[RedirectRule], names: &OriginNames<'_>) -> Option<String> {
-    for rule in rules {
-        if let Some(rest) = uri.strip_prefix(&*rule.from) {
-            return Some(format!("{}{rest}", rule.to));
+impl OriginReferences<'_> {
+    /// Changes `Location`, `Content-Location` and `Refresh`. If no rule matches, a reference to the origin itself
+    /// becomes one to the site, and a path below that of the upstream one below that of the location.
+    pub(super) fn change_in(&self, headers: &mut Headers) {
+        for name in ["location", "content-location"] {
+            if let Some(reference) = headers.get_str(name)
+                && let Some(changed) = self.changed(reference)
+            {
+                // An invalid value leaves the origin's header as it is.
+                let _ = headers.try_insert(name, changed);
+            }
+        }
+        if let Some(refresh) = headers.get_str("refresh")
+            && let Some((before, reference, after)) = split_refresh(refresh)
+            && let Some(changed) = self.changed(reference)
+        {
+            let changed = format!("{before}{changed}{after}");
+            let _ = headers.try_insert("refresh", changed);
         }
     }
-    let UrlParts {
-        scheme,
-        authority,
-        rest,
-    } = UrlParts::split(uri)?;
-    let port = match scheme {
-        "http" => ":80",
-        "https" => ":443",
-        _ => return None,
-    };
-    let is = |name: &str| {
-        let bare = |name: &'_ str| name.strip_suffix(port).unwrap_or(name).to_ascii_lowercase();
-        !name.is_empty() && bare(authority) == bare(name)
-    };
-    // The redirect is to the site itself, perhaps with the other scheme.
-    if names.client.is_some_and(is) {
-        return None;
+
+    fn changed(&self, reference: &str) -> Option<String> {
+        for rule in self.rules {
+            if let Some(rest) = reference.strip_prefix(&*rule.from) {
+                return Some(format!("{}{rest}", rule.to));
+            }
+        }
+        if reference.starts_with('/') && !starts_with_authority(reference) {
+            return self.changed_path(reference);
+        }
+        // A reference with an authority and no scheme has the scheme of its response.
+        let with_scheme;
+        let (url, is_relative) = match reference.starts_with("//") {
+            true => {
+                with_scheme = format!("http:{reference}");
+                (&*with_scheme, true)
+            }
+            false => (reference, false),
+        };
+        let UrlParts {
+            scheme,
+            authority,
+            rest,
+        } = UrlParts::split(url)?;
+        let port = match scheme.to_ascii_lowercase().as_str() {
+            "http" => ":80",
+            "https" => ":443",
+            _ => return None,
+        };
+        let is = |name: &str| {
+            let bare = |name: &'_ str| name.strip_suffix(port).unwrap_or(name).to_ascii_lowercase();
+            !name.is_empty() && bare(authority) == bare(name)
+        };
+        if self.client.is_some_and(is) {
+            // To the site itself, perhaps with the other scheme.
+            let changed = self.changed_path(rest)?;
+            return Some(match is_relative {
+                true => format!("//{authority}{changed}"),
+                false => format!("{scheme}://{authority}{changed}"),
+            });
+        }
+        let is_own = is(self.origin) || self.own.into_iter().any(is);
+        // A path with two slashes at the front would name another host.
+        if !is_own || starts_with_authority(rest) {
+            return None;
+        }
+        let rest = match rest.starts_with('/') {
+            true => rest.to_owned(),
+            false => format!("/{rest}"),
+        };
+        Some(self.changed_path(&rest).unwrap_or(rest))
     }
-    // A path with two slashes at the front would name another host.
-    let is_own = is(names.origin) || names.own.into_iter().any(is);
-    let is_own = is_own && !rest.starts_with("//");
-    is_own.then(|| match rest.starts_with('/') {
-        true => rest.to_owned(),
-        false => format!("/{rest}"),
-    })
+
+    /// A path, and what follows it, below the location; `None` if it stays as it is.
+    fn changed_path(&self, reference: &str) -> Option<String> {
+        let end = reference.find(['?', '#']).unwrap_or(reference.len());
+        let (path, rest) = reference.split_at_checked(end)?;
+        Some(format!("{}{rest}", self.path?.reverse(path)?))
+    }
 }
 
-/// Splits `5; url=http://...` in front of the URI.
-fn split_refresh(value: &str) -> Option<(&str, &str)> {
+/// Splits `5; url=http://...` into the text before the URL, the URL, and the text behind it. The URL may be in quotes.
+fn split_refresh(value: &str) -> Option<(&str, &str, &str)> {
     let at = value.to_ascii_lowercase().find("url=")?;
-    value.split_at_checked(at.checked_add(4)?)
+    let (before, url) = value.split_at_checked(at.checked_add("url=".len())?)?;
+    let Some(quote) = url
+        .chars()
+        .next()
+        .filter(|first| matches!(first, '"' | '\''))
+    else {
+        return Some((before, url, ""));
+    };
+    let (before, url) = value.split_at_checked(before.len().checked_add(1)?)?;
+    let (url, after) = url.split_at_checked(url.find(quote).unwrap_or(url.len()))?;
+    Some((before, url, after))
 }
 
-/// Changes the attributes of all cookies by the rules.
-pub(super) fn change_cookies(headers: &mut Headers, rules: &CookieRules) {
-    if *rules == CookieRules::default() || !headers.has(KnownField::SetCookie) {
+/// Changes the attributes of all cookies by the rules. If none matches, a path below that of the upstream becomes one
+/// below that of the location.
+pub(super) fn change_cookies(
+    headers: &mut Headers,
+    rules: &CookieRules,
+    path: Option<&PathChange>,
+) {
+    if !headers.has(KnownField::SetCookie) || path.is_none() && *rules == CookieRules::default() {
         return;
     }
     let changed: Vec<Vec<u8>> = headers
         .get_all("set-cookie")
-        .map(|cookie| rules.change(cookie))
+        .map(|cookie| rules.change(cookie, path))
         .collect();
     headers.remove("set-cookie");
     for cookie in changed {
@@ -118,7 +171,7 @@ pub(super) fn change_cookies(headers: &mut Headers, rules: &CookieRules) {
 }
 
 impl CookieRules {
-    fn change(&self, cookie: &[u8]) -> Vec<u8> {
+    fn change(&self, cookie: &[u8], path: Option<&PathChange>) -> Vec<u8> {
         let mut parts = cookie.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let mut changed = parts.next().unwrap_or_default().to_vec();
         let mut add = |attribute: &[u8]| {
@@ -145,7 +198,7 @@ impl CookieRules {
                     }
                 }
                 b"path" => {
-                    if let Some(to) = self.path(value) {
+                    if let Some(to) = self.path(value).or_else(|| cookie_path(path?, value)) {
                         add(&[b"Path=", to.as_slice()].concat());
                         continue;
                     }
@@ -181,11 +234,32 @@ impl CookieRules {
     }
 }
 
+/// The path of a cookie below the location. One for the whole origin stays, since it includes the location.
+fn cookie_path(change: &PathChange, path: &[u8]) -> Option<Vec<u8>> {
+    let path = std::str::from_utf8(path).ok().filter(|path| *path != "/")?;
+    let reversed = change.reverse(path)?;
+    Some(match path.ends_with('/') || reversed == "/" {
+        true => reversed.into_bytes(),
+        // Browsers send a cookie for `/app` to `/app` as well, and one for `/app/` only below it.
+        false => reversed.trim_end_matches('/').into(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NAMES: OriginNames<'_> = OriginNames {
+    fn changed_redirect(
+        uri: &str,
+        rules: &[RedirectRule],
+        names: &OriginReferences<'_>,
+    ) -> Option<String> {
+        OriginReferences { rules, ..*names }.changed(uri)
+    }
+
+    const NAMES: OriginReferences<'_> = OriginReferences {
+        rules: &[],
+        path: None,
         origin: "app:8080",
         client: Some("www.example"),
         own: ["app", "127.0.0.1:8080"],
@@ -215,7 +289,7 @@ mod tests {
                 "{uri}"
             );
         }
-        let same = OriginNames {
+        let same = OriginReferences {
             origin: "www.example",
             client: Some("WWW.example"),
             ..NAMES
@@ -229,7 +303,9 @@ mod tests {
 
     #[test]
     fn changes_a_redirect_to_the_nodes_name_if_the_origin_got_the_clients_authority() {
-        let passed_on = OriginNames {
+        let passed_on = OriginReferences {
+            rules: &[],
+            path: None,
             origin: "www.example",
             client: Some("www.example"),
             own: ["app.internal:80", "192.0.2.1:80"],
@@ -254,14 +330,14 @@ mod tests {
             );
         }
         // A client that uses the name of the node keeps it.
-        let same = OriginNames {
+        let same = OriginReferences {
             origin: "app.internal",
             client: Some("app.internal"),
             ..passed_on
         };
         assert_eq!(changed_redirect("http://app.internal/a", &[], &same), None);
         // An origin behind a Unix socket has no name.
-        let unnamed = OriginNames {
+        let unnamed = OriginReferences {
             own: ["unix:/run/app.sock", ""],
             ..passed_on
         };
@@ -278,11 +354,115 @@ mod tests {
     }
 
     #[test]
-    fn changes_refresh_only_by_rules() {
-        let mut headers = Headers::new();
-        headers.try_append("refresh", "5; URL=/base/a").unwrap();
-        change_redirects(&mut headers, &[rule("/base/", "/")], &NAMES);
-        assert_eq!(headers.get_str("refresh"), Some("5; URL=/a"));
+    fn changes_refresh_and_content_location_as_location() {
+        let rules = [rule("/base/", "/")];
+        let references = OriginReferences {
+            rules: &rules,
+            ..NAMES
+        };
+        for (name, value, changed) in [
+            ("refresh", "5; URL=/base/a", "5; URL=/a"),
+            ("refresh", "5;url='http://app:8080/b?c'", "5;url='/b?c'"),
+            ("refresh", "5; url=\"/base/a\"", "5; url=\"/a\""),
+            ("refresh", "5", "5"),
+            ("content-location", "/base/a", "/a"),
+            ("content-location", "http://app:8080/a", "/a"),
+            ("location", "/base/a", "/a"),
+            ("link", "</base/a>; rel=next", "</base/a>; rel=next"),
+        ] {
+            let mut headers = Headers::new();
+            headers.try_append(name, value).unwrap();
+            references.change_in(&mut headers);
+            assert_eq!(headers.get_str(name), Some(changed), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_below_the_path_of_the_upstream_leads_below_the_location() {
+        let path = PathChange {
+            strip: "/app/".into(),
+            put: "/v1/".into(),
+        };
+        let references = OriginReferences {
+            path: Some(&path),
+            ..NAMES
+        };
+        for (uri, changed) in [
+            ("/v1/login", Some("/app/login")),
+            ("/v1/login?to=/v1/a#b", Some("/app/login?to=/v1/a#b")),
+            ("/v1", Some("/app/")),
+            ("/v1?a", Some("/app/?a")),
+            ("http://app:8080/v1/login", Some("/app/login")),
+            ("HTTP://app:8080/v1/login", Some("/app/login")),
+            ("//app:8080/v1/login", Some("/app/login")),
+            ("http://127.0.0.1:8080/v1/", Some("/app/")),
+            (
+                "https://www.example/v1/a?b",
+                Some("https://www.example/app/a?b"),
+            ),
+            ("//www.example/v1/a", Some("//www.example/app/a")),
+            // Not below the path of the upstream.
+            ("/other", None),
+            ("/v12", None),
+            ("http://app:8080/other", Some("/other")),
+            ("https://www.example/other", None),
+            ("https://other.example/v1/a", None),
+            // Relative to the path of the request.
+            ("login", None),
+            ("../v1/login", None),
+            ("?a", None),
+            ("//evil.example/v1/a", None),
+            ("/v1//evil.example/a", Some("/app//evil.example/a")),
+            ("/\\evil.example/v1/", None),
+        ] {
+            assert_eq!(references.changed(uri).as_deref(), changed, "{uri}");
+        }
+        let rules = [rule("/v1/login", "/sign-in")];
+        let references = OriginReferences {
+            rules: &rules,
+            ..references
+        };
+        assert_eq!(references.changed("/v1/login").as_deref(), Some("/sign-in"));
+        assert_eq!(references.changed("/v1/a").as_deref(), Some("/app/a"));
+    }
+
+    #[test]
+    fn a_cookie_below_the_path_of_the_upstream_is_one_below_the_location() {
+        let change = |strip: &str, put: &str, cookie: &str, rules: &CookieRules| {
+            let path = PathChange {
+                strip: strip.into(),
+                put: put.into(),
+            };
+            String::from_utf8(rules.change(cookie.as_bytes(), Some(&path))).unwrap()
+        };
+        let none = CookieRules::default();
+        for (strip, put, cookie, changed) in [
+            ("/app/", "/v1/", "a=1; Path=/v1/", "a=1; Path=/app/"),
+            (
+                "/app/",
+                "/v1/",
+                "a=1; path=/v1; Secure",
+                "a=1; Path=/app; Secure",
+            ),
+            ("/app/", "/v1/", "a=1; Path=/v1/x", "a=1; Path=/app/x"),
+            ("/app/", "/v1/", "a=1; Path=/", "a=1; Path=/"),
+            ("/app/", "/v1/", "a=1; Path=/v12", "a=1; Path=/v12"),
+            ("/app/", "/v1/", "a=1", "a=1"),
+            ("/app/", "/", "a=1; Path=/", "a=1; Path=/"),
+            ("/app/", "/", "a=1; Path=/x", "a=1; Path=/app/x"),
+            ("/app/", "/", "a=1; Path=/app", "a=1; Path=/app"),
+            ("/", "/v1/", "a=1; Path=/v1", "a=1; Path=/"),
+        ] {
+            assert_eq!(change(strip, put, cookie, &none), changed, "{strip} {put}");
+        }
+        let rules = CookieRules {
+            paths: vec![("/v1/".into(), "/".into())],
+            ..none
+        };
+        assert_eq!(
+            change("/app/", "/v1/", "a=1; Path=/v1/x", &rules),
+            "a=1; Path=/x"
+        );
     }
 
     #[test]
@@ -305,7 +485,7 @@ mod tests {
         ] {
             headers.try_append("set-cookie", cookie).unwrap();
         }
-        change_cookies(&mut headers, &rules);
+        change_cookies(&mut headers, &rules, None);
         let lines: Vec<_> = headers
             .get_all("set-cookie")
             .map(|line| std::str::from_utf8(line).unwrap())

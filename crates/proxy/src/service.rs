@@ -1,5 +1,6 @@
 //! The proxy as a service: one request to an origin, and its response.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -7,18 +8,21 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use apus_client::{ClientRequestHead, ClientResponse};
-use apus_http::path::InvalidPath;
+use apus_http::path::{self, InvalidPath};
 use apus_http::{
     Body, KnownField, Method, Request, Response, ResponseFuture, ResponseOrigin, Service,
-    ServiceFactory, StatusCode, Version,
+    ServiceFactory, StatusCode, Version, mount_prefix,
 };
 use apus_upstream::{UpstreamExchange, UpstreamResponse, Upstreams};
 use bytes::Bytes;
 
 use super::client::UpstreamClient;
 use super::mirror::RequestMirror;
-use super::response_headers::{self, OriginNames};
-use super::settings::{HostHeader, ProxySettings};
+use super::request_label::RequestLabel;
+use super::response_headers::{self, OriginReferences, REFERENCES};
+use super::settings::{
+    ChangedPath, HostHeader, PathChange, PathForm, ProxySettings, starts_with_authority,
+};
 use super::websocket::{self, HandshakeKey};
 use super::{error_response, request_headers, trailers, tunnel};
 
@@ -44,9 +48,10 @@ impl Proxy {
 impl ServiceFactory for Proxy {
     fn service(&self) -> Rc<dyn Service> {
         Rc::new(ProxyService(Rc::new(ProxyState {
-            client: UpstreamClient::new(&self.upstreams, &self.group),
-            mirror: (self.settings.mirror.as_ref())
-                .and_then(|mirror| RequestMirror::new(&self.upstreams, mirror)),
+            client: UpstreamClient::new(&self.upstreams, &self.group).of_site(&self.settings.site),
+            mirror: (self.settings.mirror.as_ref()).and_then(|mirror| {
+                RequestMirror::new(&self.upstreams, mirror, &self.settings.site)
+            }),
             settings: Arc::clone(&self.settings),
         })))
     }
@@ -128,7 +133,7 @@ impl Future for ProxyExchange {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
         let result = ready!(Pin::new(&mut self.upstream).poll(cx));
-        Poll::Ready(match self.state.client.finish(result) {
+        Poll::Ready(match self.state.client.finish(&self.request, result) {
             Ok((upstream, origin)) => self.state.respond(
                 &self.request,
                 &self.head,
@@ -145,10 +150,18 @@ impl ProxyState {
     /// Returns the head of the request for the origin, which has the headers of the request from now on.
     fn head(&self, request: &mut Request) -> Result<ClientRequestHead, Response> {
         let settings = &self.settings;
-        let target = target(request, settings).map_err(bad_request)?;
+        let target = target(request, settings).map_err(refusal)?;
         let expects_continue = request.headers().has(KnownField::Expect);
-        let mut headers = request_headers::take(request, &settings.forwarding)
-            .map_err(|proxy_loop| error_response::loop_detected(request, proxy_loop))?;
+        // Before the fields are taken, of which `Host` is one.
+        let authority = match &settings.host {
+            HostHeader::Client => request.authority().unwrap_or("").into(),
+            HostHeader::AsSent => request.sent_authority().unwrap_or("").into(),
+            HostHeader::Fixed(host) => host.clone(),
+        };
+        let mut headers =
+            request_headers::take(request, &settings.forwarding).map_err(|proxy_loop| {
+                error_response::loop_detected(&self.client.log, request, proxy_loop)
+            })?;
         let upgrade = request_headers::upgrade(request, &settings.forwarding);
         if upgrade.is_none() && request.upgrade().is_some() && request.version() > Version::HTTP_11
         {
@@ -159,10 +172,6 @@ impl ProxyState {
             // Substitutions need a body that is not compressed.
             headers.remove("accept-encoding");
         }
-        let authority = match &settings.host {
-            HostHeader::Client => request.authority().unwrap_or("").into(),
-            HostHeader::Fixed(host) => host.clone(),
-        };
         Ok(ClientRequestHead {
             method: request.method().clone(),
             scheme: settings.scheme,
@@ -197,14 +206,31 @@ impl ProxyState {
         if let Some(handshake) = handshake
             && let Err(invalid) = handshake.check_response(&mut upstream.response)
         {
-            return error_response::invalid_accept(&self.client.log, &upstream.node, invalid);
+            let label = RequestLabel::of(request);
+            return error_response::invalid_accept(
+                &self.client.log,
+                &upstream.node,
+                &label,
+                invalid,
+            );
         }
-        let names = || OriginNames {
-            origin: &head.authority,
-            client: request.authority(),
-            own: [&upstream.node.name, &upstream.node.address],
-        };
-        let mut response = self.response(upstream.response, names);
+        let headers = &mut upstream.response.headers;
+        for name in &self.settings.hidden {
+            headers.remove(name);
+        }
+        if headers.has_any(REFERENCES.with(KnownField::SetCookie)) {
+            let path = self.path_at_client(request);
+            let references = OriginReferences {
+                rules: &self.settings.redirects,
+                path: path.as_ref(),
+                origin: &head.authority,
+                client: request.authority(),
+                own: [&upstream.node.name, &upstream.node.address],
+            };
+            references.change_in(headers);
+            response_headers::change_cookies(headers, &self.settings.cookies, path.as_ref());
+        }
+        let mut response = self.response(upstream.response);
         response.set_origin(origin);
         if let Some(cookie) = upstream.set_cookie {
             // The configuration checks the parts of the cookie.
@@ -213,21 +239,27 @@ impl ProxyState {
         response
     }
 
-    /// Returns the response of an origin with the headers and the body for the client.
-    fn response<'a>(
-        &self,
-        upstream: ClientResponse,
-        names: impl FnOnce() -> OriginNames<'a>,
-    ) -> Response {
+    /// Returns the change of paths between the client and the origin: that of the settings, and the prefix that the
+    /// service is mounted at.
+    fn path_at_client(&self, request: &Request) -> Option<PathChange> {
+        let own = self.settings.path.as_ref();
+        match (mount_prefix(request), own) {
+            ("", own) => own.cloned(),
+            (prefix, None) => Some(PathChange {
+                strip: format!("{prefix}/").into(),
+                put: "/".into(),
+            }),
+            (prefix, Some(own)) => Some(PathChange {
+                strip: format!("{prefix}{}", own.strip).into(),
+                put: own.put.clone(),
+            }),
+        }
+    }
+
+    /// Returns the response of an origin, whose headers are for the client, with the body for the client.
+    fn response(&self, upstream: ClientResponse) -> Response {
         let settings = &self.settings;
-        let mut headers = upstream.headers;
-        for name in &settings.hidden {
-            headers.remove(name);
-        }
-        if headers.has(KnownField::Location) || !settings.redirects.is_empty() {
-            response_headers::change_redirects(&mut headers, &settings.redirects, &names());
-        }
-        response_headers::change_cookies(&mut headers, &settings.cookies);
+        let headers = upstream.headers;
         let body = match trailers::of_response(upstream.body, &settings.hidden) {
             // An origin that sends no body means it: no error page replaces it.
             Body::Empty => Body::Bytes(Bytes::new()),
@@ -251,20 +283,59 @@ impl ProxyState {
 }
 
 /// Returns the request target for the origin.
-fn target(request: &Request, settings: &ProxySettings) -> Result<Box<str>, InvalidPath> {
+fn target(request: &Request, settings: &ProxySettings) -> Result<Box<str>, RefusedPath> {
     if *request.method() == Method::OPTIONS && request.path() == "*" {
         return Ok("*".into());
     }
-    let path = request.forwarded_path()?;
-    let changed = settings.path.as_ref().and_then(|change| change.apply(path));
+    let sent = request.path();
+    let path = match settings.path_form {
+        PathForm::Normalized => {
+            let path = request.forwarded_path()?;
+            path::check_forwarded(path)?;
+            path
+        }
+        PathForm::Raw => path::check_raw(sent).map(|()| sent)?,
+    };
+    let changed = match settings.path.as_ref().and_then(|change| change.apply(path)) {
+        None => None,
+        Some(ChangedPath::Path(changed)) => Some(changed),
+        Some(ChangedPath::Outside) => return Err(RefusedPath::Outside),
+    };
     let path = changed.as_deref().unwrap_or(path);
+    if starts_with_authority(path) {
+        return Err(InvalidPath::DotSegment.into());
+    }
+    // No URI has a backslash, which some servers take for a slash.
+    let path = match path.contains('\\') {
+        true => Cow::Owned(path.replace('\\', "%5C")),
+        false => Cow::Borrowed(path),
+    };
     Ok(match request.query() {
         None => path.into(),
         Some(query) => format!("{path}?{query}").into(),
     })
 }
 
-fn bad_request(error: InvalidPath) -> Response {
-    tracing::debug!(%error, "refused an invalid path");
-    Response::new(StatusCode::BAD_REQUEST)
+/// Why a path is not forwarded.
+enum RefusedPath {
+    /// Servers would read it in different ways.
+    Invalid(InvalidPath),
+    /// It is not below the path of the location, only begins with the same letters.
+    Outside,
+}
+
+impl From<InvalidPath> for RefusedPath {
+    fn from(error: InvalidPath) -> Self {
+        Self::Invalid(error)
+    }
+}
+
+fn refusal(refused: RefusedPath) -> Response {
+    Response::new(match refused {
+        RefusedPath::Invalid(error) => {
+            tracing::debug!(%error, "refused an invalid path");
+            StatusCode::BAD_REQUEST
+        }
+        RefusedPath::Outside => StatusCode::NOT_FOUND,
+    })
 }

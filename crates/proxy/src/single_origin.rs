@@ -52,11 +52,11 @@ impl Proxy {
     /// Returns this proxy with changed settings.
     ///
     /// ```
-    /// use apus::proxy::{Proxy, RedirectRule};
+    /// use apus::proxy::{PathForm, Proxy};
     ///
-    /// // The origin does not know the path that it is mounted at, so its redirects have to be changed.
-    /// let old = Proxy::to("http://127.0.0.1:9000")?.configure(|settings| {
-    ///     settings.redirects = vec![RedirectRule { from: "/".into(), to: "/old/".into() }];
+    /// // The origin is an object store, whose keys may have `//`.
+    /// let store = Proxy::to("http://127.0.0.1:9000")?.configure(|settings| {
+    ///     settings.path_form = PathForm::Raw;
     /// });
     /// # Ok::<(), apus::proxy::InvalidOrigin>(())
     /// ```

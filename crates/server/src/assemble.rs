@@ -14,6 +14,7 @@ use apus_net::tls::{
     ChallengeCertificates, ClientAuth, OnDemandCertificates, TicketSecrets, TlsSettings, TlsSite,
 };
 use apus_net::{Http3Settings, ListenAddress, ListenerPlan};
+use apus_proxy::PathForm;
 use apus_sites::{Location, LocationPattern, Site, Sites};
 use apus_transport::tls::Certificate;
 
@@ -334,16 +335,23 @@ fn location(
     match handler {
         config::HandlerPlan::Return(handler) => Location::respond(pattern, handler.clone()),
         config::HandlerPlan::Proxy(proxy) => origins.location(pattern, proxy, site),
-        config::HandlerPlan::Php(php) => match &php.files {
-            Some(files) => {
-                let files = files_of(&pattern, files, site, context);
-                Location::files(pattern, files.programs(origins.php(php, site).0))
+        config::HandlerPlan::Php(php) => {
+            let is_raw = php.settings.path_form == PathForm::Raw;
+            let location = match &php.files {
+                Some(files) => {
+                    let files = files_of(&pattern, files, site, context).encoded_slashes(is_raw);
+                    Location::files(pattern, files.programs(origins.php(php, site).0))
+                }
+                None => {
+                    let name = format!("fastcgi {}", php.upstream);
+                    Location::service(pattern, &name, origins.php(php, site)).redirect_to_slash()
+                }
+            };
+            match is_raw {
+                true => location.allow_encoded_slash(),
+                false => location,
             }
-            None => {
-                let name = format!("fastcgi {}", php.upstream);
-                Location::service(pattern, &name, origins.php(php, site))
-            }
-        },
+        }
         config::HandlerPlan::Files(files) => {
             let files = files_of(&pattern, files, site, context);
             Location::files(pattern, files)

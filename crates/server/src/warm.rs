@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientResponse, ClientTlsSettings, Origin, Protocol,
-    ProxyHead, Timeouts, Tls, connect,
+    ProxyHead, ResponseRules, Timeouts, Tls, connect,
 };
 use apus_http::{Body, Frame, Headers, Method, Peer, StatusCode};
 use apus_net::{ListenAddress, ListenerPlan};
@@ -262,6 +262,7 @@ fn origin(url: &Url<'_>, listener: &ListenerPlan) -> Result<Origin, String> {
             true => ProxyHead::V2,
             false => ProxyHead::None,
         },
+        responses: ResponseRules::default(),
     })
 }
 

@@ -235,6 +235,22 @@ impl LocationMatcher {
         }
     }
 
+    /// The location of the prefix that is `path` and a slash, unless `path` itself is a location's path.
+    pub(super) fn find_with_slash(&self, path: &[u8]) -> Option<usize> {
+        let has_text = |prefix: &Prefix, slash: &[u8]| {
+            let text = prefix.text.strip_suffix(slash);
+            text.is_some_and(|text| text == path)
+        };
+        let at = self
+            .prefixes
+            .iter()
+            .position(|prefix| has_text(prefix, b"/"))?;
+        let is_taken = self.exact.contains_key(path)
+            || self.prefixes.iter().any(|prefix| has_text(prefix, b""));
+        let found = self.prefixes.get(at)?;
+        (!is_taken).then_some(found.location)
+    }
+
     /// Every prefix of `path` is a prefix of the last one in order that is not greater than `path`,
     /// so the longest is that one or one of its parents.
     fn longest_prefix(&self, path: &[u8]) -> Option<&Prefix> {
@@ -254,6 +270,29 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_path_without_the_slash_of_a_prefix_is_found_unless_it_is_a_location_itself() {
+        let patterns = [
+            "/", "/api/", "^~ /b/", "= /c/", "/d/", "= /d", "/e/", "/e", "~ ^/f$",
+        ];
+        let matcher = matcher(&patterns);
+        for (path, found) in [
+            ("/api", Some(1)),
+            ("/b", Some(2)),
+            ("/api/", None),
+            ("/ap", None),
+            ("/api/x", None),
+            // An exact path is not a prefix.
+            ("/c", None),
+            ("/d", None),
+            ("/e", None),
+            ("/f", None),
+            ("/", None),
+        ] {
+            assert_eq!(matcher.find_with_slash(path.as_bytes()), found, "{path}");
+        }
+    }
 
     fn matcher(patterns: &[&str]) -> LocationMatcher {
         let patterns: Vec<LocationPattern> =

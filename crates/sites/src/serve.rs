@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use apus_http::path::{self, InvalidPath};
 use apus_http::{
-    HeaderValue, Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory, StatusCode,
-    header,
+    HeaderValue, Method, Request, Response, ResponseFuture, RouteInfo, Service, ServiceFactory,
+    StatusCode, header, mount_prefix,
 };
 
 use super::fields::FieldChange;
@@ -56,6 +56,8 @@ struct SiteState {
     has_error_page_paths: bool,
     /// Whether `X-Accel-Redirect` of a service is followed, which needs a copy of the request.
     has_accel: bool,
+    /// Whether the path of a prefix without its slash is redirected in any location.
+    has_slash_redirects: bool,
     /// How layers make responses to errors.
     layer_errors: ErrorRules,
 }
@@ -79,6 +81,9 @@ struct LocationState {
     layers: Rc<[Layer]>,
     is_internal: bool,
     allows_encoded_slash: bool,
+    redirects_to_slash: bool,
+    /// Whether it has layers of its own, is internal, or has a fixed response.
+    has_own_rules: bool,
 }
 
 /// The handler of a location on one worker.
@@ -139,6 +144,8 @@ impl SiteService {
             pages.any(|page| matches!(page, ErrorPage::Path(_)))
         });
         let has_accel = locations.iter().any(|location| location.accel.is_some());
+        let mut redirecting = locations.iter();
+        let has_slash_redirects = redirecting.any(|location| location.redirects_to_slash);
         Self(Rc::new(SiteState {
             name: site.name.clone(),
             matcher: LocationMatcher::new(site.locations.iter().map(|location| &location.pattern)),
@@ -150,6 +157,7 @@ impl SiteService {
             observer: site.observer.as_ref().map(|observer| observer.worker()),
             has_error_page_paths,
             has_accel,
+            has_slash_redirects,
             layer_errors: ErrorRules {
                 is_deferred: true,
                 ..ErrorRules::default()
@@ -259,6 +267,9 @@ impl SiteState {
                     return self.respond_itself(None, request, route, response);
                 }
             };
+            if let Some(response) = self.slash_redirect(&request, path) {
+                return response.into();
+            }
             let Some((index, how)) = self.matcher.find(path) else {
                 trace::note(&request, || {
                     Step::new(StepKind::Location, "none", "no location matches the path")
@@ -277,6 +288,9 @@ impl SiteState {
             {
                 let response = invalid_path(&request, error);
                 return self.respond_itself(Some(index), request, route, response);
+            }
+            if location.allows_encoded_slash && self.leads_to_closed_location(path, index) {
+                return invalid_path(&request, InvalidPath::DotSegment).into();
             }
             if location.is_internal && !route.is_internal {
                 trace::note(&request, || {
@@ -328,6 +342,54 @@ impl SiteState {
         );
         let response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
         self.respond_itself(route.location, request, route, response)
+    }
+
+    /// The redirect to a location's prefix for its path without the slash at its end.
+    fn slash_redirect(&self, request: &Request, path: &[u8]) -> Option<Response> {
+        if !self.has_slash_redirects || path.ends_with(b"/") {
+            return None;
+        }
+        let found = self.locations.get(self.matcher.find_with_slash(path)?)?;
+        if !found.redirects_to_slash || found.is_internal {
+            return None;
+        }
+        trace::note(request, || {
+            let pattern = found.pattern.as_ref().map(ToString::to_string);
+            Step::new(
+                StepKind::Location,
+                pattern.unwrap_or_default(),
+                "the path is redirected to the one with a slash",
+            )
+        });
+        let mut location = mount_prefix(request).to_owned();
+        path::encode_onto(&mut location, path);
+        location.push('/');
+        if let Some(query) = request.query() {
+            location.push('?');
+            location.push_str(query);
+        }
+        let mut response = Response::new(match *request.method() {
+            Method::GET | Method::HEAD => StatusCode::MOVED_PERMANENTLY,
+            _ => StatusCode::PERMANENT_REDIRECT,
+        });
+        // The path is encoded and the query is visible ASCII, so that the value is valid.
+        let _ = response.headers_mut().try_append("location", location);
+        Some(response)
+    }
+
+    /// Whether an application that removes parameters, or takes `\` for a slash, reads a path of another location
+    /// that has rules of its own.
+    fn leads_to_closed_location(&self, path: &[u8], index: usize) -> bool {
+        let Some(other) = path::reading_without_parameters(path) else {
+            return false;
+        };
+        let found = self
+            .matcher
+            .find(&other)
+            .filter(|(found, _)| *found != index);
+        found
+            .and_then(|(found, _)| self.locations.get(found))
+            .is_some_and(|other| other.has_own_rules)
     }
 
     fn rewrite(&self, location: &LocationState, request: &mut Request) -> RewriteResult {
@@ -467,6 +529,8 @@ impl LocationState {
             layers: settings.layers.clone().into(),
             is_internal: false,
             allows_encoded_slash: false,
+            redirects_to_slash: false,
+            has_own_rules: false,
         }
     }
 
@@ -495,6 +559,10 @@ impl LocationState {
             has_captures,
             is_internal: location.is_internal,
             allows_encoded_slash: location.allows_encoded_slash,
+            redirects_to_slash: location.redirects_to_slash,
+            has_own_rules: location.is_internal
+                || !location.settings.layers.is_empty()
+                || matches!(location.handler, LocationHandler::Return(_)),
             ..Self::new(&settings)
         };
         if let LocationHandler::Files(files) = &location.handler {

@@ -36,6 +36,7 @@ pub struct Location {
     pub(super) settings: LocationSettings,
     pub(super) is_internal: bool,
     pub(super) allows_encoded_slash: bool,
+    pub(super) redirects_to_slash: bool,
 }
 
 #[derive(Clone)]
@@ -155,6 +156,7 @@ impl Location {
             settings: LocationSettings::new(),
             is_internal: false,
             allows_encoded_slash: false,
+            redirects_to_slash: false,
         }
     }
 
@@ -166,6 +168,7 @@ impl Location {
             settings: LocationSettings::new(),
             is_internal: false,
             allows_encoded_slash: false,
+            redirects_to_slash: false,
         }
     }
 
@@ -177,6 +180,7 @@ impl Location {
             settings: LocationSettings::new(),
             is_internal: false,
             allows_encoded_slash: false,
+            redirects_to_slash: false,
         }
     }
 
@@ -189,9 +193,20 @@ impl Location {
 
     /// Allows paths with an encoded slash, which get 400 otherwise: for services that forward paths
     /// unchanged to applications for which `%2F` is not a slash. Locations are matched as if it were one.
+    ///
+    /// Such an application may also remove parameters behind `;`, or take `\` for a slash. A path gets 400 if that leads
+    /// to another location that has layers, is internal, or has a fixed response.
     #[must_use]
     pub fn allow_encoded_slash(mut self) -> Self {
         self.allows_encoded_slash = true;
+        self
+    }
+
+    /// Redirects the path of the location's prefix without its slash to the one with it, for prefixes that end with a slash:
+    /// by a 301 for GET and HEAD, by a 308 for other methods. A location with exactly that path takes precedence.
+    #[must_use]
+    pub fn redirect_to_slash(mut self) -> Self {
+        self.redirects_to_slash = true;
         self
     }
 

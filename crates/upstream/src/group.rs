@@ -486,6 +486,7 @@ fn build_node(
             tls: node.tls.clone(),
             protocol: plan.protocol,
             proxy_head: plan.proxy_head,
+            responses: plan.responses,
         },
         plan: Arc::clone(plan),
         state,

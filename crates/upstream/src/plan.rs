@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_client::{Address, Protocol, ProxyHead, Timeouts, Tls};
+use apus_client::{Address, Protocol, ProxyHead, ResponseRules, Timeouts, Tls};
 use apus_http::{HeaderName, StatusCode};
 
 /// A group of origins that serve the same requests.
@@ -23,6 +23,8 @@ pub struct GroupPlan {
     pub protocol: Protocol,
     /// The PROXY protocol header that connections begin with.
     pub proxy_head: ProxyHead,
+    /// What responses are read by: the limits of their heads, and whether HTTP/1.1 is read leniently.
+    pub responses: ResponseRules,
     /// The pool of connections.
     pub pool: ConnectionPoolPlan,
     /// The queue of requests that wait for a slot of a node.
@@ -59,6 +61,7 @@ impl GroupPlan {
             sticky: None,
             protocol: Protocol::Http1,
             proxy_head: ProxyHead::None,
+            responses: ResponseRules::default(),
             pool: ConnectionPoolPlan::default(),
             queue: QueuePlan::default(),
             passive: Some(PassivePlan::default()),

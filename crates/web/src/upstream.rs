@@ -18,5 +18,5 @@
 //! # Ok::<(), std::net::AddrParseError>(())
 //! ```
 
-pub use apus_client::{Address, Protocol, Timeouts, Tls};
+pub use apus_client::{Address, Protocol, ResponseRules, Timeouts, Tls};
 pub use apus_upstream::{Upstreams, plan};

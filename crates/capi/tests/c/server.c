@@ -637,6 +637,16 @@ int main(int argc, char **argv) {
   apus_service *MAKE(proxy, apus_proxy_new(upstream));
   apus_service *MAKE(cache, apus_cache_new(proxy, 1 << 20));
   CHECK(apus_app_mount(app, "/proxied", cache));
+  CHECK(apus_app_allow_encoded_slashes(app));
+  CHECK(apus_app_get(app, "/object/{*key}", facts, NULL));
+  apus_upstream *MAKE(raw_upstream, apus_upstream_new());
+  CHECK(apus_upstream_node(raw_upstream, socket_path, 1));
+  CHECK(apus_upstream_path(raw_upstream, "raw"));
+  CHECK(apus_upstream_host(raw_upstream, "raw"));
+  CHECK(apus_upstream_lenient(raw_upstream, true));
+  CHECK(apus_upstream_response_head(raw_upstream, 8192, 50));
+  apus_service *MAKE(raw_proxy, apus_proxy_new(raw_upstream));
+  CHECK(apus_app_mount(app, "/raw", raw_proxy));
   snprintf(toml, sizeof toml,
            "[[sites]]\nname = \"configured\"\nserver_name = [\"configured.example\"]\nlisten = [\"127.0.0.1:%s\"]\nroot = \"%s\"\n"
            "[[sites.locations]]\npath = \"= /text\"\nreturn = { status = 200, text = \"configured\" }\n",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientTlsSettings, Origin, OriginConnection,
-    Protocol, ProxyHead, RequestFailure, Timeouts, Tls, connect,
+    Protocol, ProxyHead, RequestFailure, ResponseRules, Timeouts, Tls, connect,
 };
 use apus_http::{Body, Headers, Method};
 use apus_testkit::{CertificateAuthority, block_on, collect};
@@ -31,6 +31,7 @@ pub(crate) fn try_get(
         tls: Some(Tls::new(&settings).unwrap()),
         protocol: Protocol::Http3,
         proxy_head: ProxyHead::None,
+        responses: ResponseRules::default(),
     };
     let timeouts = Timeouts {
         connect: Duration::from_secs(60),

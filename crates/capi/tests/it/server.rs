@@ -186,6 +186,16 @@ fn groups_hosts_hooks_and_mounts_route_requests() {
     assert!(server.body("/mounted/inside").starts_with("GET /inside"));
     // The proxy forwards to the Unix socket of the same server.
     assert_eq!(server.body("/proxied/files/small.txt"), "small file\n");
+    // With the path of the client, also where it has encoded slashes.
+    for (path, status) in [
+        ("/raw/object/a%2F%2Fb", 200),
+        ("/raw/object/a%2f", 200),
+        // Dot segments are resolved before the service that is mounted gets the path.
+        ("/raw/object/..%2Fa", 404),
+        ("/raw%2Fobject/a", 400),
+    ] {
+        assert_eq!(get(port, path).status(), status, "{path}");
+    }
     let cached = get(port, "/proxied/files/small.txt");
     assert!(
         cached.field("cache-status").unwrap().contains("hit"),

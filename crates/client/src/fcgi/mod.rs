@@ -12,22 +12,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use apus_codec::fastcgi::FastCgiConnection;
-use apus_codec::h1::HeadLimits;
 use apus_transport::{StreamSocket, Transport};
 
 pub use self::parked::ParkedFastCgi;
 use self::response_body::FastCgiResponseBody;
 use crate::exchange::SerialConnection;
 use crate::{
-    ClientRequest, ClientRequestHead, ClientResponse, ConnectionReturn, RequestFailure, Stderr,
-};
-
-/// Limits of a response's head. Applications are trusted to respond, but not to fill the memory of this
-/// process.
-const LIMITS: HeadLimits = HeadLimits {
-    target_bytes: 0,
-    head_bytes: 64 * 1024,
-    fields: 256,
+    ClientRequest, ClientRequestHead, ClientResponse, ConnectionReturn, RequestFailure,
+    ResponseRules, Stderr,
 };
 
 /// The largest body of a request, in bytes, after which its connection is used again. PHP reads that much at
@@ -48,6 +40,7 @@ pub struct FastCgiClient(Box<FastCgiClientConnection>);
 
 struct FastCgiClientConnection {
     serial: SerialConnection<FastCgiConnection>,
+    rules: ResponseRules,
     /// The head of the current request, for messages on its standard error.
     head: Option<Rc<ClientRequestHead>>,
     stderr: Option<Stderr>,
@@ -76,9 +69,10 @@ impl SentRequest<'_> {
 
 impl FastCgiClient {
     /// A new connection.
-    pub(crate) fn new(transport: Transport) -> Self {
+    pub(crate) fn new(transport: Transport, rules: ResponseRules) -> Self {
         Self(Box::new(FastCgiClientConnection {
-            serial: SerialConnection::new(transport, FastCgiConnection::new(LIMITS)),
+            serial: SerialConnection::new(transport, FastCgiConnection::new(rules.head_limits())),
+            rules,
             head: None,
             stderr: None,
             connection_return: None,

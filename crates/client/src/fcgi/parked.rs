@@ -12,6 +12,7 @@ use rustix::net::RecvFlags;
 use tokio::runtime::{self, Handle};
 
 use super::{FastCgiClient, FastCgiClientConnection};
+use crate::ResponseRules;
 
 /// An idle connection, which any thread may take over.
 ///
@@ -20,6 +21,7 @@ use super::{FastCgiClient, FastCgiClientConnection};
 #[derive(Debug)]
 pub struct ParkedFastCgi {
     socket: ParkedStream,
+    rules: ResponseRules,
     requests: u64,
     opened_at: Instant,
     parked_at: Instant,
@@ -45,6 +47,7 @@ impl ParkedFastCgi {
         };
         Some(Self {
             socket,
+            rules: inner.rules,
             requests: inner.serial.requests,
             opened_at: inner.serial.opened_at,
             parked_at: Instant::now(),
@@ -69,7 +72,7 @@ impl ParkedFastCgi {
             }
         };
         let transport = Transport::Clear(socket);
-        let mut connection = FastCgiClient::new(transport);
+        let mut connection = FastCgiClient::new(transport, self.rules);
         connection.0.serial.requests = self.requests;
         connection.0.serial.opened_at = self.opened_at;
         Ok(connection)

@@ -10,20 +10,13 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use apus_codec::h1::{ClientConnection, HeadLimits};
+use apus_codec::h1::ClientConnection;
 use apus_http::Interim;
 use apus_transport::{Transport, coarse_now};
 use tokio::io::ReadBuf;
 
 use crate::exchange::SerialConnection;
-use crate::{ClientRequest, ConnectionReturn, RequestFailure};
-
-/// Limits of a response's head. Origins are trusted to respond, but not to fill the memory of this process.
-const LIMITS: HeadLimits = HeadLimits {
-    target_bytes: 0,
-    head_bytes: 64 * 1024,
-    fields: 256,
-};
+use crate::{ClientRequest, ConnectionReturn, RequestFailure, ResponseRules};
 
 /// How long before an origin's idle timeout a connection is no longer used.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
@@ -46,9 +39,10 @@ struct Http1ClientConnection {
 
 impl Http1Client {
     /// A new connection.
-    pub(crate) fn new(transport: Transport) -> Self {
+    pub(crate) fn new(transport: Transport, rules: ResponseRules) -> Self {
+        let codec = ClientConnection::new(rules.head_limits()).lenient(rules.is_lenient);
         Self(Box::new(Http1ClientConnection {
-            serial: SerialConnection::new(transport, ClientConnection::new(LIMITS)),
+            serial: SerialConnection::new(transport, codec),
             interim: None,
             connection_return: None,
             idle_since: coarse_now(),
@@ -191,10 +185,11 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let ours = ReadInterestSocket::new(ours.into_std().unwrap()).unwrap();
         let kept = Rc::new(IdleSlot::default());
-        let mut connection = Http1Client::new(Transport::Clear(StreamSocket::Unix(
+        let transport = Transport::Clear(StreamSocket::Unix(
             ours,
             apus_transport::descriptors::DescriptorPermit::of_client(),
-        )));
+        ));
+        let mut connection = Http1Client::new(transport, ResponseRules::default());
         for _ in 0..2 {
             connection.set_connection_return(kept.clone());
             let responses = async {
@@ -219,10 +214,11 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let ours = ReadInterestSocket::new(ours.into_std().unwrap()).unwrap();
         let kept = Rc::new(IdleSlot::default());
-        let mut connection = Http1Client::new(Transport::Clear(StreamSocket::Unix(
+        let transport = Transport::Clear(StreamSocket::Unix(
             ours,
             apus_transport::descriptors::DescriptorPermit::of_client(),
-        )));
+        ));
+        let mut connection = Http1Client::new(transport, ResponseRules::default());
         connection.set_connection_return(kept.clone());
         let responses = async {
             let mut request = [0; 1024];

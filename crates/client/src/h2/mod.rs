@@ -21,8 +21,8 @@ use apus_transport::write_batch::BATCH;
 
 use self::driver::Http2ClientDriver;
 use self::protocol::Http2ClientProtocol;
-use crate::Timeouts;
 use crate::streams::MultiplexedClient;
+use crate::{ResponseRules, Timeouts};
 
 /// The most bytes of output; past it nothing more is read.
 const OUT_MOST: usize = 2 * BATCH;
@@ -30,8 +30,12 @@ const OUT_MOST: usize = 2 * BATCH;
 /// Starts HTTP/2 over a new connection, on a task of this thread. `timeouts` are those of the connection
 /// as a whole: how long the origin may take none of what is written; and, because a PING travels no
 /// further than the first packets of a connection, how long its acknowledgement may take.
-pub(crate) fn start(transport: Transport, timeouts: &Timeouts) -> MultiplexedClient {
-    let (client, streams) = MultiplexedClient::new(Http2ClientProtocol::new());
+pub(crate) fn start(
+    transport: Transport,
+    timeouts: &Timeouts,
+    rules: ResponseRules,
+) -> MultiplexedClient {
+    let (client, streams) = MultiplexedClient::new(Http2ClientProtocol::new(rules));
     let driver = Http2ClientDriver::new(transport, timeouts, streams);
     tokio::task::spawn_local(driver.run());
     client

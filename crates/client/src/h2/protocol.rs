@@ -10,10 +10,8 @@ use apus_transport::buffers::BufferPool;
 use apus_transport::write_batch::{BATCH, WriteBatch};
 use bytes::Bytes;
 
-use crate::FailureCause;
-use crate::streams::{
-    ClientProtocol, CloseReason, HEAD_BYTES, HEAD_FIELDS, RECEIVE_WINDOW, STREAMS,
-};
+use crate::streams::{ClientProtocol, CloseReason, RECEIVE_WINDOW, STREAMS};
+use crate::{FailureCause, ResponseRules};
 
 /// The codec and the bytes to write.
 pub(super) struct Http2ClientProtocol {
@@ -26,15 +24,15 @@ pub(super) struct Http2ClientProtocol {
 
 impl Http2ClientProtocol {
     /// A connection over which nothing was sent or received.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(rules: ResponseRules) -> Self {
         let buffers = BufferPool::of_thread();
         let mut out = WriteBatch::default();
         let config = Http2Config {
             max_concurrent_streams: u32::try_from(STREAMS).unwrap_or(u32::MAX),
             max_frame_size: 16 * 1024,
             target_bytes: 0,
-            head_bytes: HEAD_BYTES,
-            fields: HEAD_FIELDS,
+            head_bytes: rules.head_size(),
+            fields: rules.max_fields(),
             receive_window: RECEIVE_WINDOW,
             stream_receive_window: None,
             extended_connect: false,

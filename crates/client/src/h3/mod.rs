@@ -54,7 +54,7 @@ pub(crate) async fn connect(
     timeouts: &Timeouts,
 ) -> Result<MultiplexedClient, RequestFailure> {
     let connected = handshake::connect(origin, timeouts).await?;
-    let protocol = Http3ClientProtocol::new(connected.quic);
+    let protocol = Http3ClientProtocol::new(connected.quic, origin.responses);
     let (client, streams) = MultiplexedClient::new(protocol);
     let mut driver = Http3ClientDriver::new(streams, timeouts, connected.endpoint);
     driver.note_readable(connected.readable);

@@ -10,8 +10,8 @@ use apus_quic::{Dir, QuicConnection, StreamId};
 use bytes::{Bytes, BytesMut};
 
 use super::fault::Http3Fault;
-use crate::FailureCause;
-use crate::streams::{ClientProtocol, HEAD_BYTES, HEAD_FIELDS, STREAMS};
+use crate::streams::{ClientProtocol, STREAMS};
+use crate::{FailureCause, ResponseRules};
 
 /// The table with which origins may compress their field sections (RFC 9204 section 3.2.3), as that of HTTP/2.
 const DECODER_TABLE_BYTES: usize = 4096;
@@ -40,12 +40,12 @@ pub(super) struct Http3ClientProtocol {
 
 impl Http3ClientProtocol {
     /// A connection whose handshake is complete.
-    pub(super) fn new(quic: QuicConnection) -> Self {
+    pub(super) fn new(quic: QuicConnection, rules: ResponseRules) -> Self {
         let codec = H3Connection::client(H3Config {
             max_concurrent_streams: u32::try_from(STREAMS).unwrap_or(u32::MAX),
             target_bytes: 0,
-            head_bytes: HEAD_BYTES,
-            fields: HEAD_FIELDS,
+            head_bytes: rules.head_size(),
+            fields: rules.max_fields(),
             extended_connect: false,
             decoder_table_bytes: DECODER_TABLE_BYTES,
             blocked_streams: BLOCKED_STREAMS,

@@ -40,10 +40,6 @@ pub(crate) const STREAMS: usize = 120;
 /// The most bytes of bodies that an origin may have sent over a connection and that were not read yet.
 pub(crate) const RECEIVE_WINDOW: u32 = 32 * 1024 * 1024;
 
-/// Limits of a field section of a response.
-pub(crate) const HEAD_BYTES: usize = 64 * 1024;
-pub(crate) const HEAD_FIELDS: usize = 256;
-
 /// A connection that carries many requests at once, over HTTP/2 or HTTP/3: a handle, cheap to clone. When the last one
 /// is dropped, the connection ends as soon as the pending responses were read.
 pub struct MultiplexedClient {

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use apus_client::{
     Address, ClientRequest, ClientResponse, ConnectionReturn, FailureCause, FastCgiClient, Origin,
-    OriginConnection, ParkedFastCgi, Protocol, RequestFailure, RequestPhase, Timeouts, connect,
+    OriginConnection, ParkedFastCgi, Protocol, RequestFailure, RequestPhase, ResponseRules,
+    Timeouts, connect,
 };
 use apus_codec::fastcgi::{FastCgiConnection, Params};
 use apus_codec::h1::HeadLimits;
@@ -539,4 +540,37 @@ fn request_len(has_body: bool) -> usize {
     }
     codec.send_end(&mut out);
     out.len()
+}
+
+#[test]
+fn the_limits_of_a_head_are_those_of_the_group() {
+    let head = "Status: 200\r\nA: b\r\n\r\n";
+    let bytes = u32::try_from(head.len()).unwrap();
+    for (head_bytes, fields, is_accepted) in [
+        (bytes + 1, 256, true),
+        (bytes, 256, true),
+        (bytes - 1, 256, false),
+        (1024, 3, true),
+        (1024, 2, true),
+        (1024, 1, false),
+    ] {
+        let application = RawOrigin::start(move |_, mut connection| {
+            read_request(&mut connection);
+            connection.send(response_with(head));
+        });
+        let to = Origin {
+            protocol: Protocol::FastCgi,
+            responses: ResponseRules {
+                head_bytes,
+                fields,
+                is_lenient: false,
+            },
+            ..application.origin()
+        };
+        run(async {
+            let opened = connect(&to, None, &Timeouts::default()).await.unwrap();
+            let result = opened.send(get()).await;
+            assert_eq!(result.is_ok(), is_accepted, "{head_bytes} {fields}");
+        });
+    }
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientResponse, ConnectionReturn, Http1Client,
-    Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, Timeouts, connect,
+    Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, ResponseRules, Timeouts,
+    connect,
 };
 use apus_http::{Body, BodyError, BodyStream, Frame, Headers, Method};
 
@@ -176,6 +177,7 @@ pub(crate) fn origin(address: Address) -> Origin {
         tls: None,
         protocol: Protocol::Http1,
         proxy_head: ProxyHead::None,
+        responses: ResponseRules::default(),
     }
 }
 

@@ -35,6 +35,13 @@ impl BodyReader {
         Self::Chunked(Box::new(ChunkedDecoder::new(connection)))
     }
 
+    /// As [`Self::chunked`], for the body of a response.
+    pub(super) fn chunked_response(connection: &[u8], is_lenient: bool) -> Self {
+        Self::Chunked(Box::new(ChunkedDecoder::of_response(
+            connection, is_lenient,
+        )))
+    }
+
     /// Consumes input up to the end of the first run of data, or to the end of the body. Returns
     /// how many bytes that is.
     pub(super) fn read(

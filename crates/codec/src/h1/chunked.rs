@@ -26,12 +26,18 @@ pub(super) struct ChunkedDecoder {
     /// The joined values of the head's `Connection` fields. The fields that they name are dropped from
     /// the trailer section, too (RFC 9110 section 7.6.1).
     connection: Box<[u8]>,
+    /// Whether the body is that of a response, which has one recipient: whitespace after a chunk size and fields that no
+    /// trailer section may have are dropped. In a request they are attacks on servers that read it differently.
+    is_response: bool,
+    /// Whether lines may end with LF alone, and lines without a colon are dropped.
+    is_lenient: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 enum ChunkState {
     #[default]
     Size,
+    SizeSpace,
     Extension,
     SizeLineFeed,
     Data,
@@ -66,6 +72,15 @@ impl ChunkedDecoder {
             connection: connection.into(),
             ..Self::default()
         }
+    }
+
+    /// As [`Self::new`], for the body of a response.
+    pub(super) fn of_response(connection: &[u8], is_lenient: bool) -> Self {
+        let mut decoder = Self::new(connection);
+        decoder.is_response = true;
+        decoder.is_lenient = is_lenient;
+        decoder.trailer_lines.is_lenient = is_lenient;
+        decoder
     }
 
     /// Consumes input up to the end of the first run of data, or to the end of the body. Returns how
@@ -123,38 +138,58 @@ impl ChunkedDecoder {
                 self.remaining = self.remaining.wrapping_shl(4) | u64::from(digit);
                 Ok(ChunkState::Size)
             }
-            (ChunkState::Size, b';') if self.digits > 0 => Ok(ChunkState::Extension),
-            (ChunkState::Size, b'\r') if self.digits > 0 => Ok(ChunkState::SizeLineFeed),
-            (ChunkState::Size, b'\n') if self.digits > 0 => Err(Http1Error::BareLineFeed),
-            (ChunkState::Size, _) => Err(Http1Error::ChunkSize),
-            (ChunkState::Extension, b'\r') => Ok(ChunkState::SizeLineFeed),
-            (ChunkState::Extension, b'\n') => Err(Http1Error::BareLineFeed),
-            (ChunkState::Extension, byte) => {
-                self.extension = self.extension.saturating_add(1);
-                self.extensions = self.extensions.saturating_add(1);
-                if is_field_value(byte)
-                    && self.extension <= Self::CHUNK_EXTENSION
-                    && self.extensions <= Self::MESSAGE_EXTENSIONS
-                {
-                    Ok(ChunkState::Extension)
-                } else {
-                    Err(Http1Error::ChunkExtension)
+            (ChunkState::Size, _) if self.digits == 0 => Err(Http1Error::ChunkSize),
+            (ChunkState::Size | ChunkState::SizeSpace, b';') => Ok(ChunkState::Extension),
+            (ChunkState::Size | ChunkState::SizeSpace | ChunkState::Extension, b'\r') => {
+                Ok(ChunkState::SizeLineFeed)
+            }
+            (ChunkState::Size | ChunkState::SizeSpace | ChunkState::Extension, b'\n') => {
+                match self.is_lenient {
+                    true => Ok(self.end_of_size()),
+                    false => Err(Http1Error::BareLineFeed),
                 }
             }
-            (ChunkState::SizeLineFeed, b'\n') => {
-                self.digits = 0;
-                self.extension = 0;
-                Ok(if self.remaining == 0 {
-                    ChunkState::Trailers
-                } else {
-                    ChunkState::Data
-                })
+            // BWS, which many servers send that write sizes of a fixed width (RFC 9112 section 7.1.1).
+            (ChunkState::Size | ChunkState::SizeSpace, b' ' | b'\t') if self.is_response => {
+                self.count_extension(byte)?;
+                Ok(ChunkState::SizeSpace)
             }
+            (ChunkState::Size | ChunkState::SizeSpace, _) => Err(Http1Error::ChunkSize),
+            (ChunkState::Extension, byte) => {
+                self.count_extension(byte)?;
+                Ok(ChunkState::Extension)
+            }
+            (ChunkState::SizeLineFeed, b'\n') => Ok(self.end_of_size()),
             (ChunkState::SizeLineFeed, _) => Err(Http1Error::ChunkSize),
             (ChunkState::DataReturn, b'\r') => Ok(ChunkState::DataLineFeed),
+            (ChunkState::DataReturn, b'\n') if self.is_lenient => Ok(ChunkState::Size),
             (ChunkState::DataReturn, b'\n') => Err(Http1Error::BareLineFeed),
             (ChunkState::DataLineFeed, b'\n') => Ok(ChunkState::Size),
             (_, _) => Err(Http1Error::ChunkEnd),
+        }
+    }
+
+    /// The state behind the line of a chunk's size.
+    fn end_of_size(&mut self) -> ChunkState {
+        self.digits = 0;
+        self.extension = 0;
+        match self.remaining {
+            0 => ChunkState::Trailers,
+            _ => ChunkState::Data,
+        }
+    }
+
+    /// Counts a byte of an extension, or of the whitespace before it.
+    fn count_extension(&mut self, byte: u8) -> Result<(), Http1Error> {
+        self.extension = self.extension.saturating_add(1);
+        self.extensions = self.extensions.saturating_add(1);
+        if is_field_value(byte)
+            && self.extension <= Self::CHUNK_EXTENSION
+            && self.extensions <= Self::MESSAGE_EXTENSIONS
+        {
+            Ok(())
+        } else {
+            Err(Http1Error::ChunkExtension)
         }
     }
 
@@ -168,14 +203,17 @@ impl ChunkedDecoder {
     }
 
     fn trailer_field(&mut self, line: &[u8], limits: &HeadLimits) -> Result<(), Http1Error> {
-        let (name, value) = field::split(line)?;
         // Dropped fields count as well, because each of them costs comparisons.
         self.trailer_fields = self.trailer_fields.saturating_add(1);
         if self.trailer_fields > limits.fields {
             return Err(Http1Error::TooManyFields);
         }
+        if self.is_lenient && field::is_no_field(line) {
+            return Ok(());
+        }
+        let (name, value) = field::split(line)?;
         let name = name.to_ascii_lowercase();
-        if REFUSED_TRAILERS.contains(&name.as_slice()) {
+        if !self.is_response && REFUSED_TRAILERS.contains(&name.as_slice()) {
             return Err(Http1Error::TrailerField);
         }
         let is_named = || list::has_member(&self.connection, &name);
@@ -186,7 +224,7 @@ impl ChunkedDecoder {
     }
 }
 
-/// Fields of framing and routing, which only an attack puts into a trailer section.
+/// Fields of framing and routing, which only an attack puts into the trailer section of a request.
 const REFUSED_TRAILERS: [&[u8]; 3] = [b"content-length", b"host", b"transfer-encoding"];
 
 /// Appends the line before the data of a chunk. The caller must not pass 0, which would end the body.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 
 use super::body::{BodyPiece, BodyReader, BodyWriter};
-use super::response::{Http1ResponseHead, RequestKind, ResponseReader};
+use super::response::{Http1ResponseHead, RequestKind, ResponseContext, ResponseReader};
 use super::{BodyFraming, HeadLimits, Http1Error, encode};
 use apus_http::Headers;
 use apus_http::grammar::{is_authority, is_field_content, is_host};
@@ -42,6 +42,7 @@ use apus_http::list;
 #[derive(Debug)]
 pub struct ClientConnection {
     limits: HeadLimits,
+    is_lenient: bool,
     reading: ReadState,
     head: ResponseReader,
     writing: Option<BodyWriter>,
@@ -114,6 +115,7 @@ impl ClientConnection {
     pub fn new(limits: HeadLimits) -> Self {
         Self {
             limits,
+            is_lenient: false,
             reading: ReadState::Nothing,
             head: ResponseReader::default(),
             writing: None,
@@ -125,6 +127,14 @@ impl ClientConnection {
             closing: false,
             tunnel: false,
         }
+    }
+
+    /// Accepts deviations of old servers that no recipient reads in another way: lines that end with LF alone (RFC 9112
+    /// section 2.2), lines of a field section without a colon, which are dropped, and equal repetitions of
+    /// `Content-Length` (RFC 9110 section 8.6).
+    #[must_use]
+    pub fn lenient(self, is_lenient: bool) -> Self {
+        Self { is_lenient, ..self }
     }
 
     /// Sends the head of a request. Returns how its body has to be framed.
@@ -277,7 +287,12 @@ impl ClientConnection {
     }
 
     fn handle_head(&mut self, input: &[u8]) -> Result<(usize, Http1ClientEvent), Http1Error> {
-        let (consumed, read) = self.head.read(input, &self.limits, self.request_kind)?;
+        let context = ResponseContext {
+            limits: self.limits,
+            request_kind: self.request_kind,
+            is_lenient: self.is_lenient,
+        };
+        let (consumed, read) = self.head.read(input, context)?;
         let Some(read) = read else {
             return Ok((consumed, Http1ClientEvent::Incomplete));
         };
@@ -305,7 +320,8 @@ impl ClientConnection {
                 self.reading = ReadState::Body(BodyReader::Length(length));
             }
             BodyFraming::Chunked => {
-                self.reading = ReadState::Body(BodyReader::chunked(&read.connection));
+                let body = BodyReader::chunked_response(&read.connection, self.is_lenient);
+                self.reading = ReadState::Body(body);
             }
             BodyFraming::UntilClose => {
                 self.reading = ReadState::Body(BodyReader::UntilClose);

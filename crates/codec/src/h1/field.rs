@@ -27,13 +27,20 @@ pub(super) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), Http1Error> {
     }
 }
 
+/// Whether a line has no colon, so that it is no field for any recipient, and does not continue the line before it.
+pub(super) fn is_no_field(line: &[u8]) -> bool {
+    !matches!(line, [b' ' | b'\t', ..])
+        && memchr::memchr(b':', line).is_none()
+        && is_field_content(line)
+}
+
 /// What was found at the start of a field section.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SectionPart {
     /// Lines of these many bytes were received.
     Lines(usize),
-    /// The empty line, of two bytes.
-    End,
+    /// The empty line, of these many bytes.
+    End(usize),
     /// An incomplete line.
     Incomplete,
 }
@@ -63,13 +70,16 @@ pub(super) fn receive(
         return Ok(SectionPart::Incomplete);
     };
     if line.is_empty() {
-        return Ok(SectionPart::End);
+        return Ok(SectionPart::End(bytes));
     }
-    let (name, value) = split(line)?;
     if lines.fields >= max_fields {
         return Err(Http1Error::TooManyFields);
     }
     lines.fields = lines.fields.saturating_add(1);
+    if lines.is_lenient && is_no_field(line) {
+        return Ok(SectionPart::Lines(bytes));
+    }
+    let (name, value) = split(line)?;
     let field = KnownField::named(name);
     if !inspected.has(field) || inspect(field, value)? {
         headers.push(name, trim(value));
@@ -81,6 +91,16 @@ pub(super) fn receive(
 /// sends any, and other parsers disagree about them.
 pub(super) fn content_length(value: &[u8]) -> Result<u64, Http1Error> {
     parse_decimal(trim_spaces(value)).ok_or(Http1Error::ContentLength)
+}
+
+/// As [`content_length`], for a value that may be a list of equal lengths, which is that length (RFC 9110 section 8.6).
+pub(super) fn repeated_content_length(value: &[u8]) -> Result<u64, Http1Error> {
+    let mut lengths = value.split(|byte| *byte == b',').map(content_length);
+    let first = lengths.next().ok_or(Http1Error::ContentLength)??;
+    match lengths.all(|length| length == Ok(first)) {
+        true => Ok(first),
+        false => Err(Http1Error::ContentLength),
+    }
 }
 
 /// Checks that the value of a request's `Transfer-Encoding` is `chunked`.
@@ -144,7 +164,7 @@ mod tests {
         }
         for case in cases {
             let expected = match LineReader::default().next(&case, limits.0, limits.0) {
-                Ok(Some(([], _))) => Ok((SectionPart::End, Headers::new())),
+                Ok(Some(([], bytes))) => Ok((SectionPart::End(bytes), Headers::new())),
                 Ok(Some((line, bytes))) => split(line).map(|(name, value)| {
                     let mut headers = Headers::new();
                     headers.push(name, trim(value));

@@ -11,6 +11,8 @@ pub(super) struct LineReader {
     consumed: usize,
     /// Field lines among them.
     pub(super) fields: usize,
+    /// Whether a line may end with LF alone.
+    pub(super) is_lenient: bool,
 }
 
 impl LineReader {
@@ -59,8 +61,10 @@ impl LineReader {
             };
         };
         let end = self.scanned.saturating_add(at);
-        let Some([line @ .., b'\r']) = window.get(..end) else {
-            return Err(Http1Error::BareLineFeed);
+        let line = match window.get(..end) {
+            Some([line @ .., b'\r']) => line,
+            Some(line) if self.is_lenient => line,
+            _ => return Err(Http1Error::BareLineFeed),
         };
         let bytes = end.saturating_add(1);
         self.scanned = 0;

@@ -116,8 +116,8 @@ impl RequestReader {
             match part {
                 SectionPart::Lines(bytes) => consumed = consumed.saturating_add(bytes),
                 SectionPart::Incomplete => return Ok((consumed, None)),
-                SectionPart::End => {
-                    return Ok((consumed.saturating_add(2), Some(self.finish()?)));
+                SectionPart::End(bytes) => {
+                    return Ok((consumed.saturating_add(bytes), Some(self.finish()?)));
                 }
             }
         }

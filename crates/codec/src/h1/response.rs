@@ -45,6 +45,15 @@ pub(super) struct ResponseReader {
     fields: ResponseFields,
 }
 
+/// What a response is read by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ResponseContext {
+    pub(super) limits: HeadLimits,
+    pub(super) request_kind: RequestKind,
+    /// Whether deviations are accepted that no recipient reads in another way.
+    pub(super) is_lenient: bool,
+}
+
 /// The fields that the codec interprets itself, as far as they were read.
 #[derive(Debug, Default)]
 struct ResponseFields {
@@ -52,6 +61,9 @@ struct ResponseFields {
     keep_alive: KeepAlive,
     /// The joined values of `Connection`.
     connection: Vec<u8>,
+    is_lenient: bool,
+    /// Whether the length was repeated in one line.
+    has_length_list: bool,
 }
 
 impl ResponseFields {
@@ -60,6 +72,9 @@ impl ResponseFields {
 
     /// Adds a line. Returns whether it is one of the end-to-end fields of the message, or `Upgrade`.
     fn add(&mut self, field: KnownField, value: &[u8]) -> Result<bool, Http1Error> {
+        if self.is_lenient && field == KnownField::ContentLength {
+            return self.add_repeated_length(value);
+        }
         self.framing.add(field, value)?;
         match field {
             KnownField::Connection => {
@@ -70,6 +85,17 @@ impl ResponseFields {
             _ => {}
         }
         Ok(!FieldSet::CONNECTION.has(field) || field == KnownField::Upgrade)
+    }
+
+    /// Adds a length, which may be repeated. Returns whether it is the first line.
+    fn add_repeated_length(&mut self, value: &[u8]) -> Result<bool, Http1Error> {
+        let length = field::repeated_content_length(value)?;
+        self.has_length_list |= value.contains(&b',');
+        match self.framing.content_length.replace(length) {
+            None => Ok(true),
+            Some(before) if before == length => Ok(false),
+            Some(_) => Err(Http1Error::ContentLength),
+        }
     }
 }
 
@@ -123,9 +149,15 @@ impl ResponseReader {
     pub(super) fn read(
         &mut self,
         input: &[u8],
-        limits: &HeadLimits,
-        request_kind: RequestKind,
+        context: ResponseContext,
     ) -> Result<(usize, Option<ReceivedResponse>), Http1Error> {
+        let ResponseContext {
+            limits,
+            request_kind,
+            is_lenient,
+        } = context;
+        self.lines.is_lenient = is_lenient;
+        self.fields.is_lenient = is_lenient;
         let mut consumed = 0_usize;
         let section = (limits.head_bytes, Http1Error::HeadTooLarge);
         loop {
@@ -156,9 +188,9 @@ impl ResponseReader {
             match part {
                 SectionPart::Lines(bytes) => consumed = consumed.saturating_add(bytes),
                 SectionPart::Incomplete => return Ok((consumed, None)),
-                SectionPart::End => {
+                SectionPart::End(bytes) => {
                     let head = std::mem::take(self).finish(status, request_kind)?;
-                    return Ok((consumed.saturating_add(2), Some(head)));
+                    return Ok((consumed.saturating_add(bytes), Some(head)));
                 }
             }
         }
@@ -179,7 +211,13 @@ impl ResponseReader {
             framing,
             keep_alive,
             connection,
+            is_lenient: _,
+            has_length_list,
         } = fields;
+        if has_length_list && let Some(length) = framing.content_length {
+            // Digits are a valid value.
+            let _ = headers.try_insert("content-length", length.to_string());
+        }
         let length = framing.resolve(version)?;
         let is_tunnel = request_kind == RequestKind::Connect && status.is_success();
         let has_no_length =

@@ -2,13 +2,13 @@
 
 use super::YEAR;
 use super::cache::Cache;
-use super::proxy::{Accel, HoldRequest, HoldResponse};
+use super::proxy::{Accel, HoldRequest, HoldResponse, PathForm};
 use super::upstream::{Queue, Retry};
 use super::workers::Workers;
 use crate::keys::keys;
 use crate::string_type::php::{ScriptPath, VariableName, VariableValue};
 use crate::string_type::{FieldName, PathPattern};
-use crate::value::{Int, Map, OneOrMore, Seconds, Switch, Text, Time};
+use crate::value::{Int, Kilobytes, Map, OneOrMore, Seconds, Switch, Text, Time};
 
 keys! {
     /// PHP over FastCGI. A location's own table changes the keys that it gives; the others are as
@@ -32,6 +32,10 @@ keys! {
         /// FastCGI parameters, which replace those of the same name; may hold variables as `$host`.
         /// An empty one is not sent.
         params: Map<VariableName, VariableValue> = Map::default(),
+        /// Whether scripts get paths with `%2F`: `raw` passes them on in `REQUEST_URI`, as applications
+        /// need that have slashes in names, and a slash for all rules for paths; with `normalized`
+        /// they get 400. In the same way dot segments get 400, or are resolved.
+        path: PathForm = PathForm::Normalized,
         /// Whether scripts get fields whose names have an underscore. They map to the same variable
         /// as those with a hyphen.
         underscores: bool = false,
@@ -55,6 +59,10 @@ keys! {
         read_timeout: Time<YEAR> = Time::new(60),
         /// How long PHP may read nothing of a request, in seconds.
         write_timeout: Time<YEAR> = Time::new(60),
+        /// The largest head of a response, in KB. A larger one is a 502.
+        response_header_size: Kilobytes<1, 1024> = Kilobytes::new(64),
+        /// Field lines in a head of a response. More are a 502.
+        response_header_fields: Int<1, 10_000> = Int(256),
         /// Whether a request body is buffered before PHP gets the request, so that a slow client
         /// does not occupy one of its processes. A body of unknown length always is.
         hold_request: Switch<HoldRequest> = Switch::On,

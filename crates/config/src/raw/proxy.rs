@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 use super::YEAR;
 use super::upstream::SameSite;
 use crate::keys::{
-    ConfigReader, ConfigTable, KeyType, TableNode, TypeDescription, ValueNode, keys,
+    ConfigReader, ConfigTable, KeyType, TableNode, TypeDescription, ValueNode, choices, keys,
 };
 use crate::string_type::origin::{
     CookiePath, Domain, MediaRangeText, NewDomain, ProxyHost, SearchText, UpgradeName,
@@ -16,13 +16,28 @@ use crate::string_type::origin::{
 use crate::string_type::{BodyText, FieldName, SitePath};
 use crate::value::{FilePath, Int, Kilobytes, Map, Megabytes, OneOrMore, Switch, Text, Time};
 
+choices! {
+    /// The form of paths that origins and scripts get.
+    pub(crate) PathForm: "a form of paths" {
+        /// `//` is one slash, and dot segments are resolved.
+        Normalized = "normalized",
+        /// As the client sent it.
+        Raw = "raw",
+    }
+}
+
 keys! {
     /// Changes of requests to origins and of their responses. A location's own table changes the
     /// keys that it gives; the others are as in the site's.
     pub(crate) struct Proxy {
-        /// The `Host` that origins get: `$http_host` for the one that the client used,
-        /// `$proxy_host` for the one in a URL as `upstream`, or a name.
+        /// The `Host` that origins get: `$http_host` for the one that the client used, in lower case
+        /// and without the default port, `raw` for the one that the client used exactly as it was
+        /// sent, `$proxy_host` for the one in a URL as `upstream`, or a name.
         host: ProxyHost = ProxyHost::Client,
+        /// The path that origins get: `normalized` for the one that the client sent with `//` as one
+        /// slash and dot segments resolved, `raw` for exactly the one that it sent. With `raw`, paths
+        /// with dot segments get 400, since rules for paths could be evaded by them.
+        path: PathForm = PathForm::Normalized,
         /// Whether origins get `X-Forwarded-For`, `X-Forwarded-Proto`, `X-Forwarded-Host`,
         /// `X-Forwarded-Port` and `X-Real-IP`. Such fields of clients are removed; one that
         /// `request_headers` sets stays.

@@ -11,7 +11,7 @@ use crate::string_type::origin::{
     CookiePath, DnsServer, Domain, GroupName, HashKeyText, HostAndPort, NodeAddress, RetryCause,
     Statuses, Token,
 };
-use crate::value::{FilePath, Int, OneOrMore, Seconds, Switch, Text, Time};
+use crate::value::{FilePath, Int, Kilobytes, OneOrMore, Seconds, Switch, Text, Time};
 
 keys! {
     /// A group of origins that serve the same requests. Locations name it as their `upstream`.
@@ -61,6 +61,15 @@ keys! {
         read_timeout: Time<YEAR> = Time::new(60),
         /// How long a node may read nothing of a request, in seconds.
         write_timeout: Time<YEAR> = Time::new(60),
+        /// The largest head of a response, and the largest trailer section, in KB. A larger head is a
+        /// 502.
+        response_header_size: Kilobytes<1, 1024> = Kilobytes::new(64),
+        /// Field lines in a head of a response. More are a 502.
+        response_header_fields: Int<1, 10_000> = Int(256),
+        /// Whether responses over HTTP/1.1 are accepted as old servers send them, where no recipient
+        /// reads that in another way: lines that end with LF alone, lines without a colon, which
+        /// are dropped, and equal repetitions of `Content-Length`.
+        lenient: bool = false,
         /// The longest time of a request with queue, retries and body, in seconds. By default there
         /// is no limit.
         total_timeout: Time<YEAR>,

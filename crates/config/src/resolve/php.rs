@@ -15,8 +15,8 @@ use apus_sites::{LocationSettings, Preset};
 use apus_upstream::plan::{self, NodePlan};
 
 use super::cache;
-use super::proxy::{hold_request, hold_response, service_settings};
-use super::upstream::{FastcgiGroup, SiteUpstreams};
+use super::proxy::{hold_request, hold_response, path_form, service_settings};
+use super::upstream::{FastcgiGroup, SiteUpstreams, response_limits};
 use crate::diagnostics::Finding;
 use crate::keys::{ConfigReader, ConfigTable, shown};
 use crate::plan::{FilesPlan, PhpPlan};
@@ -138,6 +138,7 @@ impl PhpResolver<'_> {
                 .unwrap_or("Apus")
                 .into(),
             underscores: *keys.underscores,
+            path_form: path_form(&keys.path),
             params: keys
                 .params
                 .0
@@ -179,6 +180,13 @@ impl PhpResolver<'_> {
             script_root: either(&own.script_root, &site.script_root),
             resolve_root: own.resolve_root.or(&site.resolve_root).clone(),
             params: own.params.or(&site.params).clone(),
+            path: own.path.or(&site.path).clone(),
+            response_header_size: (own.response_header_size)
+                .or(&site.response_header_size)
+                .clone(),
+            response_header_fields: (own.response_header_fields)
+                .or(&site.response_header_fields)
+                .clone(),
             underscores: own.underscores.or(&site.underscores).clone(),
             hide: own.hide.or(&site.hide).clone(),
             pool_size: own.pool_size.or(&site.pool_size).clone(),
@@ -276,6 +284,10 @@ impl PhpResolver<'_> {
                     write: keys.write_timeout.0,
                     ..Timeouts::default()
                 },
+                responses: response_limits(
+                    keys.response_header_size.value.0,
+                    keys.response_header_fields.value.0,
+                ),
                 span: &self.servers.span,
             },
             reader,
@@ -460,6 +472,8 @@ fn of_group(keys: &keys::Fastcgi) -> Vec<(&'static str, &SourceSpan)> {
         one("first_byte_timeout", &keys.first_byte_timeout),
         one("read_timeout", &keys.read_timeout),
         one("write_timeout", &keys.write_timeout),
+        one("response_header_size", &keys.response_header_size),
+        one("response_header_fields", &keys.response_header_fields),
         keys.queue.as_ref().map(|key| ("queue", &key.span)),
         keys.retry.as_ref().map(|key| ("retry", &key.span)),
     ]

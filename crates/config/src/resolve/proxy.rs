@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use apus_net::SystemAccount;
 use apus_proxy::{
-    CookieRules, Forwarding, HoldSettings, HostHeader, MirrorSettings, PathChange, ProxySettings,
-    RedirectRule, Substitution, Substitutions,
+    CookieRules, Forwarding, HoldSettings, HostHeader, MirrorSettings, PathChange, PathForm,
+    ProxySettings, RedirectRule, Substitution, Substitutions,
 };
 use apus_sites::{AccelSettings, LocationSettings};
 use rustix::fs::Access;
@@ -60,9 +60,11 @@ impl ProxyResolver<'_> {
         let proxy = ProxyPlan {
             cache,
             settings: ProxySettings {
+                site: self.groups.site_name().into(),
                 host,
                 scheme: found.scheme(),
                 path: path?,
+                path_form: path_form(&keys.path),
                 forwarding: Forwarding {
                     x_forwarded: *keys.x_forwarded,
                     forwarded: *keys.forwarded,
@@ -187,6 +189,27 @@ impl ProxyResolver<'_> {
             }
             Some((_, text)) => text.find('/').and_then(|at| text.get(at..)).unwrap_or("/"),
         };
+        if let Some((pattern, text)) = &pattern
+            && !text.starts_with('=')
+            && !strip.ends_with('/')
+            && strip != put.as_str()
+        {
+            let label = match put.ends_with('/') {
+                true => format!("`{strip}x` is in the location, but not below it, and gets 404"),
+                false => format!("`{strip}x` is in the location, and becomes `{put}x`"),
+            };
+            reader.report(
+                Finding::warning(
+                    &pattern.span,
+                    "a prefix that ends inside a segment, with a path in `upstream`",
+                    label,
+                )
+                .related(&self.upstream.span, "the path that replaces it")
+                .help(format!(
+                    "write `{strip}/`, or `= {strip}` for this path alone"
+                )),
+            );
+        }
         Some((strip != put).then(|| PathChange {
             strip: strip.into(),
             put: put.as_str().into(),
@@ -202,6 +225,7 @@ impl ProxyResolver<'_> {
         };
         Some(keys::Proxy {
             host: own.host.or(&site.host).clone(),
+            path: own.path.or(&site.path).clone(),
             x_forwarded: own.x_forwarded.or(&site.x_forwarded).clone(),
             forwarded: own.forwarded.or(&site.forwarded).clone(),
             via: own.via.or(&site.via).clone(),
@@ -224,6 +248,7 @@ impl ProxyResolver<'_> {
     fn host(&self, keys: &keys::Proxy, reader: &mut ConfigReader<'_>) -> Option<HostHeader> {
         Some(match &keys.host.value {
             ProxyHost::Client => HostHeader::Client,
+            ProxyHost::Raw => HostHeader::AsSent,
             ProxyHost::Fixed(host) => HostHeader::Fixed(host.as_str().into()),
             ProxyHost::Origin => match &self.upstream.target {
                 UpstreamTarget::Origin {
@@ -243,6 +268,14 @@ impl ProxyResolver<'_> {
                 }
             },
         })
+    }
+}
+
+/// The form of paths.
+pub(super) fn path_form(form: &keys::PathForm) -> PathForm {
+    match form {
+        keys::PathForm::Normalized => PathForm::Normalized,
+        keys::PathForm::Raw => PathForm::Raw,
     }
 }
 

@@ -7,7 +7,7 @@ mod node;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use apus_client::{Protocol, ProxyHead, Timeouts};
+use apus_client::{Protocol, ProxyHead, ResponseRules, Timeouts};
 use apus_upstream::plan::{
     BudgetPlan, ConnectionPoolPlan, DnsPlan, GroupPlan, HashKey, NodePlan, QueuePlan, RetryOn,
     RetryPlan, SameSite, StickyPlan, Strategy,
@@ -61,6 +61,7 @@ pub(super) struct FastcgiGroup<'a> {
     pub(super) queue: Option<&'a Setting<keys::Queue>>,
     pub(super) retry: Option<&'a Setting<keys::Retry>>,
     pub(super) timeouts: Timeouts,
+    pub(super) responses: ResponseRules,
     pub(super) span: &'a SourceSpan,
 }
 
@@ -180,6 +181,7 @@ impl<'a> SiteUpstreams<'a> {
                     },
                     retry,
                     timeouts: group.timeouts,
+                    responses: group.responses,
                     ..GroupPlan::new(name.as_str(), group.nodes)
                 },
             });
@@ -284,6 +286,13 @@ fn group(
                 Some(keys::ProxyHead::V1) => ProxyHead::V1,
                 Some(keys::ProxyHead::V2) => ProxyHead::V2,
             },
+            responses: ResponseRules {
+                is_lenient: *raw.lenient,
+                ..response_limits(
+                    raw.response_header_size.value.0,
+                    raw.response_header_fields.value.0,
+                )
+            },
             pool: pool(raw, reader)?,
             queue: queue(raw, &nodes, reader)?,
             passive: health::passive(raw, reader),
@@ -306,6 +315,15 @@ fn group(
         },
         tls,
     })
+}
+
+/// The limits of the heads of responses.
+pub(super) fn response_limits(bytes: u64, fields: u64) -> ResponseRules {
+    ResponseRules {
+        head_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+        fields: u32::try_from(fields).unwrap_or(u32::MAX),
+        is_lenient: false,
+    }
 }
 
 fn strategy(raw: &keys::Upstream, reader: &mut ConfigReader<'_>) -> Option<Strategy> {

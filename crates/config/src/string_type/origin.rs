@@ -349,6 +349,8 @@ impl StringType for HostAndPort {
 pub(crate) enum ProxyHost {
     /// That of the client's request.
     Client,
+    /// That of the client's request, exactly as it was sent.
+    Raw,
     /// That of the URL.
     Origin,
     /// A fixed one.
@@ -356,11 +358,12 @@ pub(crate) enum ProxyHost {
 }
 
 impl StringType for ProxyHost {
-    const EXPECTED: &'static str = "`$http_host`, `$proxy_host`, or a host";
+    const EXPECTED: &'static str = "`$http_host`, `raw`, `$proxy_host`, or a host";
 
     fn parse(text: &str) -> Result<Self, String> {
         match text {
             "$http_host" => Ok(Self::Client),
+            "raw" => Ok(Self::Raw),
             "$proxy_host" => Ok(Self::Origin),
             _ => HostAndPort::parse(text).map(|host| Self::Fixed(host.0)),
         }
@@ -369,6 +372,7 @@ impl StringType for ProxyHost {
     fn as_written(&self) -> Option<&str> {
         Some(match self {
             Self::Client => "$http_host",
+            Self::Raw => "raw",
             Self::Origin => "$proxy_host",
             Self::Fixed(host) => host,
         })

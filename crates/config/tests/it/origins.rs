@@ -1,8 +1,8 @@
 //! Reading configurations of reverse proxies: groups of origins, and the locations that use them.
 
-use apus_client::Address;
+use apus_client::{Address, ResponseRules};
 use apus_config::HandlerPlan;
-use apus_proxy::{HostHeader, ProxySettings};
+use apus_proxy::{HostHeader, PathForm, ProxySettings};
 use apus_upstream::plan::{GroupPlan, NodePlan, NodeTarget};
 
 use crate::documents::{findings, folder, parse_in};
@@ -76,7 +76,7 @@ const MISTAKES_ABOUT_ORIGINS: &[(&str, &str)] = &[
     ),
     (
         "SITE\nproxy.host = \"a b\"\n",
-        "4:14 `a b` is not `$http_host`, `$proxy_host`, or a host",
+        "4:14 `a b` is not `$http_host`, `raw`, `$proxy_host`, or a host",
     ),
     (
         "[[sites]]\nlisten = 80\nupstream = \"unix:/a\"\nproxy.host = \"$proxy_host\"\n",
@@ -272,7 +272,10 @@ fn the_defaults_of_a_group_are_those_of_the_plan() {
     let Some(HandlerPlan::Proxy(proxy)) = &plan.sites[0].handler else {
         panic!("the site is a proxy");
     };
-    let expected = ProxySettings::default();
+    let expected = ProxySettings {
+        site: "one".into(),
+        ..ProxySettings::default()
+    };
     assert_eq!(
         format!("{:?}", proxy.settings).replace("[\"text/html\"]", "[]"),
         format!("{expected:?}")
@@ -366,4 +369,83 @@ fn sites_with_the_same_url_share_its_group() {
     };
     let plan = parse_in(folder.path(), &(site("a") + &site("b"))).unwrap();
     assert_eq!(plan.upstreams.len(), 1);
+}
+
+#[test]
+fn the_path_and_the_host_of_requests_are_those_of_the_client_by_choice() {
+    let folder = folder();
+    for (keys, path_form, host) in [
+        ("", PathForm::Normalized, HostHeader::Client),
+        (
+            "path = \"normalized\"\nhost = \"$http_host\"",
+            PathForm::Normalized,
+            HostHeader::Client,
+        ),
+        (
+            "path = \"raw\"\nhost = \"raw\"",
+            PathForm::Raw,
+            HostHeader::AsSent,
+        ),
+    ] {
+        let text = format!(
+            "[[sites]]\nlisten = 80\nupstream = \"http://app:80\"\n[sites.proxy]\n{keys}\n"
+        );
+        let plan = parse_in(folder.path(), &text).unwrap();
+        let Some(HandlerPlan::Proxy(proxy)) = &plan.sites[0].handler else {
+            panic!("it is a proxy");
+        };
+        assert_eq!(proxy.settings.path_form, path_form, "{keys}");
+        assert_eq!(proxy.settings.host, host, "{keys}");
+    }
+    let text =
+        "[[sites]]\nlisten = 80\nupstream = \"http://app:80\"\n[sites.proxy]\npath = \"cooked\"\n";
+    let found = findings(text);
+    assert!(found[0].contains("is not a form of paths"), "{found:?}");
+}
+
+#[test]
+fn a_prefix_that_ends_inside_a_segment_is_a_warning_if_the_upstream_has_a_path() {
+    let folder = folder();
+    for (pattern, upstream, label) in [
+        ("/w", "http://app:80/w1", Some("becomes `/w1x`")),
+        ("^~ /w", "http://app:80/w1/", Some("gets 404")),
+        ("/w", "http://app:80/", Some("gets 404")),
+        ("/w/", "http://app:80/w1", None),
+        ("= /w", "http://app:80/w1", None),
+        ("/w", "http://app:80", None),
+        ("/w", "http://app:80/w", None),
+    ] {
+        let text = format!(
+            "[[sites]]\nlisten = 80\nroot = \"other\"\n\
+             [[sites.locations]]\npath = \"{pattern}\"\nupstream = \"{upstream}\"\n"
+        );
+        let warnings = parse_in(folder.path(), &text).unwrap().warnings.to_string();
+        let found = warnings.contains("a prefix that ends inside a segment");
+        assert_eq!(found, label.is_some(), "{pattern} {upstream} {warnings}");
+        assert!(
+            label.is_none_or(|label| warnings.contains(label)),
+            "{warnings}"
+        );
+    }
+}
+
+#[test]
+fn a_group_limits_the_heads_of_responses_and_may_be_lenient() {
+    let folder = folder();
+    let group = |keys: &str| {
+        let text = format!(
+            "[[sites]]\nlisten = 80\nupstream = \"app\"\n\
+             [[sites.upstreams]]\nname = \"app\"\nnodes = \"a:1\"\n{keys}\n"
+        );
+        let plan = parse_in(folder.path(), &text).unwrap();
+        plan.upstreams[0].group.responses
+    };
+    assert_eq!(group(""), ResponseRules::default());
+    let keys = "response_header_size = 8\nresponse_header_fields = 50\nlenient = true";
+    let rules = ResponseRules {
+        head_bytes: 8 * 1024,
+        fields: 50,
+        is_lenient: true,
+    };
+    assert_eq!(group(keys), rules);
 }

@@ -18,9 +18,10 @@ use super::resident::ResidentWorkers;
 use super::script::{ScriptError, Scripts};
 use super::settings::PhpSettings;
 use super::variables::{Variables, content_length};
+use apus_http::path;
 use apus_http::trace::{self, Step, StepKind};
 use apus_proxy::log_rate_limiter::LogRateLimiter;
-use apus_proxy::{HoldSettings, UpstreamClient};
+use apus_proxy::{HoldSettings, PathForm, UpstreamClient};
 
 /// How much of a body of unknown length is buffered, to find its length.
 const UNKNOWN_LENGTH_MEMORY: u64 = 64 << 10;
@@ -72,7 +73,9 @@ impl Php {
 impl ServiceFactory for Php {
     fn service(&self) -> Rc<dyn Service> {
         let client = (self.upstreams.as_ref()).map(|upstreams| {
-            UpstreamClient::new(upstreams, &self.group).with_stderr(stderr(&self.group))
+            UpstreamClient::new(upstreams, &self.group)
+                .of_site(&self.settings.site)
+                .with_stderr(stderr(&self.group))
         });
         let front = self.settings.front_controller.as_deref();
         let workers = self.workers.clone();
@@ -102,7 +105,12 @@ struct PhpServiceInner {
 impl Service for PhpService {
     fn call(&self, request: Request) -> ResponseFuture {
         let inner = &self.0;
-        let Ok(path) = request.plain_path() else {
+        let path = match inner.settings.path_form {
+            PathForm::Normalized => request.plain_path(),
+            PathForm::Raw => path::check_raw(request.original_target().path())
+                .and_then(|()| request.normal_path()),
+        };
+        let Ok(path) = path else {
             return Response::new(StatusCode::BAD_REQUEST).into();
         };
         let script = match inner.scripts.find(path, &inner.settings) {

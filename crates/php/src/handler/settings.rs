@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use apus_files::Symlinks;
 use apus_patterns::Glob;
-use apus_proxy::HoldSettings;
+use apus_proxy::{HoldSettings, PathForm};
 use apus_sites::Template;
 
 /// The settings of the PHP service: which scripts run, and their variables.
@@ -39,6 +39,9 @@ pub struct PhpSettings {
     pub server_name: Option<Box<str>>,
     /// `SERVER_SOFTWARE`.
     pub server_software: Box<str>,
+    /// The form of the path in `REQUEST_URI`. Paths with an encoded slash, which is a slash in all rules, are refused
+    /// unless it is raw.
+    pub path_form: PathForm,
     /// Whether header fields with an underscore in their name become variables.
     pub underscores: bool,
     /// Additional variables, which replace those of the same name. An empty value removes a variable.
@@ -80,6 +83,7 @@ impl Default for PhpSettings {
             server_name: None,
             server_software: "Apus".into(),
             underscores: false,
+            path_form: PathForm::Normalized,
             params: Vec::new(),
             hidden: Vec::new(),
             hold_request: Some(HoldSettings {

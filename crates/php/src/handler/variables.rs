@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::wire::{FixedVariables, RequestFrame};
 use apus_codec::fastcgi::Params;
-use apus_http::{Peer, Request, Version, is_identity_field};
+use apus_http::{Peer, Request, Version, is_identity_field, path};
 use smallvec::SmallVec;
 
 use super::script::Script;
@@ -318,8 +318,19 @@ impl<T: ParamSink> CgiParams<'_, T> {
     fn push_request(&mut self) {
         let request = self.request;
         self.push("REQUEST_METHOD", &[request.method().as_str().as_bytes()]);
-        let target = request.original_target().path_and_query();
-        self.push(TARGET, &[target.as_bytes()]);
+        let sent = request.original_target();
+        // A script may take dot segments literally, where a location was selected without them.
+        let resolved = match path::has_dot_segment(sent.path()) {
+            Ok(true) => path::normalise_encoded(sent.path()).ok(),
+            _ => None,
+        };
+        match (&resolved, sent.query()) {
+            (None, _) => self.push(TARGET, &[sent.path_and_query().as_bytes()]),
+            (Some(path), None) => self.push(TARGET, &[path.as_bytes()]),
+            (Some(path), Some(query)) => {
+                self.push(TARGET, &[path.as_bytes(), b"?", query.as_bytes()]);
+            }
+        }
         self.push("QUERY_STRING", &[request.query().unwrap_or("").as_bytes()]);
         if let Some(kind) = request.headers().get("content-type") {
             self.push("CONTENT_TYPE", &[kind]);

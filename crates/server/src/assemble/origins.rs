@@ -11,7 +11,7 @@ use apus_http::trace::{self, Step, StepKind};
 use apus_http::{Request, Response, ResponseFuture, Service, ServiceFactory, StatusCode};
 use apus_php::WorkerPools;
 use apus_php::handler::Php;
-use apus_proxy::Proxy;
+use apus_proxy::{PathForm, Proxy};
 use apus_sites::{Location, LocationPattern};
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
@@ -51,9 +51,17 @@ impl OriginServices<'_> {
                 let proxy = Proxy::new(upstreams, &plan.upstream, plan.settings.clone());
                 match (cache, &plan.cache) {
                     (Some(cache), Some(settings)) => {
+                        let inner = proxy.clone();
                         let cached = CachedService::new(cache, &site.name, settings.clone(), proxy)
                             .compression(site.compression);
-                        Location::service(pattern, &name, cached)
+                        match plan.settings.path_form {
+                            PathForm::Normalized => Location::service(pattern, &name, cached),
+                            // The key has the normal form, for which the origin might have another response.
+                            PathForm::Raw => {
+                                let cached = CacheUnlessBypassed::new(cached, inner);
+                                Location::service(pattern, &name, cached)
+                            }
+                        }
                     }
                     _ => Location::service(pattern, &name, proxy),
                 }
@@ -69,7 +77,7 @@ impl OriginServices<'_> {
                 }
             }
         };
-        location.allow_encoded_slash()
+        location.allow_encoded_slash().redirect_to_slash()
     }
 }
 

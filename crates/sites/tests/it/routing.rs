@@ -652,3 +652,84 @@ fn presets_set_nosniff_and_the_cache_control_of_immutable_files() {
         assert_eq!(reply.field("x-content-type-options"), Some("nosniff"));
     }
 }
+
+#[test]
+fn a_path_that_an_application_may_read_as_that_of_a_closed_location_is_refused() {
+    let site = Site::new("a")
+        .location(location("/", "open").allow_encoded_slash())
+        .location(location("/other/", "other").allow_encoded_slash())
+        .location(respond(
+            "/closed/",
+            ReturnHandler::status(StatusCode::FORBIDDEN),
+        ))
+        .location(location("/within/", "within").internal());
+    let service = Sites::new().site(site).unwrap().service();
+    for path in [
+        "/closed;x/a",
+        "/closed;/a",
+        "/;x/closed/a",
+        "/closed%3Bx/a",
+        "/closed%5Ca",
+        "/closed\\a",
+        "/other\\..\\closed\\a",
+        "/within;x/a",
+    ] {
+        assert_ne!(get(path).of(&service).status, 200, "{path}");
+    }
+    for (path, text) in [
+        ("/a;b=c/d", "open /a;b=c/d"),
+        ("/other/a;b", "other /other/a;b"),
+        ("/other;x/a", "open /other;x/a"),
+        ("/a/closed;x/", "open /a/closed;x/"),
+    ] {
+        assert_eq!(get(path).of(&service).text(), text, "{path}");
+    }
+}
+
+#[test]
+fn a_path_without_the_slash_of_a_location_is_redirected_to_the_one_with_it() {
+    let site = Site::new("a")
+        .location(location("/", "rest"))
+        .location(location("/api/", "api").redirect_to_slash())
+        .location(location("/a b/", "encoded").redirect_to_slash())
+        .location(location("/own/", "own").redirect_to_slash())
+        .location(location("= /own", "exact"))
+        .location(location("/wide/", "wide").redirect_to_slash())
+        .location(location("/wide", "prefix"))
+        .location(location("/plain/", "plain"));
+    let service = Sites::new().site(site).unwrap().service();
+    for (path, redirect) in [
+        ("/api", "/api/"),
+        ("/api?a=b", "/api/?a=b"),
+        ("/api?", "/api/?"),
+        ("/x/../api", "/api/"),
+        ("/%61pi", "/api/"),
+        ("/a%20b", "/a%20b/"),
+    ] {
+        let reply = get(path).of(&service);
+        assert_eq!(
+            (reply.status, reply.field("location")),
+            (301, Some(redirect)),
+            "{path}"
+        );
+    }
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        let reply = ask(method, "/api?a").of(&service);
+        assert_eq!(
+            (reply.status, reply.field("location")),
+            (308, Some("/api/?a")),
+            "{method}"
+        );
+    }
+    assert_eq!(ask("HEAD", "/api").of(&service).status, 301);
+    for (path, text) in [
+        ("/api/", "api /api/"),
+        ("/apis", "rest /apis"),
+        ("/own", "exact /own"),
+        ("/wide", "prefix /wide"),
+        ("/plain", "rest /plain"),
+        ("/", "rest /"),
+    ] {
+        assert_eq!(get(path).of(&service).text(), text, "{path}");
+    }
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use apus_client::{
     Address, ClientRequest, ClientResponse, ConnectionReturn, Http1Client, Origin,
-    OriginConnection, Protocol, ProxyHead, RequestFailure, Timeouts, Tls, connect,
+    OriginConnection, Protocol, ProxyHead, RequestFailure, ResponseRules, Timeouts, Tls, connect,
 };
 use apus_transport::coarse_now;
 
@@ -97,6 +97,7 @@ async fn open(
             tls: endpoint.tls.clone(),
             protocol: Protocol::Http1,
             proxy_head: ProxyHead::None,
+            responses: ResponseRules::default(),
         };
         match connect(&origin, None, timeouts).await {
             Ok(connection) => return Ok(connection),

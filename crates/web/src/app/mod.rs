@@ -334,10 +334,11 @@ impl App {
     }
 
     /// Allows `%2F` in the rest of a path, which a route takes as `{*name}`: the keys of an object store, for
-    /// example. The parameter then has a slash there. Elsewhere in a path, and without this, an encoded
-    /// slash is rejected with 400, since servers disagree about its meaning.
+    /// example. The parameter then has a slash there. A mounted service gets the rest of the path as it was
+    /// sent. Elsewhere in a path, and without this, an encoded slash is rejected with 400, since servers
+    /// disagree about its meaning.
     ///
-    /// In a group, this applies to the routes of the group.
+    /// In a group, this applies to the routes and mounts of the group.
     #[must_use]
     pub fn allow_encoded_slashes(mut self) -> Self {
         self.allows_encoded_slash = true;

@@ -279,19 +279,23 @@ impl AppService {
         Ok(target)
     }
 
-    /// The target of a path with an encoded slash: a route whose last parameter is the rest of the path, if its
-    /// group allows such slashes, and no other part of the path has one.
+    /// The target of a path with an encoded slash: a route whose last parameter is the rest of the path, or a mounted
+    /// service, if its group allows such slashes, and no other part of the path has one.
     fn target_with_encoded_slash(&self, request: &Request) -> Option<RouteTarget> {
         if !self.allows_encoded_slash {
             return None;
         }
         let path = std::str::from_utf8(request.normal_path().ok()?).ok()?;
         let mut target = self.find(request.host(), request.method(), path);
-        let RouteTargetKind::Endpoint(route, _, ranges) = &target.what else {
-            return None;
+        let rest = match &target.what {
+            RouteTargetKind::Endpoint(route, _, ranges) => {
+                let route = self.hosts.get(target.host)?.router.route(*route)?;
+                ranges.last().filter(|_| route.pattern.takes_rest())?.start
+            }
+            // The slash behind the path of the mount is not encoded either.
+            RouteTargetKind::Mount(_, length) => length.checked_add(1)?,
+            _ => return None,
         };
-        let route = self.hosts.get(target.host)?.router.route(*route)?;
-        let rest = ranges.last().filter(|_| route.pattern.takes_rest())?;
         if !self
             .groups
             .get(self.group_of(&target))?
@@ -300,7 +304,7 @@ impl AppService {
             return None;
         }
         let encoded = request.forwarded_path().ok()?;
-        let encoded_rest = path::strip_decoded_prefix(encoded, path.get(..rest.start)?.as_bytes())?;
+        let encoded_rest = path::strip_decoded_prefix(encoded, path.get(..rest)?.as_bytes())?;
         let before = encoded.strip_suffix(encoded_rest)?;
         if before.to_ascii_lowercase().contains("%2f") {
             return None;
@@ -501,11 +505,12 @@ impl MountService {
             return self.service.call(request);
         }
         let path = decoded.unwrap_or(request.path());
-        let rest = path.get(rest..).unwrap_or("");
-        if rest.is_empty() {
+        if path.len() <= rest {
             return add_slash(&request);
         }
-        let rest = path::encode(rest.as_bytes());
+        let Some(rest) = self.encoded_rest(&request) else {
+            return Response::new(StatusCode::BAD_REQUEST).into();
+        };
         trace::note(&request, || {
             Step::new(
                 StepKind::Handler,
@@ -527,6 +532,22 @@ impl MountService {
         });
         request.extensions_mut().insert(mounted);
         self.service.call(request)
+    }
+}
+
+impl MountService {
+    /// The rest of a path behind that of the mount, in the encoding of the client: a proxy forwards it as it was sent.
+    fn encoded_rest(&self, request: &Request) -> Option<String> {
+        let rest_of = |encoded| {
+            let rest = path::strip_decoded_prefix(encoded, self.path.as_bytes())?;
+            rest.starts_with('/').then(|| rest.to_owned())
+        };
+        let sent = request.path();
+        let rest = match path::has_dot_segment(sent) {
+            Ok(false) => rest_of(sent).filter(|rest| !rest.starts_with("//")),
+            _ => None,
+        };
+        rest.or_else(|| rest_of(request.forwarded_path().ok()?))
     }
 }
 

@@ -9,7 +9,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use apus_client::{
-    Address, ClientRequest, ClientRequestHead, Origin, Protocol, ProxyHead, Timeouts, connect,
+    Address, ClientRequest, ClientRequestHead, Origin, Protocol, ProxyHead, ResponseRules,
+    Timeouts, connect,
 };
 use apus_http::{
     Body, BodyError, BodyStream, Completion, ConnectionInfo, Duplex, Extensions, Frame, Headers,
@@ -204,6 +205,7 @@ async fn send(
         tls: None,
         protocol: Protocol::Http1,
         proxy_head: ProxyHead::None,
+        responses: ResponseRules::default(),
     };
     let timeouts = Rc::new(Timeouts::default());
     let connection = connect(&origin, None, &timeouts)

@@ -167,3 +167,53 @@ fn parameters_of_the_site_take_precedence_over_all_others() {
     assert_eq!(params["HTTP_X_USER"], "nobody");
     assert!(!params.contains_key("SERVER_SOFTWARE"));
 }
+
+#[test]
+fn a_path_with_an_encoded_slash_reaches_a_program_by_choice() {
+    let status = |apus: &Apus, path: &str| {
+        let mut wire = Wire::connect(apus.address());
+        wire.send(format!("GET {path} HTTP/1.1\r\nHost: told.test\r\n\r\n"));
+        wire.read().status
+    };
+    let uri = |apus: &Apus, path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: told.test\r\n\r\n");
+        send_request(apus.address(), request)["REQUEST_URI"].clone()
+    };
+    Stack::scripts().write("encoded/uploads/evil.php", ECHO_PARAMS);
+    let keys = "[sites.fastcgi]\nfront_controller = \"/tell.php\"\nno_php = \"/uploads/**\"\n";
+    let (_home, normalized) = serve("encoded", "", keys);
+    let (_raw_home, raw) = serve("encoded", "", &format!("{keys}path = \"raw\"\n"));
+    for path in [
+        "/wiki/AC%2FDC?a=%2F",
+        "/wiki/AC%2fDC%2F",
+        "/a%2F%2Fb",
+        "/tell.php/a%2Fb",
+    ] {
+        assert_eq!(status(&normalized, path), 400, "{path}");
+        assert_eq!(uri(&raw, path), path, "{path}");
+    }
+    for path in ["/wiki//a%20b", "/a;b=c", "/a+b"] {
+        assert_eq!(uri(&normalized, path), path, "{path}");
+        assert_eq!(uri(&raw, path), path, "{path}");
+    }
+    // Scripts route by `REQUEST_URI`, and may take dot segments literally.
+    for path in ["/closed/../open", "/closed/%2e%2e/open?a", "/x/./../open"] {
+        let resolved = path
+            .replace("/closed/../", "/")
+            .replace("/closed/%2e%2e/", "/");
+        let resolved = resolved.replace("/x/./../", "/");
+        assert_eq!(uri(&normalized, path), resolved, "{path}");
+        assert_eq!(status(&raw, path), 400, "{path}");
+    }
+    for path in ["/closed%2F..%2Fopen", "/closed/..%2Fopen", "//open%2Fa"] {
+        assert_eq!(status(&raw, path), 400, "{path}");
+    }
+    for path in [
+        "/uploads/evil.php",
+        "/uploads%2Fevil.php",
+        "/uploads%2fevil.php/x",
+    ] {
+        assert!([400, 404].contains(&status(&normalized, path)), "{path}");
+        assert_eq!(status(&raw, path), 404, "{path}");
+    }
+}

@@ -385,3 +385,46 @@ fn an_early_response_of_the_origin_ends_the_upload() {
     let reply = curl("--http1.1").args(&arguments).get(&front.url("/"));
     assert_eq!((reply.status, reply.text()), (413, "much".into()));
 }
+
+#[test]
+fn log_lines_about_origins_say_which_request_of_which_client_they_are_about() {
+    let cut = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort";
+    for (response, message) in [
+        ("", "no response from an origin"),
+        (cut, "the response of an origin broke off"),
+    ] {
+        let origin = ScriptedOrigin::start(move |connection| {
+            connection.read_head();
+            connection.send(response);
+        });
+        let front = Configuration::of([origin.address()])
+            .site("name = \"shop\"")
+            .serve();
+        // What could end a line, or a text within it, and begin another.
+        let path = "/a%0A\"},{\"b\\";
+        let mut wire = front.connect();
+        let path = path.replace("%0A", "%20");
+        wire.send(format!(
+            "GET {path}?secret HTTP/1.1\r\nHost: A.Example\r\nConnection: close\r\n\r\n"
+        ));
+        wire.rest();
+        let find = || {
+            let log = front.apus.log();
+            let lines = log.lines().filter(|line| line.contains(message));
+            let mut lines =
+                lines.filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+            lines.next_back()
+        };
+        wait_until("the line is in the log", || find().is_some());
+        let line = find().unwrap();
+        let value = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+        assert_eq!(value("site"), "shop", "{line}");
+        assert_eq!(value("group"), "shop/app", "{line}");
+        assert_eq!(value("node"), origin.address().to_string(), "{line}");
+        assert_eq!(value("host"), "a.example", "{line}");
+        assert_eq!(value("path"), path, "{line}");
+        assert_eq!(value("client"), "127.0.0.1", "{line}");
+        assert!(value("id").len() >= 16, "{line}");
+        assert!(!value("cause").is_empty(), "{line}");
+    }
+}

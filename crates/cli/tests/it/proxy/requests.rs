@@ -368,3 +368,214 @@ fn requests_that_a_client_resets_at_once_do_not_accumulate_at_the_origin() {
     wait_until("the connections are closed", || origin.open() == 0);
     front.assert_memory_is_bounded();
 }
+
+/// The request targets that an origin received.
+fn targets(received: &str) -> Vec<String> {
+    let lines = received.lines().filter(|line| line.ends_with(" HTTP/1.1"));
+    lines
+        .filter_map(|line| line.split(' ').nth(1).map(str::to_owned))
+        .collect()
+}
+
+/// The request targets that an origin received since it had received those of `before`, in any order: each connection is
+/// recorded for itself.
+fn targets_since(origin: &ScriptedOrigin, before: &[String]) -> Vec<String> {
+    let mut all = targets(&origin.received());
+    for target in before {
+        let at = all.iter().position(|other| other == target).unwrap();
+        all.remove(at);
+    }
+    all
+}
+
+/// The server itself, and it behind another one over HTTP/3, both with this form of paths.
+fn doors(form: &str, configuration: impl Fn() -> Configuration) -> [Front; 2] {
+    let line = format!("path = \"{form}\"");
+    let own = || configuration().proxy(&line);
+    let between = own().tls().serve();
+    [
+        own().serve(),
+        between.behind_http3(|front| front.proxy(&line)),
+    ]
+}
+
+/// The statuses of the responses to this target over HTTP/1.1 and HTTP/2.
+fn statuses(front: &Front, target: &str) -> [u16; 2] {
+    [front.get(target).status, front.open().fetch(target).status]
+}
+
+#[test]
+fn paths_reach_the_origin_as_they_were_sent_unless_it_could_read_them_in_another_way() {
+    // What was sent, and what origins get with `normalized` and with `raw`; `None`: 400.
+    let same = |path: &'static str| (path, Some(path), Some(path));
+    let paths = [
+        same("/a%2F%2Fb"),
+        same("/a%2f%2Fb%2F"),
+        same("/%2Fa"),
+        same("/a%2F"),
+        same("/http:%2F%2Fa.example%2Fb"),
+        same("/a;b=c/d"),
+        same("/a+b%20c%2Bd"),
+        same("/%7Eu/~u/%61%4a%4A"),
+        same("/a%5Cb%5c"),
+        same("/%ff%C3%28"),
+        same("/a?"),
+        same("/a?b=%2F&c=/../d"),
+        same("/..a/.b/..."),
+        ("/a//b", Some("/a/b"), Some("/a//b")),
+        ("/a//", Some("/a/"), Some("/a//")),
+        ("//a", Some("/a"), None),
+        ("/a\\b", Some("/a%5Cb"), Some("/a%5Cb")),
+        ("/a/./b", Some("/a/b"), None),
+        ("/a/../b", Some("/b"), None),
+        ("/a/%2e%2E/b", Some("/b"), None),
+        ("/a%2F..%2Fb", Some("/b"), None),
+        ("/a/..;/b", None, None),
+        ("/a/..;x=y/b", None, None),
+        ("/a%5C..%5Cb", None, None),
+        ("/a\\..\\b", None, None),
+        ("/../b", None, None),
+        ("/a%00", None, None),
+        ("/a%2", None, None),
+    ];
+    for (form, is_raw) in [("normalized", false), ("raw", true)] {
+        let origin = ScriptedOrigin::responding(GOOD);
+        for front in doors(form, || Configuration::of([origin.address()])) {
+            for (sent, normalized, raw) in paths {
+                let before = targets(&origin.received());
+                let found = statuses(&front, sent);
+                let received = targets_since(&origin, &before);
+                let expected = match if is_raw { raw } else { normalized } {
+                    Some(path) => ([200; 2], vec![path.to_owned(); 2]),
+                    None => ([400; 2], vec![]),
+                };
+                assert_eq!((found, received), expected, "{form} {sent}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_form_of_a_path_opens_a_location_that_a_rule_closes() {
+    let closed = "[[sites.locations]]\npath = \"/private/\"\nreturn = { status = 403 }";
+    for form in ["normalized", "raw"] {
+        let origin = ScriptedOrigin::responding(GOOD);
+        for front in doors(form, || Configuration::of([origin.address()]).site(closed)) {
+            for path in [
+                "/private/x",
+                "/%70rivate/x",
+                "/private%2Fx",
+                "//private/x",
+                "//host/private/x",
+                "/%2Fprivate/x",
+                "/open/../private/x",
+                "/open//../private/x",
+                "/open%2F%2F..%2F..%2Fprivate/x",
+                "/open/%2e%2e/private/x",
+                "/open/..%2fprivate/x",
+                "/open/..;/private/x",
+                "/open/..;a=b/private/x",
+                "/private;a=b/x",
+                "/;a/private/x",
+                "/open\\..\\private\\x",
+                "/open%5C..%5Cprivate%5Cx",
+                "/private\\x",
+                "/private%5Cx",
+                "/\\host/private/x",
+                "/./private/x",
+                "/private/./x",
+                "/private/../private/x",
+            ] {
+                for status in statuses(&front, path) {
+                    // The path `/host/private/x` is another one for all servers.
+                    let is_safe = (400..500).contains(&status) || path == "//host/private/x";
+                    assert!(is_safe, "{form} {path}: {status}");
+                }
+            }
+            // The origin does not take a path that leads out of the closed location for one within it.
+            statuses(&front, "/private/../open");
+        }
+        for target in targets(&origin.received()) {
+            let is_open = ["/open", "/host/private/x"].contains(&&*target);
+            assert!(is_open, "{form}: {target}");
+        }
+    }
+}
+
+#[test]
+fn a_prefix_that_ends_inside_a_segment_never_reaches_the_path_of_another_request() {
+    let origin = ScriptedOrigin::responding(GOOD);
+    let front = Configuration::of([origin.address()])
+        .site(
+            "[[sites.locations]]\npath = \"/w\"\nupstream = \"app/w1\"\n\
+             [[sites.locations]]\npath = \"/r\"\nupstream = \"app/\"\n\
+             [[sites.locations]]\npath = \"/s\"\nupstream = \"app/s1/\"",
+        )
+        .serve();
+    for (path, target) in [
+        ("/w/x", Some("/w1/x")),
+        ("/w", Some("/w1")),
+        ("/wx", Some("/w1x")),
+        ("/w../x", Some("/w1../x")),
+        ("/r/x", Some("/x")),
+        ("/rx", None),
+        ("/r../x", None),
+        ("/s/x", Some("/s1/x")),
+        ("/sx", None),
+        ("/s../x", None),
+        ("/s%2E%2E/x", None),
+    ] {
+        let before = targets(&origin.received());
+        let status = front.get(path).status;
+        let received = targets_since(&origin, &before);
+        match target {
+            Some(target) => {
+                assert_eq!((status, received), (200, vec![target.to_owned()]), "{path}")
+            }
+            None => assert_eq!((status, received), (404, vec![]), "{path}"),
+        }
+    }
+}
+
+#[test]
+fn the_host_reaches_the_origin_as_it_was_sent_by_choice() {
+    for (host, expected) in [("$http_host", "a.example"), ("raw", "A.Example:80")] {
+        let origin = ScriptedOrigin::responding(GOOD);
+        let front = Configuration::of([origin.address()])
+            .proxy(&format!("host = \"{host}\""))
+            .serve();
+        for version in VERSIONS {
+            let client = curl(version).args(&["--header", "Host: A.Example:80"]);
+            assert_eq!(client.get(&front.url("/")).status, 200, "{version}");
+        }
+        // The authority of an absolute form replaces `Host` (RFC 9112 section 3.2.2).
+        let absolute = "GET http://A.Example:80/ HTTP/1.1\r\nHost: A.Example:80\r\n\r\n";
+        assert_eq!(front.request(absolute).status, 200);
+        assert_eq!(fields(&origin.received(), "host"), [expected; 3], "{host}");
+    }
+}
+
+#[test]
+fn a_path_without_the_slash_of_its_location_is_redirected_to_the_one_with_it() {
+    let origin = ScriptedOrigin::responding(GOOD);
+    let front = Configuration::of([origin.address()])
+        .site(
+            "[[sites.locations]]\npath = \"/api/\"\nupstream = \"app/v1/\"\n\
+             [[sites.locations]]\npath = \"/own/\"\nupstream = \"app/v1/\"\n\
+             [[sites.locations]]\npath = \"= /own\"\nreturn = { status = 204 }",
+        )
+        .serve();
+    for version in VERSIONS {
+        for (method, status) in [("GET", 301), ("HEAD", 301), ("POST", 308), ("DELETE", 308)] {
+            let arguments = match method {
+                "HEAD" => vec!["--head"],
+                method => vec!["--request", method],
+            };
+            let reply = curl(version).args(&arguments).get(&front.url("/api?a=b"));
+            let found = (reply.status, reply.field("location"));
+            assert_eq!(found, (status, "/api/?a=b"), "{version} {method}");
+        }
+        assert_eq!(curl(version).get(&front.url("/own")).status, 204);
+        assert_eq!(curl(version).get(&front.url("/apis")).status, 200);
+    }
+}

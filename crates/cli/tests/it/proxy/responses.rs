@@ -456,3 +456,189 @@ fn a_request_to_an_origin_that_stops_reading_times_out() {
     }
     front.assert_memory_is_bounded();
 }
+
+#[test]
+fn a_redirect_of_an_origin_leads_below_the_location() {
+    for (location_path, upstream, sent, expected) in [
+        (
+            "/app/",
+            "app/v1/",
+            "Location: /v1/login?a#b",
+            "/app/login?a#b",
+        ),
+        ("/app/", "app/v1/", "Location: /v1", "/app/"),
+        ("/app/", "app/v1", "Location: /v1/login", "/app/login"),
+        ("/app/", "app/", "Location: /login", "/app/login"),
+        ("/app/", "app/", "Location: /app/login", "/app/login"),
+        ("/app/", "app/v1/", "Location: /other", "/other"),
+        (
+            "/app/",
+            "app/v1/",
+            "Location: http://NODE/v1/login",
+            "/app/login",
+        ),
+        ("/app/", "app/v1/", "Location: http://NODE/other", "/other"),
+        (
+            "/app/",
+            "app/v1/",
+            "Location: http://localhost/v1/login",
+            "http://localhost/app/login",
+        ),
+        (
+            "/app/",
+            "app/v1/",
+            "Location: https://a.example/v1/login",
+            "https://a.example/v1/login",
+        ),
+        ("/app/", "app/v1/", "Content-Location: /v1/a", "/app/a"),
+        ("/app/", "app/v1/", "Refresh: 5; url=/v1/a", "5; url=/app/a"),
+        (
+            "/app/",
+            "app/v1/",
+            "Set-Cookie: a=1; Path=/v1/",
+            "a=1; Path=/app/",
+        ),
+        (
+            "/app/",
+            "app/v1/",
+            "Link: </v1/a>; rel=next",
+            "</v1/a>; rel=next",
+        ),
+        ("/app/", "app", "Location: /v1/login", "/v1/login"),
+    ] {
+        let origin = ScriptedOrigin::start(move |connection| {
+            while let Some(head) = connection.read_request() {
+                let node = head.lines().find_map(|line| line.strip_prefix("x-node: "));
+                let line = sent.replace("NODE", node.unwrap_or_default());
+                connection.send(format!(
+                    "HTTP/1.1 302 Found\r\n{line}\r\nContent-Length: 0\r\n\r\n"
+                ));
+            }
+        });
+        let front = Configuration::of([origin.address()])
+            .site(&format!(
+                "[[sites.locations]]\npath = \"{location_path}\"\nupstream = \"{upstream}\"\n\
+                 request_headers.set = {{ x-node = \"{}\" }}",
+                origin.address()
+            ))
+            .serve();
+        let field = sent.split_once(':').unwrap().0.to_ascii_lowercase();
+        for version in VERSIONS {
+            let client = curl(version).args(&["--header", "Host: localhost"]);
+            let reply = client.get(&front.url("/app/x"));
+            assert_eq!(
+                reply.field(&field),
+                expected,
+                "{version} {location_path} {upstream} {sent}"
+            );
+        }
+    }
+}
+
+#[test]
+fn trailers_that_are_not_allowed_do_not_cut_the_response() {
+    let response = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+        4 \r\ngood\r\n0 ;x\r\nHost: a\r\nContent-Length: 9\r\nSet-Cookie: a\r\nX-Sum: 1\r\n\r\n";
+    let origin = ScriptedOrigin::responding(response);
+    let direct = Front::of([origin.address()]);
+    let between = Configuration::of([origin.address()]).tls().serve();
+    for front in [direct, between.behind_http3(|front| front)] {
+        for version in VERSIONS {
+            let reply = curl(version).get(&front.url("/"));
+            assert_eq!(
+                (reply.status, reply.text()),
+                (200, "good".into()),
+                "{version}"
+            );
+        }
+        let mut wire = front.connect();
+        wire.send("GET / HTTP/1.1\r\nHost: localhost\r\nTE: trailers\r\nConnection: TE\r\n\r\n");
+        let received = wire.read();
+        assert!(
+            received.trailers.iter().all(|line| line == "x-sum: 1"),
+            "{:?}",
+            received.trailers
+        );
+    }
+}
+
+#[test]
+fn an_old_origin_is_read_leniently_if_its_group_says_so() {
+    for old in [
+        "HTTP/1.1 200 OK\nContent-Length: 4\n\ngood",
+        "HTTP/1.1 200 OK\r\nno field\r\nContent-Length: 4\r\n\r\ngood",
+        "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\ngood",
+        "HTTP/1.1 200 OK\r\nContent-Length: 4, 4\r\n\r\ngood",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\ngood\n0\n\n",
+    ] {
+        let origin = ScriptedOrigin::responding(old);
+        let strict = Front::of([origin.address()]);
+        let lenient = Configuration::of([origin.address()])
+            .group("lenient = true")
+            .serve();
+        for version in VERSIONS {
+            let reply = curl(version).run(&strict.url("/"));
+            assert!(reply.map_or(true, |reply| reply.status == 502), "{old:?}");
+            let reply = curl(version).get(&lenient.url("/"));
+            assert_eq!(
+                (reply.status, reply.text()),
+                (200, "good".into()),
+                "{old:?}"
+            );
+        }
+    }
+    for (rule, head) in BAD_HEADS {
+        if ["a line without a colon"].contains(&rule) || rule.contains("twice") {
+            continue;
+        }
+        let origin = ScriptedOrigin::start(move |connection| {
+            connection.read_head();
+            connection.send(head);
+        });
+        let front = Configuration::of([origin.address()])
+            .group("lenient = true")
+            .serve();
+        let reply = front.get("/");
+        assert!(
+            reply.status == 502 || head.contains('\n') && !head.contains("\r\n"),
+            "{rule}: {}",
+            reply.status
+        );
+    }
+}
+
+#[test]
+fn the_limits_of_a_head_of_an_origin_are_keys() {
+    let lines = |count: usize| {
+        (0..count)
+            .map(|at| format!("X-{at}: 1\r\n"))
+            .collect::<String>()
+    };
+    for (count, status) in [(8, 200), (9, 200), (10, 502)] {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{}\r\n",
+            lines(count)
+        );
+        let origin = ScriptedOrigin::responding(head);
+        let direct = Configuration::of([origin.address()]).group("response_header_fields = 10");
+        assert_eq!(direct.serve().get("/").status, status, "{count}");
+    }
+    // The fields of the server between are `content-length`, `date` and `server`, beside those of the origin.
+    for (count, status) in [(7, 200), (8, 502)] {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{}\r\n",
+            lines(count)
+        );
+        let origin = ScriptedOrigin::responding(head);
+        let between = || Configuration::of([origin.address()]).tls().serve();
+        let http3 = between().behind_http3(|front| front.group("response_header_fields = 10"));
+        assert_eq!(http3.get("/").status, status, "HTTP/3 {count}");
+    }
+    for (bytes, status) in [(900, 200), (1100, 502)] {
+        let filling = "x".repeat(bytes);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: {filling}\r\n\r\n");
+        let origin = ScriptedOrigin::responding(head);
+        let front = Configuration::of([origin.address()]).group("response_header_size = 1");
+        assert_eq!(front.serve().get("/").status, status, "{bytes}");
+    }
+}

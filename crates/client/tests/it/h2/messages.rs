@@ -5,6 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::task::Poll;
 
+use apus_client::{Origin, ResponseRules, Timeouts, connect};
 use apus_http::{Body, FileRange, Frame, Headers, Method, StatusCode, Version};
 use apus_testkit::{body_bytes, frames, ready_frames};
 use bytes::Bytes;
@@ -339,5 +340,38 @@ fn the_last_handle_ends_the_connection_when_the_last_response_was_read() {
         drop(second);
         assert!(read_body(&mut response).await[..sent.len()] == sent);
         super::eventually("the end of the connection", || ended.get()).await;
+    });
+}
+
+#[test]
+fn the_limits_of_a_head_are_those_of_the_group() {
+    super::run(async {
+        // `:status: 200`, `a: b` and `c: d`, with 32 bytes each.
+        let bytes = 10 + 2 + 2 + 3 * 32;
+        for (head_bytes, fields, is_accepted) in [
+            (bytes + 1, 256, true),
+            (bytes, 256, true),
+            (bytes - 1, 256, false),
+            (1024, 3, true),
+            (1024, 2, true),
+            (1024, 1, false),
+        ] {
+            let address = serve(|_, mut respond| async move {
+                let response = Response::builder().header("a", "b").header("c", "d");
+                let _ = respond.send_response(response.body(()).unwrap(), true);
+            })
+            .await;
+            let origin = Origin {
+                responses: ResponseRules {
+                    head_bytes,
+                    fields,
+                    is_lenient: false,
+                },
+                ..super::origin_at(address)
+            };
+            let opened = connect(&origin, None, &Timeouts::default()).await.unwrap();
+            let result = opened.send(get("/")).await;
+            assert_eq!(result.is_ok(), is_accepted, "{head_bytes} {fields}");
+        }
     });
 }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientResponse, MultiplexedClient, Origin,
-    OriginConnection, Protocol, ProxyHead, RequestFailure, Timeouts, connect,
+    OriginConnection, Protocol, ProxyHead, RequestFailure, ResponseRules, Timeouts, connect,
 };
 use apus_http::{Body, Headers, Method};
 use apus_testkit::{collect, eventually};
@@ -38,15 +38,20 @@ async fn open(address: SocketAddr) -> MultiplexedClient {
 }
 
 async fn open_with(address: SocketAddr, timeouts: &Timeouts) -> MultiplexedClient {
-    let origin = Origin {
+    match connect(&origin_at(address), None, timeouts).await.unwrap() {
+        OriginConnection::Multiplexed(connection) => connection,
+        other => panic!("chosen: {other:?}"),
+    }
+}
+
+/// An origin with prior knowledge.
+fn origin_at(address: SocketAddr) -> Origin {
+    Origin {
         address: Address::Ip(address),
         tls: None,
         protocol: Protocol::Http2,
         proxy_head: ProxyHead::None,
-    };
-    match connect(&origin, None, timeouts).await.unwrap() {
-        OriginConnection::Multiplexed(connection) => connection,
-        other => panic!("chosen: {other:?}"),
+        responses: ResponseRules::default(),
     }
 }
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use apus_client::{
     Address, ClientRequest, ClientTlsSettings, MultiplexedClient, Origin, OriginConnection,
-    Protocol, ProxyHead, RequestFailure, Timeouts, Tls, connect,
+    Protocol, ProxyHead, RequestFailure, ResponseRules, Timeouts, Tls, connect,
 };
 
 use self::origin::ScriptedOrigin;
@@ -30,6 +30,7 @@ fn origin_of(origin: &ScriptedOrigin) -> Origin {
         tls: Some(Tls::new(&settings).unwrap()),
         protocol: Protocol::Http3,
         proxy_head: ProxyHead::None,
+        responses: ResponseRules::default(),
     }
 }
 

@@ -5,6 +5,7 @@ pub(super) const PROXY: &[(&str, &str, &str)] = &[
     ("host", "", "host = \"app.example\""),
     ("x_forwarded", "", "x_forwarded = false"),
     ("forwarded", "", "forwarded = true"),
+    ("path", "", "path = \"raw\""),
     ("via", "", "via = false"),
     ("underscores", "", "underscores = true"),
     ("upgrade", "", "upgrade = [\"websocket\", \"echo\"]"),

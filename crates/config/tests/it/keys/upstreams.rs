@@ -67,6 +67,9 @@ pub(super) const UPSTREAM: &[(&str, &str, &str)] = &[
     ("first_byte_timeout", "", "first_byte_timeout = \"500ms\""),
     ("read_timeout", "", "read_timeout = \"500ms\""),
     ("write_timeout", "", "write_timeout = \"500ms\""),
+    ("response_header_size", "", "response_header_size = 7"),
+    ("response_header_fields", "", "response_header_fields = 7"),
+    ("lenient", "", "lenient = true"),
     ("tls", "", "tls = { ca = \"cert.pem\" }"),
     (
         "tls.verify",

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientTlsSettings, MultiplexedClient, Origin,
-    OriginConnection, Protocol, ProxyHead, Timeouts, Tls, connect,
+    OriginConnection, Protocol, ProxyHead, ResponseRules, Timeouts, Tls, connect,
 };
 use apus_http::{Body, Headers, InterimQueue, Method, Response, ResponseFuture, StatusCode};
 use apus_net::Limits;
@@ -26,6 +26,7 @@ async fn open(server: &Server, tls: Option<Tls>, protocol: Protocol) -> Multiple
         tls,
         protocol,
         proxy_head: ProxyHead::None,
+        responses: ResponseRules::default(),
     };
     let opened = connect(&origin, None, &Timeouts::default()).await;
     match opened.unwrap() {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientTlsSettings, FailureCause, MultiplexedClient,
-    Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, RequestPhase, Timeouts, Tls,
-    connect,
+    Origin, OriginConnection, Protocol, ProxyHead, RequestFailure, RequestPhase, ResponseRules,
+    Timeouts, Tls, connect,
 };
 use apus_http::{
     Body, BodyError, FileRange, Frame, Headers, InterimQueue, Method, Response, ResponseFuture,
@@ -87,6 +87,7 @@ async fn open(
         tls: Some(tls.clone()),
         protocol: Protocol::Http3,
         proxy_head: ProxyHead::None,
+        responses: ResponseRules::default(),
     };
     match connect(&origin, None, timeouts).await? {
         OriginConnection::Multiplexed(connection) => Ok(connection),

@@ -403,6 +403,38 @@ fn services_are_mounted_under_a_path() {
 }
 
 #[test]
+fn a_mounted_service_gets_the_rest_of_the_path_as_the_client_sent_it() {
+    let mount = || {
+        App::new()
+            .mount("/x", echo("x"))
+            .mount("/a b", echo("encoded"))
+    };
+    let closed = mount().service();
+    let open = mount().allow_encoded_slashes().service();
+    for (path, text) in [
+        ("/x/a%3Bb%2Bc%7E+;d", "x /a%3Bb%2Bc%7E+;d"),
+        ("/x/%c3%A4?%2F", "x /%c3%A4?%2F"),
+        ("/%78/a", "x /a"),
+        ("/a%20b/%61", "encoded /%61"),
+        ("/x/b/../a", "x /a"),
+        ("/b/../x/a", "x /a"),
+        ("/x//a", "x /a"),
+        ("//x/a//b", "x /a//b"),
+    ] {
+        assert_eq!(get(path).of(&closed).text(), text, "{path}");
+        assert_eq!(get(path).of(&open).text(), text, "{path}");
+    }
+    for path in ["/x/a%2Fb", "/x/a%2f%2Fb%2F", "/x/%2Fa"] {
+        assert_eq!(get(path).of(&closed).status, 400, "{path}");
+        let rest = path.strip_prefix("/x").unwrap();
+        assert_eq!(get(path).of(&open).text(), format!("x {rest}"), "{path}");
+    }
+    for path in ["/x%2Fa", "/%2Fx/a%2Fb", "/b%2F..%2Fx%2Fa", "/x/..%2F..%2Fa"] {
+        assert_eq!(get(path).of(&open).status, 400, "{path}");
+    }
+}
+
+#[test]
 fn applications_can_be_nested() {
     let inner = App::new()
         .get("/", async || "inner home")
