@@ -39,6 +39,23 @@ def hidden(target):
     return without(target, ["/.env", "/%2eenv", "/.git/config", "/%2egit/config", "/./.env", "/files/../.env", "/.htaccess"])
 
 
+@attack("The server's own files, where the root is the folder of its configuration", "CWE-538, CWE-552", [STATIC])
+def own_files(target):
+    names = ["localhost.key", "only.test.key", "linked.key", "apus.toml", "nginx.conf", "linked.toml", "linked.conf", "access.log",
+             "access-nginx.log"]
+    paths = [form.format(name) for name in names for form in ("/{}", "//{}", "/site/../{}", "/{}%2f..%2f{}", "/./{}", "/%2e/{}")]
+
+    def judge(path):
+        for method, field in (("GET", ""), ("GET", "Range: bytes=0-2000\r\n"), ("GET", "Accept-Encoding: identity\r\n")):
+            response = target.get(path, field, method=method, host="whole.test")
+            found = [mark for mark in ("PRIVATE KEY", "[[sites]]", "worker_processes", "127.0.0.1 /") if mark in response]
+            if found:
+                return f"status {response.status} with {found[0]}"
+        return None
+
+    return each(paths, lambda cases: target.judge_each(cases, judge))
+
+
 @attack("A prefix without its slash, behind an alias", "CWE-22 (\"alias traversal\")", [STATIC])
 def alias(target):
     return without(target, ["/docs../private/a.txt", "/docs../../a.txt", "/docs../.env", "/docs%2e%2e/private/a.txt", "/docs..%2fprivate/a.txt"])

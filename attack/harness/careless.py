@@ -194,6 +194,8 @@ def static(request):
     if request.path.startswith("/private/"):
         return b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
     file = Path(f"{FOLDER / 'only' if (request.field('host') or '').lower().startswith('only.test') else SITE}/{path}")
+    if (request.field("host") or "").lower().startswith("whole.test"):
+        file = Path(f"{FOLDER}/{path}")
     if path.startswith("/docs"):
         file = Path(f"{SITE}/files/{path[5:]}")
     try:

@@ -101,6 +101,8 @@ class Sandbox:
         self.write("only/index.html", SECRET)
         for name, to in {"link.txt": "../a.txt", "out": "../outside", "passwd": "/etc/passwd"}.items():
             self.path("site").joinpath(name).symlink_to(to)
+        for name, to in {"linked.key": "localhost.key", "linked.toml": "apus.toml", "linked.conf": "nginx.conf"}.items():
+            self.path(name).symlink_to(to)
         self.write("php-site/echo.php", ECHO)
         self.write("php-site/large.php", LARGE)
         self.write("php-site/uploads/picture.jpg", "<?php echo 'ran-an-upload';")

@@ -86,6 +86,15 @@ force_https = true
 tls = {{ cert = "localhost.pem", key = "localhost.key" }}
 
 [[sites]]
+name = "whole"
+server_name = "whole.test"
+listen = ["127.0.0.1:{clear}"]
+root = "."
+listing = true
+hidden_files = true
+symlinks = "all"
+
+[[sites]]
 name = "only"
 server_name = "only.test"
 listen_tls = ["127.0.0.1:{tls}"]
@@ -172,6 +181,12 @@ http {{
         location /private/ {{ return 403; }}
         location = /moved {{ return 301 $scheme://$host/; }}
         location /docs {{ alias site/files/; }}
+    }}
+    server {{
+        listen 127.0.0.1:{clear};
+        server_name whole.test;
+        root .;
+        autoindex on;
     }}
     server {{
         listen 127.0.0.1:{tls} ssl http2;

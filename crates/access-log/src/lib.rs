@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_http::{Completion, Request};
+use apus_private_files::{PrivateFiles, register};
 use apus_sites::{Observer, OnCompletion, WorkerObserver};
 
 pub use format::{LogFormat, LogFormatError};
@@ -55,11 +56,13 @@ impl AccessLogs {
     }
 
     /// The log of the site `site_name` in the file `path`, which several sites may share.
-    /// `/dev/stdout` and `/dev/stderr` are the output of this process.
+    /// `/dev/stdout` and `/dev/stderr` are the output of this process. No service of this process
+    /// sends the file.
     ///
     /// # Errors
     /// The file cannot be opened for appending.
     pub fn open(&self, path: &Path, format: LogFormat, site_name: &str) -> io::Result<AccessLog> {
+        register(PrivateFiles::default().file(path));
         Ok(AccessLog {
             files: self.files.clone(),
             file: self.files.open(path)?,

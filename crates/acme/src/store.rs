@@ -20,6 +20,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use apus_private_files::{PrivateFiles, register};
 use apus_transport::tls::Certificate;
 use rustix::fs::FlockOperation;
 
@@ -41,11 +42,12 @@ pub struct CertificateStore {
 pub(crate) struct CertificateLock(#[expect(dead_code, reason = "it holds the lock")] File);
 
 impl CertificateStore {
-    /// The store in this folder, which is created with the first file.
+    /// The store in this folder, which is created with the first file. No service of this process
+    /// sends what is in it.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
-        Self {
-            folder: folder.into(),
-        }
+        let folder = folder.into();
+        register(PrivateFiles::default().folder(&folder));
+        Self { folder }
     }
 
     /// The folder by default, by the user of this process.

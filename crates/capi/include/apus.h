@@ -671,7 +671,8 @@ typedef struct apus_files_options {
    */
   bool hidden_files;
   /**
-   * The page that answers paths without a file, with status 200: an application of one page.
+   * The page that answers requests for a page without a file, with status 200: an application of one page. Missing scripts,
+   * images and data stay 404.
    */
   const char *spa;
   /**
@@ -1469,8 +1470,8 @@ const char *apus_version(void);
 void apus_string_free(char *text);
 
 /**
- * A certificate chain and its key, of files in PEM form. NULL is an error (APUS_IO, APUS_INVALID). Free it by
- * apus_certificate_free(), unless it is taken over.
+ * A certificate chain and its key, of files in PEM form. No service of this process sends the file of the key. NULL is an
+ * error (APUS_IO, APUS_INVALID). Free it by apus_certificate_free(), unless it is taken over.
  */
 struct apus_certificate *apus_certificate_files(const char *certificate, const char *key);
 

@@ -11,6 +11,7 @@ use apus_cache::service::Cache;
 use apus_files::VariantStore;
 use apus_net::EnginePlan;
 use apus_php::WorkerPools;
+use apus_private_files::register;
 use apus_server::acme::PendingChallenges;
 use apus_server::assemble::{OriginServices, ProcessResources, assemble, groups};
 use apus_server::config::{ServerPlan, parse_str};
@@ -80,6 +81,7 @@ pub extern "C" fn apus_config_free(config: Option<Box<ApusConfig>>) {
 
 /// The engine's plan of a configuration, whose origins are looked after from now on.
 fn engine_plan(plan: &ServerPlan) -> Result<EnginePlan, CallError> {
+    register(plan.private.clone());
     let failed = |error: std::io::Error| {
         CallError::io("logs, folders and certificates that can be opened", &error)
     };

@@ -98,7 +98,8 @@ pub struct ApusFilesOptions {
     pub listing: bool,
     /// Serves files whose names begin with a dot.
     pub hidden_files: bool,
-    /// The page that answers paths without a file, with status 200: an application of one page.
+    /// The page that answers requests for a page without a file, with status 200: an application of one page. Missing scripts,
+    /// images and data stay 404.
     pub spa: *const c_char,
     /// The value of Cache-Control of all files.
     pub cache_control: *const c_char,

@@ -10,6 +10,7 @@ use apus_net::tls::{
     ClientAuth, OnDemandCertificates, OnDemandLookup, PreparedSite, TlsPolicy, TlsSettings,
     TlsSite, UnknownName,
 };
+use apus_private_files::{PrivateFiles, register};
 use apus_transport::tls::MinVersion;
 
 use crate::border::{object, protect, status};
@@ -163,8 +164,8 @@ impl OnDemandCertificates for FoundCertificates {
     }
 }
 
-/// A certificate chain and its key, of files in PEM form. NULL is an error (APUS_IO, APUS_INVALID). Free it by
-/// apus_certificate_free(), unless it is taken over.
+/// A certificate chain and its key, of files in PEM form. No service of this process sends the file of the key. NULL is an
+/// error (APUS_IO, APUS_INVALID). Free it by apus_certificate_free(), unless it is taken over.
 #[unsafe(no_mangle)]
 pub extern "C" fn apus_certificate_files(
     certificate: *const c_char,
@@ -177,8 +178,9 @@ pub extern "C" fn apus_certificate_files(
             })
         };
         let chain = read(name(certificate, "certificate")?)?;
-        let key = read(name(key, "key")?)?;
-        parse(&chain, &key)
+        let key = name(key, "key")?;
+        register(PrivateFiles::default().file(key));
+        parse(&chain, &read(key)?)
     })
 }
 

@@ -93,6 +93,23 @@ impl ConfigFiles {
         self.read(path)
     }
 
+    /// The files that were read, except certificates and lists of revoked ones, which are public.
+    pub(super) fn secrets(&self) -> Vec<PathBuf> {
+        let is_public = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
+            let is_certified = ["-----BEGIN CERTIFICATE", "-----BEGIN X509 CRL"]
+                .iter()
+                .any(|label| text.contains(label));
+            is_certified && !text.contains("PRIVATE KEY-----")
+        };
+        let recording = self.0.borrow();
+        let secrets = recording.contents.iter().filter(|(_, read)| match read {
+            Ok(bytes) => !is_public(bytes),
+            Err(_) => true,
+        });
+        secrets.map(|(path, _)| path.clone()).collect()
+    }
+
     /// The path without symbolic links.
     pub(super) fn canonicalize(&self, path: &Path) -> Result<PathBuf, String> {
         let known = &mut self.0.borrow_mut().canonical;

@@ -5,6 +5,8 @@
 //! default. A type is a [`KeyType`], which reads and describes its values. An invalid value is
 //! reported to the [`ConfigReader`] and left out, so that one run finds all errors.
 
+use std::path::PathBuf;
+
 use serde_json::json;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -26,6 +28,8 @@ pub(super) struct ConfigReader<'a> {
     pub(super) tables_with: fn(&str) -> Vec<String>,
     wrong: Vec<(SourceSpan, String)>,
     left_out: Vec<SourceSpan>,
+    /// The folders that are served, with where they are named.
+    pub(super) roots: Vec<(SourceSpan, PathBuf)>,
 }
 
 impl<'a> ConfigReader<'a> {
@@ -44,6 +48,7 @@ impl<'a> ConfigReader<'a> {
             tables_with,
             wrong: Vec::new(),
             left_out: Vec::new(),
+            roots: Vec::new(),
         }
     }
 

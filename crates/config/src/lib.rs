@@ -10,6 +10,7 @@ mod include;
 mod keys;
 mod listener_spans;
 mod plan;
+mod private_files;
 mod raw;
 mod reference;
 mod resolve;
@@ -102,6 +103,9 @@ fn read(
     file: impl FnOnce(&mut ConfigReader<'_>) -> Option<raw::File>,
 ) -> Result<ServerPlan, Diagnostics> {
     let plan = file(&mut reader).and_then(|file| resolve::plan(file, &mut reader));
+    let private = plan
+        .as_ref()
+        .map(|plan| private_files::find(plan, &mut reader));
     let diagnostics = Diagnostics {
         sources: reader.sources,
         findings: reader.findings,
@@ -110,6 +114,7 @@ fn read(
     match plan {
         Some(plan) if diagnostics.errors() == 0 => Ok(ServerPlan {
             warnings: diagnostics,
+            private: private.unwrap_or_default(),
             ..plan
         }),
         _ => Err(diagnostics),

@@ -15,6 +15,7 @@ use apus_net::{Http3Settings, Limits, ListenAddress, SystemAccount};
 use apus_patterns::Glob;
 use apus_php::handler::PhpSettings;
 use apus_php::plan::WorkerPoolPlan;
+use apus_private_files::PrivateFiles;
 use apus_proxy::ProxySettings;
 use apus_sites::{ForceHttps, Hsts, LocationPattern, LocationSettings, ReturnHandler, ServerName};
 use apus_upstream::plan::GroupPlan;
@@ -36,6 +37,8 @@ pub struct ServerPlan {
     pub upstreams: Vec<UpstreamPlan>,
     /// Warnings about the configuration.
     pub warnings: Diagnostics,
+    /// The files that it names and that no site sends.
+    pub private: PrivateFiles,
 }
 
 /// The settings of the whole server.

@@ -448,12 +448,13 @@ keys! {
         index: OneOrMore<Text> = OneOrMore(default_index()),
         /// Paths to try in order; `$uri` is the path of the request, and a path that ends with `/`
         /// means a folder with an index file. If none exists, the request is redirected internally
-        /// to the last one (`$args` is the query), or gets its status, as `=404`.
+        /// to the last one, which can contain the variables of `rewrite` (`$args` is the query), or
+        /// gets its status, as `=404`.
         try_files: OneOrMore<Text> = OneOrMore::default(),
         /// Whether folders without an index file are listed, as a page or as JSON.
         listing: bool = false,
         /// Whether files and folders are served whose names start with a dot. `/.well-known/`
-        /// always is.
+        /// always is; `.env` and names that start with `.ht` never are.
         hidden_files: bool = false,
         /// Which symbolic links are followed. By default `inside`; with the preset `laravel`, whose
         /// `public/storage` is one, `all`.

@@ -18,6 +18,7 @@ use apus_compress::Compression;
 use apus_http::TrustedProxies;
 use apus_net::tls::UnknownName;
 use apus_net::{AccountError, Limits, ListenAddress, SystemAccount};
+use apus_private_files::PrivateFiles;
 use apus_sites::{ForceHttps, Hsts};
 
 use super::diagnostics::{Diagnostics, Finding};
@@ -107,6 +108,7 @@ pub(super) fn plan(file: raw::File, reader: &mut ConfigReader<'_>) -> Option<Ser
         sites: sites.into_iter().map(|(site, _)| site).collect(),
         upstreams,
         warnings: Diagnostics::default(),
+        private: PrivateFiles::default(),
     };
     plan.mark_scripts();
     let unused = cache_place.filter(|_| plan.caches().next().is_none());

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use apus_http::url::split_scheme;
+use apus_private_files::{PrivateFiles, register};
 use sqlx::any::AnyConnectOptions;
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::postgres::{PgDatabaseError, PgErrorPosition};
@@ -189,6 +190,9 @@ impl Driver for Any {
     fn options(address: &str) -> Result<AnyConnectOptions, sqlx::Error> {
         sqlx::any::install_default_drivers();
         let is_sqlite = System::of(address) == Some(System::Sqlite);
+        if is_sqlite && let Ok(options) = SqliteConnectOptions::from_str(address) {
+            register(PrivateFiles::default().file(options.get_filename()));
+        }
         if is_sqlite && !address.contains("mode=") {
             let sign = if address.contains('?') { '&' } else { '?' };
             return AnyConnectOptions::from_str(&format!("{address}{sign}mode=rwc"));
@@ -218,6 +222,7 @@ impl Driver for Sqlite {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Normal)
             .busy_timeout(Duration::from_secs(5));
+        register(PrivateFiles::default().file(options.get_filename()));
         Ok(if address.contains("mode=") {
             options
         } else {

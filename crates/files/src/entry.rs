@@ -1,15 +1,17 @@
 //! A file in memory with its compressed variants, and the check whether it is still current.
 
-use std::cell::{Cell, RefCell};
-use std::io;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::io::{self, Read};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use apus_http::fields::Coding;
+use bytes::Bytes;
+use flate2::read::GzDecoder;
 
 use crate::FilesOptions;
 use crate::body::{DiskWait, FileBytes};
+use crate::changes::CheckTime;
 use crate::path_resolver::FileWithSiblings;
 use crate::representation::{FileHeaders, Representation};
 use crate::tree::FileIdentity;
@@ -56,15 +58,24 @@ pub(crate) struct FileEntry {
     /// Whether it may be cached: it is in memory, and did not change while it was read.
     pub(crate) is_cacheable: bool,
     /// When it was last known to be current.
-    pub(crate) checked: Cell<Instant>,
+    pub(crate) checked: Cell<CheckTime>,
     headers: FileHeaders,
+    /// The file as it is stored, mostly in no coding.
     pub(crate) plain: Rc<Representation>,
+    /// The file without the coding in which it is stored, once a client needs that.
+    decoded: OnceCell<Option<Rc<Representation>>>,
     slots: RefCell<[VariantSlot; 3]>,
 }
 
 /// The longest text that is compressed while it is sent. Clients may want to fetch a longer one in
 /// parts, or resume it.
 const MAX_STREAMED: u64 = 32 << 20;
+
+/// The most bytes of a file that are decoded, on a worker, for clients without its coding.
+const MAX_DECODED: u64 = 2 << 20;
+
+/// The first bytes of a file in gzip (RFC 1952 section 2.3.1).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The state of one compressed variant.
 enum VariantSlot {
@@ -95,7 +106,7 @@ impl FileEntry {
         options: &FilesOptions,
         found: FileWithSiblings,
         loaded: LoadedFile,
-        now: Instant,
+        checked: CheckTime,
     ) -> Self {
         let identities = found.identities();
         let is_settled = identities.iter().flatten().all(FileIdentity::is_settled);
@@ -109,8 +120,15 @@ impl FileEntry {
         let is_stored = length <= MAX_SOURCE;
         let may_compress = may_compress && (!is_stored || is_in_memory || is_settled);
         let is_possible = |coding| may_compress && options.compression.allows(coding);
-        let is_negotiated =
-            loaded.siblings.iter().any(Option::is_some) || Coding::ALL.into_iter().any(is_possible);
+        // The name may be wrong, as far as that is known.
+        let is_gzip = match &loaded.body {
+            FileBytes::Memory { bytes, .. } => bytes.starts_with(&GZIP),
+            FileBytes::File { .. } => true,
+        };
+        let stored = options.stored_coding(&path).filter(|_| is_gzip);
+        let is_negotiated = stored.is_some()
+            || loaded.siblings.iter().any(Option::is_some)
+            || Coding::ALL.into_iter().any(is_possible);
         let headers = options.headers(&path, is_negotiated);
         let mut slots = [const { VariantSlot::Never }; 3];
         let codings = Coding::ALL.into_iter().zip(loaded.siblings);
@@ -126,16 +144,18 @@ impl FileEntry {
                 _ => {}
             }
         }
-        let plain = Representation::new(&headers, loaded.body, Coding::Identity, &file.identity);
+        let coding = stored.unwrap_or(Coding::Identity);
+        let plain = Representation::new(&headers, loaded.body, coding, &file.identity);
         Self {
             path,
             identities,
             identity: file.identity,
             is_settled,
             is_cacheable: is_in_memory && loaded.is_stable,
-            checked: Cell::new(now),
+            checked: Cell::new(checked),
             headers,
             plain: Rc::new(plain),
+            decoded: OnceCell::new(),
             slots: RefCell::new(slots),
         }
     }
@@ -143,6 +163,11 @@ impl FileEntry {
     /// Whether there are, or can be, compressed variants.
     pub(crate) fn is_negotiated(&self) -> bool {
         self.headers.is_negotiated
+    }
+
+    /// Whether any later change is visible in the metadata.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_settled
     }
 
     /// Whether the found file is the version that this was made from.
@@ -157,7 +182,10 @@ impl FileEntry {
             VariantSlot::Ready(variant) => variant.weight(),
             _ => 0,
         });
-        weights.fold(self.plain.weight(), u64::saturating_add)
+        let decoded = self.decoded.get().and_then(Option::as_ref);
+        let decoded = decoded.map_or(0, |decoded| decoded.weight());
+        let own = self.plain.weight().saturating_add(decoded);
+        weights.fold(own, u64::saturating_add)
     }
 
     /// The variant in a coding. With `variants`, a missing one is requested if it can be made.
@@ -194,6 +222,24 @@ impl FileEntry {
                 }
             },
         }
+    }
+
+    /// The file without the coding in which it is stored; `None` if that takes too much time or
+    /// memory, or the file is damaged.
+    pub(crate) fn decoded(&self) -> Option<Rc<Representation>> {
+        let decode = || {
+            let FileBytes::Memory { bytes, .. } = &self.plain.body else {
+                return None;
+            };
+            let mut decoded = Vec::new();
+            let mut reader = GzDecoder::new(&**bytes).take(MAX_DECODED.saturating_add(1));
+            reader.read_to_end(&mut decoded).ok()?;
+            (decoded.len() as u64 <= MAX_DECODED).then(|| {
+                let body = FileBytes::from(Bytes::from(decoded));
+                Rc::new(self.representation(body, Coding::Identity))
+            })
+        };
+        self.decoded.get_or_init(decode).clone()
     }
 
     /// The representation of a compressed variant.

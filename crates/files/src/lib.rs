@@ -5,8 +5,10 @@
 //! cached in memory in wire form, and checked against the file system at most once a second.
 
 mod body;
+mod changes;
 mod entry;
 mod listing;
+mod page;
 mod path_resolver;
 mod representation;
 mod service;
@@ -25,10 +27,11 @@ use apus_http::{HeaderName, HeaderValue, Headers, Service, ServiceFactory};
 use apus_transport::coarse_now;
 
 pub use apus_patterns::{Glob, InvalidGlob};
+use changes::ChangeCount;
 pub use service::FilesOutcome;
 pub use service::FilesService;
 pub use tree::Symlinks;
-pub use try_files::{InvalidTryFiles, TryFiles};
+pub use try_files::{InvalidTryFiles, RewriteUri, TryFiles};
 pub use variants::VariantStore;
 
 /// A tree of static files, as a service.
@@ -38,15 +41,28 @@ pub use variants::VariantStore;
 /// of PHP programs are not found.
 ///
 /// Text is compressed with brotli, zstd and gzip in the background, once for all workers, while the
-/// first clients get it uncompressed. Files beside it (`.br`, `.zst`, `.gz`) that are not older are
-/// sent instead. Text of more than 4 MB and up to 32 MB is compressed while it is sent, as long as
+/// first clients get it uncompressed. Files beside a file of any type (`.br`, `.zst`, `.gz`) that are
+/// not older are sent instead. Text of more than 4 MB and up to 32 MB is compressed while it is sent, as long as
 /// there is memory for compressors ([`ResponseMemory`](apus_http::ResponseMemory)); range requests
 /// for it get parts of the uncompressed file.
 ///
 /// A file without compressed variants, such as an image, is sent uncompressed whatever the client
 /// accepts. For a file with variants, a client that accepts none of them, not even `identity`, gets
 /// 406 (RFC 9110 section 12.5.3). So does a client that refuses `identity` while there is no memory
-/// for a compressor or too much to compress; other clients get the uncompressed file then.
+/// for a compressor or too much to compress; other clients get the uncompressed file then. An image
+/// in SVG that is stored in gzip (`.svgz`) is sent in that coding, and decoded for clients that do
+/// not accept it.
+///
+/// A file is compared with the file system at most once a second. Until then, a worker sends what it
+/// has in memory, also if the file was changed or deleted; what one worker finds out reaches the
+/// others with their next request.
+///
+/// The entity tag of a file of up to 512 KB is made of its bytes. That of a larger one is made of
+/// its length, its times and its inode, so that it changes with each version, and is another one on
+/// each machine and for each copy.
+///
+/// Private files of the process, such as keys of certificates and logs, are not found, and neither
+/// are `.env` and files whose names begin with `.ht`.
 #[derive(Clone)]
 pub struct Files {
     options: FilesOptions,
@@ -55,6 +71,7 @@ pub struct Files {
     fallback: Option<Arc<dyn ServiceFactory>>,
     /// Shared by the services of all workers.
     variants: Arc<VariantStore>,
+    changes: ChangeCount,
 }
 
 #[derive(Clone)]
@@ -117,6 +134,7 @@ impl Files {
             clock: coarse_now,
             fallback: None,
             variants: Arc::new(VariantStore::new(CACHE_BYTES)),
+            changes: ChangeCount::default(),
         }
     }
 
@@ -161,9 +179,10 @@ impl Files {
         self
     }
 
-    /// The file, by its path below the root, that is sent for every page without a file, as
-    /// single-page applications need it. Missing files of a known type other than HTML stay
-    /// missing, so that no page is sent for a missing script.
+    /// The file, by its path below the root, that is sent for every path without a file, as
+    /// single-page applications need it, if the request is for a page: by `Sec-Fetch-Dest`, or
+    /// because `Accept` names HTML. Requests for scripts, images and data stay 404. For clients that
+    /// say neither, paths that end like the name of a file of a known type other than HTML do.
     #[must_use]
     pub fn spa(mut self, page: impl Into<String>) -> Self {
         self.options.spa = Some(page.into());

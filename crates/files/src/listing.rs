@@ -14,7 +14,8 @@ use rustix::fs::{AtFlags, Dir, FileType};
 use serde::Serialize;
 
 use crate::FilesOptions;
-use crate::tree::RootFolder;
+use crate::path_resolver::is_secret_name;
+use crate::tree::{FolderSecrets, RootFolder};
 use apus_http::path::encode;
 use apus_media_type as media_type;
 
@@ -42,7 +43,7 @@ enum ListingColumn {
 const COLUMNS: [(ListingColumn, &str, &str); 3] = [
     (ListingColumn::Name, "name", "Name"),
     (ListingColumn::Size, "size", "Size"),
-    (ListingColumn::Modified, "modified", "Modified"),
+    (ListingColumn::Modified, "modified", "Modified (UTC)"),
 ];
 
 impl ListingOrder {
@@ -128,9 +129,16 @@ pub(crate) struct Listing {
     is_cut: bool,
 }
 
-/// Reads the folder at `path`, relative to the root. Only entries that are served are listing.
+/// Reads the folder at `path`, relative to the root. Only entries that are served are listed.
 pub(crate) fn read(root: &RootFolder, path: &[u8], options: &FilesOptions) -> io::Result<Listing> {
     let folder = root.open(path)?.file;
+    let source = ListingSource {
+        root,
+        secrets: root.entries_of(&folder, path),
+        folder: &folder,
+        path,
+        options,
+    };
     let mut entries = Vec::new();
     let mut is_cut = false;
     for item in Dir::read_from(&folder)? {
@@ -146,54 +154,64 @@ pub(crate) fn read(root: &RootFolder, path: &[u8], options: &FilesOptions) -> io
             is_cut = true;
             break;
         }
-        if let Some(entry) = read_entry(root, &folder, path, name, options) {
+        if let Some(entry) = source.entry(name) {
             entries.push(entry);
         }
     }
     Ok(Listing { entries, is_cut })
 }
 
-/// The entry for `name`; `None` if it is not listing.
-fn read_entry(
-    root: &RootFolder,
-    folder: &File,
-    path: &[u8],
-    name: &[u8],
-    options: &FilesOptions,
-) -> Option<ListingEntry> {
-    let target = match path {
-        b"" => name.to_vec(),
-        path => [path, b"/", name].concat(),
-    };
-    if options.is_protected(&target) {
-        return None;
-    }
-    let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    let (kind, len, modified) = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Symlink => {
-            // A link is listing as its target, if it may be followed.
-            let metadata = root.open(&target).ok()?.metadata;
-            let kind = FileType::from_raw_mode(metadata.mode());
-            (kind, metadata.len(), metadata.mtime())
+/// A folder that is read for a listing.
+struct ListingSource<'a> {
+    root: &'a RootFolder,
+    secrets: FolderSecrets<'a>,
+    folder: &'a File,
+    /// The path of the folder, relative to the root.
+    path: &'a [u8],
+    options: &'a FilesOptions,
+}
+
+impl ListingSource<'_> {
+    /// The entry for `name`; `None` if it is not listed.
+    fn entry(&self, name: &[u8]) -> Option<ListingEntry> {
+        let target = match self.path {
+            b"" => name.to_vec(),
+            path => [path, b"/", name].concat(),
+        };
+        if self.options.is_protected(&target) || is_secret_name(name) {
+            return None;
         }
-        kind => (
-            kind,
-            u64::try_from(stat.st_size).unwrap_or(0),
-            stat.st_mtime,
-        ),
-    };
-    let is_folder = match kind {
-        FileType::Directory => true,
-        FileType::RegularFile if !options.is_source(name) && !options.is_leftover(name) => false,
-        _ => return None,
-    };
-    Some(ListingEntry {
-        name: name.to_vec(),
-        is_folder,
-        len: if is_folder { 0 } else { len },
-        modified: u64::try_from(modified).unwrap_or(0),
-        media_type: options.media_type(name).to_owned(),
-    })
+        let stat = rustix::fs::statat(self.folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let (kind, len, modified) = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Symlink => {
+                // A link is listed as its target, if it may be followed.
+                let metadata = self.root.metadata(&target).ok()?;
+                let kind = FileType::from_raw_mode(metadata.mode());
+                (kind, metadata.len(), metadata.mtime())
+            }
+            _ if self.secrets.contains(name, (stat.st_dev, stat.st_ino)) => return None,
+            kind => (
+                kind,
+                u64::try_from(stat.st_size).unwrap_or(0),
+                stat.st_mtime,
+            ),
+        };
+        let options = self.options;
+        let is_folder = match kind {
+            FileType::Directory => true,
+            FileType::RegularFile if !options.is_source(name) && !options.is_leftover(name) => {
+                false
+            }
+            _ => return None,
+        };
+        Some(ListingEntry {
+            name: name.to_vec(),
+            is_folder,
+            len: if is_folder { 0 } else { len },
+            modified: u64::try_from(modified).unwrap_or(0),
+            media_type: options.media_type(name).to_owned(),
+        })
+    }
 }
 
 /// Writes a listing of the folder with the request path `path`.
@@ -210,14 +228,9 @@ pub(crate) fn write(
     }
 }
 
-/// Folders before files; then by the column; then by name without regard to case.
+/// Folders before files; then by the column; then by name.
 fn compare(one: &ListingEntry, two: &ListingEntry, order: ListingOrder) -> Ordering {
-    let by_name = || {
-        let folded = |entry: &ListingEntry| entry.name.to_ascii_lowercase();
-        folded(one)
-            .cmp(&folded(two))
-            .then_with(|| one.name.cmp(&two.name))
-    };
+    let by_name = || compare_names(&one.name, &two.name);
     let by_column = match order.column {
         ListingColumn::Name => Ordering::Equal,
         ListingColumn::Size => one.len.cmp(&two.len),
@@ -231,6 +244,41 @@ fn compare(one: &ListingEntry, two: &ListingEntry, order: ListingOrder) -> Order
         } else {
             by_column
         })
+}
+
+/// Compares names without regard to case, and numbers in them by their value, so that `file2` comes
+/// before `file10`.
+fn compare_names(one: &[u8], two: &[u8]) -> Ordering {
+    let (mut left, mut right) = (one, two);
+    loop {
+        let (Some(a), Some(b)) = (left.first(), right.first()) else {
+            // The rest, or the whole name if they differ only in case or in leading zeros.
+            return left.len().cmp(&right.len()).then_with(|| one.cmp(two));
+        };
+        if a.is_ascii_digit() && b.is_ascii_digit() {
+            let ((number, left_rest), (other, right_rest)) = (number(left), number(right));
+            let by_value = (number.len(), number).cmp(&(other.len(), other));
+            if by_value.is_ne() {
+                return by_value;
+            }
+            (left, right) = (left_rest, right_rest);
+            continue;
+        }
+        let by_letter = a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase());
+        if by_letter.is_ne() {
+            return by_letter;
+        }
+        left = left.get(1..).unwrap_or_default();
+        right = right.get(1..).unwrap_or_default();
+    }
+}
+
+/// The digits at the start of a name without leading zeros, and the rest.
+fn number(name: &[u8]) -> (&[u8], &[u8]) {
+    let digits = name.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = name.split_at_checked(digits).unwrap_or((name, &[]));
+    let zeros = digits.iter().take_while(|byte| **byte == b'0').count();
+    (digits.get(zeros..).unwrap_or_default(), rest)
 }
 
 fn json(listing: &Listing, path: &[u8]) -> String {
@@ -477,6 +525,39 @@ mod tests {
         assert_eq!(date(0), "1970-01-01T00:00:00Z");
         assert_eq!(date(1_709_210_096), "2024-02-29T12:34:56Z");
         assert_eq!(date(u64::MAX), "9999-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn numbers_in_names_are_compared_by_their_value() {
+        let sorted = [
+            "",
+            "2",
+            "10",
+            "a",
+            "file",
+            "file2",
+            "File2b",
+            "file10",
+            "file10a",
+            "v1.2.0",
+            "v1.10.0",
+            "x99999999999999999999",
+            "x100000000000000000000",
+        ];
+        for (at, one) in sorted.iter().enumerate() {
+            for (other_at, other) in sorted.iter().enumerate() {
+                let order = compare_names(one.as_bytes(), other.as_bytes());
+                assert_eq!(order, at.cmp(&other_at), "{one} {other}");
+            }
+        }
+        for (one, other) in [("1", "01"), ("a", "A"), ("a1b", "a01b")] {
+            let order = compare_names(one.as_bytes(), other.as_bytes());
+            assert_ne!(order, Ordering::Equal, "{one} {other}");
+            assert_eq!(
+                compare_names(other.as_bytes(), one.as_bytes()),
+                order.reverse()
+            );
+        }
     }
 
     #[test]

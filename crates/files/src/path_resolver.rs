@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::FilesOptions;
 use crate::body::UnreadFile;
-use crate::tree::{FileIdentity, RootFolder};
+use crate::tree::{FileIdentity, RootFolder, status_of};
 use crate::try_files::LastAction;
 use apus_media_type as media_type;
 
@@ -66,6 +66,12 @@ const LEFTOVER_EXTENSIONS: &[&str] = &[
 /// Prefixes of media types that contain no source code, whatever the file name is.
 const SOURCELESS_TYPES: &[&str] = &["image/", "video/", "audio/", "font/"];
 
+/// Whether a hidden name is by convention that of a file with secrets: `.env` with its variants, and
+/// what Apache reads beside files. They are not served with `hidden_files` either.
+pub(crate) fn is_secret_name(name: &[u8]) -> bool {
+    name == b".env" || name.starts_with(b".env.") || name.starts_with(b".ht")
+}
+
 /// Resolves paths in one root.
 pub(crate) struct PathResolver<'a> {
     pub(crate) options: &'a FilesOptions,
@@ -74,9 +80,8 @@ pub(crate) struct PathResolver<'a> {
 
 impl PathResolver<'_> {
     /// Resolves `path`, which is in normal form.
-    pub(crate) fn resolve(&self, path: &[u8], query: Option<&str>) -> ResolvedPath {
-        let whole = path;
-        let Some(path) = self.below_prefix(whole) else {
+    pub(crate) fn resolve(&self, path: &[u8]) -> ResolvedPath {
+        let Some(path) = self.below_prefix(path) else {
             return ResolvedPath::NotFound;
         };
         let Some(list) = &self.options.try_files else {
@@ -102,7 +107,7 @@ impl PathResolver<'_> {
                 _ => {}
             }
         }
-        ResolvedPath::Last(list.last_action(whole, query))
+        ResolvedPath::Last(list.last_action())
     }
 
     /// The path without the prefix of this tree; it starts with a slash or is empty.
@@ -168,7 +173,7 @@ impl PathResolver<'_> {
 
     fn with_siblings(&self, path: &[u8], file: UnreadFile) -> ResolvedPath {
         let mut siblings = [const { None }; 3];
-        if self.options.precompressed && self.options.is_compressible(path) {
+        if self.options.precompressed && self.options.stored_coding(path).is_none() {
             for (slot, (_, suffix)) in siblings.iter_mut().zip(SUFFIXES) {
                 *slot = self
                     .root
@@ -205,12 +210,12 @@ impl PathResolver<'_> {
             // RFC 8615: the one public folder whose name begins with a dot.
             name.starts_with(b".") && !(at == 0 && name == b".well-known")
         };
-        (!self.options.hidden_files
-            && relative
-                .split(|byte| *byte == b'/')
-                .enumerate()
-                .any(is_hidden))
-            || self.options.is_protected(relative)
+        let mut names = relative.split(|byte| *byte == b'/');
+        let is_refused = match self.options.hidden_files {
+            true => names.any(is_secret_name),
+            false => names.enumerate().any(is_hidden),
+        };
+        is_refused || self.options.is_protected(relative)
     }
 }
 
@@ -288,7 +293,8 @@ impl FilesOptions {
 
     /// Whether a file of this name is worth compressing.
     pub(crate) fn is_compressible(&self, path: &[u8]) -> bool {
-        media_type::is_compressible(self.media_type(path).as_bytes())
+        self.stored_coding(path).is_none()
+            && media_type::is_compressible(self.media_type(path).as_bytes())
     }
 
     /// The media type of a file of this name, without its charset.
@@ -299,16 +305,21 @@ impl FilesOptions {
             None => media_type::of_extension(&extension),
         }
     }
+
+    /// The content coding in which a file of this name is stored, so that its media type is that of
+    /// what is in it. An archive is what its name says, and has none.
+    pub(crate) fn stored_coding(&self, path: &[u8]) -> Option<Coding> {
+        let extension = media_type::extension(path);
+        let is_image = || self.media_type(path) == "image/svg+xml";
+        (media_type::is_stored_in_gzip(&extension) && is_image()).then_some(Coding::Gzip)
+    }
 }
 
-/// The result for a failure to open a file. A forbidden path looks like a missing one.
-fn error_of(errno: Errno) -> ResolvedPath {
-    match errno {
-        Errno::ACCESS => ResolvedPath::Error(StatusCode::FORBIDDEN),
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM => {
-            ResolvedPath::Error(StatusCode::SERVICE_UNAVAILABLE)
-        }
-        Errno::IO => ResolvedPath::Error(StatusCode::INTERNAL_SERVER_ERROR),
-        _ => ResolvedPath::NotFound,
+/// The result for a failure to open a file. A path that must not be visible looks like a missing
+/// one; a failure of the system does not, because caches would keep that the file is gone.
+pub(crate) fn error_of(errno: Errno) -> ResolvedPath {
+    match status_of(errno) {
+        StatusCode::NOT_FOUND => ResolvedPath::NotFound,
+        status => ResolvedPath::Error(status),
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Representation {
     pub(crate) body: FileBytes,
     entity_tag: Option<Box<[u8]>>,
     last_modified: SystemTime,
+    /// Whether no other version has the same time of modification.
+    is_date_strong: bool,
 }
 
 impl Representation {
@@ -86,6 +88,7 @@ impl Representation {
             body,
             entity_tag: entity_tag.map(|tag| tag.into_bytes().into()),
             last_modified,
+            is_date_strong: identity.is_modified_when_changed(),
         }
     }
 
@@ -125,6 +128,11 @@ impl Representation {
             }),
             last_modified: Some(self.last_modified),
         };
+        // A condition with a date that is no strong validator is false (section 13.1.5).
+        let of_range = Validators {
+            last_modified: validators.last_modified.filter(|_| self.is_date_strong),
+            ..validators
+        };
         match validators.evaluate(request.method(), headers) {
             Precondition::Proceed => {}
             Precondition::NotModified => {
@@ -145,7 +153,7 @@ impl Representation {
             (Some(range), None)
                 if has_ranges
                     && *request.method() == Method::GET
-                    && validators.allow_range(headers) =>
+                    && of_range.allow_range(headers) =>
             {
                 self.ranges(range)
             }
@@ -235,13 +243,14 @@ impl Representation {
 }
 
 /// The opaque part of the entity tag, which differs for different bytes. For bytes in memory it is
-/// a hash; for a file it is made of its metadata, and there is none until the metadata are settled.
+/// a hash of them. For a file it is made of its metadata, and there is none until these are settled:
+/// with the inode and its change time, because a build that is reproducible, or a copy that keeps
+/// times, has the length and modification time of the version before it.
 fn entity_tag(body: &FileBytes, coding: Coding, identity: &FileIdentity) -> Option<String> {
     let mut tag = match body {
         FileBytes::Memory { bytes, hash, .. } => format!("{:x}-{hash:x}", bytes.len()),
         FileBytes::File { len, .. } if identity.is_settled() => {
-            let (seconds, nanoseconds) = identity.modified();
-            format!("{len:x}-{seconds:x}.{nanoseconds:x}")
+            format!("{len:x}-{:x}", identity.fingerprint())
         }
         FileBytes::File { .. } => return None,
     };

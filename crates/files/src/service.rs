@@ -1,6 +1,6 @@
 //! The file service of one worker, which responds from memory where possible.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
@@ -16,15 +16,18 @@ use apus_http::{
 };
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
+use rustix::io::Errno;
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 
 use crate::body::{DiskWait, FileBytes};
-use crate::entry::{FileEntry, VariantState};
+use crate::changes::{ChangeWatch, CheckTime};
+use crate::entry::{FileEntry, LoadedFile, VariantState};
 use crate::listing;
-use crate::path_resolver::{FileWithSiblings, PathResolver, ResolvedPath};
+use crate::page::{is_for_page, vary_by_page};
+use crate::path_resolver::{FileWithSiblings, PathResolver, ResolvedPath, error_of};
 use crate::representation::Representation;
-use crate::tree::{REVALIDATE, Tree};
+use crate::tree::{REVALIDATE, Tree, status_of};
 use crate::try_files::{LastAction, TryFiles};
 use crate::variants::{VariantStore, VariantWait};
 use crate::{Files, FilesOptions};
@@ -32,7 +35,6 @@ use apus_compress::{Encoding, describe, weaken_tag};
 use apus_http::mount_prefix;
 use apus_http::path::encode;
 use apus_http::trace::{Step, StepKind, note};
-use apus_media_type as media_type;
 
 /// [`Files`] on one worker.
 pub struct FilesService {
@@ -63,6 +65,9 @@ struct WorkerFiles {
     /// Entries that are being read from disk.
     loading: RefCell<HashMap<Box<[u8]>, Rc<LoadingCell>>>,
     variants: Arc<VariantStore>,
+    changes: ChangeWatch,
+    /// The root folder at the last lookup.
+    root: Cell<Option<(u64, u64)>>,
     programs: RefCell<ProgramCache>,
     fallback: Option<Rc<dyn Service>>,
     /// Whether the last parameter of `try_files` is a path, which may apply to any method.
@@ -137,6 +142,8 @@ impl FilesService {
                 )),
                 loading: RefCell::default(),
                 variants: Arc::clone(&files.variants),
+                changes: ChangeWatch::new(&files.changes),
+                root: Cell::default(),
                 programs: RefCell::default(),
                 fallback: files.fallback.as_ref().map(|factory| factory.service()),
                 may_rewrite: files
@@ -188,6 +195,9 @@ impl WorkerFiles {
             return FilesOutcome::Response(programs.call(request));
         }
         let now = (self.clock)();
+        if self.changes.has_news() {
+            self.tree.forget();
+        }
         if is_read && let Some(entry) = self.cached(path, now) {
             note(&request, || self.file_step(&entry, "in memory"));
             let choice = self.choose(&entry, path, &request);
@@ -198,29 +208,32 @@ impl WorkerFiles {
         if let Some(program) = program {
             return FilesOutcome::Response(self.run_program(request, &path, &program));
         }
-        let found = self.resolve(now, |resolver| resolver.resolve(&path, request.query()));
+        let found = self.resolve(now, |resolver| resolver.resolve(&path));
         self.respond_for(request, path, found, now)
     }
 
     /// The cached entry for a path, if it is still current.
     fn cached(&self, path: &[u8], now: Instant) -> Option<Rc<FileEntry>> {
         let entry = Rc::clone(&self.cache.borrow().get(path)?.entry);
-        if now.saturating_duration_since(entry.checked.get()) < REVALIDATE {
+        let checked = entry.checked.get();
+        let is_due = now.saturating_duration_since(checked.time) >= REVALIDATE;
+        if !is_due && checked.changes == self.changes.known() {
             return Some(entry);
         }
-        // The query is only used in the last parameter of try_files, whose file is cached as a
-        // page.
         let found = self.resolve(now, |resolver| match path.first() {
-            Some(b'/') => resolver.resolve(path, None),
+            Some(b'/') => resolver.resolve(path),
             _ => resolver.resolve_below(path),
         });
         if let ResolvedPath::File(found) = found
             && entry.is_made_from(&found)
         {
-            entry.checked.set(now);
+            entry.checked.set(self.check_time(now));
             return Some(entry);
         }
         self.cache.borrow_mut().remove(path);
+        if is_due && entry.is_settled() {
+            self.changes.report();
+        }
         None
     }
 
@@ -230,14 +243,17 @@ impl WorkerFiles {
         find: impl FnOnce(&PathResolver<'_>) -> ResolvedPath,
     ) -> ResolvedPath {
         match self.tree.root(now) {
-            Ok(root) => find(&PathResolver {
-                options: &self.options,
-                root: &root,
-            }),
-            Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
-                ResolvedPath::Error(StatusCode::SERVICE_UNAVAILABLE)
+            Ok(root) => {
+                let last = self.root.replace(Some(root.inode()));
+                if last.is_some_and(|last| last != root.inode()) {
+                    self.changes.report();
+                }
+                find(&PathResolver {
+                    options: &self.options,
+                    root: &root,
+                })
             }
-            Err(_) => ResolvedPath::NotFound,
+            Err(errno) => error_of(errno),
         }
     }
 
@@ -291,13 +307,11 @@ impl WorkerFiles {
                 });
                 Response::new(status).into()
             }
-            ResolvedPath::Last(LastAction::Rewrite(uri)) => {
+            ResolvedPath::Last(LastAction::Rewrite(rewrite)) => {
+                let uri = rewrite.uri(&request, &path);
+                let uri = String::from_utf8_lossy(&uri);
                 note(&request, || {
-                    Step::new(
-                        StepKind::Rewrite,
-                        uri.as_str(),
-                        "no path of try_files exists",
-                    )
+                    Step::new(StepKind::Rewrite, &*uri, "no path of try_files exists")
                 });
                 if request.set_path_and_query(&uri).is_err() {
                     return Response::new(StatusCode::NOT_FOUND).into();
@@ -361,8 +375,17 @@ impl WorkerFiles {
     ) -> ResponseFuture {
         if let Some(page) = &self.options.spa
             && matches!(*request.method(), Method::GET | Method::HEAD)
-            && is_page(path)
         {
+            if !is_for_page(&request, path) {
+                let missing = match &self.fallback {
+                    Some(fallback) => fallback.call(request),
+                    None => Response::new(StatusCode::NOT_FOUND).into(),
+                };
+                return missing.map(|mut response| {
+                    vary_by_page(&mut response);
+                    response
+                });
+            }
             note(&request, || {
                 Step::new(
                     StepKind::Rewrite,
@@ -370,7 +393,11 @@ impl WorkerFiles {
                     "the page of the application",
                 )
             });
-            return self.respond_with_page(request, page.as_bytes(), status, now);
+            let page = self.respond_with_page(request, page.as_bytes(), status, now);
+            return page.map(|mut response| {
+                vary_by_page(&mut response);
+                response
+            });
         }
         if let Some(fallback) = &self.fallback {
             return fallback.call(request);
@@ -417,10 +444,10 @@ impl WorkerFiles {
         found: FileWithSiblings,
         now: Instant,
     ) -> ResponseFuture {
+        let checked = self.check_time(now);
         match found.load(DiskWait::Never) {
             Ok(loaded) => {
-                let entry = Rc::new(FileEntry::new(&self.options, found, loaded, now));
-                self.insert(&path, &entry);
+                let entry = self.new_entry(&path, (found, loaded), checked);
                 note(&request, || {
                     self.file_step(&entry, "read from the page cache")
                 });
@@ -429,7 +456,7 @@ impl WorkerFiles {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let worker = Rc::clone(self);
                 ResponseFuture::later(async move {
-                    match worker.load_from_disk(&path, found, now).await {
+                    match worker.load_from_disk(&path, found, checked).await {
                         Ok(entry) => {
                             note(&request, || worker.file_step(&entry, "read from the disk"));
                             let choice = worker.choose(&entry, &path, &request);
@@ -448,7 +475,7 @@ impl WorkerFiles {
         &self,
         path: &[u8],
         found: FileWithSiblings,
-        now: Instant,
+        checked: CheckTime,
     ) -> io::Result<Rc<FileEntry>> {
         let guard = LoadingGuard::new(self, path);
         let load = || async {
@@ -457,11 +484,31 @@ impl WorkerFiles {
                 io::Result::Ok((found, loaded))
             });
             let (found, loaded) = loading.await.map_err(io::Error::other)??;
-            let entry = Rc::new(FileEntry::new(&self.options, found, loaded, now));
-            self.insert(path, &entry);
-            Ok(entry)
+            Ok(self.new_entry(path, (found, loaded), checked))
         };
         guard.cell.get_or_try_init(load).await.cloned()
+    }
+
+    fn check_time(&self, now: Instant) -> CheckTime {
+        CheckTime {
+            time: now,
+            changes: self.changes.known(),
+        }
+    }
+
+    /// The entry of a file that was read, which is cached.
+    fn new_entry(
+        &self,
+        path: &[u8],
+        (found, loaded): (FileWithSiblings, LoadedFile),
+        checked: CheckTime,
+    ) -> Rc<FileEntry> {
+        for identity in found.identities().iter().flatten() {
+            self.changes.report_young(identity);
+        }
+        let entry = Rc::new(FileEntry::new(&self.options, found, loaded, checked));
+        self.insert(path, &entry);
+        entry
     }
 
     /// Inserts an entry into the cache with its current weight.
@@ -486,9 +533,16 @@ impl WorkerFiles {
             return plain();
         }
         let accept = AcceptEncoding::parse(headers.get_all("accept-encoding"));
+        if entry.plain.coding != Coding::Identity {
+            return match accept.accepts(entry.plain.coding) {
+                true => plain(),
+                false => self.choose_decoded(entry, &accept),
+            };
+        }
         let mut possible = None;
+        let mut is_streamed = false;
         for coding in accept.preferred() {
-            if coding == Coding::Identity {
+            if coding == Coding::Identity && !is_streamed {
                 return plain();
             }
             let variants = possible.is_none().then_some(&self.variants);
@@ -496,11 +550,8 @@ impl WorkerFiles {
                 VariantState::Never => {}
                 VariantState::Streamed
                     if headers.contains("range") && accept.accepts(Coding::Identity) => {}
-                VariantState::Streamed => {
-                    if let Some(choice) = self.stream(coding, request) {
-                        return choice;
-                    }
-                }
+                // A variant that exists costs nothing, and is smaller than what is made in passing.
+                VariantState::Streamed => is_streamed = true,
                 VariantState::Possible => possible = possible.or(Some(coding)),
                 VariantState::Ready(variant) => return VariantChoice::Ready(variant),
                 VariantState::NewlyReady(variant) => {
@@ -508,6 +559,19 @@ impl WorkerFiles {
                     return VariantChoice::Ready(variant);
                 }
             }
+        }
+        if is_streamed {
+            for coding in accept.preferred() {
+                if coding == Coding::Identity {
+                    return plain();
+                }
+                if matches!(entry.variant(coding, None), VariantState::Streamed)
+                    && let Some(choice) = self.stream(coding, request)
+                {
+                    return choice;
+                }
+            }
+            return VariantChoice::None;
         }
         let choice = possible.and_then(|coding| {
             if !self.variants.can_keep(entry.plain.body.len()) {
@@ -517,6 +581,14 @@ impl WorkerFiles {
             Some(VariantChoice::Make(coding, wait))
         });
         choice.unwrap_or(VariantChoice::None)
+    }
+
+    /// The decoded form of a file that is stored in a coding which the client does not accept.
+    fn choose_decoded(&self, entry: &Rc<FileEntry>, accept: &AcceptEncoding) -> VariantChoice {
+        match entry.decoded() {
+            Some(decoded) if accept.accepts(Coding::Identity) => VariantChoice::Ready(decoded),
+            _ => VariantChoice::None,
+        }
     }
 
     /// Chooses compression while sending, if there is memory for it.
@@ -549,8 +621,9 @@ impl WorkerFiles {
         folder: Vec<u8>,
         now: Instant,
     ) -> ResponseFuture {
-        let Ok(root) = self.tree.root(now) else {
-            return Response::new(StatusCode::NOT_FOUND).into();
+        let root = match self.tree.root(now) {
+            Ok(root) => root,
+            Err(errno) => return Response::new(status_of(errno)).into(),
         };
         note(&request, || {
             Step::new(
@@ -696,13 +769,6 @@ fn respond_streamed(
     response
 }
 
-/// Whether an application may show a page at a path.
-fn is_page(path: &[u8]) -> bool {
-    let extension = media_type::extension(path);
-    let media_type = media_type::of_extension(&extension);
-    media_type == "text/html" || !media_type::is_listed(&extension)
-}
-
 /// The response to methods that files do not support.
 fn method_not_allowed(request: &Request) -> Response {
     Response::refuse_method(request.method(), &HeaderValue::from_static(ALLOW))
@@ -729,8 +795,12 @@ fn redirect_to_slash(request: &Request, path: &[u8]) -> Response {
     response
 }
 
+/// The response for a file or folder that was opened and cannot be read.
 fn unreadable(path: &[u8], error: &io::Error) -> Response {
-    let path = String::from_utf8_lossy(path);
-    tracing::error!(%path, %error, "a file could not be read");
-    Response::new(StatusCode::INTERNAL_SERVER_ERROR)
+    let status = Errno::from_io_error(error).map_or(StatusCode::INTERNAL_SERVER_ERROR, status_of);
+    if status.is_server_error() {
+        let path = String::from_utf8_lossy(path);
+        tracing::error!(%path, %error, "a file could not be read");
+    }
+    Response::new(status)
 }

@@ -3,13 +3,16 @@
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
-use std::os::fd::OwnedFd;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use apus_http::StatusCode;
+use apus_private_files::{OpenedFile, PrivateFiles, registered};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 
@@ -19,6 +22,9 @@ pub const REVALIDATE: Duration = Duration::from_secs(1);
 /// A file that was changed more recently may change again without a trace in its metadata, whose
 /// clock has a coarse resolution.
 const SETTLED: Duration = Duration::from_secs(2);
+
+/// The most that the two times of a file differ if nobody set them.
+const SAME_CHANGE: Duration = Duration::from_secs(1);
 
 /// Where symbolic links below the root may lead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +42,8 @@ pub enum Symlinks {
 pub struct Tree {
     root: PathBuf,
     symlinks: Symlinks,
-    current: RefCell<Option<(Instant, Arc<RootFolder>)>>,
+    /// The open root, and when it was opened unless it is due again.
+    current: RefCell<Option<(Option<Instant>, Arc<RootFolder>)>>,
 }
 
 impl Tree {
@@ -49,21 +56,35 @@ impl Tree {
         }
     }
 
+    /// Opens the root again for the next request.
+    pub(crate) fn forget(&self) {
+        if let Some((opened, _)) = &mut *self.current.borrow_mut() {
+            *opened = None;
+        }
+    }
+
     /// The root as it was at most a second ago.
     pub fn root(&self, now: Instant) -> rustix::io::Result<Arc<RootFolder>> {
         let mut current = self.current.borrow_mut();
-        if let Some((opened, root)) = &*current
+        if let Some((Some(opened), root)) = &*current
             && now.saturating_duration_since(*opened) < REVALIDATE
         {
             return Ok(Arc::clone(root));
         }
-        *current = None;
+        let last = current.take();
+        let fd = openat(rustix::fs::CWD, &self.root, DIRECTORY, Mode::empty())?;
+        let stat = rustix::fs::fstat(&fd)?;
         let root = Arc::new(RootFolder {
-            fd: openat(rustix::fs::CWD, &self.root, DIRECTORY, Mode::empty())?,
+            inode: (stat.st_dev, stat.st_ino),
+            secrets: RootSecrets::of(
+                real_path(&fd, &self.root),
+                last.as_ref().map(|(_, root)| &root.secrets),
+            ),
+            fd,
             path: self.root.clone(),
             symlinks: self.symlinks,
         });
-        *current = Some((now, Arc::clone(&root)));
+        *current = Some((Some(now), Arc::clone(&root)));
         Ok(root)
     }
 }
@@ -79,34 +100,118 @@ const READ: OFlags = OFlags::RDONLY
 /// An open root folder.
 pub struct RootFolder {
     fd: OwnedFd,
+    inode: (u64, u64),
     path: PathBuf,
     symlinks: Symlinks,
+    secrets: RootSecrets,
+}
+
+/// The private files of the process, as far as they concern a root folder.
+#[derive(Clone)]
+struct RootSecrets {
+    /// The path of the root without symbolic links.
+    real_path: PathBuf,
+    files: Arc<PrivateFiles>,
+    /// Whether there are any below the root. If not, only links out of the root and hard links lead
+    /// to one.
+    are_below: bool,
+}
+
+impl RootSecrets {
+    fn of(real_path: PathBuf, last: Option<&Self>) -> Self {
+        let files = registered();
+        // Comparing all names takes long on a server with many certificates.
+        if let Some(last) = last
+            && Arc::ptr_eq(&last.files, &files)
+            && last.real_path == real_path
+        {
+            return last.clone();
+        }
+        let are_below = files.below(&real_path).next().is_some();
+        Self {
+            are_below,
+            real_path,
+            files,
+        }
+    }
+}
+
+/// The path of an open file without symbolic links.
+fn real_path(fd: impl AsFd, path: &Path) -> PathBuf {
+    let link = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+    std::fs::read_link(link)
+        .or_else(|_| path.canonicalize())
+        .unwrap_or_else(|_| path.to_owned())
 }
 
 impl RootFolder {
+    /// Its device and inode.
+    pub(crate) fn inode(&self) -> (u64, u64) {
+        self.inode
+    }
+
     /// Opens `path`, which is relative to the root and in normal form; the empty path is the root
-    /// itself.
+    /// itself. A private file looks like a missing one.
     pub(crate) fn open(&self, path: &[u8]) -> rustix::io::Result<FileHandle> {
         let fd = match self.open_with(path, READ) {
             // A folder may be searchable but not readable.
-            Err(Errno::ACCESS) => match self.open_with(path, OFlags::PATH | OFlags::CLOEXEC) {
-                Ok(fd) => fd,
-                Err(_) => return Err(Errno::ACCESS),
-            },
-            opened => opened?,
+            Err(Errno::ACCESS) => self.open_with(path, OFlags::PATH | OFlags::CLOEXEC)?,
+            opened => return self.checked(File::from(opened?), path),
         };
-        let file = File::from(fd);
-        let metadata = file
-            .metadata()
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        Ok(FileHandle { file, metadata })
+        let found = self.checked(File::from(fd), path)?;
+        match found.metadata.is_dir() {
+            true => Ok(found),
+            false => Err(Errno::ACCESS),
+        }
     }
 
     /// The metadata of `path`. The file need not be readable.
     pub fn metadata(&self, path: &[u8]) -> rustix::io::Result<Metadata> {
         let fd = self.open_with(path, OFlags::PATH | OFlags::CLOEXEC)?;
-        let metadata = File::from(fd).metadata();
-        metadata.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        self.checked(File::from(fd), path)
+            .map(|found| found.metadata)
+    }
+
+    /// An open file with its metadata, unless it is private.
+    fn checked(&self, file: File, path: &[u8]) -> rustix::io::Result<FileHandle> {
+        let metadata = file
+            .metadata()
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let secrets = &self.secrets;
+        let needs_path = secrets.are_below || self.symlinks == Symlinks::Follow;
+        let found = needs_path.then(|| {
+            let path = Path::new(OsStr::from_bytes(path));
+            (
+                real_path(&file, &self.path.join(path)),
+                secrets.real_path.join(path),
+            )
+        });
+        let opened = |path| OpenedFile {
+            path,
+            root: &secrets.real_path,
+            inode: (metadata.dev(), metadata.ino()),
+        };
+        let is_private = match &found {
+            // A private name may be a link to a file that was replaced since.
+            Some((real, named)) => {
+                secrets.files.contains(opened(Some(real)))
+                    || secrets.files.names(named, &secrets.real_path)
+            }
+            None => secrets.files.contains(opened(None)),
+        };
+        match is_private {
+            true => Err(Errno::NOENT),
+            false => Ok(FileHandle { file, metadata }),
+        }
+    }
+
+    /// Which entries of an open folder are private.
+    pub(crate) fn entries_of(&self, folder: &File, path: &[u8]) -> FolderSecrets<'_> {
+        let path = self.path.join(OsStr::from_bytes(path));
+        FolderSecrets {
+            secrets: &self.secrets,
+            folder: real_path(folder, &path),
+        }
     }
 
     fn open_with(&self, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
@@ -162,6 +267,46 @@ impl RootFolder {
     }
 }
 
+/// The status of a response about a file that cannot be opened or read.
+pub fn status_of(errno: Errno) -> StatusCode {
+    match errno {
+        Errno::ACCESS | Errno::PERM => StatusCode::FORBIDDEN,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        // No such name, one that no file can have, a link that may not be followed, or a socket.
+        Errno::NOENT
+        | Errno::NOTDIR
+        | Errno::NAMETOOLONG
+        | Errno::ILSEQ
+        | Errno::INVAL
+        | Errno::LOOP
+        | Errno::XDEV
+        | Errno::NXIO
+        | Errno::NODEV
+        | Errno::STALE => StatusCode::NOT_FOUND,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// The private files in one folder.
+pub(crate) struct FolderSecrets<'a> {
+    secrets: &'a RootSecrets,
+    folder: PathBuf,
+}
+
+impl FolderSecrets<'_> {
+    /// Whether the entry of this name, which is no link, is private.
+    pub(crate) fn contains(&self, name: &[u8], inode: (u64, u64)) -> bool {
+        let path = self.folder.join(OsStr::from_bytes(name));
+        self.secrets.files.contains(OpenedFile {
+            path: Some(&path),
+            root: &self.secrets.real_path,
+            inode,
+        })
+    }
+}
+
 /// An open file or folder.
 pub(crate) struct FileHandle {
     pub(crate) file: File,
@@ -205,6 +350,21 @@ impl FileIdentity {
             .checked_add(since_epoch(self.modified))
             .unwrap_or(UNIX_EPOCH)
             .min(SystemTime::now())
+    }
+
+    /// A hash of what identifies the version on this machine. The device is left out: its number can
+    /// be another one after a restart of the machine.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.inode, self.len, self.modified, self.changed).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Whether the modification time is that of the last change, so that no two versions have the
+    /// same. Copies and builds that set the time to an earlier one can have that of another version.
+    pub(crate) fn is_modified_when_changed(&self) -> bool {
+        let (modified, changed) = (since_epoch(self.modified), since_epoch(self.changed));
+        changed.abs_diff(modified) < SAME_CHANGE
     }
 
     pub(crate) fn modified(&self) -> (i64, i64) {

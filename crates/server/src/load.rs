@@ -17,6 +17,7 @@ use apus_net::SystemAccount;
 use apus_net::tls::TicketSecrets;
 use apus_php::plan::WorkerPoolPlan;
 use apus_php::{Launcher, WorkerPools};
+use apus_private_files::{PrivateFiles, register};
 use apus_upstream::Upstreams;
 use apus_upstream::plan::GroupPlan;
 use serde_json::Value;
@@ -305,6 +306,10 @@ impl PlanLoader {
             let open = address.open();
             open.map_err(|error| LoadError::Open(io::Error::other(error)))?;
         }
+        let certificates_folder = self.certificate_store(&config);
+        let ordered = PrivateFiles::default().folder(certificates_folder.folder());
+        register(ordered);
+        register(config.private.clone());
         let variants = self.variants(config.global.static_cache_bytes);
         let no_logs;
         let cache;

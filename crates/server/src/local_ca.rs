@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, fmt};
 
+use apus_private_files::{PrivateFiles, register};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -68,9 +69,9 @@ impl LocalCa {
 
     /// The authority in this folder, which is created when it is needed.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
-        Self {
-            folder: folder.into(),
-        }
+        let folder = folder.into();
+        register(PrivateFiles::default().folder(&folder));
+        Self { folder }
     }
 
     /// A certificate for `hosts` (names and addresses), this machine's name, `localhost` and the

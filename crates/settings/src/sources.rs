@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::rc::Rc;
 
+use apus_private_files::{PrivateFiles, register};
 use serde::de::DeserializeOwned;
 
 use crate::error::{SettingsError, SettingsMistake};
@@ -38,9 +39,10 @@ impl Settings {
         self.document(text, "the defaults")
     }
 
-    /// A file in TOML, which may be missing.
+    /// A file in TOML, which may be missing. No service of this process sends it.
     pub fn file(self, path: impl AsRef<Path>) -> Self {
         let origin = path.as_ref().display().to_string();
+        register(PrivateFiles::default().file(path.as_ref()));
         match fs::read_to_string(path) {
             Ok(text) => self.document(&text, &origin),
             Err(error) if error.kind() == ErrorKind::NotFound => self,
@@ -48,10 +50,11 @@ impl Settings {
         }
     }
 
-    /// A file with variables, `NAME=value` on each line, which may be missing. [`Settings::environment`] reads them as if
+    /// A file with variables, `NAME=value` on each line, which may be missing; no service of this process sends it. [`Settings::environment`] reads them as if
     /// they were in the environment, whose own variables win.
     pub fn env_file(mut self, path: impl AsRef<Path>) -> Self {
         let origin = path.as_ref().display().to_string();
+        register(PrivateFiles::default().file(path.as_ref()));
         let found = match fs::read(path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return self,

@@ -34,7 +34,7 @@ pub use rewrite::{
 };
 pub use settings::{AccelSettings, ErrorPage, LocationSettings};
 pub use site::{Location, Site};
-pub use template::{InvalidTemplate, Template};
+pub use template::{InvalidTemplate, Template, TryFilesTemplate};
 pub use variable::{RequestVariable, VariableDescription, VariableSink};
 
 use apus_error_page::error_page;

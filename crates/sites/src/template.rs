@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::Write;
 
+use apus_files::RewriteUri;
 use apus_http::Request;
 use regex::bytes::Regex;
 
@@ -185,11 +186,16 @@ impl Template {
                     }
                 }
                 TemplatePart::Request(variable) => {
+                    let start = text.len();
                     let mut sink = EncodingSink {
                         text: &mut text,
                         encoding,
                     };
                     variable.write(scope.request, scope.site, &mut sink);
+                    let written = text.get(start..).unwrap_or_default();
+                    if encoding == ValueEncoding::Uri && written.contains(&b'?') {
+                        encoding = ValueEncoding::Query;
+                    }
                 }
                 TemplatePart::Location(LocationVariable::DocumentRoot) => {
                     push(&mut text, &scope.root.folder, encoding);
@@ -241,6 +247,38 @@ impl Template {
             uri.drain(..slashes.saturating_sub(1));
         }
         uri
+    }
+}
+
+/// A template as the last path of `try_files`, in a location without captures.
+#[derive(Clone, Debug)]
+pub struct TryFilesTemplate {
+    /// The path and query.
+    pub template: Template,
+    /// The name of the site.
+    pub site: Box<str>,
+    /// The root of the files.
+    pub root: Box<[u8]>,
+}
+
+impl RewriteUri for TryFilesTemplate {
+    fn uri(&self, request: &Request, path: &[u8]) -> Vec<u8> {
+        let root = DocumentRoot {
+            folder: self.root.clone(),
+            prefix: Box::default(),
+        };
+        let scope = VariableScope {
+            request,
+            path,
+            site: &self.site,
+            root: &root,
+            captures: &Captures::default(),
+        };
+        self.template.expand_uri(&scope)
+    }
+
+    fn depends_only_on_target(&self) -> bool {
+        self.template.depends_only_on_target()
     }
 }
 
@@ -300,6 +338,13 @@ impl VariableSink for EncodingSink<'_> {
     fn uri(&mut self, value: fmt::Arguments<'_>) {
         // Writing to a vector cannot fail.
         let _ = self.text.write_fmt(value);
+    }
+
+    fn target(&mut self, value: &str) {
+        match self.encoding {
+            ValueEncoding::Query => push(self.text, value.as_bytes(), self.encoding),
+            _ => self.text.extend_from_slice(value.as_bytes()),
+        }
     }
 
     fn number(&mut self, value: u64) {

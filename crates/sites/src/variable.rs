@@ -144,6 +144,12 @@ pub trait VariableSink {
     /// Text that is part of a URI as it is: it is percent-encoded already, or has no characters that would be.
     fn uri(&mut self, value: fmt::Arguments<'_>);
 
+    /// The whole path and query of the request, which is percent-encoded already. In the query of
+    /// another URI, it is the value of one parameter.
+    fn target(&mut self, value: &str) {
+        self.uri(format_args!("{value}"));
+    }
+
     /// A number.
     fn number(&mut self, value: u64);
 
@@ -211,7 +217,7 @@ impl RequestVariable {
                 text(Some(&line), out);
             }
             V::RequestMethod => uri(Some(request.method().as_str()), out),
-            V::RequestUri => uri(Some(request.target().path_and_query()), out),
+            V::RequestUri => out.target(request.target().path_and_query()),
             V::Uri => match request.normal_path() {
                 Ok(path) => out.text(path),
                 Err(_) => text(Some(request.path()), out),

@@ -9,11 +9,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::Instant;
 
+use apus_http::StatusCode;
 use apus_transport::coarse_now;
-use rustix::io::Errno;
 
 use super::settings::PhpSettings;
-use apus_files::tree::{REVALIDATE, Tree};
+use apus_files::tree::{REVALIDATE, Tree, status_of};
 use apus_media_type as media_type;
 
 /// The ending of scripts. Names in other case never match, even if the file system ignores case: they are neither
@@ -65,13 +65,21 @@ pub(super) enum ScriptError {
     Missing,
     /// The root or the front controller does not exist.
     NotInstalled,
-    /// The server has no permission to read the folder.
-    Unreadable,
+    /// The folder cannot be read: the server has no permission, or the system failed.
+    Unreadable(StatusCode),
     /// The root is on another machine, and the path before the script looks like a file of another type.
     Disguised,
 }
 
 impl ScriptError {
+    /// The status of the response.
+    pub(super) fn status(self) -> StatusCode {
+        match self {
+            Self::Unreadable(status) => status,
+            _ => StatusCode::NOT_FOUND,
+        }
+    }
+
     /// The text for logs and traces.
     pub(super) fn as_str(self) -> &'static str {
         match self {
@@ -80,7 +88,10 @@ impl ScriptError {
             Self::NotRun => "PHP is not run at this path",
             Self::Missing => "there is no such script, and no front controller",
             Self::NotInstalled => "the root or the front controller does not exist",
-            Self::Unreadable => "the server has no permission to read the folder",
+            Self::Unreadable(StatusCode::FORBIDDEN) => {
+                "the server has no permission to read the folder"
+            }
+            Self::Unreadable(_) => "the folder cannot be read",
             Self::Disguised => "the path before the script looks like another file",
         }
     }
@@ -162,8 +173,10 @@ impl Scripts {
             }
             Ok(metadata) if metadata.is_dir() => PathKind::Folder,
             Ok(_) => PathKind::Missing,
-            Err(Errno::ACCESS | Errno::PERM) => PathKind::Unreadable,
-            Err(_) => PathKind::Missing,
+            Err(errno) => match status_of(errno) {
+                StatusCode::NOT_FOUND => PathKind::Missing,
+                status => PathKind::Unreadable(status),
+            },
         }
     }
 }
@@ -172,7 +185,7 @@ enum PathKind {
     File,
     Folder,
     Missing,
-    Unreadable,
+    Unreadable(StatusCode),
 }
 
 /// The lookup of one path.
@@ -200,7 +213,7 @@ impl ScriptLookup<'_> {
                 PathKind::File => return Ok(self.script(path, rest, "the path names it")),
                 PathKind::Folder => {}
                 PathKind::Missing => break,
-                PathKind::Unreadable => return Err(ScriptError::Unreadable),
+                PathKind::Unreadable(status) => return Err(ScriptError::Unreadable(status)),
             }
         }
         if (below.is_empty() || below.ends_with(b"/"))
@@ -216,7 +229,7 @@ impl ScriptLookup<'_> {
                 let why = "nothing else is at the path, and it is the front controller";
                 Ok(self.script(front.as_bytes(), b"", why))
             }
-            PathKind::Unreadable => Err(ScriptError::Unreadable),
+            PathKind::Unreadable(status) => Err(ScriptError::Unreadable(status)),
             PathKind::Folder | PathKind::Missing => Err(ScriptError::NotInstalled),
         }
     }
@@ -245,7 +258,7 @@ impl ScriptLookup<'_> {
                         "it is the index of the folder",
                     )));
                 }
-                PathKind::Unreadable => return Err(ScriptError::Unreadable),
+                PathKind::Unreadable(status) => return Err(ScriptError::Unreadable(status)),
                 PathKind::Folder | PathKind::Missing => {}
             }
         }

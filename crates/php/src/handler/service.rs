@@ -146,7 +146,10 @@ impl PhpServiceInner {
         trace::note(request, || {
             Step::new(StepKind::Script, "none", error.as_str())
         });
-        if matches!(error, ScriptError::NotInstalled | ScriptError::Unreadable) {
+        if matches!(
+            error,
+            ScriptError::NotInstalled | ScriptError::Unreadable(_)
+        ) {
             tracing::error!(
                 site = &*self.settings.site,
                 path = request.path(),
@@ -154,7 +157,7 @@ impl PhpServiceInner {
                 error.as_str()
             );
         }
-        Response::new(StatusCode::NOT_FOUND)
+        Response::new(error.status())
     }
 
     /// Notes the parameters of a script in the trace of the request.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use apus_private_files::{PrivateFiles, register};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -46,7 +47,8 @@ impl Certificate {
         })
     }
 
-    /// Reads a chain and a key from files in PEM form, before anything is served.
+    /// Reads a chain and a key from files in PEM form, before anything is served. No service of this
+    /// process sends the file of the key.
     ///
     /// # Errors
     /// As of [`Certificate::from_pem`], or a file cannot be read.
@@ -54,6 +56,7 @@ impl Certificate {
         chain: impl AsRef<Path>,
         key: impl AsRef<Path>,
     ) -> Result<Self, CertificateError> {
+        register(PrivateFiles::default().file(key.as_ref()));
         Self::from_pem(&read(chain.as_ref())?, &read(key.as_ref())?)
     }
 

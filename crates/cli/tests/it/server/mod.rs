@@ -2,6 +2,7 @@
 
 mod access_log;
 mod credentials;
+mod own_files;
 mod privileges;
 mod request_facts;
 mod request_ids;

@@ -1,11 +1,13 @@
 //! The keys of static files.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use apus_files::{Symlinks, TryFiles};
+use apus_files::{InvalidTryFiles, RewriteUri, Symlinks, TryFiles};
 use apus_net::SystemAccount;
-use apus_sites::Preset;
+use apus_sites::{Preset, Template, TryFilesTemplate};
 use rustix::fs::Access;
 
 use super::SiteResolver;
@@ -99,11 +101,18 @@ impl SiteResolver<'_> {
                 "expected a name without a slash",
             ));
         }
-        let try_files = try_files(own.try_files.or(&site.try_files), reader);
+        let root = root?;
+        let try_files = try_files(own.try_files.or(&site.try_files), reader, |template| {
+            TryFilesTemplate {
+                template,
+                site: self.groups.site_name().into(),
+                root: root.folder().as_os_str().as_bytes().into(),
+            }
+        });
         let protected = site.fastcgi.as_ref().map(|keys| &keys.protected);
         let protected = protected.into_iter().flat_map(|globs| &globs.0);
         Some(FilesPlan {
-            root: root?,
+            root,
             index: texts(index),
             spa: match try_files {
                 None => self.preset().and_then(Preset::page).map(str::to_owned),
@@ -178,6 +187,7 @@ pub(super) fn given(keys: &raw::LocationKeys) -> Vec<(&'static str, &SourceSpan)
 /// The folder, if it exists.
 pub(super) fn folder(path: &Setting<FilePath>, reader: &mut ConfigReader<'_>) -> Option<PathBuf> {
     let folder = &path.value.0;
+    reader.roots.push((path.span.clone(), folder.clone()));
     let why = match std::fs::metadata(folder) {
         Ok(metadata) if metadata.is_dir() => {
             warn_of_unreadable(path, reader);
@@ -215,11 +225,19 @@ fn warn_of_unreadable(path: &Setting<FilePath>, reader: &mut ConfigReader<'_>) {
     );
 }
 
-fn try_files(list: &Setting<OneOrMore<Text>>, reader: &mut ConfigReader<'_>) -> Option<TryFiles> {
+fn try_files(
+    list: &Setting<OneOrMore<Text>>,
+    reader: &mut ConfigReader<'_>,
+    rewrite: impl FnOnce(Template) -> TryFilesTemplate,
+) -> Option<TryFiles> {
     if !list.given {
         return None;
     }
-    TryFiles::parse(list.0.iter().map(|path| &path.0))
+    let rewrite = |last: &str| match Template::parse(last) {
+        Ok(template) => Ok(Arc::new(rewrite(template)) as Arc<dyn RewriteUri>),
+        Err(error) => Err(InvalidTryFiles::Rewrite(error.to_string())),
+    };
+    TryFiles::parse_with(list.0.iter().map(|path| &path.0), rewrite)
         .map_err(|error| {
             reader.report(Finding::error(
                 &list.span,

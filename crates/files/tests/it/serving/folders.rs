@@ -99,21 +99,119 @@ async fn ends_try_files_with_a_status_or_another_service() {
 }
 
 #[tokio::test]
-async fn shows_the_page_of_an_application_for_pages_only() {
+async fn the_page_of_an_application_is_for_every_path_without_a_file_and_for_no_missing_script() {
     let site = site(&[("index.html", "app"), ("app.js", "js")], |files| {
         files.spa("/index.html")
     });
-    for path in ["/", "/users/7", "/users/jane.doe", "/old.html", "/users/"] {
-        let got = site.get(path).await;
-        assert_eq!((got.status, got.text()), (200, "app"), "{path}");
+    const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+    for lines in [
+        &[("accept", BROWSER)][..],
+        &[("accept", "*/*"), ("sec-fetch-dest", "document")],
+        &[("sec-fetch-dest", "iframe")],
+        &[("accept", BROWSER), ("sec-fetch-dest", "empty")],
+        &[("accept", "TEXT/HTML;q=0.1, image/png")],
+    ] {
+        for path in [
+            "/",
+            "/users/7",
+            "/users/jane.doe",
+            "/old.html",
+            "/users/",
+            "/v1.2/notes.md",
+            "/posts/app.js",
+            "/shop.com",
+            "/assets/gone.css",
+            "/logo.png",
+        ] {
+            for method in [Method::GET, Method::HEAD] {
+                let got = site.send(method, path, lines).await;
+                assert_eq!(
+                    (got.status, got.header("content-length")),
+                    (200, Some("3")),
+                    "{path} {lines:?}"
+                );
+            }
+        }
+        assert_eq!(site.get_with("/app.js", lines).await.text(), "js");
     }
-    assert_eq!(site.get("/app.js").await.text(), "js");
-    for path in ["/missing.js", "/logo.png"] {
-        assert_eq!(site.get(path).await.status, 404, "{path}");
+    for lines in [
+        &[("accept", "*/*"), ("sec-fetch-dest", "script")][..],
+        &[("accept", BROWSER), ("sec-fetch-dest", "image")],
+        &[("accept", "text/css,*/*;q=0.1")],
+        &[("accept", "application/json, text/plain, */*")],
+        &[
+            ("accept", "image/avif,image/webp,*/*;q=0.8"),
+            ("sec-fetch-dest", "empty"),
+        ],
+        &[("accept", "text/html;q=0, */*")],
+    ] {
+        for path in ["/users/7", "/missing.js", "/missing", "/old.html"] {
+            let got = site.get_with(path, lines).await;
+            assert_eq!(got.status, 404, "{path} {lines:?}");
+            // A cache in front must not send it for a page.
+            assert_eq!(got.header("vary"), Some("accept, sec-fetch-dest"));
+        }
+        assert_eq!(site.get_with("/app.js", lines).await.status, 200);
     }
+    // Clients that say nothing of it: the name decides.
+    for lines in [
+        &[][..],
+        &[("accept", "*/*")],
+        &[("accept", "*/*"), ("sec-fetch-dest", "empty")],
+    ] {
+        for path in ["/", "/users/7", "/users/jane.doe", "/old.html", "/users/"] {
+            let got = site.get_with(path, lines).await;
+            assert_eq!((got.status, got.text()), (200, "app"), "{path}");
+        }
+        for path in ["/missing.js", "/logo.png", "/data.ndjson", "/app.js.map"] {
+            assert_eq!(site.get_with(path, lines).await.status, 404, "{path}");
+        }
+    }
+    let got = site.get("/users/7").await;
+    assert_eq!(
+        got.headers.get_all("vary").collect::<Vec<_>>(),
+        [b"accept, sec-fetch-dest"]
+    );
+    assert_eq!(site.get("/index.html").await.header("vary"), None);
+    let etag = got.etag();
+    let got = site.get_with("/users/8", &[("if-none-match", &etag)]).await;
+    assert_eq!(
+        (got.status, got.header("vary")),
+        (304, Some("accept, sec-fetch-dest"))
+    );
     site.write("index.html", "changed");
     pass(REVALIDATION);
     assert_eq!(site.get("/users/8").await.text(), "changed");
+}
+
+#[tokio::test]
+async fn a_path_cannot_add_parameters_to_the_last_path_of_try_files() {
+    let echo = || {
+        service_fn(|request: Request| {
+            let text = request.target().path_and_query().to_owned();
+            Response::text(apus_http::StatusCode::OK, text).into()
+        })
+    };
+    for (last, target, expected) in [
+        (
+            "/i.php?q=$uri&$args",
+            "/a%26admin=1?x=2",
+            "/i.php?q=/a%26admin%3D1&x=2",
+        ),
+        (
+            "/i.php?q=$uri",
+            "/a;b=c+d%3Fe%23f",
+            "/i.php?q=/a%3Bb%3Dc%2Bd%3Fe%23f",
+        ),
+        ("/i.php$is_args$args", "/a?x=$uri", "/i.php?x=$uri"),
+        ("/i.php?q=$uri", "/$args?x=1", "/i.php?q=/$args"),
+        ("/x$uri", "/a%3Fb=c&d", "/x/a%3Fb=c&d"),
+        ("/i.php", "/a?x=1", "/i.php"),
+    ] {
+        let list = TryFiles::parse(["/none", last]).unwrap();
+        let site = site(&[], |files| files.try_files(list).fallback(Arc::new(echo)));
+        assert_eq!(site.get(target).await.text(), expected, "{last}");
+    }
 }
 
 #[tokio::test]

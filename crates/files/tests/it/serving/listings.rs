@@ -83,3 +83,19 @@ async fn uses_configured_media_types_and_charset() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_listing_has_numbers_in_their_order_and_the_zone_of_its_times() {
+    let site = site(&[("file10", ""), ("file2", ""), ("File1", "")], |files| {
+        files.listing(true)
+    });
+    let page = site.get("/").await;
+    let at = |name: &str| page.text().find(&format!("./{name}\"")).unwrap();
+    assert!(at("File1") < at("file2") && at("file2") < at("file10"));
+    assert!(page.text().contains("Modified (UTC)"));
+    // A phone shows the times, too.
+    assert!(!page.text().contains(".modified { display: none"));
+    let json = site.get("/?format=json").await;
+    let at = |name: &str| json.text().find(name).unwrap();
+    assert!(at("File1") < at("file2") && at("file2") < at("file10"));
+}

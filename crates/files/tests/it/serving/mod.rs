@@ -6,6 +6,9 @@ mod folders;
 mod listings;
 mod negotiation;
 mod paths;
+mod private_files;
+mod unreadable;
+mod versions;
 
 use std::cell::Cell;
 use std::fs;

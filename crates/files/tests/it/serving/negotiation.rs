@@ -308,3 +308,112 @@ async fn compresses_while_sending_if_no_variant_can_be_stored() {
     );
     assert_eq!(decode(&got.body, "zstd"), text.as_bytes());
 }
+
+#[tokio::test]
+async fn a_sibling_of_a_file_of_any_type_is_sent() {
+    let site = site(
+        &[
+            ("model.glb", "a model"),
+            ("model.glb.br", "br"),
+            ("none", "no type"),
+            ("none.gz", "gz"),
+            ("a.png", "image"),
+        ],
+        |files| files,
+    );
+    for (path, accept, coding, body) in [
+        ("/model.glb", "gzip, br", Some("br"), "br"),
+        ("/model.glb", "gzip", None, "a model"),
+        ("/none", "gzip, br", Some("gzip"), "gz"),
+        ("/a.png", "gzip, br", None, "image"),
+    ] {
+        for method in [Method::GET, Method::HEAD] {
+            let lines = [("accept-encoding", accept)];
+            let got = site.send(method, path, &lines).await;
+            assert_eq!(got.header("content-encoding"), coding, "{path}");
+            assert_eq!(got.body.len(), body.len());
+            let varies = (path != "/a.png").then_some("accept-encoding");
+            assert_eq!(got.header("vary"), varies, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_sibling_of_a_large_file_is_sent_instead_of_compressing_it_each_time() {
+    const STREAMED: usize = 4 << 20;
+    for len in [STREAMED - 1, STREAMED, STREAMED + 1, STREAMED + (1 << 20)] {
+        let site = site(&[], |files| files);
+        site.write("a.json", vec![b'1'; len]);
+        site.write("a.json.gz", "sibling");
+        for accept in ["gzip, br, zstd", "br, gzip;q=0.1", "*"] {
+            let lines = [("accept-encoding", accept)];
+            let got = site.get_with("/a.json", &lines).await;
+            let coding = got.header("content-encoding");
+            assert_eq!(
+                (coding, got.text()),
+                (Some("gzip"), "sibling"),
+                "{len} {accept}"
+            );
+            let lines = [("accept-encoding", accept), ("range", "bytes=0-1")];
+            let part = site.get_with("/a.json", &lines).await;
+            assert_eq!((part.status, part.text()), (206, "si"), "{len} {accept}");
+        }
+        let lines = [("accept-encoding", "identity")];
+        assert_eq!(site.get_with("/a.json", &lines).await.body.len(), len);
+    }
+}
+
+#[tokio::test]
+async fn an_image_that_is_stored_in_gzip_is_sent_in_that_coding() {
+    use std::io::Write;
+    let svg = "<svg xmlns='http://www.w3.org/2000/svg'/>".repeat(100);
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(svg.as_bytes()).unwrap();
+    let stored = encoder.finish().unwrap();
+    let site = site(&[("plain.svgz", &svg)], |files| files);
+    for name in ["a.svgz", "a.tgz", "a.svg.gz", "a.emz", "a.SVGZ"] {
+        site.write(name, &stored);
+    }
+    site.write("a.svgz.br", "no sibling");
+    for path in ["/a.svgz", "/a.SVGZ"] {
+        for accept in [
+            None,
+            Some("gzip, deflate, br, zstd"),
+            Some("gzip"),
+            Some("*"),
+            Some("gzip, identity;q=0"),
+        ] {
+            let lines: Vec<_> = accept
+                .map(|accept| ("accept-encoding", accept))
+                .into_iter()
+                .collect();
+            let got = site.get_with(path, &lines).await;
+            assert_eq!((got.status, &got.body), (200, &stored), "{accept:?}");
+            assert_eq!(got.header("content-type"), Some("image/svg+xml"));
+            assert_eq!(got.header("content-encoding"), Some("gzip"));
+            assert_eq!(got.header("vary"), Some("accept-encoding"));
+            let head = site.send(Method::HEAD, path, &lines).await;
+            assert_eq!(head.header("content-encoding"), Some("gzip"));
+            let mut lines = lines.clone();
+            let etag = got.etag();
+            lines.extend([("range", "bytes=0-1"), ("if-range", &*etag)]);
+            let part = site.get_with(path, &lines).await;
+            assert_eq!((part.status, &*part.body), (206, &[0x1f, 0x8b][..]));
+        }
+        let tag = site.get(path).await.etag();
+        for accept in ["identity", "br", "", "gzip;q=0", "*;q=0, identity"] {
+            let got = site.get_with(path, &[("accept-encoding", accept)]).await;
+            assert_eq!((got.status, got.text()), (200, &*svg), "{accept}");
+            assert_eq!(got.header("content-encoding"), None);
+            assert_eq!(got.header("vary"), Some("accept-encoding"));
+            assert_ne!(got.etag(), tag);
+        }
+        let lines = [("accept-encoding", "br, identity;q=0")];
+        assert_eq!(site.get_with(path, &lines).await.status, 406);
+    }
+    for path in ["/a.tgz", "/a.svg.gz", "/a.emz", "/plain.svgz"] {
+        let got = site.get_with(path, &[("accept-encoding", "gzip")]).await;
+        assert_eq!(got.header("content-encoding"), None, "{path}");
+    }
+    assert_eq!(site.get("/plain.svgz").await.text(), svg);
+}

@@ -2,7 +2,8 @@
 
 use crate::harness::{Client, Server, head};
 use apus::layers::{Compression, Cors, SecurityHeaders};
-use apus::{App, Files};
+use apus::{App, Certificate, Files};
+use apus_testkit::CertificateAuthority;
 
 #[test]
 fn layers_apply_to_mounted_files() {
@@ -46,4 +47,25 @@ fn layers_apply_to_mounted_files() {
     ] {
         assert_eq!(get(path, &[]).status, 404, "{path}");
     }
+}
+
+#[test]
+fn the_key_of_a_certificate_is_never_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let issued = CertificateAuthority::generate().ecdsa(&["localhost"]);
+    let [chain, key] = ["chain.pem", "key.pem"].map(|name| folder.path().join(name));
+    std::fs::write(&chain, &issued.pem).unwrap();
+    std::fs::write(&key, &issued.key).unwrap();
+    std::fs::hard_link(&key, folder.path().join("copy")).unwrap();
+    Certificate::from_files(&chain, &key).unwrap();
+    let app = App::new().mount("/files", Files::new(folder.path()).listing(true));
+    let server = Server::start(app);
+    let mut client = Client::connect(server.address());
+    let mut get = |path: &str| client.request(&head("GET", path, &[]));
+    assert_eq!(get("/files/chain.pem").status, 200);
+    for path in ["/files/key.pem", "/files//key.pem", "/files/copy"] {
+        assert_eq!(get(path).status, 404, "{path}");
+    }
+    let listing = get("/files/");
+    assert!(listing.text().contains("chain.pem") && !listing.text().contains("key.pem"));
 }
