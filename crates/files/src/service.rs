@@ -32,9 +32,9 @@ use crate::try_files::{LastAction, TryFiles};
 use crate::variants::{VariantStore, VariantWait};
 use crate::{Files, FilesOptions};
 use apus_compress::{Encoding, describe, weaken_tag};
-use apus_http::mount_prefix;
 use apus_http::path::encode;
 use apus_http::trace::{Step, StepKind, note};
+use apus_http::{CacheBypass, mount_prefix};
 
 /// [`Files`] on one worker.
 pub struct FilesService {
@@ -315,6 +315,9 @@ impl WorkerFiles {
                 });
                 if request.set_path_and_query(&uri).is_err() {
                     return Response::new(StatusCode::NOT_FOUND).into();
+                }
+                if !rewrite.depends_only_on_target() {
+                    request.extensions_mut().insert(CacheBypass);
                 }
                 if let Some(fallback) = &self.fallback {
                     return FilesOutcome::Response(fallback.call(request));

@@ -12,6 +12,10 @@ pub trait RewriteUri: fmt::Debug + Send + Sync {
     /// The path and query for a request, percent-encoded; `path` is its path in normal form. A value
     /// of the request must not end the path, nor add parameters to the query.
     fn uri(&self, request: &Request, path: &[u8]) -> Vec<u8>;
+
+    /// Whether the URI depends only on the request target, so that a cache may keep the response to
+    /// the rewritten request for others with the same target.
+    fn depends_only_on_target(&self) -> bool;
 }
 
 /// Files and folders to try in order, and what to do if none of them exists.
@@ -99,6 +103,10 @@ impl RewriteUri for UriText {
             UriPart::QuestionMark => query.map_or("", |_| "?").to_owned(),
         });
         parts.collect::<String>().into_bytes()
+    }
+
+    fn depends_only_on_target(&self) -> bool {
+        true
     }
 }
 

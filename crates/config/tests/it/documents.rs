@@ -449,6 +449,10 @@ const MISTAKES: &[(&str, &str)] = &[
     ("SITE\nindex = \"a/b\"\n", "4:9 `a/b` is not a file name"),
     ("SITE\ntry_files = [\"uri\", \"=404\"]\n", "4:13 "),
     (
+        "SITE\ntry_files = [\"$uri\", \"/i.php?q=$url\"]\n",
+        "4:13 there is no variable $url",
+    ),
+    (
         "SITE\nmime = { xyz = \"text\" }\n",
         "4:16 `text` is not a media type",
     ),

@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apus_files::Files;
+use apus_files::{Files, RewriteUri, TryFiles};
 use apus_http::trace::{StepKind, Trace};
-use apus_http::{Body, HeaderValue, Request, Response, ServiceFactory, StatusCode};
+use apus_http::{Body, CacheBypass, HeaderValue, Request, Response, ServiceFactory, StatusCode};
 use apus_sites::{
     ErrorPage, FieldChange, ForceHttps, Hsts, Location, LocationSettings, Observer, OnCompletion,
-    Preset, ReturnHandler, Site, Sites, WorkerObserver,
+    Preset, ReturnHandler, Site, Sites, Template, TryFilesTemplate, WorkerObserver,
 };
 
 use apus_testkit::{Reply, ask, block_on, echo, get};
@@ -606,6 +606,59 @@ fn try_files_ends_in_another_location() {
     assert_eq!(ask("POST", "/a.txt").to(&site).status, 405);
     assert_eq!(get("/lost/x").to(&site).status, 404);
     assert_eq!(get("/circle/a").to(&site).status, 500);
+}
+
+#[test]
+fn the_last_path_of_try_files_has_the_variables_of_rewrites_and_no_value_adds_parameters() {
+    let folder = tempfile::tempdir().unwrap();
+    let via = || {
+        apus_http::service_fn(|request: Request| {
+            let text = format!(
+                "{} {}",
+                request.target().path_and_query(),
+                CacheBypass::applies_to(&request)
+            );
+            Response::text(StatusCode::OK, text).into()
+        })
+    };
+    for (last, target, expected) in [
+        (
+            "/front?q=$uri&$args",
+            "/x%26admin=1?y=1",
+            "/front?q=/x%26admin%3D1&y=1 false",
+        ),
+        (
+            "/front?u=$request_uri",
+            "/x?a=1&b=2",
+            "/front?u=/x%3Fa%3D1%26b%3D2 false",
+        ),
+        ("/front?h=$host", "/x", "/front?h=example.com false"),
+        (
+            "/front?l=$http_accept_language",
+            "/x",
+            "/front?l=a%26b%3Dc true",
+        ),
+        (
+            "/front$is_args$args&q=$uri",
+            "/a%26b?c=d",
+            "/front?c=d&q=/a%26b false",
+        ),
+    ] {
+        let rewrite = |last: &str| {
+            Ok(Arc::new(TryFilesTemplate {
+                template: Template::parse(last).unwrap(),
+                site: "a".into(),
+                root: Box::default(),
+            }) as Arc<dyn RewriteUri>)
+        };
+        let list = TryFiles::parse_with(["/none", last], rewrite).unwrap();
+        let files = Files::new(folder.path()).try_files(list);
+        let site = Site::new("a")
+            .location(Location::files("/".parse().unwrap(), files))
+            .location(Location::service("= /front".parse().unwrap(), "front", via));
+        let reply = get(target).with("accept-language", "a&b=c").to(&site);
+        assert_eq!(reply.text(), expected, "{last}");
+    }
 }
 
 #[test]
