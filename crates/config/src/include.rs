@@ -56,7 +56,6 @@ fn read_source(path: &Path, reader: &ConfigReader<'_>) -> Result<SourceFile, Str
         name: path.display().to_string(),
         folder,
         text,
-        is_in_memory: false,
     })
 }
 

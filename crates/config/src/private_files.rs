@@ -32,10 +32,13 @@ pub(super) fn find(plan: &ServerPlan, reader: &mut ConfigReader<'_>) -> PrivateF
         private = private.folder(&disk.path);
     }
     warn(&private, reader);
-    reader.sources.in_memory().fold(private, |private, folder| {
-        // Its text is probably from this file.
-        private.file(folder.join("apus.toml"))
-    })
+    for folder in reader.sources.folders() {
+        // The text of a configuration in memory is probably from this file.
+        private = private
+            .file(folder.join("apus.toml"))
+            .file(folder.join(".env"));
+    }
+    private
 }
 
 /// Warns about roots with private files.

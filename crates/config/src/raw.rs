@@ -454,7 +454,7 @@ keys! {
         /// Whether folders without an index file are listed, as a page or as JSON.
         listing: bool = false,
         /// Whether files and folders are served whose names start with a dot. `/.well-known/`
-        /// always is; `.env` and names that start with `.ht` never are.
+        /// always is.
         hidden_files: bool = false,
         /// Which symbolic links are followed. By default `inside`; with the preset `laravel`, whose
         /// `public/storage` is one, `all`.

@@ -46,8 +46,6 @@ pub(super) struct SourceFile {
     pub(super) folder: PathBuf,
     /// Its text.
     pub(super) text: String,
-    /// Whether the text was not read from a file.
-    pub(super) is_in_memory: bool,
 }
 
 impl SourceFile {
@@ -57,7 +55,6 @@ impl SourceFile {
             name: name.to_owned(),
             folder: folder.to_path_buf(),
             text: text.to_owned(),
-            is_in_memory: true,
         }
     }
 }
@@ -79,10 +76,9 @@ impl SourceFiles {
         self.files.get(span.file)
     }
 
-    /// The folders of texts that were not read from a file.
-    pub(super) fn in_memory(&self) -> impl Iterator<Item = &Path> {
-        let sources = self.files.iter().filter(|source| source.is_in_memory);
-        sources.map(|source| &*source.folder)
+    /// The folders of the files.
+    pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|source| &*source.folder)
     }
 
     /// `path` as it is meant in the file of `place`.

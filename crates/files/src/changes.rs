@@ -27,6 +27,9 @@ pub(crate) struct CheckTime {
 pub(crate) struct ChangeWatch {
     count: ChangeCount,
     known: Cell<u64>,
+    /// The number at which another worker had found a change. What was checked at a lower one has to be
+    /// compared with the file system again.
+    news: Cell<u64>,
     /// The young versions that this worker has reported. They may change again without a trace, and
     /// are read again each time: two workers would report them to each other without end.
     reported: RefCell<HashSet<u64>>,
@@ -39,6 +42,7 @@ impl ChangeWatch {
     pub(crate) fn new(count: &ChangeCount) -> Self {
         Self {
             known: Cell::new(count.0.load(Ordering::Relaxed)),
+            news: Cell::default(),
             count: count.clone(),
             reported: RefCell::default(),
         }
@@ -47,7 +51,16 @@ impl ChangeWatch {
     /// Whether another worker has found a change that this worker learns of now.
     pub(crate) fn has_news(&self) -> bool {
         let count = self.count.0.load(Ordering::Relaxed);
-        self.known.replace(count) != count
+        let has_news = self.known.replace(count) != count;
+        if has_news {
+            self.news.set(count);
+        }
+        has_news
+    }
+
+    /// Whether other workers have found a change since this check.
+    pub(crate) fn is_outdated(&self, checked: CheckTime) -> bool {
+        checked.changes < self.news.get()
     }
 
     /// The number of changes that this worker knows of.
@@ -89,11 +102,15 @@ mod tests {
         let count = ChangeCount::default();
         let (one, other) = (ChangeWatch::new(&count), ChangeWatch::new(&count));
         assert!(!one.has_news() && !other.has_news());
-        let before = one.known();
+        let check = |watch: &ChangeWatch| CheckTime {
+            time: Instant::now(),
+            changes: watch.known(),
+        };
+        let (checked, other_checked) = (check(&one), check(&other));
         one.report();
         assert!(other.has_news() && !other.has_news());
-        assert!(!one.has_news(), "its own");
-        assert!(one.known() == other.known() && one.known() != before);
+        assert!(other.is_outdated(other_checked) && !other.is_outdated(check(&other)));
+        assert!(!one.has_news() && !one.is_outdated(checked), "its own");
         one.report();
         other.report();
         assert!(one.has_news() && other.has_news());

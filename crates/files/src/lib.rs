@@ -61,8 +61,7 @@ pub use variants::VariantStore;
 /// its length, its times and its inode, so that it changes with each version, and is another one on
 /// each machine and for each copy.
 ///
-/// Private files of the process, such as keys of certificates and logs, are not found, and neither
-/// are `.env` and files whose names begin with `.ht`.
+/// Private files of the process, such as keys of certificates and logs, are not found.
 #[derive(Clone)]
 pub struct Files {
     options: FilesOptions,

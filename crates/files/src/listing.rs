@@ -11,10 +11,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use apus_http::fields::accept;
 use apus_http::{HeaderValue, Request, Response, StatusCode, escape_html, header};
 use rustix::fs::{AtFlags, Dir, FileType};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::FilesOptions;
-use crate::path_resolver::is_secret_name;
 use crate::tree::{FolderSecrets, RootFolder};
 use apus_http::path::encode;
 use apus_media_type as media_type;
@@ -131,7 +131,11 @@ pub(crate) struct Listing {
 
 /// Reads the folder at `path`, relative to the root. Only entries that are served are listed.
 pub(crate) fn read(root: &RootFolder, path: &[u8], options: &FilesOptions) -> io::Result<Listing> {
-    let folder = root.open(path)?.file;
+    let opened = root.open(path)?;
+    if !opened.is_readable {
+        return Err(Errno::ACCESS.into());
+    }
+    let folder = opened.file;
     let source = ListingSource {
         root,
         secrets: root.entries_of(&folder, path),
@@ -178,7 +182,7 @@ impl ListingSource<'_> {
             b"" => name.to_vec(),
             path => [path, b"/", name].concat(),
         };
-        if self.options.is_protected(&target) || is_secret_name(name) {
+        if self.options.is_protected(&target) {
             return None;
         }
         let stat = rustix::fs::statat(self.folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;

@@ -66,12 +66,6 @@ const LEFTOVER_EXTENSIONS: &[&str] = &[
 /// Prefixes of media types that contain no source code, whatever the file name is.
 const SOURCELESS_TYPES: &[&str] = &["image/", "video/", "audio/", "font/"];
 
-/// Whether a hidden name is by convention that of a file with secrets: `.env` with its variants, and
-/// what Apache reads beside files. They are not served with `hidden_files` either.
-pub(crate) fn is_secret_name(name: &[u8]) -> bool {
-    name == b".env" || name.starts_with(b".env.") || name.starts_with(b".ht")
-}
-
 /// Resolves paths in one root.
 pub(crate) struct PathResolver<'a> {
     pub(crate) options: &'a FilesOptions,
@@ -210,12 +204,12 @@ impl PathResolver<'_> {
             // RFC 8615: the one public folder whose name begins with a dot.
             name.starts_with(b".") && !(at == 0 && name == b".well-known")
         };
-        let mut names = relative.split(|byte| *byte == b'/');
-        let is_refused = match self.options.hidden_files {
-            true => names.any(is_secret_name),
-            false => names.enumerate().any(is_hidden),
-        };
-        is_refused || self.options.is_protected(relative)
+        (!self.options.hidden_files
+            && relative
+                .split(|byte| *byte == b'/')
+                .enumerate()
+                .any(is_hidden))
+            || self.options.is_protected(relative)
     }
 }
 

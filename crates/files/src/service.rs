@@ -217,7 +217,7 @@ impl WorkerFiles {
         let entry = Rc::clone(&self.cache.borrow().get(path)?.entry);
         let checked = entry.checked.get();
         let is_due = now.saturating_duration_since(checked.time) >= REVALIDATE;
-        if !is_due && checked.changes == self.changes.known() {
+        if !is_due && !self.changes.is_outdated(checked) {
             return Some(entry);
         }
         let found = self.resolve(now, |resolver| match path.first() {

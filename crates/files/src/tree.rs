@@ -160,7 +160,10 @@ impl RootFolder {
         };
         let found = self.checked(File::from(fd), path)?;
         match found.metadata.is_dir() {
-            true => Ok(found),
+            true => Ok(FileHandle {
+                is_readable: false,
+                ..found
+            }),
             false => Err(Errno::ACCESS),
         }
     }
@@ -201,7 +204,11 @@ impl RootFolder {
         };
         match is_private {
             true => Err(Errno::NOENT),
-            false => Ok(FileHandle { file, metadata }),
+            false => Ok(FileHandle {
+                file,
+                metadata,
+                is_readable: true,
+            }),
         }
     }
 
@@ -311,6 +318,8 @@ impl FolderSecrets<'_> {
 pub(crate) struct FileHandle {
     pub(crate) file: File,
     pub(crate) metadata: Metadata,
+    /// Whether it is open for reading; a folder may only be entered.
+    pub(crate) is_readable: bool,
 }
 
 /// A version of a file, as far as metadata can tell versions apart.

@@ -158,6 +158,10 @@ const COPIES: &[&str] = &[
 fn is_copy(name: &[u8], private: &[u8]) -> bool {
     // `#name#` and `.name.swp` are made by editors.
     let hidden = name.strip_prefix(b".").or(name.strip_prefix(b"#"));
+    if private == b".env" && name.starts_with(b".env.") {
+        // `.env.production`.
+        return true;
+    }
     [Some(name), hidden].into_iter().flatten().any(|name| {
         let Some(rest) = name.strip_prefix(private) else {
             return false;
@@ -276,12 +280,14 @@ mod tests {
             ("apus.toml.gz", true),
             ("apus.toml.dpkg-old", true),
             ("apus.toml.html", false),
+            (".env.production", false),
             ("apus.tom", false),
             ("my-apus.toml", false),
             ("apus.tomlx", false),
         ] {
             assert_eq!(is_copy(name.as_bytes(), b"apus.toml"), is_private, "{name}");
         }
+        assert!(is_copy(b".env.production", b".env") && !is_copy(b".envrc", b".env"));
     }
 
     #[test]

@@ -121,23 +121,3 @@ async fn a_private_file_that_is_replaced_stays_private() {
     assert_eq!(site.get("/live/key.pem").await.status, 404);
     assert_eq!(site.get("/archive/key1.pem").await.status, 404);
 }
-
-#[tokio::test]
-async fn env_files_are_not_served_with_hidden_files_either() {
-    let names = [
-        ".env",
-        ".env.production",
-        "sub/.env",
-        ".htpasswd",
-        ".htaccess",
-        ".git",
-    ];
-    let files: Vec<_> = names.iter().map(|name| (*name, "secret")).collect();
-    let site = site(&files, |files| files.hidden_files(true).listing(true));
-    for name in names {
-        let status = if name == ".git" { 200 } else { 404 };
-        assert_eq!(site.get(&format!("/{name}")).await.status, status, "{name}");
-    }
-    let listing = site.get("/?format=json").await;
-    assert!(listing.text().contains(".git") && !listing.text().contains(".env"));
-}
