@@ -63,7 +63,7 @@ fn warn(private: &PrivateFiles, reader: &mut ConfigReader<'_>) {
             0 => {}
             more => names += &format!(" and {more} more"),
         }
-        let title = format!("private files of the server are below {}", root.display());
+        let title = format!("private files of the server are below {}", real.display());
         let finding = Finding::warning(&span, title, names)
             .help("they are not sent, but a folder with nothing else than public files is safer");
         reader.report(finding);

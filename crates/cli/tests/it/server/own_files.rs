@@ -25,7 +25,7 @@ impl Site {
         home.make_folder("cached");
         home.make_folder("acme");
         certificate(&home, "localhost", "localhost");
-        home.write("users.htpasswd", format!("# {MARK}\nu:$2y$05$x\n"));
+        home.write("users.htpasswd", format!("# {MARK}\nu:$5$saltsalt$bM2NOMXBvP/yo4CGWbQ.USJSeF5uzaT2H3bDmiXYqo1\n"));
         for name in [
             "acme/account.json",
             "cached/object",
@@ -43,14 +43,14 @@ impl Site {
             "apus.toml",
             format!(
                 "# {MARK}\ninclude = [\"sites.toml\"]\n[global]\nacme_folder = \"acme\"\n\
-                 cache.dir = \"cached\"\naccess_log = \"logs/access.log\"\n"
+                 cache = {{ dir = \"cached\", size = 10 }}\naccess_log = \"logs/access.log\"\n"
             ),
         );
         home.write(
             "sites.toml",
             format!(
                 "# {MARK}\n[[sites]]\nlisten = \"127.0.0.1:{clear}\"\n\
-                 listen_tls = \"127.0.0.1:{tls}\"\nhttp3 = true\nroot = \".\"\nlisting = true\n\
+                 listen_tls = \"127.0.0.1:{tls}\"\nroot = \".\"\nlisting = true\n\
                  hidden_files = true\nsymlinks = \"all\"\n\
                  tls = {{ cert = \"localhost.pem\", key = \"localhost.key\" }}\n\
                  [[sites.locations]]\npath = \"/inner/\"\ninternal = true\nalias = \".\"\n\
