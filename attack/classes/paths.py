@@ -43,7 +43,7 @@ def hidden(target):
 def own_files(target):
     names = ["localhost.key", "only.test.key", "linked.key", "apus.toml", "nginx.conf", "linked.toml", "linked.conf", "access.log",
              "access-nginx.log"]
-    paths = [form.format(name) for name in names for form in ("/{}", "//{}", "/site/../{}", "/{}%2f..%2f{}", "/./{}", "/%2e/{}")]
+    paths = [form.format(name) for name in names for form in ("/{}", "//{}", "/site/../{}", "/./{}", "/%2e/{}")]
 
     def judge(path):
         for method, field in (("GET", ""), ("GET", "Range: bytes=0-2000\r\n"), ("GET", "Accept-Encoding: identity\r\n")):

@@ -15,6 +15,7 @@ variable of the environment in every string ([configuration](configuration.md#mo
 | --- | --- | --- |
 | `headers.set`, `headers.add`, `request_headers.set`, `request_headers.add` | of requests, `$1` to `$9` of the location's `~` expression | as it is |
 | `rewrite.to` | of requests, `$1` to `$9` and `$name` of `from` | percent-encoded; behind `?` also `&`, `=`, `+` and `;`, so that a value cannot add parameters |
+| the last path of `try_files` | of requests | percent-encoded, as in `rewrite.to` |
 | `rewrite.when` | of requests | as it is |
 | `return.location` | of requests, `$1` to `$9` of the location's `~` expression | percent-encoded, as in `rewrite.to` |
 | `return.text` | of requests, `$1` to `$9` of the location's `~` expression | as it is |

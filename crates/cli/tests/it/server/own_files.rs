@@ -25,7 +25,10 @@ impl Site {
         home.make_folder("cached");
         home.make_folder("acme");
         certificate(&home, "localhost", "localhost");
-        home.write("users.htpasswd", format!("# {MARK}\nu:$5$saltsalt$bM2NOMXBvP/yo4CGWbQ.USJSeF5uzaT2H3bDmiXYqo1\n"));
+        home.write(
+            "users.htpasswd",
+            format!("# {MARK}\nu:$5$saltsalt$bM2NOMXBvP/yo4CGWbQ.USJSeF5uzaT2H3bDmiXYqo1\n"),
+        );
         for name in [
             "acme/account.json",
             "cached/object",
