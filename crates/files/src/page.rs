@@ -39,10 +39,9 @@ fn accepts_html(headers: &Headers) -> Option<bool> {
     let mut names_type = false;
     for range in media_ranges(headers) {
         let is = |name: &str| range.name.eq_ignore_ascii_case(name.as_bytes());
-        if is("text/html") || is("application/xhtml+xml") || is("text/*") {
-            if range.quality > Quality::NONE {
-                return Some(true);
-            }
+        let is_html = is("text/html") || is("application/xhtml+xml") || is("text/*");
+        if is_html && range.quality > Quality::NONE {
+            return Some(true);
         }
         names_type |= !is("*/*");
     }
