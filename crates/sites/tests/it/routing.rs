@@ -567,7 +567,7 @@ fn try_files_ends_in_another_location() {
         std::fs::write(folder.path().join(path), content).unwrap();
     }
     let files = |last: &str| {
-        let list = apus_files::TryFiles::parse(["$uri", last]).unwrap();
+        let list = TryFiles::parse(["$uri", last]).unwrap();
         Files::new(folder.path()).try_files(list)
     };
     let added = |name: &str| {
