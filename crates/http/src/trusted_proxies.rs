@@ -114,6 +114,11 @@ impl TrustedProxies {
         self
     }
 
+    /// Whether no network is trusted.
+    pub fn is_empty(&self) -> bool {
+        self.networks.is_empty()
+    }
+
     /// Whether a connection comes from a trusted proxy.
     pub fn trusts(&self, peer: &Peer) -> bool {
         self.networks.iter().any(|network| network.contains(peer))

@@ -113,9 +113,7 @@ impl Validators<'_> {
 
 /// An HTTP date (RFC 9110 section 5.6.7) as the time since 1970.
 fn date(value: &[u8]) -> Option<Duration> {
-    let text = std::str::from_utf8(value).ok()?;
-    let date = httpdate::parse_http_date(text).ok()?;
-    date.duration_since(UNIX_EPOCH).ok()
+    super::http_date(value)?.duration_since(UNIX_EPOCH).ok()
 }
 
 #[cfg(test)]

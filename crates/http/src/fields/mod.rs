@@ -7,6 +7,8 @@ mod cache_control;
 mod cache_status;
 mod conditional;
 mod cookie;
+mod date;
+mod digest;
 mod directives;
 mod entity_tag;
 mod quality;
@@ -23,6 +25,8 @@ pub use cache_control::{
 pub use cache_status::{CacheResult, CacheStatus, ForwardReason, Handling};
 pub use conditional::{Precondition, Validators};
 pub use cookie::{CookiePair, cookie_texts, cookie_value, cookies};
+pub use date::http_date;
+pub use digest::remove_digests;
 pub use entity_tag::{EntityTag, EntityTagList, EntityTags};
 pub use quality::Quality;
 pub use range::{ByteRange, MAX_RANGES, Ranges};
