@@ -7,7 +7,7 @@ use apus_http::{Headers, list};
 use super::{CacheRules, SetCookieRule, Timestamp};
 
 /// Fields that belong to one connection, one message, or the access of one client to a proxy.
-const NEVER_STORED: [&str; 13] = [
+const NEVER_STORED: [&str; 12] = [
     "connection",
     "keep-alive",
     "proxy-connection",
@@ -20,8 +20,6 @@ const NEVER_STORED: [&str; 13] = [
     "proxy-authorization",
     // Computed for each response.
     "age",
-    // Belongs to a partial response, while the complete response is stored.
-    "content-range",
     // Obsolete, and no longer true when the stored response is sent (RFC 9111 section 5.5).
     "warning",
 ];

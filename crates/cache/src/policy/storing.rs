@@ -241,6 +241,7 @@ fn content_range(
 /// Gives a partial response the status and the length of the complete one.
 fn as_complete(mut stored: StoredResponse, part: ContentRange) -> StoredResponse {
     stored.status = StatusCode::OK;
+    stored.headers.remove("content-range");
     // A number is a valid field value.
     let _ = stored
         .headers

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use apus_http::fields::http_date;
+
 /// Milliseconds since 1970. Arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timestamp(u64);
@@ -32,8 +34,7 @@ impl Timestamp {
 
     /// Reads an HTTP date (RFC 9110 section 5.6.7).
     pub fn from_http_date(value: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(value).ok()?;
-        httpdate::parse_http_date(text).ok().map(Self::from)
+        http_date(value).map(Self::from)
     }
 
     /// As an HTTP date.

@@ -103,6 +103,22 @@ fn section_5_3_must_take_invalid_expires_for_the_past() {
 }
 
 #[test]
+fn section_4_2_should_take_names_in_dates_in_any_case() {
+    for value in [
+        "sun, 06 nov 1994 08:49:57 gmt",
+        "SUN, 06 NOV 1994 08:49:57 GMT",
+        "sUNDAY, 06-nOV-94 08:49:57 gMT",
+        "sun nov  6 08:49:57 1994",
+    ] {
+        assert_fresh_until(&ok(&[("expires", value)]), 20, &value);
+        // The clock of the origin is twenty seconds ahead.
+        let late = date(60);
+        let stored = ok(&[("date", value), ("expires", &late)]);
+        assert_fresh_until(&stored, 40, &value);
+    }
+}
+
+#[test]
 fn section_4_2_1_counts_expires_from_date() {
     // The clock of the origin is ten seconds behind.
     let (earlier, later) = (date(-10), date(20));

@@ -4,7 +4,7 @@ use apus_cache::policy::{CacheRules, ContentRange, StoreRefusal, StoredResponse}
 use apus_http::StatusCode;
 use apus_http::fields::ByteRange;
 
-use super::{DATE, Lines, TestRequest, TestResponse, date, headers, try_store};
+use super::{DATE, Lines, TestRequest, TestResponse, date, headers, ok, try_store};
 
 const FRESH: (&str, &str) = ("cache-control", "max-age=60");
 const TAG: (&str, &str) = ("etag", "\"x\"");
@@ -42,6 +42,13 @@ fn a_partial_response_is_stored_as_part_of_the_complete_one() {
     assert_eq!(stored.status(), StatusCode::OK);
     assert_eq!(stored.headers().get_str("content-length"), Some("100"));
     assert!(!stored.headers().contains("content-range"));
+}
+
+#[test]
+fn section_3_1_keeps_content_range_of_a_complete_response() {
+    let lines = [FRESH, TAG, ("content-range", "bytes 10-19/100")];
+    let stored = ok(&lines);
+    assert_eq!(stored.headers().get_str("content-range"), Some(lines[2].1));
 }
 
 #[test]
@@ -116,7 +123,7 @@ fn section_3_4_must_not_combine_without_the_same_strong_validator() {
         (&[strong], None),
         (&[], None),
     ] {
-        let whole = super::ok(&[&[FRESH], lines].concat());
+        let whole = ok(&[&[FRESH], lines].concat());
         assert_eq!(
             whole.has_strong_validator(),
             expected.is_some(),
@@ -127,13 +134,13 @@ fn section_3_4_must_not_combine_without_the_same_strong_validator() {
         let part = store(&[&[FRESH, RANGE], lines].concat(), &CacheRules::default());
         assert_eq!(part.is_ok(), expected.is_some(), "{lines:?}");
     }
-    let [x, y] = ["\"x\"", "\"y\""].map(|tag| super::ok(&[FRESH, ("etag", tag)]));
+    let [x, y] = ["\"x\"", "\"y\""].map(|tag| ok(&[FRESH, ("etag", tag)]));
     assert!(!x.may_combine(&y));
 }
 
 #[test]
 fn ranges_are_honoured_only_for_the_version_in_if_range() {
-    let stored = super::ok(&[FRESH, TAG]);
+    let stored = ok(&[FRESH, TAG]);
     let allow = |value| {
         stored
             .validators()
