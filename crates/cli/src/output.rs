@@ -51,11 +51,30 @@ pub(crate) fn response(request: &control::ControlRequest, value: &Value) -> Stri
         }
         control::ControlRequest::Stop => "stopped\n".to_owned(),
         control::ControlRequest::Upstream { .. } => "changed\n".to_owned(),
-        control::ControlRequest::CachePurge { .. } => "purged\n".to_owned(),
+        control::ControlRequest::CachePurge { soft, .. } => purged(value, *soft),
         control::ControlRequest::RenewCertificate { .. } => {
             "ordering; `apus cert list` shows the result\n".to_owned()
         }
         _ => status(value),
+    }
+}
+
+/// What a purge did.
+fn purged(value: &Value, is_soft: bool) -> String {
+    let count = value.get("responses").and_then(Value::as_u64);
+    let count = count.unwrap_or_default();
+    let is_complete = value.get("is_complete").and_then(Value::as_bool);
+    let least = match is_complete.unwrap_or_default() {
+        true => "",
+        false => "at least ",
+    };
+    let noun = match count {
+        1 => "response",
+        _ => "responses",
+    };
+    match is_soft {
+        true => format!("made {least}{count} {noun} stale\n"),
+        false => format!("purged {least}{count} {noun}\n"),
     }
 }
 

@@ -78,6 +78,18 @@ pub enum PurgeScope {
     Tag(String),
 }
 
+/// As text, for logs: `https://example.com/a`, `https://example.com/img/*`, `tag news` or `all`.
+impl fmt::Display for PurgeScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Url(url) => write!(f, "{}", url.escape_debug()),
+            Self::Prefix(url) => write!(f, "{}*", url.escape_debug()),
+            Self::Tag(tag) => write!(f, "tag {}", tag.escape_debug()),
+        }
+    }
+}
+
 /// The administrative state of a node of an upstream group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

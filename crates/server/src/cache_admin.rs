@@ -33,6 +33,19 @@ impl CachedHandler {
     }
 }
 
+/// Checks that a site may have responses for the URL of a purge.
+///
+/// # Errors
+/// The message for the operator.
+pub(crate) fn check_url(plan: &config::ServerPlan, what: &PurgeScope) -> Result<(), String> {
+    let (PurgeScope::Url(url) | PurgeScope::Prefix(url)) = what else {
+        return Ok(());
+    };
+    Url::parse(url)
+        .and_then(|url| url.check_site(plan))
+        .map_err(|error| error.to_string())
+}
+
 /// The purges of `what`, in one site or in all. The key of a URL depends on the handler.
 ///
 /// # Errors

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apus_acme::{CertificateMaintenance, TicketRotation};
 use apus_control::{
@@ -60,6 +60,9 @@ const OTHER_PORTS: usize = 10;
 
 /// How long a start or a reload waits for the addresses of new origins.
 const LOOKUP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a purge counts what it is going to remove.
+const COUNTING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The options of a server.
 #[derive(Clone, Debug)]
@@ -377,16 +380,30 @@ impl ControlThread {
             message,
             details: Value::Null,
         };
-        let purges = match cache_admin::purges(&self.loaded.cached, site, what, soft) {
+        let purges = cache_admin::check_url(&self.loaded.config, what)
+            .and_then(|()| cache_admin::purges(&self.loaded.cached, site, what, soft));
+        let purges = match purges {
             Ok(purges) => purges,
             Err(message) => return failed(message),
         };
         let Some(cache) = self.loader.cache() else {
             return failed("the configuration has no cache".to_owned());
         };
+        let counted = {
+            let (cache, purges) = (cache.clone(), purges.clone());
+            let deadline = Instant::now() + COUNTING_PATIENCE;
+            tokio::task::spawn_blocking(move || cache.count(&purges, deadline)).await
+        };
+        let count = counted.unwrap_or_default();
         // All purges apply before the first one is waited for.
         let recorded: Vec<_> = purges.iter().map(|purge| cache.purge(purge)).collect();
-        info!(site, ?what, soft, "purged the cache by the control socket");
+        info!(
+            site,
+            %what,
+            soft,
+            responses = count.objects,
+            "purged the cache by the control socket"
+        );
         for recorded in recorded {
             if let Err(error) = recorded.durable().await {
                 return failed(format!(
@@ -394,7 +411,10 @@ impl ControlThread {
                 ));
             }
         }
-        ControlResponse::Done(json!({}))
+        ControlResponse::Done(json!({
+            "responses": count.objects,
+            "is_complete": count.is_complete,
+        }))
     }
 
     async fn next_event(&mut self) -> ServerEvent {

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use apus_config::ServerPlan;
 use apus_http::url::UrlParts;
 use apus_net::{ListenAddress, ListenerPlan};
+use apus_patterns::ServerNames;
 
 /// The parts of a URL, as they were written.
 pub(crate) struct Url<'a> {
@@ -50,6 +52,45 @@ impl<'a> Url<'a> {
         }
     }
 
+    /// Whether a site may get requests for this URL: one has the host, and one listens on the port.
+    ///
+    /// The default port may be that of a proxy or a container in front, and so may others behind a trusted
+    /// proxy.
+    pub(crate) fn check_site(&self, plan: &ServerPlan) -> Result<(), InvalidUrl> {
+        let host = self.host.strip_suffix('.').unwrap_or(self.host);
+        let host = host.to_ascii_lowercase();
+        let mut names = ServerNames::default();
+        let all = plan.sites.iter().flat_map(|site| &site.server_names);
+        for name in all.clone() {
+            // The same name at other addresses is another site.
+            let _ = names.insert(name, 0);
+        }
+        let has_fallback = plan.sites.iter().any(|site| site.is_fallback);
+        if !has_fallback && names.find(&host).is_none() {
+            let mut sites: Vec<_> = all.map(ToString::to_string).collect();
+            sites.sort();
+            sites.dedup();
+            return Err(InvalidUrl::NoSite { host, sites });
+        }
+        let Some(port) = self.port.filter(|port| *port != self.default_port()) else {
+            return Ok(());
+        };
+        let listeners = plan.sites.iter().flat_map(|site| &site.listeners);
+        let mut ports = Vec::new();
+        for listener in listeners {
+            match &listener.address {
+                ListenAddress::Tcp { address, .. } => ports.push(address.port()),
+                _ => return Ok(()),
+            }
+        }
+        if ports.contains(&port) || ports.contains(&0) || !plan.global.trusted_proxies.is_empty() {
+            return Ok(());
+        }
+        ports.sort_unstable();
+        ports.dedup();
+        Err(InvalidUrl::NoPort { port, ports })
+    }
+
     pub(crate) fn default_port(&self) -> u16 {
         if self.is_secure { 443 } else { 80 }
     }
@@ -91,6 +132,20 @@ pub(crate) fn scheme(is_secure: bool) -> &'static str {
 pub enum InvalidUrl {
     /// The text is no URL with the scheme `http` or `https`.
     Invalid(String),
+    /// No site has the host.
+    NoSite {
+        /// The host.
+        host: String,
+        /// The names of the sites.
+        sites: Vec<String>,
+    },
+    /// No site listens on the port.
+    NoPort {
+        /// The port.
+        port: u16,
+        /// The ports of the sites.
+        ports: Vec<u16>,
+    },
     /// No listener serves the URL.
     NoListener {
         /// Its scheme and authority.
@@ -107,6 +162,16 @@ impl fmt::Display for InvalidUrl {
                 f,
                 "`{text}` is not a URL of a server; expected http://host/path or https://host/path"
             ),
+            Self::NoSite { host, sites } => write!(
+                f,
+                "no site has the host `{host}`; the sites have {}",
+                sites.join(", ")
+            ),
+            Self::NoPort { port, ports } => {
+                let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
+                let ports = ports.join(", ");
+                write!(f, "no site listens on port {port}; they listen on {ports}")
+            }
             Self::NoListener { url, listeners } => write!(
                 f,
                 "nothing listens for {url}; the configuration listens on {}",

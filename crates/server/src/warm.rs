@@ -14,6 +14,7 @@ use apus_client::{
     Address, ClientRequest, ClientRequestHead, ClientResponse, ClientTlsSettings, Origin, Protocol,
     ProxyHead, ResponseRules, Timeouts, Tls, connect,
 };
+use apus_config::ServerPlan;
 use apus_http::{Body, Frame, Headers, Method, Peer, StatusCode};
 use apus_net::{ListenAddress, ListenerPlan};
 use tokio::sync::mpsc;
@@ -58,25 +59,27 @@ pub fn warm(
     let folder = FolderConfig::new(None, false);
     let loader = PlanLoader::new(source, folder, Certificates::Passing, None);
     let loaded = loader.load(None).map_err(WarmError::Load)?;
-    let listeners = Rc::new(loaded.plan.listeners);
+    let server = Rc::new(WarmedServer {
+        listeners: loaded.plan.listeners,
+        plan: loaded.config,
+    });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(Default::default())
         .map_err(WarmError::Runtime)?;
     runtime.block_on(async {
-        let urls = urls(list, &listeners).await?;
+        let urls = urls(list, &server).await?;
         let count = urls.len();
         let rest = Rc::new(RefCell::new(urls.into_iter()));
         let (sender, mut receiver) = mpsc::unbounded_channel();
         for _ in 0..AT_ONCE {
-            let (rest, listeners, sender) =
-                (Rc::clone(&rest), Rc::clone(&listeners), sender.clone());
+            let (rest, server, sender) = (Rc::clone(&rest), Rc::clone(&server), sender.clone());
             tokio::task::spawn_local(async move {
                 loop {
                     let Some(url) = rest.borrow_mut().next() else {
                         break;
                     };
-                    let warmed = fetch(&url, &listeners).await;
+                    let warmed = fetch(&url, &server).await;
                     let warmed = warmed.unwrap_or_else(WarmResult::Failed);
                     let _ = sender.send((url, warmed));
                 }
@@ -90,10 +93,16 @@ pub fn warm(
     })
 }
 
+/// The running server, by its configuration.
+struct WarmedServer {
+    listeners: Vec<ListenerPlan>,
+    plan: ServerPlan,
+}
+
 /// The URLs of a list, one per line, or of a sitemap; of all sitemaps, if it is an index.
-async fn urls(list: &str, listeners: &[ListenerPlan]) -> Result<Vec<String>, WarmError> {
+async fn urls(list: &str, server: &WarmedServer) -> Result<Vec<String>, WarmError> {
     let text = if list.starts_with("http://") || list.starts_with("https://") {
-        sitemap(list, listeners).await?
+        sitemap(list, server).await?
     } else {
         fs::read_to_string(list).map_err(|error| WarmError::File(list.into(), error))?
     };
@@ -102,14 +111,14 @@ async fn urls(list: &str, listeners: &[ListenerPlan]) -> Result<Vec<String>, War
     }
     let mut urls = Vec::new();
     for inner in listed(&text) {
-        urls.extend(listed(&sitemap(&inner, listeners).await?));
+        urls.extend(listed(&sitemap(&inner, server).await?));
     }
     Ok(urls)
 }
 
-async fn sitemap(url: &str, listeners: &[ListenerPlan]) -> Result<String, WarmError> {
+async fn sitemap(url: &str, server: &WarmedServer) -> Result<String, WarmError> {
     let failed = |why: String| WarmError::Sitemap(url.to_owned(), why);
-    let mut response = get(url, listeners).await.map_err(failed)?;
+    let mut response = get(url, server).await.map_err(failed)?;
     if response.status != StatusCode::OK {
         return Err(failed(format!("status {}", response.status.as_u16())));
     }
@@ -158,8 +167,8 @@ fn unescaped(text: &str) -> String {
 }
 
 /// Fetches a whole URL: a partial response would not be stored.
-async fn fetch(url: &str, listeners: &[ListenerPlan]) -> Result<WarmResult, String> {
-    let mut response = get(url, listeners).await?;
+async fn fetch(url: &str, server: &WarmedServer) -> Result<WarmResult, String> {
+    let mut response = get(url, server).await?;
     while let Some(frame) = response.body.frame().await {
         frame.map_err(|error| error.to_string())?;
     }
@@ -176,10 +185,11 @@ async fn fetch(url: &str, listeners: &[ListenerPlan]) -> Result<WarmResult, Stri
     })
 }
 
-async fn get(url: &str, listeners: &[ListenerPlan]) -> Result<ClientResponse, String> {
+async fn get(url: &str, server: &WarmedServer) -> Result<ClientResponse, String> {
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let listener = url
-        .listener(listeners)
+        .check_site(&server.plan)
+        .and_then(|()| url.listener(&server.listeners))
         .map_err(|error: InvalidUrl| error.to_string())?;
     let origin = origin(&url, listener)?;
     let mut headers = Headers::new();

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::policy::{CacheNamePattern, CacheRules, RequestKey};
-use crate::store::{CacheStatistics, DiskSettings, PurgeReceipt, Store, StoreSettings};
+use crate::store::{CacheStatistics, DiskSettings, PurgeCount, PurgeReceipt, Store, StoreSettings};
 use apus_http::path::{self, InvalidPath};
 use apus_http::{Network, Request, Target};
 use tokio::sync::Semaphore;
@@ -53,6 +53,12 @@ impl Cache {
             use_counter: UseCounter::default(),
             compression_permits: Arc::new(Semaphore::new(MAX_COMPRESSIONS)),
         }))
+    }
+
+    /// Counts the stored responses that the purges will apply to. Reads the disk to find URLs with a prefix,
+    /// until `deadline`. Blocks.
+    pub fn count(&self, purges: &[PurgeRequest], deadline: Instant) -> PurgeCount {
+        self.0.store.count(purges, deadline)
     }
 
     /// Removes stored responses, or makes them stale. It takes effect immediately; the receipt

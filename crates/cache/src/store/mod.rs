@@ -13,6 +13,7 @@
 
 mod body;
 mod collapse;
+mod count;
 mod counters;
 mod disk;
 mod encoded_forms;
@@ -47,7 +48,7 @@ pub use intervals::Intervals;
 pub use key::StoreKey;
 pub use object::{NewObject, Object, ObjectMetadata};
 use purge::Purges;
-pub use purge::{PurgeRequest, PurgeSelector};
+pub use purge::{PurgeCount, PurgeRequest, PurgeSelector};
 pub use read::{ObjectPiece, ObjectReader, ReadError};
 use shard::Shard;
 use state::StoreState;

@@ -6,6 +6,7 @@
 //! object, and objects that are being filled do not escape.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -34,6 +35,38 @@ pub enum PurgeSelector {
     Prefix(Box<[u8]>),
     /// The objects with this tag (surrogate key).
     Tag(Box<[u8]>),
+}
+
+/// As text, for logs: `https://example.com/a`, `https://example.com/img/*`, `tag news` or `all`.
+impl fmt::Display for PurgeSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let uri = |f: &mut fmt::Formatter<'_>, key: &[u8]| {
+            let (scheme, rest) = match key.split_first() {
+                Some((b's', rest)) => ("https://", rest),
+                Some((b'h', rest)) => ("http://", rest),
+                _ => ("", key),
+            };
+            write!(f, "{scheme}{}", rest.trim_ascii().escape_ascii())
+        };
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Key(key) => uri(f, key),
+            Self::Prefix(prefix) => {
+                uri(f, prefix)?;
+                f.write_str("*")
+            }
+            Self::Tag(tag) => write!(f, "tag {}", tag.escape_ascii()),
+        }
+    }
+}
+
+/// The number of objects that purges apply to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PurgeCount {
+    /// The objects that were found.
+    pub objects: u64,
+    /// Whether there are no others.
+    pub is_complete: bool,
 }
 
 /// The effect of the purges on an object.

@@ -10,6 +10,7 @@
 //! An object that cannot be written is sent to its readers as if there were no disk.
 
 mod checksums;
+mod count;
 mod directory;
 mod file;
 mod format;
@@ -32,6 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 pub(crate) use checksums::{CheckedRange, PieceChecksums};
+pub(crate) use count::DiskCounting;
 use directory::Directory;
 pub(crate) use directory::ObjectName;
 pub(crate) use file::{FileVerification, ObjectFile, SealRequest};

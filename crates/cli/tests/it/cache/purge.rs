@@ -57,12 +57,111 @@ fn apus_cache_purge_removes_exactly_what_it_names() {
     for (arguments, expected) in cases {
         let purge = || {
             let arguments = [&["cache", "purge"], arguments].concat();
-            assert_eq!(front.home.expect(&arguments, 0).0, "purged\n");
+            let noun = match expected.len() {
+                1 => "response",
+                _ => "responses",
+            };
+            let said = format!("purged {} {noun}\n", expected.len());
+            assert_eq!(front.home.expect(&arguments, 0).0, said);
         };
         assert_eq!(purged(&front, purge), expected, "{arguments:?}");
     }
     let (_, errors) = front.home.expect(&["cache", "purge", "--url", "/a/1"], 1);
     assert!(errors.contains("`/a/1` is not a URL"), "{errors}");
+    // The log has what was purged as text.
+    for what in [
+        "http://localhost/a/1",
+        "http://localhost/a/*",
+        "tag one",
+        "all",
+    ] {
+        let field = format!("\"what\":\"{what}\"");
+        wait_until("the log has it", || front.apus.log().contains(&field));
+    }
+}
+
+#[test]
+fn a_purge_says_how_many_responses_it_removed_in_memory_and_on_disk() {
+    let origin = tagged();
+    let mut front = cached_on_disk(&origin, Home::new(), free_port());
+    let targets: Vec<_> = (0..50).map(|number| format!("/{number}")).collect();
+    let fill = |front: &Front| {
+        for target in &targets {
+            get(front, target, "");
+        }
+        wait_until("all are on disk", || {
+            front.status()["cache"]["disk"]["objects"] == targets.len()
+        });
+    };
+    for (arguments, said) in [
+        (&["--url", "http://localhost/7"][..], "purged 1 response\n"),
+        (&["--prefix", "http://localhost/1"], "purged 11 responses\n"),
+        (&["--tag", "one"], "purged 14 responses\n"),
+        (&["--tag", "one", "--soft"], "made 14 responses stale\n"),
+        (&["--all"], "purged 50 responses\n"),
+    ] {
+        for is_restarted in [false, true] {
+            fill(&front);
+            if is_restarted {
+                // Nothing is in memory then.
+                front.apus.signal(Signal::TERM);
+                front.apus.wait();
+                front.apus = front.home.serve(&[]);
+                wait_until("the objects are found", || {
+                    front.status()["cache"]["disk"]["scanned"] == 1000
+                });
+            }
+            let arguments = [&["cache", "purge"], arguments].concat();
+            assert_eq!(front.home.expect(&arguments, 0).0, said, "{is_restarted}");
+            if !arguments.contains(&"--soft") {
+                let again = front.home.expect(&arguments, 0).0;
+                assert_eq!(again, "purged 0 responses\n", "{arguments:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_purge_and_a_warming_refuse_hosts_and_ports_that_no_site_has() {
+    let origin = tagged();
+    let port = free_port();
+    let home = Home::new();
+    home.write(
+        "apus.toml",
+        format!(
+            "[[sites]]\nserver_name = [\"one.test\", \"*.two.test\"]\nlisten = \"127.0.0.1:{port}\"\n\
+             upstream = \"http://{}\"\ncache = true\n",
+            origin.address()
+        ),
+    );
+    let _apus = home.serve(&[]);
+    let listed = home.path("urls.txt");
+    for (authority, is_known) in [
+        ("one.test".to_owned(), true),
+        ("ONE.test.".to_owned(), true),
+        ("a.two.test".to_owned(), true),
+        (format!("one.test:{port}"), true),
+        ("one.test:80".to_owned(), true),
+        ("two.test".to_owned(), false),
+        ("three.test".to_owned(), false),
+        ("one.test:1".to_owned(), false),
+    ] {
+        let url = format!("http://{authority}/1");
+        for what in ["--url", "--prefix"] {
+            let status = i32::from(!is_known);
+            let (_, errors) = home.expect(&["cache", "purge", what, &url], status);
+            assert_eq!(errors.contains("no site"), !is_known, "{url}: {errors}");
+        }
+        // A listener at port 80 is not there to be warmed.
+        if authority.ends_with(":80") {
+            continue;
+        }
+        std::fs::write(&listed, &url).unwrap();
+        let arguments = ["cache", "warm", "urls.txt"];
+        let (output, errors) = home.expect(&arguments, i32::from(!is_known));
+        let said = format!("{output}{errors}");
+        assert_eq!(said.contains("no site"), !is_known, "{url}: {said}");
+    }
 }
 
 #[test]
